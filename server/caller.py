@@ -35,7 +35,8 @@ class Caller:
     """The agent that a request is for, its workspace, the trace id of the request, and who makes it.
 
     `user` is the end user that the call is limited to, by its token or a header; None for any. `origin` is the address
-    that the request came from, empty for calls within this process.
+    that the request came from, empty for calls within this process; `request` what identifies the request and its
+    repetitions, empty if it has no key.
     """
 
     agent: str
@@ -44,6 +45,7 @@ class Caller:
     principal: Principal = OPERATOR
     user: str | None = None
     origin: str = ""
+    request: str = ""
 
 
 def caller_of(request: Request, *, subject: Subject, workspace: str) -> Caller:

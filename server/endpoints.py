@@ -12,7 +12,7 @@ A handler is a plain function that runs in a thread. It gets the validated call,
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
@@ -39,6 +39,7 @@ from server.responses import encoded_response
 from server.services import Services
 
 _C = TypeVar("_C", bound=Call[Any])
+_T = TypeVar("_T")
 _Handler = Callable[[Services, Caller, _C], Any]
 
 
@@ -129,29 +130,43 @@ class Endpoints:
 def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
         with noting_refusals(services, request, endpoint.kind):
-            caller = _caller(endpoint, request, services)
-            call = for_user(await _read(endpoint.kind, request, services), caller)
-            services.rates.take(caller.principal, {**call.amounts(), "bytes": body_bytes_of(request)})
+            caller = checked_caller(endpoint, request, services)
+            call = await _read(endpoint.kind, request, services)
+            call = permitted(services, caller, call, body_bytes=body_bytes_of(request))
             key = services.repeats.key_of(request, caller, endpoint.kind)
 
             def answer() -> bytes:
-                return msgspec.json.encode(endpoint.answer(services, caller, call))
+                return msgspec.json.encode(endpoint.answer(services, replace(caller, request=key), call))
 
             def work() -> bytes:
                 return services.repeats.answer(key, endpoint.kind, answer) if key else answer()
 
-            if endpoint.waits(call):
-                body = await services.threads.wait(work)
-            else:
-                body = await services.threads.run(
-                    work, workspace=caller.workspace if endpoint.subject != "server" else ""
-                )
+            body = await in_threads(endpoint, services, caller, call, work)
         return encoded_response(body, status=endpoint.status(call))
 
     return respond
 
 
-def _caller(endpoint: Endpoint, request: Request, services: Services) -> Caller:
+def permitted(services: Services, caller: Caller, call: _C, *, body_bytes: int) -> _C:
+    """Return a call limited to the user of its caller, and take it from the rates of the token.
+
+    Raises `Forbidden` and `Limited`.
+    """
+    call = for_user(call, caller)
+    services.rates.take(caller.principal, {**call.amounts(), "bytes": body_bytes})
+    return call
+
+
+async def in_threads(
+    endpoint: Endpoint, services: Services, caller: Caller, call: Call[Any], work: Callable[[], _T]
+) -> _T:
+    """Run the work of a call in the threads for calls of its kind. Raises what the work raises, and `Unavailable`."""
+    if endpoint.waits(call):
+        return await services.threads.wait(work)
+    return await services.threads.run(work, workspace=caller.workspace if endpoint.subject != "server" else "")
+
+
+def checked_caller(endpoint: Endpoint, request: Request, services: Services) -> Caller:
     """Return the caller of a request. Raises `Forbidden` for what its token does not allow, and `Rejected`."""
     require_scope(principal_of(request), endpoint.scope)
     if not endpoint.limits_itself:

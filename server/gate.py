@@ -25,13 +25,13 @@ from server.responses import error_response, internal_problem, problem_response
 from worker.access import is_loopback
 
 _TRACE: Final = TRACE_HEADER.lower().encode()
-# By these headers a proxy says for whom it asks.
+MCP_PATH: Final = "/mcp"
 
 log = structlog.get_logger(__name__)
 
 
 class Gate:
-    """Wraps the application. Paths below /v1 need a token, unless the server is open.
+    """Wraps the application. Paths below /v1, /mcp and /metrics need a token, unless the server is open.
 
     With `local_names_only`, requests without a token are accepted only if their host is a loopback name.
     """
@@ -104,9 +104,10 @@ class Gate:
         check_no_upgrade(headers)
         if _is_preflight(scope, headers) and headers[b"origin"].decode("latin-1").lower() in self._allowed_origins:
             return  # browsers ask without a token whether they may send one
-        if scope["path"].startswith("/v1/") or scope["method"] not in ("GET", "HEAD"):
+        is_call = scope["path"].startswith("/v1/") or scope["path"] == MCP_PATH
+        if is_call or scope["method"] not in ("GET", "HEAD"):
             check_site(headers, self._allowed_origins)
-        protected = scope["path"] == "/metrics" or scope["path"].startswith("/v1/")
+        protected = is_call or scope["path"] == "/metrics"
         if protected and (authorization is not None or not self._authentication.is_open):
             principal = await self._authentication.principal(authorization, origin=scope["reverie.origin"])
             scope["reverie.principal"] = principal

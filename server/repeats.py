@@ -3,7 +3,9 @@
 A client repeats a request whose connection was closed before the answer came, and cannot know whether it was carried
 out. So it gives each request that changes something a key of its own, in the header `Idempotency-Key`, and repeats it
 with the same key. What was answered under a key is kept for ten minutes: in this process, and in the broker for the
-next process, if this one ends. Errors are not kept: a request that failed is carried out again.
+next process, if this one ends. Errors are not kept: a request that failed is carried out again. So is one whose process
+was killed before its answer was kept. What is written has an id that the client made, and is written once; an undo
+notes in its own transaction which request it was for.
 """
 
 from __future__ import annotations

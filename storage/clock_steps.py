@@ -14,3 +14,10 @@ def is_over(column: str, *, longest_seconds: int, clock: str = ":clock") -> str:
     NULL has ended, too. The column and the clock are microseconds.
     """
     return f"(coalesce({column}, 0) <= {clock} OR {column} > {clock} + {longest_seconds * 1_000_000})"
+
+
+# A pause after a failed push, of at most an hour. One that was noted in the future was noted before the clock was set
+# back; it could last for as long as the step.
+PUSH_PAUSE_OVER: Final = (
+    f"({is_over('not_before', longest_seconds=3_700)} OR paused_at > :clock + {CLOCK_TOLERANCE_MICROS})"
+)

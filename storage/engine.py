@@ -149,6 +149,9 @@ def translate_errors(path: Path) -> Iterator[None]:
         raise
     except (exc.DBAPIError, pysqlite3.Error) as error:
         raise _translate(path, error) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes a damaged schema in its message, which the driver cannot decode then.
+        raise _damaged(path, "what it contains is no text") from error
     except exc.TimeoutError as error:
         raise StoreUnavailable(f"{path}: all {MAX_CONNECTIONS} connections of this process are in use") from error
 
@@ -156,14 +159,16 @@ def translate_errors(path: Path) -> Iterator[None]:
 def _translate(path: Path, error: Exception) -> ReverieError:
     text = str(getattr(error, "orig", None) or error)
     if _CORRUPT.search(text):
-        return StoreUnusable(
-            f"{path} is damaged ({text}): stop Reverie, move the file aside, and restore a backup of it"
-        )
+        return _damaged(path, text)
     if _NO_SPACE.search(text):
         return StoreUnavailable(f"{path} cannot be written now ({text}): check free space and permissions of its disk")
     if isinstance(error, (exc.OperationalError, pysqlite3.OperationalError)):
         return StoreUnavailable(f"{path}: {text}")
     return Permanent(f"{path}: {text}")
+
+
+def _damaged(path: Path, text: str) -> StoreUnusable:
+    return StoreUnusable(f"{path} is damaged ({text}): stop Reverie, move the file aside, and restore a backup of it")
 
 
 def _engine(path: Path) -> Engine:

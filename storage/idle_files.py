@@ -53,7 +53,7 @@ class IdleFiles:
         """Return the marks of a job by the names of these workspaces; none when they cannot be trusted."""
         try:
             kept = msgspec.msgpack.decode(self._path(job).read_bytes(), type=_Kept)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, ValueError, RecursionError):
             return {}
         if kept.fingerprint != self._fingerprint or kept.at > now:
             return {}

@@ -16,6 +16,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from sqlalchemy import Connection, CursorResult, TextClause, text
 
+from reverie.errors import StoreUnusable
+
 Record = TypeVar("Record")
 
 # Fields that are stored under another name; every other column is named like its field.
@@ -103,11 +105,17 @@ def to_json(value: Any) -> str:
 
 
 def from_json(value: str) -> Any:
-    """Return the value of JSON text."""
+    """Return the value of JSON text. Raises `StoreUnusable` for anything else: the file is damaged."""
     try:
         return _decode_json(value)
     except msgspec.DecodeError:  # NaN and lone surrogates, which `json` writes
+        pass
+    try:
         return json.loads(value)
+    except ValueError as error:
+        raise StoreUnusable(
+            f"a row of a database is damaged ({type(error).__name__}): run `reverie db verify`, and restore a backup"
+        ) from error
 
 
 _SCALARS: Final = (str, int, float, bytes, types.NoneType)

@@ -31,7 +31,7 @@ _BUSY_SECONDS: Final = 1.0
 _CURRENT_MEMORIES: Final = (
     "SELECT (SELECT count(*) FROM memories) - (SELECT count(*) FROM memories WHERE superseded_by IS NOT NULL)"
 )
-_MODEL: Final = "SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active'"
+_MODEL: Final = "SELECT model, dim, embedder <> '' FROM indexes WHERE kind = 'vector' AND state = 'active'"
 
 _AGENTS: Final = """
     SELECT agent_id, sum(sessions), sum(memories) FROM (
@@ -47,7 +47,8 @@ _AGENTS: Final = """
 class StoreCounts:
     """What waits in one store (for workers, for a person, for its time), and what it holds.
 
-    `model` is that of the vectors that answer searches, empty without any. `outside_latin` is the share of the texts,
+    `model` is that of the vectors that answer searches, empty without any, `dim` their dimension; `has_embedder` says
+    that they have an embedder of their own, whatever the settings select. `outside_latin` is the share of the texts,
     0 to 1, that are in another script than Latin, estimated from a sample.
     """
 
@@ -56,6 +57,8 @@ class StoreCounts:
     memories: int
     scheduling: SchedulingCounts
     model: str = ""
+    dim: int = 0
+    has_embedder: bool = False
     outside_latin: float = 0.0
     amounts: Mapping[Resource, int] = field(default_factory=dict)
 
@@ -128,6 +131,8 @@ def _counts(raw: Any) -> StoreCounts:
         int(memories[0]),
         read_scheduling(raw),
         model=str(model[0]) if model else "",
+        dim=int(model[1]) if model else 0,
+        has_embedder=bool(model and model[2]),
         outside_latin=share_outside_latin(raw),
         amounts=stored_amounts_of(raw),
     )

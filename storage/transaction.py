@@ -10,9 +10,11 @@ from sqlalchemy import Connection
 from storage.memories.instructions import StandingInstructions
 from storage.memories.memories import AllMemories, Memories
 from storage.memories.provenance import Provenances
+from storage.pipeline.broker_content import BrokerContent
 from storage.pipeline.chunks import Chunks
 from storage.pipeline.dead_letters import DeadLetters
 from storage.pipeline.files import Files
+from storage.pipeline.forgotten_files import ForgottenFiles
 from storage.pipeline.messages import Messages
 from storage.pipeline.work import WorkQueue
 from storage.recall.chunk_sources import ChunkSources
@@ -122,6 +124,7 @@ class Transaction:
     content = _Lazy(ContentMark)
     session_lifecycles = _Lazy(AllSessionLifecycles)
     forgotten_sessions = _Lazy(ForgottenSessions)
+    forgotten_files = _Lazy(ForgottenFiles)
     retention = _Lazy(Retention)
     expiry = _Lazy(Expiry)
     summaries = _Lazy(AllSummaries)
@@ -132,6 +135,7 @@ class Transaction:
     reminders = _Lazy(AllReminders)
     notifications = _Lazy(AllNotifications)
     kept_out = _Lazy(KeptOut)
+    broker_content = _Lazy(BrokerContent)
     stored_texts = _Lazy(StoredTexts)
 
     def __init__(self, connection: Connection, viewer: Viewer | None = None) -> None:

@@ -41,6 +41,8 @@ _THREADS_REPORT_SECONDS: Final = 0.25
 STORE_PATIENCE_SECONDS: Final = 5.0
 # Embedding takes longest: the short steps of other workers, and recalls, have priority.
 _EMBED_NICENESS: Final = 10
+# The arguments of tasks that appear in log lines. Any program may send a task with arguments of other names.
+_LOGGED_ARGUMENTS: Final = ("workspace", "run", "manual", "dry_run")
 # Maximum number of trace ids in a log line; the line also has their total count.
 _MAX_LOGGED_TRACES: Final = 50
 
@@ -106,6 +108,7 @@ def create_app(settings: Settings) -> Celery:
         # and kills its children during their tasks.
         broker_channel_error_retry=True,
         beat_scheduler="worker.beat:CatchUpScheduler",
+        worker_consumer="worker.queue_messages:QueueConsumer",
     )
     return app
 
@@ -158,15 +161,16 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
         def run(self: Any, **arguments: Any) -> None:
             _bind_trace(self.request)
             started = time.monotonic()
+            logged: dict[str, Any] = {name: arguments[name] for name in _LOGGED_ARGUMENTS if name in arguments}
             try:
                 counts = function(**arguments)
             except ReverieError as error:
                 # No traceback: the message of our own errors says what failed and what to do.
-                log.error("task_failed", error_type=type(error).__name__, error=str(error), **arguments)  # noqa: TRY400
+                log.error("task_failed", error_type=type(error).__name__, error=str(error), **logged)  # noqa: TRY400
             except Exception:  # the boundary of the task: a bug must not end the worker
-                log.exception("task_crashed", **arguments)
+                log.exception("task_crashed", **logged)
             else:
-                _log_end(counts, started, arguments)
+                _log_end(counts, started, logged)
             finally:
                 structlog.contextvars.unbind_contextvars("trace_id", "task", "task_id")
 

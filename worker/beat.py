@@ -27,6 +27,7 @@ BEAT_NAME: Final = "beat"
 # A worker that lives takes tasks within seconds, and one that runs a long job within minutes.
 _MOST_WAITING: Final = 1_000
 _CLOCK_STEP: Final = timedelta(seconds=2)
+_NONE: Final = timedelta()
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +37,11 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
 
     # The longest sleep between ticks, so that heartbeats are sent on time.
     max_interval = HEARTBEAT_SECONDS
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        """Take what Celery's scheduler takes."""
+        self._first_runs_late: dict[str, timedelta] = {}
+        super().__init__(*arguments, **keywords)
 
     def setup_schedule(self) -> None:
         """Read the table and the last run of each job; if the database cannot be read, assume no past runs."""
@@ -47,6 +53,8 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
             last_runs = {}
         for job in PERIODIC_JOBS:
             self.schedule[job.task] = self._entry(job, last_runs.get(job.task), now)
+            # A job that first runs later than after its interval begins with a last run in the future.
+            self._first_runs_late[job.task] = max(_NONE, job.first_after - job.every(settings))
         self._heartbeat_at = 0.0
         self._started_at = time.time()
 
@@ -77,7 +85,11 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
     def _follow_clock(self) -> None:
         """Correct last runs that lie in the future because the machine's clock was set back: jobs would wait for it."""
         now = datetime.now(UTC)
-        ahead = [entry for entry in self.schedule.values() if entry.last_run_at - now > _CLOCK_STEP]
+        ahead = [
+            entry
+            for entry in self.schedule.values()
+            if entry.last_run_at - now > _CLOCK_STEP + self._first_runs_late.get(entry.name, _NONE)
+        ]
         for entry in ahead:
             entry.last_run_at = now
         if ahead:

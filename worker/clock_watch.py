@@ -65,7 +65,7 @@ class ClockWatch:
     def _read(self) -> ClockState | None:
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=ClockState)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, ValueError, RecursionError):
             return None
 
 

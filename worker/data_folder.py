@@ -94,7 +94,7 @@ def _entry(data: Path) -> Path:
 def _read(file: Path) -> RunningStack | None:
     try:
         return msgspec.json.decode(file.read_bytes(), type=RunningStack)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

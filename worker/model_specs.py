@@ -19,6 +19,7 @@ def embedder_spec(settings: Settings) -> EmbedderSpec:
         api_key=settings.embedding_api_key,
         dimension=settings.embedding_dimension,
         timeout_seconds=settings.embedding_timeout_seconds,
+        recall_wait_seconds=settings.embedding_recall_wait_seconds,
         threads=settings.embedding_threads,
         other_urls=settings.other_embedding_urls,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from adapters.embedders import Embedder
+from adapters.embedders.base import REMOTE
 from adapters.embedders.openai_compatible import BATCH_INPUTS
 from memory.pipeline.broker_watch import watch_broker
 from reverie.contract import Outcome
@@ -25,7 +26,7 @@ def embed_batch_size(configured: int, embedder: Embedder) -> int:
 
     A remote embedder gets one request per claim: the timeout of one request is below the lease, that of several is not.
     """
-    return min(configured, BATCH_INPUTS) if embedder.device == "remote" else configured
+    return min(configured, BATCH_INPUTS) if embedder.device == REMOTE else configured
 
 
 def has_waiting_producers(runtime: Runtime, store: Store) -> bool:

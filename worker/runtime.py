@@ -21,7 +21,7 @@ from adapters.broker.monitor import Monitor
 from adapters.broker.recall_buffer import RecallBuffer
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
-from adapters.embedders import build_embedder
+from adapters.embedders import Embedder, build_embedder
 from adapters.embedders.guarded import GuardedEmbedder
 from adapters.kept_token_counts import KeptTokenCounts
 from adapters.language_models import (
@@ -54,6 +54,7 @@ from storage.idle_files import IdleFiles
 from storage.migrate import newest_version
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
+from storage.transaction import Transaction
 from storage.upkeep.usage import Usage
 from worker.clock_watch import ClockWatch
 from worker.erased_indexes import ErasedIndexes
@@ -232,8 +233,10 @@ class Runtime:
 
         The model itself is loaded on first use.
         """
-        embedder = build_embedder(embedder_spec(self.settings))
-        self.embedder_made = GuardedEmbedder(embedder) if embedder is not None else None
+        spec = embedder_spec(self.settings)
+        embedder = build_embedder(spec)
+        if embedder is not None:
+            self.embedder_made = GuardedEmbedder(embedder, recall_wait_seconds=spec.recall_wait_seconds)
         return self.embedder_made
 
     @cached_property
@@ -294,9 +297,12 @@ class Runtime:
     def recaller(self) -> Recaller:
         """The recall over all stores of this process."""
         reranking = Reranking(self.reranker, self.settings.reranker_candidates) if self.reranker else None
-        return Recaller(
-            self.stores, lambda tx: self.store_embedders.for_transaction(tx), self.indexes, self.now, reranking
-        )
+
+        def embedder_for(tx: Transaction) -> Embedder | None:
+            embedder = self.store_embedders.for_transaction(tx)
+            return None if embedder is None else embedder.for_recalls
+
+        return Recaller(self.stores, embedder_for, self.indexes, self.now, reranking)
 
     @cached_property
     def notebooks(self) -> Notebooks:

@@ -91,7 +91,9 @@ class StoreEmbedders:
         except ForeignEndpoint as error:
             log.warning("recorded_endpoint_refused", error=str(error))
             return None
-        return GuardedEmbedder(embedder) if embedder is not None else None
+        if embedder is None:
+            return None
+        return GuardedEmbedder(embedder, recall_wait_seconds=self._settings.recall_wait_seconds)
 
     def _prepare(self, generation: Generation) -> None:
         """Load the next model while the old one is still in use, so that no recall waits for it at the switch."""

@@ -127,7 +127,7 @@ def decode_manifest(content: bytes, name: str) -> Manifest:
         if version > FORMAT:
             raise StoreUnusable(f"{name} has format {version}, newer than {FORMAT}: upgrade Reverie")
         manifest = msgspec.json.decode(body, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreUnusable(f"{name} is damaged ({error})") from error
     for file in manifest.files:
         _check_path(file.path, name)

@@ -232,7 +232,7 @@ def read_header(folder: Path) -> Header | None:
         raise StoreUnavailable(f"{folder} cannot be read ({error.strerror})") from error
     try:
         header = msgspec.json.decode(content, type=Header)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreUnusable(f"{folder / _HEADER} is damaged ({error})") from error
     if header.format > FORMAT:
         raise StoreUnusable(f"{folder} has format {header.format}, newer than {FORMAT}: upgrade Reverie")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -52,7 +53,8 @@ class Taken(NamedTuple):
 
     `payload` is without its `signature`. `refusal` says why it must not be stored: none of the keys has signed it.
     `tries` includes this one. `token` shows that this worker holds it. `waits_since` is the time of acceptance
-    (microseconds), which is not the number when the broker's clock was set back before.
+    (microseconds), which is not the number when the broker's clock was set back before. `content` is the id of the
+    broker's content that gave the number, empty if none did.
     """
 
     field: bytes
@@ -63,12 +65,21 @@ class Taken(NamedTuple):
     refusal: str = ""
     token: str = ""
     waits_since: int = 0
+    content: str = ""
+
+
+class Number(NamedTuple):
+    """A number between those of items accepted before and after it, and the id of the broker's content that gave it."""
+
+    value: int
+    content: str
 
 
 class InboxStats(NamedTuple):
     """The number of items in an inbox, the age of the oldest one, and their size.
 
-    `clock_set_back` says that the age cannot be known: an item was accepted before the broker's clock was set back.
+    `clock_set_back` says that the age cannot be known: an item was accepted before the broker's clock was set back, or
+    another program has put it there.
     """
 
     size: int
@@ -111,14 +122,16 @@ class WorkerInbox(Inbox):
         """
         self._pay()
         token = new_id()
-        keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":pause", ":holder")
+        keys = [*self._keys(workspace, "", ":due", ":taken", ":tries", ":pause", ":holder"), self._state_key]
+        arguments = [limit, LEASE_SECONDS * 1_000_000, max_bytes, token, new_id()]
         try:
-            flat = cast("list[Any]", self._run(TAKE, keys, [limit, LEASE_SECONDS * 1_000_000, max_bytes, token]))
+            flat = cast("list[Any]", self._run(TAKE, keys, arguments))
         except Unavailable:  # the broker may have done it, or do it later
             self._owed.append(_Owed(workspace, token, None, (), 0.0))
             raise
-        items = [parse_taken(flat[i], flat[i + 1], int(flat[i + 2])) for i in range(0, len(flat), 3)]
-        return [self._verified(workspace, item)._replace(token=token) for item in items]
+        content = flat[0].decode() if flat else ""
+        items = [parse_taken(flat[i], flat[i + 1], int(flat[i + 2])) for i in range(1, len(flat), 3)]
+        return [self._verified(workspace, item)._replace(token=token, content=content) for item in items]
 
     def _verified(self, workspace: str, item: Taken) -> Taken:
         """Return an item with the reason why it must not be stored, if there is one."""
@@ -180,12 +193,13 @@ class WorkerInbox(Inbox):
             with contextlib.suppress(IndexError):  # another thread was here, too: it is harmless to do it twice
                 self._owed.popleft()
 
-    def next_number(self) -> int:
+    def next_number(self) -> Number:
         """Return a number after those of all items accepted so far, and before those of all later ones.
 
         It is the broker's time in microseconds, or more than that if its clock was set back.
         """
-        return int(cast("bytes", self._run(NUMBER, [self._state_key], [])))
+        value, content = cast("list[bytes]", self._run(NUMBER, [self._state_key], [new_id()]))
+        return Number(int(value), content.decode("utf-8", "replace"))
 
     def identity(self) -> str:
         """Return the id of the broker's content; it is made up here if the broker has none."""
@@ -193,22 +207,27 @@ class WorkerInbox(Inbox):
         if found is None:
             call_broker(lambda: self._broker.hsetnx(self._state_key, "id", new_id()))
             found = call_broker(lambda: cast("bytes | None", self._broker.hget(self._state_key, "id")))
-        return found.decode() if found else ""
+        return found.decode("utf-8", "replace") if found else ""
 
     def set_limits(self, limits: InboxLimits) -> None:
         """Tell producers how much may wait, unless they know it."""
         mapping = cast("Any", msgspec.structs.asdict(limits))
-        kept_limits = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(self._limits_key)))
-        if {name.decode(): int(value) for name, value in kept_limits.items()} != mapping:
+        if self._kept_limits() != limits:
             call_broker(lambda: self._broker.hset(self._limits_key, mapping=mapping))
 
     def totals(self) -> InboxTotals:
         """Return what waits in all inboxes, and the limits that producers keep to."""
         used = call_broker(lambda: cast("list[Any]", self._broker.hmget(self._state_key, ["items", "bytes"])))
-        kept_limits = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(self._limits_key)))
-        limits = InboxLimits(**{name.decode(): int(value) for name, value in kept_limits.items()})
-        items, size = (max(0, int(value or 0)) for value in used)
-        return InboxTotals(items, size, limits)
+        items, size = (max(0, _whole_number(value) or 0) for value in used)
+        return InboxTotals(items, size, self._kept_limits() or InboxLimits())
+
+    def _kept_limits(self) -> InboxLimits | None:
+        """Return the limits that the broker has; None if it has none, or no such numbers."""
+        found = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(self._limits_key)))
+        numbers = {name: _whole_number(found.get(name.encode())) for name in InboxLimits.__struct_fields__}
+        if any(number is None or number < 1 for number in numbers.values()):
+            return None
+        return InboxLimits(**cast("dict[str, int]", numbers))
 
     def peek(self, workspace: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield each item's field and value without taking it: every item that is there from start to end, and perhaps
@@ -232,8 +251,7 @@ class WorkerInbox(Inbox):
 
     def workspaces(self) -> list[str]:
         """Return the workspaces whose inbox is not empty."""
-        members = call_broker(lambda: cast("set[bytes]", self._broker.smembers(self._workspaces_key)))
-        return sorted(member.decode("utf-8", "replace") for member in members)
+        return names_in(self._broker, self._workspaces_key)
 
     def forget_workspace(self, workspace: str) -> None:
         """Delete the inbox of a workspace that has been deleted."""
@@ -265,6 +283,25 @@ class WorkerInbox(Inbox):
     def clear_notification(self, task: str, workspace: str) -> None:
         """Clear the notification flag. A task does so before it looks for work: later work needs a task of its own."""
         call_broker(lambda: self._broker.delete(self._notification_key(task, workspace)))
+
+
+def names_in(broker: redis.Redis, key: str) -> list[str]:
+    """Return the names in a set; what is no text is removed from it. Raises `Unavailable`."""
+    names: list[str] = []
+    for member in call_broker(lambda: cast("set[bytes]", broker.smembers(key))):
+        try:
+            names.append(member.decode())
+        except UnicodeDecodeError:  # another program has put it there
+            call_broker(partial(broker.srem, key, member))
+    return sorted(names)
+
+
+def _whole_number(value: bytes | None) -> int | None:
+    """Return a number that the broker holds; None without one. Any program may write to the broker."""
+    try:
+        return int(value) if value is not None and len(value) <= STAMP_DIGITS else None
+    except ValueError:
+        return None
 
 
 def parse_taken(field: bytes, value: bytes, tries: int) -> Taken:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reverie.pipeline.inbox_scripts import CLOCK
+from reverie.pipeline.inbox_scripts import ADD, CLOCK
 
 # Microseconds need no more digits before the year 5138; a longer number would not fit the columns for times.
 STAMP_DIGITS: Final = 17
@@ -24,19 +24,22 @@ end
 
 # Lua: subtracts what is removed from the counts of an inbox. Counts that an older producer did not add to are put
 # right when an inbox, or all of them, are empty.
-_SUBTRACT: Final = """
+_SUBTRACT: Final = (
+    ADD
+    + """
 local function subtract(state, inbox, inboxes, workspace, items, bytes)
-  redis.call('HINCRBY', state, 'items', -items)
-  redis.call('HINCRBY', state, 'bytes', -bytes)
-  local left = redis.call('HINCRBY', state, 'bytes:' .. workspace, -bytes)
+  add(state, 'items', -items)
+  add(state, 'bytes', -bytes)
+  local left = add(state, 'bytes:' .. workspace, -bytes)
   if redis.call('HLEN', inbox) == 0 then
     redis.call('SREM', inboxes, workspace)
-    redis.call('HINCRBY', state, 'bytes', -left)
+    add(state, 'bytes', -left)
     redis.call('HDEL', state, 'bytes:' .. workspace)
     if redis.call('SCARD', inboxes) == 0 then redis.call('HDEL', state, 'items', 'bytes') end
   end
 end
 """
+)
 
 # Lua: replies go to producers that wait for this state or an earlier one; every state but 'stored' ends the wait. All
 # outcomes for one producer make one element of its list: it fetches them in one round trip.
@@ -44,21 +47,29 @@ _TELL: Final = """
 local replies = {}
 local function tell(waiting, field, state, outcome)
   local remaining = ''
-  for reply, wanted in string.gmatch(redis.call('HGET', waiting, field) or '', '(%S+) ([^;]+);') do
-    if wanted == state or state ~= 'stored' then
+  local noted = redis.call('HGET', waiting, field) or ''
+  local from = 1
+  local stop = string.find(noted, ';', from, true)
+  -- One by one: a pattern over the whole would take the square of its length if another program has put it there.
+  while stop do
+    local reply, wanted = string.match(string.sub(noted, from, stop - 1), '^(%S+) (.+)$')
+    if reply and (wanted == state or state ~= 'stored') then
       if not replies[reply] then replies[reply] = {} end
       table.insert(replies[reply], outcome)
-    else
+    elseif reply then
       remaining = remaining .. reply .. ' ' .. wanted .. ';'
     end
+    from = stop + 1
+    stop = string.find(noted, ';', from, true)
   end
   if remaining == '' then redis.call('HDEL', waiting, field) else redis.call('HSET', waiting, field, remaining) end
   return remaining ~= ''
 end
 local function send_replies(seconds)
   for reply, outcomes in pairs(replies) do
-    redis.call('RPUSH', reply, '[' .. table.concat(outcomes, ',') .. ']')
-    redis.call('EXPIRE', reply, seconds)
+    -- What another program has put there must not keep the items in the inbox.
+    redis.pcall('RPUSH', reply, '[' .. table.concat(outcomes, ',') .. ']')
+    redis.pcall('EXPIRE', reply, seconds)
   end
 end
 """
@@ -66,7 +77,8 @@ end
 # Only one worker at a time takes from a workspace, oldest first: so sequences follow the order of acceptance, and a
 # caller who requires strict order is not refused because two workers raced. Writes to one database are serial anyway.
 # A lease that ends later than a new one would was given before the clock was set back.
-# KEYS: inbox, due, taken, tries, pause, holder. ARGV: items, lease, bytes, token.
+# The id of the broker's content comes first: it tells by which content the items were numbered.
+# KEYS: inbox, due, taken, tries, pause, holder, state. ARGV: items, lease, bytes, token, id if there is none.
 TAKE: Final = (
     CLOCK
     + _ACCEPTED
@@ -93,12 +105,16 @@ for _, field in ipairs(fields) do
     redis.call('ZADD', KEYS[3], latest, field)
     result[#result + 1] = field
     result[#result + 1] = value
-    result[#result + 1] = (tonumber(redis.call('HGET', KEYS[4], field) or '0')) + 1
+    result[#result + 1] = (tonumber(redis.call('HGET', KEYS[4], field) or '0') or 0) + 1
     size = size + #value
     if size > tonumber(ARGV[3]) then break end
   end
 end
-if #result > 0 then redis.call('SET', KEYS[6], ARGV[4]) end
+if #result > 0 then
+  redis.call('SET', KEYS[6], ARGV[4])
+  redis.call('HSETNX', KEYS[7], 'id', ARGV[5])
+  table.insert(result, 1, redis.call('HGET', KEYS[7], 'id'))
+end
 return result
 """
 )
@@ -106,11 +122,12 @@ return result
 # KEYS: taken, tries, holder. ARGV: token, lease, fields.
 BEGIN: Final = (
     CLOCK
+    + ADD
     + """
 if redis.call('GET', KEYS[3]) ~= ARGV[1] then return 0 end
 redis.call('PERSIST', KEYS[3])
 local now = wall()
-for i = 3, #ARGV do redis.call('HINCRBY', KEYS[2], ARGV[i], 1) end
+for i = 3, #ARGV do add(KEYS[2], ARGV[i], 1) end
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local left = first[2] and tonumber(first[2]) - now
 if left and (left < ARGV[2] / 2 or left > tonumber(ARGV[2])) then
@@ -175,9 +192,9 @@ if held then
   if redis.call('ZCARD', KEYS[3]) == 0 then redis.call('DEL', KEYS[6]) end
 end
 for i = first_begun, #ARGV do
-  local tries = tonumber(redis.call('HGET', KEYS[4], ARGV[i]) or '0')
+  local tries = tonumber(redis.call('HGET', KEYS[4], ARGV[i]) or '0') or 0
   if tries == 1 then redis.call('HDEL', KEYS[4], ARGV[i]) end
-  if tries > 1 then redis.call('HINCRBY', KEYS[4], ARGV[i], -1) end
+  if tries > 1 then redis.pcall('HINCRBY', KEYS[4], ARGV[i], -1) end
 end
 if held and tonumber(ARGV[2]) > 0 then
   redis.call('SET', KEYS[5], string.format('%.0f', wall()), 'PX', ARGV[2])
@@ -195,14 +212,14 @@ local oldest = now
 local set_back = 0
 for _, key in ipairs({KEYS[2], KEYS[3]}) do
   local first = redis.call('ZRANGE', key, 0, 0)[1]
-  local value = first and redis.call('HGET', KEYS[1], first)
-  if value then
-    local at = tonumber(string.match(value, '^%d+ @(%d+) ') or string.match(value, '^(%d+) ')) or now
-    if at > now + 1000000 then set_back = 1 else oldest = math.min(oldest, at) end
-  end
+  local value = first and redis.call('HGET', KEYS[1], first) or ''
+  local stamp = string.match(value, '^%d+ @(%d+) ') or string.match(value, '^(%d+) ')
+  local at = tonumber(stamp or '')
+  -- Without a time another program has put it there, and nobody knows when.
+  if first and (not at or at > now + 1000000) then set_back = 1 elseif at then oldest = math.min(oldest, at) end
 end
-return {redis.call('HLEN', KEYS[1]), now - oldest, tonumber(redis.call('HGET', KEYS[4], 'bytes:' .. ARGV[1]) or '0'),
-  set_back}
+local bytes = tonumber(redis.call('HGET', KEYS[4], 'bytes:' .. ARGV[1]) or '0') or 0
+return {redis.call('HLEN', KEYS[1]), now - oldest, bytes, set_back}
 """
 )
 
@@ -244,7 +261,7 @@ FORGET: Final = (
     + """
 redis.call('SREM', KEYS[2], ARGV[1])
 local items = redis.call('HLEN', KEYS[1])
-local bytes = tonumber(redis.call('HGET', KEYS[3], 'bytes:' .. ARGV[1]) or '0')
+local bytes = tonumber(redis.call('HGET', KEYS[3], 'bytes:' .. ARGV[1]) or '0') or 0
 redis.call('DEL', KEYS[1])
 for i = 4, #KEYS do redis.call('DEL', KEYS[i]) end
 if items > 0 then subtract(KEYS[3], KEYS[1], KEYS[2], ARGV[1], items, bytes) end
@@ -252,14 +269,15 @@ return items
 """
 )
 
-# KEYS: state. A number later than those of all items that were accepted. Forgetting frees memory: it must not be
-# refused for want of it.
+# KEYS: state. ARGV: id if there is none. A number later than those of all items that were accepted, and the id of the
+# content that gave it. Forgetting frees memory: it must not be refused for want of it.
 NUMBER: Final = (
     CLOCK
     + """
 redis.call('PERSIST', KEYS[1])
 local number = next_number(KEYS[1], wall())
 save_number(KEYS[1], number)
-return string.format('%.0f', number)
+redis.call('HSETNX', KEYS[1], 'id', ARGV[1])
+return {string.format('%.0f', number), redis.call('HGET', KEYS[1], 'id')}
 """
 )

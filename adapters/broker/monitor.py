@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Annotated, Final, cast
 
 import msgspec
 import redis
@@ -24,6 +24,10 @@ LAG_WINDOW_SECONDS: Final = 300
 # 10,000 samples give a p99 to within a few of them and take 300 KB.
 _LAG_SAMPLES: Final = 10_000
 _WARNINGS_SECONDS: Final = 60.0
+# Of times in seconds since 1970 and of counts: the year 5138.
+_LARGEST: Final = 1e11
+
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)]
 
 
 class WorkerHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,9 +37,9 @@ class WorkerHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     pid: int
     queues: list[str]
-    started_at: float
-    seen_at: float
-    progress_at: float = 0.0
+    started_at: _Seconds
+    seen_at: _Seconds
+    progress_at: _Seconds = 0.0
     tasks_done: int = 0
     embedder: str = ""
     language_model: str = ""
@@ -74,9 +78,7 @@ class Monitor:
         """Return the percentiles of the lags of the last five minutes."""
         since = (time.time() if now is None else now) - LAG_WINDOW_SECONDS
         samples = call_broker(lambda: cast("list[bytes]", self._broker.lrange(self._prefix + "lag", 0, -1)))
-        values = sorted(
-            float(lag) for stamp, _, lag in (sample.partition(b":") for sample in samples) if int(stamp) >= since
-        )
+        values = sorted(lag for stamp, lag in map(_lag_sample, samples) if stamp >= since)
         return Lag(samples=len(values), p50_seconds=_percentile(values, 0.50), p99_seconds=_percentile(values, 0.99))
 
     def heartbeat(self, worker: WorkerHeartbeat) -> None:
@@ -99,9 +101,10 @@ class Monitor:
     def workers(self, *, now: float | None = None) -> list[WorkerHeartbeat]:
         """Return the workers that are alive, with their last progress."""
         oldest = (time.time() if now is None else now) - ALIVE_SECONDS
-        keys = call_broker(lambda: list(self._broker.scan_iter(match=f"{self._prefix}worker:*", count=500)))
+        pattern = f"{self._prefix}worker:*"
+        keys = call_broker(lambda: list(self._broker.scan_iter(match=pattern, count=500, _type="STRING")))
         found = [call_broker(partial(self._broker.get, key)) for key in sorted(keys)]
-        alive = [msgspec.json.decode(value, type=WorkerHeartbeat) for value in found if value]
+        alive = [heartbeat for value in found if value and (heartbeat := _heartbeat(value))]
         return [self._with_progress(worker) for worker in alive if worker.seen_at >= oldest]
 
     def queue_depths(self) -> dict[str, int]:
@@ -118,16 +121,40 @@ class Monitor:
     def _with_progress(self, worker: WorkerHeartbeat) -> WorkerHeartbeat:
         key = f"{self._prefix}progress:{worker.name}"
         fields = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(key)))
-        at = float(fields.get(b"at", 0))
+        at = _number(fields.get(b"at", b"0"))
         # Ignore the state of an earlier process of the same name, which may have had other settings.
         current = fields if at >= worker.started_at else {}
         return msgspec.structs.replace(
             worker,
             progress_at=at,
-            tasks_done=int(fields.get(b"done", 0)),
-            embedder=current.get(b"embedder", b"").decode() or worker.embedder,
-            language_model=current.get(b"language_model", b"").decode() or worker.language_model,
+            tasks_done=int(_number(fields.get(b"done", b"0"))),
+            embedder=current.get(b"embedder", b"").decode("utf-8", "replace") or worker.embedder,
+            language_model=current.get(b"language_model", b"").decode("utf-8", "replace") or worker.language_model,
         )
+
+
+# Any program may write to the broker: what has another form counts as not there.
+
+
+def _heartbeat(value: bytes | str) -> WorkerHeartbeat | None:
+    try:
+        return msgspec.json.decode(value, type=WorkerHeartbeat)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _lag_sample(sample: bytes) -> tuple[float, float]:
+    stamp, _, lag = sample.partition(b":")
+    return _number(stamp), _number(lag)
+
+
+def _number(value: bytes) -> float:
+    """Return a number that is not negative and at most `_LARGEST`; 0 for anything else."""
+    try:
+        number = float(value)
+    except ValueError:
+        return 0.0
+    return number if 0 <= number <= _LARGEST else 0.0
 
 
 def _percentile(values: Sequence[float], share: float) -> float | None:

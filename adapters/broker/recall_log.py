@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, NamedTuple, cast
 import msgspec
 import redis
 
+from adapters.broker.inbox import names_in
 from reverie.pipeline.broker import call_broker
 
 # A query may be as long as a message; its beginning is what matters.
@@ -91,8 +92,7 @@ class RecallLog:
 
     def workspaces(self) -> list[str]:
         """Return the workspaces whose log is not empty."""
-        members = call_broker(lambda: cast("set[bytes]", self._broker.smembers(self._prefix + "recalls")))
-        return sorted(member.decode("utf-8", "replace") for member in members)
+        return names_in(self._broker, self._prefix + "recalls")
 
     def forget_workspace(self, workspace: str) -> None:
         """Delete the log of a workspace that has been deleted."""
@@ -112,5 +112,5 @@ class RecallLog:
 def _note(raw: bytes) -> RecallNote | None:
     try:
         return msgspec.json.decode(raw, type=RecallNote)
-    except msgspec.DecodeError:  # also for valid JSON of another format
+    except (ValueError, RecursionError):  # also for valid JSON of another format
         return None

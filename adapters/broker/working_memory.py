@@ -117,7 +117,7 @@ return #KEYS - 1
 class Epoch(NamedTuple):
     """The state of a list at a time of the broker, in seconds."""
 
-    text: str
+    text: bytes
     read_at_seconds: int
 
 
@@ -137,15 +137,15 @@ class WorkingMemory:
         """Return the epoch of a session: read it before the store, and pass it to `fill`."""
         keys = self._epoch_keys(workspace, agent, session)
         text, seconds = call_broker(lambda: cast("tuple[bytes, bytes]", self._broker.eval(_READ_EPOCH, 2, *keys)))
-        return Epoch(text.decode(), int(seconds))
+        return Epoch(text, int(seconds))
 
     def fill(self, workspace: str, agent: str, session: str, messages: Sequence[Message], *, epoch: Epoch) -> None:
         """Cache messages read from the store, unless the session has changed since `epoch` was read."""
         if messages:
             keys = [*self._epoch_keys(workspace, agent, session), self._key(workspace, agent, session)]
             newest = [msgspec.json.encode(message) for message in messages[-self.capacity :]]
-            settings = (epoch.text, KEEP_SECONDS, epoch.read_at_seconds, _FILL_SECONDS)
-            call_broker(lambda: self._broker.eval(_FILL, len(keys), *keys, *map(str, settings), *newest))
+            settings: list[Any] = [epoch.text, KEEP_SECONDS, epoch.read_at_seconds, _FILL_SECONDS]
+            call_broker(lambda: self._broker.eval(_FILL, len(keys), *keys, *settings, *newest))
 
     def append(
         self,

@@ -112,7 +112,7 @@ class AgentSecrets:
             return {}
         except OSError as error:
             raise StoreUnavailable(f"{self._path} cannot be read ({error.strerror or error})") from error
-        except msgspec.MsgspecError as error:
+        except (ValueError, RecursionError) as error:
             raise StoreUnusable(
                 f"{self._path} is damaged ({error}): restore it, or remove it, which brings back the first secrets"
             ) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import httpcore2
 
 _USER_AGENT: Final = f"Reverie/{__version__}"
-# A wrong header must not delay a message for a year; callers may use a lower limit.
-_MAX_RETRY_AFTER_SECONDS: Final = 86_400.0
 _MAX_RETRY_AFTER_CHARACTERS: Final = 64
 
 
@@ -173,7 +171,7 @@ def _answer(target: WebhookUrl, response: httpcore2.Response) -> WebhookAnswer:
         response.status,
         headers.get("content-type"),
         body[:MAX_ANSWER_BYTES],
-        _retry_after(headers.get("retry-after")),
+        _retry_after(headers),
         headers.get("location"),
     )
 
@@ -188,11 +186,11 @@ def _read_bounded(parts: Iterable[bytes]) -> bytes:
     return bytes(body)
 
 
-def _retry_after(header: str | None) -> float | None:
-    if header is None or len(header) > _MAX_RETRY_AFTER_CHARACTERS:
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    header, answered_at = headers.get("retry-after"), headers.get("date")
+    if any(len(value or "") > _MAX_RETRY_AFTER_CHARACTERS for value in (header, answered_at)):
         return None
     try:
-        seconds = retry_after_seconds(header)
+        return retry_after_seconds(header, answered_at=answered_at)
     except OverflowError:  # a date with an invalid time zone
         return None
-    return None if seconds is None else min(seconds, _MAX_RETRY_AFTER_SECONDS)

@@ -16,6 +16,7 @@ from reverie.scheduling import calls as scheduling_calls
 from reverie.scheduling import reminder_calls
 from reverie.scheduling.delivering import confirm_delivery
 from reverie.sessions import calls as session_calls
+from reverie.sessions import coding_calls
 from reverie.sessions.newest_messages import read_working_memory
 from reverie.trust import calls as trust_calls
 from reverie.trust import erasure_calls, export_calls, quota_calls
@@ -75,6 +76,8 @@ class _Calls:
     write_scratchpad_key = method(session_calls.WriteScratchpadKey)
     delete_scratchpad_key = method(session_calls.DeleteScratchpadKey, _deleted)
     clear_scratchpad_keys = method(session_calls.ClearScratchpadKeys, lambda answer: answer.cleared)
+
+    record_event = method(coding_calls.RecordEvent)
 
     working = Method(read_working_memory, session_calls.GetWorkingMemory)
 

@@ -28,6 +28,8 @@ class ClientConfig:
     workspace_named: bool = True
     # Keys that sign payloads in the broker, separated by blanks.
     broker_key: str | None = field(default=None, repr=False)
+    # The end user that all calls are limited to, as the header X-Reverie-User has it.
+    user: str | None = None
 
 
 def resolve_config(

@@ -62,7 +62,7 @@ class HttpTransport:
         if response.is_success:
             try:
                 return msgspec.json.decode(response.content, type=response_type(type(call)))
-            except msgspec.DecodeError as error:
+            except (ValueError, RecursionError) as error:
                 raise Permanent(f"this client cannot decode the response of {self._config.url} to {path}") from error
         raise self._error(response)
 
@@ -143,6 +143,8 @@ class HttpTransport:
                     headers["X-Reverie-Agent"] = quote(self._config.agent, safe="")
                 if self._config.workspace_named or not self._may_be_bound:
                     headers["X-Reverie-Workspace"] = self._config.workspace
+                if self._config.user is not None:
+                    headers["X-Reverie-User"] = quote(self._config.user, safe="")
                 # A proxy set in the environment cannot reach this machine's loopback addresses.
                 proxies = urlsplit(self._config.url).hostname not in _LOOPBACK
                 self._client = httpx2.Client(headers=headers, trust_env=proxies)
@@ -158,7 +160,7 @@ class HttpTransport:
         if response.headers.get("content-type", "").startswith(CONTENT_TYPE):
             try:
                 return error_of(msgspec.json.decode(response.content, type=Problem))
-            except msgspec.DecodeError:
+            except (ValueError, RecursionError):
                 pass
         error_text = f"{self._config.url} answered {response.status_code}"
         if response.status_code in (429, 502, 503, 504):

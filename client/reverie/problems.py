@@ -83,6 +83,10 @@ class InboxFull(Unavailable):
     retry_after_seconds = INBOX_RETRY_SECONDS
 
 
+class AgentQueueFull(Unavailable):
+    """So many runs wait for the agents' own workers that their queue takes no more; what waits is kept."""
+
+
 class Malformed(Rejected):
     """The body of a request is not valid JSON."""
 

@@ -20,30 +20,11 @@ from memory.memories.patterns.revocations import takes_back
 from reverie.memories.types import EXTRACTION
 from storage.memories.extraction import KnownMemories, KnownMemory, WaitingSession
 from storage.memories.records import USER_SOURCE, NewMemory, is_standing
-from storage.stores import Store
 from storage.transaction import Transaction
 from storage.upkeep.curation import EntryDraft
 
 SOURCE: Final = "extraction"
 ACTION: Final = "extract"
-
-
-def forget_in_account(account: Store, *, agent: str, workspace: str, session: str | None) -> int:
-    """Delete the account memories that came from a session of a workspace, or from all its sessions; return how many.
-
-    Used when a session or workspace is forgotten: the memories in its own store go with it, those of the account do
-    not. What they had superseded becomes current again.
-    """
-    with account.writing() as tx:
-        tx.curation.forget_origin(workspace, session, agent=agent)  # also of memories that were pruned since
-        rows = KnownMemories(tx.connection, agent).rows_from_workspace(workspace, session)
-        if not rows:
-            return 0
-        memories = tx.for_agent(agent).memories
-        deleted_ids = [memory.id for memory in memories.by_rows(rows).values()]
-        memories.detach_superseded(rows)
-        tx.curation.forget_memories(agent, deleted_ids)
-        return memories.delete(rows)
 
 
 class Origin(NamedTuple):
@@ -207,7 +188,8 @@ class FindingSaver:
         owner = self._owner(finding)
         metadata: dict[str, object] = {"evidence": list(finding.evidence), "found_by": finding.method}
         if self._workspace is not None:
-            metadata |= {"workspace": self._workspace, "session": self._session.id}
+            # The ref code tells the session from a later one of its name.
+            metadata |= {"workspace": self._workspace, "session": self._session.id, "ref_code": self._session.ref_code}
         return convert(
             finding,
             NewMemory,

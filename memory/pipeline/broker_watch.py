@@ -72,7 +72,7 @@ def _line(known: _Known) -> str:
 def _read(data: Path) -> _Known | None:
     try:
         return msgspec.json.decode(_path(data).read_bytes(), type=_Known)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 from blake3 import blake3
@@ -27,6 +27,7 @@ from memory.stage import (
 )
 from reverie.errors import Permanent
 from storage.pipeline.chunks import SourceKind
+from storage.pipeline.forgotten_files import NOBODY
 from storage.pipeline.records import NewChunk, SourceText
 from storage.pipeline.work import Claim
 from storage.stores import Store
@@ -37,6 +38,8 @@ BATCH_SOURCES: Final = 256
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 # A batch is stored after this time, so that other workspaces get their turn: 1 MiB of text takes 0.01 to 0.3 s to cut.
 _CUT_SECONDS: Final = 0.5
+# How many chunks one transaction stores: some 100 ms under the write lock. A file of 8 MiB has 15,000.
+_CHUNKS_AT_ONCE: Final = 500
 # Seconds of the processor, not of the clock, so that a busy machine sets nothing aside. The slowest file known, 8 MiB
 # of Chinese without punctuation, takes 2 s.
 _SOURCE_CPU_SECONDS: Final = 8.0
@@ -112,6 +115,7 @@ def _chunk_claimed(
     kind = _KINDS[stage]
     with store.reading() as tx:
         sources = tx.chunks.sources(kind, claim.items, max_bytes=_BATCH_BYTES)
+    sources = _without_forgotten(store, sources)
     error = crash_error(claim)
     if error is not None:
         _bury_sources(store, claim, sources, error, now())
@@ -124,6 +128,15 @@ def _chunk_claimed(
     report.done += len(cut_sources)
     report.traces |= {source.trace for source in cut_sources}
     return [source.row_id for source in cut_sources]
+
+
+def _without_forgotten(store: Store, sources: list[SourceText]) -> list[SourceText]:
+    """Return the sources that belong to an agent; of a large file that was forgotten or replaced some chunks go."""
+    forgotten = [source for source in sources if source.agent == NOBODY]
+    if forgotten:
+        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+            tx.forgotten_files.remove_step(forgotten[0].row_id)
+    return [source for source in sources if source.agent != NOBODY]
 
 
 def _cut_within(
@@ -164,19 +177,58 @@ def _store_chunks(
     uncut: list[tuple[SourceText, TextNotCut]],
     now: int,
 ) -> None:
+    """Store chunks, mark their sources as chunked, and end the claim, in as many transactions as it takes.
+
+    Each stores some of the chunks, so that nobody waits long for the write lock. What was stored of a source before a
+    kill is not stored again.
+    """
+    *first, last = list(_parts(pieces)) or [[]]
+    for part in first:
+        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+            _add_chunks(tx, claim, kind, part, now)
     with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
-        held = tx.work.still_claimed(claim)
-        chunked = [(source, chunks) for source, chunks in pieces if source.row_id in held]
-        if kind == "message":
-            tx.chunks.add_message_chunks(chunked, now=now)
-        else:
-            for source, parts in chunked:
-                tx.chunks.add_document_chunks(kind, source, parts, now=now)
-        tx.chunks.mark_chunked(kind, [source.row_id for source, _ in chunked], now=now)
+        held = _add_chunks(tx, claim, kind, last, now)
         for source, error in uncut:
             if source.row_id in held:
                 _bury(tx, claim, source, error, now)
         tx.work.finish(claim, claim.items)  # sources that there was no time for can be claimed again
+
+
+def _parts(
+    pieces: list[tuple[SourceText, list[NewChunk]]],
+) -> Iterator[list[tuple[SourceText, list[NewChunk], bool]]]:
+    """Split sources and their chunks into what is stored in one transaction each; True with the end of a source."""
+    part: list[tuple[SourceText, list[NewChunk], bool]] = []
+    room = _CHUNKS_AT_ONCE
+    for source, chunks in pieces:
+        for first in range(0, max(1, len(chunks)), _CHUNKS_AT_ONCE):
+            some = chunks[first : first + _CHUNKS_AT_ONCE]
+            if len(some) > room:
+                yield part
+                part, room = [], _CHUNKS_AT_ONCE
+            part.append((source, some, first + _CHUNKS_AT_ONCE >= len(chunks)))
+            room -= len(some)
+    if part:
+        yield part
+
+
+def _add_chunks(
+    tx: Transaction,
+    claim: Claim,
+    kind: SourceKind,
+    part: Sequence[tuple[SourceText, list[NewChunk], bool]],
+    now: int,
+) -> set[int]:
+    """Store chunks of the sources that are still claimed, and mark those that end; return which are claimed."""
+    held = tx.work.still_claimed(claim)
+    claimed = [(source, chunks, is_end) for source, chunks, is_end in part if source.row_id in held]
+    if kind == "message":
+        tx.chunks.add_message_chunks([(source, chunks) for source, chunks, _ in claimed], now=now)
+    else:
+        for source, chunks, _ in claimed:
+            tx.chunks.add_document_chunks(kind, source, chunks, now=now)
+    tx.chunks.mark_chunked(kind, [source.row_id for source, _, is_end in claimed if is_end], now=now)
+    return held
 
 
 def _bury_sources(store: Store, claim: Claim, sources: list[SourceText], error: Exception, now: int) -> None:

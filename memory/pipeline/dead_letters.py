@@ -40,7 +40,7 @@ def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | Non
     if letter.stage == "ingest":
         # Forgetting a session deletes its letters. A letter that is still there after this number was given has not
         # been forgotten before it; if it is from now on, the number keeps the item out.
-        number = inbox.next_number()
+        number = inbox.next_number().value
         letter = _read(store, letter_id, agent)
         _accept_again(store, inbox, letter, number)
         with store.writing() as tx:

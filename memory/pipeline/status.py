@@ -214,7 +214,7 @@ class StatusReader:
             memories=content.memories,
             wal_bytes=stamp.log_size,
             outside_latin=round(content.outside_latin, 2),
-            advice=_language_advice(name, content),
+            advice=_language_advice(name, content) or _model_advice(name, content, self._embedder),
             stored={str(name): amount for name, amount in content.amounts.items()},
         )
 
@@ -254,12 +254,31 @@ def _reranker_status(reranker: GuardedReranker | None) -> RerankerStatus:
     return RerankerStatus(state=reranker.state, model=reranker.name, error=reranker.last_error)
 
 
+def _model_advice(name: str, content: StoreCounts, embedder: GuardedEmbedder | None) -> str:
+    """Return what to do if a store's vectors are of another model or dimension than the settings select, else ""."""
+    if embedder is None or not content.model or content.has_embedder or not embedder.dimension:
+        return ""
+    if (content.model, content.dim) == (embedder.model, embedder.dimension):
+        return ""
+    workspace, account = _place_options(name)
+    return (
+        f"its vectors are of {content.model} ({content.dim}), but the settings select {embedder.model}"
+        f" ({embedder.dimension}): it is searched by words, and new chunks wait. Restore the setting, or run"
+        f" `reverie{workspace} db reembed{account}`"
+    )
+
+
+def _place_options(name: str) -> tuple[str, str]:
+    """Return the options of a command for a store: before the command's name, and after it."""
+    return ("", " --account") if name == ACCOUNT_STORE else (f" --workspace {name}", "")
+
+
 def _language_advice(name: str, content: StoreCounts) -> str:
     """Return what to do if a store's model does not know the languages of much of what it holds, else ""."""
     model = content.model.partition("@")[0]
     if model not in ENGLISH_MODELS or content.outside_latin < _MUCH_OUTSIDE_LATIN:
         return ""
-    workspace, account = ("", " --account") if name == ACCOUNT_STORE else (f" --workspace {name}", "")
+    workspace, account = _place_options(name)
     provider = "" if model == DEFAULT_MODEL else " --provider sentence-transformers"
     return (
         f"about {content.outside_latin:.0%} of the texts are in another script than Latin, and {model} knows only"

@@ -78,6 +78,8 @@ def store_items(store: Store, items: Sequence[Item], now: int) -> Written:
     """
     written = Written()
     with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+        for content in dict.fromkeys(item.taken.content for item in items):
+            tx.broker_content.follow(content)
         for agent in dict.fromkeys(item.agent for item in items):
             agent_items = [item for item in items if item.agent == agent]
             _store_agent(tx, tx.for_agent(agent), agent_items, written, now)
@@ -92,7 +94,7 @@ def _store_agent(tx: Transaction, rows: AgentRepositories, items: Sequence[Item]
         if item.error is not None:
             dead += _unless_forgotten(rows, dead_letter(item, item.error), item, written)
         elif isinstance(item.payload, FilePayload):
-            _store_file(rows, item, item.payload, written, now)
+            _store_file(tx, rows, item, item.payload, written, now)
         elif isinstance(item.payload, MessagePayload):
             by_session.setdefault(_session_id(rows, item.payload, chats), []).append((item, item.payload))
     for session_id, group in by_session.items():
@@ -241,7 +243,9 @@ def _number(
     return numbered, dead, last
 
 
-def _store_file(rows: AgentRepositories, item: Item, payload: FilePayload, written: Written, now: int) -> None:
+def _store_file(
+    tx: Transaction, rows: AgentRepositories, item: Item, payload: FilePayload, written: Written, now: int
+) -> None:
     forgotten_at = max(
         rows.files.forgotten_at(payload.id, payload.source_uri, payload.session),
         rows.marks.forgotten_at(user=payload.user),
@@ -258,7 +262,11 @@ def _store_file(rows: AgentRepositories, item: Item, payload: FilePayload, writt
     written.note(payload.agent, payload.id, "stored")
     stored = rows.files.version(payload.source_uri, session_row, payload.user)
     # An older version that arrives late, because its worker died, must not replace a newer one.
-    outdated = stored is not None and stored.accepted_at > item.taken.accepted_at
+    outdated = (
+        stored is not None
+        and stored.accepted_at > item.taken.accepted_at
+        and not tx.broker_content.is_file_of_earlier(stored.row_id)
+    )
     if stored is not None and (outdated or stored.content_hash == content_hash):
         rows.files.set_accepted_at(stored.row_id, accepted_at=item.taken.accepted_at)
         written.report.unchanged += 1

@@ -28,6 +28,7 @@ from reverie.clock import from_micros, rfc3339
 from reverie.decoding import convert
 from reverie.errors import Rejected, Unavailable
 from reverie.fields import check_fields
+from reverie.problems import AgentQueueFull
 from reverie.scheduling.agent_tasks import AgentTasks
 from reverie.scheduling.run_signing import SignedRun, sign_run
 from reverie.scheduling.schedule_types import RunReport, TaskExecutor, WebhookExecutor
@@ -40,6 +41,7 @@ _FIRST_WAIT_SECONDS: Final = 2.0
 _WAIT_FACTOR: Final = 4
 _MAX_WAIT_SECONDS: Final = 600.0
 _BROKER_WAIT_SECONDS: Final = 5.0
+_QUEUE_WAIT_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,8 @@ class Executors:
                 headers=headers,
                 expires_at=None if run.deadline is None else from_micros(run.deadline),
             )
+        except AgentQueueFull as error:
+            return RetryAfter(str(error), _QUEUE_WAIT_SECONDS)
         except Unavailable as error:
             return RetryAfter(str(error), _BROKER_WAIT_SECONDS)
         except Rejected as error:  # stored by a release that allowed more names

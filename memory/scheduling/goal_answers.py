@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from adapters.breaker import MAX_RETRY_AFTER_SECONDS
 from adapters.language_models import GuardedLanguageModel, LanguageModelRefused, LanguageModelUnavailable, Prices
 from adapters.language_models.base import Completion
 from memory.memories.secrets import redacted
@@ -68,7 +69,9 @@ class GoalAnswers:
         except LanguageModelUnavailable as error:
             if self.deterministic_fallback and execution.run.tries + 1 >= _ATTEMPTS:
                 return digest(execution, context, f"The language model is not available ({error}).")
-            return RetryAfter(str(error), max(_WAIT_SECONDS, error.retry_after_seconds or 0.0))
+            return RetryAfter(
+                str(error), max(_WAIT_SECONDS, min(error.retry_after_seconds or 0.0, MAX_RETRY_AFTER_SECONDS))
+            )
         except LanguageModelRefused as error:
             return RunResult("failed", error=str(error))
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from adapters.breaker import MAX_RETRY_AFTER_SECONDS
 from memory.scheduling.notifications import to_notification
 from memory.scheduling.reminders import to_reminder
 from reverie.scheduling.notification_types import Notification
@@ -22,7 +23,7 @@ LEASE_MARGIN_SECONDS: Final = 10
 # A database that another process locks for longer is left to the next run: the others must not wait for it.
 LOCK_WAIT_SECONDS: Final = 1.0
 # After a failed push: 5 s, 10 s, and so on, up to five minutes while the notifier is unavailable, since it may be back
-# any moment, and up to an hour for a message that it refuses.
+# any moment, and up to an hour for a message that it refuses. A Retry-After may ask for up to ten minutes.
 FIRST_WAIT_SECONDS: Final = 5
 MAX_UNAVAILABLE_SECONDS: Final = 300
 MAX_WAIT_SECONDS: Final = 3_600
@@ -94,9 +95,10 @@ def _push_next_reminder(store: Store, pushing: Pushing) -> dict[str, int] | None
     try:
         pushing.push(store.name, to_reminder(reminder, now=pushing.now()))
     except NotPushed as error:
-        not_before = pushing.clock() + _wait_micros(reminder.attempts, error)
+        clock = pushing.clock()
+        not_before = clock + _wait_micros(reminder.attempts, error)
         with store.writing() as tx:
-            tx.reminders.retry_later(reminder, not_before=not_before, error=str(error))
+            tx.reminders.retry_later(reminder, clock=clock, not_before=not_before, error=str(error))
         return {"put_back": 1, "unavailable": int(error.unavailable)}
     with store.writing() as tx:
         tx.for_agent(reminder.agent).reminders.mark_delivered(reminder.id, reminder.token, now=pushing.now())
@@ -112,9 +114,10 @@ def _push_next_notification(store: Store, pushing: Pushing) -> dict[str, int] | 
     try:
         pushing.push(store.name, to_notification(notification))
     except NotPushed as error:
-        not_before = pushing.clock() + _wait_micros(notification.attempts, error)
+        clock = pushing.clock()
+        not_before = clock + _wait_micros(notification.attempts, error)
         with store.writing() as tx:
-            tx.notifications.retry_later(notification, not_before=not_before, error=str(error))
+            tx.notifications.retry_later(notification, clock=clock, not_before=not_before, error=str(error))
         return {"put_back": 1, "unavailable": int(error.unavailable)}
     with store.writing() as tx:
         rows = tx.for_agent(notification.agent)
@@ -133,5 +136,5 @@ def _wait_micros(attempts: int, error: NotPushed) -> int:
     max_seconds = MAX_UNAVAILABLE_SECONDS if error.unavailable else MAX_WAIT_SECONDS
     seconds: float = min(FIRST_WAIT_SECONDS * 2 ** min(attempts - 1, 20), max_seconds)
     if error.retry_after_seconds is not None:
-        seconds = min(max(seconds, error.retry_after_seconds), MAX_WAIT_SECONDS)
+        seconds = max(seconds, min(error.retry_after_seconds, MAX_RETRY_AFTER_SECONDS))
     return int(seconds * 1_000_000)

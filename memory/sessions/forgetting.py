@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from adapters.broker.inbox import WorkerInbox
+from adapters.broker.inbox import Number, WorkerInbox
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
-from memory.memories.extraction_saving import forget_in_account
+from memory.memories.account_forgetting import Existing, forget_in_account
+from memory.pipeline.forgetting import remove_forgotten
 from memory.trust.tombstones import note_forgotten
 from reverie.clock import now_micros
+from reverie.contract import EXTRACT_MEMORIES
 from reverie.errors import NotFound, ReverieError
+from storage.memories.extraction import ExtractionProgress
 from storage.stores import Store, Stores
 from storage.trust.forgets import ForgetRecord
 
@@ -29,8 +32,6 @@ _MEMORIES_AT_ONCE: Final = 100
 # Who forgets a large session waits at most this long for its rows to be removed; the sweep removes the others.
 _REMOVING_SECONDS: Final = 2.0
 _SWEEP_SECONDS: Final = 60.0
-# Between two steps, so that those who wait for the write lock get it: they look for it every 3 ms.
-_PAUSE_SECONDS: Final = 0.01
 
 
 def forget_session(
@@ -43,36 +44,29 @@ def forget_session(
     is told by a number that the broker gives.
     """
     forgotten_at = inbox.next_number()
+    with store.reading() as tx:
+        present = tx.for_agent(agent).sessions.find(session)
     noted = stores.forgets().begin(
-        workspace=store.name, agent=agent, session=session, forgotten_at=forgotten_at, now=now_micros()
+        workspace=store.name,
+        agent=agent,
+        session=session,
+        incarnation=present.ref_code if present is not None else "",
+        forgotten_at=forgotten_at.value,
+        now=now_micros(),
     )
     with _crossed_out_on_error(stores, noted):
         working.drop(store.name, [(agent, session)])
         found = _forget_in_store(stores, store, agent, session, forgotten_at)
-    forget_in_account(stores.account_store(), agent=agent, workspace=store.name, session=session)
+    existing = _existing_in(stores, store.name)
+    forget_in_account(stores.account_store(), agent=agent, workspace=store.name, session=session, existing=existing)
     # Again, for what was stored and cached between the two steps.
     working.drop(store.name, [(agent, session)])
     removed = False
     with suppress(ReverieError):  # nobody finds the session any more: the sweep removes its rows
-        removed = _remove_rows(store, budget_seconds=_REMOVING_SECONDS)
+        removed = remove_forgotten(store, budget_seconds=_REMOVING_SECONDS)
     if removed:
         stores.forgets().end(noted)
     return found
-
-
-def _remove_rows(store: Store, *, budget_seconds: float) -> bool:
-    """Remove the rows of sessions that were set aside, in short steps; return whether all are removed.
-
-    Nobody finds them meanwhile, and writers wait for one step only.
-    """
-    deadline = time.monotonic() + budget_seconds
-    with store.reading() as tx:
-        more = tx.forgotten_sessions.any()
-    while more and time.monotonic() < deadline:
-        with store.writing() as tx:
-            more = tx.forgotten_sessions.remove_step()
-        time.sleep(_PAUSE_SECONDS)
-    return not more
 
 
 @contextmanager
@@ -85,15 +79,16 @@ def _crossed_out_on_error(stores: Stores, noted: int) -> Iterator[None]:
         raise
 
 
-def _forget_in_store(stores: Stores, store: Store, agent: str, session: str, forgotten_at: int) -> bool:
+def _forget_in_store(stores: Stores, store: Store, agent: str, session: str, forgotten_at: Number) -> bool:
     more = True
     while more:  # a memory takes a millisecond under the write lock
         with store.writing() as tx:
             more = tx.for_agent(agent).sessions.forget_some_memories(session, limit=_MEMORIES_AT_ONCE)
     with store.writing() as tx:
+        tx.broker_content.follow(forgotten_at.content)
         rows = tx.for_agent(agent)
         reminders = rows.reminders.delete_for_session(session)
-        found = rows.sessions.forget(session, forgotten_at=forgotten_at) or reminders > 0
+        found = rows.sessions.forget(session, forgotten_at=forgotten_at.value) or reminders > 0
         if found:
             note_forgotten(stores.data_dir, "session", [session], workspace=store.name, agent=agent)
     return found
@@ -111,10 +106,17 @@ def forget_workspace(
     Raises `Unavailable` without a broker, before anything is deleted, and `StoreUnavailable`.
     """
     inbox.stats(workspace)
-    noted = stores.forgets().begin(workspace=workspace, file=stores.file_of(workspace), now=now_micros())
+    noted = stores.forgets().begin(workspace=workspace, incarnation=stores.file_of(workspace), now=now_micros())
     with _crossed_out_on_error(stores, noted):
         found = _delete_files(stores, inbox, working, recalls, workspace)
-    _forget_rest_of_workspace(stores, working, recalls, workspace)
+    forget_in_account(
+        stores.account_store(),
+        agent=None,
+        workspace=workspace,
+        session=None,
+        existing=_existing_in(stores, workspace),
+    )
+    _drop_cached(working, recalls, workspace)
     stores.forgets().end(noted)
     return found
 
@@ -130,17 +132,26 @@ def _delete_files(
     return stores.delete_workspace(workspace, when_closed=drop)
 
 
-def _forget_rest_of_workspace(stores: Stores, working: WorkingMemory, recalls: RecallLog, workspace: str) -> None:
-    """Forget what the account has of a workspace, and what was read from its files while they went."""
-    account = stores.account_store()
-    with account.reading() as tx:
-        agents = tx.memories.agents()
-    for agent in agents:
-        forget_in_account(account, agent=agent, workspace=workspace, session=None)
-    with account.writing() as tx:
-        tx.curation.forget_origin(workspace, None)  # also of agents that have no memories left
+def _drop_cached(working: WorkingMemory, recalls: RecallLog, workspace: str) -> None:
+    """Drop what was read from the files of a workspace while they went."""
     working.drop_workspace(workspace)
     recalls.forget_workspace(workspace)
+
+
+def _existing_in(stores: Stores, workspace: str) -> Existing:
+    """Return what tells which sessions a workspace of this name has now: they came after what was forgotten."""
+
+    def existing(ref_codes: Collection[str]) -> set[str]:
+        if not ref_codes:
+            return set()
+        try:
+            store = stores.workspace(workspace, create=False)
+        except NotFound:
+            return set()
+        with store.reading() as tx:
+            return tx.forgotten_sessions.not_forgotten(ref_codes)
+
+    return existing
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +172,7 @@ def finish_forgets(services: ForgetServices, *, now: int) -> dict[str, int]:
     counts, deadline = Counter[str](), time.monotonic() + _SWEEP_SECONDS
     if removed := services.stores.remove_deleted():
         counts["folders_removed"] = removed
-    for record in services.stores.forgets().open(before=now - _TAKEN_UP_AFTER_MICROS):
+    for record in services.stores.forgets().open(before=now - _TAKEN_UP_AFTER_MICROS, now=now):
         finished = False
         with suppress(ReverieError):
             finished = _finish(services, record, deadline)
@@ -175,18 +186,50 @@ def _finish(services: ForgetServices, record: ForgetRecord, deadline: float) -> 
     """Finish one; return whether everything of it is removed."""
     stores, working = services.stores, services.working
     if not record.session:
-        if record.file and stores.file_of(record.workspace) == record.file:
+        if record.incarnation and stores.file_of(record.workspace) == record.incarnation:
             _delete_files(stores, services.inbox, working, services.recalls, record.workspace)
-        _forget_rest_of_workspace(stores, working, services.recalls, record.workspace)
+        _forget_rest_in_account(services, record)
+        _drop_cached(working, services.recalls, record.workspace)
         return True
     working.drop(record.workspace, [(record.agent, record.session)])
     store: Store | None = None
     with suppress(NotFound):  # then the workspace is gone, and the session with it
         store = stores.workspace(record.workspace, create=False)
-        with store.reading() as tx:
-            done = tx.for_agent(record.agent).sessions.forgotten_at(record.session) >= record.forgotten_at
-        if not done:  # otherwise what is there now was stored afterwards
-            _forget_in_store(stores, store, record.agent, record.session, record.forgotten_at)
-    forget_in_account(stores.account_store(), agent=record.agent, workspace=record.workspace, session=record.session)
+        if not _is_forgotten(store, record):
+            _forget_in_store(stores, store, record.agent, record.session, Number(record.forgotten_at, ""))
+    _forget_rest_in_account(services, record)
     working.drop(record.workspace, [(record.agent, record.session)])
-    return store is None or _remove_rows(store, budget_seconds=max(0.0, deadline - time.monotonic()))
+    return store is None or remove_forgotten(store, budget_seconds=max(0.0, deadline - time.monotonic()))
+
+
+def _is_forgotten(store: Store, record: ForgetRecord) -> bool:
+    """Return whether the store's part is done: a session that is there now was begun afterwards."""
+    with store.reading() as tx:
+        sessions = tx.for_agent(record.agent).sessions
+        present = sessions.find(record.session)
+        if record.incarnation and (present is None or present.ref_code != record.incarnation):
+            return True
+        return sessions.forgotten_at(record.session) >= record.forgotten_at
+
+
+def _forget_rest_in_account(services: ForgetServices, record: ForgetRecord) -> None:
+    """Forget what the account has of it; what is there under its name now is read once more by extraction.
+
+    What is said in it may have been known to the account from what was forgotten, and was not stored again.
+    """
+    stores = services.stores
+    existing = _existing_in(stores, record.workspace)
+    forgotten = forget_in_account(
+        stores.account_store(),
+        agent=record.agent or None,
+        workspace=record.workspace,
+        session=record.session or None,
+        existing=existing,
+    )
+    if forgotten:
+        with suppress(NotFound), stores.workspace(record.workspace, create=False).writing() as tx:
+            progress = ExtractionProgress(tx.connection, EXTRACT_MEMORIES)
+            if not record.session:
+                progress.read_everything_again()
+            elif (present := tx.for_agent(record.agent).sessions.find(record.session)) is not None:
+                progress.read_again(present.ref_code, after=0, now=now_micros())

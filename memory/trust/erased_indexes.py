@@ -44,7 +44,7 @@ def read_erased(data: Path) -> Mapping[str, int]:
     """Return when something was erased last, in microseconds, by the names that `name_of` returns."""
     try:
         return msgspec.json.decode((data / _FILE).read_bytes(), type=dict[str, int])
-    except (OSError, msgspec.MsgspecError):  # there is none yet
+    except (OSError, ValueError, RecursionError):  # there is none yet, or it is damaged
         return {}
 
 

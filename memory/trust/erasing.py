@@ -178,7 +178,8 @@ class ErasureJob:
         for name in self._reachable_workspaces(scope):
             at = self._services.inbox.next_number()
             with self._stores.workspace(name).writing() as tx:
-                tx.kept_out.add(scope.subject_in(name), scope.agent, at=at)
+                tx.broker_content.follow(at.content)
+                tx.kept_out.add(scope.subject_in(name), scope.agent, at=at.value)
         self._erasures.set_cutoff(erasure.id, self._services.now())
         cutoff = self._scope.before
         add_tombstone(
@@ -266,8 +267,10 @@ class ErasureJob:
             with suppress(NotFound):
                 store = self._stores.workspace(name, create=False)
                 oldest = self._services.broker.oldest_accepted(name)
-                up_to = (oldest - 1) if oldest is not None else self._services.inbox.next_number()
+                number = self._services.inbox.next_number()
+                up_to = (oldest - 1) if oldest is not None else number.value
                 with store.writing() as tx:
+                    tx.broker_content.follow(number.content)
                     tx.kept_out.drop(up_to=up_to)
                     waiting += [name] if tx.kept_out.any() else []
         if waiting:

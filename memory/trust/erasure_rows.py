@@ -7,14 +7,29 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from adapters.broker.inbox import Number
+from memory.pipeline.forgetting import remove_forgotten
 from memory.trust.fragments import FragmentSet, HashKey, fragments_of
 from reverie.contract import ACCOUNT_STORE, Payload
 from storage.stores import Store, Stores
 from storage.trust.erased_rows import ALL_TIMES, Selection, Subject
 from storage.trust.erasures import ErasureKind, ErasureRecord
 
-# Memories and messages in one transaction: some 50 ms under the write lock.
+# Rows of a kind in one transaction: some 50 ms under the write lock.
 _BATCH: Final = 200
+# The log first: some of its entries are found by the memories that they are about.
+_IN_BATCHES: Final = (
+    "curation",
+    "memories",
+    "messages",
+    "schedules",
+    "reminders",
+    "notifications",
+    "dead_letters",
+    "recalls",
+)
+# How often a long removal reports that it goes on: the lease of the job is renewed then.
+_RENEWED_SECONDS: Final = 2.0
 _EMPTY: Final = Selection()
 
 
@@ -88,7 +103,7 @@ class RowErasure:
     def __init__(
         self,
         *,
-        forgotten_at: Callable[[], int],
+        forgotten_at: Callable[[], Number],
         drop_cached: Callable[[str, Sequence[tuple[str, str]]], None],
         on_removed: Callable[[str, Counter[str]], None],
         key: HashKey | None = None,
@@ -96,7 +111,7 @@ class RowErasure:
     ) -> None:
         """Take what keeps the numbers by store, and with a `key` what keeps the hashes of what is about to be removed.
 
-        `forgotten_at` returns the broker's time; `drop_cached` drops the newest messages of sessions from the broker.
+        `forgotten_at` returns the broker's number; `drop_cached` drops the newest messages of sessions from the broker.
         """
         self._forgotten_at = forgotten_at
         self._drop_cached = drop_cached
@@ -107,6 +122,7 @@ class RowErasure:
     def erase(self, store: Store, agent: str, subject: Subject) -> int:
         """Remove everything of a subject, in as many transactions as it takes; return the number of rows."""
         removed = 0
+        self._remove_set_aside(store)  # what a killed process has left: its texts were noted before
         with store.reading() as tx:
             selection = tx.for_agent(agent).erased.select(subject)
         for part in _parts(selection):
@@ -128,37 +144,28 @@ class RowErasure:
         self._on_fragments(fragments)
 
     def _erase_part(self, store: Store, agent: str, part: Selection) -> int:
-        for row in part.sessions:
-            self._shorten(store, agent, row)
         self._keep_fragments(store, agent, part)
-        with store.reading() as tx:
+        with store.reading() as tx:  # which takes long for a large session, and must hold no lock
             rows = tx.for_agent(agent)
             sessions = [(agent, name) for name in rows.erased.sessions_of(part)]
+            counts = rows.erased.count(part)
         self._drop_cached(store.name, sessions)
         forgotten_at = self._forgotten_at()
         with store.writing() as tx:
-            rows = tx.for_agent(agent)
-            counts = rows.erased.count(part)
-            rows.removal.remove(part, forgotten_at=forgotten_at)
+            tx.broker_content.follow(forgotten_at.content)
+            tx.for_agent(agent).removal.remove(part, forgotten_at=forgotten_at.value)
         # Again, for what was stored and cached between the two steps.
         self._drop_cached(store.name, sessions)
         self._on_removed(store.name, counts)
+        if part.sessions or part.files:
+            self._remove_set_aside(store)
         return sum(counts.values())
 
-    def _shorten(self, store: Store, agent: str, session_row: int) -> None:
-        """Remove the first messages of a long session, in transactions of their own."""
-        while True:
-            with store.reading() as tx:
-                rows = tx.for_agent(agent).removal.first_messages(session_row, beyond=2 * _BATCH, limit=_BATCH)
-            if not rows:
-                return
-            part = replace(_EMPTY, messages=rows)
-            self._keep_fragments(store, agent, part)
-            with store.writing() as tx:
-                of_agent = tx.for_agent(agent)
-                counts = of_agent.erased.count(part)
-                of_agent.removal.remove_part_of_session(rows)
-            self._on_removed(store.name, counts)
+    def _remove_set_aside(self, store: Store) -> None:
+        """Remove the rows of large sessions and files that were set aside, in transactions of some 100 ms."""
+        nothing = Counter[str]()
+        while not remove_forgotten(store, budget_seconds=_RENEWED_SECONDS):
+            self._on_removed(store.name, nothing)
 
     def _erase_rest(self, store: Store, agent: str) -> int:
         """Remove what no selection names, once nothing newer of the agent is there."""
@@ -173,16 +180,11 @@ class RowErasure:
 
 
 def _parts(selection: Selection) -> Iterator[Selection]:
-    """Split a selection into parts of one transaction each: everything but sessions first, then one by one."""
-    yield from (
-        replace(_EMPTY, memories=selection.memories[first : first + _BATCH])
-        for first in range(0, len(selection.memories), _BATCH)
-    )
-    yield from (
-        replace(_EMPTY, messages=selection.messages[first : first + _BATCH])
-        for first in range(0, len(selection.messages), _BATCH)
-    )
-    rest = replace(selection, memories=[], sessions=[], messages=[])
-    if not rest.is_empty():
-        yield rest
+    """Split a selection into parts of one transaction each, at most so many rows of one kind; sessions one by one."""
+    for name in _IN_BATCHES:
+        keys = getattr(selection, name)
+        yield from (replace(_EMPTY, **{name: keys[first : first + _BATCH]}) for first in range(0, len(keys), _BATCH))
+    if selection.groups:
+        yield replace(_EMPTY, groups=selection.groups, member=selection.member)
+    yield from (replace(_EMPTY, files=[row]) for row in selection.files)
     yield from (replace(_EMPTY, sessions=[row]) for row in selection.sessions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from adapters.broker.inbox import Number
 from adapters.kept_secrets import installation_key
 from adapters.webhooks.agent_secrets import ROTATIONS_FILE, AgentSecrets
 from adapters.workspace_git import GitFolders
@@ -67,7 +68,7 @@ class _Restored:
         for agent in agents:
             removed: Counter[str] = Counter()
             rows = RowErasure(
-                forgotten_at=lambda: 0,
+                forgotten_at=lambda: Number(0, ""),
                 drop_cached=lambda _store, _sessions: None,
                 on_removed=lambda _store, number, removed=removed: removed.update(number),  # type: ignore[misc]
             )

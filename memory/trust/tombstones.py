@@ -94,7 +94,7 @@ def _append(data: Path, tombstones: Sequence[Tombstone]) -> None:
 
 
 def read_tombstones(data: Path) -> Iterator[Tombstone]:
-    """Yield the tombstones of a data folder; a line that a power cut left incomplete is skipped."""
+    """Yield the tombstones of a data folder; a line that is damaged, or left incomplete by a power cut, is skipped."""
     try:
         lines = (data / _FOLDER / _FILE).read_bytes().splitlines()
     except FileNotFoundError:
@@ -102,7 +102,7 @@ def read_tombstones(data: Path) -> Iterator[Tombstone]:
     for line in lines:
         try:
             yield msgspec.json.decode(line, type=Tombstone)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             continue
 
 

@@ -59,15 +59,17 @@ def show_entry(store: Store, *, agent: str, entry: str | int) -> CurationEntry:
         return _to_entry(store, _get(store, log, number), log.changes(number))
 
 
-def undo_entry(store: Store, *, agent: str, entry: str | int, now: int) -> CurationEntry:
-    """Restore all rows that an entry changed, in one transaction.
+def undo_entry(store: Store, *, agent: str, entry: str | int, now: int, request: str = "") -> CurationEntry:
+    """Restore all rows that an entry changed, in one transaction. `request` is the key of the request, if it has one.
+
+    An entry that the same request has undone before is returned: a kill had kept its answer from the caller.
 
     Raises `NotFound`: for an unknown entry; `Conflict`: when it is already undone or its rows have changed since.
     """
     number = _entry_number(store, entry)
     with store.writing() as tx:
         log = tx.for_agent(agent).curation
-        undo_rows(tx.connection, _get(store, log, number), at=now, prefix=_id_prefix(store))
+        undo_rows(tx.connection, _get(store, log, number), at=now, prefix=_id_prefix(store), request=request)
         return _to_entry(store, log.get(number), log.changes(number))
 
 
@@ -78,11 +80,12 @@ def undo_all(
     now: int,
     matching: CurationFilter = EVERY_ENTRY,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
+    request: str = "",
 ) -> tuple[list[int], dict[int, str]]:
     """Undo an agent's entries, newest first; return the numbers of those undone, and the errors of the others.
 
-    Each is undone in a transaction of its own. Entries that are already undone are skipped. `progress` is called with
-    (done, total).
+    Each is undone in a transaction of its own. Entries that are already undone are skipped, but for those that the same
+    request (by its key) has undone before it was killed. `progress` is called with (done, total).
     """
     with store.reading() as tx:
         log = tx.for_agent(agent).curation
@@ -90,12 +93,12 @@ def undo_all(
         not_undone = replace(matching, undone=False)
         while page := log.page(not_undone, limit=_PAGE, offset=len(numbers)):
             numbers += [entry.id for entry in page]
-    done: list[int] = []
+        done = log.undone_by(request) if request else []
     failed: dict[int, str] = {}
     for position, number in enumerate(numbers):
         progress(position, len(numbers))
         try:
-            undo_entry(store, agent=agent, entry=number, now=now)
+            undo_entry(store, agent=agent, entry=number, now=now, request=request)
         except (Conflict, NotFound) as error:
             failed[number] = str(error)
         else:

@@ -40,14 +40,14 @@ def show_entry(memories: AgentMemories, entry: str) -> CurationEntry:
     return curation.show_entry(_find_store(memories, entry), agent=memories.agent, entry=entry)
 
 
-def undo_entry(memories: AgentMemories, entry: str, *, now: int) -> tuple[Store, CurationEntry]:
+def undo_entry(memories: AgentMemories, entry: str, *, now: int, request: str = "") -> tuple[Store, CurationEntry]:
     """Restore all rows that an entry changed, in one transaction; return its store and the entry.
 
     The pipeline of that store has work if restored rows have to be chunked or embedded again. Raises `NotFound`: for an
-    unknown entry; `Conflict`: when it is already undone or its rows have changed since.
+    unknown entry; `Conflict`: when it is already undone, by another `request`, or its rows have changed since.
     """
     store = _find_store(memories, entry)
-    return store, curation.undo_entry(store, agent=memories.agent, entry=entry, now=now)
+    return store, curation.undo_entry(store, agent=memories.agent, entry=entry, now=now, request=request)
 
 
 def undo_all(
@@ -56,16 +56,19 @@ def undo_all(
     *,
     now: int,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
+    request: str = "",
 ) -> Undone:
     """Undo entries of both logs, newest first within each. `progress` is called with (done, total) of each log.
 
-    The job may be given in its short form.
+    The job may be given in its short form. `request` is the key of the request, if it has one.
     """
     matching = _with_task_name(matching)
     undone: list[str] = []
     failed: dict[str, str] = {}
     for store in memories.existing_stores():
-        done, errors = curation.undo_all(store, agent=memories.agent, now=now, matching=matching, progress=progress)
+        done, errors = curation.undo_all(
+            store, agent=memories.agent, now=now, matching=matching, progress=progress, request=request
+        )
         undone += (curation.entry_id(store, number) for number in done)
         failed |= {curation.entry_id(store, number): error for number, error in errors.items()}
     return Undone(undone=undone, failed=failed)

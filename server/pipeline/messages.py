@@ -39,7 +39,8 @@ def _status(call: calls.IngestMessages | calls.IngestFile) -> int:
 
 
 @endpoints.serves(calls.IngestMessages, waits=_waits, status=_status, statuses=_STATUSES)
-def _ingest_messages(services: Services, caller: Caller, call: calls.IngestMessages) -> Receipt:
+def ingest_messages(services: Services, caller: Caller, call: calls.IngestMessages) -> Receipt:
+    """Put messages into the inbox."""
     given = {name: getattr(call, name) for name in _SESSION_FIELDS} | {"user": caller.user or call.user}
     session_input = build_session(given)
     _check_may_share(caller, call)

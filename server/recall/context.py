@@ -23,7 +23,8 @@ endpoints = Endpoints("context")
 
 
 @endpoints.serves(calls.GetContext)
-def _context(services: Services, caller: Caller, call: calls.GetContext) -> Context:
+def get_context(services: Services, caller: Caller, call: calls.GetContext) -> Context:
+    """Return the context document of a session."""
     runtime, settings = services.runtime, services.runtime.settings
     now = runtime.now()
     budget = settings.context_token_budget if call.token_budget is None else call.token_budget

@@ -35,7 +35,7 @@ def _undo_all(services: Services, caller: Caller, call: calls.UndoAll) -> Undone
     since = 0 if call.since is None else to_micros(call.since)
     matching = CurationFilter(job=call.job, action=call.action, since=since)
     memories = agent_memories(services, caller)
-    undone = undo_all(memories, matching, now=services.runtime.now())
+    undone = undo_all(memories, matching, now=services.runtime.now(), request=caller.request)
     for store in memories.existing_stores() if undone.undone else ():
         _notify_pipeline(services, store.name)
     return undone
@@ -43,7 +43,8 @@ def _undo_all(services: Services, caller: Caller, call: calls.UndoAll) -> Undone
 
 @endpoints.serves(calls.Undo)
 def _undo(services: Services, caller: Caller, call: calls.Undo) -> CurationEntry:
-    store, entry = undo_entry(agent_memories(services, caller), call.entry, now=services.runtime.now())
+    memories, now = agent_memories(services, caller), services.runtime.now()
+    store, entry = undo_entry(memories, call.entry, now=now, request=caller.request)
     _notify_pipeline(services, store.name)
     return entry
 

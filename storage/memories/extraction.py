@@ -215,9 +215,17 @@ class ExtractionProgress(Repository):
         return {str(item).removeprefix(_READING): int(position) for item, position in found}
 
     def read_again(self, ref_code: str, *, after: int, now: int) -> None:
-        """Move the position of a session back to `after`, if it is behind it: what follows is read once more."""
+        """Move the position of a session back to `after`, if it is behind it: what follows is read once more.
+
+        However long ago it was written.
+        """
         if self._progress.progress(self._job, ref_code) > after:
             self._progress.set(self._job, ref_code, after, now=now)
+            self._progress.drop(self._job, _WATERMARK)
+
+    def read_everything_again(self) -> None:
+        """Have every session of the workspace read from its start."""
+        self._execute("DELETE FROM job_progress WHERE job = :job")
 
     def watermark(self, now: int) -> int:
         """Return the time up to which no session was last written that still waits.
@@ -275,6 +283,15 @@ class KnownMemories(AgentRepository):
             workspace=workspace,
             session=session,
         )
+
+    def ref_codes(self, rows: Sequence[int]) -> dict[int, str | None]:
+        """Return, of these account memories those that exist, the ref code of the session that each came from."""
+        found = self._execute(
+            "SELECT row_id, metadata ->> 'ref_code' FROM memories"
+            " WHERE +agent_id = :agent AND row_id IN (SELECT value FROM json_each(:rows))",
+            rows=rows,
+        )
+        return {int(row[0]): row[1] for row in found}
 
     def contents(self, *, owner: str | None) -> list[str]:
         """Return the contents of all memories that belong to an owner or to nobody."""

@@ -232,7 +232,8 @@ class Memories(AgentRepository):
         """
         self._chunks.remove(self._with_superseded(row_ids))
         return self._execute(
-            "DELETE FROM memories WHERE agent_id = :agent AND row_id IN (SELECT value FROM json_each(:rows))",
+            # The unary plus keeps SQLite from reading all memories of the agent.
+            "DELETE FROM memories WHERE +agent_id = :agent AND row_id IN (SELECT value FROM json_each(:rows))",
             rows=row_ids,
         ).rowcount
 

@@ -134,8 +134,17 @@ class Chunks(Repository):
     def add_document_chunks(
         self, kind: SourceKind, source: SourceText, pieces: Sequence[NewChunk], *, now: int
     ) -> None:
-        """Store the chunks of a file or a memory; a text that it repeats is stored once."""
-        different = {piece.content_hash: piece for piece in pieces}.values()
+        """Store chunks of a file or a memory; a text that it repeats, or has already, is stored once."""
+        column = "file_row" if kind == "file" else "memory_row"
+        known = set(
+            self._values(
+                f"SELECT content_hash FROM chunks WHERE {column} = :row AND content_hash IN"
+                " (SELECT unhex(value) FROM json_each(:hashes))",
+                row=source.row_id,
+                hashes=[piece.content_hash.hex() for piece in pieces],
+            )
+        )
+        different = {piece.content_hash: piece for piece in pieces if piece.content_hash not in known}.values()
         new = [
             _chunk_values(chunk_id, kind, source, piece, now)
             for chunk_id, piece in enumerate(different, self._next_id())

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from blake3 import blake3
 
-from storage.recall.index import SearchIndex
+from storage.pipeline.forgotten_files import ForgottenFiles
 from storage.repository import AgentRepository
 from storage.rows import select_list
 from storage.viewer import of_file
@@ -85,6 +85,7 @@ class Files(AgentRepository):
     def forget(self, file_id: str, *, forgotten_at: int) -> bool:
         """Delete a file with its chunks, vectors, full text and dead letters, and keep out what is still on its way.
 
+        A large one is set aside: nobody finds it any more, and its chunks are removed in steps.
         Neither this delivery nor another one of the same source is stored if it was accepted up to `forgotten_at`.
         False when there is no such file; its delivery is kept out all the same.
         """
@@ -100,8 +101,7 @@ class Files(AgentRepository):
         chunk_ids = self._values("SELECT id FROM chunks WHERE agent_id = :agent AND file_row = :row", row=row)
         letters = {"row": str(row), "chunks": [str(chunk_id) for chunk_id in chunk_ids]}
         self._execute(_DROP_DEAD_LETTERS, id=file_id, **letters)
-        SearchIndex(self._connection).remove_vectors(chunk_ids)
-        self._execute("DELETE FROM files WHERE agent_id = :agent AND row_id = :row", row=row)
+        ForgottenFiles(self._connection).forget(int(row))
         return True
 
     def forgotten_at(self, file_id: str, source_uri: str, session: str | None) -> int:
@@ -133,13 +133,13 @@ class Files(AgentRepository):
         self._execute("UPDATE files SET id = :id WHERE agent_id = :agent AND row_id = :row", id=file_id, row=row_id)
 
     def replace(self, source_uri: str, session_row: int | None, row: dict[str, Any]) -> None:
-        """Store a user's source in place of its current version, which is deleted with its chunks and vectors."""
+        """Store a user's source in place of its current version, which is deleted with its chunks and vectors.
+
+        A large one is set aside: nobody finds it any more, and its chunks are removed in steps.
+        """
         source = {"uri": source_uri, "session_row": session_row, "user": row["user"]}
-        chunk_ids = self._values(
-            f"SELECT id FROM chunks WHERE file_row IN (SELECT row_id FROM files WHERE {_OF_SOURCE})", **source
-        )
-        SearchIndex(self._connection).remove_vectors(chunk_ids)
-        self._execute(f"DELETE FROM files WHERE {_OF_SOURCE}", **source)
+        for present in self._values(f"SELECT row_id FROM files WHERE {_OF_SOURCE}", **source):
+            ForgottenFiles(self._connection).forget(int(present))
         self._execute(
             "INSERT INTO files (id, agent_id, session_row, source_uri, content, content_hash, tags, metadata,"
             " trace_id, user_id, visibility, created_at, accepted_at, stored_at)"

@@ -25,8 +25,11 @@ _FROM: Final = f"""
     LEFT JOIN memories AS k ON k.row_id = c.memory_row
 """
 _LISTED: Final = "c.agent_id = :agent AND c.id IN (SELECT value FROM json_each(:ids))"
-# A session that was set aside belongs to no agent: see `storage.sessions.forgotten`.
-_NOT_FORGOTTEN: Final = "(c.session_row IS NULL OR s.agent_id = c.agent_id)"
+# A session or file that was set aside belongs to no agent: see `storage.sessions.forgotten`.
+_NOT_FORGOTTEN: Final = (
+    "(c.session_row IS NULL OR s.agent_id = c.agent_id) AND (c.file_row IS NULL OR EXISTS"
+    " (SELECT 1 FROM files AS here WHERE here.row_id = c.file_row AND here.agent_id = c.agent_id))"
+)
 _SOURCES: Final = f"""
     SELECT c.id AS chunk_id,
         CASE WHEN c.memory_row IS NOT NULL THEN 'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind,

@@ -42,7 +42,8 @@ _RECENT: Final = """
     LEFT JOIN memories AS k ON k.row_id = c.memory_row
     LEFT JOIN sessions AS s ON s.row_id = c.session_row
     LEFT JOIN sessions AS o ON o.row_id = k.session_row
-    WHERE e.agent_id = :agent AND (c.session_row IS NULL OR s.agent_id = c.agent_id){of_viewer}
+    WHERE e.agent_id = :agent AND (c.session_row IS NULL OR s.agent_id = c.agent_id)
+    AND (c.file_row IS NULL OR f.agent_id = c.agent_id){of_viewer}
     ORDER BY e.at DESC, e.recall DESC, e.id LIMIT :limit OFFSET :offset
 """
 _PRUNE: Final = """

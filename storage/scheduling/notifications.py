@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from reverie.clock import new_id
-from storage.clock_steps import is_over
+from storage.clock_steps import PUSH_PAUSE_OVER, is_over
 from storage.repository import AgentRepository, Repository
 from storage.rows import insert_sql, select_list, to_parameters
 from storage.scheduling.records import NewNotification, NotificationFilter, NotificationRecord
@@ -20,10 +20,9 @@ _COLUMNS: Final = select_list(NotificationRecord)
 _INSERT: Final = insert_sql("notifications", NewNotification, id=":id", agent_id=":agent", created_at=":now")
 # As in the index `notifications_to_push`.
 _TO_PUSH: Final = "delivered_at IS NULL AND acknowledged_at IS NULL"
-# A claim is for the timeout of one push, a pause after a failed push at most an hour.
+# A claim is for the timeout of one push.
 _CLAIM_OVER: Final = is_over("claim_until", longest_seconds=600)
-_PAUSE_OVER: Final = is_over("not_before", longest_seconds=3_700)
-_UNCLAIMED: Final = f"{_CLAIM_OVER} AND {_PAUSE_OVER}"
+_UNCLAIMED: Final = f"{_CLAIM_OVER} AND {PUSH_PAUSE_OVER}"
 
 
 class Notifications(AgentRepository):
@@ -95,11 +94,12 @@ class AllNotifications(Repository):
             token=secrets.randbits(62),
         )
 
-    def retry_later(self, notification: NotificationRecord, *, not_before: int, error: str) -> bool:
+    def retry_later(self, notification: NotificationRecord, *, clock: int, not_before: int, error: str) -> bool:
         """End a claim after a failure: the notification is pushed again from `not_before` on."""
         released = self._execute(
-            "UPDATE notifications SET claim_until = NULL, token = NULL, not_before = :not_before, error = :error"
-            " WHERE id = :id AND token = :token AND delivered_at IS NULL",
+            "UPDATE notifications SET claim_until = NULL, token = NULL, not_before = :not_before,"
+            " paused_at = :clock, error = :error WHERE id = :id AND token = :token AND delivered_at IS NULL",
+            clock=clock,
             not_before=not_before,
             error=error,
             id=notification.id,

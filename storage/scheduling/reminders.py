@@ -10,7 +10,7 @@ import secrets
 from typing import Final
 
 from reverie.errors import NotFound
-from storage.clock_steps import is_over
+from storage.clock_steps import PUSH_PAUSE_OVER, is_over
 from storage.repository import AgentRepository, Repository
 from storage.rows import insert_sql, select_list, to_parameters
 from storage.scheduling.records import NewReminder, ReminderFilter, ReminderRecord
@@ -18,9 +18,8 @@ from storage.viewer import of_own_schedule, of_schedule
 
 _COLUMNS: Final = select_list(ReminderRecord)
 _INSERT: Final = insert_sql("reminders", NewReminder, agent_id=":agent", created_at=":now")
-# A claim is for the timeout of one push, a pause after a failed push at most an hour.
+# A claim is for the timeout of one push.
 _CLAIM_OVER: Final = is_over("claim_until", longest_seconds=600)
-_PAUSE_OVER: Final = is_over("not_before", longest_seconds=3_700)
 _UNCLAIMED: Final = f"delivered_at IS NULL AND {_CLAIM_OVER}"
 # As in the index `reminders_to_push`.
 _TO_PUSH: Final = "delivered_at IS NULL AND delivery <> 'pull'"
@@ -142,7 +141,7 @@ class AllReminders(Repository):
             ReminderRecord,
             "UPDATE reminders SET claimed_at = :now, claim_until = :until, token = :token, attempts = attempts + 1"
             f" WHERE (agent_id, id) = (SELECT agent_id, id FROM reminders WHERE {_TO_PUSH}"
-            f" AND due_at <= :now AND {_CLAIM_OVER} AND {_PAUSE_OVER}"
+            f" AND due_at <= :now AND {_CLAIM_OVER} AND {PUSH_PAUSE_OVER}"
             f" ORDER BY due_at, id LIMIT 1) RETURNING {_COLUMNS}",
             now=now,
             clock=clock,
@@ -150,11 +149,13 @@ class AllReminders(Repository):
             token=secrets.randbits(62),
         )
 
-    def retry_later(self, reminder: ReminderRecord, *, not_before: int, error: str) -> bool:
+    def retry_later(self, reminder: ReminderRecord, *, clock: int, not_before: int, error: str) -> bool:
         """End a claim after a failure: the reminder is pushed again from `not_before` on, and can be pulled at once."""
         released = self._execute(
-            "UPDATE reminders SET claim_until = NULL, token = NULL, not_before = :not_before, error = :error"
+            "UPDATE reminders SET claim_until = NULL, token = NULL, not_before = :not_before,"
+            " paused_at = :clock, error = :error"
             " WHERE agent_id = :agent AND id = :id AND token = :token AND delivered_at IS NULL",
+            clock=clock,
             not_before=not_before,
             error=error,
             agent=reminder.agent,
@@ -171,7 +172,7 @@ class AllReminders(Repository):
         push_at: int | None = self._value(
             f"SELECT min(at) FROM (SELECT min(due_at) AS at FROM reminders WHERE {_TO_PUSH} AND due_at > :now"
             f" UNION ALL SELECT :now + min(max(0, iif({_CLAIM_OVER}, 0, claim_until - :clock),"
-            f" iif({_PAUSE_OVER}, 0, not_before - :clock))) FROM reminders WHERE {_TO_PUSH} AND due_at <= :now)",
+            f" iif({PUSH_PAUSE_OVER}, 0, not_before - :clock))) FROM reminders WHERE {_TO_PUSH} AND due_at <= :now)",
             now=now,
             clock=clock,
         )

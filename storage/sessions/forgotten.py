@@ -7,7 +7,7 @@ it had is removed in short steps, by whoever forgot it or by a sweep.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from storage.recall.index import SearchIndex
@@ -46,6 +46,11 @@ class ForgottenSessions(Repository):
             for sql in _SCHEDULING:
                 self._execute(sql, agent=agent, session=session)
         self._execute(_SET_ASIDE, row=row)
+
+    def not_forgotten(self, ref_codes: Collection[str]) -> set[str]:
+        """Return those of these ref codes whose sessions exist, of whatever agent."""
+        sql = "SELECT ref_code FROM sessions WHERE agent_id <> '' AND ref_code IN (SELECT value FROM json_each(:codes))"
+        return set(self._values(sql, codes=sorted(ref_codes)))
 
     def any(self) -> bool:
         """Return whether something is left to remove."""

@@ -17,6 +17,7 @@ from sqlalchemy import RowMapping
 from reverie.contract import chat_key
 from storage.repository import AgentRepository
 from storage.trust.erasures import SubjectKind
+from storage.trust.value_texts import texts_of_value
 
 # Rows stored later than this stay; no time is later.
 ALL_TIMES: Final = 2**62
@@ -61,9 +62,9 @@ class Selection:
 # What is counted and read: the rows named directly, and those that are removed with them.
 _CHUNKS: Final = (
     "(session_row IN (SELECT value FROM json_each(:sessions)) OR file_row IN (SELECT value FROM json_each(:files))"
-    " OR memory_row IN (SELECT value FROM json_each(:memories)) OR id IN (SELECT chunk_id FROM message_chunks"
-    " WHERE message_row IN (SELECT value FROM json_each(:messages)) EXCEPT SELECT chunk_id FROM message_chunks"
-    " WHERE message_row NOT IN (SELECT value FROM json_each(:messages))))"
+    " OR memory_row IN (SELECT value FROM json_each(:memories)) OR id IN (SELECT l.chunk_id FROM message_chunks AS l"
+    " WHERE l.message_row IN (SELECT value FROM json_each(:messages)) AND NOT EXISTS (SELECT 1 FROM message_chunks AS o"
+    " WHERE o.chunk_id = l.chunk_id AND o.message_row NOT IN (SELECT value FROM json_each(:messages)))))"
 )
 _OF_CHUNKS: Final = f"chunk_id IN (SELECT id FROM chunks WHERE agent_id = :agent AND {_CHUNKS})"
 _IN_SESSIONS: Final = "session_row IN (SELECT value FROM json_each(:sessions))"
@@ -75,7 +76,8 @@ _PLACES: Final = {
     "memory_promotions": "memory_id IN (SELECT id FROM memories WHERE agent_id = :agent"
     " AND row_id IN (SELECT value FROM json_each(:memories)))",
     "chunks": _CHUNKS,
-    "recall_events": f"({_OF_CHUNKS} OR id IN (SELECT value FROM json_each(:recalls)))",
+    "recall_events": f"id IN (SELECT id FROM recall_events WHERE {_OF_CHUNKS}"
+    " UNION SELECT value FROM json_each(:recalls))",
     "scratchpads": _IN_SESSIONS,
     "scratchpad_lists": _IN_SESSIONS,
     "schedules": "id IN (SELECT value FROM json_each(:schedules))",
@@ -85,6 +87,8 @@ _PLACES: Final = {
     "dead_letters": "id IN (SELECT value FROM json_each(:dead_letters))",
     "curation_log": "id IN (SELECT value FROM json_each(:curation))",
 }
+# Looked up by their keys: with the plus, SQLite does not read all rows of the agent for each part of an erasure.
+_BY_KEY: Final = frozenset({"sessions", "messages", "files", "memories", "chunks", "recall_events", "curation_log"})
 # Groups of a user: those that others are in, too, stay theirs.
 _MEMBER: Final = "row_id IN (SELECT session_row FROM session_users WHERE agent_id = :agent AND user_id = :id)"
 _OTHERS: Final = "EXISTS (SELECT 1 FROM session_users AS u WHERE u.session_row = sessions.row_id AND u.user_id <> :id)"
@@ -136,7 +140,7 @@ class ErasedRows(AgentRepository):
         keys = _keys(selection)
         counts: Counter[str] = Counter()
         for table, condition in _PLACES.items():
-            sql = f"SELECT count(*) FROM {table} WHERE agent_id = :agent AND {condition}"
+            sql = f"SELECT count(*) FROM {table} WHERE {_own(table)} AND {condition}"
             counts[table] = int(self._value(sql, **keys))
         for table, condition in _PLAIN_PLACES.items():
             counts[table] = int(self._value(f"SELECT count(*) FROM {table} WHERE {condition}", **keys))
@@ -146,7 +150,7 @@ class ErasedRows(AgentRepository):
         """Yield every text of the selected rows, one by one, also those within JSON."""
         keys = _keys(selection)
         for table, condition in _PLACES.items():
-            yield from self._texts_of(f"SELECT * FROM {table} WHERE agent_id = :agent AND {condition}", keys)
+            yield from self._texts_of(f"SELECT * FROM {table} WHERE {_own(table)} AND {condition}", keys)
         of_entries = _PLAIN_PLACES["curation_changes"]
         yield from self._texts_of_images(
             f"SELECT before FROM curation_changes WHERE {of_entries}"
@@ -164,7 +168,7 @@ class ErasedRows(AgentRepository):
         keys = _keys(selection)
         found: set[str] = set()
         for table in ("sessions", "messages", "files", "memories", "schedules", "schedule_runs", "reminders"):
-            sql = f"SELECT id FROM {table} WHERE agent_id = :agent AND {_PLACES[table]}"
+            sql = f"SELECT id FROM {table} WHERE {_own(table)} AND {_PLACES[table]}"
             found |= {str(name) for name in self._values(sql, **keys)}
         of_sessions = (
             f"SELECT user_id, chat_id, ref_code FROM sessions WHERE agent_id = :agent AND {_PLACES['sessions']}"
@@ -365,33 +369,8 @@ def _texts_of_row(row: Mapping[str, Any] | RowMapping) -> Iterator[str]:
             yield from texts_of_value(value)
 
 
-def texts_of_value(value: Any) -> Iterator[str]:
-    """Yield the texts of one column: those within JSON one by one, and of bytes that are JSON (a payload)."""
-    if isinstance(value, bytes):
-        try:
-            value = value.decode()
-        except UnicodeDecodeError:
-            return
-    if not isinstance(value, str) or not value:
-        return
-    if value[0] in "[{":
-        try:
-            yield from _inner_texts(json.loads(value))
-            return
-        except (ValueError, RecursionError):
-            pass
-    yield value
-
-
-def _inner_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield from texts_of_value(value)  # JSON within JSON, as in the images of the curation log
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _inner_texts(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _inner_texts(inner)
+def _own(table: str) -> str:
+    return f"{'+' if table in _BY_KEY else ''}agent_id = :agent"
 
 
 def _keys(selection: Selection) -> dict[str, Any]:

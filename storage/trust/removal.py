@@ -7,6 +7,7 @@ from typing import Final
 
 from reverie.contract import EXTRACT_MEMORIES, SUMMARIZE_SESSIONS
 from storage.memories.memories import Memories
+from storage.pipeline.forgotten_files import ForgottenFiles
 from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository, Repository
 from storage.sessions.sessions import Sessions
@@ -16,6 +17,8 @@ from storage.trust.erased_rows import Selection, Subject
 MESSAGE_MARK: Final = "\x1fmessage\x1f"
 USER_MARK: Final = "\x1fuser\x1f"
 AGENT_MARK: Final = "\x1fagent\x1f"
+# Tables with a number of their own: with a plus before the agent, SQLite does not read all rows of the agent.
+_NUMBERED: Final = frozenset({"chunks", "curation_log", "recall_events", "dead_letters"})
 # The agent of a mark that is for all agents.
 EVERY_AGENT: Final = ""
 
@@ -28,17 +31,18 @@ _NEIGHBOURS: Final = """
     SELECT DISTINCT n.row_id FROM messages AS m JOIN messages AS n ON n.session_row = m.session_row
     AND n.sequence > m.sequence AND n.row_id NOT IN (SELECT value FROM json_each(:messages))
     JOIN message_chunks AS l ON l.message_row = n.row_id JOIN chunks AS c ON c.id = l.chunk_id AND c.lead <> ''
-    WHERE m.agent_id = :agent AND m.row_id IN (SELECT value FROM json_each(:messages)) AND n.sequence = (
+    WHERE +m.agent_id = :agent AND m.row_id IN (SELECT value FROM json_each(:messages)) AND n.sequence = (
         SELECT min(f.sequence) FROM messages AS f WHERE f.session_row = m.session_row AND f.sequence > m.sequence
         AND f.row_id NOT IN (SELECT value FROM json_each(:messages)))
 """
 _CHUNKS_OF_MESSAGES: Final = """
-    SELECT chunk_id FROM message_chunks WHERE message_row IN (SELECT value FROM json_each(:rows))
-    EXCEPT SELECT chunk_id FROM message_chunks WHERE message_row NOT IN (SELECT value FROM json_each(:rows))
+    SELECT DISTINCT l.chunk_id FROM message_chunks AS l
+    WHERE l.message_row IN (SELECT value FROM json_each(:rows)) AND NOT EXISTS (SELECT 1 FROM message_chunks AS o
+        WHERE o.chunk_id = l.chunk_id AND o.message_row NOT IN (SELECT value FROM json_each(:rows)))
 """
 _SUMMARISED: Final = """
     SELECT DISTINCT s.row_id FROM messages AS m JOIN sessions AS s ON s.row_id = m.session_row
-    WHERE m.agent_id = :agent AND m.row_id IN (SELECT value FROM json_each(:messages))
+    WHERE +m.agent_id = :agent AND m.row_id IN (SELECT value FROM json_each(:messages))
     AND m.consolidated_at IS NOT NULL AND s.summary_text IS NOT NULL
 """
 
@@ -47,16 +51,18 @@ class Removal(AgentRepository):
     """Removes rows of one agent within one transaction."""
 
     def remove(self, selection: Selection, *, forgotten_at: int) -> None:
-        """Remove the selected rows and all that belongs to them; items accepted up to `forgotten_at` stay out."""
+        """Remove the selected rows and all that belongs to them; items accepted up to `forgotten_at` stay out.
+
+        Large sessions and files are set aside: nobody finds them any more, and the caller removes them in steps.
+        """
         self._delete("curation_log", "id", selection.curation)
         if selection.memories:
             self._remove_memories(selection.memories)
         if selection.messages:
             self._remove_messages(selection.messages)
         if selection.files:
-            sql = "SELECT id FROM chunks WHERE file_row IN (SELECT value FROM json_each(:rows))"
-            self._remove_chunks(self._values(sql, rows=selection.files))
-            self._delete("files", "row_id", selection.files)
+            for row in selection.files:
+                ForgottenFiles(self._connection).forget(row)
         sessions = Sessions(self._connection, self._agent)
         for name in self._values(
             "SELECT id FROM sessions WHERE row_id IN (SELECT value FROM json_each(:rows))", rows=selection.sessions
@@ -67,12 +73,6 @@ class Removal(AgentRepository):
         self._delete("recall_events", "id", selection.recalls)
         for table in ("schedules", "reminders", "notifications", "dead_letters"):
             self._delete(table, "id", getattr(selection, table))
-
-    def first_messages(self, session_row: int, *, beyond: int, limit: int) -> list[int]:
-        """Return the first messages of a session that has more than `beyond`: the others are removed with it."""
-        sql = "SELECT row_id FROM messages WHERE session_row = :row AND agent_id = :agent ORDER BY 1 LIMIT :limit"
-        found = [int(row) for row in self._values(sql, row=session_row, limit=beyond + limit)]
-        return found[:limit] if len(found) > beyond else []
 
     def remove_everything(self) -> int:
         """Remove what no selection names: what an agent has besides sessions, memories and schedules."""
@@ -151,18 +151,14 @@ class Removal(AgentRepository):
             row=session_row,
         )
 
-    def remove_part_of_session(self, message_rows: Sequence[int]) -> None:
-        """Remove messages of a session that is removed as a whole, with their chunks."""
-        self._remove_chunks(self._values(_CHUNKS_OF_MESSAGES, rows=message_rows))
-        self._delete("messages", "row_id", message_rows)
-
     def _remove_chunks(self, chunk_ids: Sequence[int]) -> None:
         SearchIndex(self._connection).remove_vectors(chunk_ids)
         self._delete("chunks", "id", chunk_ids)
 
     def _delete(self, table: str, column: str, keys: Sequence[int] | Sequence[str]) -> None:
         if keys:
-            sql = f"DELETE FROM {table} WHERE agent_id = :agent AND {column} IN (SELECT value FROM json_each(:keys))"
+            own = "+agent_id" if column == "row_id" or table in _NUMBERED else "agent_id"
+            sql = f"DELETE FROM {table} WHERE {own} = :agent AND {column} IN (SELECT value FROM json_each(:keys))"
             self._execute(sql, keys=keys)
 
 

@@ -202,9 +202,24 @@ class CurationLog(Repository):
         )
         return {(str(row[0]), frozenset(json.loads(row[1]))) for row in rows}
 
-    def mark_undone(self, entry_id: int, *, at: int) -> None:
-        """Mark an entry as undone."""
-        self._execute("UPDATE curation_log SET undone_at = :at WHERE id = :id", at=at, id=entry_id)
+    def mark_undone(self, entry_id: int, *, at: int, request: str = "") -> None:
+        """Mark an entry as undone, by a request with this key."""
+        sql = "UPDATE curation_log SET undone_at = :at, undone_by = nullif(:request, '') WHERE id = :id"
+        self._execute(sql, at=at, request=request, id=entry_id)
+
+    def was_undone_by(self, entry_id: int, request: str) -> bool:
+        """Return whether a request with this key has undone an entry."""
+        return (
+            bool(request) and self._value("SELECT undone_by FROM curation_log WHERE id = :id", id=entry_id) == request
+        )
+
+    def undone_by(self, request: str) -> list[int]:
+        """Return the entries that a request with this key has undone, newest first."""
+        sql = (
+            "SELECT id FROM curation_log WHERE undone_by = :request AND coalesce(:agent, agent_id) = agent_id"
+            " ORDER BY id DESC"
+        )
+        return self._values(sql, request=request, agent=self._agent)
 
     def later_entry(self, entry_id: int, table: str, key: Mapping[str, object]) -> int | None:
         """Return the next entry, not undone, that changed the row of a table with this key."""
@@ -253,17 +268,29 @@ class CurationLog(Repository):
             row=session_row,
         ).rowcount
 
-    def forget_origin(self, workspace: str, session: str | None, *, agent: str | None = None) -> int:
-        """Delete every entry with a memory that came into the account from a workspace (or from one session of it)."""
-        return self._execute(
-            "DELETE FROM curation_log WHERE agent_id = coalesce(:agent, agent_id) AND id IN (SELECT entry_id FROM"
+    def of_origin(
+        self, workspace: str, session: str | None, *, agent: str | None = None
+    ) -> list[tuple[int, str | None]]:
+        """Return the entries with a memory that came into the account from a workspace (or from one session of it).
+
+        Each with the ref code of the session. It reads the whole log: not for a transaction that writes.
+        """
+        rows = self._execute(
+            "SELECT DISTINCT l.id, c.metadata ->> 'ref_code' FROM"
             " (SELECT entry_id, coalesce(after, before) ->> 'metadata' AS metadata FROM curation_changes"
-            " WHERE table_name = 'memories') WHERE metadata ->> 'workspace' = :workspace"
-            " AND coalesce(:session, metadata ->> 'session') IS metadata ->> 'session')",
+            " WHERE table_name = 'memories') AS c JOIN curation_log AS l ON l.id = c.entry_id"
+            " WHERE c.metadata ->> 'workspace' = :workspace AND l.agent_id = coalesce(:agent, l.agent_id)"
+            " AND coalesce(:session, c.metadata ->> 'session') IS c.metadata ->> 'session'",
             agent=agent,
             workspace=workspace,
             session=session,
-        ).rowcount
+        )
+        return [(int(row[0]), row[1]) for row in rows]
+
+    def forget_entries(self, entry_ids: Sequence[int]) -> int:
+        """Delete entries, so that no undo brings back what they contain; returns how many."""
+        sql = "DELETE FROM curation_log WHERE id IN (SELECT value FROM json_each(:ids))"
+        return self._execute(sql, ids=entry_ids).rowcount
 
     def prune(self, *, before: int, limit: int) -> int:
         """Delete up to `limit` of the entries older than a time in microseconds; returns how many."""

@@ -59,14 +59,18 @@ _ORPHANS: Final = {
 }
 
 
-def undo(connection: Connection, entry: CurationEntry, *, at: int, prefix: str = "") -> None:
+def undo(connection: Connection, entry: CurationEntry, *, at: int, prefix: str = "", request: str = "") -> None:
     """Restore what an entry changed and mark it as undone; errors name entries with `prefix` before their numbers.
+
+    What a request with the same key has undone stays as it is: its answer was lost.
 
     Raises `Conflict` when it has already been undone, when a row was changed again (naming the later entry to undo
     first, if there is one), or when what a row belongs to is gone. The caller must then roll back: rows may be restored
     in part.
     """
     log = CurationLog(connection)
+    if log.was_undone_by(entry.id, request):
+        return
     if entry.undone_at is not None:
         raise Conflict(f"entry {prefix}{entry.id} has already been undone", field="id")
     changes = _merged(log.changes(entry.id))
@@ -82,7 +86,7 @@ def undo(connection: Connection, entry: CurationEntry, *, at: int, prefix: str =
     except exc.IntegrityError as error:
         raise _cannot(prefix, entry, "what it removed has been replaced since") from error
     _refuse_orphans(connection, entry, changes, prefix)
-    log.mark_undone(entry.id, at=at)
+    log.mark_undone(entry.id, at=at, request=request)
 
 
 def _merged(changes: Iterable[RowChange]) -> list[RowChange]:

@@ -24,6 +24,8 @@ _CHECKS: Final[dict[str, str]] = {
         "SELECT count(*) FROM messages AS m WHERE m.chunked_at IS NOT NULL"
         f" AND trim(m.content, char({_BLANKS})) <> ''"
         " AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE message_row = m.row_id)"
+        # Of a session that was set aside chunks go before messages.
+        " AND EXISTS (SELECT 1 FROM sessions AS s WHERE s.row_id = m.session_row AND s.agent_id <> '')"
     ),
     "chunks that belong to no message, file or memory": (
         "SELECT count(*) FROM chunks AS c WHERE c.file_row IS NULL AND c.memory_row IS NULL"
@@ -71,7 +73,7 @@ _CHECKS: Final[dict[str, str]] = {
 _COUNTS: Final[dict[str, str]] = {
     "sessions": "SELECT count(*) FROM sessions WHERE agent_id <> ''",
     "messages": "SELECT count(*) FROM messages",
-    "files": "SELECT count(*) FROM files",
+    "files": "SELECT count(*) FROM files WHERE agent_id <> ''",
     "memories": "SELECT count(*) FROM memories WHERE superseded_by IS NULL",
     "chunks": "SELECT count(*) FROM chunks",
     "vectors": f"SELECT count(*) FROM chunks_vec WHERE model = {_ACTIVE_MODEL}",

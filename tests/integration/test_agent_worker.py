@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -18,7 +19,8 @@ import redis
 from reverie.client import Reverie
 from reverie.contract import QUEUES
 from reverie.errors import NotFound, Rejected
-from reverie.scheduling.agent_tasks import AgentTasks
+from reverie.problems import AgentQueueFull
+from reverie.scheduling.agent_tasks import AgentTasks, QueueLimits
 from reverie.scheduling.run_signing import SignedRun, derive_worker_key, sign_run
 from reverie.scheduling.schedule_types import TaskExecutor
 from support.agents import AgentProcess, agent_worker, ended, fire, fired, until
@@ -338,6 +340,36 @@ def forge(runtime: Runtime, run_id: str, *, key: str | None, **changes: Any) -> 
         TaskExecutor(task="my_agent.tell", queue=QUEUE), workspace="default", schedule_id=signed.schedule_id,
         run_id=run_id, goal=signed.goal, headers=headers,
     )  # fmt: skip
+    tasks.close()
+
+
+@pytest.mark.parametrize(
+    ("limits", "fits"), [(QueueLimits(tasks=3), 3), (QueueLimits(bytes=25_000), 3), (QueueLimits(), 5)]
+)
+def test_a_queue_that_nobody_serves_takes_so_much_and_no_more(runtime: Runtime, limits: QueueLimits, fits: int) -> None:
+    """Given agents' workers that are down, when a queue is full, then it is said what to do, and what waits is kept."""
+    tasks = AgentTasks(runtime.settings.broker_url, prefix=runtime.settings.broker_prefix, limits=limits)
+    key = f"{runtime.settings.broker_prefix}agent.default.{QUEUE}"
+
+    def send(number: int, queue: str = QUEUE) -> None:
+        tasks.send(
+            TaskExecutor(task="my_agent.tell", queue=queue), workspace="default", schedule_id="s",
+            run_id=f"r{number}", goal="g" * 5_000, headers={},
+        )  # fmt: skip
+
+    sent = 0
+    with contextlib.suppress(AgentQueueFull):
+        for sent in range(5):
+            send(sent)
+        sent = 5
+    assert sent == fits
+    if fits < 5:
+        with pytest.raises(AgentQueueFull, match="Start some, or pause its schedules"):
+            send(9)
+        assert runtime.broker.llen(key) == fits
+        send(9, queue="another")
+        assert runtime.broker.rpop(key)
+        send(9)
     tasks.close()
 
 

@@ -102,7 +102,7 @@ class InboxMachine(RuleBasedStateMachine):
     @rule()
     def forget(self) -> None:
         """What was accepted so far is not to be stored; what is stored is deleted."""
-        self.forgotten_up_to = self.producer.next_number()
+        self.forgotten_up_to = self.producer.next_number().value
         self.stored.clear()
 
     @rule(item=st.sampled_from(IDS))

@@ -18,6 +18,7 @@ from reverie.errors import Conflict
 from reverie.pipeline.broker import connect
 from reverie.scheduling.schedule_types import WebhookExecutor
 from server.app import endpoints
+from server.repeats import Repeats
 from storage.memories.records import NewMemory
 from storage.upkeep.curation import EntryDraft
 from support.http import running_server
@@ -69,6 +70,27 @@ def test_an_undo_whose_answer_was_lost_is_no_conflict(ana: Reverie) -> None:
     assert lost[0].status_code == 200
     with pytest.raises(Conflict, match="already been undone"):
         ana.undo(entry.id)  # another request
+
+
+def test_an_undo_whose_server_was_killed_before_it_answered_is_no_conflict(
+    ana: Reverie, here: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given an undo that was committed, and no answer that anybody kept, then its repetition is answered as done."""
+    with here.store("default").writing() as tx:
+        rows = tx.for_agent("ana")
+        draft = EntryDraft("it faded away")
+        with tx.curation.entry(draft, job=contract.PRUNE_DECAYED, agent="ana", action="prune", at=here.now()):
+            rows.memories.delete([rows.memories.get("figs").row_id])
+    monkeypatch.setattr(Repeats, "_keep", lambda *_, **__: None)
+    entries = {entry.memories[0]: entry.id for entry in ana.curation()}
+    with losing_answers(ana):
+        assert ana.undo(entries["figs"]).undone_at is not None
+    with losing_answers(ana):
+        undone = ana.undo_all(everything=True)
+    assert (undone.undone, undone.failed) == ([entries["walnuts"]], {})
+    assert {one.id for one in ana.memories()} == {"figs", "walnuts"}
+    with pytest.raises(Conflict, match="already been undone"):
+        ana.undo(entries["figs"])
 
 
 def test_what_was_written_once_is_there_once(ana: Reverie) -> None:
@@ -157,7 +179,8 @@ def test_no_secret_is_kept_in_the_broker(here: Runtime, url: str) -> None:
 
 
 def test_every_call_that_changes_something_is_repeated_with_a_key_or_by_its_ids() -> None:
-    """Given all calls, then those that are sent without a key only read, or are the two that store by id."""
+    """Given all calls, then those that are sent without a key only read, or are the three that store by id."""
     changing = [one.kind for one in endpoints() if scope_of(one.kind) != "read" and route_of(one.kind).method != "GET"]
     assert len(changing) > 40
-    assert {kind.__name__ for kind in changing if not is_repeatable(kind)} == {"IngestMessages", "IngestFile"}
+    unkeyed = {kind.__name__ for kind in changing if not is_repeatable(kind)}
+    assert unkeyed == {"IngestMessages", "IngestFile", "RecordEvent"}

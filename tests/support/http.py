@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from server.app import create_app
 from server.authentication import Access
@@ -18,16 +20,21 @@ from worker.runtime import Runtime
 
 @contextmanager
 def running_server(
-    runtime: Runtime, *, token: str | None = None, access: Access | None = None, port: int = 0
+    runtime: Runtime,
+    *,
+    token: str | None = None,
+    access: Access | None = None,
+    port: int = 0,
+    wrapped: Callable[[FastAPI], ASGIApp] = lambda app: app,
 ) -> Iterator[str]:
-    """Serve a runtime on a port, by default any free one, and yield the URL."""
+    """Serve a runtime on a port, by default any free one, and yield the URL. `wrapped` may change the application."""
     listening = socket.create_server(("127.0.0.1", port))
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = listening.getsockname()[1]
     app = create_app(runtime, token=token, access=access)
     guard = Connections(ConnectionLimits(512, 384, 10.0))
     config = uvicorn.Config(
-        app,
+        wrapped(app),
         http=guarded(guard),
         ws="none",
         log_config=None,

@@ -10,13 +10,16 @@ import pytest
 from numpy.typing import NDArray
 
 from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused
+from adapters.embedders.guarded import GuardedEmbedder
 from adapters.embedders.hashing import HashEmbedder
 from memory.pipeline.dead_letters import replay
 from memory.pipeline.embedding import BATCH_CHUNKS
 from memory.pipeline.recovery import StageSweep
+from memory.pipeline.status import _model_advice
 from memory.stage import STAGE_LEASE_SECONDS
 from storage.pipeline.work import STAGES
 from storage.recall.index import SearchIndex
+from storage.status import read_counts
 from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -238,6 +241,28 @@ def test_vectors_of_two_models_are_never_mixed(pipe: Pipeline) -> None:
     pipe.embedder = other
     answer = pipe.recall("zanzibar", limit=100)
     assert (len(answer), "the settings select other-model" in answer.degraded) == (11, True)
+
+
+class Short(Embedder):
+    """Another model that an endpoint has under the same name: its vectors have half as many numbers."""
+
+    dimension = 32  # type: ignore[misc]
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors: NDArray[np.float32] = super().embed(texts)[:, :32] + 0.01
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_the_status_says_what_to_do_about_vectors_of_another_dimension(pipe: Pipeline) -> None:
+    """Given first vectors of another dimension than the endpoint has today, then the status names the command."""
+    pipe.embed(Short())
+    pipe.say("zanzibar 10")
+    pipe.ingest()
+    pipe.chunk()
+    assert "`reverie db reembed`" in pipe.embed().blocked
+    content = read_counts(pipe.stores.database_path(WORKSPACE), "workspace")
+    for guarded, says in ((GuardedEmbedder(pipe.embedder), True), (GuardedEmbedder(Short()), False), (None, False)):
+        assert ("`reverie --workspace ws db reembed`" in _model_advice(WORKSPACE, content, guarded)) is says
 
 
 def test_a_model_chosen_by_another_worker_meanwhile_is_not_mixed_either(pipe: Pipeline) -> None:

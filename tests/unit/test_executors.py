@@ -25,6 +25,7 @@ from memory.scheduling.executors import result_of
 from memory.scheduling.rules import RunResult
 from reverie.clock import from_micros, rfc3339, to_micros
 from reverie.errors import Unavailable
+from reverie.problems import AgentQueueFull
 from reverie.scheduling.run_signing import SignedRun, check_run
 from reverie.scheduling.schedule_types import LlmExecutor, TaskExecutor
 from storage.scheduling.records import RunRecord
@@ -428,6 +429,15 @@ def test_a_broker_that_is_away_is_asked_again_until_the_deadline(here: CarryingO
     assert (run.status, run.finished_at) == ("timed_out", here.time.now)
     assert "the agents' broker took no task" in run.error
     assert queue.sent == []
+
+
+def test_a_full_queue_of_the_agents_workers_is_named_by_the_run_that_times_out(here: CarryingOut) -> None:
+    """Given a queue that takes nothing more, then the run waits for room, and says at its deadline what was full."""
+    queue = here.queue_tasks(AgentQueueFull("the queue agent.w.ana is full: start workers"))
+    run = here.fire(here.time.hourly(executor=WORKERS, timeout_seconds=20))
+    run = here.again(run, after_seconds=15)
+    assert (run.status, queue.sent) == ("timed_out", [])
+    assert "the queue agent.w.ana is full: start workers" in run.error
 
 
 def test_a_broker_that_comes_back_gets_the_task(here: CarryingOut) -> None:

@@ -16,8 +16,8 @@ from sqlalchemy import text
 from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable, ScriptedLanguageModel
 from memory.idle_stores import IdleStores
 from memory.jobs import JobRun
+from memory.memories.account_forgetting import forget_in_account
 from memory.memories.extraction_reading import SessionReader
-from memory.memories.extraction_saving import forget_in_account
 from memory.pipeline.dead_letters import replay
 from memory.upkeep.curation import undo_entry
 from reverie import contract

@@ -95,6 +95,7 @@ SENT_OTHERWISE = {
     "IngestMessages": "ingest",
     "ListChannels": "channels list",
     "ListScratchpadKeys": "scratchpads show",
+    "RecordEvent": "connect, whose hooks send it",
     "ReplayDeadLetter": "dead-letters replay",
     "Undo": "curation undo",
 }

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from memory.memories.account_forgetting import forget_in_account
 from memory.pipeline.ingest import ingest_batch
 from memory.sessions import forgetting
 from memory.sessions.forgetting import ForgetServices, finish_forgets, forget_session, forget_workspace
 from reverie.clock import now_micros
 from reverie.errors import StoreUnavailable
+from storage.memories.records import NewMemory
 from storage.sessions.forgotten import STEP_ROWS
-from storage.stores import Stores
+from storage.stores import Store, Stores
+from storage.transaction import Transaction
 from storage.upkeep.verify import verify
+from support.extracting import Extracting, tell
 from support.pipeline import WORKSPACE, Pipeline
 
 LATER = 3_600 * 1_000_000
@@ -46,13 +52,16 @@ def test_a_kill_before_the_accounts_part_is_made_up_for(pipe: Pipeline, monkeypa
     pipe.say("secret")
     pipe.settle()
     asked: list[tuple[str, str | None]] = []
+
+    def ask(_: object, *, agent: str, session: str, **__: object) -> int:
+        asked.append((agent, session))
+        return 0
+
     with monkeypatch.context() as patch:
         patch.setattr(forgetting, "forget_in_account", kill)
         with pytest.raises(Killed):
             forget_session(pipe.stores, pipe.store, pipe.inbox, pipe.working, agent="ana", session="s")
-    monkeypatch.setattr(
-        forgetting, "forget_in_account", lambda _, *, agent, workspace, session: asked.append((agent, session))
-    )
+    monkeypatch.setattr(forgetting, "forget_in_account", ask)
     services = ForgetServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls)
     assert finish_forgets(services, now=now_micros()) == {}, "it may still be worked on"
     assert finish(pipe) == {"forgets_finished": 1}
@@ -125,7 +134,7 @@ def test_a_deletion_that_was_killed_takes_no_later_workspace(pipe: Pipeline, mon
     pipe.say("secret")
     pipe.settle()
     with monkeypatch.context() as patch:
-        patch.setattr(forgetting, "_forget_rest_of_workspace", kill)
+        patch.setattr(forgetting, "forget_in_account", kill)
         with pytest.raises(Killed):
             forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
     pipe.say("hello again")
@@ -214,7 +223,7 @@ def test_a_large_session_is_gone_at_once_and_its_rows_in_short_steps(
     pipe.settle()
     assert recalled(pipe) > 1
     with monkeypatch.context() as patch:
-        patch.setattr(forgetting, "_remove_rows", kill)
+        patch.setattr(forgetting, "remove_forgotten", kill)
         with pytest.raises(Killed):
             pipe.forget()
     assert pipe.count("messages") == 401, "nothing is removed yet"
@@ -242,10 +251,88 @@ def test_a_step_removes_few_rows(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
     """Given a large session, then no transaction removes more than a step's rows."""
     say_much(pipe)
     left = [pipe.count("chunks")]
-    monkeypatch.setattr(forgetting, "_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(forgetting.time, "sleep", lambda _: left.append(pipe.count("chunks")))
+    monkeypatch.setattr("memory.pipeline.forgetting.time.sleep", lambda _: left.append(pipe.count("chunks")))
     assert pipe.forget()
     assert left[0] == 400
     assert left[-1] == 0
     assert max(before - after for before, after in itertools.pairwise(left)) <= STEP_ROWS
     assert pipe.count("sessions") == 0
+
+
+def kill_in_account(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch, forget: Callable[[], object]) -> None:
+    """Forget in a process that is killed before the account's part."""
+    with monkeypatch.context() as patch:
+        patch.setattr(forgetting, "forget_in_account", kill)
+        with pytest.raises(Killed):
+            forget()
+
+
+@pytest.mark.parametrize("whole_workspace", [False, True])
+def test_what_the_account_learned_after_a_kill_stays(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch, whole_workspace: bool
+) -> None:
+    """Given a kill before the account's part, and a session begun again under its id, then only what came before goes.
+
+    What is said again counts as said after it.
+    """
+    old, again, new = "answer me in Portuguese", "answer with care", "answer in metric units"
+    tell(pipe, f"From now on {old} in all my projects", f"From now on {again} in all my projects")
+    extracting = Extracting(pipe)
+    extracting.sweep()
+    assert len(extracting.contents(account=True)) == 2
+
+    def forget() -> object:
+        if whole_workspace:
+            return forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+        return pipe.forget()
+
+    kill_in_account(pipe, monkeypatch, forget)
+    tell(pipe, f"From now on {again} in all my projects", f"From now on {new} in all my projects")
+    extracting.sweep()
+    assert finish(pipe) == {"forgets_finished": 1}
+    extracting.sweep()
+    assert sorted(extracting.contents(account=True)) == [
+        "Answer in metric units in all my projects.",
+        "Answer with care in all my projects.",
+    ]
+    with pipe.stores.account_store().reading() as tx:
+        entries = tx.for_agent("ana").curation.page()
+        assert not any("Portuguese" in str(tx.curation.changes(entry.id)) for entry in entries)
+
+
+def test_the_accounts_part_goes_in_short_transactions(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given many memories of the account from one session, then none of the transactions that delete them is long."""
+    account = pipe.stores.account_store()
+    with account.writing() as tx:
+        for number in range(250):
+            metadata = {"workspace": WORKSPACE, "session": "s", "ref_code": "gone"}
+            memory = NewMemory(
+                id=f"m{number}", content=f"wish {number}", tier="account", created_at=1, metadata=metadata
+            )
+            tx.for_agent("ana").memories.add(memory, now=1)
+    left: list[int] = []
+    writing = type(account).writing
+
+    @contextmanager
+    def counted(store: Store, **more: Any) -> Iterator[Transaction]:
+        with writing(store, **more) as tx:
+            yield tx
+            left.append(int(tx.connection.exec_driver_sql("SELECT count(*) FROM memories").scalar_one()))
+
+    monkeypatch.setattr(type(account), "writing", counted)
+    assert forget_in_account(account, agent="ana", workspace=WORKSPACE, session="s") == 250
+    assert left[-1] == 0
+    assert max(before - after for before, after in itertools.pairwise(left)) <= 100
+
+
+def test_what_was_noted_before_the_clock_was_set_back_is_finished(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a forget that was killed an hour ahead of the present clock, then the sweep does not wait an hour."""
+    pipe.say("secret")
+    pipe.settle()
+    with monkeypatch.context() as patch:
+        patch.setattr(forgetting, "now_micros", lambda: now_micros() + LATER)
+        kill_in_account(pipe, monkeypatch, pipe.forget)
+    services = ForgetServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls)
+    assert finish_forgets(services, now=now_micros()) == {"forgets_finished": 1}

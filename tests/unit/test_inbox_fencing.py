@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from adapters.broker.inbox import LEASE_SECONDS, WorkerInbox
+from memory.pipeline.incoming import decode
 from memory.pipeline.ingest import drain_inbox, ingest_batch
 from memory.pipeline.recovery import recover_inbox
+from memory.pipeline.storing import store_items
 from memory.sessions.sessions import newest_messages
 from memory.stage import MAX_CRASHES
 from reverie.contract import INGEST_MESSAGES, Outcome
@@ -376,7 +378,7 @@ def test_items_of_an_older_producer_do_not_spoil_the_counts(pipe: Pipeline) -> N
     pipe.say("one")
     pipe.ingest()
     assert used(pipe) == (0, 0)
-    assert pipe.broker.hgetall(f"{pipe.prefix}inboxes:state").keys() == {b"number"}
+    assert pipe.broker.hgetall(f"{pipe.prefix}inboxes:state").keys() == {b"number", b"id"}
 
 
 def test_without_workers_tasks_do_not_pile_up(pipe: Pipeline) -> None:
@@ -404,3 +406,47 @@ def test_draining_stores_what_waits_when_a_list_cannot_grow(pipe: Pipeline, monk
     assert (report.stored, more) == (1, False)
     assert pipe.waiting_in_inbox() == 0
     assert ingest_batch(pipe.inbox, pipe.store, pipe.working, now=pipe.now()).taken == 0
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_a_flushed_broker_whose_clock_is_behind_hides_nothing(pipe: Pipeline, by_file: bool) -> None:
+    """Given marks ahead of the clock of a broker that was flushed, then what is said or handed in later is stored."""
+    pipe.say("before")
+    first = pipe.hand_in("doc.md", "zanzibar")
+    pipe.hand_in("kept.md", "one")
+    pipe.settle()
+    set_clock_back(pipe)
+    pipe.hand_in("kept.md", "two")
+    pipe.settle()
+    assert pipe.forget()
+    assert pipe.forget_file(first.id)
+    pipe.broker.flushall()
+    if by_file:
+        assert pipe.forget_file("another") is False  # the first to meet the new content may be a forget
+    pipe.say("after")
+    pipe.hand_in("doc.md", "madagascar")
+    pipe.hand_in("kept.md", "three")
+    pipe.settle()
+    assert pipe.contents() == ["after"]
+    assert pipe.found("madagascar") == ["madagascar"]
+    assert [pipe.found(word) for word in ("two", "three")] == [[], ["three"]]
+    # From now on numbers of the new content count.
+    pipe.say("on its way")
+    pipe.hand_in("doc.md", "mauritius")
+    assert pipe.forget()
+    pipe.settle()
+    assert pipe.contents() == []
+    assert pipe.found("mauritius") == ["mauritius"]
+
+
+def test_a_worker_with_items_of_a_flushed_broker_ends_no_marks_of_the_new_one(pipe: Pipeline) -> None:
+    """Given a batch taken before a flush and stored after it, then what was forgotten in between stays forgotten."""
+    pipe.say("old")
+    held = pipe.inbox.take(WORKSPACE, limit=10)
+    pipe.broker.flushall()
+    pipe.say("on its way")
+    pipe.forget()
+    store_items(pipe.store, [decode(item) for item in held], pipe.now())
+    pipe.forget()
+    assert pipe.ingest().forgotten == 1
+    assert pipe.contents() == []

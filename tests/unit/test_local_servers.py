@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def test_a_client_finds_a_server_while_it_runs_and_not_after() -> None:
     """Given a server that announces itself, then its token is found at its URL alone, and only while it runs."""
     with announced_to_clients(("127.0.0.1", 7437), URL, TOKEN) as done:
         assert done
-        expected = LocalServer(URL, TOKEN)
+        expected = LocalServer(URL, TOKEN, os.getpid())
         assert local_server(URL) == local_server("http://localhost:7437") == local_server(URL + "/") == expected
         for other in (
             "http://127.0.0.1:7438",

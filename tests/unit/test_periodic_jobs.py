@@ -165,6 +165,19 @@ def test_a_clock_that_was_set_back_holds_up_no_job() -> None:
     assert beat._heap is None, "the order in which jobs are due is made anew"
 
 
+def test_a_first_start_is_not_taken_for_a_clock_that_was_set_back(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a job that first runs later than after its interval, when beat starts, then its first run stays put."""
+    monkeypatch.setattr("worker.beat.current_runtime", lambda: SimpleNamespace(stores=stores))
+    beat = CatchUpScheduler(app=app, lazy=True)
+    beat.setup_schedule()
+    late = beat.schedule[contract.EXTRACT_MEMORIES].last_run_at
+    assert late > datetime.now(UTC), "the first run is to be later than after one interval"
+    beat._follow_clock()
+    assert beat.schedule[contract.EXTRACT_MEMORIES].last_run_at == late
+
+
 def test_the_record_of_a_run_names_few_workspaces_and_those_with_trouble_first() -> None:
     """Given a run over 10,000 workspaces, then its record stays small, and what is wrong is in it."""
     lines: dict[str, Any] = {f"w{number}": {"looked_at": 1} for number in range(10_000)}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from adapters.breaker import MAX_RETRY_AFTER_SECONDS
 from memory.idle_stores import IdleStores
 from memory.scheduling import deliveries
 from memory.scheduling.deliveries import PRUNED_AT_ONCE, deliver_due, prune_delivered
@@ -327,12 +328,29 @@ def test_what_is_refused_holds_up_nothing_else(store: Store, clock: Clock) -> No
     assert undelivered(store) == 0
 
 
-@pytest.mark.parametrize(("asked", "waits"), [(1.0, 5), (120.0, 120), (1e9, MAX_WAIT_SECONDS)])
+@pytest.mark.parametrize(("asked", "waits"), [(1.0, 5), (120.0, 120), (1e9, MAX_RETRY_AFTER_SECONDS)])
 def test_a_notifier_may_ask_for_a_longer_wait(store: Store, clock: Clock, asked: float, waits: float) -> None:
-    """Given a Retry-After, then it is waited for so long, but not less than ever and not more than an hour."""
+    """Given a Retry-After, then it is waited for so long, but not less than ever and not more than ten minutes."""
     add_reminder(store, "r")
     push(store, Notifier(away(retry_after_seconds=asked)), clock)
     assert push_due_at(store, now=clock(), clock=clock()) == clock() + waits * SECOND
+
+
+@pytest.mark.parametrize("attempts", [1, 3, 9, 12])
+@pytest.mark.parametrize("unavailable", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pause_from_before_the_clock_was_set_back_is_not_longer_for_it(
+    store: Store, clock: Clock, attempts: int, unavailable: bool, kind: str
+) -> None:
+    """Given a pause after any number of failures, then it holds, and ends if the clock steps back by 40 minutes."""
+    add(store, kind)
+    fail = raising(NotPushed("no", unavailable=unavailable, retry_after_seconds=MAX_RETRY_AFTER_SECONDS))
+    for _ in range(attempts):
+        clock.forward(MAX_WAIT_SECONDS)
+        assert push(store, Notifier(fail), clock)["put_back"] == 1
+    assert push(store, Notifier(), clock) == {}
+    clock.forward(-2_400)
+    assert sum(push(store, Notifier(), clock).values()) == 1
 
 
 def test_a_heap_of_reminders_does_not_hold_up_notifications(store: Store, clock: Clock) -> None:

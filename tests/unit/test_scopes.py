@@ -21,7 +21,7 @@ CALLS = {
     "write": """
         IngestMessages IngestFile StartSession CloseSession ArchiveSession WriteScratchpad WriteScratchpadKey
         ClearScratchpad DeleteScratchpadKey ClearScratchpadKeys CreateChannel DescribeChannel MoveSession CompactSession
-        Remember UpdateMemory ImportMemories SetFact AddNote UpdateNote ImportRecords
+        Remember UpdateMemory ImportMemories SetFact AddNote UpdateNote ImportRecords RecordEvent
     """,
     "forget": "DeleteFile ForgetSession DeleteChannel Forget ForgetFact DeleteNote Erase",
     "schedule": """

@@ -167,7 +167,7 @@ def test_pushes_that_failed_are_counted_until_they_succeed(time: Scheduled) -> N
     with time.store.writing() as tx:
         notification = tx.notifications.claim_next(clock=time.clock, until=time.clock + 1)
         assert notification is not None
-        tx.notifications.retry_later(notification, not_before=time.clock, error="away")
+        tx.notifications.retry_later(notification, clock=time.clock, not_before=time.clock, error="away")
     assert status(time).pushes_put_back == 2
 
 

@@ -115,7 +115,7 @@ def test_what_the_receiver_says_comes_back() -> None:
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [
-        ("9" * 40, 86_400.0),
+        ("9" * 40, 600.0),
         ("9" * 400, None),
         ("soon", None),
         ("-5", 0.0),
@@ -123,7 +123,7 @@ def test_what_the_receiver_says_comes_back() -> None:
     ],
 )
 def test_a_retry_after_that_makes_no_sense_does_no_harm(header: str, seconds: float | None) -> None:
-    """Given a header that no wait can follow from, then it is cut to a day or left out."""
+    """Given a header that no wait can follow from, then it is cut to ten minutes or left out."""
     with receiving(SECRET, status=503, Retry_After=header) as receiver:
         assert post(sender_to("127.0.0.1"), receiver.url).retry_after_seconds == seconds
 

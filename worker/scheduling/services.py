@@ -120,6 +120,7 @@ class ScheduleServices:
         tasks = AgentTasks(
             settings.broker_url if settings.agent_broker_url is None else settings.agent_broker_url,
             prefix=(settings.broker_prefix if own else "") if prefix is None else prefix,
+            limits=settings.agent_queue_limits,
         )
         self._closing.callback(tasks.close)
         return tasks

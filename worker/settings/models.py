@@ -57,6 +57,13 @@ class ModelSettings(BaseSettings):
     embedding_timeout_seconds: float = Field(
         15.0, gt=0, le=20, description="Timeout of one request to the embedding endpoint, in seconds."
     )
+    embedding_recall_wait_seconds: float = Field(
+        2.0,
+        gt=0,
+        le=20,
+        description="Longest time that a recall waits for the embedding endpoint, in seconds. After it, the recall goes"
+        " on by words alone.",
+    )
     embedding_threads: int = Field(
         0, ge=0, description="CPU threads that a local model uses in the embed worker. 0: one for each core."
     )

@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings
 
 if TYPE_CHECKING:
     from memory.scheduling.rules import ScheduleRules
+    from reverie.scheduling.agent_tasks import QueueLimits
 
 
 class SchedulingSettings(BaseSettings):
@@ -85,6 +86,22 @@ class SchedulingSettings(BaseSettings):
         description="Key prefix of those workers (`global_keyprefix`). Default: Reverie's own on its own broker,"
         " none on a different one.",
     )
+    agent_queue_tasks: int = Field(
+        1_000,
+        ge=1,
+        description="Maximum number of tasks that wait in one queue of those workers. Further runs wait, and time out"
+        " with the reason if the workers do not come; what waits is kept.",
+    )
+    agent_queue_mb: float = Field(
+        16.0, gt=0, description="Maximum size of the tasks that wait in one of those queues, in MB (10^6 bytes)."
+    )
+
+    @property
+    def agent_queue_limits(self) -> QueueLimits:
+        """How much may wait in one queue of the agents' own workers."""
+        from reverie.scheduling.agent_tasks import QueueLimits  # here: it imports the broker's client, which takes long
+
+        return QueueLimits(tasks=self.agent_queue_tasks, bytes=int(self.agent_queue_mb * 1e6))
 
     @property
     def schedule_rules(self) -> ScheduleRules:

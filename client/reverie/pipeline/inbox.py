@@ -110,7 +110,7 @@ class Inbox:
         keys.append(self._state_key)
         added, *more = cast("list[Any]", self._run(ACCEPT, keys, arguments))
         if added == -1:
-            quota, _, reason = more[0].decode().partition(" ")
+            quota, _, reason = more[0].decode("utf-8", "replace").partition(" ")
             raise QuotaExceeded(reason, field=quota, retry_after_seconds=QUOTA_RETRY_SECONDS)
         if added < 0:
             raise _full(workspace, which=more[0] - 1, used=int(more[1]), limit=int(more[2]))
@@ -137,7 +137,7 @@ class Inbox:
             turn = max(0.01, min(left, _REPLY_TURN_SECONDS))
             found = call_broker(partial(self._broker.blpop, [key], timeout=turn))
             if found:
-                return msgspec.json.decode(found[1], type=list[Outcome])
+                return _outcomes(found[1])
         return []
 
     def is_awaited(self, workspace: str, payload: Payload, reply_to: str) -> bool:
@@ -178,6 +178,13 @@ class Inbox:
         if script is None:
             script = self._scripts.setdefault(source, self._broker.register_script(source))
         return call_broker(lambda: script(keys=keys, args=arguments))
+
+
+def _outcomes(raw: bytes | str) -> list[Outcome]:
+    try:
+        return msgspec.json.decode(raw, type=list[Outcome])
+    except (ValueError, RecursionError):  # not from a worker: the producer asks again
+        return []
 
 
 def _full(workspace: str, *, which: int, used: int, limit: int) -> InboxFull:

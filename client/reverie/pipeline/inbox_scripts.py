@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-# Lua: `wall()`, and `next_number(state, wall)`, which does not save what it returns: call `save_number`.
+# Lua: `wall()`, and `next_number(state, wall)`, which does not save what it returns: call `save_number`. A number that
+# another program has put there, and that is none or lies after the year 5138, counts as none.
 CLOCK: Final = """
 local function wall()
   local time = redis.call('TIME')
@@ -16,7 +17,7 @@ local function wall()
 end
 local function next_number(state, now)
   local last = tonumber(redis.call('HGET', state, 'number') or '0')
-  if now <= last then return last + 1 end
+  if last and now <= last and last < 1e17 then return last + 1 end
   return now
 end
 local function save_number(state, number)
@@ -35,6 +36,16 @@ local function raise_flag(flag, now, milliseconds)
 end
 """
 
+# Lua: adds to a count, which begins anew if another program has put something else there.
+ADD: Final = """
+local function add(key, name, amount)
+  local sum = redis.pcall('HINCRBY', key, name, amount)
+  if type(sum) == 'number' then return sum end
+  redis.call('HSET', key, name, string.format('%.0f', amount))
+  return amount
+end
+"""
+
 # KEYS: inbox, due, inboxes, flag, waiting, full, state.
 # ARGV: workspace, lifetime of the flag, reply list and state, its lifetime, number or 0, longest queue, the four
 # limits if none are set, keys of the limits and of the task's queue, then fields and values. The two keys are only
@@ -42,6 +53,7 @@ end
 ACCEPT: Final = (
     CLOCK
     + RAISE_FLAG
+    + ADD
     + """
 local FIRST = 13
 local now = wall()
@@ -62,8 +74,10 @@ if fresh then
     local used = {redis.call('HLEN', KEYS[1]), all[1], all[2], all[3]}
     local more = {items, bytes, items, bytes}
     for n = 1, 4 do
-      local limit = tonumber(limits[n] or ARGV[6 + n])
+      local limit = tonumber(limits[n] or '')
+      if not (limit and limit >= 1) then limit = tonumber(ARGV[6 + n]) end
       local held = tonumber(used[n] or '0')
+      if not (held and held < 1e15) then held = 0 end
       if held + more[n] > limit then
         return {-2, n, string.format('%.0f', held), string.format('%.0f', limit)}
       end
@@ -88,9 +102,9 @@ end
 if ARGV[3] ~= '' then redis.call('EXPIRE', KEYS[5], ARGV[4]) end
 if added > 0 then
   if fresh then save_number(KEYS[7], number + added - 1) end
-  redis.call('HINCRBY', KEYS[7], 'items', added)
-  redis.call('HINCRBY', KEYS[7], 'bytes', size)
-  redis.call('HINCRBY', KEYS[7], 'bytes:' .. ARGV[1], size)
+  add(KEYS[7], 'items', added)
+  add(KEYS[7], 'bytes', size)
+  add(KEYS[7], 'bytes:' .. ARGV[1], size)
 end
 redis.call('SADD', KEYS[3], ARGV[1])
 -- Without workers nobody takes tasks from the queue. The sweep finds what waits.

@@ -43,8 +43,9 @@ class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """One workspace, or the account. With an `error` it cannot be used, and the numbers are unknown.
 
     `memories` counts the current memories of all agents, including facts and notes. `outside_latin` is the share of
-    the stored texts, 0 to 1, that are in another script than Latin, estimated from a sample. `advice` is not empty if
-    the embedding model does not know the languages of many of them, and says what to do. `stored` is what it holds of
+    the stored texts, 0 to 1, that are in another script than Latin, estimated from a sample. `advice` says what to
+    do if the embedding model does not know the languages of many of them, or if the vectors are of another model than
+    the settings select; it is empty otherwise. `stored` is what it holds of
     what quotas limit, and `full` names the quotas that are used up.
     """
 

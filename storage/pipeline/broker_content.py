@@ -1,0 +1,44 @@
+"""The content of the broker by whose numbers a store tells what was accepted before something was forgotten.
+
+A broker that was flushed or replaced begins to number anew, by its clock. If that is behind, what it accepts has
+smaller numbers than the marks of what was forgotten before. These marks are for items that were lost with the old
+content, so they end with it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storage.repository import Repository
+
+# Contents that are remembered, so that a worker with items of an old one does not take it for a new one.
+_REMEMBERED: Final = 10
+
+
+class BrokerContent(Repository):
+    """The broker's contents that a store has seen, within one transaction."""
+
+    def follow(self, content: str) -> bool:
+        """Note the content that a number came from, before it is compared or stored; return whether it is a new one.
+
+        Then the marks of the old one are dropped. An empty id, of an item that came from no broker, changes nothing.
+        """
+        if not content or self._value("SELECT 1 FROM broker_content WHERE id = :id", id=content) is not None:
+            return False
+        is_first = self._value("SELECT 1 FROM broker_content LIMIT 1") is None
+        if not is_first:
+            self._execute("DELETE FROM forgotten_sessions")
+        self._execute(
+            "INSERT INTO broker_content (id, files_before) VALUES (:id, iif(:is_first, 0, coalesce("
+            "(SELECT seq FROM sqlite_sequence WHERE name = 'files'), 0)))",
+            id=content,
+            is_first=is_first,
+        )
+        self._execute(
+            "DELETE FROM broker_content WHERE seq <= (SELECT max(seq) FROM broker_content) - :kept", kept=_REMEMBERED
+        )
+        return not is_first
+
+    def is_file_of_earlier(self, row_id: int) -> bool:
+        """Return whether a file was accepted by an earlier content: its number says nothing of later ones."""
+        return row_id <= int(self._value("SELECT max(files_before) FROM broker_content") or 0)
