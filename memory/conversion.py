@@ -17,27 +17,17 @@ from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin,
 from msgspec import UNSET, Struct
 
 from reverie.clock import from_micros, to_micros
-from reverie.errors import StoreUnusable
 
 _T = TypeVar("_T")
 _Convert = Callable[[Any], Any]
 # How a value is brought into a type that the target declares and the source does not.
 _CONVERSIONS: Final[Mapping[Any, _Convert]] = {
-    datetime: lambda value: _moment(value) if isinstance(value, int) else value,
+    datetime: lambda value: from_micros(value) if isinstance(value, int) else value,
     int: lambda value: to_micros(value) if isinstance(value, datetime) else value,
     list: list,
     tuple: tuple,
     dict: dict,
 }
-
-
-def _moment(micros: int) -> datetime:
-    try:
-        return from_micros(micros)
-    except OverflowError as error:
-        raise StoreUnusable(
-            "a row of a database is damaged, its time is none: run `reverie db verify`, and restore a backup"
-        ) from error
 
 
 class _Plan(NamedTuple):

@@ -236,5 +236,5 @@ def _vector_hits(query: StoreQuery, depth: int, _statistics: IndexSnapshot | Non
     if snapshot is None or generation is None:
         return query.tx.index.search_vectors(vector.tobytes(), query.filter, depth)
     allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
-    exact = query.vectors or plain.exact_vectors(query.repositories.forward, generation.model)
+    exact = query.vectors or plain.exact_vectors(query.repositories.forward, generation.model, generation.dim)
     return plain.search_by_meaning(snapshot, vector, allowed, depth, exact)

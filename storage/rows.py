@@ -113,9 +113,12 @@ def from_json(value: str) -> Any:
     try:
         return json.loads(value)
     except ValueError as error:
-        raise StoreUnusable(
-            f"a row of a database is damaged ({type(error).__name__}): run `reverie db verify`, and restore a backup"
-        ) from error
+        raise damaged_row(type(error).__name__) from error
+
+
+def damaged_row(reason: str) -> StoreUnusable:
+    """Return the error of a row that nothing could have written: its file is damaged."""
+    return StoreUnusable(f"a row of a database is damaged ({reason}): run `reverie db verify`, and restore a backup")
 
 
 _SCALARS: Final = (str, int, float, bytes, types.NoneType)

@@ -85,7 +85,7 @@ def _load(store: Store, indexes: AgentIndexes, agent: str) -> _OneAgent:
             raise RuntimeError(f"the index of {agent} is not in memory: warm it up first")
         vectors = np.zeros((len(snapshot.chunk_ids), generation.dim), np.float32)
         order = np.argsort(snapshot.chunk_ids)
-        for ids, blob in tx.for_agent(agent).forward.vectors(generation.model):
+        for ids, blob in tx.for_agent(agent).forward.vectors(generation.model, generation.dim):
             rows = order[np.searchsorted(snapshot.chunk_ids, ids, sorter=order)]
             vectors[rows] = np.frombuffer(blob, "<f4").reshape(len(ids), generation.dim)
     return _OneAgent(snapshot, vectors)

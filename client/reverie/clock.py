@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 import uuid_utils
 
+from reverie.errors import StoreUnusable
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Steps back by which clocks are kept right, and bursts of calls, are smaller.
 _LARGEST_SLEW_MICROS = 2_000_000
@@ -42,8 +44,17 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """Convert microseconds to an aware UTC datetime."""
-    return _EPOCH + timedelta(microseconds=micros)
+    """Convert microseconds, as stored, to an aware UTC datetime.
+
+    Raises `StoreUnusable` outside the years 1 to 9999. Times are checked before they are stored:
+    the file is damaged.
+    """
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError as error:
+        raise StoreUnusable(
+            f"a row of a database is damaged (its time is {micros}): run `reverie db verify`, and restore a backup"
+        ) from error
 
 
 def rfc3339(micros: int) -> str:

@@ -196,6 +196,7 @@ def _vectors(
     if generation is None:
         return {}
     found: dict[int, list[ChunkVector]] = {}
-    for row, text, blob in rows.summaries.vectors([message.row_id for message in messages], generation.model):
+    wanted = [message.row_id for message in messages]
+    for row, text, blob in rows.summaries.vectors(wanted, generation.model, generation.dim):
         found.setdefault(row, []).append((text, np.frombuffer(blob, dtype="<f4")))
     return found

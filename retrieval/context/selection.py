@@ -134,14 +134,15 @@ class _Recalled:
 
 @dataclass(frozen=True, slots=True)
 class _AccountChunks:
-    """The attributes and vectors, by chunk id, of what was found in the account's store, and the vectors' model.
+    """The attributes and vectors, by chunk id, of what was found in the account's store.
 
+    `model` is that of the vectors, and their dimension.
     `histories` are those of its memories, by their ids, and `provenances` say where they come from.
     """
 
     attributes: Mapping[int, ChunkAttributes] = field(default_factory=dict)
     vectors: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
-    model: str | None = None
+    model: tuple[str, int] | None = None
     histories: Mapping[str, Sequence[Said]] = field(default_factory=dict)
     provenances: Mapping[str, Provenance] = field(default_factory=dict)
 
@@ -381,16 +382,18 @@ def _candidate(result: RecallResult, hit: Hit, chunk: ChunkAttributes, tier: Tie
     )
 
 
-def _searched_model(tx: Transaction) -> str | None:
+def _searched_model(tx: Transaction) -> tuple[str, int] | None:
     generation = tx.index.active("vector")
-    return generation.model if generation is not None else None
+    return (generation.model, generation.dim) if generation is not None else None
 
 
-def _vectors(rows: AgentRepositories, chunk_ids: Sequence[int], model: str | None) -> dict[int, NDArray[np.float32]]:
+def _vectors(
+    rows: AgentRepositories, chunk_ids: Sequence[int], model: tuple[str, int] | None
+) -> dict[int, NDArray[np.float32]]:
     """Return the unit vectors of the chunks that have one of this model, by chunk id."""
     if model is None:
         return {}
-    ids, blob = rows.forward.vectors_of(chunk_ids, model)
+    ids, blob = rows.forward.vectors_of(chunk_ids, *model)
     if not ids:
         return {}
     return dict(zip(ids, np.frombuffer(blob, dtype="<f4").reshape(len(ids), -1), strict=True))

@@ -155,7 +155,9 @@ class AgentIndex:
 
     def _load(self, forward: ForwardIndex) -> None:
         position = forward.position()
-        vectors = forward.vectors(self._model) if self._model is not None else ()
+        vectors: Iterable[tuple[Sequence[int], bytes]] = ()
+        if self._model is not None and self._codes is not None:
+            vectors = forward.vectors(self._model, self._codes.dim)
         self.fill(forward.count(), forward.rows(), vectors)
         self._position = position
 
@@ -198,7 +200,8 @@ class AgentIndex:
         if self._model is not None and self._codes is not None:
             self._codes.reserve(len(self._arrays["alive"]))
             self._arrays["embedded"] = self._arrays["embedded"].copy()  # likewise
-            self._put_vectors(*forward.vectors_of(sorted({*changes.vectors, *changes.added}), self._model))
+            new = sorted({*changes.vectors, *changes.added})
+            self._put_vectors(*forward.vectors_of(new, self._model, self._codes.dim))
         self._position = changes.position
         self._snapshot = None
         return True

@@ -71,9 +71,9 @@ def search_by_meaning(
     return [Hit(ids[position], float(exact_cosines[position])) for position in order]
 
 
-def exact_vectors(forward: ForwardIndex, model: str) -> ExactVectors:
+def exact_vectors(forward: ForwardIndex, model: str, dim: int) -> ExactVectors:
     """Return a reader of the canonical vectors of a model, within the caller's transaction."""
-    return lambda chunk_ids: forward.vectors_of(chunk_ids, model)
+    return lambda chunk_ids: forward.vectors_of(chunk_ids, model, dim)
 
 
 def search_by_words_on_disk(index: SearchIndex, query: str, chunks: ChunkFilter, limit: int) -> list[Hit]:

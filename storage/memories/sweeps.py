@@ -15,6 +15,7 @@ from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository
 from storage.rows import read_rows, select_list, to_json
 from storage.upkeep.curation import CurationLog, EntryDraft
+from storage.vector_blobs import checked_vector
 from storage.viewer import author_of, seen_by_several
 
 # A join in this order: with IN, SQLite reads the whole index of the agent's memories for each batch.
@@ -129,7 +130,10 @@ class MemorySweeps(AgentRepository):
         return {int(row[0]): str(row[1]) for row in rows}
 
     def single_chunk_vectors(self, row_ids: Sequence[int]) -> dict[int, bytes]:
-        """Return the vectors (float32, little-endian, of the active model) of the memories that are one chunk."""
+        """Return the vectors (float32, little-endian, of the active model) of the memories that are one chunk.
+
+        Raises `StoreUnusable` if one is damaged.
+        """
         active = SearchIndex(self._connection).active("vector")
         if active is None:
             return {}
@@ -140,7 +144,7 @@ class MemorySweeps(AgentRepository):
             " AND NOT EXISTS (SELECT 1 FROM chunks AS o WHERE o.memory_row = c.memory_row AND o.id <> c.id)",
             (active.model, active.dim, self._agent, json.dumps(list(row_ids))),
         )
-        return {int(row[0]): bytes(row[1]) for row in rows}
+        return {int(row[0]): checked_vector(row[1], active.dim) for row in rows}
 
     def remove(self, removals: Sequence[tuple[int, str]], batch: CurationBatch) -> None:
         """Delete memories, each given as a row and a reason, with their chunks and the memories they replaced."""

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from storage.repository import AgentRepository
 from storage.rows import execute, select_list
+from storage.vector_blobs import checked_vector
 
 # Rows read at a time: a few megabytes of vectors.
 _BATCH: Final = 2_048
@@ -130,18 +131,24 @@ class ForwardIndex(AgentRepository):
         )
         return {int(row[0]): row[1] for row in rows}
 
-    def vectors(self, model: str) -> Iterator[tuple[list[int], bytes]]:
-        """Yield the canonical vectors of a model in batches: the chunk ids, and their float32 rows concatenated."""
+    def vectors(self, model: str, dim: int) -> Iterator[tuple[list[int], bytes]]:
+        """Yield the canonical vectors of a model in batches: the chunk ids, and their float32 rows concatenated.
+
+        Raises `StoreUnusable` if a vector does not have the dimension of the model: the file is damaged.
+        """
         found = self._execute(
             "SELECT f.chunk_id, v.embedding FROM forward_index AS f CROSS JOIN chunks_vec AS v"
             " ON v.chunk_id = f.chunk_id AND v.model = :model WHERE f.agent_id = :agent ORDER BY f.chunk_id",
             model=model,
         )
         for batch in found.partitions(_BATCH):
-            yield _columns(batch)
+            yield _columns(batch, dim)
 
-    def vectors_of(self, chunk_ids: Sequence[int], model: str) -> tuple[list[int], bytes]:
-        """Return the canonical vectors of those of these chunks that have one, as `vectors` yields them."""
+    def vectors_of(self, chunk_ids: Sequence[int], model: str, dim: int) -> tuple[list[int], bytes]:
+        """Return the canonical vectors of those of these chunks that have one, as `vectors` yields them.
+
+        Raises `StoreUnusable` as `vectors` does.
+        """
         found = self._execute(
             "SELECT v.chunk_id, v.embedding FROM json_each(:ids) AS j CROSS JOIN chunks_vec AS v"
             " ON v.chunk_id = j.value AND v.model = :model CROSS JOIN chunks AS c"
@@ -149,7 +156,7 @@ class ForwardIndex(AgentRepository):
             ids=chunk_ids,
             model=model,
         ).all()
-        return _columns(found)
+        return _columns(found, dim)
 
 
 def prune_changes(connection: Connection) -> int:
@@ -176,5 +183,5 @@ def largest_agents(connection: Connection, *, limit: int) -> list[tuple[str, int
     return [(str(row[0]), int(row[1])) for row in rows]
 
 
-def _columns(rows: Sequence[Any]) -> tuple[list[int], bytes]:
-    return [int(row[0]) for row in rows], b"".join(row[1] for row in rows)
+def _columns(rows: Sequence[Any], dim: int) -> tuple[list[int], bytes]:
+    return [int(row[0]) for row in rows], b"".join(checked_vector(row[1], dim) for row in rows)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from reverie.errors import NotFound
 from storage.repository import AgentRepository, Repository
 from storage.sessions.records import SessionName
+from storage.vector_blobs import checked_vector
 from storage.viewer import of_session
 
 # The action of a written summary in the curation log.
@@ -117,10 +118,13 @@ class Summaries(AgentRepository):
         sql = "SELECT max(stored_at) FROM messages WHERE session_row = :row AND agent_id = :agent"
         return int(self._value(sql, row=session_row) or 0)
 
-    def vectors(self, message_rows: Sequence[int], model: str) -> list[tuple[int, str, bytes]]:
-        """Return the chunks of these messages that have a vector of a model: message row, text and vector."""
+    def vectors(self, message_rows: Sequence[int], model: str, dim: int) -> list[tuple[int, str, bytes]]:
+        """Return the chunks of these messages that have a vector of a model: message row, text and vector.
+
+        Raises `StoreUnusable` if a vector is damaged.
+        """
         rows = self._execute(_VECTORS, rows=message_rows, model=model)
-        return [(int(row[0]), str(row[1]), bytes(row[2])) for row in rows]
+        return [(int(row[0]), str(row[1]), checked_vector(row[2], dim)) for row in rows]
 
     def write(self, state: SummaryState, summary: str, message_rows: Sequence[int], *, now: int) -> bool:
         """Write a summary that also covers these messages, unless something changed since `state` was read.

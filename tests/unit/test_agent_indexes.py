@@ -141,7 +141,7 @@ def test_an_error_while_changes_are_taken_up_leaves_nothing_half_done(
     pipe.say("the violin")
     pipe.settle()
 
-    def failing(_self: ForwardIndex, _ids: list[int], _model: str) -> None:
+    def failing(_self: ForwardIndex, _ids: list[int], _model: str, _dim: int) -> None:
         raise Unavailable("the disk is away")
 
     with monkeypatch.context() as patched:

@@ -27,6 +27,7 @@ from reverie.pipeline.calls import ReplayDeadLetter
 from server import bodies
 from server.bodies import decode
 from storage.stores import Stores
+from storage.upkeep.verify import verify
 from support.pipeline import Pipeline
 from worker.app import app
 from worker.queue_messages import check_envelope, check_task
@@ -170,6 +171,30 @@ def test_a_row_that_is_damaged_is_the_store_s_fault(pipe: Pipeline, damaged: str
         tx.connection.exec_driver_sql(f"UPDATE messages SET {damaged}")
     with pytest.raises(StoreUnusable, match="a row of a database is damaged"):
         read_messages(pipe.store, agent="ana", session="s", limit=10, offset=0)
+
+
+@pytest.mark.parametrize("damaged", ["x'00'", "zeroblob(length(embedding) + 4)", "x''"])
+def test_a_vector_of_the_wrong_size_is_the_store_s_fault(pipe: Pipeline, damaged: str) -> None:
+    """Given one vector of another size, then a recall calls the store damaged, and a verification finds the vector."""
+    pipe.say("the lantern is on the quay")
+    pipe.settle()
+    with pipe.store.writing() as tx:
+        tx.connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+        tx.connection.exec_driver_sql(f"UPDATE chunks_vec SET embedding = {damaged}")
+        tx.connection.exec_driver_sql("PRAGMA ignore_check_constraints = OFF")
+    with pytest.raises(StoreUnusable, match="a vector has another dimension than its model"):
+        pipe.recall("lantern")
+    assert verify(pipe.store).wrong == ["integrity: CHECK constraint failed in chunks_vec"]
+
+
+def test_a_recall_that_finds_a_row_without_a_time_calls_the_store_damaged(pipe: Pipeline) -> None:
+    pipe.say("the lantern is on the quay")
+    pipe.settle()
+    with pipe.store.writing() as tx:
+        tx.connection.exec_driver_sql("UPDATE messages SET created_at = 1000000000000000000")
+        tx.connection.exec_driver_sql("UPDATE forward_index SET created_at = 1000000000000000000")
+    with pytest.raises(StoreUnusable, match="a row of a database is damaged"):
+        pipe.recall("lantern")
 
 
 def test_a_file_of_settings_is_read_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
