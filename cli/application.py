@@ -205,7 +205,7 @@ def _common(
         Path | None,
         typer.Option(
             help="The data folder. Default: the nearest .reverie here or above, else that of a running Reverie.",
-            show_default=".reverie",
+            show_default="~/.local/share/reverie",
             readable=False,  # a folder without rights has an error of its own, in one line
         ),
     ] = None,

@@ -24,8 +24,9 @@ command is shown as well.
 
 A command sends its call to the server that runs on the data folder, and finds both from any folder: `--data`, else
 `REVERIE_DATA` or `reverie.toml`, else the nearest `.reverie` upwards, else the folder of the Reverie that runs on this
-machine. `REVERIE_URL` names a server anywhere. Where no server runs, the command opens the files of the data folder
-itself, and says so on standard error; reading creates nothing. `ingest` and `files add` need a Reverie that runs.
+machine, else the user's own (`~/.local/share/reverie`). `REVERIE_URL` names a server anywhere. Where no server runs,
+the command opens the files of the data folder itself, and says so on standard error; reading creates nothing. `ingest`
+and `files add` need a Reverie that runs.
 `run`, `db` and `health` always work on the data folder and the broker.
 
 """

@@ -16,7 +16,7 @@ from typing import Any, Final
 from reverie import contract
 from reverie.checks import check_workspace
 from reverie.errors import NotFound, Unavailable
-from worker.data_folder import find_data_folder, nearest_data_folder
+from worker.data_folder import find_data_folder, nearest_data_folder, user_data_folder
 from worker.own_paths import check_own
 from worker.supervision.data_lock import supervisor_pid
 from worker.supervision.server_file import ServerFile, running_server
@@ -40,7 +40,9 @@ class Target:
 
     @cached_property
     def data(self) -> Path | None:
-        """The data folder: the named one, the nearest upwards, or that of the running stack; None if there is none.
+        """The data folder: the named one, the nearest upwards, that of the running stack, or the user's own.
+
+        None if there is none of these yet.
 
         Raises `Conflict` when none is near and several stacks run, `Rejected` for one that another user may have left.
         """
@@ -118,7 +120,9 @@ class Target:
         except OSError as error:
             assert self.data is not None
             raise _unusable(self.data, error) from error
-        place = f"in {Path.cwd()} or above it, and none is running" if self.data is None else f"at {self.data}"
+        place = f"at {self.data}"
+        if self.data is None:
+            place = f"in {Path.cwd()} or above it, nor at {user_data_folder()}, and none is running"
         raise NotFound(
             f"there is no data folder {place}: start Reverie with `reverie up`, or name a folder with --data",
             field="data",

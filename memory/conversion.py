@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 _Convert = Callable[[Any], Any]
 # How a value is brought into a type that the target declares and the source does not.
 _CONVERSIONS: Final[Mapping[Any, _Convert]] = {
-    datetime: lambda value: from_micros(value) if isinstance(value, int) else value,
+    datetime: lambda value: value if value is None or isinstance(value, datetime) else from_micros(value),
     int: lambda value: to_micros(value) if isinstance(value, datetime) else value,
     list: list,
     tuple: tuple,

@@ -30,8 +30,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What happens to be set where the tests run must not change what they prove."""
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What happens to be set or stored where the tests run must not change what they prove."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / f"share-{uuid4().hex}"))
     for variable in list(os.environ):
         if variable.startswith("REVERIE_"):
             monkeypatch.delenv(variable)

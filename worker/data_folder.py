@@ -43,8 +43,8 @@ def nearest_data_folder(start: Path) -> Path | None:
 def find_data_folder(start: Path) -> Path | None:
     """Return the data folder for a command run in `start` without naming one, or None if there is none yet.
 
-    The nearest `.reverie` in `start` or above takes precedence over running stacks. Raises `Conflict` if several run,
-    and `Rejected` if the nearest one is not the user's own.
+    It is the nearest `.reverie` in `start` or above, else that of the running stack, else the user's own. Raises
+    `Conflict` if several stacks run, and `Rejected` if the nearest one is not the user's own.
     """
     nearest = nearest_data_folder(start)
     if nearest is not None:
@@ -53,7 +53,28 @@ def find_data_folder(start: Path) -> Path | None:
     if len(running) > 1:
         folders = ", ".join(stack.data for stack in running)
         raise Conflict(f"several instances of Reverie are running, in {folders}: name one with --data", field="data")
-    return Path(running[0].data) if running else None
+    if running:
+        return Path(running[0].data)
+    own = user_data_folder()
+    return own if own.is_dir() else None
+
+
+def default_data_folder() -> Path:
+    """Return the folder in which a stack that is started here without naming one keeps its data.
+
+    It is the nearest `.reverie`, else the user's own. Raises `Rejected` if the nearest one is not the user's own.
+    """
+    return nearest_data_folder(Path.cwd()) or user_data_folder()
+
+
+def user_data_folder() -> Path:
+    """Return the folder for Reverie's data where the platform keeps a user's.
+
+    It is `~/.local/share/reverie` on Linux, unless `XDG_DATA_HOME` is set.
+    """
+    from platformdirs import user_data_path  # only here: few commands get this far, and importing it takes 5 ms
+
+    return user_data_path("reverie", appauthor=False)
 
 
 def running_stacks() -> list[RunningStack]:

@@ -105,6 +105,8 @@ def _type(field: FieldInfo) -> str:
 
 
 def _default(field: FieldInfo) -> str:
+    if isinstance(field.json_schema_extra, dict) and "default" in field.json_schema_extra:  # depends on the machine
+        return f"`{field.json_schema_extra['default']}`"
     if field.default is PydanticUndefined:
         return "required"
     if field.default is None:

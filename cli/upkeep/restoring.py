@@ -15,7 +15,7 @@ from cli.upkeep.backup_secrets import KeyFile, NewSecret, read_secret
 from cli.upkeep.backups import BackupId, Dest, chosen
 from reverie.counts import counted
 from reverie.errors import Conflict, NotFound, Rejected
-from worker.data_folder import DEFAULT_NAME
+from worker.data_folder import default_data_folder
 
 if TYPE_CHECKING:
     from adapters.backups.manifest import Manifest
@@ -53,7 +53,7 @@ def restore(
 
     command = invocation(context)
     command.starts_stack = True  # never the folder of a Reverie that runs elsewhere
-    target = (command.target.data or Path(DEFAULT_NAME)).resolve()
+    target = (command.target.data or default_data_folder()).resolve()
     if backup_id is not None and at is not None:
         raise Rejected("give --id or --at", field="at")
     if read_header(dest) is None:

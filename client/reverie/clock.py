@@ -51,7 +51,7 @@ def from_micros(micros: int) -> datetime:
     """
     try:
         return _EPOCH + timedelta(microseconds=micros)
-    except OverflowError as error:
+    except (OverflowError, TypeError) as error:  # a damaged number can read as NULL or text
         raise StoreUnusable(
             f"a row of a database is damaged (its time is {micros}): run `reverie db verify`, and restore a backup"
         ) from error

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from cli.application import Invocation
 from cli.target import Target
 from reverie.errors import Conflict
 from support.command_line import CommandLine
 from worker.data_folder import find_data_folder, registered, running_stacks
+from worker.settings import load_settings
 from worker.supervision.run_file import hold_data_dir
 
 NO_BROKER = "redis://127.0.0.1:1/0"
@@ -17,8 +19,9 @@ NO_BROKER = "redis://127.0.0.1:1/0"
 
 @pytest.fixture(autouse=True)
 def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A state folder of this test's own."""
+    """Folders of this test's own for what is the user's."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
 
 
 def test_the_nearest_data_folder_upwards_is_found(tmp_path: Path) -> None:
@@ -69,6 +72,29 @@ def test_of_two_running_stacks_one_must_be_named(tmp_path: Path) -> None:
         find_data_folder(tmp_path)
     assert str(one) in str(caught.value)
     assert str(other) in str(caught.value)
+
+
+def test_the_user_s_own_folder_is_found_from_any_folder(tmp_path: Path) -> None:
+    """Given data where the platform keeps a user's, then it is found, after a folder nearby and a running stack."""
+    own, elsewhere, running = tmp_path / "share" / "reverie", tmp_path / "elsewhere", tmp_path / "running"
+    elsewhere.mkdir()
+    assert find_data_folder(elsewhere) is None
+    own.mkdir(parents=True)
+    assert find_data_folder(elsewhere) == own
+    with hold_data_dir(running), registered(running):
+        assert find_data_folder(elsewhere) == running
+    (elsewhere / ".reverie").mkdir()
+    assert find_data_folder(elsewhere) == elsewhere / ".reverie"
+
+
+def test_a_stack_that_is_started_without_a_name_keeps_its_data_in_the_user_s_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_settings().data == tmp_path / "share" / "reverie"
+    assert Invocation({}, starts_stack=True).settings.data == tmp_path / "share" / "reverie"
+    (tmp_path / ".reverie").mkdir()
+    assert Invocation({}, starts_stack=True).settings.data == tmp_path / ".reverie"
 
 
 def test_a_command_finds_the_memories_from_another_folder(

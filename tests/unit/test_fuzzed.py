@@ -162,7 +162,7 @@ def test_a_store_whose_schema_is_no_text_is_damaged(tmp_path: Path) -> None:
         stores.workspace("ws")
 
 
-@pytest.mark.parametrize("damaged", ["created_at = 1000000000000000000", "metadata = '{x'"])
+@pytest.mark.parametrize("damaged", ["created_at = 1000000000000000000", "created_at = x'00'", "metadata = '{x'"])
 def test_a_row_that_is_damaged_is_the_store_s_fault(pipe: Pipeline, damaged: str) -> None:
     """Given a row whose time or JSON is none, when it is read, then the store is damaged, and nothing is a bug."""
     pipe.say("one")

@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings
 from reverie import contract
 from reverie.calls import Resource
 from reverie.trust.quota_types import Quota
+from worker.data_folder import default_data_folder
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.log_files import LogLimits
 
@@ -23,7 +24,12 @@ class GeneralSettings(BaseSettings):
 
     title: ClassVar[str] = "General"
 
-    data: Path = Field(Path(".reverie"), description="Data folder: all databases, memory files and run files.")
+    data: Path = Field(
+        default_factory=default_data_folder,
+        description="Data folder: all databases, memory files and run files. By default the nearest `.reverie` in the"
+        " current folder or above it, else the user's own.",
+        json_schema_extra={"default": "~/.local/share/reverie"},
+    )
     workspace: str = Field(
         contract.DEFAULT_WORKSPACE, description="Workspace of requests and commands that do not name one."
     )
