@@ -25,6 +25,7 @@ from reverie.scheduling.run_signing import SignedRun, derive_worker_key, sign_ru
 from reverie.scheduling.schedule_types import TaskExecutor
 from support.agents import AgentProcess, agent_worker, ended, fire, fired, until
 from support.http import running_server
+from support.ports import free_port
 from worker.runtime import Runtime
 
 QUEUE = "ana-tasks"
@@ -137,11 +138,6 @@ def start_agent(runtime: Runtime, tmp_path: Path) -> Iterator[StartAgent]:
             return running.enter_context(agent_worker(tmp_path / "agent", code, variables))
 
         yield start
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def add(client: Reverie, task: str, **more: object) -> str:

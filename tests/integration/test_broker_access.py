@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from reverie.scheduling.agent_tasks import AgentTasks
 from reverie.scheduling.schedule_types import TaskExecutor
 from support.agents import agent_worker, ended, fired, until
 from support.http import running_server
+from support.ports import free_port
 from worker.app import app, use_runtime
 from worker.runtime import Runtime
 from worker.supervision.embedded_broker import broker_command, wait_until_ready
@@ -59,8 +59,7 @@ def documented(user: str) -> list[str]:
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     """A broker on a port of this machine, with the users of the page."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        free = int(probe.getsockname()[1])
+    free = free_port()
     folder = short_folder("rv-")
     process = subprocess.Popen([*broker_command(folder), "--port", str(free)], stdout=subprocess.DEVNULL)
     try:

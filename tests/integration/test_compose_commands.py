@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ import pytest
 
 from reverie import Rejected, Reverie
 from support.compose import load_compose, seconds
+from support.ports import free_port
 from worker.supervision.embedded_broker import _valkey_server_path
 
 PASSWORD = "5ec3e7"
@@ -122,15 +122,11 @@ class Composed:
     def end(self) -> None:
         """Kill what is left, whatever the tests came to."""
         for process in self.running.values():
-            for one in (*psutil.Process(process.pid).children(recursive=True), process):
-                one.kill()
+            with suppress(psutil.NoSuchProcess):  # it has ended by itself
+                for one in psutil.Process(process.pid).children(recursive=True):
+                    one.kill()
+            process.kill()
             process.wait()
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def stand_in(folder: Path, broker_port: int) -> None:

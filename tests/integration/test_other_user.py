@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from reverie import Reverie
+from support.ports import free_port
 from worker.supervision.broker_address import embedded_broker_url, embedded_socket_path
 from worker.supervision.embedded_broker import broker_command, wait_until_ready
 
@@ -66,8 +67,7 @@ def data() -> Iterator[Path]:
 @pytest.fixture
 def url(data: Path) -> Iterator[str]:
     """The URL of a real server with its embedded broker, as `reverie up` starts them."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = int(probe.getsockname()[1])
+    port = free_port()
     variables = {"REVERIE_DATA": str(data), "REVERIE_PORT": str(port), "REVERIE_EMBEDDING_PROVIDER": "none"}
     environment = {**os.environ, **variables, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
     environment.pop("REVERIE_BROKER", None)

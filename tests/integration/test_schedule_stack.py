@@ -20,6 +20,7 @@ from benchmarks.harness.stack import Stack
 from reverie import Reverie, ScheduleRun
 from storage.stores import Stores
 from support.agents import until
+from support.ports import free_port
 from support.receiver import Receiver, Talk, receiving, talking
 
 SECRET = "whsec_" + "cmV2ZXJpZSB0ZXN0cyBzaWduIGJ5IHRoaXMga2V5IQ=="
@@ -118,7 +119,7 @@ def bad_receivers(good: Receiver, meanwhile: list[int]) -> Iterator[dict[str, st
             "invalid JSON": receiver(content=b'{"output": ', Content_Type="application/json"),
             "redirects": receiver(status=302, content=b"", Location="http://10.0.0.1/internal"),
             "refused": receiver(),
-            "nobody there": f"http://127.0.0.1:{_free_port()}/hook",
+            "nobody there": f"http://127.0.0.1:{free_port()}/hook",
         }
 
 
@@ -227,8 +228,3 @@ def _assert_nothing_lost(runs: list[ScheduleRun]) -> None:
     """Each second between the first and the last is the time of one run, or part of the one after it."""
     for before, after in pairwise(runs):
         assert after.due_at - before.due_at == timedelta(seconds=1 + after.coalesced)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

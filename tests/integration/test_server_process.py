@@ -21,6 +21,7 @@ from server.__main__ import _listen, _serve
 from server.authentication import Access
 from support.endpoint import chat_endpoint, send
 from support.pipeline import WORKSPACE, Pipeline
+from support.ports import free_port
 from support.reranking import score_by
 from worker.runtime import Runtime
 from worker.settings import Settings
@@ -60,11 +61,6 @@ def start(tmp_path: Path, valkey_url: str, broker_prefix: str) -> Iterator[Start
     for process in started:
         process.kill()
         process.communicate()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def wait_for_health(port: int, process: subprocess.Popen[str]) -> httpx2.Response:

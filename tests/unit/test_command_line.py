@@ -24,6 +24,7 @@ from reverie.pipeline.types import Receipt
 from reverie.recall.types import Explanation, RetrieverScore
 from support.command_line import without_note
 from support.pipeline import Pipeline
+from support.ports import free_port
 from worker.supervision.run_file import hold_data_dir
 from worker.supervision.server_file import ServerFile
 
@@ -60,13 +61,6 @@ def reverie(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-@pytest.fixture
-def free_port() -> int:
-    """A port on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def test_ctrl_c_while_it_still_loads_is_one_line(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given Ctrl-C in the half second of importing, then there is no traceback."""
     monkeypatch.delitem(sys.modules, "cli.application")
@@ -93,23 +87,21 @@ def test_a_file_that_fails_unforeseen_is_named_in_one_line(reverie: Reverie, mon
 
 
 def test_a_data_folder_that_cannot_be_written_is_refused_before_anything_starts(
-    reverie: Reverie, tmp_path: Path, free_port: int
+    reverie: Reverie, tmp_path: Path
 ) -> None:
     """Given a file in the place of the data folder, then `up` says what to do."""
     (tmp_path / "file").touch()
-    ended = reverie("--data", str(tmp_path / "file"), "up", "--port", str(free_port))
+    ended = reverie("--data", str(tmp_path / "file"), "up", "--port", str(free_port()))
     assert ended.code == 1
     assert ended.err.count("\n") == 1
     assert "cannot be written" in ended.err
     assert "choose another with --data" in ended.err
 
 
-def test_a_broker_that_is_not_there_is_told_at_once(
-    reverie: Reverie, monkeypatch: pytest.MonkeyPatch, free_port: int
-) -> None:
+def test_a_broker_that_is_not_there_is_told_at_once(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given an external broker that is down, then `up` says so and starts nothing."""
     monkeypatch.setattr("cli.stack._BROKER_PATIENCE_SECONDS", 0.1)
-    ended = reverie("--broker", "redis://me:secret@127.0.0.1:1/0", "up", "--port", str(free_port))
+    ended = reverie("--broker", "redis://me:secret@127.0.0.1:1/0", "up", "--port", str(free_port()))
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "the broker at redis://127.0.0.1:1/0 did not answer" in ended.err
 
