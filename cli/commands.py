@@ -87,6 +87,10 @@ COMMANDS: Final = {
     "db": Entry(("upkeep.database", "upkeep.reembed"), "Check, rebuild and delete the databases."),
     "backup": Entry(("upkeep.backups",), "Back up everything while it runs, and list, verify and prune backups."),
     "restore": Entry(("upkeep.restoring",), "Restore a backup to the data folder, which must not be in use."),
+    "doctor": Entry(
+        ("pipeline.doctor",),
+        "Check everything that can be wrong on this machine, and say what to do; exit code 1 for a problem.",
+    ),
     "health": Entry(("pipeline.health",), "Check the health of a process (exit code 0 means healthy)."),
     "broker-url": Entry(("broker",), "Print the URL of the broker: `export REVERIE_BROKER=$(reverie broker-url)`."),
     "worker": Entry(

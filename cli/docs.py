@@ -18,9 +18,10 @@ _HEAD: Final = """\
 # The command line
 
 `reverie` is installed into `.venv/bin`. Every command with output prints JSON with `--json`; long operations show a
-progress bar on a terminal. The exit code is 0 for success, 1 for a failure, and 2 for a wrong command or invalid input.
-An error is one line on standard error that says what to do; for a wrong option or a missing argument, the usage of the
-command is shown as well.
+progress bar on a terminal. The exit code is 0 for success, 1 for a failure, 2 for a wrong command or invalid input,
+and 130 after Ctrl-C. An error is one line on standard error that says what to do; for a wrong option or a missing
+argument, the usage of the command is shown as well. `reverie --install-completion` lets the shell complete commands and
+options.
 
 A command sends its call to the server that runs on the data folder, and finds both from any folder: `--data`, else
 `REVERIE_DATA` or `reverie.toml`, else the nearest `.reverie` upwards, else the folder of the Reverie that runs on this

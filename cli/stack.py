@@ -63,7 +63,7 @@ def up(
 
     _make_folder(settings.data)
     _refuse_second(settings)
-    _refuse_taken_port(settings)
+    refuse_taken_port(settings)
     if settings.broker:
         wait_until_ready(settings.broker, _BROKER_PATIENCE_SECONDS)
     write_private_by_default()
@@ -279,7 +279,7 @@ def _make_folder(data: Path) -> None:
         ) from error
 
 
-def _refuse_taken_port(settings: Settings) -> None:
+def refuse_taken_port(settings: Settings) -> None:
     """Raise `Unavailable` before anything starts when the port is taken by another server."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]

