@@ -21,10 +21,12 @@ from server.gate import MCP_PATH, Gate
 from server.mcp.endpoint import MCP_HEADERS, McpEndpoint
 from server.memories import facts, memories, notes, transfer
 from server.openapi import describe
+from server.page.routes import site_router
+from server.page.site import Site
 from server.pipeline import dead_letters, messages, operations
 from server.recall import context, recall
 from server.recall import events as recall_events
-from server.responses import on_http_error, on_reverie_error
+from server.responses import on_reverie_error
 from server.scheduling import notifications, reminders, schedules
 from server.scheduling import runs as schedule_runs
 from server.services import Services
@@ -94,11 +96,13 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
     for part in _ROOMS:
         app.include_router(part.endpoints.router(services))
     app.router.routes.append(Route(MCP_PATH, McpEndpoint(services, endpoints()), include_in_schema=False))
-    app.add_exception_handler(ReverieError, on_reverie_error)
-    app.add_exception_handler(HTTPException, on_http_error)
     authentication = Authentication(
         services.token_checker, services.ledger, fixed=access.tokens, now=runtime.now, open=access.open
     )
+    site = Site(services, endpoints(), authentication)
+    app.include_router(site_router(site))
+    app.add_exception_handler(ReverieError, on_reverie_error)
+    app.add_exception_handler(HTTPException, site.on_http_error)
     services.metrics.counter(
         "reverie_authentication_failures",
         "Requests without a valid token.",

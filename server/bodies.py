@@ -90,6 +90,16 @@ class BodyMemory:
         return self.in_use_bytes + size <= self.limit_bytes or body is next(iter(self._bodies))
 
 
+def _check_type(request: Request) -> None:
+    """Raise `UnsupportedType` for a body that a form of a web page can send, or anything else that is not JSON."""
+    content_type = request.headers.get("content-type")
+    if content_type is not None and not _JSON_TYPE.match(content_type.strip()):
+        raise UnsupportedType(
+            f"the body is {content_type[:80]!r}: send JSON, with the header Content-Type: application/json",
+            field="content-type",
+        )
+
+
 class BodyReader:
     """Reads the bodies of one server's requests: at most `memory_bytes` at once, each within `seconds`."""
 
@@ -98,8 +108,15 @@ class BodyReader:
         self._seconds = seconds
         self._decoders: CapacityLimiter | None = None
 
-    async def decoded(self, request: Request, decode: Callable[[bytes], _T], *, limit_bytes: int) -> _T:
-        """Return what `decode` makes of a request's body.
+    async def decoded(
+        self,
+        request: Request,
+        decode: Callable[[bytes], _T],
+        *,
+        limit_bytes: int,
+        check_type: Callable[[Request], None] = _check_type,
+    ) -> _T:
+        """Return what `decode` makes of a request's body, whose type must pass `check_type`: by default only JSON does.
 
         Raises `TooLarge`, `TooSlow`, `UnsupportedType`, `Busy`, and what `decode` raises. A large body is decoded in a
         thread.
@@ -107,6 +124,8 @@ class BodyReader:
         _check_announced(request, limit_bytes)
         with self.memory.holding() as take:
             body = await self._read(request, take, limit_bytes)
+            if body:
+                check_type(request)
             if len(body) <= INLINE_BYTES:
                 return decode(body)
             if self._decoders is None:
@@ -131,8 +150,6 @@ class BodyReader:
             raise TooSlow("the body of the request did not arrive in time", field="body") from None
         except ClientDisconnect:
             raise TooSlow("the connection was closed before the body had arrived", field="body") from None
-        if body:
-            _check_type(request)
         request.scope["reverie.body_bytes"] = len(body)
         if IDEMPOTENCY_HEADER in request.headers:  # a megabyte takes half a millisecond
             request.scope["reverie.body_hash"] = blake3(body).hexdigest()
@@ -154,16 +171,6 @@ def _check_announced(request: Request, limit_bytes: int) -> None:
     content_length = request.headers.get("content-length", "")
     if content_length.isdecimal() and (len(content_length) > 18 or int(content_length) > limit_bytes):
         raise _too_large(limit_bytes)
-
-
-def _check_type(request: Request) -> None:
-    """Raise `UnsupportedType` for a body that a form of a web page can send, or anything else that is not JSON."""
-    content_type = request.headers.get("content-type")
-    if content_type is not None and not _JSON_TYPE.match(content_type.strip()):
-        raise UnsupportedType(
-            f"the body is {content_type[:80]!r}: send JSON, with the header Content-Type: application/json",
-            field="content-type",
-        )
 
 
 def decode(body: bytes, kind: type[_T]) -> _T:

@@ -36,7 +36,7 @@ class Caller:
 
     `user` is the end user that the call is limited to, by its token or a header; None for any. `origin` is the address
     that the request came from, empty for calls within this process; `request` what identifies the request and its
-    repetitions, empty if it has no key.
+    repetitions, empty if it has no key. With `notes_recalls` false, what is recalled does not count as recalled.
     """
 
     agent: str
@@ -46,6 +46,7 @@ class Caller:
     user: str | None = None
     origin: str = ""
     request: str = ""
+    notes_recalls: bool = True
 
 
 def caller_of(request: Request, *, subject: Subject, workspace: str) -> Caller:

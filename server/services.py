@@ -109,10 +109,11 @@ class Services:
     def recall(self, caller: Caller, request: RecallRequest) -> RecallResponse:
         """Recall in the caller's workspace and record the hits. Raises as `Recaller.recall` does.
 
-        A recall that looks back is not recorded: what it finds is not what the agent goes by now.
+        A recall that looks back is not recorded: what it finds is not what the agent goes by now. Nor is one by a
+        person who looks around: memories last by what the agent needs.
         """
         outcome = self.runtime.recaller.recall(caller.workspace, request)
-        if request.as_of is not None:
+        if request.as_of is not None or not caller.notes_recalls:
             return outcome.response
         self.record_recall(caller, request.query, (*outcome.hits, *outcome.folded), viewer=outcome.viewer)
         return outcome.response

@@ -140,6 +140,17 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(lambda found: found.group(1) or "", text)
 
 
+def revealed(text: str) -> str:
+    """Return a text with the numbers of its invisible characters in their places, for people: "a\u27e8U+200B\u27e9b".
+
+    Line ends become line feeds.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    text = LINE_END.sub("\n", text)
+    return _HIDDEN.sub(lambda found: found.group(1) or f"\u27e8U+{ord(found.group()):04X}\u27e9", text)
+
+
 def folded(text: str) -> str:
     """Return a text of the same length with ASCII characters for those that look like them."""
     return text if text.isascii() else text.translate(_folding())

@@ -8,20 +8,19 @@ on, no client has anything of another, and a restart of the server ends nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
 from anyio import to_thread
 from fastapi import Request, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from reverie.calls import Call, validated
 from reverie.contract import DEFAULT_AGENT
 from reverie.errors import ReverieError
-from server.authorisation import noting_refusals
-from server.bodies import body_bytes_of, check_values
-from server.caller import AGENT_HEADER, caller_of, trace_of
-from server.endpoints import Endpoint, checked_caller, in_threads, permitted
+from server.bodies import check_values
+from server.bound_calls import BoundToRequest
+from server.caller import AGENT_HEADER, trace_of
+from server.endpoints import Endpoint
 from server.gate import MCP_PATH
 from server.mcp.binding import Bound, of_request
 from server.responses import error_response
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 MCP_HEADERS: Final = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-ID")
 # A message holds one memory or one question. The package decodes it in the event loop: 1 MiB takes 10 ms.
 MAX_BODY_BYTES: Final = 1024 * 1024
-
-_A = TypeVar("_A")
 
 
 class McpEndpoint:
@@ -92,36 +89,6 @@ class McpEndpoint:
             if self._server is None:
                 self._server = await to_thread.run_sync(self.build)
             return self._server
-
-
-class BoundToRequest:
-    """Sends calls in this process, for whom the token and the headers of a request name."""
-
-    def __init__(self, services: Services, endpoints: Mapping[Any, Endpoint], request: Request) -> None:
-        self._services = services
-        self._endpoints = endpoints
-        self._request = request
-        # Counted once for each request, however many calls a tool makes.
-        self._bytes = body_bytes_of(request)
-
-    @property
-    def user(self) -> str | None:
-        """The user that the token or the header X-Reverie-User names. Raises `Rejected` and `Forbidden`."""
-        workspace = self._services.runtime.settings.workspace
-        return caller_of(self._request, subject="agent", workspace=workspace).user
-
-    async def send(self, call: Call[_A]) -> _A:
-        """Return the response to a call. Raises what the same call over HTTP does."""
-        services, checked = self._services, validated(call)
-        endpoint = self._endpoints[type(call)]
-        with noting_refusals(services, self._request, endpoint.kind):
-            caller = checked_caller(endpoint, self._request, services)
-            taken, self._bytes = self._bytes, 0
-            own = permitted(services, caller, checked, body_bytes=taken)
-            response: _A = await in_threads(
-                endpoint, services, caller, own, lambda: endpoint.answer(services, caller, own)
-            )
-        return response
 
 
 def _with_agent(scope: Scope) -> Scope:

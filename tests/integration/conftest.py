@@ -1,12 +1,16 @@
-"""A server over the runtime `here`, which each module makes as it needs it, and a client of it."""
+"""Servers over a runtime, clients of them, and visitors of the memory page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
 from reverie import Reverie
+from server.authentication import Access
+from support.browsing import TOKEN, MakeVisitor, Visitor, running_chromium
 from support.http import running_server
 from worker.runtime import Runtime
 
@@ -22,4 +26,48 @@ def url(here: Runtime) -> Iterator[str]:
 def ana(url: str) -> Iterator[Reverie]:
     """A client of the agent ana."""
     with Reverie("ana", url=url) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One Chromium for the tests of a process; each visitor has cookies of its own."""
+    with running_chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page_url(runtime: Runtime) -> Iterator[str]:
+    """The address of a server that asks for the token of its operator."""
+    with running_server(runtime, access=Access(tokens={"operator": TOKEN})) as address:
+        yield address
+
+
+@pytest.fixture
+def make_visitor(chromium: Browser, page_url: str) -> Iterator[MakeVisitor]:
+    """Makes visitors, who are logged in unless told otherwise. None may have made the browser complain."""
+    visitors: list[Visitor] = []
+
+    def make(*, token: str | None = TOKEN, agent: str = "ana", **context: Any) -> Visitor:
+        visitors.append(Visitor(chromium.new_context(**context), page_url, agent=agent))
+        if token is not None:
+            visitors[-1].log_in(token)
+        return visitors[-1]
+
+    yield make
+    for visitor in visitors:
+        visitor.context.close()
+    assert [complaint for visitor in visitors for complaint in visitor.complaints] == []
+
+
+@pytest.fixture
+def visitor(make_visitor: MakeVisitor) -> Visitor:
+    """A visitor who has logged in with the token of the operator."""
+    return make_visitor()
+
+
+@pytest.fixture
+def operator(page_url: str) -> Iterator[Reverie]:
+    """A client of the agent ana on the server of the page."""
+    with Reverie("ana", url=page_url, token=TOKEN) as client:
         yield client

@@ -1,0 +1,83 @@
+// What the keyboard does, and times in the reader's own zone. Without this file every page still works.
+"use strict";
+
+(() => {
+  const TYPING = "input, textarea, select, [contenteditable]";
+  let sectionIsNext = false;
+
+  function moveInList(step) {
+    const entries = [...document.querySelectorAll("[data-item]")];
+    if (!entries.length) return;
+    const here = entries.findIndex((entry) => entry === document.activeElement);
+    const next = here < 0 ? (step > 0 ? 0 : entries.length - 1) : here + step;
+    const entry = entries[Math.min(entries.length - 1, Math.max(0, next))];
+    entry.focus({ preventScroll: true });
+    entry.scrollIntoView({ block: "nearest" });
+  }
+
+  function search() {
+    const field = document.querySelector("[data-search]");
+    if (field) {
+      field.focus();
+      field.select();
+      return;
+    }
+    const home = document.querySelector(".brand");
+    if (home) location.assign(`${home.href}#search`);
+  }
+
+  function goToSection(digit) {
+    const section = document.querySelectorAll(".side nav a")[Number(digit) - 1];
+    if (section) section.click();
+  }
+
+  function open(name) {
+    const dialog = document.getElementById(name);
+    if (dialog && !dialog.open) dialog.showModal();
+  }
+
+  const KEYS = {
+    "/": search,
+    "?": () => open("help"),
+    j: () => moveInList(1),
+    k: () => moveInList(-1),
+    e: () => document.querySelector("[data-edit]")?.click(),
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (event.target.closest?.(TYPING)) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    if (document.querySelector("dialog[open]")) return;
+    if (sectionIsNext && /^[1-9]$/.test(event.key)) goToSection(event.key);
+    sectionIsNext = event.key === "g";
+    const act = KEYS[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+
+  document.addEventListener("click", (event) => {
+    const opener = event.target.closest?.("[data-opens]");
+    if (opener) open(opener.dataset.opens);
+  });
+
+  document.addEventListener("change", (event) => {
+    if (event.target.matches?.("[data-submits]")) event.target.form.requestSubmit();
+  });
+
+  // The server says times in UTC; the reader's own clock is added to what hovering shows.
+  function showLocalTimes() {
+    const format = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+    for (const element of document.querySelectorAll("time[title]:not([data-local])")) {
+      element.dataset.local = "";
+      element.title = `${format.format(new Date(element.dateTime))}\n${element.title}`;
+    }
+  }
+
+  showLocalTimes();
+  new MutationObserver(showLocalTimes).observe(document.body, { childList: true, subtree: true });
+  if (location.hash === "#search") search();
+})();

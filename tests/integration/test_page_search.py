@@ -1,0 +1,121 @@
+"""Search and lists of the memory page, in a real browser."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from reverie import Reverie
+from support.browsing import MakeVisitor, Visitor
+from support.stages import drain
+from worker.runtime import Runtime
+
+
+def test_what_is_typed_is_searched(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given memories and messages, when somebody types, then what fits is shown with the share of each retriever."""
+    operator.remember("Kate takes oat milk in her coffee")
+    operator.remember("The release goes out on Thursdays")
+    operator.ingest("chat-1", [{"role": "user", "content": "Please buy oat milk on the way"}])
+    drain(runtime)
+    page = visitor.open("/")
+    page.get_by_role("searchbox").press_sequentially("oat milk")
+    results = page.locator("li.result")
+    expect(results).to_have_count(2)
+    expect(page.locator("#results")).not_to_contain_text("Thursdays")
+    results.first.get_by_text("likely to fit").click()
+    expect(results.first.get_by_role("row", name="Words in it")).to_be_visible()
+    assert "q=oat+milk" in page.url
+    page.get_by_role("link", name="Memories", exact=True).last.click()
+    expect(page.locator("li.result")).to_have_count(1)
+    page.reload()
+    expect(page.locator("li.result")).to_have_count(1)
+
+
+def test_looking_around_does_not_count_as_recalled(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a search of a person, then no recall is noted: memories last by what the agent needs."""
+    operator.remember("Kate takes oat milk")
+    drain(runtime)
+    visitor.open("/", q="oat milk")
+    expect(visitor.page.locator("li.result")).to_have_count(1)
+    runtime.recall_buffer.flush()
+    assert runtime.recall_log.workspaces() == []
+
+
+def test_a_search_without_results_says_so(visitor: Visitor) -> None:
+    visitor.open("/", q="zebra")
+    expect(visitor.page.get_by_text("Nothing fits")).to_be_visible()
+    assert visitor.violations() == []
+
+
+def test_memories_are_filtered_by_what_the_address_says(visitor: Visitor, operator: Reverie) -> None:
+    """Given a filter, then only what matches is listed, and the filter can be taken away."""
+    operator.remember("Kate takes oat milk", kind="preference", tags=["coffee"])
+    operator.remember("The release goes out on Thursdays", kind="procedure")
+    page = visitor.open("/")
+    page.get_by_text("Filter", exact=True).click()
+    page.get_by_label("Kind").select_option("preference")
+    expect(page.locator("[data-item]")).to_have_count(1)
+    expect(page.get_by_text("Kate takes oat milk")).to_be_visible()
+    page.get_by_role("link", name="Kind: preference").click()
+    expect(page.locator("[data-item]")).to_have_count(2)
+    visitor.open("/", tag="coffee")
+    expect(page.locator("[data-item]")).to_have_count(1)
+    visitor.open("/", tag="tea")
+    expect(page.get_by_text("No such memories")).to_be_visible()
+
+
+def test_the_keyboard_searches_walks_the_list_and_helps(visitor: Visitor, operator: Reverie) -> None:
+    """Given two memories, then / reaches the search, j and k the entries, and ? the list of keys."""
+    operator.remember("First")
+    operator.remember("Second")
+    page = visitor.open("/")
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    expect(page.locator("[data-item]").first).to_be_focused()
+    page.keyboard.press("j")
+    expect(page.locator("[data-item]").last).to_be_focused()
+    page.keyboard.press("k")
+    expect(page.locator("[data-item]").first).to_be_focused()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert visitor.violations() == []
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_hostile_text_is_only_text(make_visitor: MakeVisitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given markup, scripts and invisible characters in memories, then all of it is shown and none of it works."""
+    hostile = "<script>document.title='owned'</script><img src=x onerror=alert(1)> \u202egnp.exe\u202c a\u200bb \x07"
+    operator.remember(hostile, tags=["<b>tag</b>"], source="\"><script>alert('s')</script>")
+    drain(runtime)
+    visitor = make_visitor()
+    visitor.page.on("dialog", lambda dialog: visitor.complaints.append(f"a script ran: {dialog.message}"))
+    for parameters in ({}, {"q": "owned document title"}, {"q": "<script>alert(2)</script>"}, {"tag": "\"'><b>"}):
+        page = visitor.open("/", **parameters)
+        assert page.title() == "Memories · Reverie"
+        assert page.locator("main img, main script, main b").count() == 0
+    visitor.open("/")
+    shown = visitor.page.locator(".said").inner_text()
+    assert "<script>document.title='owned'</script>" in shown
+    assert "⟨U+202E⟩gnp.exe⟨U+202C⟩ a⟨U+200B⟩b ⟨U+0007⟩" in shown
+
+
+def test_it_works_without_scripts(make_visitor: MakeVisitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a browser that runs no scripts, then search and filters work with a click more."""
+    operator.remember("Kate takes oat milk", kind="preference")
+    drain(runtime)
+    page = make_visitor(java_script_enabled=False).page
+    page.get_by_role("searchbox").fill("oat milk")
+    page.get_by_role("searchbox").press("Enter")
+    expect(page.locator("li.result")).to_have_count(1)
+
+
+def test_an_empty_memory_and_a_full_one_have_no_barriers(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    visitor.open("/")
+    assert visitor.violations() == []
+    operator.remember("Kate takes oat milk", tags=["coffee"], pinned=True)
+    drain(runtime)
+    for path, parameters in (("/", {}), ("/", {"q": "oat milk"}), ("/", {"kind": "fact"}), ("/agents", {})):
+        visitor.open(path, **parameters)
+        assert visitor.violations() == []
