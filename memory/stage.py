@@ -45,7 +45,10 @@ class WorkerCrashed(Permanent):
 
 @dataclass(slots=True)
 class StageReport:
-    """The counts of one run of a stage. `more` asks for another task; `blocked` is why nothing can be done."""
+    """The counts of one run of a stage. `more` asks for another task; `blocked` is why nothing can be done.
+
+    `latencies` are the seconds from the acceptance of messages and files until this stage was done with them.
+    """
 
     done: int = 0
     batches: int = 0
@@ -54,6 +57,7 @@ class StageReport:
     more: bool = False
     blocked: str = ""
     traces: set[str] = field(default_factory=set)
+    latencies: list[float] = field(default_factory=list)
 
     def counts(self) -> dict[str, Any]:
         """Return the numbers, for a log line."""

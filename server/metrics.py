@@ -8,23 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from reverie.contract import BACK_UP
 from reverie.pipeline.status import PipelineStatus, TimeStatus
 
 # From a recall in process to a call that waits for its messages.
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _BUCKETS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
+# The time at which each series began would double their number.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
 
 class Metrics:
     """The registry of one application."""
 
-    def __init__(self, read_status: Callable[[], PipelineStatus]) -> None:
+    def __init__(self, read_status: Callable[[], PipelineStatus], *collectors: Collector) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_Pipeline(read_status))
+        for collector in (_Pipeline(read_status), *collectors):
+            self._registry.register(collector)
+        ProcessCollector(registry=self._registry)
         self._requests = Histogram(
             "reverie_http_request_seconds",
             "Duration of requests.",
@@ -32,6 +38,25 @@ class Metrics:
             registry=self._registry,
             buckets=_BUCKETS,
         )
+
+        self._recalls = self._histogram("reverie_recall_duration_seconds", "Duration of recalls in this server.")
+        self._contexts = self._histogram(
+            "reverie_context_duration_seconds", "Time that this server took to build context documents."
+        )
+
+    def observe_recall(self, seconds: float, *, degraded: bool) -> None:
+        """Record one recall; it is `degraded` if it was answered by words alone, or without a reranker."""
+        self._recalls.labels(str(degraded).lower()).observe(seconds)
+
+    def observe_context(self, seconds: float, *, degraded: bool) -> None:
+        """Record one context document, whose recall may have been degraded."""
+        self._contexts.labels(str(degraded).lower()).observe(seconds)
+
+    def _histogram(self, name: str, description: str) -> Histogram:
+        histogram = Histogram(name, description, ("degraded",), registry=self._registry, buckets=_BUCKETS)
+        for degraded in ("false", "true"):  # so that the first one is an increase
+            histogram.labels(degraded)
+        return histogram
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Record one request."""
@@ -99,9 +124,11 @@ def _broker_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
     use = max([status.inbox.full, *(box.full for box in status.inboxes)])
     yield _gauge("reverie_inbox_full", "Largest part of a limit of the inboxes that is used; 1 is full.", use)
     yield _gauge("reverie_workers", "Workers that are alive.", len(status.workers))
-    quantiles = {"0.5": status.lag.p50_seconds, "0.99": status.lag.p99_seconds}
-    known = {name: value for name, value in quantiles.items() if value is not None}
-    yield _labelled("reverie_lag_seconds", "Seconds from accepted to searchable, last five minutes.", "quantile", known)
+    percentiles = {"50": status.lag.p50_seconds, "99": status.lag.p99_seconds}
+    known = {name: value for name, value in percentiles.items() if value is not None}
+    yield _labelled(
+        "reverie_lag_seconds", "Seconds from accepted to searchable, last five minutes.", "percentile", known
+    )
 
 
 def _stage_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
@@ -115,14 +142,17 @@ def _job_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
     jobs = {name.removeprefix("reverie."): job for name, job in status.jobs.items()}
     started = {name: job.started_at.timestamp() for name, job in jobs.items()}
     failed = {name: float(job.error is not None) for name, job in jobs.items()}
-    yield _labelled("reverie_job_last_run_seconds", "Start of a job's latest run, as Unix time.", "job", started)
+    yield _labelled("reverie_job_last_run_timestamp_seconds", "Start of a job's latest run.", "job", started)
     yield _labelled("reverie_job_failed", "Whether a job's latest run failed.", "job", failed)
-    counts = GaugeMetricFamily("reverie_job_last_count", "Counts of a job's latest run.", labels=["job", "count"])
+    counts = GaugeMetricFamily("reverie_job_last_counts", "Counts of a job's latest run.", labels=["job", "count"])
     for name, job in jobs.items():
         for what, value in job.counts.items():
             if isinstance(value, (int, float)):
                 counts.add_metric([name, what], value)
     yield counts
+    newest = status.jobs[BACK_UP].counts.get("newest_at") if BACK_UP in status.jobs else None
+    if isinstance(newest, (int, float)):
+        yield _gauge("reverie_backup_newest_timestamp_seconds", "When the newest backup was made.", newest)
 
 
 def _language_model_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
@@ -144,9 +174,11 @@ def _time_gauges(time: TimeStatus) -> Iterator[GaugeMetricFamily]:
     yield _labelled("reverie_schedule_runs_open", "Runs that are pending or running.", "status", time.runs_open)
     pending = time.runs_oldest_pending_seconds
     yield _gauge("reverie_schedule_runs_oldest_pending_seconds", "Age of the oldest pending run.", pending)
-    quantiles = {"0.5": time.start_lag.p50_seconds, "0.99": time.start_lag.p99_seconds}
-    known = {name: value for name, value in quantiles.items() if value is not None}
-    yield _labelled("reverie_schedule_start_lag_seconds", "Seconds from due to started, last hour.", "quantile", known)
+    percentiles = {"50": time.start_lag.p50_seconds, "99": time.start_lag.p99_seconds}
+    known = {name: value for name, value in percentiles.items() if value is not None}
+    yield _labelled(
+        "reverie_schedule_start_lag_seconds", "Seconds from due to started, last hour.", "percentile", known
+    )
     failed = time.runs_failed_last_day
     yield _gauge("reverie_schedule_runs_failed_last_day", "Runs that failed or timed out in 24 hours.", failed)
     yield _gauge("reverie_reminders_waiting", "Reminders that are not due yet.", time.reminders_waiting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -24,12 +25,14 @@ from reverie.pipeline.status import PipelineStatus
 from reverie.recall.types import RecallResponse
 from server.bodies import BodyReader
 from server.caller import Caller
+from server.host_metrics import HostCollector
 from server.kept import Kept
 from server.ledger import Ledger
 from server.metrics import Metrics
 from server.rates import Rates
 from server.repeats import Repeats
 from server.responses import Threads
+from server.shared_metrics import SharedMetricsCollector
 from storage.recall.records import Hit
 from storage.sessions.viewing import viewer_of
 from storage.stores import Store
@@ -56,7 +59,8 @@ class Services:
         self._workspaces: set[str] = set()
         self._creating = threading.Lock()
         self._status = Kept(lambda: self._status_reader.read(now=runtime.now()), seconds=STATUS_SECONDS)
-        self.metrics = Metrics(self.status)
+        shared = SharedMetricsCollector(lambda: runtime.shared_metrics, lambda: runtime.inbox)
+        self.metrics = Metrics(self.status, shared, HostCollector(runtime.settings))
         self.metrics.counter(
             "reverie_recalls_dropped",
             "Recalls whose hits were not recorded because the buffer was full.",
@@ -112,7 +116,9 @@ class Services:
         A recall that looks back is not recorded: what it finds is not what the agent goes by now. Nor is one by a
         person who looks around: memories last by what the agent needs.
         """
+        started = time.perf_counter()
         outcome = self.runtime.recaller.recall(caller.workspace, request)
+        self.metrics.observe_recall(time.perf_counter() - started, degraded=bool(outcome.response.degraded))
         if request.as_of is not None or not caller.notes_recalls:
             return outcome.response
         self.record_recall(caller, request.query, (*outcome.hits, *outcome.folded), viewer=outcome.viewer)

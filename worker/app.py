@@ -28,6 +28,7 @@ from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
 from worker.supervision.alive_signs import give_alive_signs
 from worker.supervision.processes import die_with_parent, lower_priority_now
+from worker.task_metrics import count_task, observe_wait
 
 # Hard limit of a task; a stage returns after seconds. Must stay below the broker's visibility timeout.
 TASK_TIME_LIMIT_SECONDS: Final = 300
@@ -160,7 +161,7 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
     def register(function: Callable[..., Mapping[str, Any]]) -> Any:
         def run(self: Any, **arguments: Any) -> None:
             _bind_trace(self.request)
-            started = time.monotonic()
+            outcome, started = "failed", time.monotonic()
             logged: dict[str, Any] = {name: arguments[name] for name in _LOGGED_ARGUMENTS if name in arguments}
             try:
                 counts = function(**arguments)
@@ -168,10 +169,13 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
                 # No traceback: the message of our own errors says what failed and what to do.
                 log.error("task_failed", error_type=type(error).__name__, error=str(error), **logged)  # noqa: TRY400
             except Exception:  # the boundary of the task: a bug must not end the worker
+                outcome = "crashed"
                 log.exception("task_crashed", **logged)
             else:
+                outcome = "done"
                 _log_end(counts, started, logged)
             finally:
+                count_task(current_runtime(), name, outcome, time.monotonic() - started)
                 structlog.contextvars.unbind_contextvars("trace_id", "task", "task_id")
 
         run.__name__ = function.__name__
@@ -188,6 +192,9 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
 def _bind_trace(request: Any) -> None:
     trace = (request.headers or {}).get(contract.TRACE_HEADER) or getattr(request, contract.TRACE_HEADER, None) or ""
     structlog.contextvars.bind_contextvars(trace_id=trace, task=request.task, task_id=request.id)
+    sent_at = getattr(request, contract.SENT_AT_HEADER, None)
+    if sent_at is not None:
+        observe_wait(current_runtime(), request.task, sent_at)
 
 
 def _log_end(counts: Mapping[str, Any], started: float, arguments: Mapping[str, Any]) -> None:
@@ -245,6 +252,7 @@ def _note_killed(sender: Any = None, exception: Any = None, **_: Any) -> None:
     limit = _TIME_LIMITS_SECONDS.get(sender.name, TASK_TIME_LIMIT_SECONDS)
     reason = f"it was killed after its time limit of {limit} s" if killed_at_limit else f"its process died: {exception}"
     log.error("task_killed", task=sender.name, error=reason)
+    count_task(current_runtime(), sender.name, "killed")
     # Opened for this alone: the parent forks, and must hold no database then.
     stores = Stores(settings.data)
     try:

@@ -5,6 +5,7 @@ Liveness is judged by finished tasks rather than by answers to a ping, which a b
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -57,13 +58,15 @@ class TaskReporter:
             self.report()
 
     def report(self) -> None:
-        """Report the tasks that were counted since the last report. Broker errors are suppressed."""
+        """Report the tasks and metrics that were counted since the last report. Broker errors are suppressed."""
         with self._lock:
             tasks, self._finished = self._finished, 0
             self._reported_at = time.monotonic()
+        runtime = self._current_runtime()
+        with contextlib.suppress(Unavailable):
+            runtime.shared_metrics.flush()
         if not tasks:
             return
-        runtime = self._current_runtime()
         embedder, models = _embedder_state(runtime), _language_model_states(runtime)
         try:
             runtime.monitor.record_progress(

@@ -59,7 +59,8 @@ def back_up_if_due(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
     if newest is not None and newest.failed:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in newest.failed.items())
         raise Permanent(f"backup {newest.id} in {folder} is incomplete ({reasons})")
-    return {**counts, "kept": kept}
+    made_at = {} if newest is None else {"newest_at": newest.created_at.timestamp()}
+    return {**counts, "kept": kept, **made_at}
 
 
 def _is_due(newest: Manifest, runtime: Runtime, hours: float) -> bool:

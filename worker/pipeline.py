@@ -17,6 +17,7 @@ from reverie.errors import Unavailable
 from storage.pipeline.records import ReadyMessage
 from storage.stores import Store
 from worker.runtime import Runtime
+from worker.task_metrics import observe_latencies
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +71,9 @@ def report_searchable(
         return
     with contextlib.suppress(Unavailable):
         if not degraded:
-            runtime.monitor.record_lags([(at - message.accepted_at) / 1_000_000 for message in messages])
+            latencies = [(at - message.accepted_at) / 1_000_000 for message in messages]
+            observe_latencies(runtime, "searchable", latencies)
+            runtime.monitor.record_lags(latencies)
         if runtime.inbox.anyone_waiting(store.name):
             outcomes = [
                 (message.agent, Outcome(id=message.id, state="searchable", degraded=degraded)) for message in messages

@@ -31,7 +31,7 @@ _MAX_ID: Final = 255
 # What is passed on of the headers of a task. Not among it: a time limit, since each task has its own.
 _HEADERS: Final = (
     "id", "task", "lang", "expires", "retries", "root_id", "parent_id", "origin", "ignore_result", "argsrepr",
-    "kwargsrepr", contract.TRACE_HEADER,
+    "kwargsrepr", contract.TRACE_HEADER, contract.SENT_AT_HEADER,
 )  # fmt: skip
 _PROPERTIES: Final = ("delivery_tag", "delivery_info", "delivery_mode", "body_encoding", "correlation_id", "priority")
 

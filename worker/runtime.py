@@ -20,6 +20,7 @@ from adapters.broker.inbox import WorkerInbox
 from adapters.broker.monitor import Monitor
 from adapters.broker.recall_buffer import RecallBuffer
 from adapters.broker.recall_log import RecallLog
+from adapters.broker.shared_metrics import SharedMetrics
 from adapters.broker.working_memory import WorkingMemory
 from adapters.embedders import Embedder, build_embedder
 from adapters.embedders.guarded import GuardedEmbedder
@@ -58,6 +59,7 @@ from storage.transaction import Transaction
 from storage.upkeep.usage import Usage
 from worker.clock_watch import ClockWatch
 from worker.erased_indexes import ErasedIndexes
+from worker.model_metrics import embedding_counter, flush_at_end, language_model_counter, webhook_counter
 from worker.model_specs import embedder_spec, language_model_spec, reranker_spec
 from worker.scheduling.services import ScheduleParts, ScheduleServices
 from worker.settings import Settings
@@ -208,6 +210,13 @@ class Runtime:
         return Monitor(self.broker, prefix=settings.broker_prefix, flushed=flushed)
 
     @cached_property
+    def shared_metrics(self) -> SharedMetrics:
+        """The counters and histograms that all processes share. What was counted is added when this closes."""
+        metrics = SharedMetrics(self.broker, prefix=self.settings.broker_prefix)
+        self._closing.callback(flush_at_end, metrics)
+        return metrics
+
+    @cached_property
     def task_sender(self) -> TaskSender:
         """The sender of tasks."""
         return TaskSender(self.settings.broker_url, prefix=self.settings.broker_prefix)
@@ -222,6 +231,7 @@ class Runtime:
             self.inbox,
             self.monitor,
             lambda: DueLoop(stores=self.stores, idle_stores=self.idle_stores, now=self.now, turn_seconds=turn_seconds),
+            webhook_counter(self.shared_metrics),
             **self.schedule_parts,
         )
         self._closing.callback(services.close)
@@ -236,7 +246,11 @@ class Runtime:
         spec = embedder_spec(self.settings)
         embedder = build_embedder(spec)
         if embedder is not None:
-            self.embedder_made = GuardedEmbedder(embedder, recall_wait_seconds=spec.recall_wait_seconds)
+            self.embedder_made = GuardedEmbedder(
+                embedder,
+                recall_wait_seconds=spec.recall_wait_seconds,
+                observe=embedding_counter(self.shared_metrics),
+            )
         return self.embedder_made
 
     @cached_property
@@ -291,7 +305,8 @@ class Runtime:
     @cached_property
     def store_embedders(self) -> StoreEmbedders:
         """The embedders by store: a store may still be searched by the vectors of an earlier model."""
-        return StoreEmbedders(embedder_spec(self.settings), self.embedder)
+        observe = embedding_counter(self.shared_metrics)
+        return StoreEmbedders(embedder_spec(self.settings), self.embedder, observe)
 
     @cached_property
     def recaller(self) -> Recaller:
@@ -364,8 +379,11 @@ class Runtime:
             return None
         stores = self.stores  # made first, so that it is closed after the model, which records its last usage in it
 
+        count = language_model_counter(self.shared_metrics)
+
         def record_usage(used: ModelUsage) -> None:
             stores.usage().add(Usage(**asdict(used)), now=self.now())
+            count(used)
 
         prices = Prices(self.settings.language_model_input_price, self.settings.language_model_output_price)
         model = GuardedLanguageModel(OpenAICompatibleLanguageModel(spec), prices=prices, record=record_usage)

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from adapters.embedders.base import EmbedderSpec
-from adapters.embedders.guarded import GuardedEmbedder
+from adapters.embedders.guarded import EmbeddingObserver, GuardedEmbedder
 from adapters.embedders.record import EmbedderRecord, ForeignEndpoint, recorded_embedder
 from reverie.errors import Unavailable
 from storage.recall.index import Generation
@@ -30,9 +30,15 @@ log = structlog.get_logger(__name__)
 class StoreEmbedders:
     """The embedders of one process, by store. Thread-safe."""
 
-    def __init__(self, settings: EmbedderSpec, configured: GuardedEmbedder | None) -> None:
+    def __init__(
+        self,
+        settings: EmbedderSpec,
+        configured: GuardedEmbedder | None,
+        observe: EmbeddingObserver = lambda _purpose, _texts, _succeeded: None,
+    ) -> None:
         self._settings = settings
         self._configured = configured
+        self._observe = observe
         self._recorded: OrderedDict[str, GuardedEmbedder | None] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -93,7 +99,8 @@ class StoreEmbedders:
             return None
         if embedder is None:
             return None
-        return GuardedEmbedder(embedder, recall_wait_seconds=self._settings.recall_wait_seconds)
+        wait_seconds = self._settings.recall_wait_seconds
+        return GuardedEmbedder(embedder, recall_wait_seconds=wait_seconds, observe=self._observe)
 
     def _prepare(self, generation: Generation) -> None:
         """Load the next model while the old one is still in use, so that no recall waits for it at the switch."""

@@ -89,11 +89,12 @@ class InboxStats(NamedTuple):
 
 
 class InboxTotals(NamedTuple):
-    """What waits in all inboxes, and how much may."""
+    """What waits in all inboxes, how much may, and how many items were ever accepted."""
 
     items: int
     bytes: int
     limits: InboxLimits
+    accepted: int
 
 
 class _Owed(NamedTuple):
@@ -217,9 +218,11 @@ class WorkerInbox(Inbox):
 
     def totals(self) -> InboxTotals:
         """Return what waits in all inboxes, and the limits that producers keep to."""
-        used = call_broker(lambda: cast("list[Any]", self._broker.hmget(self._state_key, ["items", "bytes"])))
-        items, size = (max(0, _whole_number(value) or 0) for value in used)
-        return InboxTotals(items, size, self._kept_limits() or InboxLimits())
+        used = call_broker(
+            lambda: cast("list[Any]", self._broker.hmget(self._state_key, ["items", "bytes", "accepted"]))
+        )
+        items, size, accepted = (max(0, _whole_number(value) or 0) for value in used)
+        return InboxTotals(items, size, self._kept_limits() or InboxLimits(), accepted)
 
     def _kept_limits(self) -> InboxLimits | None:
         """Return the limits that the broker has; None if it has none, or no such numbers."""

@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,20 @@ _KNOWN_TO_WORK_SECONDS: Final = 5.0
 
 T = TypeVar("T")
 
+EmbeddingPurpose = Literal["store", "query"]
+# Called after each call with the texts and whether it succeeded.
+EmbeddingObserver = Callable[[EmbeddingPurpose, Sequence[str], bool], None]
+
+
+def _unobserved(_purpose: EmbeddingPurpose, _texts: Sequence[str], _succeeded: bool) -> None:
+    return
+
 
 class GuardedEmbedder(GuardedService, EmbedderWrapper):
     """An embedder that, once unavailable, is not called for 1 s, then 2, 4, up to 60 s (or Retry-After).
 
     `for_recalls` is the same embedder for who does not want to wait: for an endpoint at most `recall_wait_seconds`.
+    `observe` is called after each call that the breaker let through.
     """
 
     def __init__(
@@ -39,8 +48,10 @@ class GuardedEmbedder(GuardedService, EmbedderWrapper):
         *,
         recall_wait_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
+        observe: EmbeddingObserver = _unobserved,
     ) -> None:
         super().__init__(inner)
+        self._observe = observe
         self.for_recalls: Embedder = self
         if recall_wait_seconds is not None and inner.device == REMOTE:
             self.for_recalls = PromptEmbedder(self, recall_wait_seconds)
@@ -67,12 +78,21 @@ class GuardedEmbedder(GuardedService, EmbedderWrapper):
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Embed with the inner embedder. Raises EmbedderUnavailable, at once while the breaker is open."""
         self._refuse_while_loading()
-        return self._breaker.call(lambda: self._unless_all_refused(lambda: self.inner.embed(texts)))
+        return self._breaker.call(lambda: self._observed("store", texts, lambda: self.inner.embed(texts)))
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         """Embed with the inner embedder. Raises EmbedderUnavailable, at once while the breaker is open."""
         self._refuse_while_loading()
-        return self._breaker.call(lambda: self._unless_all_refused(lambda: self.inner.embed_query(text)))
+        return self._breaker.call(lambda: self._observed("query", [text], lambda: self.inner.embed_query(text)))
+
+    def _observed(self, purpose: EmbeddingPurpose, texts: Sequence[str], call: Callable[[], T]) -> T:
+        succeeded = False
+        try:
+            vectors = self._unless_all_refused(call)
+            succeeded = True
+            return vectors
+        finally:
+            self._observe(purpose, texts, succeeded)
 
     def _unless_all_refused(self, call: Callable[[], T]) -> T:
         """Call, and raise EmbedderUnavailable in place of a refusal if the embedder refuses every text now."""

@@ -80,6 +80,9 @@ BROKER_TIMEOUT_SECONDS: Final = 5.0
 # The header that carries the caller's trace id through the queue.
 TRACE_HEADER: Final = "reverie_trace"
 
+# The header that says when a task was sent, in seconds since 1970: how long it waited is measured by it.
+SENT_AT_HEADER: Final = "reverie_sent_at"
+
 # A task that its worker has not finished within this time is delivered again. It must exceed the hard time limit of a
 # task (300 s), and Celery reads it from three settings that have to agree.
 VISIBILITY_TIMEOUT_SECONDS: Final = 600

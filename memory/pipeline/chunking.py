@@ -127,6 +127,8 @@ def _chunk_claimed(
     report.buried += len(uncut)
     report.done += len(cut_sources)
     report.traces |= {source.trace for source in cut_sources}
+    if kind != "memory":
+        report.latencies += [(now() - source.accepted_at) / 1_000_000 for source in cut_sources]
     return [source.row_id for source in cut_sources]
 
 

@@ -85,8 +85,13 @@ def embed_chunks(
         with released_on_failure(store, claim, now):
             with store.reading() as tx:
                 chunks = tx.chunks.pending(claim.items)
-                report.traces |= set(tx.chunks.traces(claim.items))
-            return _embed_batch(store, embedder, claim, chunks, now, hooks, report)
+                origins = tx.chunks.origins(claim.items)
+            report.traces |= {origin.trace for origin in origins}
+            done = report.done
+            goes_on = _embed_batch(store, embedder, claim, chunks, now, hooks, report)
+            if report.done > done:
+                report.latencies += [(now() - origin.accepted_at) / 1_000_000 for origin in origins]
+            return goes_on
 
     return run_batches(batch, budget_seconds=_EMBED_BUDGET_SECONDS)
 

@@ -59,5 +59,5 @@ def _index(tx: Transaction, claim: Claim, now: int, report: StageReport) -> Inde
     tx.chunks.mark_indexed(held, now=now)
     tx.work.finish(claim, held)
     report.done += len(held)
-    report.traces |= set(tx.chunks.traces(held))
+    report.traces |= {origin.trace for origin in tx.chunks.origins(held)}
     return IndexedBatch(tx.chunks.completed_by(held), now)

@@ -48,13 +48,15 @@ def drain_inbox(
     workspace: str,
     now: Callable[[], int],
     on_stored: Callable[[IngestReport], None],
+    on_batch: Callable[[IngestReport], None] = lambda _: None,
     tokens: TokenCounter | None = None,
 ) -> tuple[IngestReport, bool]:
     """Store the items of an inbox until it is empty or the time is up; return the report and whether more may wait.
 
     While messages stream in, it waits briefly for the next ones and leaves the notification flag set: a stream costs
     one task per quarter of a second rather than one per call. The flag is cleared before the last look, so items that
-    arrive after this look get a task of their own.
+    arrive after this look get a task of their own. `on_batch` is called after each batch, `on_stored` after
+    one of which something was stored.
     """
     total = IngestReport()
     deadline = time.monotonic() + STAGE_BUDGET_SECONDS
@@ -68,6 +70,7 @@ def drain_inbox(
         if batch.taken:
             looks = 0
             total.add(batch)
+            on_batch(batch)
             if batch.stored:
                 on_stored(batch)
             if batch.taken < _SMALL_BATCH:

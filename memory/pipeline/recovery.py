@@ -20,6 +20,7 @@ from memory.idle_stores import IdleStores
 from memory.jobs import ALL_DATA, JobScope
 from memory.pipeline import dead_letters
 from memory.pipeline.ingest import ingest_batch
+from memory.pipeline.storing import IngestReport
 from reverie import contract
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
@@ -60,6 +61,7 @@ def recover_inbox(
     *,
     now: Callable[[], int],
     on_stored: Callable[[str], None],
+    on_batch: Callable[[IngestReport], None] = lambda _: None,
     tokens: TokenCounter | None = None,
     budget_seconds: float = _SWEEP_BUDGET_SECONDS,
 ) -> SweepReport:
@@ -83,6 +85,7 @@ def recover_inbox(
                 if not batch.taken:
                     break
                 report.recovered += batch.taken
+                on_batch(batch)
                 on_stored(workspace)
         except ReverieError as error:
             report.errors[workspace] = str(error)

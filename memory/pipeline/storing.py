@@ -26,7 +26,7 @@ NOT_OWN_SESSION: Final = "session {session!r} is not one of this user's: use a s
 
 @dataclass(slots=True)
 class IngestReport:
-    """The counts of one or more batches."""
+    """The counts of one or more batches; `latencies` are the seconds from accepted to stored of what one has stored."""
 
     taken: int = 0
     stored: int = 0
@@ -35,6 +35,7 @@ class IngestReport:
     forgotten: int = 0
     dead: int = 0
     traces: set[str] = field(default_factory=set)
+    latencies: list[float] = field(default_factory=list)
 
     def counts(self) -> dict[str, Any]:
         """Return the numbers, for a log line."""
@@ -45,6 +46,7 @@ class IngestReport:
         for name, value in other.counts().items():
             setattr(self, name, getattr(self, name) + value)
         self.traces |= other.traces
+        self.latencies += other.latencies
 
 
 @dataclass(slots=True)
@@ -166,6 +168,9 @@ def _store_session(
     written.accepted_at[rows.agent, session_id] = min(
         item.taken.accepted_at for item, payload in fresh if payload.id in stored_ids
     )
+    written.report.latencies += [
+        (now - item.taken.accepted_at) / 1_000_000 for item, payload in fresh if payload.id in stored_ids
+    ]
     payloads = {payload.id: payload for _, payload in fresh}
     for sequence, message in numbered:
         messages.append(to_message(payloads[message.id], session_id, sequence, message.importance))
@@ -290,6 +295,7 @@ def _store_file(
     }
     rows.files.replace(payload.source_uri, session_row, row)
     written.report.stored += 1
+    written.report.latencies.append((now - item.taken.accepted_at) / 1_000_000)
     written.report.traces.add(payload.trace)
 
 

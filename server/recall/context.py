@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 from adapters.language_models import LanguageModel
@@ -26,7 +27,7 @@ endpoints = Endpoints("context")
 def get_context(services: Services, caller: Caller, call: calls.GetContext) -> Context:
     """Return the context document of a session."""
     runtime, settings = services.runtime, services.runtime.settings
-    now = runtime.now()
+    started, now = time.perf_counter(), runtime.now()
     budget = settings.context_token_budget if call.token_budget is None else call.token_budget
     room = room_of(budget, buffer=settings.system_prompt_buffer)
     request = ContextRequest(
@@ -55,6 +56,7 @@ def get_context(services: Services, caller: Caller, call: calls.GetContext) -> C
     search = partial(runtime.recaller.embedding_once().recall, caller.workspace, viewer=viewer)
     account = services.account_store(caller, call, viewer)
     built = build_context(store, search, runtime.tokens, request, room=room, refiner=refiner, account=account)
+    services.metrics.observe_context(time.perf_counter() - started, degraded=bool(built.degraded))
     if call.as_of is None:  # what a look back finds is not what the agent goes by now
         services.record_recall(caller, built.query, built.hits, viewer=viewer)
     return _answer(built)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from storage.pipeline.records import NewChunk, PendingChunk, ReadyMessage, SourceText
+from storage.pipeline.records import NewChunk, Origin, PendingChunk, ReadyMessage, SourceText
 from storage.recall.forward import thread_of
 from storage.recall.index import VectorEntry
 from storage.recall.words import hashes_of
@@ -213,9 +213,10 @@ class Chunks(Repository):
         columns = {alias: select_list(ReadyMessage, alias) for alias in ("m", "f")}
         return self._records(ReadyMessage, _OF_CHUNKS.format(message=columns["m"], file=columns["f"]), ids=chunk_ids)
 
-    def traces(self, chunk_ids: Sequence[int]) -> list[str]:
-        """Return the trace ids of the messages and files that chunks were cut from."""
-        return self._values(_OF_CHUNKS.format(message="m.trace_id", file="f.trace_id"), ids=chunk_ids)
+    def origins(self, chunk_ids: Sequence[int]) -> list[Origin]:
+        """Return the trace ids and times of the messages and files that chunks were cut from."""
+        columns = {alias: select_list(Origin, alias) for alias in ("m", "f")}
+        return self._records(Origin, _OF_CHUNKS.format(message=columns["m"], file=columns["f"]), ids=chunk_ids)
 
     def owner(self, chunk_id: int) -> tuple[str, str | None]:
         """Return the agent and the session of a chunk."""

@@ -115,6 +115,15 @@ class ReadyMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """A message or file that a chunk was cut from: its id, its trace id, and when it was accepted."""
+
+    id: str
+    trace: str
+    accepted_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class NewDeadLetter:
     """A dead letter to store; the store sets its time."""
 

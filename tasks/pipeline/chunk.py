@@ -9,6 +9,7 @@ from memory.pipeline import chunking
 from reverie import contract
 from worker.app import current_runtime, task
 from worker.pipeline import report_searchable
+from worker.task_metrics import observe_latencies
 
 
 @task(contract.CHUNK_MESSAGES)
@@ -32,6 +33,7 @@ def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
         report_searchable(runtime, store, ready, at=runtime.now())
 
     report = chunking.chunk_messages(store, now=runtime.now, on_batch=on_batch, on_files=on_files)
+    observe_latencies(runtime, "chunked", report.latencies)
     if report.more:
         runtime.notify_stage("chunk", workspace)
     return {**report.counts(), "traces": report.traces}

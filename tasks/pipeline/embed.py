@@ -10,6 +10,7 @@ from reverie import contract
 from worker.app import current_runtime, task
 from worker.pipeline import embed_batch_size, has_waiting_producers, report_searchable
 from worker.runtime import Runtime
+from worker.task_metrics import observe_latencies
 
 
 @task(contract.EMBED_CHUNKS)
@@ -37,6 +38,7 @@ def embed_workspace(runtime: Runtime, workspace: str, *, batch_size: int) -> dic
     hooks = embedding.EmbedHooks(lambda: runtime.notify_stage("index", workspace), on_unavailable)
     size = embed_batch_size(batch_size, embedder)
     report = embedding.embed_chunks(store, embedder, now=runtime.now, hooks=hooks, batch_size=size)
+    observe_latencies(runtime, "embedded", report.latencies)
     if report.more:
         runtime.notify_stage("embed", workspace)
     return {**report.counts(), "traces": report.traces}

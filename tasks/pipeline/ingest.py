@@ -11,6 +11,7 @@ from memory.pipeline.storing import IngestReport
 from reverie import contract
 from reverie.errors import ReverieError
 from worker.app import current_runtime, task
+from worker.task_metrics import count_ingested
 
 
 @task(contract.INGEST_MESSAGES)
@@ -31,6 +32,7 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
         now=runtime.now,
         tokens=runtime.tokens,
         on_stored=on_stored,
+        on_batch=lambda batch: count_ingested(runtime, batch),
     )
     if more:
         runtime.notify_stage("ingest", workspace)

@@ -12,6 +12,7 @@ from tasks.pipeline.embed import embed_workspace
 from worker.job_runs import periodic_task
 from worker.pipeline import look_after_broker
 from worker.runtime import Runtime
+from worker.task_metrics import count_ingested
 
 
 @periodic_task(contract.RECOVER_INBOX)
@@ -24,6 +25,7 @@ def recover_inbox(runtime: Runtime) -> dict[str, Any]:
         now=runtime.now,
         tokens=runtime.tokens,
         on_stored=lambda name: runtime.notify_stage("chunk", name),
+        on_batch=lambda batch: count_ingested(runtime, batch),
     )
     return report.counts()
 

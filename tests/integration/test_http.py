@@ -395,7 +395,7 @@ def test_metrics_name_no_agent_session_or_workspace(
     assert "reverie_memories 1.0" in text
     assert 'reverie_language_model_today{what="calls"} 0.0' in text
     assert 'route="/v1/sessions/{session}"' in text
-    assert 'reverie_lag_seconds{quantile="0.5"}' in text
+    assert 'reverie_lag_seconds{percentile="50"}' in text
     assert 'reverie_stage_waiting{stage="embed"} 0.0' in text
     assert "secret" not in text
 

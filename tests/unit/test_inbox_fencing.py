@@ -378,7 +378,7 @@ def test_items_of_an_older_producer_do_not_spoil_the_counts(pipe: Pipeline) -> N
     pipe.say("one")
     pipe.ingest()
     assert used(pipe) == (0, 0)
-    assert pipe.broker.hgetall(f"{pipe.prefix}inboxes:state").keys() == {b"number", b"id"}
+    assert pipe.broker.hgetall(f"{pipe.prefix}inboxes:state").keys() == {b"number", b"id", b"accepted"}
 
 
 def test_without_workers_tasks_do_not_pile_up(pipe: Pipeline) -> None:

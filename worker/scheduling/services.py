@@ -21,6 +21,7 @@ from adapters.webhooks import (
     derived_secret,
     policy_of,
 )
+from adapters.webhooks.counted import CountedWebhookSender
 from adapters.webhooks.secret_file import stored_secret
 from memory.scheduling.destinations import Destinations
 from memory.scheduling.due_loop import DueLoop
@@ -54,12 +55,14 @@ class ScheduleServices:
         inbox: Inbox,
         monitor: Monitor,
         make_loop: Callable[[], DueLoop],
+        count_webhook: Callable[[str], None] = lambda _: None,
         **parts: Unpack[ScheduleParts],
     ) -> None:
         self._settings = settings
         self._task_sender = task_sender
         self._inbox = inbox
         self._monitor = monitor
+        self._count_webhook = count_webhook
         self.destinations = Destinations()
         self.firing_loop = make_loop()
         self.delivery_loop = make_loop()
@@ -109,7 +112,7 @@ class ScheduleServices:
     @cached_property
     def webhooks(self) -> WebhookSender:
         """The sender of webhooks."""
-        return HttpWebhookSender(Signer(self.secrets), self.policy)
+        return CountedWebhookSender(HttpWebhookSender(Signer(self.secrets), self.policy), self._count_webhook)
 
     @cached_property
     def agent_tasks(self) -> AgentTasks:

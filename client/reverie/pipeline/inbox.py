@@ -12,7 +12,8 @@ Layout, per workspace `W` (every key begins with the configured prefix):
     inbox:W:full     string set while a quota of W is used up, "<quota> <reason>": nothing is accepted
     inbox:W:waiting  hash   field -> "<reply list> <state>;" for each producer that waits
     inboxes          set    workspaces whose inbox is not empty, for the recovery sweep
-    inboxes:state    hash   "number", the last one given; "items" and "bytes" in all inboxes, "bytes:W" in one
+    inboxes:state    hash   "number", the last one given; "items" and "bytes" in all inboxes, "bytes:W" in one;
+                              "accepted", how many items ever
     inboxes:limits   hash   how much may wait, by the names of `InboxLimits`; workers write it
     wake:TASK:W      string notification flag: set while a task of this name is on its way
 

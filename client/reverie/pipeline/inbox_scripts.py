@@ -101,7 +101,10 @@ for i = FIRST, #ARGV, 2 do
 end
 if ARGV[3] ~= '' then redis.call('EXPIRE', KEYS[5], ARGV[4]) end
 if added > 0 then
-  if fresh then save_number(KEYS[7], number + added - 1) end
+  if fresh then
+    save_number(KEYS[7], number + added - 1)
+    add(KEYS[7], 'accepted', added)
+  end
   add(KEYS[7], 'items', added)
   add(KEYS[7], 'bytes', size)
   add(KEYS[7], 'bytes:' .. ARGV[1], size)

@@ -55,7 +55,10 @@ class TaskSender:
         named = {} if workspace is None else {"workspace": workspace}
         try:
             self._celery().send_task(
-                task_name, kwargs={**named, **arguments}, headers={contract.TRACE_HEADER: trace}, retry=False
+                task_name,
+                kwargs={**named, **arguments},
+                headers={contract.TRACE_HEADER: trace, contract.SENT_AT_HEADER: f"{time.time():.3f}"},
+                retry=False,
             )
         except (OperationalError, OSError) as error:
             raise Unavailable(f"the broker did not accept the task ({error})") from error
