@@ -93,4 +93,5 @@ def amounts_of(payloads: Sequence[Payload]) -> dict[Resource, int]:
 def _bytes_of(payload: Payload) -> int:
     tool_calls = getattr(payload, "tool_calls", None)
     encoded = len(msgspec.json.encode(payload.metadata)) + (len(msgspec.json.encode(tool_calls)) if tool_calls else 0)
-    return len(payload.content.encode()) + encoded
+    original = getattr(payload, "original", None) or ""
+    return len(payload.content.encode()) + len(original.encode()) + encoded

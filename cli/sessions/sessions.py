@@ -30,11 +30,13 @@ from reverie.errors import NotFound, Rejected
 from reverie.recall.calls import RestoreSession, SearchSessions
 from reverie.sessions.calls import (
     ExportSession,
+    ForgetNewestMessage,
     ForgetSession,
     GetSession,
     GetSessionByRef,
     GetWorkingMemory,
     ListMessages,
+    ListNewestMessages,
     ListSessions,
 )
 from reverie.sessions.types import Message, Session
@@ -93,6 +95,35 @@ def show_session(
     if not messages:
         say(f"Session {session.id} has no messages yet.")
     _print_messages(messages)
+
+
+@sessions.command("newest")
+@takes(ListNewestMessages, arguments=("session",))
+def show_newest(context: typer.Context, call: ListNewestMessages, as_json: AsJson = False) -> None:
+    """Show the last messages of a session in the order in which they were stored, with their sequences."""
+    messages = invocation(context).send(call).messages
+    print_list(
+        messages,
+        as_json,
+        ("sequence", "role", "content"),
+        ((m.sequence, m.role, shortened(m.content, 100)) for m in messages),
+        empty=f"Session {call.session} has no such messages.",
+    )
+
+
+@sessions.command("pop")
+@takes(ForgetNewestMessage, arguments=("session",))
+def pop_message(context: typer.Context, call: ForgetNewestMessage, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Delete the message of a session that was stored last, with everything derived from it, and show it."""
+    command = invocation(context)
+    confirm(f"Delete the newest message of session {call.session!r} of agent {command.agent} for good?", yes)
+    popped = command.send(call)
+    if as_json:
+        print_json(popped)
+    elif popped.message is None:
+        say(f"Session {call.session} has no messages.")
+    else:
+        _print_messages([popped.message])
 
 
 @sessions.command("search")

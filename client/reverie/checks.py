@@ -121,11 +121,13 @@ def _check_turn(payload: MessagePayload) -> None:
     check_label("session", payload.session, required=True)
     for field in ("name", "tool_call_id", "tool_name", "user", "provider", "chat_id", "channel"):
         check_label(field, getattr(payload, field))
-    if not payload.content and not payload.tool_calls:
+    if not payload.content and not payload.tool_calls and not payload.original:
         raise Rejected("content is empty and there are no tool_calls", field="content")
     check_text("content", payload.content, contract.MAX_CONTENT_BYTES)
     if payload.tool_calls:
         check_json("tool_calls", payload.tool_calls, contract.MAX_TOOL_CALLS_BYTES)
+    if payload.original is not None:
+        check_text("original", payload.original, contract.MAX_ORIGINAL_BYTES)
     if payload.importance is not None and not 0.0 <= payload.importance <= 1.0:
         raise Rejected(f"importance is {payload.importance}; it must be from 0 to 1", field="importance")
     if payload.token_count is not None and not 0 <= payload.token_count < 2**31:

@@ -52,6 +52,8 @@ class _Calls:
     session = method(session_calls.GetSession)
     session_by_ref = method(session_calls.GetSessionByRef)
     messages = method(session_calls.ListMessages, lambda answer: answer.messages)
+    newest_messages = method(session_calls.ListNewestMessages, lambda answer: answer.messages)
+    pop_message = method(session_calls.ForgetNewestMessage, lambda answer: answer.message)
     export_session = method(session_calls.ExportSession)
     forget_session = method(session_calls.ForgetSession, _deleted)
     workspaces = method(session_calls.ListWorkspaces, lambda answer: answer.workspaces)

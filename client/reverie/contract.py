@@ -93,6 +93,8 @@ MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 MAX_MESSAGES_PER_CALL: Final = 1_000
 MAX_METADATA_BYTES: Final = 64 * 1024
 MAX_TOOL_CALLS_BYTES: Final = 1024 * 1024
+# With the rest of its message it must fit into the body of a request.
+MAX_ORIGINAL_BYTES: Final = 3 * 1024 * 1024
 MAX_JSON_DEPTH: Final = 32
 MAX_TAGS: Final = 16
 MAX_TAG_CHARACTERS: Final = 64
@@ -162,6 +164,7 @@ class MessagePayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     sequence: int | None = None
     strict: bool = False
     visibility: Visibility | None = None
+    original: str | None = None
     # Set by a server for a caller that may act for one user only: that user joins no session of others.
     own_sessions_only: bool = False
 

@@ -245,7 +245,7 @@ def _ingest_call(part: Submission, wait: WaitFor, timeout_seconds: float) -> Ing
 
 def _message_body(payload: MessagePayload) -> dict[str, Any]:
     fields = ("id", "role", "content", "name", "tool_call_id", "tool_name", "tool_calls", "token_count", "importance",
-              "metadata", "tags", "sequence")  # fmt: skip
+              "metadata", "tags", "sequence", "original")  # fmt: skip
     return {**_present(payload, fields), "created_at": rfc3339(payload.created_at)}
 
 

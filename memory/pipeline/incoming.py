@@ -116,11 +116,12 @@ def new_message(item: Item, payload: MessagePayload) -> NewMessage:
         accepted_at=item.taken.waits_since,
         user=payload.user,
         visibility=payload.visibility,
+        original=payload.original,
     )
 
 
 def to_message(payload: MessagePayload, session_id: str, sequence: int, importance: float) -> Message:
-    """Convert a stored payload to a message for working memory."""
+    """Convert a stored payload to a message for working memory, which holds no originals."""
     return Message(
         id=payload.id,
         session=session_id,

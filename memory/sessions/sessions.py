@@ -78,7 +78,8 @@ def export_session(store: Store, *, agent: str, session: str) -> SessionExport:
         record = rows.sessions.get(session)
         while True:
             page = rows.messages.in_session(record.row_id, limit=_EXPORT_PAGE, offset=len(messages))
-            messages += map(to_message, page)
+            originals = rows.messages.originals(record.row_id for record in page)
+            messages += (convert(record, Message, original=originals.get(record.row_id)) for record in page)
             if len(page) < _EXPORT_PAGE:
                 return SessionExport(session=to_session(record), messages=messages)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memory.sessions.forgetting import forget_session, forget_workspace
+from memory.sessions.newest import pop_message, read_newest
 from memory.sessions.sessions import (
     export_session,
     is_of_others,
@@ -12,7 +13,7 @@ from memory.sessions.sessions import (
     read_session,
 )
 from reverie.sessions import calls
-from reverie.sessions.types import MessageList, Session, SessionExport, SessionList
+from reverie.sessions.types import MessageList, PoppedMessage, Session, SessionExport, SessionList
 from reverie.types import Deleted
 from server.caller import Caller
 from server.endpoints import Endpoints
@@ -46,6 +47,25 @@ def _list_messages(services: Services, caller: Caller, call: calls.ListMessages)
     store = services.store_of_session(caller, call)
     messages = read_messages(store, agent=caller.agent, session=call.session, limit=call.limit, offset=call.offset)
     return MessageList(messages=messages)
+
+
+@endpoints.serves(calls.ListNewestMessages)
+def _list_newest_messages(services: Services, caller: Caller, call: calls.ListNewestMessages) -> MessageList:
+    store = services.store_of_session(caller, call)
+    found = read_newest(store, agent=caller.agent, session=call.session, limit=call.limit, before=call.before)
+    return MessageList(messages=found)
+
+
+@endpoints.serves(calls.ForgetNewestMessage)
+def _forget_newest_message(services: Services, caller: Caller, call: calls.ForgetNewestMessage) -> PoppedMessage:
+    runtime = services.runtime
+    store = services.existing_store(caller.workspace)
+    if store is None or is_of_others(store, services.viewer(caller, call), agent=caller.agent, session=call.session):
+        return PoppedMessage()
+    popped = pop_message(
+        runtime.stores, store, runtime.inbox, runtime.working_memory, agent=caller.agent, session=call.session
+    )
+    return PoppedMessage(message=popped)
 
 
 @endpoints.serves(calls.GetWorkingMemory)

@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from storage.pipeline.records import MessageRecord, NewMessage
+from storage.pipeline.records import MessageRecord, NewMessage, WholeMessage
 from storage.repository import AgentRepository
 from storage.rows import insert_sql, select_list, to_parameters
 from storage.viewer import of_message
 
-_SELECT: Final = (
-    f"SELECT {select_list(MessageRecord, 'm', session='s.id')}"
+_FROM: Final = (
     " FROM messages AS m JOIN sessions AS s ON s.row_id = m.session_row AND s.agent_id = m.agent_id"
     " WHERE m.agent_id = :agent"
 )
+_SELECT: Final = f"SELECT {select_list(MessageRecord, 'm', session='s.id')}{_FROM}"
+_SIZE: Final = " + ".join(
+    f"coalesce(octet_length(m.{column}), 0)" for column in ("content", "metadata", "tool_calls", "original")
+)
+# The last messages by their sequence: those that begin within so many bytes, counted from the last one.
+_LAST: Final = f"""
+    SELECT {select_list(WholeMessage, "m", session="s.id")}{_FROM} AND m.row_id IN (
+        SELECT row_id FROM (
+            SELECT row_id, sum(size_bytes) OVER (ORDER BY sequence DESC) - size_bytes AS bytes_after FROM (
+                SELECT m.row_id, m.sequence, {_SIZE} AS size_bytes{_FROM} AND {{visible}}
+                AND m.session_row = :row AND m.sequence < :before ORDER BY m.sequence DESC LIMIT :limit))
+        WHERE bytes_after < :max_bytes)
+    ORDER BY m.sequence
+"""
 _INSERT: Final = insert_sql(
     "messages", NewMessage, session_row=":session_row", sequence=":sequence", stored_at=":stored_at"
 )
@@ -63,6 +76,23 @@ class Messages(AgentRepository):
             offset=offset,
         )
         return found[::-1] if newest else found
+
+    def last(self, session_row: int, *, before: int, limit: int, max_bytes: int) -> list[WholeMessage]:
+        """Return the last messages below a sequence, in the order in which they were stored.
+
+        At most `limit`, and no more than begin within `max_bytes`, but one in any case if there is one.
+        """
+        sql = _LAST.format(visible=of_message(self._viewer, "m", "s"))
+        return self._records(WholeMessage, sql, row=session_row, before=before, limit=limit, max_bytes=max_bytes)
+
+    def originals(self, row_ids: Iterable[int]) -> dict[int, str]:
+        """Return the originals of those of these messages that have one, by row."""
+        rows = self._execute(
+            "SELECT row_id, original FROM messages WHERE row_id IN (SELECT value FROM json_each(:rows))"
+            " AND original IS NOT NULL",
+            rows=row_ids,
+        )
+        return {int(row[0]): str(row[1]) for row in rows}
 
     def count_until(self, session_row: int, until: int) -> int:
         """Return how many messages of a session had been said by a time in microseconds."""

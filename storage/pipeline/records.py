@@ -30,6 +30,7 @@ class NewMessage:
     accepted_at: int
     user: str | None = None
     visibility: str | None = None
+    original: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,13 @@ class MessageRecord:
     embedding_error: str | None
     user: str | None = None
     visibility: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WholeMessage(MessageRecord):
+    """A stored message with the form that its caller keeps it in, which may be large."""
+
+    original: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How much a store holds: numbers that triggers keep in the transaction of each change (migration 0008)."""
+"""How much a store holds: numbers that triggers keep in the transaction of each change (migrations 0008 and 0015)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ RESOURCES: Final[tuple[Resource, ...]] = ("messages", "bytes", "memories", "sche
 _SELECT: Final = f"SELECT {', '.join(RESOURCES)} FROM stored_amounts WHERE tenant = :tenant"
 # The tables whose rows count, apart from their bytes.
 COUNTED_TABLES: Final = ("messages", "files", "memories", "schedules", "reminders")
-# What the numbers must be: the rows themselves, as migration 0008 counts them.
+# What the numbers must be: the rows themselves, as migrations 0008 and 0015 count them.
 _ROWS: Final = """
     SELECT '' AS tenant, 1 AS messages, 0 AS memories, 0 AS schedules,
-        octet_length(content) + octet_length(metadata) + coalesce(octet_length(tool_calls), 0) AS bytes FROM messages
+        octet_length(content) + octet_length(metadata) + coalesce(octet_length(tool_calls), 0)
+        + coalesce(octet_length(original), 0) AS bytes FROM messages
     UNION ALL SELECT '', 1, 0, 0, octet_length(content) + octet_length(metadata) FROM files
     UNION ALL SELECT coalesce(tenant, ''), 0, superseded_by IS NULL, 0,
         octet_length(content) + coalesce(octet_length(value), 0) + octet_length(metadata) FROM memories

@@ -12,8 +12,8 @@ from server.authorisation import action_of, is_audited, target_of
 CALLS = {
     "read": """
         ListFiles Recall SearchSessions GetContext RestoreSession ListRecallEvents ListSessions GetSession ExportSession
-        ListMessages GetWorkingMemory GetSessionByRef GetScratchpad ListScratchpadKeys GetScratchpadKey ListChannels
-        GetChannel ListAgents GetSummary SearchMemories
+        ListMessages ListNewestMessages GetWorkingMemory GetSessionByRef GetScratchpad ListScratchpadKeys
+        GetScratchpadKey ListChannels GetChannel ListAgents GetSummary SearchMemories
         GetMemoryStats ListMemories GetMemory ExportMemories ListFacts GetFact GetFactHistory ListNotes GetNote
         ListSchedules CountSchedules GetSchedule GetNextRuns PreviewRuns ListScheduleRuns GetRun ListReminders
         GetReminder ListNotifications GetErasure ListErasures ReadExport
@@ -23,7 +23,7 @@ CALLS = {
         ClearScratchpad DeleteScratchpadKey ClearScratchpadKeys CreateChannel DescribeChannel MoveSession CompactSession
         Remember UpdateMemory ImportMemories SetFact AddNote UpdateNote ImportRecords RecordEvent
     """,
-    "forget": "DeleteFile ForgetSession DeleteChannel Forget ForgetFact DeleteNote Erase",
+    "forget": "DeleteFile ForgetSession ForgetNewestMessage DeleteChannel Forget ForgetFact DeleteNote Erase",
     "schedule": """
         AddSchedule UpdateSchedule DeleteSchedule PauseSchedule ResumeSchedule RunScheduleNow CompleteRun CancelRun
         GetWorkerKey Remind ClaimReminders ConfirmReminder CancelReminder AcknowledgeNotifications

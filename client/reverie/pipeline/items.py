@@ -37,6 +37,7 @@ class MessageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     metadata: dict[str, Any] = {}
     tags: list[str] = []
     sequence: int | None = None
+    original: str | None = None
 
 
 # What a message says when it is read or exported, and a new one does not.
@@ -128,6 +129,7 @@ def build_message(raw: object, *, agent: str, session_input: SessionInput, trace
         sequence=given.sequence,
         strict=session_input.strict,
         visibility=session_input.visibility,
+        original=given.original,
     )
     check_payload(payload)
     return payload

@@ -184,7 +184,7 @@ def _batches(payloads: Sequence[Payload]) -> Iterator[list[Payload]]:
     batch: list[Payload] = []
     size = 0
     for payload in payloads:
-        weight = len(payload.content) + 512
+        weight = len(payload.content) + len(getattr(payload, "original", None) or "") + 512
         if payload.metadata or getattr(payload, "tool_calls", None):
             weight += len(msgspec.json.encode(payload))
         if batch and (len(batch) >= _BATCH_ITEMS or size + weight > _BATCH_BYTES):

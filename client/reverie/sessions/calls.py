@@ -11,11 +11,19 @@ from msgspec import Meta
 from reverie.calls import Call, InSession, OfUser, Paged, Resource
 from reverie.checks import check_depth, check_json, check_label, check_text
 from reverie.errors import Rejected
-from reverie.fields import ChannelId, Limit, Metadata, Offset, checked, label
+from reverie.fields import MAX_COUNT, ChannelId, Limit, Metadata, Offset, checked, label
 from reverie.recall.calls import TokenBudget
 from reverie.sessions.channel_types import Channel, ChannelList
 from reverie.sessions.scratchpad_types import Cleared, ScratchpadEntries, ScratchpadEntry, ScratchpadList
-from reverie.sessions.types import Compacted, MessageList, Session, SessionExport, SessionList, SessionSummary
+from reverie.sessions.types import (
+    Compacted,
+    MessageList,
+    PoppedMessage,
+    Session,
+    SessionExport,
+    SessionList,
+    SessionSummary,
+)
 from reverie.sessions.workspace_types import AgentList, WorkspaceList
 from reverie.types import Deleted
 
@@ -108,6 +116,27 @@ class ListMessages(InSession[MessageList], frozen=True):
     route: ClassVar = "GET /v1/sessions/{session}/messages"
     limit: Limit = 100
     offset: Offset = 0
+
+
+class ListNewestMessages(InSession[MessageList], frozen=True):
+    """Return the last messages of a session in the order in which they were stored, with their originals.
+
+    At most `limit`, fewer if they have more than 16 MiB: those before them have a sequence below that of the first one.
+    Raises `NotFound`.
+    """
+
+    route: ClassVar = "GET /v1/sessions/{session}/newest"
+    limit: Limit = 100
+    before: Annotated[int, Meta(ge=1, le=MAX_COUNT, description="Only messages with a lower sequence.")] | None = None
+
+
+class ForgetNewestMessage(InSession[PoppedMessage], frozen=True):
+    """Delete the message of a session that was stored last, with everything derived from it, and return it.
+
+    Of several calls at once, each gets another message.
+    """
+
+    route: ClassVar = "DELETE /v1/sessions/{session}/newest"
 
 
 class GetWorkingMemory(InSession[MessageList], frozen=True):

@@ -32,12 +32,20 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # The end user that it was stored for, if one was named, and "shared" if all users see it.
     user: str | None = None
     visibility: Literal["private", "shared"] | None = None
+    # The form that the caller keeps the message in. Only `newest_messages`, `pop_message` and exports return it.
+    original: str | None = None
 
 
 class MessageList(ListResult[Message], frozen=True, kw_only=True):
     """A page of messages, oldest first."""
 
     messages: list[Message]
+
+
+class PoppedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The response to `pop_message`: the message that was removed, None if the session had none."""
+
+    message: Message | None = None
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -89,6 +89,7 @@ class ExportedMessage(ExportedRecord, frozen=True, kw_only=True, tag="messages")
     consolidated_at: datetime | None = None
     user: str | None = None
     visibility: Literal["private", "shared"] | None = None
+    original: str | None = None
 
 
 class ExportedFile(ExportedRecord, frozen=True, kw_only=True, tag="files"):
