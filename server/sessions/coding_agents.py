@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
+import msgspec
+
 from adapters.histories.hook_events import HookEvent, read_event
 from reverie.errors import Conflict, NotFound
 from reverie.pipeline.calls import IngestMessages
@@ -19,6 +21,7 @@ from server.pipeline.messages import ingest_messages
 from server.recall.context import get_context
 from server.services import Services
 from server.sessions.lifecycle import start
+from server.sessions.openings import opening_of
 
 endpoints = Endpoints("coding agents")
 
@@ -56,6 +59,14 @@ def _context(services: Services, caller: Caller, event: HookEvent) -> str:
     )
     try:
         found = get_context(services, caller, asked)
+        if not found.memories:  # then without a search: that nothing fits is nothing to tell
+            found = get_context(services, caller, msgspec.structs.replace(asked, query=None))
     except NotFound:
         return ""
-    return found.text if found.messages or found.memories or found.instructions else ""
+    told = {one.id for one in (*found.memories, *found.instructions)}
+    opening = opening_of(
+        services, caller, session=event.session, folder=event.cwd, told=told, room=_CONTEXT_TOKENS - found.tokens
+    )
+    if not (found.messages or told or opening):
+        return ""
+    return "\n\n".join(part for part in (found.text.rstrip(), opening) if part)

@@ -125,6 +125,25 @@ def test_a_conversation_is_handed_over(hooks: Hooks) -> None:
     assert "number of the tram alone" in printed["hookSpecificOutput"]["additionalContext"]
 
 
+def test_a_session_begins_with_what_is_known_and_with_the_sessions_of_its_folder(hooks: Hooks) -> None:
+    """Given a fact and sessions in two folders, when another begins in one, then it is told the fact and that one's."""
+    client = hooks.start()
+    for session, folder, prompt in (
+        ("one", "/src/trams", "Which tram goes to Estrela?"),
+        ("two", "/src/boats", "Sail?"),
+    ):
+        hooks.fire({**START, "cwd": folder}, session=session)
+        hooks.fire({**PROMPT, "cwd": folder, "prompt": prompt}, session=session)
+    client.remember("Kate's boat is called Mirabel")
+    drain(hooks.runtime)
+    told = json.loads(hooks.fire({**START, "cwd": "/src/trams"}, session="three"))["hookSpecificOutput"]
+    text = told["additionalContext"]
+    known, earlier = text.split("## Earlier sessions")
+    assert "fact: Kate's boat is called Mirabel" in known
+    assert "1 message: Which tram goes to Estrela?" in earlier
+    assert "Sail?" not in earlier
+
+
 def test_what_happens_without_a_server_is_delivered_later(hooks: Hooks) -> None:
     """Given no server, when events happen, then they are kept; when a server is back, then the next event delivers all
     of them in their order, once each, with the times at which they happened."""
