@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from reverie.errors import StoreUnavailable, StoreUnusable
+from storage import engine
 from storage.engine import OLDEST_SAFE_SQLITE, Database, check_sqlite_version
 from storage.stores import Stores
 
@@ -242,3 +243,45 @@ def test_only_the_workspaces_used_last_stay_open(stores: Stores) -> None:
     with stores.workspace("w0").reading() as tx:
         assert [session.id for session in tx.for_agent("ana").sessions.list()] == ["s"]
     assert len(stores.names()) == 20
+
+
+class ContendedLock:
+    """A connection whose lock is always taken, on a clock of its own; others commit until a time."""
+
+    def __init__(self, commits_until: float) -> None:
+        self.now = 0.0
+        self._commits_until = commits_until
+        self._commits = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, _seconds: float) -> None:
+        self.now += 0.05
+
+    def execute(self, sql: str) -> ContendedLock:
+        if sql == "BEGIN IMMEDIATE":
+            error = pysqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = pysqlite3.SQLITE_BUSY
+            raise error
+        return self
+
+    def fetchone(self) -> tuple[int]:
+        if self.now < self._commits_until:
+            self._commits += 1
+        return (self._commits,)
+
+
+@pytest.mark.parametrize(
+    ("commits_until", "wait_seconds", "given_up_after"),
+    [(0.0, 0.5, 0.5), (0.6, 0.5, 1.1), (99.0, 0.5, 2.0), (99.0, 0.0, 0.0)],
+)
+def test_a_contended_lock_is_waited_for_longer_than_one_that_is_held(
+    monkeypatch: pytest.MonkeyPatch, commits_until: float, wait_seconds: float, given_up_after: float
+) -> None:
+    """Given others that commit, then a wait goes on after the last commit, and ends after four times its length."""
+    lock = ContendedLock(commits_until)
+    monkeypatch.setattr(engine, "time", lock)
+    with pytest.raises(pysqlite3.OperationalError):
+        engine._take_write_lock(lock, wait_seconds)
+    assert lock.now == pytest.approx(given_up_after, abs=0.11)
