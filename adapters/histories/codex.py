@@ -21,7 +21,9 @@ from reverie.trust.export_types import ExportedRecord
 
 NAME: Final = "codex"
 
-_BOOKKEEPING: Final = frozenset({"turn_context", "event_msg", "compacted", "world_state", "session_state"})
+_BOOKKEEPING: Final = frozenset(
+    {"turn_context", "event_msg", "compacted", "world_state", "session_state", "token_usage_record"}
+)
 # What the program sends in the user's name: instructions from files, and what it knows about the machine.
 _NOT_TYPED: Final = (
     "<environment_context>",

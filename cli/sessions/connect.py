@@ -69,6 +69,7 @@ def connect(
     if remove:
         changed = files.remove(changes, _known().get(tool, []))
         _remember(tool, [])
+        _mark(tool, connected=False)
         _print_removed(Connected(tool=tool, files=[*map(str, changed)]), as_json)
         return
     texts = files.planned(changes, tool)
@@ -77,6 +78,7 @@ def connect(
         if hooks:
             _write_script(connection.script)
         written = files.write(texts, changes, known)
+        _mark(tool, connected=hooks)
         _remember(tool, [*(one for one in known if one.file not in {new.file for new in written}), *written])
     done = Connected(
         tool=tool,
@@ -169,6 +171,16 @@ def _remember(tool: str, written: list[Any]) -> None:
     else:
         path.unlink(missing_ok=True)
         (state_folder() / HOOK_SCRIPT).unlink(missing_ok=True)
+
+
+def _mark(tool: str, *, connected: bool) -> None:
+    """Tell the hooks of a plugin whether those of this command hand over what happens already."""
+    mark = state_folder() / "connected" / tool
+    if connected:
+        mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        mark.touch()
+    else:
+        mark.unlink(missing_ok=True)
 
 
 def _entry(change: Change) -> dict[str, Any]:

@@ -199,6 +199,20 @@ def test_an_event_is_stored_once_however_often_it_is_sent(hooks: Hooks) -> None:
     assert client.messages(f"claude-code:{SESSION}")[1].id == "claude-code:result:toolu_1"
 
 
+def test_the_hooks_of_the_plugin_keep_quiet_when_the_tool_was_connected_as_well(hooks: Hooks) -> None:
+    """Given a tool with the plugin that `reverie connect` has given hooks, too, then the plugin hands over nothing."""
+    client = hooks.start()
+    mark = hooks.state / "reverie" / "connected" / "claude-code"
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    assert hooks.fire(START) == ""
+    assert hooks.fire(PROMPT) == ""
+    assert client.sessions() == []
+    mark.unlink()
+    hooks.fire(PROMPT)
+    assert hooks.stored(client) == [("user", PROMPT["prompt"])]
+
+
 def test_an_import_leaves_out_what_hooks_have_handed_over(hooks: Hooks, tmp_path: Path) -> None:
     """Given a session of which hooks have handed over some, when its transcript is imported, then only the rest is
     added: a prompt that was typed twice and handed over once is there twice."""

@@ -27,6 +27,7 @@ main() {
     fi
     # Codex sets both variables for its plugins, Claude Code only its own.
     [ "$tool" = auto ] && { if [ -n "$PLUGIN_ROOT" ]; then tool=codex; else tool=claude-code; fi; }
+    is_double && { cat >/dev/null; no_output; exit 0; }
     now=$(date -u +%Y-%m-%dT%H:%M:%S.%NZ)
     case $now in *N*) now=${now%%.*}Z ;; esac # a date command without nanoseconds
     { read -r id </proc/sys/kernel/random/uuid; } 2>/dev/null || id=$now-$$
@@ -50,6 +51,11 @@ main() {
     fi
     no_output
     exit 0
+}
+
+# Whether this is the hook of a plugin, and `reverie connect` has given the tool hooks as well, which hand over the same.
+is_double() {
+    [ "$0" != "$state/reverie-hook.sh" ] && [ -e "$state/connected/$tool" ]
 }
 
 # Gemini CLI and Cursor want JSON.
