@@ -114,7 +114,7 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
             CORSMiddleware,
             allow_origins=runtime.settings.web_origins,
             allow_methods=["*"],
-            allow_headers=["Authorization", "Content-Type", *CALLER_HEADERS, *MCP_HEADERS],
+            allow_headers=["Authorization", "Content-Type", "traceparent", *CALLER_HEADERS, *MCP_HEADERS],
             expose_headers=[TRACE_HEADER, "Retry-After"],
         )
     app.add_middleware(
@@ -122,6 +122,7 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
         authentication=authentication,
         local_names_only=access.local_names_only or access.open,
         metrics=services.metrics,
+        tracing=runtime.tracing,
         allowed_origins=runtime.settings.web_origins,
     )
     app.include_router(operations.probes(services))

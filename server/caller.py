@@ -14,8 +14,10 @@ from fastapi import Request
 
 from memory.trust.principals import OPERATOR, Principal
 from reverie.checks import check_agent, check_label, check_trace, check_workspace
+from reverie.clock import new_id
 from reverie.errors import Rejected
 from reverie.problems import Forbidden
+from reverie.tracing import parse_traceparent
 
 AGENT_HEADER: Final = "X-Reverie-Agent"
 WORKSPACE_HEADER: Final = "X-Reverie-Workspace"
@@ -112,9 +114,15 @@ def trace_of(request: Request) -> str:
     return str(request.scope.get("reverie.trace", ""))
 
 
-def trace_from(raw: bytes | None) -> str:
-    """Return the trace id in a header, or a new one. Raises `Rejected` for an invalid one."""
-    return check_trace(decoded(raw or b"", "trace"))
+def trace_from(raw: bytes | None, traceparent: bytes | None = None) -> str:
+    """Return the trace id in a header, else the W3C `traceparent`, else a new id. Raises `Rejected` for an invalid id.
+
+    An invalid `traceparent` is ignored, as its standard demands.
+    """
+    if raw:
+        return check_trace(decoded(raw, "trace"))
+    context = parse_traceparent(traceparent.decode("latin-1")) if traceparent else None
+    return new_id() if context is None else context.traceparent
 
 
 def query_of(

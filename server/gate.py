@@ -14,6 +14,7 @@ from urllib.parse import quote
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from adapters.tracing import Tracing
 from reverie.clock import new_id
 from reverie.errors import Rejected, ReverieError, Unavailable
 from server.authentication import Authentication
@@ -22,6 +23,7 @@ from server.docs_page import HEADERS
 from server.metrics import Metrics
 from server.origins import check_no_upgrade, check_site
 from server.responses import error_response, internal_problem, problem_response
+from server.tracing import RequestSpan
 from worker.access import is_loopback
 
 _TRACE: Final = TRACE_HEADER.lower().encode()
@@ -43,9 +45,11 @@ class Gate:
         authentication: Authentication,
         local_names_only: bool,
         metrics: Metrics,
+        tracing: Tracing | None = None,
         allowed_origins: Collection[str] = (),
     ) -> None:
         self._app = app
+        self._tracing = tracing
         self._authentication = authentication
         self._local_names_only = local_names_only
         self._metrics = metrics
@@ -62,14 +66,20 @@ class Gate:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         refused: ReverieError | None = None
         try:
-            trace = trace_from(headers.get(_TRACE))
+            trace = trace_from(headers.get(_TRACE), headers.get(b"traceparent"))
         except Rejected as error:
             trace = new_id()
             refused = error
-        scope["reverie.trace"] = trace
+        tracing = self._tracing if scope["path"].startswith("/v1/") or scope["path"] == MCP_PATH else None
+        span = RequestSpan(tracing, trace, is_own=_TRACE in headers)
+        scope["reverie.trace"] = trace = span.trace
         scope["reverie.origin"] = (scope.get("client") or ("",))[0]
         with structlog.contextvars.bound_contextvars(trace_id=trace):
-            await self._serve(scope, receive, _Reply(send, trace), refused)
+            reply = _Reply(send, trace)
+            try:
+                await self._serve(scope, receive, reply, refused)
+            finally:
+                span.end(scope["method"], _route(scope), reply.status or 500)
 
     async def _serve(self, scope: Scope, receive: Receive, reply: _Reply, refused: ReverieError | None) -> None:
         started = time.perf_counter()

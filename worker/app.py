@@ -29,6 +29,7 @@ from worker.settings import Settings, load_settings
 from worker.supervision.alive_signs import give_alive_signs
 from worker.supervision.processes import die_with_parent, lower_priority_now
 from worker.task_metrics import count_task, observe_wait
+from worker.tracing import trace_task
 
 # Hard limit of a task; a stage returns after seconds. Must stay below the broker's visibility timeout.
 TASK_TIME_LIMIT_SECONDS: Final = 300
@@ -160,8 +161,9 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
 
     def register(function: Callable[..., Mapping[str, Any]]) -> Any:
         def run(self: Any, **arguments: Any) -> None:
-            _bind_trace(self.request)
+            trace = _bind_trace(self.request)
             outcome, started = "failed", time.monotonic()
+            counts: Mapping[str, Any] = {}
             logged: dict[str, Any] = {name: arguments[name] for name in _LOGGED_ARGUMENTS if name in arguments}
             try:
                 counts = function(**arguments)
@@ -175,7 +177,9 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
                 outcome = "done"
                 _log_end(counts, started, logged)
             finally:
-                count_task(current_runtime(), name, outcome, time.monotonic() - started)
+                seconds, runtime = time.monotonic() - started, current_runtime()
+                count_task(runtime, name, outcome, seconds)
+                trace_task(runtime, name, counts=counts, trace=trace, failed=outcome != "done", seconds=seconds)
                 structlog.contextvars.unbind_contextvars("trace_id", "task", "task_id")
 
         run.__name__ = function.__name__
@@ -189,12 +193,14 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
     return register
 
 
-def _bind_trace(request: Any) -> None:
+def _bind_trace(request: Any) -> str:
+    """Give the log lines of a task its ids; return its trace id, empty if it was sent without."""
     trace = (request.headers or {}).get(contract.TRACE_HEADER) or getattr(request, contract.TRACE_HEADER, None) or ""
     structlog.contextvars.bind_contextvars(trace_id=trace, task=request.task, task_id=request.id)
     sent_at = getattr(request, contract.SENT_AT_HEADER, None)
     if sent_at is not None:
         observe_wait(current_runtime(), request.task, sent_at)
+    return str(trace)
 
 
 def _log_end(counts: Mapping[str, Any], started: float, arguments: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 from adapters.broker.shared_metrics import (
     EMBEDDED_TEXTS,
@@ -18,6 +19,8 @@ from adapters.embedders.guarded import EmbeddingObserver, EmbeddingPurpose
 from adapters.language_models import ModelUsage
 from adapters.tokens import EstimatedTokens
 from reverie.errors import Unavailable
+from storage.stores import Stores
+from storage.upkeep.usage import Usage
 
 
 def embedding_counter(metrics: SharedMetrics) -> EmbeddingObserver:
@@ -33,16 +36,17 @@ def embedding_counter(metrics: SharedMetrics) -> EmbeddingObserver:
     return observe
 
 
-def language_model_counter(metrics: SharedMetrics) -> Callable[[ModelUsage], None]:
-    """Return what counts a usage of the language model."""
+def usage_recorder(stores: Stores, metrics: SharedMetrics, *, now: Callable[[], int]) -> Callable[[ModelUsage], None]:
+    """Return what records a usage of the language model in the account's database, and then counts it."""
 
-    def count(used: ModelUsage) -> None:
+    def record(used: ModelUsage) -> None:
+        stores.usage().add(Usage(**asdict(used)), now=now())
         metrics.count(MODEL_CALLS, used.purpose, "done", amount=used.calls - used.failures)
         metrics.count(MODEL_CALLS, used.purpose, "failed", amount=used.failures)
         metrics.count(MODEL_TOKENS, used.purpose, "input", amount=used.input_tokens)
         metrics.count(MODEL_TOKENS, used.purpose, "output", amount=used.output_tokens)
 
-    return count
+    return record
 
 
 def webhook_counter(metrics: SharedMetrics) -> Callable[[str], None]:

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Final, TypedDict, Unpack
@@ -28,12 +28,12 @@ from adapters.kept_token_counts import KeptTokenCounts
 from adapters.language_models import (
     GuardedLanguageModel,
     LanguageModelSpec,
-    ModelUsage,
     OpenAICompatibleLanguageModel,
     Prices,
 )
 from adapters.rerankers import GuardedReranker, RerankEndpoint
 from adapters.tokens import TokenCounter, build_token_counter
+from adapters.tracing import Tracing, make_tracing
 from adapters.workspace_git import GitFolders
 from memory.idle_stores import IdleStores
 from memory.memories.secrets import looks_secret
@@ -56,10 +56,9 @@ from storage.migrate import newest_version
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
-from storage.upkeep.usage import Usage
 from worker.clock_watch import ClockWatch
 from worker.erased_indexes import ErasedIndexes
-from worker.model_metrics import embedding_counter, flush_at_end, language_model_counter, webhook_counter
+from worker.model_metrics import embedding_counter, flush_at_end, usage_recorder, webhook_counter
 from worker.model_specs import embedder_spec, language_model_spec, reranker_spec
 from worker.scheduling.services import ScheduleParts, ScheduleServices
 from worker.settings import Settings
@@ -215,6 +214,14 @@ class Runtime:
         metrics = SharedMetrics(self.broker, prefix=self.settings.broker_prefix)
         self._closing.callback(flush_at_end, metrics)
         return metrics
+
+    @cached_property
+    def tracing(self) -> Tracing | None:
+        """The sender of traces, or None without a collector."""
+        tracing = make_tracing(self.settings.otlp_endpoint, process=self.worker_name)
+        if tracing is not None:
+            self._closing.callback(tracing.close)
+        return tracing
 
     @cached_property
     def task_sender(self) -> TaskSender:
@@ -377,14 +384,8 @@ class Runtime:
     def _guarded(self, spec: LanguageModelSpec | None) -> GuardedLanguageModel | None:
         if spec is None:
             return None
-        stores = self.stores  # made first, so that it is closed after the model, which records its last usage in it
-
-        count = language_model_counter(self.shared_metrics)
-
-        def record_usage(used: ModelUsage) -> None:
-            stores.usage().add(Usage(**asdict(used)), now=self.now())
-            count(used)
-
+        # Made first, so that they are closed after the model, which records its last usage.
+        record_usage = usage_recorder(self.stores, self.shared_metrics, now=self.now)
         prices = Prices(self.settings.language_model_input_price, self.settings.language_model_output_price)
         model = GuardedLanguageModel(OpenAICompatibleLanguageModel(spec), prices=prices, record=record_usage)
         self.language_models_made.append(model)

@@ -16,6 +16,7 @@ from reverie import contract
 from reverie.clock import new_id
 from reverie.contract import FilePayload, MessagePayload, Payload, WaitFor
 from reverie.errors import Rejected
+from reverie.tracing import current_traceparent
 
 _WORKSPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -45,9 +46,9 @@ def check_agent(name: object) -> str:
 
 
 def check_trace(trace: object) -> str:
-    """Return a trace id, a new one if none is given. Raises `Rejected`."""
+    """Return a trace id; if none is given, the current span of OpenTelemetry, else a new one. Raises `Rejected`."""
     if not trace:
-        return new_id()
+        return current_traceparent() or new_id()
     checked: str = check_label("trace", trace, required=True)
     return checked
 

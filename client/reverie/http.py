@@ -19,6 +19,7 @@ from reverie.pipeline.calls import IngestFile, IngestMessages
 from reverie.pipeline.submission import Submission, checked_receipt, split_submission
 from reverie.pipeline.types import Receipt
 from reverie.problems import CONTENT_TYPE, InboxFull, Problem, QuotaExceeded, error_of
+from reverie.tracing import current_traceparent
 from reverie.trust.local_servers import local_server
 from reverie.trust.scopes import TOKEN_PREFIX
 
@@ -49,6 +50,8 @@ class HttpTransport:
         arguments = msgspec.to_builtins(call)
         path = route.path.format_map({name: path_segment(str(arguments.pop(name))) for name in route.path_fields})
         request: dict[str, Any] = {"headers": {"X-Reverie-Trace": quote(trace, safe="")} if trace else {}}
+        if parent := current_traceparent():
+            request["headers"]["traceparent"] = parent
         if is_repeatable(type(call)):
             # The same in each repetition of this request: the server carries it out once.
             request["headers"]["Idempotency-Key"] = new_id()

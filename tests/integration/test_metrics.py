@@ -14,30 +14,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from reverie import Reverie
 from support.http import running_server
 from support.metrics import metric_names, samples
-from worker.app import use_runtime
+from support.stages import run_stage_tasks
 from worker.runtime import Runtime
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDS_PROMTOOL = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 
 
-def run_stages(runtime: Runtime) -> None:
-    """Run the tasks of the stages in this process, as a worker would."""
-    from tasks.pipeline.chunk import chunk_messages
-    from tasks.pipeline.embed import embed_chunks
-    from tasks.pipeline.index import index_chunks
-    from tasks.pipeline.ingest import ingest_messages
-
-    with use_runtime(runtime):
-        for stage in (ingest_messages, chunk_messages, embed_chunks, index_chunks):
-            stage.apply(kwargs={"workspace": "default"}, throw=True)
-
-
 def test_a_message_is_counted_on_its_way(runtime: Runtime) -> None:
     """Given two messages through all stages and a recall, then each state, stage and call is counted once for each."""
     with running_server(runtime) as url, Reverie("ana", url=url) as memory:
         memory.ingest("s", [{"role": "user", "content": text} for text in ("one apple", "two pears")])
-        run_stages(runtime)
+        run_stage_tasks(runtime)
         memory.recall("apple")
         memory.context("s", query="pears")
 
@@ -61,7 +49,7 @@ def test_a_server_that_was_started_again_counts_on(runtime: Runtime) -> None:
     """Given a restart of the server, then what workers have counted is still there."""
     with running_server(runtime) as url, Reverie("ana", url=url) as memory:
         memory.ingest("s", {"role": "user", "content": "one apple"})
-        run_stages(runtime)
+        run_stage_tasks(runtime)
     with running_server(runtime) as url:
         assert samples(httpx2.get(f"{url}/metrics").text)["reverie_ingested_items_total", ("stored",)] == 1
 
@@ -71,7 +59,7 @@ def test_prometheus_finds_nothing_to_criticise(runtime: Runtime) -> None:
     """Given the metrics after some work, then `promtool check metrics` has no remark."""
     with running_server(runtime) as url, Reverie("ana", url=url) as memory:
         memory.ingest("s", {"role": "user", "content": "one apple"})
-        run_stages(runtime)
+        run_stage_tasks(runtime)
         text = httpx2.get(f"{url}/metrics").text
     checked = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True, timeout=60)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

@@ -35,6 +35,19 @@ def drain(runtime: Runtime, workspace: str = "default") -> Store:
     return store
 
 
+def run_stage_tasks(runtime: Runtime, workspace: str = "default") -> None:
+    """Run the tasks of the stages in this process, each once, with all that surrounds a task in a worker."""
+    from tasks.pipeline.chunk import chunk_messages
+    from tasks.pipeline.embed import embed_chunks
+    from tasks.pipeline.index import index_chunks
+    from tasks.pipeline.ingest import ingest_messages
+    from worker.app import use_runtime
+
+    with use_runtime(runtime):
+        for stage in (ingest_messages, chunk_messages, embed_chunks, index_chunks):
+            stage.apply(kwargs={"workspace": workspace}, throw=True)
+
+
 @contextmanager
 def pipeline_at_work(runtime: Runtime, workspace: str = "default") -> Iterator[None]:
     """Call `drain` repeatedly in a thread, as workers would, for callers that wait."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import ClassVar, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
@@ -11,6 +12,7 @@ from pydantic_settings import BaseSettings
 
 from reverie import contract
 from reverie.calls import Resource
+from reverie.errors import Rejected
 from reverie.trust.quota_types import Quota
 from worker.data_folder import default_data_folder
 from worker.supervision.broker_address import embedded_broker_url
@@ -134,6 +136,12 @@ class GeneralSettings(BaseSettings):
         " or 0 for never.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
+    otlp_endpoint: str | None = Field(
+        None,
+        description="URL of an OpenTelemetry collector that gets traces by OTLP over HTTP, such as"
+        " `http://localhost:4318`. Default: the environment variable `OTEL_EXPORTER_OTLP_ENDPOINT`; without both there"
+        " are no traces. Needs the extra `tracing`.",
+    )
     log_format: Literal["auto", "json", "console"] = Field(
         "auto", description="Format of log lines. `auto`: `console` on a terminal, `json` elsewhere."
     )
@@ -189,3 +197,13 @@ class GeneralSettings(BaseSettings):
     def broker_url(self) -> str:
         """The URL of the configured broker, or of the embedded one."""
         return self.broker or embedded_broker_url(self.data)
+
+
+def check_otlp_endpoint(url: str | None) -> None:
+    """Raise `Rejected` unless a URL is one of HTTP."""
+    if url and not (urlsplit(url).scheme in ("http", "https") and urlsplit(url).hostname):
+        raise Rejected(
+            f"the collector {url!r:.80} must be a URL such as http://localhost:4318 (otlp_endpoint, or"
+            " OTEL_EXPORTER_OTLP_ENDPOINT)",
+            field="otlp_endpoint",
+        )

@@ -25,7 +25,7 @@ from reverie.errors import Rejected
 from reverie.pipeline.payload_signing import parse_keys
 from worker.own_paths import check_own
 from worker.settings.backups import BackupSettings
-from worker.settings.general import GeneralSettings
+from worker.settings.general import GeneralSettings, check_otlp_endpoint
 from worker.settings.memories import MemorySettings
 from worker.settings.models import ModelSettings, check_models
 from worker.settings.pipeline import PipelineSettings
@@ -36,6 +36,8 @@ from worker.settings.sessions import SessionSettings, check_sessions
 from worker.settings.upkeep import UpkeepSettings
 
 PREFIX: Final = "REVERIE_"
+# The standard's own variable, which other programs of the host may be configured by, too.
+_OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 # Variables that are read elsewhere: by the client, the server or the supervisor.
 _OTHER_VARIABLES: Final = frozenset(
     {"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS", "LOG_FILE", "ALIVE_FILE", "WORKER_KEY"}
@@ -94,6 +96,9 @@ def load_settings(**flags: Any) -> Settings:
         raise Rejected(f"setting {key}: {first['msg']}{_shown(key, first['input'])}", field=key) from None
     if "data" not in settings.model_fields_set and settings.data.exists():
         check_own(settings.data, what="data folder", instead=f"To use it as it is, set {PREFIX}DATA", field="data")
+    if settings.otlp_endpoint is None:
+        settings = settings.model_copy(update={"otlp_endpoint": os.environ.get(_OTLP_ENDPOINT) or None})
+    check_otlp_endpoint(settings.otlp_endpoint)
     parse_keys(settings.broker_key)
     if settings.broker is not None:
         check_broker(settings.broker)
