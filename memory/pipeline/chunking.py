@@ -82,10 +82,13 @@ def chunk_messages(
         on_files(rows)
 
     def batch(report: StageReport) -> bool:
-        return (
-            _chunk_batch(store, "chunk", now, on_batch, report)
-            or _chunk_batch(store, "chunk-memories", now, lambda _: on_batch([]), report)
-            or _chunk_batch(store, "chunk-files", now, on_file_batch, report)
+        # One of each in turn: memories do not wait until a million imported messages are cut.
+        return any(
+            [
+                _chunk_batch(store, "chunk", now, on_batch, report),
+                _chunk_batch(store, "chunk-memories", now, lambda _: on_batch([]), report),
+                _chunk_batch(store, "chunk-files", now, on_file_batch, report),
+            ]
         )
 
     return run_batches(batch)

@@ -38,6 +38,14 @@ _WAITING: Final[dict[Stage, tuple[str, str, str]]] = {
     "index": ("chunks", "id", "embedded_at IS NOT NULL AND indexed_at IS NULL"),
 }
 STAGES: Final[tuple[Stage, ...]] = tuple(_WAITING)
+# What was said at most an hour before it was handed over is live; the rest is history that somebody has imported. These
+# conditions, too, equal those of partial indexes.
+_LIVE: Final[dict[Stage, str]] = {
+    "chunk": "accepted_at < created_at + 3600000000",
+    "embed": "stored_at < created_at + 3600000000",
+}
+# Of a batch at most this part is for live rows alone, so that history goes on meanwhile.
+_LIVE_SHARE: Final = 0.75
 
 # A lease of the embed stage grows with the batch size; no setting makes it longer.
 _LONGEST_LEASE_SECONDS: Final = 600.0
@@ -218,9 +226,19 @@ class WorkQueue(Repository):
         return StageBacklog(int(count), int(oldest or 0), int(claimed), int(retrying))
 
     def fresh(self, stage: Stage, limit: int) -> tuple[int, ...]:
-        """Return the first rows that wait at a stage and were never claimed."""
+        """Return the first rows that wait at a stage and were never claimed, live ones before history.
+
+        Whoever imports a million messages must not make what is said meanwhile wait for them.
+        """
+        oldest = self._fresh(stage, limit)
+        if stage not in _LIVE or len(oldest) < limit:
+            return oldest
+        live = self._fresh(stage, max(1, int(limit * _LIVE_SHARE)), _LIVE[stage])
+        return tuple(dict.fromkeys((*live, *oldest)))[:limit]
+
+    def _fresh(self, stage: Stage, limit: int, also: str = "true") -> tuple[int, ...]:
         table, key, condition = _WAITING[stage]
-        sql = _FRESH.format(table=table, key=key, condition=condition)
+        sql = _FRESH.format(table=table, key=key, condition=f"{condition} AND {also}")
         return tuple(self._values(sql, stage=stage, limit=limit))
 
     def _retryable(self, stage: Stage, now: int, limit: int, lease_seconds: float) -> list[tuple[int, int, int]]:
