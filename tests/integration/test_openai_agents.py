@@ -279,3 +279,19 @@ def _run_sync(agent: Agent[Any], text: str, session: ReverieSession) -> Any:
     finally:
         loop.close()
         asyncio.set_event_loop(None)
+
+
+def test_a_closed_session_refuses_all_calls(client: Reverie) -> None:
+    """Given a closed session, then no call passes, not even one with nothing to do, and the items are still there."""
+    session = ReverieSession("chat", client)
+    run(session.add_items(cast("Any", ITEMS[:1])))
+    session.close()
+    for call in (session.get_items, lambda: session.add_items([]), session.pop_item, session.clear_session):
+        with pytest.raises(RuntimeError, match="ReverieSession is closed"):
+            run(cast("Any", call()))
+    assert run(ReverieSession("chat", client).get_items()) == ITEMS[:1]
+
+
+def test_a_setting_that_the_sdk_does_not_know_is_refused(client: Reverie) -> None:
+    with pytest.raises(TypeError, match="Unknown session settings: limitt"):
+        ReverieSession("chat", client, session_settings={"limitt": 1})

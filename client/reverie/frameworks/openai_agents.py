@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 try:
     from agents.memory import SessionSettings
+    from agents.memory.session_settings import coerce_session_settings
 except ImportError as error:
     raise ImportError(
         "reverie.frameworks.openai_agents needs the OpenAI Agents SDK: pip install 'openai-agents>=0.24,<1'"
@@ -56,7 +57,11 @@ class ReverieSession:
         wait: Literal["stored", "searchable"] = "stored",
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
-        """Open nothing yet. Raises `Rejected` for a session or a user that cannot be named so."""
+        """Open nothing yet.
+
+        Raises `Rejected` for a session or a user that cannot be named so, and `TypeError` for a setting that the SDK
+        does not know.
+        """
         if wait not in ("stored", "searchable"):
             raise Rejected(f"wait is {wait!r}; it must be stored or searchable", field="wait")
         if client is not None and not isinstance(client, Reverie):
@@ -66,9 +71,10 @@ class ReverieSession:
         self._wait = wait
         self._client = client or Reverie()
         self._owns_client = client is None
-        if session_settings is None or isinstance(session_settings, Mapping):
-            session_settings = SessionSettings(**(session_settings or {}))
-        self.session_settings = session_settings
+        if isinstance(session_settings, Mapping):
+            session_settings = dict(session_settings)
+        self.session_settings = coerce_session_settings(session_settings or SessionSettings())
+        self._closed = False
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return all items, or the last `limit`, oldest first. The default limit is that of the session's settings.
@@ -77,6 +83,7 @@ class ReverieSession:
         """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
+        self._check_open()
         return await asyncio.to_thread(self._read, limit)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -84,22 +91,30 @@ class ReverieSession:
 
         Raises `Rejected` before any is added if one cannot be, and `Unavailable` and `WaitTimeout`.
         """
+        self._check_open()
         messages = [message_of(item) for item in items]
         if messages:
             await settled(lambda: self._add(messages))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item for good and return it, None if there is none; no two calls return the same one."""
+        self._check_open()
         return await settled(self._pop)
 
     async def clear_session(self) -> None:
         """Forget the session with everything derived from it; items can be added to it again at once."""
+        self._check_open()
         await settled(lambda: self._client.forget_session(self.session_id, user=self.user))
 
     def close(self) -> None:
-        """Close the connections, unless the client was given."""
+        """End the use of this object, and close the connections unless the client was given. The items stay."""
+        self._closed = True
         if self._owns_client:
             self._client.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("ReverieSession is closed")
 
     def _read(self, limit: int | None) -> list[TResponseInputItem]:
         items: list[dict[str, Any]] = []
