@@ -71,7 +71,7 @@ def list_sessions(
 @takes(
     ListMessages,
     arguments=("session",),
-    leave_out=("offset",),
+    leave_out=("offset", "around"),
     defaults={"limit": 50},
     helps={"session": "The session's id or reference code.", "limit": "The maximum number of messages to show."},
 )

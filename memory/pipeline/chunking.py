@@ -22,7 +22,6 @@ from memory.stage import (
     bury,
     claim_batch,
     crash_error,
-    live_latencies,
     released_on_failure,
     run_batches,
 )
@@ -132,7 +131,7 @@ def _chunk_claimed(
     report.done += len(cut_sources)
     report.traces |= {source.trace for source in cut_sources}
     if kind != "memory":
-        report.latencies += live_latencies(cut_sources, now())
+        report.latencies += [(now() - source.accepted_at) / 1_000_000 for source in cut_sources]
     return [source.row_id for source in cut_sources]
 
 

@@ -123,25 +123,27 @@ def recent_recalls(
     offset: int = 0,
     explain: bool = False,
     account: Store | None = None,
+    memory: str | None = None,
 ) -> list[RecallEvent]:
     """Return the results of an agent's recalls, newest first; scores only with `explain`.
 
-    With `account`, results from the account store are included.
+    With `account`, results from the account store are included; with the id of a `memory`, only that one's.
     """
     if account is None:
-        found = _events(store, agent, limit, offset)
+        found = _events(store, agent, limit, offset, memory)
     else:
-        found = [*_events(store, agent, limit + offset, 0), *_events(account, agent, limit + offset, 0)]
+        first = limit + offset
+        found = [*_events(store, agent, first, 0, memory), *_events(account, agent, first, 0, memory)]
         # Keep the results of one recall from both stores together, best first.
         found.sort(key=lambda pair: (pair[0].at, pair[0].recall, pair[0].score), reverse=True)
         found = found[offset : offset + limit]
     return [_event(event, in_account, explain) for event, in_account in found]
 
 
-def _events(store: Store, agent: str, limit: int, offset: int) -> list[tuple[StoredEvent, bool]]:
+def _events(store: Store, agent: str, limit: int, offset: int, memory: str | None) -> list[tuple[StoredEvent, bool]]:
     """Return events of one store, each with whether it is the account store."""
     with store.reading() as tx:
-        events = tx.for_agent(agent).recalls.recent(limit=limit, offset=offset)
+        events = tx.for_agent(agent).recalls.recent(limit=limit, offset=offset, memory=memory)
     return [(event, store.name == ACCOUNT_STORE) for event in events]
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from adapters.broker.working_memory import WorkingMemory
 from memory.conversion import convert
 from reverie.errors import Unavailable
-from reverie.sessions.types import Message, Session, SessionExport
+from reverie.sessions.types import Message, MessageList, Session, SessionExport
 from storage.pipeline.records import MessageRecord
 from storage.sessions.records import SessionRecord
 from storage.stores import Store
@@ -42,12 +42,20 @@ def is_of_others(store: Store, viewer: Viewer, *, agent: str, session: str) -> b
         return tx.for_agent(agent).sessions.find(session) is None
 
 
-def read_messages(store: Store, *, agent: str, session: str, limit: int, offset: int) -> list[Message]:
-    """Return a page of a session's messages, oldest first. Raises `NotFound`."""
+def read_messages(
+    store: Store, *, agent: str, session: str, limit: int, offset: int, around: str | None = None
+) -> MessageList:
+    """Return a page of a session's messages, oldest first; with the id of a message, that one is in its middle.
+
+    Raises `NotFound`.
+    """
     with store.reading() as tx:
         rows = tx.for_agent(agent)
-        found = rows.messages.in_session(rows.sessions.get(session).row_id, limit=limit, offset=offset)
-    return [to_message(record) for record in found]
+        session_row = rows.sessions.get(session).row_id
+        if around is not None:
+            offset = max(0, rows.messages.position(session_row, around) - limit // 2)
+        found = rows.messages.in_session(session_row, limit=limit, offset=offset)
+    return MessageList(messages=[to_message(record) for record in found], offset=offset)
 
 
 def newest_messages(store: Store, working: WorkingMemory, *, agent: str, session: str) -> list[Message]:

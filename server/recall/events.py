@@ -21,6 +21,7 @@ def _list_recall_events(services: Services, caller: Caller, call: calls.ListReca
         limit=call.limit,
         offset=call.offset,
         explain=call.explain,
+        memory=call.memory,
         account=account if store is not None else None,
     )
     return RecallEventList(recall_events=events)

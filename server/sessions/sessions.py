@@ -45,8 +45,9 @@ def _export_session(services: Services, caller: Caller, call: calls.ExportSessio
 @endpoints.serves(calls.ListMessages)
 def _list_messages(services: Services, caller: Caller, call: calls.ListMessages) -> MessageList:
     store = services.store_of_session(caller, call)
-    messages = read_messages(store, agent=caller.agent, session=call.session, limit=call.limit, offset=call.offset)
-    return MessageList(messages=messages)
+    return read_messages(
+        store, agent=caller.agent, session=call.session, limit=call.limit, offset=call.offset, around=call.around
+    )
 
 
 @endpoints.serves(calls.ListNewestMessages)

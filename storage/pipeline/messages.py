@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from reverie.errors import NotFound
 from storage.pipeline.records import MessageRecord, NewMessage, WholeMessage
 from storage.repository import AgentRepository
 from storage.rows import insert_sql, select_list, to_parameters
@@ -93,6 +94,18 @@ class Messages(AgentRepository):
             rows=row_ids,
         )
         return {int(row[0]): str(row[1]) for row in rows}
+
+    def position(self, session_row: int, message_id: str) -> int:
+        """Return how many messages of a session come before one of them. Raises `NotFound`."""
+        found = self._messages("m.session_row = :row AND m.id = :id", row=session_row, id=message_id)
+        if not found:
+            raise NotFound(f"the session has no message {message_id!r}", field="around")
+        visible = of_message(self._viewer, "m", "s")
+        sql = (
+            "SELECT count(*) FROM messages AS m JOIN sessions AS s ON s.row_id = m.session_row"
+            f" WHERE m.session_row = :row AND {visible} AND (m.created_at, m.id) < (:at, :id)"
+        )
+        return int(self._value(sql, row=session_row, at=found[0].created_at, id=message_id))
 
     def count_until(self, session_row: int, until: int) -> int:
         """Return how many messages of a session had been said by a time in microseconds."""

@@ -46,6 +46,12 @@ _RECENT: Final = """
     AND (c.file_row IS NULL OR f.agent_id = c.agent_id){of_viewer}
     ORDER BY e.at DESC, e.recall DESC, e.id LIMIT :limit OFFSET :offset
 """
+_OF_MEMORY: Final = """
+    AND e.chunk_id IN (
+        SELECT o.id FROM memories AS r JOIN chunks AS o ON o.memory_row = r.row_id
+        WHERE r.agent_id = :agent AND r.id = :memory
+    )
+"""
 _PRUNE: Final = """
     DELETE FROM recall_events WHERE id IN (
         SELECT id FROM recall_events WHERE agent_id = :agent AND at < :oldest ORDER BY at LIMIT :limit
@@ -120,12 +126,15 @@ class RecallEvents(Repository):
 class RecallHistory(AgentRepository):
     """The recall events of one agent within one transaction."""
 
-    def recent(self, *, limit: int = 50, offset: int = 0) -> list[RecallEvent]:
+    def recent(self, *, limit: int = 50, offset: int = 0, memory: str | None = None) -> list[RecallEvent]:
         """Return the events of the viewer's recalls, the newest first and the best result of each recall first.
+
+        With the id of a memory, those that found it.
 
         In the account's store, those that found memories of the viewer's tenant.
         """
         of_viewer = "" if self._viewer is None else " AND e.user_id IS :viewer"
         if self._viewer is not None and self._viewer.tenant is not None:  # all of an agent's workspaces share the store
             of_viewer += f" AND coalesce(k.tenant, '{LOCAL_TENANT}') = :viewer_tenant"
-        return self._records(RecallEvent, _RECENT.format(of_viewer=of_viewer), limit=limit, offset=offset)
+        sql = _RECENT.format(of_viewer=of_viewer + ("" if memory is None else _OF_MEMORY))
+        return self._records(RecallEvent, sql, limit=limit, offset=offset, memory=memory)

@@ -80,7 +80,6 @@ def test_every_call_is_served_once() -> None:
 # The calls that a command sends without taking its options from them, and the command.
 SENT_OTHERWISE = {
     "AcknowledgeNotifications": "notifications acknowledge",
-    "BatchItems": "items load",
     "ClearScratchpadKeys": "scratchpads clear",
     "CountSchedules": "schedules list, which shows the number",
     "DeleteWorkspace": "db delete",
@@ -105,9 +104,7 @@ NO_OPTION = {
     "AddSchedule": {"cadence", "executor"},  # the same as --cron, --at, --every, and --webhook, --task
     "Erase": {"agent", "workspace"},  # the common options
     "ReadExport": {"agent", "workspace", "cursor"},  # the common options, and the pages of the file
-    "ListMessages": {"offset"},  # the newest are shown
-    "PutItem": {"vectors"},  # numbers of the caller's own embedder, as below
-    "SearchItems": {"query_vector", "distance"},
+    "ListMessages": {"around", "offset"},  # the newest are shown
     "Recall": {"query_embedding"},  # 384 numbers
     "Remember": {"source_message"},  # set by extraction
     "RunJob": {"agent", "workspace"},  # the common options

@@ -120,6 +120,7 @@ class ListRecallEvents(Paged[RecallEventList], kw_only=True, frozen=True):
 
     route: ClassVar = "GET /v1/recall-events"
     user: UserId | None = None
+    memory: Annotated[str | None, Meta(description="Only results that are this memory.")] = None
     explain: Annotated[bool, Meta(description="Return scores.")] = False
 
 

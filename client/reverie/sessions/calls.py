@@ -110,12 +110,16 @@ class GetSessionByRef(OfUser[Session], frozen=True):
     ref_code: RefCode
 
 
-class ListMessages(InSession[MessageList], frozen=True):
-    """List the messages of a session, oldest first. Raises `NotFound`."""
+class ListMessages(InSession[MessageList], kw_only=True, frozen=True):
+    """List the messages of a session, oldest first; with `around`, the page that has this message in its middle.
+
+    Raises `NotFound`, also for a message that the session does not have.
+    """
 
     route: ClassVar = "GET /v1/sessions/{session}/messages"
     limit: Limit = 100
     offset: Offset = 0
+    around: Annotated[str | None, label("The id of a message of the session, instead of an offset.")] = None
 
 
 class ListNewestMessages(InSession[MessageList], frozen=True):

@@ -36,10 +36,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     original: str | None = None
 
 
-class MessageList(ListResult[Message], frozen=True, kw_only=True):
-    """A page of messages, oldest first."""
+class MessageList(ListResult[Message], frozen=True, kw_only=True, omit_defaults=True):
+    """A page of messages, oldest first; `offset` is how many of the session come before it."""
 
     messages: list[Message]
+    offset: int = 0
 
 
 class PoppedMessage(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,1 +1,0 @@
-"""Items: what they match, what of them is embedded, and how they are searched."""
