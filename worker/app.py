@@ -57,7 +57,6 @@ _TASK_MODULES: Final = (
     "tasks.scheduling.deliver",
     "tasks.upkeep.dream",
     "tasks.pipeline.embed",
-    "tasks.items.embed",
     "tasks.memories.extract",
     "tasks.scheduling.goals",
     "tasks.pipeline.index",

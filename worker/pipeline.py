@@ -12,7 +12,6 @@ from adapters.embedders import Embedder
 from adapters.embedders.base import REMOTE
 from adapters.embedders.openai_compatible import BATCH_INPUTS
 from memory.pipeline.broker_watch import watch_broker
-from memory.stage import live_latencies
 from reverie.contract import Outcome
 from reverie.errors import Unavailable
 from storage.pipeline.records import ReadyMessage
@@ -72,7 +71,7 @@ def report_searchable(
         return
     with contextlib.suppress(Unavailable):
         if not degraded:
-            latencies = live_latencies(messages, at)
+            latencies = [(at - message.accepted_at) / 1_000_000 for message in messages]
             observe_latencies(runtime, "searchable", latencies)
             runtime.monitor.record_lags(latencies)
         if runtime.inbox.anyone_waiting(store.name):

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 from fastapi import Response
 
-from reverie.memories.calls import GetMemoryStats, ListMemories
+from reverie.memories.calls import GetMemoryStats, ListMemories, Remember
 from reverie.memories.types import Lifetime, Memory, MemoryKind, Tier
 from reverie.recall.calls import Recall
 from reverie.recall.types import RecallResult
@@ -28,7 +28,6 @@ _FILTERS: Final[Mapping[str, str]] = {
     "lifetime": "Lifetime",
     "source": "Source",
     "tag": "Tag",
-    "user": "User",
     "session": "Conversation",
     "channel": "Channel",
 }
@@ -77,11 +76,10 @@ async def _found(visit: Visit, query: str, filters: Mapping[str, str]) -> dict[s
 
 async def _listed(visit: Visit, filters: Mapping[str, str]) -> dict[str, Any]:
     offset, replaced = visit.number("offset"), bool(visit.query("replaced"))
-    given = {name: value for name, value in filters.items() if name not in ("tag", "user")}
+    given = {name: value for name, value in filters.items() if name != "tag"}
     call = ListMemories(
         **given,  # type: ignore[arg-type]  # checked by the call
         tags=_words(filters.get("tag")),
-        owner_user_id=filters.get("user"),
         superseded=replaced,
         limit=PAGE_SIZE + 1,
         offset=offset,
@@ -114,7 +112,7 @@ async def _choices(visit: Visit) -> dict[str, Any]:
         "lifetime": get_args(Lifetime),
         "source": sorted(stats.by_source),
     }
-    return {"stats": stats, "choices": choices}
+    return {"stats": stats, "choices": choices, "can_write": visit.allows(Remember)}
 
 
 def _words(text: str | None) -> list[str]:

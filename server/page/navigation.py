@@ -16,7 +16,15 @@ class Section(NamedTuple):
     scope: Scope
 
 
-SECTIONS: Final = (Section("Memories", "/", "read"),)
+SECTIONS: Final = (
+    Section("Memories", "/", "read"),
+    Section("Conversations", "/conversations", "read"),
+    Section("Schedules", "/schedules", "read"),
+    Section("Dreams", "/dreams", "operate"),
+    Section("Log", "/log", "operate"),
+    Section("Dead letters", "/dead-letters", "operate"),
+    Section("Erasures", "/erasures", "read"),
+)
 
 
 def sections_for(principal: Principal) -> list[Section]:

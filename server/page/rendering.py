@@ -74,7 +74,7 @@ class Rendering:
 
 
 def address(path: str, parameters: Mapping[str, Any]) -> str:
-    """Return a path with its query string, without parameters that are empty; a list gives one parameter for each item.
+    """Return a path with its query string, without parameters that are empty or 0; a list gives several.
 
     Ids are parameters because a path cannot hold all of them: browsers take ".." for the folder above, also encoded.
     """

@@ -8,12 +8,23 @@ from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
 from reverie.problems import TooManyFailures, Unauthorised
-from server.page import agents, memories
+from server.page import (
+    agents,
+    changes,
+    conversations,
+    dead_letters,
+    dreams,
+    erasures,
+    log,
+    memories,
+    memory,
+    schedules,
+)
 from server.page.forms import check_form_type, decode_form
 from server.page.rendering import STATIC_PATH, static_file
 from server.page.site import LOGIN_PATH, Site
 
-_PARTS: Final = (memories, agents)
+_PARTS: Final = (memories, memory, changes, conversations, log, schedules, dreams, dead_letters, erasures, agents)
 _LOGIN_BYTES: Final = 16 * 1024
 
 

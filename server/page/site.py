@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse
 
 from memory.trust.tombstones import hash_key
 from reverie.calls import Call
-from reverie.checks import check_agent, check_workspace
+from reverie.checks import check_agent, check_label, check_workspace
 from reverie.errors import Rejected, ReverieError
 from reverie.problems import Forbidden, Problem, Unauthorised, problem_of
 from server.authentication import Authentication
@@ -180,7 +180,8 @@ def _place_of(request: Request) -> Place | None:
     agent, workspace = request.query_params.get("agent"), request.query_params.get("workspace")
     if not agent or not workspace:
         return None
-    return Place(check_agent(agent), check_workspace(workspace))
+    user = check_label("user", request.query_params.get("user", "").strip() or None)
+    return Place(check_agent(agent), check_workspace(workspace), user)
 
 
 def _cookie_name(request: Request) -> str:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
+import msgspec
 from fastapi import Request, Response
 from starlette.responses import RedirectResponse
 from starlette.types import Scope
@@ -16,6 +17,8 @@ from starlette.types import Scope
 from memory.trust.principals import Principal
 from reverie.calls import Call, scope_of
 from reverie.clock import from_micros
+from reverie.memories.types import Tier
+from reverie.trust.erasure_calls import Erase, ListErasures
 from server.bound_calls import BoundToRequest
 from server.caller import AGENT_HEADER, USER_HEADER, WORKSPACE_HEADER, principal_of
 from server.page.forms import Form
@@ -30,10 +33,19 @@ _A = TypeVar("_A")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Whose memory is looked at: an agent in a workspace. It is in every address, so each tab has its own."""
+    """Whose memory is looked at: an agent's in a workspace, as one of its users sees it, or as nobody in particular.
+
+    It is in every address, so each tab has its own.
+    """
 
     agent: str
     workspace: str
+    user: str | None = None
+
+    def parameters(self) -> dict[str, str]:
+        """Return the parameters of an address that name the place."""
+        named = {"agent": self.agent, "workspace": self.workspace}
+        return named if self.user is None else {**named, "user": self.user}
 
 
 class Visit:
@@ -56,6 +68,11 @@ class Visit:
         """Whose memory is looked at; None on pages that are about no agent and were not reached from one."""
         return self._place
 
+    @property
+    def decay_rates(self) -> Mapping[Tier, float]:
+        """The share of a memory's relevance that is left after an hour, by tier."""
+        return self._site.services.runtime.settings.decay_rates
+
     def elsewhere(self, place: Place) -> Visit:
         """Return the same visit at another place."""
         return Visit(self._site, self.request, place=place, form=self.form, cookie=self._cookie)
@@ -71,7 +88,10 @@ class Visit:
         return self.request.headers.get("hx-request") == "true"
 
     async def send(self, call: Call[_A]) -> _A:
-        """Return the response to a call. Raises what the same call over HTTP does."""
+        """Return the response to a call, as the user of the place. Raises what the same call over HTTP does."""
+        user = None if self._place is None else self._place.user
+        if user is not None and _asks_as_user(call):
+            call = msgspec.structs.replace(call, user=user)
         return await self._calls.send(call)
 
     def allows(self, *calls: type[Call[Any]]) -> bool:
@@ -89,7 +109,7 @@ class Visit:
 
     def link(self, path: str, **parameters: Any) -> str:
         """Return the address of a page about the same agent, unless the parameters name another."""
-        place = {} if self._place is None else {"agent": self._place.agent, "workspace": self._place.workspace}
+        place = {} if self._place is None else self._place.parameters()
         return address(path, {**place, **parameters})
 
     def page(self, template: str, *, status: int = 200, **view: Any) -> Response:
@@ -120,6 +140,13 @@ class Visit:
             "is_logged_in": self._cookie is not None,
             **view,
         }
+
+
+def _asks_as_user(call: Call[Any]) -> bool:
+    """Return whether a call can be made as a user, and names none itself."""
+    named = getattr(call, "user", "")
+    # The user of an erasure is not who asks.
+    return (named is None or named is msgspec.UNSET) and not isinstance(call, (Erase, ListErasures))
 
 
 def _about(scope: Scope, place: Place) -> Scope:

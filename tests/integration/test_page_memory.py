@@ -1,0 +1,219 @@
+"""One memory on the memory page, in a real browser: its origin and history, and every change with its undo."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from memory.recall.events import record_recalls
+from reverie import Reverie
+from support.browsing import MakeVisitor, Visitor
+from support.stages import drain
+from worker.runtime import Runtime
+
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>\n</textarea>\u202e\u200b \"quoted\""
+
+
+def test_a_memory_shows_where_it_came_from(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a memory from a message, then the message is shown in its conversation, and leads there."""
+    talk = [{"id": f"m{number}", "role": "user", "content": f"This is line {number}"} for number in range(40)]
+    operator.ingest("chat-1", talk)
+    drain(runtime)
+    kept = operator.remember("Line 20 matters", session="chat-1", source_message="m20")
+    page = visitor.open("/memory", id=kept.id)
+    expect(page.locator(".turn")).to_have_count(7)
+    expect(page.locator(".turn.source")).to_contain_text("This is line 20")
+    assert visitor.violations() == []
+    page.get_by_role("link", name="chat-1").click()
+    expect(page.locator(".turn.source")).to_contain_text("This is line 20")
+
+
+def test_a_memory_shows_what_it_was_merged_from(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given two memories that say the same, when the job has merged them, then one shows the other, and the log."""
+    for name in ("one", "two"):
+        operator.remember("The parser fails loudly on a trailing comma", id=name)
+    drain(runtime)
+    assert operator.run_job("consolidate-memories").counts["merged"] == 1
+    (left,) = operator.memories()
+    page = visitor.open("/memory", id=left.id)
+    expect(page.get_by_role("region", name="Merged from")).to_contain_text("fails loudly on a trailing comma")
+    assert visitor.violations() == []
+    page.get_by_role("link", name="undo in the log").click()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("Undone")
+    assert len(operator.memories()) == 2
+
+
+def test_a_memory_shows_what_recalled_it_and_how_its_relevance_moved(
+    visitor: Visitor, operator: Reverie, runtime: Runtime
+) -> None:
+    """Given three recalls by two queries, then the queries are listed, and the drawing says the relevance in words."""
+    kept = operator.remember("Kate takes oat milk")
+    operator.remember("The release goes out on Thursdays")
+    drain(runtime)
+    for query in ("oat milk", "oat milk", "what does Kate take?"):
+        operator.recall(query)
+    runtime.recall_buffer.flush()
+    record_recalls(runtime.recall_log, runtime.stores, workspace="default")
+    page = visitor.open("/memory", id=kept.id)
+    recalled = page.get_by_role("region", name="Recalled by")
+    expect(recalled.get_by_role("listitem")).to_have_count(2)
+    expect(recalled).to_contain_text("2 times")
+    expect(page.get_by_role("img", name="Relevance since")).to_be_visible()
+    expect(page.get_by_text("recalled 3 times")).to_be_visible()
+    (event, *_) = operator.recall_events(memory=kept.id)
+    assert event.id == kept.id
+    assert list(operator.recall_events(memory="unknown")) == []
+
+
+def test_a_memory_is_written_edited_pinned_and_each_of_it_undone(visitor: Visitor, operator: Reverie) -> None:
+    """Given the page, when somebody writes, edits and pins a memory, then each change is stored, and can be undone."""
+    page = visitor.open("/")
+    page.get_by_role("link", name="New memory").click()
+    page.get_by_label("What to remember").fill("Kate takes oat milk")
+    page.get_by_label("Tags").fill("coffee, kitchen")
+    page.get_by_label("Kind").select_option("preference")
+    assert visitor.violations() == []
+    page.get_by_role("button", name="Remember").click()
+    expect(page.get_by_role("status")).to_contain_text("Remembered")
+    (stored,) = operator.memories()
+    assert (stored.content, stored.kind, stored.source) == ("Kate takes oat milk", "preference", "user")
+    assert stored.tags == ["coffee", "kitchen"]
+
+    page.keyboard.press("e")
+    page.get_by_label("What it says").fill("Kate takes soy milk\nsince May")
+    page.get_by_label("Importance").fill("0.75")
+    assert visitor.violations() == []
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("Saved")
+    changed = operator.memory(stored.id)
+    assert (changed.content, changed.importance) == ("Kate takes soy milk\nsince May", 0.75)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("Undone")
+    again = operator.memory(stored.id)
+    assert (again.content, again.importance, again.tags) == (stored.content, stored.importance, stored.tags)
+
+    page.get_by_role("button", name="Pin", exact=True).click()
+    expect(page.get_by_role("status")).to_contain_text("Pinned")
+    assert operator.memory(stored.id).pinned
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("No longer pinned")
+    assert not operator.memory(stored.id).pinned
+
+
+def test_a_deleted_memory_is_gone_and_comes_back_by_undo(visitor: Visitor, operator: Reverie) -> None:
+    """Given a memory, when it is deleted, then nothing of it is left; undo stores it again with all it had."""
+    kept = operator.remember("Kate takes oat milk", tags=["coffee"], importance=0.9, metadata={"from": "a test"})
+    before = operator.memory(kept.id)
+    page = visitor.open("/memory", id=kept.id)
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("status")).to_contain_text("Deleted")
+    assert operator.memories() == []
+    assert visitor.violations() == []
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("Restored")
+    (after,) = operator.memories()
+    assert after.id != before.id
+    assert (after.content, after.tags, after.importance) == (before.content, before.tags, before.importance)
+    assert (after.metadata, after.created_at) == (before.metadata, before.created_at)
+
+
+def test_a_fact_is_corrected_and_its_values_are_shown(visitor: Visitor, operator: Reverie) -> None:
+    """Given a fact, when its value is corrected on the page, then the earlier one is its history; undo sets it back."""
+    operator.set_fact("home", "city", "Porto")
+    page = visitor.open("/memory", id=operator.fact("home", "city").id)
+    page.get_by_role("link", name="Edit").click()
+    page.get_by_label("The value of").fill("Lisbon")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("Saved")
+    assert operator.fact("home", "city").value == "Lisbon"
+    expect(page.get_by_role("region", name="Its values")).to_contain_text("Porto")
+    assert visitor.violations() == []
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("Undone")
+    assert operator.fact("home", "city").value == "Porto"
+
+
+def test_of_two_tabs_the_second_does_not_overwrite_the_first(visitor: Visitor, operator: Reverie) -> None:
+    """Given a memory open in two tabs, when both save, then the second is told, and its text is not lost."""
+    kept = operator.remember("Kate takes oat milk")
+    first, second = visitor.page, visitor.new_tab()
+    for tab in (first, second):
+        tab.goto(visitor.address("/memory/edit", id=kept.id))
+    first.get_by_label("What it says").fill("Kate takes soy milk")
+    first.get_by_role("button", name="Save").click()
+    expect(first.get_by_role("status")).to_contain_text("Saved")
+    second.get_by_label("What it says").fill("Kate takes rice milk")
+    second.get_by_role("button", name="Save").click()
+    expect(second.get_by_role("alert")).to_contain_text("Kate takes rice milk")
+    expect(second.get_by_label("What it says")).to_have_value("Kate takes soy milk")
+    assert operator.memory(kept.id).content == "Kate takes soy milk"
+    visitor.complaints.clear()  # the browser reports the status 409
+
+
+def test_tabs_show_different_agents_and_users(visitor: Visitor, operator: Reverie) -> None:
+    """Given two agents and a user, then each tab stays with the one that its address names."""
+    operator.remember("Of nobody")
+    operator.remember("Of kate", user="kate")
+    other = visitor.new_tab()
+    other.goto(visitor.address("/", user="kate"))
+    visitor.open("/", agent="ben")
+    expect(visitor.page.get_by_text("Nothing is remembered yet")).to_be_visible()
+    expect(other.locator("[data-item]")).to_have_count(2)
+    other.get_by_role("link", name="As user: kate").click()
+    expect(other.locator("[data-item]")).to_have_count(1)
+    visitor.page.reload()
+    expect(visitor.page.locator(".place")).to_contain_text("ben")
+
+
+def test_hostile_text_survives_an_edit_as_it_is(make_visitor: MakeVisitor, operator: Reverie) -> None:
+    """Given markup in a memory, when only its tags are changed, then its text stays, and nothing in it has worked."""
+    kept = operator.remember(HOSTILE)
+    visitor = make_visitor()
+    page = visitor.open("/memory", id=kept.id)
+    assert "owned" not in page.title().partition("<script>")[0]
+    assert page.locator("main img, main script").count() == 0
+    page.get_by_role("link", name="Edit").click()
+    expect(page.get_by_label("What it says")).to_have_value(HOSTILE)
+    page.get_by_label("Tags").fill("odd")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("Saved")
+    stored = operator.memory(kept.id)
+    assert (stored.content, stored.tags) == (HOSTILE, ["odd"])
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("Restored")
+    (restored,) = operator.memories()
+    assert restored.content == HOSTILE
+
+
+@pytest.mark.parametrize(
+    ("scopes", "buttons"), [(["read"], []), (["read", "write"], ["Pin"]), (["read", "forget"], ["Delete"])], ids=str
+)
+def test_the_page_offers_what_the_token_allows(
+    make_visitor: MakeVisitor, operator: Reverie, scopes: list[str], buttons: list[str]
+) -> None:
+    kept = operator.remember("Kate takes oat milk")
+    created = operator.create_token(agents=["ana"], workspace="default", scopes=scopes)
+    visitor = make_visitor(token=created.token)
+    visitor.open("/memory", id=kept.id)
+    shown = visitor.page.locator(".actions button").all_inner_texts()
+    assert shown == buttons
+
+
+def test_a_form_of_another_login_changes_nothing(visitor: Visitor, operator: Reverie) -> None:
+    """Given a form whose token is not that of the login, then nothing is deleted, and the page says what to do."""
+    kept = operator.remember("Kate takes oat milk")
+    page = visitor.open("/memory", id=kept.id)
+    page.locator("input[name=form_token]").evaluate_all("fields => fields.forEach(one => one.value = 'other')")
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("belongs to another login")).to_be_visible()
+    assert operator.memory(kept.id).content == "Kate takes oat milk"
+    visitor.complaints.clear()  # the browser reports the status 403
+
+
+def test_what_is_not_there_is_a_page_that_says_so(visitor: Visitor) -> None:
+    visitor.open("/memory", id="../../etc/passwd")
+    expect(visitor.page.get_by_role("heading", name="Not found")).to_be_visible()
+    assert visitor.violations() == []
+    visitor.complaints.clear()  # the browser reports the status 404

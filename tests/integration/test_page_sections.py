@@ -1,0 +1,218 @@
+"""The other sections of the memory page, in a real browser: each path, and no barriers on any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from reverie import Reverie
+from reverie.errors import NotFound
+from server.authentication import Access
+from support.browsing import TOKEN, MakeVisitor, Visitor
+from support.http import running_server
+from support.stages import drain, pipeline_at_work
+from worker.runtime import Runtime
+
+
+def test_conversations_are_listed_searched_and_read(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a conversation of 130 messages, then its end is shown, and what came before a click away."""
+    operator.ingest("long", [{"role": "user", "content": f"This is line {number}"} for number in range(129)])
+    operator.ingest("long", {"role": "user", "content": "My dentist is Dr. Sousa"})
+    operator.ingest("odd/../id?x=1&y", [{"role": "tool", "content": "{}", "tool_name": "find"}])
+    drain(runtime)
+    page = visitor.open("/conversations")
+    expect(page.locator("[data-item]")).to_have_count(2)
+    assert visitor.violations() == []
+    page.get_by_role("link", name="odd/../id").click()
+    expect(page.get_by_role("heading", name="odd/../id?x=1&y")).to_be_visible()
+    visitor.open("/conversations", q="dentist Sousa")
+    page.get_by_role("link", name="long").click()
+    expect(page.get_by_text("Messages 31 to 130 of 130")).to_be_visible()
+    assert visitor.violations() == []
+    page.get_by_role("link", name="Earlier messages").click()
+    expect(page.get_by_text("This is line 0", exact=True)).to_be_visible()
+
+
+def test_a_scratchpad_is_shown_as_working_notes(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    operator.ingest("chat-1", {"role": "user", "content": "Hello"})
+    drain(runtime)
+    operator.write_scratchpad("chat-1", ["Find a plumber", "<b>Ask</b> about the rent"])
+    operator.write_scratchpad_key("chat-1", "flat", {"rooms": 3})
+    page = visitor.open("/conversation", id="chat-1")
+    notes = page.get_by_role("region", name="Working notes")
+    expect(notes).to_contain_text("<b>Ask</b> about the rent")
+    expect(notes).to_contain_text('"rooms": 3')
+    assert visitor.violations() == []
+
+
+def test_the_log_shows_what_a_job_changed_and_undoes_it(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a merge by a job, then its entry shows the texts before and after, and can be undone once."""
+    for name in ("one", "two"):
+        operator.remember("The parser fails loudly on a trailing comma", id=name)
+    drain(runtime)
+    operator.run_job("consolidate-memories")
+    page = visitor.open("/log")
+    assert visitor.violations() == []
+    page.locator("[data-item]").first.click()
+    expect(page.get_by_role("heading", name="Merge")).to_be_visible()
+    expect(page.locator(".diff").first).to_be_visible()
+    assert visitor.violations() == []
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("Undone")
+    expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+    assert len(operator.memories()) == 2
+
+
+def test_a_schedule_is_paused_resumed_run_and_deleted(visitor: Visitor, operator: Reverie) -> None:
+    """Given a schedule, then its next times and runs are shown, and its state is changed by a click."""
+    added = operator.add_schedule("Summarise what is open", name="Weekly", cron="0 9 * * 1", tz="Europe/Lisbon")
+    page = visitor.open("/schedules")
+    assert visitor.violations() == []
+    page.get_by_role("link", name="Weekly").click()
+    expect(page.get_by_role("heading", name="Next times")).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("status")).to_contain_text("Paused")
+    assert operator.schedule(added.id).status == "paused"
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("status")).to_contain_text("Resumed")
+    page.get_by_role("button", name="Run now").click()
+    expect(page.get_by_role("status")).to_contain_text("A run has started")
+    assert len(operator.schedule_runs(added.id)) == 1
+    assert visitor.violations() == []
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("status")).to_contain_text("Deleted")
+    expect(page.get_by_text("Nothing is planned")).to_be_visible()
+
+
+def test_a_dead_letter_is_read_replayed_and_dropped(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a message that cannot be stored, then its letter has the error and the payload."""
+    taken = {"role": "user", "content": "First.", "sequence": 1}
+    with pipeline_at_work(runtime):
+        operator.ingest("s", taken, wait="stored")
+        operator.ingest("s", [{"role": "user", "content": "Free."}, {**taken, "id": "late"}], wait="stored")
+        page = visitor.open("/dead-letters")
+        assert visitor.violations() == []
+        page.get_by_role("button", name="Replay").click()
+        expect(page.get_by_role("status")).to_contain_text("Replayed")
+    page.locator("[data-item]").first.click()
+    expect(page.get_by_label("Payload")).to_contain_text("First.")
+    assert visitor.violations() == []
+    page.get_by_role("button", name="Drop for good").click()
+    expect(page.get_by_role("status")).to_contain_text("Dropped")
+    expect(page.get_by_text("No dead letters")).to_be_visible()
+
+
+def test_a_dream_is_shown_as_a_diff(visitor: Visitor, operator: Reverie) -> None:
+    """Given two commits of the memory files, then the later one shows the lines that it added."""
+    operator.add_note("Ask for the tram timetable", note_id="errand")
+    operator.checkpoint("First notes")
+    operator.update_note("errand", "Ask for the <b>ferry</b> timetable")
+    operator.checkpoint("Second notes")
+    page = visitor.open("/dreams")
+    assert visitor.violations() == []
+    page.get_by_role("link", name="Second notes").click()
+    expect(page.locator(".file-diff .added").first).to_contain_text("ferry")
+    expect(page.locator(".file-diff")).to_contain_text("<b>ferry<")
+    expect(page.locator(".file-diff .file")).to_have_text("notes/errand.md")
+    assert visitor.violations() == []
+    visitor.open("/dreams")
+    page.get_by_role("link", name="First notes").click()
+    expect(page.get_by_text("nothing to compare them with")).to_be_visible()
+
+
+def test_an_erasure_is_planned_confirmed_and_proved(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a conversation, when it is erased on the page, then its numbers are shown first, and a receipt last."""
+    operator.ingest("chat-1", {"role": "user", "content": "My dentist is Dr. Sousa"})
+    drain(runtime)
+    page = visitor.open("/conversation", id="chat-1")
+    page.get_by_role("link", name="Erase").click()
+    assert visitor.violations() == []
+    page.get_by_role("button", name="See what would go").click()
+    expect(page.get_by_role("table")).to_contain_text("messages")
+    assert operator.sessions() != []
+    assert visitor.violations() == []
+    page.get_by_label("I know that this cannot be undone").check()
+    page.get_by_role("button", name="Erase it").click()
+    expect(page.get_by_role("heading", name="A conversation")).to_be_visible()
+    operator.run_job("continue-erasures")
+    expect(page.get_by_role("region", name="Receipt")).to_contain_text("Nothing of it was found afterwards")
+    assert visitor.violations() == []
+    assert operator.sessions() == []
+    visitor.open("/erasures")
+    expect(page.locator("[data-item]")).to_have_count(1)
+
+
+def test_every_empty_section_says_what_it_is_for(visitor: Visitor) -> None:
+    for path in ("/conversations", "/schedules", "/dreams", "/log", "/dead-letters", "/erasures", "/agents"):
+        visitor.open(path)
+        assert visitor.violations() == [], path
+
+
+def test_a_phone_needs_no_sideways_scrolling(make_visitor: MakeVisitor, operator: Reverie) -> None:
+    """Given a screen of 360 pixels and a word of 300 letters, then no page is wider than the screen."""
+    kept = operator.remember("W" * 300, tags=["t" * 60])
+    visitor = make_visitor(viewport={"width": 360, "height": 740})
+    for path, parameters in (("/", {}), ("/memory", {"id": kept.id}), ("/memory/edit", {"id": kept.id}), ("/log", {})):
+        page = visitor.open(path, **parameters)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_a_login_survives_a_restart_of_the_server(
+    make_runtime: Callable[..., Runtime], make_visitor: MakeVisitor, page_url: str, tmp_path: Path
+) -> None:
+    """Given a login, when another process serves the same data, then the browser is still logged in."""
+    visitor = make_visitor()
+    with Reverie("ana", url=page_url, token=TOKEN) as client:
+        client.remember("Kate takes oat milk")
+    (cookie,) = visitor.context.cookies()
+    with running_server(make_runtime(), access=Access(tokens={"operator": TOKEN})) as again:
+        port = again.rpartition(":")[2]
+        visitor.context.add_cookies([{**cookie, "name": f"reverie-{port}"}])  # type: ignore[list-item]
+        visitor.page.goto(f"{again}/?agent=ana&workspace=default")
+        expect(visitor.page.get_by_text("Kate takes oat milk")).to_be_visible()
+
+
+def test_ten_thousand_memories_are_paged_and_searched(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given 10,000 memories, then the page lists the newest, leads to older ones, and finds one among them."""
+    from reverie.clock import from_micros
+    from reverie.memories.types import Memory, MemoryExport
+
+    made = [
+        Memory(
+            id=f"n{number}",
+            agent="ana",
+            tier="workspace",
+            lifetime="long_term",
+            kind="fact",
+            source="agent",
+            content=f"Box {number} holds the parts of machine {number % 97}",
+            importance=0.5,
+            access_count=0,
+            created_at=from_micros(1_700_000_000_000_000 + number * 60_000_000),
+            updated_at=from_micros(1_700_000_000_000_000 + number * 60_000_000),
+            accessed_at=from_micros(1_700_000_000_000_000 + number * 60_000_000),
+        )
+        for number in range(10_000)
+    ]
+    operator.import_memories(MemoryExport(memories=made))
+    page = visitor.open("/")
+    expect(page.get_by_text("10,000 memories")).to_be_visible()
+    expect(page.locator("[data-item]")).to_have_count(50)
+    page.get_by_role("link", name="Older").click()
+    expect(page.locator("[data-item]").first).to_contain_text("Box 9949")
+    drain(runtime)
+    visitor.open("/", q="box 4321")
+    expect(page.locator("li.result").first).to_contain_text("Box 4321")
+
+
+def test_a_page_of_messages_lies_around_one_of_them(operator: Reverie, runtime: Runtime) -> None:
+    """Given twenty messages, then the page around one has it in its middle, and says how many come before."""
+    operator.ingest("chat-1", [{"id": f"m{number}", "role": "user", "content": "x"} for number in range(20)])
+    drain(runtime)
+    assert [message.id for message in operator.messages("chat-1", around="m10", limit=3)] == ["m9", "m10", "m11"]
+    assert [message.id for message in operator.messages("chat-1", around="m0", limit=3)] == ["m0", "m1", "m2"]
+    with pytest.raises(NotFound, match="no message 'm99'"):
+        operator.messages("chat-1", around="m99")

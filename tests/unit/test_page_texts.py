@@ -1,0 +1,156 @@
+"""What the memory page makes of times, diffs, forms and characters that cannot be seen."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reverie.errors import Rejected
+from reverie.inert import revealed
+from reverie.memories.types import Memory
+from reverie.recall.types import Explanation, RecallEvent, RecallResult, RetrieverScore
+from server.page.curves import HEIGHT, WIDTH, curve_of
+from server.page.dreams import DiffLine, diff_lines
+from server.page.forms import decode_form
+from server.page.logins import Logins, cookie_name
+from server.page.moments import date_text, day_heading, duration, exact, in_words
+from server.page.rendering import address, excerpt
+from server.page.shares import shares_of
+from server.page.site import own_path
+from storage.memories.decay import RATES
+
+NOW = datetime(2026, 5, 12, 9, 30, tzinfo=UTC)
+SECRET = b"k" * 32
+
+
+@pytest.mark.parametrize(
+    ("distance", "words"),
+    [
+        (timedelta(seconds=5), "just now"),
+        (timedelta(seconds=-5), "in a moment"),
+        (timedelta(minutes=1), "1 minute ago"),
+        (timedelta(hours=5, minutes=59), "5 hours ago"),
+        (timedelta(days=3), "3 days ago"),
+        (-timedelta(days=3), "in 3 days"),
+        (timedelta(days=13), "1 week ago"),
+        (timedelta(days=40), "2 Apr 2026"),
+    ],
+    ids=str,
+)
+def test_a_time_is_said_in_words(distance: timedelta, words: str) -> None:
+    assert in_words(NOW - distance, now=NOW) == words
+
+
+def test_a_time_is_also_said_exactly() -> None:
+    """Given a time in another zone, then the exact text and the headings of days are in UTC."""
+    lisbon = datetime(2026, 5, 12, 0, 30, tzinfo=datetime.strptime("+0100", "%z").tzinfo)
+    assert exact(lisbon) == "11 May 2026, 23:30:00 UTC"
+    assert date_text(lisbon) == "11 May 2026"
+    assert day_heading(lisbon, now=NOW) == "Yesterday"
+    assert day_heading(NOW, now=NOW) == "Today"
+    assert day_heading(NOW - timedelta(days=7), now=NOW) == "Tuesday, 5 May 2026"
+    assert [duration(0.44), duration(75), duration(7_200)] == ["0.4 seconds", "1 minute", "2 hours"]
+
+
+def test_a_diff_is_read_by_its_hunks() -> None:
+    """Given lines that look like the names of files, then inside a hunk they are lines."""
+    text = "--- a/notes/x.md\n+++ b/notes/x.md\n@@ -1,2 +1,2 @@\n same\n--- was\n+++ is\n\\ No newline at end of file\n"
+    assert diff_lines(text) == [
+        DiffLine("file", "notes/x.md"),
+        DiffLine("place", "@@ -1,2 +1,2 @@"),
+        DiffLine("same", "same"),
+        DiffLine("removed", "-- was"),
+        DiffLine("added", "++ is"),
+    ]
+    assert diff_lines("") == []
+
+
+def test_a_form_is_decoded_with_its_line_ends() -> None:
+    form = decode_form(b"text=a%0D%0Ab&tags=+one+,,two&tags=three&empty=")
+    assert (form.text("text"), form.tags(), form.word("empty"), form.word("absent")) == ("a\nb", ["three"], None, None)
+    assert decode_form(b"").text("absent") == ""
+
+
+@pytest.mark.parametrize("body", [b"\xff", b"a=%FF", b"no-field", b"&".join([b"a=1"] * 65)], ids=repr)
+def test_what_is_no_form_is_refused(body: bytes) -> None:
+    with pytest.raises(Rejected, match="load the page again"):
+        decode_form(body)
+
+
+def test_a_number_in_a_form_is_checked() -> None:
+    with pytest.raises(Rejected, match="importance must be a number, not 'much'"):
+        decode_form(b"importance=much").number("importance")
+
+
+def test_a_login_is_read_back_with_the_same_key_only() -> None:
+    """Given a cookie, then it holds the token for this installation alone, and says nothing of it."""
+    logins = Logins(lambda: SECRET)
+    cookie = logins.cookie_for("rv_token")
+    assert "rv_token" not in cookie
+    assert Logins(lambda: SECRET).token_in(cookie) == "rv_token"
+    assert Logins(lambda: b"o" * 32).token_in(cookie) is None
+    for spoilt in ("", "x", cookie[:-2], cookie + "a" * 2_000, "\u202e"):
+        assert logins.token_in(spoilt) is None
+    assert cookie_name(7437) != cookie_name(7438)
+
+
+def test_the_token_of_forms_is_that_of_one_login() -> None:
+    logins = Logins(lambda: SECRET)
+    assert logins.is_form_token(logins.form_token("one"), "one")
+    assert not logins.is_form_token(logins.form_token("one"), "two")
+    assert logins.is_form_token(logins.form_token(None), None)
+    assert not logins.is_form_token("\u202e", "one")
+
+
+@pytest.mark.parametrize("text", ["", "x", "//evil", "/\\evil", "https://evil/", "/a\nb", "javascript:alert(1)"])
+def test_only_a_path_of_this_site_is_gone_to(text: str) -> None:
+    assert own_path(text) == "/"
+
+
+def test_a_path_of_this_site_stays_as_it_is() -> None:
+    assert own_path("/memory?agent=ana&id=..%2Fx") == "/memory?agent=ana&id=..%2Fx"
+
+
+def test_an_address_leaves_out_what_is_empty() -> None:
+    assert address("/", {"a": "", "b": None, "c": False, "offset": 0, "d": "x y&z", "e": ["1", "2"]}) == (
+        "/?d=x+y%26z&e=1&e=2"
+    )
+    assert address("/log", {}) == "/log"
+
+
+def test_what_cannot_be_seen_is_shown_by_its_number() -> None:
+    assert revealed("a\u200bb\u202ec\x07") == "a⟨U+200B⟩b⟨U+202E⟩c⟨U+0007⟩"
+    assert revealed("plain\r\ntext") == "plain\ntext"
+    assert revealed("family 👨‍👩‍👧 and caf\u00e9") == "family 👨‍👩‍👧 and caf\u00e9"
+    assert excerpt("one two three", 9) == "one two …"
+    assert excerpt("W" * 30, 9) == "W" * 9 + " …"
+
+
+def test_the_curve_of_a_memory_falls_and_rises_with_a_recall() -> None:
+    """Given a memory that was recalled once, then its curve has a step there, and stays within the drawing."""
+    start = NOW - timedelta(days=10)
+    memory = Memory(
+        id="m", agent="ana", tier="workspace", lifetime="short_term", kind="fact", source="agent", content="x",
+        importance=0.5, access_count=1, created_at=start, updated_at=start, accessed_at=NOW - timedelta(days=5),
+    )  # fmt: skip
+    event = RecallEvent(recall="r", query="q", at=NOW - timedelta(days=5), kind="memory", id="m", access_count=1)
+    curve = curve_of(memory, [event], now=NOW, rates=RATES["standard"])
+    points = [tuple(map(float, point.split(","))) for point in curve.points.split()]
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
+    assert curve.recalls == [WIDTH / 2]
+    assert curve.now < curve.highest
+    heights = [y for x, y in points if x < WIDTH / 2]
+    assert heights == sorted(heights)
+    assert min(y for x, y in points if x >= WIDTH / 2) < heights[-1]
+
+
+def test_the_shares_of_a_result_add_up_to_one() -> None:
+    """Given the scores of retrievers, then their shares are by weight, the largest first; others are left out."""
+    scores = {"keyword": 1.0, "vector": 0.5, "date": 0.0}
+    found = {name: RetrieverScore(rank=1, score=value, normalised=value) for name, value in scores.items()}
+    result = RecallResult(id="m", kind="memory", text="x", created_at=NOW, explanation=Explanation(score=1.5, **found))
+    shares = shares_of(result)
+    assert [share.name for share in shares] == ["Words in it", "Meaning of it"]
+    assert sum(share.share for share in shares) == pytest.approx(1)
+    assert shares_of(RecallResult(id="m", kind="memory", text="x", created_at=NOW)) == []
