@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from contextlib import ExitStack
+from types import FrameType
 from typing import Final
 
 import structlog
@@ -72,6 +73,19 @@ def main() -> int:
     return 0
 
 
+class _Server(uvicorn.Server):
+    """A server that tells responses without an end that it is stopping: it would wait for them."""
+
+    def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop, after a signal."""
+        self._stopping.set()
+        super().handle_exit(sig, frame)
+
+
 def _serve(settings: Settings, runtime: Runtime, access: Access, listening: socket.socket) -> None:
     app = create_app(runtime, access=access)
     limits = ConnectionLimits(
@@ -88,7 +102,7 @@ def _serve(settings: Settings, runtime: Runtime, access: Access, listening: sock
         lifespan="off",
         timeout_graceful_shutdown=_GRACEFUL_SECONDS,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config, app.state.stopping)
     # Uvicorn installs its own handlers only while it runs, and afterwards raises again the signal that stopped it,
     # which would end this process with the signal's number instead of 0. A signal that arrives before it runs must not
     # be lost either.

@@ -79,7 +79,7 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
     """Return the application. Requests below /v1 need a token: a stored one, or one that `access` names.
 
     `token` stands for an access with this token alone; without both, everyone who reaches the server may do everything.
-    The caller closes `app.state.ledger`.
+    The caller closes `app.state.ledger`, and sets `app.state.stopping` when the server begins to stop.
     """
     access = access or Access(tokens={"operator": token} if token else {}, open=token is None)
     # A redirect for a trailing slash would change session ids that end with one.
@@ -109,6 +109,7 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
         lambda: authentication.failures.total,
     )
     app.state.ledger = services.ledger
+    app.state.stopping = services.stopping
     if runtime.settings.web_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -50,6 +50,8 @@ class Services:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.threads = Threads()
+        # Set when the process begins to stop: responses without an end have to end by themselves.
+        self.stopping = threading.Event()
         self.bodies = BodyReader(
             memory_bytes=runtime.settings.body_memory_bytes, seconds=runtime.settings.request_body_seconds
         )

@@ -22,6 +22,7 @@ from storage.kept_reads import KeptReads
 from storage.migrate import ACCOUNT_FILE
 from storage.open_workspaces import OpenWorkspaces
 from storage.opening import cannot_read, inode_of, open_database
+from storage.pipeline.samples import PipelineSamples
 from storage.pipeline.work import Stage, is_idle_file
 from storage.store import Store as Store
 from storage.store import new_serial
@@ -129,6 +130,10 @@ class Stores:
     def usage(self) -> UsageLog:
         """Return the usage of the language model."""
         return UsageLog(self.account())
+
+    def pipeline_samples(self) -> PipelineSamples:
+        """Return the figures of the pipeline over the last day."""
+        return PipelineSamples(self.account())
 
     def erasures(self) -> Erasures:
         """Return the erasures."""

@@ -12,6 +12,7 @@ from adapters.embedders import Embedder
 from adapters.embedders.base import REMOTE
 from adapters.embedders.openai_compatible import BATCH_INPUTS
 from memory.pipeline.broker_watch import watch_broker
+from memory.pipeline.history import take_sample
 from reverie.contract import Outcome
 from reverie.errors import Unavailable
 from storage.pipeline.records import ReadyMessage
@@ -47,6 +48,12 @@ def look_after_broker(runtime: Runtime) -> dict[str, Any]:
     if lost:
         log.error("broker_lost_its_content", error=lost)
     return {"broker_lost": lost} if lost else {}
+
+
+def keep_figures(runtime: Runtime) -> None:
+    """Keep the figures of this minute for the pipeline page; without a broker there are none."""
+    with contextlib.suppress(Unavailable):
+        take_sample(runtime.stores.pipeline_samples(), runtime.inbox, runtime.monitor, now=runtime.now())
 
 
 def warn_of_broker(runtime: Runtime) -> None:

@@ -43,6 +43,7 @@ def read_broker(inbox: WorkerInbox, monitor: Monitor) -> BrokerState:
         max_items=limits.items,
         max_bytes=limits.bytes,
         full=_share(totals.items, limits.items, totals.bytes, limits.bytes),
+        accepted=totals.accepted,
     )
     known = LagStatus(samples=lag.samples, p50_seconds=lag.p50_seconds, p99_seconds=lag.p99_seconds)
     return BrokerState(queues, inboxes, use, workers, known, warnings)

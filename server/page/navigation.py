@@ -24,6 +24,7 @@ SECTIONS: Final = (
     Section("Log", "/log", "operate"),
     Section("Dead letters", "/dead-letters", "operate"),
     Section("Erasures", "/erasures", "read"),
+    Section("Pipeline", "/pipeline", "operate"),
 )
 
 

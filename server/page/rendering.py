@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FOLDER: Final = Path(__file__).parent
 STATIC_PATH: Final = "/page-assets"
-_HEADERS: Final = {
+PAGE_HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
         " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -43,7 +43,7 @@ _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/sv
 
 def html(body: str, *, status: int = 200) -> Response:
     """Return a page or a part of one."""
-    return Response(body, status_code=status, media_type="text/html", headers=_HEADERS)
+    return Response(body, status_code=status, media_type="text/html", headers=PAGE_HEADERS)
 
 
 class Rendering:

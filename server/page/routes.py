@@ -18,13 +18,26 @@ from server.page import (
     log,
     memories,
     memory,
+    pipeline,
     schedules,
 )
 from server.page.forms import check_form_type, decode_form
 from server.page.rendering import STATIC_PATH, static_file
 from server.page.site import LOGIN_PATH, Site
 
-_PARTS: Final = (memories, memory, changes, conversations, log, schedules, dreams, dead_letters, erasures, agents)
+_PARTS: Final = (
+    memories,
+    memory,
+    changes,
+    conversations,
+    log,
+    schedules,
+    dreams,
+    dead_letters,
+    erasures,
+    pipeline,
+    agents,
+)
 _LOGIN_BYTES: Final = 16 * 1024
 
 

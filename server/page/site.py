@@ -57,7 +57,7 @@ class Site:
         """Return the response to a request for a page."""
         visit: Visit | None = None
         try:
-            cookie = await self._authenticate(request)
+            cookie = await self.authenticate(request)
             form = await self._form(request, cookie) if page.method == "POST" else Form({})
             place = _place_of(request)
             visit = Visit(self, request, place=place, form=form, cookie=cookie)
@@ -116,7 +116,7 @@ class Site:
         problem = Problem(type="about:blank", title=str(error.detail), status=error.status_code, detail=detail)
         return self.error_page(request, problem)
 
-    async def _authenticate(self, request: Request) -> str | None:
+    async def authenticate(self, request: Request) -> str | None:
         """Note in the request who makes it; return its cookie, None on an open server. Raises `Unauthorised`."""
         cookie = request.cookies.get(_cookie_name(request))
         token = self.logins.token_in(cookie) if cookie else None

@@ -27,6 +27,7 @@ from server.page.rendering import address, html
 
 if TYPE_CHECKING:
     from server.page.site import Site
+    from server.services import Services
 
 _A = TypeVar("_A")
 
@@ -73,13 +74,22 @@ class Visit:
         """The share of a memory's relevance that is left after an hour, by tier."""
         return self._site.services.runtime.settings.decay_rates
 
+    @property
+    def services(self) -> Services:
+        """What this process knows of itself, for the pages of operators."""
+        return self._site.services
+
+    async def check_login(self) -> None:
+        """Raise `Unauthorised` if the visitor's token is worth nothing any more: a page that stays open asks again."""
+        await self._site.authenticate(self.request)
+
     def elsewhere(self, place: Place) -> Visit:
         """Return the same visit at another place."""
         return Visit(self._site, self.request, place=place, form=self.form, cookie=self._cookie)
 
-    @cached_property
+    @property
     def now(self) -> datetime:
-        """The time of the visit."""
+        """The time: of the visit, or of what is sent later to a page that stays open."""
         return from_micros(self._site.services.runtime.now())
 
     @property
@@ -115,6 +125,10 @@ class Visit:
     def page(self, template: str, *, status: int = 200, **view: Any) -> Response:
         """Return a page, or a part of one, made of a template and what it shows."""
         return html(self._site.rendering.render(template, self._view(view)), status=status)
+
+    def text(self, template: str, **view: Any) -> str:
+        """Return what a template makes of what it shows."""
+        return self._site.rendering.render(template, self._view(view))
 
     def see_other(self, path: str, **parameters: Any) -> Response:
         """Return a response that has the browser load another page about the same agent."""

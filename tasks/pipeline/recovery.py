@@ -10,7 +10,7 @@ from memory.recall.events import sweep_recalls
 from reverie import contract
 from tasks.pipeline.embed import embed_workspace
 from worker.job_runs import periodic_task
-from worker.pipeline import look_after_broker
+from worker.pipeline import keep_figures, look_after_broker
 from worker.runtime import Runtime
 from worker.task_metrics import count_ingested
 
@@ -32,10 +32,11 @@ def recover_inbox(runtime: Runtime) -> dict[str, Any]:
 
 @periodic_task(contract.SWEEP_STAGES)
 def sweep_stages(runtime: Runtime) -> dict[str, Any]:
-    """Notify the stages that have work, and the recording of recalls; tell producers what is full."""
+    """Notify the stages that have work, and the recording of recalls; tell producers what is full; keep figures."""
     stages = runtime.stage_sweep.run(runtime.stores, now=runtime.now(), notify=runtime.notify_stage)
     recalls = sweep_recalls(runtime.recall_log, notify=lambda name: runtime.notify_stage("recalls", name))
     errors = runtime.quotas.refresh_all()
+    keep_figures(runtime)
     return {**stages.counts(), **recalls, **look_after_broker(runtime), **({"quota_errors": errors} if errors else {})}
 
 

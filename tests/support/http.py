@@ -49,6 +49,7 @@ def running_server(
         _wait_until_started(server, thread)
         yield f"http://127.0.0.1:{port}"
     finally:
+        app.state.stopping.set()
         server.should_exit = True
         thread.join()
         listening.close()

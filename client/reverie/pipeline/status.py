@@ -30,13 +30,17 @@ class InboxStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits in all inboxes together, and how much may. `full` is the part of it, 1.0 if no more is accepted."""
+    """What waits in all inboxes together, and how much may. `full` is the part of it, 1.0 if no more is accepted.
+
+    `accepted` counts all items that were ever accepted, until the broker loses its content.
+    """
 
     items: int = 0
     bytes: int = 0
     max_items: int = 0
     max_bytes: int = 0
     full: float = 0.0
+    accepted: int = 0
 
 
 class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

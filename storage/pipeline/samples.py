@@ -1,0 +1,56 @@
+"""Figures of the pipeline over the last day, in the account's database: one row for each minute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from storage.engine import Database
+from storage.rows import execute, insert_sql, read_rows, select_list, to_parameters
+
+MINUTE_MICROS: Final = 60_000_000
+SAMPLES_KEPT: Final = 24 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSample:
+    """One minute, numbered from 1970: items accepted ever since, items in the inboxes, and the lag in seconds."""
+
+    minute: int
+    accepted: int
+    waiting: int
+    lag_p50_seconds: float | None
+    lag_p99_seconds: float | None
+
+
+_ADD: Final = insert_sql("pipeline_samples", PipelineSample) + " ON CONFLICT (minute) DO NOTHING"
+_READ: Final = f"SELECT {select_list(PipelineSample)} FROM pipeline_samples WHERE minute > :after ORDER BY minute"
+
+
+class PipelineSamples:
+    """The samples of an installation. Each method is a transaction of its own."""
+
+    def __init__(self, account: Database) -> None:
+        self._account = account
+
+    def add(self, sample: PipelineSample) -> None:
+        """Keep a sample, unless its minute has one, and drop those of more than a day before, or of the future."""
+        with self._account.atomic() as connection:
+            execute(connection, _ADD, **to_parameters(sample))
+            execute(
+                connection,
+                "DELETE FROM pipeline_samples WHERE minute <= :oldest OR minute > :newest",
+                oldest=sample.minute - SAMPLES_KEPT,
+                newest=sample.minute,
+            )
+
+    def has(self, minute: int) -> bool:
+        """Return whether a minute has a sample."""
+        with self._account.reading() as connection:
+            sql = "SELECT 1 FROM pipeline_samples WHERE minute = :minute"
+            return execute(connection, sql, minute=minute).first() is not None
+
+    def last_day(self, *, now: int) -> list[PipelineSample]:
+        """Return the samples of the day before `now` (microseconds), the oldest first."""
+        with self._account.reading() as connection:
+            return read_rows(execute(connection, _READ, after=now // MINUTE_MICROS - SAMPLES_KEPT), PipelineSample)
