@@ -17,10 +17,10 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
-from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, get_args
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta
 
 from reverie.decoding import convert
 from reverie.errors import Rejected
@@ -84,6 +84,16 @@ class OfUser(Call[_A], kw_only=True, frozen=True):
     """A call that returns or changes content of users: what `user` may see, by default the user of the session."""
 
     user: UserId | None = None
+
+
+class OfOneOrAll(OfUser[_A], kw_only=True, frozen=True):
+    """A call about what belongs to `user` or to nobody, or with `all_users` to anybody."""
+
+    # What a token needs for `all_users`; it must not be bound to a user.
+    all_users_scope: ClassVar[Scope] = "operate"
+    all_users: Annotated[
+        bool, Meta(description="Of all users and of nobody: for operators, and for what delivers to all users.")
+    ] = False
 
 
 class InSession(OfUser[_A], frozen=True):

@@ -7,8 +7,8 @@ from reverie.scheduling import reminder_calls as calls
 from reverie.scheduling.notification_types import Acknowledged, NotificationPage
 from server.caller import Caller
 from server.endpoints import Endpoints
-from server.scheduling.stores import seen_store
 from server.services import Services
+from server.user_stores import seen_store
 
 endpoints = Endpoints("notifications")
 

@@ -13,8 +13,8 @@ from reverie.scheduling.reminder_types import ClaimedReminders, Reminder, Remind
 from reverie.types import Deleted
 from server.caller import Caller
 from server.endpoints import Endpoints
-from server.scheduling.stores import seen_store
 from server.services import Services
+from server.user_stores import seen_store
 from storage.stores import Store
 
 endpoints = Endpoints("reminders")

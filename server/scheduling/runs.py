@@ -15,8 +15,8 @@ from reverie.scheduling.schedule_types import RunReport, ScheduleRun, ScheduleRu
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.scheduling.schedules import store_of_schedule
-from server.scheduling.stores import seen_store
 from server.services import Services
+from server.user_stores import seen_store
 from storage.scheduling.records import OPEN_STATUSES
 from storage.stores import Store
 

@@ -18,13 +18,14 @@ from reverie.types import Deleted
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services
+from server.user_stores import seen_store
 
 endpoints = Endpoints("sessions")
 
 
 @endpoints.serves(calls.ListSessions)
 def _list_sessions(services: Services, caller: Caller, call: calls.ListSessions) -> SessionList:
-    store = services.seen_store(caller, call)
+    store = seen_store(services, caller, call)
     if store is None:
         return SessionList(sessions=[])
     return SessionList(

@@ -135,9 +135,20 @@ def test_each_user_sees_what_is_theirs_and_the_groups_that_they_are_in(url: str)
         assert ana.session("group").is_group
 
 
+def test_an_operator_lists_the_sessions_of_all_users(url: str, here: Runtime) -> None:
+    """Given sessions of several users, then `all_users` lists them, and a token without the right to it is refused."""
+    with Reverie("ana", url=url) as ana:
+        assert {session.id for session in ana.sessions(all_users=True)} >= {"kate", "luis", "group", "open"}
+        with pytest.raises(Rejected, match="not both"):
+            ana.sessions(user="kate", all_users=True)
+    headers = {"X-Reverie-Agent": "ana", "X-Reverie-User": "luis"}
+    assert httpx2.get(f"{url}/v1/sessions", params={"all_users": "true"}, headers=headers).status_code == 403
+
+
 SESSION_READS: list[tuple[str, tuple[Any, ...]]] = [
     ("session", ()),
     ("messages", ()),
+    ("newest_messages", ()),
     ("export_session", ()),
     ("working", ()),
     ("restore", ()),
@@ -163,7 +174,7 @@ def test_a_session_of_another_user_is_as_if_there_were_none(url: str, name: str,
         with pytest.raises(NotFound):
             call("group", *arguments, user="luis")
         assert call("kate", *arguments, user="kate") is not None
-        if name in ("messages", "working", "context", "restore"):
+        if name in ("messages", "newest_messages", "working", "context", "restore"):
             assert KATES in repr(call("kate", *arguments))
             assert GROUPS in repr(call("group", *arguments))
             assert KATES not in repr(call("group", *arguments))
@@ -184,6 +195,8 @@ def test_another_user_changes_and_deletes_nothing_of_theirs(url: str) -> None:
         assert not ana.delete_note("kates-note", user="luis")
         assert not ana.delete_file(file.id, user="luis")
         assert not ana.forget_session("kate", user="luis")
+        assert ana.pop_message("kate", user="luis") is None
+        assert len(ana.messages("kate")) == 4
         assert ana.forget_fact("profile", "harbour", user="luis")
         assert ana.fact("profile", "harbour", user="kate").value == KATES
         assert [one.id for one in ana.files(user="kate")] == [file.id]

@@ -7,18 +7,16 @@ said, the name and the arguments of a tool call, or the output of a tool.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from reverie.contract import MAX_NAME_CHARACTERS, MAX_ORIGINAL_BYTES, Role
+from reverie.contract import MAX_ORIGINAL_BYTES, Role
 from reverie.errors import Rejected
+from reverie.frameworks.searchable import label, searchable
 from reverie.sessions.types import Message
 
 # In the metadata of messages whose original is an item.
 FRAMEWORK: Final = "openai-agents"
-# What is searched of an item: a page of a book has 2,000 characters.
-_TEXT_CHARACTERS: Final = 64 * 1024
 _ROLES: Final[Mapping[str, Role]] = {
     "user": "user",
     "assistant": "assistant",
@@ -28,7 +26,6 @@ _ROLES: Final[Mapping[str, Role]] = {
 }
 # Where the kinds of tool calls say what they do.
 _ARGUMENTS: Final = ("arguments", "input", "action", "queries", "code")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def message_of(item: object) -> dict[str, Any]:
@@ -37,7 +34,7 @@ def message_of(item: object) -> dict[str, Any]:
         raise Rejected(f"an item of a session must be an object, not {type(item).__name__}", field="items")
     message: dict[str, Any] = {
         "role": _role(item),
-        "content": _searchable("\n".join(_texts(item))),
+        "content": searchable("\n".join(_texts(item))),
         "original": _encoded(item),
         "metadata": {"framework": FRAMEWORK},
     }
@@ -45,7 +42,7 @@ def message_of(item: object) -> dict[str, Any]:
     if isinstance(kind, str) and kind.endswith("_call"):
         message["tool_calls"] = [_tool_call(item, kind)]
     elif message["role"] == "tool":
-        message["tool_call_id"] = _label(item.get("call_id"))
+        message["tool_call_id"] = label(item.get("call_id"))
     return message
 
 
@@ -100,20 +97,7 @@ def _tool_call(item: Mapping[str, Any], kind: str) -> dict[str, Any]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     call: dict[str, Any] = {
         "type": "function",
-        "function": {"name": _label(item.get("name")) or _label(kind), "arguments": _searchable(text)},
+        "function": {"name": label(item.get("name")) or label(kind), "arguments": searchable(text)},
     }
-    call_id = _label(item.get("call_id")) or _label(item.get("id"))
+    call_id = label(item.get("call_id")) or label(item.get("id"))
     return {"id": call_id, **call} if call_id else call
-
-
-def _searchable(text: str) -> str:
-    """Return the beginning of a text without what cannot be stored: NUL characters and lone surrogates."""
-    cut = text[:_TEXT_CHARACTERS].replace("\x00", "")
-    return cut.encode(errors="replace").decode()
-
-
-def _label(value: object) -> str | None:
-    """Return a short text that names something, or None if the value is none."""
-    if not isinstance(value, str) or not value.strip():
-        return None
-    return _searchable(_CONTROL.sub("", value))[:MAX_NAME_CHARACTERS].strip() or None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias, TypeV
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
-from reverie.calls import Call, OfUser, Resource
+from reverie.calls import Call, OfOneOrAll, OfUser, Resource
 from reverie.clock import new_id
 from reverie.fields import ChannelId, Limit, Offset, OwnId, SessionId, checked, label
 from reverie.scheduling.cadence_types import Cadence
@@ -36,7 +36,6 @@ from reverie.scheduling.schedule_types import (
     Summary,
     TurnCount,
 )  # fmt: skip
-from reverie.trust.scopes import Scope
 from reverie.types import Deleted
 
 _A = TypeVar("_A")
@@ -63,16 +62,6 @@ WebhookUrl = Annotated[str, Meta(description="Post the goal to this URL, with a 
 TaskName = Annotated[str, Meta(description="Send the goal to this Celery task of your own workers.")]
 QueueName = Annotated[str, Meta(description="The queue of these workers: 1 to 63 of A-Z, a-z, 0-9, - and _.")]
 NextCount = Annotated[int, Meta(ge=1, le=100, description="The maximum number of times to return.")]
-
-
-class OfOneOrAll(OfUser[_A], kw_only=True, frozen=True):
-    """A call about what belongs to `user` or to nobody, or with `all_users` to anybody."""
-
-    # What a token needs for `all_users`; it must not be bound to a user.
-    all_users_scope: ClassVar[Scope] = "operate"
-    all_users: Annotated[
-        bool, Meta(description="Of all users and of nobody: for operators, and for what delivers to all users.")
-    ] = False
 
 
 class _NewSchedule(Call[Schedule], frozen=True):

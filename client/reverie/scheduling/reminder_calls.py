@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar, Final, cast
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from reverie.calls import Call, OfUser, Resource
+from reverie.calls import Call, OfOneOrAll, OfUser, Resource
 from reverie.checks import check_label
 from reverie.clock import new_id
 from reverie.errors import Rejected
 from reverie.fields import ChannelId, Limit, Offset, OwnId, SessionId, checked, label
-from reverie.scheduling.calls import Moment, OfOneOrAll, Seconds
+from reverie.scheduling.calls import Moment, Seconds
 from reverie.scheduling.checks import check_reminder_time
 from reverie.scheduling.notification_types import Acknowledged, NotificationPage
 from reverie.scheduling.reminder_types import (

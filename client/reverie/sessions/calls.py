@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from reverie.calls import Call, InSession, OfUser, Paged, Resource
+from reverie.calls import Call, InSession, OfOneOrAll, OfUser, Paged, Resource
 from reverie.checks import check_depth, check_json, check_label, check_text
 from reverie.errors import Rejected
 from reverie.fields import MAX_COUNT, ChannelId, Limit, Metadata, Offset, checked, label
@@ -88,7 +88,7 @@ Value = Annotated[Any, checked(check_value, "Any JSON value of at most 64 KiB.")
 RefCode = Annotated[str, label("The reference code of a session.")]
 
 
-class ListSessions(OfUser[SessionList], frozen=True):
+class ListSessions(OfOneOrAll[SessionList], frozen=True):
     """List sessions, most recently active first; archived ones only with `status="archived"`."""
 
     route: ClassVar = "GET /v1/sessions"

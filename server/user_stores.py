@@ -1,12 +1,11 @@
-"""The store of schedules and reminders as a call sees it: for a user, for nobody, or for all users."""
+"""The store as a call sees it that is for a user, for nobody, or for all users."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from reverie.calls import OfUser
+from reverie.calls import OfOneOrAll, OfUser
 from reverie.errors import Rejected
-from reverie.scheduling.calls import OfOneOrAll
 from server.authorisation import require_scope
 from server.caller import Caller, lacking
 from server.services import Services

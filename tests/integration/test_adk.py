@@ -1,0 +1,56 @@
+"""The services for Google ADK, in an environment of their own beside a real server.
+
+google-adk takes no newer OpenTelemetry than 1.44, and the tests have a newer one. `make test-adk` makes an environment
+with it and runs this; otherwise it is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.http import running_server
+from support.stages import pipeline_at_work
+from worker.runtime import Runtime
+
+# Read before the tests, which remove what is set where they run.
+PYTHON = os.environ.get("ADK_PYTHON", "")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+CHECKS = ROOT / "tests" / "support" / "adk_checks.py"
+
+pytestmark = pytest.mark.skipif(
+    not PYTHON, reason="google-adk cannot be installed beside the tests: `make test-adk` makes an environment for it"
+)
+
+
+def run_beside(runtime: Runtime, *arguments: str, times: int = 1) -> str:
+    """Run Python with google-adk beside a server whose pipeline works, and return what it prints."""
+    own = {key: value for key, value in os.environ.items() if not key.startswith(("REVERIE_", "GOOGLE_"))}
+    printed = ""
+    with running_server(runtime) as url, pipeline_at_work(runtime):
+        environment = own | {"REVERIE_URL": url, "PYTHONPATH": str(ROOT / "client")}
+        for _ in range(times):
+            done = subprocess.run(
+                [PYTHON, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            printed += done.stdout
+    return printed
+
+
+def test_the_services_do_what_agents_of_adk_need(runtime: Runtime) -> None:
+    """Given a server, then all checks of the services pass."""
+    options = ("-q", "-c", os.devnull, "--noconftest", "-p", "no:cacheprovider")
+    run_beside(runtime, "-m", "pytest", *options, str(CHECKS))
+
+
+def test_the_example_recalls_the_first_conversation_in_the_second(runtime: Runtime) -> None:
+    """Given the example, when it is run twice, then the second run finds the sessions of the first."""
+    lines = run_beside(runtime, "examples/adk_agent.py", times=2).splitlines()
+    answers = ["How nice!", "I remember: I moved to Lisbon in May."]
+    assert lines == ["Kate has 0 sessions.", *answers, "Kate has 2 sessions.", *answers]
