@@ -61,9 +61,10 @@ def here(tmp_path: Path) -> Iterator[Installation]:
 
 def test_a_backup_is_made_when_it_is_due_and_old_ones_go(here: Installation) -> None:
     """Given six hours between backups and two to keep, then each look makes one if due, and the third removes one."""
+    made_at = pytest.approx(here.now / 1_000_000)
     assert here.look()["backups"] == 1
     here.now += 5 * HOUR
-    assert here.look() == {"not_due": 1, "kept": 1}
+    assert here.look() == {"not_due": 1, "kept": 1, "newest_at": made_at}
     assert here.look(manual=True)["kept"] == 2
     here.now += 6 * HOUR
     third = here.look()
@@ -75,7 +76,7 @@ def test_a_clock_that_was_set_back_does_not_put_off_the_next(here: Installation)
     here.look()
     here.now -= 48 * HOUR
     assert here.look()["backups"] == 1
-    assert here.look() == {"not_due": 1, "kept": 2}
+    assert here.look() == {"not_due": 1, "kept": 2, "newest_at": pytest.approx(here.now / 1_000_000)}
 
 
 def test_a_failure_is_recorded_and_the_next_look_tries_again(here: Installation) -> None:
