@@ -18,6 +18,7 @@ from server.caller import CALLER_HEADERS, TRACE_HEADER
 from server.docs_page import ASSETS, docs_page
 from server.endpoints import Endpoint
 from server.gate import MCP_PATH, Gate
+from server.items import items
 from server.mcp.endpoint import MCP_HEADERS, McpEndpoint
 from server.memories import facts, memories, notes, transfer
 from server.openapi import describe
@@ -58,6 +59,7 @@ _ROOMS: Final = (
     transfer,
     facts,
     notes,
+    items,
     schedules,
     schedule_runs,
     reminders,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -54,6 +54,12 @@ def read_rows(result: CursorResult[*tuple[Any, ...]], record: type[Record]) -> l
     """Return all rows of a result as records. Raises `TypeError` when the columns do not fit the fields."""
     read = _reader(record, tuple(result.keys()))
     return [read(row) for row in result]
+
+
+def stream_rows(result: CursorResult[*tuple[Any, ...]], record: type[Record]) -> Iterator[Record]:
+    """Yield the rows of a result as records, each read when it is asked for."""
+    read = _reader(record, tuple(result.keys()))
+    yield from (read(row) for row in result)
 
 
 def read_row(result: CursorResult[*tuple[Any, ...]], record: type[Record]) -> Record | None:

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection
 
+from storage.items.items import Items, WaitingItems
 from storage.memories.instructions import StandingInstructions
 from storage.memories.memories import AllMemories, Memories
 from storage.memories.provenance import Provenances
@@ -80,6 +81,7 @@ class AgentRepositories:
     channels = _Lazy(Channels)
     scratchpads = _Lazy(Scratchpads)
     messages = _Lazy(Messages)
+    items = _Lazy(Items)
     files = _Lazy(Files)
     memories = _Lazy(Memories)
     instructions = _Lazy(StandingInstructions)
@@ -132,6 +134,7 @@ class Transaction:
     due_schedules = _Lazy(DueSchedules)
     open_runs = _Lazy(OpenRuns)
     goal_vectors = _Lazy(GoalVectors)
+    waiting_items = _Lazy(WaitingItems)
     reminders = _Lazy(AllReminders)
     notifications = _Lazy(AllNotifications)
     kept_out = _Lazy(KeptOut)

@@ -57,6 +57,7 @@ _TASK_MODULES: Final = (
     "tasks.scheduling.deliver",
     "tasks.upkeep.dream",
     "tasks.pipeline.embed",
+    "tasks.items.embed",
     "tasks.memories.extract",
     "tasks.scheduling.goals",
     "tasks.pipeline.index",

@@ -74,6 +74,7 @@ STAGE_TASKS: Final[dict[str, str]] = {
     "chunk-memories": contract.CHUNK_MESSAGES,
     "embed": contract.EMBED_CHUNKS,
     "index": contract.INDEX_CHUNKS,
+    "items": contract.EMBED_ITEMS,
     "recalls": contract.RECORD_RECALLS,
 }
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Unavailable,
         WaitTimeout,
     )
+    from reverie.items.types import FoundItem, FoundItems, Item, ItemOutcome
     from reverie.memories.tool import MEMORY_TOOL, memory_tool, memory_tool_async
     from reverie.memories.types import Fact, FoundMemories, Memory, MemoryStats, Note, Remembered
     from reverie.pipeline.status import PipelineStatus
@@ -83,8 +84,12 @@ __all__ = [
     "ErasureReceipt",
     "Explanation",
     "Fact",
+    "FoundItem",
+    "FoundItems",
     "FoundMemories",
     "Interval",
+    "Item",
+    "ItemOutcome",
     "LlmExecutor",
     "Memory",
     "MemoryStats",
@@ -156,6 +161,7 @@ _MODULES = {
     **dict.fromkeys(
         ("Context", "Explanation", "RecallResponse", "RecallResult", "Restored", "RetrieverScore"), "recall.types"
     ),
+    **dict.fromkeys(("FoundItem", "FoundItems", "Item", "ItemOutcome"), "items.types"),
     **dict.fromkeys(("MEMORY_TOOL", "memory_tool", "memory_tool_async"), "memories.tool"),
     **dict.fromkeys(("AgentWorker",), "scheduling.agent_worker"),
     "RunReport": "scheduling.schedule_types",

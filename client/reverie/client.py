@@ -6,6 +6,7 @@ needed.
 
 from __future__ import annotations
 
+from reverie.items import calls as item_calls
 from reverie.memories import calls as memory_calls
 from reverie.memories.transfer import import_memories
 from reverie.methods import AsyncClient, Method, SyncClient, method
@@ -104,6 +105,14 @@ class _Calls:
     note = method(memory_calls.GetNote)
     notes = method(memory_calls.ListNotes, lambda answer: answer.notes)
     delete_note = method(memory_calls.DeleteNote, _deleted)
+
+    put_item = method(item_calls.PutItem)
+    item = method(item_calls.GetItem)
+    search_items = method(item_calls.SearchItems)
+    item_namespaces = method(item_calls.ListItemNamespaces, lambda answer: answer.namespaces)
+    delete_item = method(item_calls.DeleteItem, _deleted)
+    batch_items = method(item_calls.BatchItems, lambda answer: answer.outcomes)
+    sweep_items = method(item_calls.SweepItems, lambda answer: answer.removed)
 
     curation = method(upkeep_calls.ListCuration, lambda answer: answer.entries)
     curation_entry = method(upkeep_calls.GetCurationEntry)

@@ -35,6 +35,7 @@ RUN_DUE_SCHEDULES: Final = "reverie.run_due_schedules"
 RUN_SCHEDULE: Final = "reverie.run_schedule"
 DELIVER_REMINDERS: Final = "reverie.deliver_reminders"
 EMBED_GOALS: Final = "reverie.embed_goals"
+EMBED_ITEMS: Final = "reverie.embed_items"
 CONTINUE_ERASURES: Final = "reverie.continue_erasures"
 BACK_UP: Final = "reverie.back_up"
 
@@ -70,6 +71,7 @@ TASK_QUEUES: Final[dict[str, str]] = {
     RUN_SCHEDULE: QUEUE_SCHEDULES,
     DELIVER_REMINDERS: QUEUE_SCHEDULES,
     EMBED_GOALS: QUEUE_EMBED,
+    EMBED_ITEMS: QUEUE_EMBED,
     CONTINUE_ERASURES: QUEUE_MAINTENANCE,
     BACK_UP: QUEUE_MAINTENANCE,
 }

@@ -153,7 +153,7 @@ class StageSweep:
         self._idle = idle_stores or IdleStores()
         self._idle_account: FileStamp | None = None
 
-    def run(self, stores: Stores, *, now: int, notify: Callable[[Stage, str], None]) -> SweepReport:
+    def run(self, stores: Stores, *, now: int, notify: Callable[[str, str], None]) -> SweepReport:
         """Notify each stage that has work due in a workspace."""
         report = SweepReport()
         account = [name for name in stores.all_names() if name == ACCOUNT_STORE]
@@ -179,10 +179,12 @@ class StageSweep:
         return report
 
     def _notify_due(
-        self, stores: Stores, workspace: str, now: int, notify: Callable[[Stage, str], None], report: SweepReport
+        self, stores: Stores, workspace: str, now: int, notify: Callable[[str, str], None], report: SweepReport
     ) -> bool:
         with stores.workspace(workspace, create=False).reading() as tx:
-            due = [stage for stage in self._stages if tx.work.is_waiting(stage, now=now)]
+            due: list[str] = [stage for stage in self._stages if tx.work.is_waiting(stage, now=now)]
+            if "embed" in self._stages and tx.waiting_items.any():
+                due.append("items")
             idle = not due and tx.work.is_idle(self._stages)
         for stage in due:
             notify(stage, workspace)

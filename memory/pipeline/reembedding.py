@@ -188,6 +188,7 @@ class _Change:
             if waiting:
                 leave_to_workers(tx, waiting)
             tx.index.promote(self._change.target)
+            tx.waiting_items.wait_again(self._change.target.model)
         self._report.left_to_workers = len(waiting)
         return True
 

@@ -27,6 +27,7 @@ _IN_BATCHES: Final = (
     "notifications",
     "dead_letters",
     "recalls",
+    "items",
 )
 # How often a long removal reports that it goes on: the lease of the job is renewed then.
 _RENEWED_SECONDS: Final = 2.0

@@ -1,8 +1,8 @@
 """Import the records of an export: what is not there yet is stored, with its ids and times.
 
-A record gains no right on the way. A caller without the scope operate writes sessions, messages, files and memories of
-one user or of nobody, and nothing that others see. Of a file that is not trusted, nothing is promoted or approved that
-an operator of this installation has not approved.
+A record gains no right on the way. A caller without the scope operate writes sessions, messages, files, memories and
+items of one user or of nobody, and nothing that others see. Of a file that is not trusted, nothing is promoted or
+approved that an operator of this installation has not approved.
 """
 
 from __future__ import annotations
@@ -31,7 +31,13 @@ from storage.viewer import LOCAL_TENANT
 # Records in one transaction: some 50 ms under the write lock.
 _BATCH: Final = 200
 # What a caller without the scope operate may import.
-_CONTENT: Final = (types.ExportedSession, types.ExportedMessage, types.ExportedFile, types.ExportedMemory)
+_CONTENT: Final = (
+    types.ExportedSession,
+    types.ExportedMessage,
+    types.ExportedFile,
+    types.ExportedMemory,
+    types.ExportedItem,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +347,8 @@ def _targets(record: ExportedRecord) -> Iterator[tuple[str, str]]:
     for name in record.user_fields:
         if (user := getattr(record, name)) is not None:
             yield "user", user
+    if isinstance(record, types.ExportedItem) and record.user is None:
+        yield from (("user", label) for label in record.namespace)
 
 
 @contextmanager

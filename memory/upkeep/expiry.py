@@ -1,4 +1,4 @@
-"""Removes what has ended: dead letters, one-shots, reminders that nobody fetched, receipts, notes about what is gone.
+"""Removes what has ended: dead letters, one-shots, reminders that nobody fetched, expired items, receipts.
 
 Each has its days, and is removed by the daily upkeep. Nothing here touches what agents and users have said.
 """
@@ -52,6 +52,7 @@ def expire(store: Store, rules: KeepRules, *, now: int) -> dict[str, int]:
         "surplus_letters": lambda tx: tx.dead_letters.remove_beyond(rules.dead_letters_kept, limit=limit),
         "ended_schedules": lambda tx: tx.expiry.ended_schedules(before=days_ago(rules.ended_schedule_days)),
         "unclaimed_reminders": lambda tx: tx.expiry.unclaimed_reminders(before=days_ago(rules.unclaimed_reminder_days)),
+        "expired_items": lambda tx: tx.expiry.expired_items(before=now),
         "promotions": lambda tx: tx.expiry.promotions_of_nothing(before=days_ago(_PROMOTION_DAYS)),
         "progress": lambda tx: tx.expiry.progress_of_nothing(EXTRACT_MEMORIES),
     }

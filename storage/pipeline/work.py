@@ -37,6 +37,8 @@ _WAITING: Final[dict[Stage, tuple[str, str, str]]] = {
     "embed": ("chunks", "id", "embedded_at IS NULL"),
     "index": ("chunks", "id", "embedded_at IS NOT NULL AND indexed_at IS NULL"),
 }
+# Items have no stage: they wait where chunks do, for a task of their own. The condition is that of their index.
+ITEMS_TO_EMBED: Final = "embedding_model IS NULL AND index_fields IS NOT NULL"
 STAGES: Final[tuple[Stage, ...]] = tuple(_WAITING)
 # What was said at most an hour before it was handed over is live; the rest is history that somebody has imported. These
 # conditions, too, equal those of partial indexes.
@@ -296,7 +298,8 @@ def waiting_row_sql(stage: Stage, item: str) -> str:
 
 def _unfinished_sql(stage: Stage) -> str:
     table, key, condition = _WAITING[stage]
+    items = f"SELECT 1 FROM items WHERE {ITEMS_TO_EMBED} UNION ALL " if stage == "embed" else ""
     return (
-        f"SELECT 1 FROM {table} AS waiting WHERE {condition} AND NOT EXISTS (SELECT 1 FROM claims"
+        f"{items}SELECT 1 FROM {table} AS waiting WHERE {condition} AND NOT EXISTS (SELECT 1 FROM claims"
         f" WHERE stage = :stage AND item_id = waiting.{key} AND token IS NULL AND next_attempt_at IS NULL) LIMIT 1"
     )

@@ -24,6 +24,7 @@ _ROWS: Final = """
         octet_length(content) + coalesce(octet_length(value), 0) + octet_length(metadata) FROM memories
     UNION ALL SELECT '', 0, 0, 0, octet_length(key) + octet_length(value) FROM scratchpads
     UNION ALL SELECT '', 0, 0, 0, octet_length(items) FROM scratchpad_lists
+    UNION ALL SELECT '', 0, 0, 0, octet_length(namespace) + octet_length(key) + octet_length(value) FROM items
     UNION ALL SELECT '', 0, 0, 1, octet_length(goal) + octet_length(cadence) + octet_length(executor) FROM schedules
     UNION ALL SELECT '', 0, 0, delivered_at IS NULL, octet_length(message) FROM reminders
 """

@@ -42,7 +42,10 @@ _NAMED: tuple[tuple[SubjectKind, str], ...] = (
         " UNION SELECT user_id, NULL FROM notifications WHERE agent_id = :agent"
         " UNION SELECT user_id, NULL FROM session_users WHERE agent_id = :agent"
         " UNION SELECT user_id, NULL FROM files WHERE agent_id = :agent"
-        " UNION SELECT user_id, NULL FROM recall_events WHERE agent_id = :agent",
+        " UNION SELECT user_id, NULL FROM recall_events WHERE agent_id = :agent"
+        " UNION SELECT user_id, NULL FROM items WHERE agent_id = :agent"
+        " UNION SELECT label.value, NULL FROM items JOIN json_each(items.namespace) AS label"
+        " WHERE items.agent_id = :agent AND items.user_id IS NULL",
     ),
 )
 

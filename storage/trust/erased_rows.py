@@ -51,6 +51,7 @@ class Selection:
     dead_letters: list[int] = field(default_factory=list)
     curation: list[int] = field(default_factory=list)
     recalls: list[int] = field(default_factory=list)
+    items: list[int] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     member: str = ""
 
@@ -80,6 +81,7 @@ _PLACES: Final = {
     " UNION SELECT value FROM json_each(:recalls))",
     "scratchpads": _IN_SESSIONS,
     "scratchpad_lists": _IN_SESSIONS,
+    "items": "row_id IN (SELECT value FROM json_each(:items))",
     "schedules": "id IN (SELECT value FROM json_each(:schedules))",
     "schedule_runs": "schedule_id IN (SELECT value FROM json_each(:schedules))",
     "reminders": "id IN (SELECT value FROM json_each(:reminders))",
@@ -88,7 +90,9 @@ _PLACES: Final = {
     "curation_log": "id IN (SELECT value FROM json_each(:curation))",
 }
 # Looked up by their keys: with the plus, SQLite does not read all rows of the agent for each part of an erasure.
-_BY_KEY: Final = frozenset({"sessions", "messages", "files", "memories", "chunks", "recall_events", "curation_log"})
+_BY_KEY: Final = frozenset(
+    {"sessions", "messages", "files", "memories", "items", "chunks", "recall_events", "curation_log"}
+)
 # Groups of a user: those that others are in, too, stay theirs.
 _MEMBER: Final = "row_id IN (SELECT session_row FROM session_users WHERE agent_id = :agent AND user_id = :id)"
 _OTHERS: Final = "EXISTS (SELECT 1 FROM session_users AS u WHERE u.session_row = sessions.row_id AND u.user_id <> :id)"
@@ -97,8 +101,14 @@ _LONE_GROUP: Final = f"(is_group AND {_MEMBER} AND NOT {_OTHERS})"
 # Tables without an agent, which is that of the rows that they belong to.
 _PLAIN_PLACES: Final = {
     "chunks_vec": _OF_CHUNKS,
+    "item_vectors": "item_row IN (SELECT value FROM json_each(:items))",
     "curation_changes": "entry_id IN (SELECT value FROM json_each(:curation))",
 }
+# LangGraph's callers name users by a label, such as ("memories", "kate").
+OF_ITEM_USER: Final = (
+    "(items.user_id = :id OR items.user_id IS NULL"
+    " AND EXISTS (SELECT 1 FROM json_each(items.namespace) AS label WHERE label.value = :id))"
+)
 # Columns in Reverie's own words, which are the same in rows of others. What they quote is in another column, too.
 _OWN_WORDS: Final = frozenset({
     "agent_id", "table_name", "model", "stage", "tier", "lifetime", "kind", "role", "status", "visibility", "source",
@@ -131,6 +141,7 @@ class ErasedRows(AgentRepository):
             dead_letters=self._dead_letters(subject, sessions, names),
             curation=self._curation(subject, sessions, names, memories),
             recalls=self._recalls(subject),
+            items=self._items(subject),
             groups=groups,
             member=subject.id if groups else "",
         )
@@ -160,8 +171,9 @@ class ErasedRows(AgentRepository):
 
     def vectors(self, selection: Selection) -> Iterator[bytes]:
         """Yield the vectors of the selected rows: the meaning of a text can be read from them."""
-        sql = f"SELECT embedding FROM chunks_vec WHERE {_OF_CHUNKS}"
-        yield from (bytes(row) for row in self._execute(sql, **_keys(selection)).scalars())
+        for table in ("chunks_vec", "item_vectors"):
+            sql = f"SELECT embedding FROM {table} WHERE {_PLAIN_PLACES[table]}"
+            yield from (bytes(row) for row in self._execute(sql, **_keys(selection)).scalars())
 
     def names(self, selection: Selection) -> set[str]:
         """Return the ids of the selected rows, as they may be in log lines."""
@@ -214,6 +226,11 @@ class ErasedRows(AgentRepository):
             "file": "id = :id AND stored_at <= :before",
         }
         return self._of_kind(subject, "files", "row_id", conditions)
+
+    def _items(self, subject: Subject) -> list[int]:
+        """Return items: of a user, also those of the agent in whose namespace the user's id is a label."""
+        conditions = {"user": f"{OF_ITEM_USER} AND stored_at <= :before", "agent": "stored_at <= :before"}
+        return self._of_kind(subject, "items", "row_id", conditions)
 
     def _recalls(self, subject: Subject) -> list[int]:
         """Return the events of a user's own recalls, whatever they found."""

@@ -130,6 +130,14 @@ _PARTS: Final[Mapping[type[ExportedRecord], _Part]] = {
         "s.id = :session",
         {"session": "s.id"},
     ),
+    types.ExportedItem: _Part(
+        "items AS i",
+        "i",
+        ("coalesce(i.user_id, '')", "i.namespace", "i.key"),
+        "i.user_id = :user OR i.user_id IS NULL"
+        " AND EXISTS (SELECT 1 FROM json_each(i.namespace) AS label WHERE label.value = :user)",
+        "0",
+    ),
     types.ExportedSchedule: _Part(
         "schedules AS d",
         "d",

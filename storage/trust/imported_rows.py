@@ -52,6 +52,8 @@ _BY_ID: Final[Mapping[type[ExportedRecord], str]] = {
 _BY_KEY: Final[Mapping[type[ExportedRecord], str]] = {
     types.ExportedScratchpadList: f"SELECT 1 FROM scratchpad_lists WHERE agent_id = :agent AND {_SESSION}",
     types.ExportedScratchpadKey: f"SELECT 1 FROM scratchpads WHERE agent_id = :agent AND key = :key AND {_SESSION}",
+    types.ExportedItem: "SELECT 1 FROM items WHERE agent_id = :agent AND coalesce(user_id, '') = coalesce(:user, '')"
+    " AND namespace = :namespace AND key = :key",
     types.ExportedDeadLetter: "SELECT 1 FROM dead_letters WHERE agent_id = :agent AND stage = :stage"
     " AND item_id = :item_id",
 }
@@ -136,6 +138,8 @@ class ImportedRows(AgentRepository):
                 row = self._session_row(record.session)
                 table = f"{record.__struct_config__.tag}"
                 return "left_out" if row is None else self._insert(table, record, exclude=("session",), session_row=row)
+            case types.ExportedItem():
+                return self._insert("items", record, stored_at=now)
             case types.ExportedRun():
                 return self._add_run(record)
             case types.ExportedRecallEvent():
@@ -166,7 +170,8 @@ class ImportedRows(AgentRepository):
         if isinstance(record, types.ExportedRecallEvent):
             return "present" if self._has_event(record) else "absent"
         if type(record) in _BY_KEY:
-            values = {name: getattr(record, name, None) for name in ("session", "key", "stage", "item_id")}
+            names = ("session", "key", "stage", "item_id", "user", "namespace")
+            values = {name: getattr(record, name, None) for name in names}
             return "present" if self._value(_BY_KEY[type(record)], **values) is not None else "absent"
         known = [name for name in _ids_of(record) if name in there]
         if not known:

@@ -11,6 +11,7 @@ from storage.repository import Repository
 # What users and agents stored, and what belongs to it: a text in one of these is there by right.
 STORED: Final = (
     "sessions", "messages", "files", "memories", "chunks", "chunks_vec", "scratchpads", "scratchpad_lists", "channels",
+    "items", "item_vectors",
     "schedules", "reminders", "dead_letters", "audit_log", "tokens",
 )  # fmt: skip
 # Records of work, which may quote a text that was erased: with their key, and the columns that hold texts.

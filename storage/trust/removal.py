@@ -71,6 +71,7 @@ class Removal(AgentRepository):
         if selection.groups:
             self._leave(selection.groups, selection.member)
         self._delete("recall_events", "id", selection.recalls)
+        self._delete("items", "row_id", selection.items)
         for table in ("schedules", "reminders", "notifications", "dead_letters"):
             self._delete(table, "id", getattr(selection, table))
 
@@ -167,7 +168,7 @@ class KeptOut(Repository):
 
     def agents(self) -> list[str]:
         """Return all agents that have rows in the store."""
-        tables = ("sessions", "files", "memories", "schedules", "reminders", "notifications", "dead_letters")
+        tables = ("sessions", "files", "memories", "items", "schedules", "reminders", "notifications", "dead_letters")
         union = " UNION ".join(f"SELECT agent_id FROM {table}" for table in (*tables, "curation_log", "channels"))
         return [str(agent) for agent in self._values(f"SELECT agent_id FROM ({union}) ORDER BY 1") if agent]
 

@@ -30,7 +30,9 @@ _MAX_PAUSE_SECONDS: Final = 0.05
 _RESERVE_BYTES: Final = 256 * 1024 * 1024
 # Errors that say nothing about the database itself.
 _OF_THE_DISK: Final = (pysqlite3.SQLITE_BUSY, pysqlite3.SQLITE_FULL, pysqlite3.SQLITE_IOERR, pysqlite3.SQLITE_CANTOPEN)
-_COUNTED: Final = ("sessions", "messages", "files", "memories", "chunks", "schedules", "reminders", "dead_letters")
+_COUNTED: Final = (
+    "sessions", "messages", "files", "memories", "items", "chunks", "schedules", "reminders", "dead_letters",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,15 @@ class Expiry(Repository):
             limit=AT_ONCE,
         ).rowcount
 
+    def expired_items(self, *, before: int) -> int:
+        """Delete items whose time to live ended before a time."""
+        return self._execute(
+            "DELETE FROM items WHERE row_id IN (SELECT row_id FROM items"
+            " WHERE expires_at IS NOT NULL AND expires_at <= :before LIMIT :limit)",
+            before=before,
+            limit=AT_ONCE,
+        ).rowcount
+
     def promotions_of_nothing(self, *, before: int) -> int:
         """Delete what dream sweeps noted before a time of memories and messages that are gone."""
         return self._execute(

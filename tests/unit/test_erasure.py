@@ -56,6 +56,9 @@ def fill(runtime: Runtime, ana: Reverie) -> None:
     ana.set_fact("lantern", "place", SECRET)
     ana.forget_fact("lantern", "place")
     ana.add_note("Kate's note: " + SECRET, user=KATE)
+    ana.put_item(["lanterns"], "heron", {"text": SECRET}, user=KATE)
+    ana.put_item(["memories", KATE], "heron", {"text": SECRET})  # as users of LangGraph name theirs
+    ana.put_item(["memories", "lif"], "plum", {"text": SHARED})
     ana.add_schedule(f"ask about: {SECRET}", cron="0 9 * * *", user=KATE)
     drain(runtime)
     recall(ana)

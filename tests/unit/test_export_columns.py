@@ -24,6 +24,7 @@ NOT_EXPORTED = {
     "forward_changes",
     "forward_index",
     "indexes",
+    "item_vectors",
     "job_leases",
     "job_progress",  # but for how far extraction has come in a session: `extracted_up_to`
     "message_chunks",
@@ -46,6 +47,7 @@ LEFT_OUT = {
     "memories": {"session_row", "tenant"},
     "scratchpad_lists": {"session_row"},
     "scratchpads": {"session_row"},
+    "items": {"embedding_model"},
     "schedules": {"revision", "goal_vector", "goal_model"},
     "schedule_runs": {"sent_at", "not_before", "paused_at", "tries", "crashes", "token", "lease_until", "deadline"},
     "reminders": {"claimed_at", "claim_until", "token", "not_before", "paused_at"},

@@ -80,6 +80,7 @@ def test_every_call_is_served_once() -> None:
 # The calls that a command sends without taking its options from them, and the command.
 SENT_OTHERWISE = {
     "AcknowledgeNotifications": "notifications acknowledge",
+    "BatchItems": "items load",
     "ClearScratchpadKeys": "scratchpads clear",
     "CountSchedules": "schedules list, which shows the number",
     "DeleteWorkspace": "db delete",
@@ -105,6 +106,8 @@ NO_OPTION = {
     "Erase": {"agent", "workspace"},  # the common options
     "ReadExport": {"agent", "workspace", "cursor"},  # the common options, and the pages of the file
     "ListMessages": {"around", "offset"},  # the newest are shown
+    "PutItem": {"vectors"},  # numbers of the caller's own embedder, as below
+    "SearchItems": {"query_vector", "distance"},
     "Recall": {"query_embedding"},  # 384 numbers
     "Remember": {"source_message"},  # set by extraction
     "RunJob": {"agent", "workspace"},  # the common options

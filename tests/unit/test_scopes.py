@@ -16,12 +16,13 @@ CALLS = {
         GetScratchpadKey ListChannels GetChannel ListAgents GetSummary SearchMemories
         GetMemoryStats ListMemories GetMemory ExportMemories ListFacts GetFact GetFactHistory ListNotes GetNote
         ListSchedules CountSchedules GetSchedule GetNextRuns PreviewRuns ListScheduleRuns GetRun ListReminders
-        GetReminder ListNotifications GetErasure ListErasures ReadExport
+        GetItem SearchItems ListItemNamespaces GetReminder ListNotifications GetErasure ListErasures ReadExport
     """,
     "write": """
         IngestMessages IngestFile StartSession CloseSession ArchiveSession WriteScratchpad WriteScratchpadKey
         ClearScratchpad DeleteScratchpadKey ClearScratchpadKeys CreateChannel DescribeChannel MoveSession CompactSession
         Remember UpdateMemory ImportMemories SetFact AddNote UpdateNote ImportRecords RecordEvent
+        PutItem DeleteItem BatchItems SweepItems
     """,
     "forget": "DeleteFile ForgetSession ForgetNewestMessage DeleteChannel Forget ForgetFact DeleteNote Erase",
     "schedule": """

@@ -13,6 +13,7 @@ from reverie.clock import to_micros
 from reverie.contract import FilePayload, MessagePayload
 from reverie.decoding import convert
 from reverie.errors import Rejected
+from reverie.items.checks import check_index, check_item_key, check_item_value, check_namespace
 from reverie.memories.checks import check_memory
 from reverie.memories.types import MemoryDraft
 from reverie.scheduling.schedule_types import ScheduleDraft
@@ -37,7 +38,7 @@ def check_record(record: types.ExportedRecord) -> None:
             check_label(field, value)
         elif isinstance(value, str):
             check_text(field, value, contract.MAX_FILE_BYTES if field == "content" else _TEXT_BYTES)
-        elif isinstance(value, (list, dict)):
+        elif isinstance(value, (list, dict)) and not isinstance(record, types.ExportedItem):
             check_json(field, value, _TEXT_BYTES)
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and not -(2**53) <= value <= 2**53:
             raise Rejected(f"{field} is {value}, which is out of range", field=field)
@@ -48,6 +49,11 @@ def check_record(record: types.ExportedRecord) -> None:
             _check_file(record)
         case types.ExportedMemory():
             _check_memory(record)
+        case types.ExportedItem():
+            check_namespace("namespace", record.namespace)
+            check_item_key("key", record.key)
+            check_item_value("value", record.value)
+            check_index("index_fields", record.index_fields or [])
         case types.ExportedSchedule():
             draft = {"goal": record.goal, "cadence": record.cadence, "executor": record.executor}
             convert(draft, ScheduleDraft, name="schedule")

@@ -169,6 +169,21 @@ class ExportedScratchpadKey(ExportedRecord, frozen=True, kw_only=True, tag="scra
     updated_at: datetime
 
 
+class ExportedItem(ExportedRecord, frozen=True, kw_only=True, tag="items"):
+    """An item. Its vectors are computed again; those of an own embedder are put again by its owner."""
+
+    user_fields: ClassVar = ("user",)
+    namespace: list[str]
+    key: str
+    value: dict[str, Any]
+    user: str | None = None
+    ttl_seconds: float | None = None
+    expires_at: datetime | None = None
+    index_fields: list[str] | None = None
+    created_at: datetime
+    updated_at: datetime
+
+
 class ExportedSchedule(ExportedRecord, frozen=True, kw_only=True, tag="schedules"):
     """A schedule; `cadence` and `executor` as in the call that adds one."""
 
@@ -295,6 +310,7 @@ AnyRecord: TypeAlias = (
     | ExportedMemory
     | ExportedScratchpadList
     | ExportedScratchpadKey
+    | ExportedItem
     | ExportedSchedule
     | ExportedRun
     | ExportedReminder

@@ -1,0 +1,1 @@
+"""Items: JSON values under a namespace and a key, returned exactly as they were put."""

@@ -1,0 +1,1 @@
+"""Rows of items and their vectors."""
