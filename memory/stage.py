@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from reverie.counts import counted
 from reverie.errors import Permanent, ReverieError, StoreUnusable, Transient
 from storage.pipeline.records import NewDeadLetter
-from storage.pipeline.work import Claim, Stage
+from storage.pipeline.work import LIVE_MICROS, Claim, Stage
 from storage.stores import Store
 from storage.transaction import Transaction
 
@@ -119,6 +119,25 @@ def released_on_failure(store: Store, claim: Claim, now: Callable[[], int]) -> I
         except ReverieError:
             store.given_up.note(claim.token)
         raise
+
+
+class _Accepted(Protocol):
+    @property
+    def created_at(self) -> int: ...
+    @property
+    def accepted_at(self) -> int: ...
+
+
+def live_latencies(sources: Iterable[_Accepted], at: int) -> list[float]:
+    """Return the seconds from the acceptance of live messages and files until `at` (microseconds).
+
+    How long imported history waits, which comes last, says nothing about the pipeline.
+    """
+    return [
+        (at - source.accepted_at) / 1_000_000
+        for source in sources
+        if source.accepted_at < source.created_at + LIVE_MICROS
+    ]
 
 
 def retry_at(now: int, attempts: int) -> int:

@@ -13,6 +13,7 @@ from adapters.embedders.base import REMOTE
 from adapters.embedders.openai_compatible import BATCH_INPUTS
 from memory.pipeline.broker_watch import watch_broker
 from memory.pipeline.history import take_sample
+from memory.stage import live_latencies
 from reverie.contract import Outcome
 from reverie.errors import Unavailable
 from storage.pipeline.records import ReadyMessage
@@ -78,7 +79,7 @@ def report_searchable(
         return
     with contextlib.suppress(Unavailable):
         if not degraded:
-            latencies = [(at - message.accepted_at) / 1_000_000 for message in messages]
+            latencies = live_latencies(messages, at)
             observe_latencies(runtime, "searchable", latencies)
             runtime.monitor.record_lags(latencies)
         if runtime.inbox.anyone_waiting(store.name):

@@ -22,6 +22,7 @@ from memory.stage import (
     bury,
     claim_batch,
     crash_error,
+    live_latencies,
     released_on_failure,
     run_batches,
 )
@@ -131,7 +132,7 @@ def _chunk_claimed(
     report.done += len(cut_sources)
     report.traces |= {source.trace for source in cut_sources}
     if kind != "memory":
-        report.latencies += [(now() - source.accepted_at) / 1_000_000 for source in cut_sources]
+        report.latencies += live_latencies(cut_sources, now())
     return [source.row_id for source in cut_sources]
 
 

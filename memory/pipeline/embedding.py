@@ -18,6 +18,7 @@ from memory.stage import (
     bury,
     claim_batch,
     crash_error,
+    live_latencies,
     released_on_failure,
     retry_at,
     run_batches,
@@ -90,7 +91,7 @@ def embed_chunks(
             done = report.done
             goes_on = _embed_batch(store, embedder, claim, chunks, now, hooks, report)
             if report.done > done:
-                report.latencies += [(now() - origin.accepted_at) / 1_000_000 for origin in origins]
+                report.latencies += live_latencies(origins, now())
             return goes_on
 
     return run_batches(batch, budget_seconds=_EMBED_BUDGET_SECONDS)

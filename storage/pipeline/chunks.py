@@ -55,13 +55,14 @@ _INSERT_WORDS: Final = """
 """
 _INSERT_TAG: Final = "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id) VALUES (:tag, :chunk)"
 _COMPLETED: Final = """
-    SELECT DISTINCT m.id AS id, m.agent_id AS agent, m.accepted_at AS accepted_at FROM message_chunks AS l
+    SELECT DISTINCT m.id AS id, m.agent_id AS agent, m.created_at AS created_at, m.accepted_at AS accepted_at
+    FROM message_chunks AS l
     JOIN messages AS m ON m.row_id = l.message_row
     WHERE l.chunk_id IN (SELECT value FROM json_each(:ids)) AND NOT EXISTS (
         SELECT 1 FROM message_chunks AS o JOIN chunks AS c ON c.id = o.chunk_id
         WHERE o.message_row = m.row_id AND c.indexed_at IS NULL)
     UNION ALL
-    SELECT f.id, f.agent_id, f.accepted_at FROM files AS f
+    SELECT f.id, f.agent_id, f.created_at, f.accepted_at FROM files AS f
     WHERE f.row_id IN (SELECT file_row FROM chunks WHERE id IN (SELECT value FROM json_each(:ids)))
         AND NOT EXISTS (SELECT 1 FROM chunks AS c WHERE c.file_row = f.row_id AND c.indexed_at IS NULL)
 """

@@ -115,19 +115,21 @@ class PendingChunk:
 
 @dataclass(frozen=True, slots=True)
 class ReadyMessage:
-    """A message or file that recall can find, and when it was accepted."""
+    """A message or file that recall can find, and when it was said and accepted."""
 
     id: str
     agent: str
+    created_at: int
     accepted_at: int
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A message or file that a chunk was cut from: its id, its trace id, and when it was accepted."""
+    """A message or file that a chunk was cut from: its id, its trace id, and when it was said and accepted."""
 
     id: str
     trace: str
+    created_at: int
     accepted_at: int
 
 

@@ -40,11 +40,12 @@ _WAITING: Final[dict[Stage, tuple[str, str, str]]] = {
 # Items have no stage: they wait where chunks do, for a task of their own. The condition is that of their index.
 ITEMS_TO_EMBED: Final = "embedding_model IS NULL AND index_fields IS NOT NULL"
 STAGES: Final[tuple[Stage, ...]] = tuple(_WAITING)
-# What was said at most an hour before it was handed over is live; the rest is history that somebody has imported. These
-# conditions, too, equal those of partial indexes.
+# What was said at most an hour before it was handed over is live; the rest is history that somebody has imported.
+LIVE_MICROS: Final = 3_600_000_000
+# These conditions, too, equal those of partial indexes.
 _LIVE: Final[dict[Stage, str]] = {
-    "chunk": "accepted_at < created_at + 3600000000",
-    "embed": "stored_at < created_at + 3600000000",
+    "chunk": f"accepted_at < created_at + {LIVE_MICROS}",
+    "embed": f"stored_at < created_at + {LIVE_MICROS}",
 }
 # Of a batch at most this part is for live rows alone, so that history goes on meanwhile.
 _LIVE_SHARE: Final = 0.75

@@ -106,3 +106,11 @@ def test_live_rows_are_found_by_their_index(pipe: Pipeline, sql: str, index: str
         plan = " ".join(str(row) for row in tx.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}"))
     assert index in plan
     assert "TEMP B-TREE" not in plan
+
+
+def test_the_lag_of_the_pipeline_is_that_of_live_messages(imported: Pipeline) -> None:
+    """Given history and one live message, when all are cut and embedded, then one latency of each is reported."""
+    assert len(imported.chunk().latencies) == 1
+    assert len(imported.embed().latencies) == 1
+    imported.index()
+    assert [message.accepted_at < message.created_at + TWO_HOURS for message in imported.ready].count(True) == 1
