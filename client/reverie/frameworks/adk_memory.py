@@ -27,7 +27,7 @@ from reverie.memories.types import MAX_MEMORY_BYTES, Memory
 _INDEX_SECONDS: Final = 60.0
 
 
-class ReverieMemoryService(BaseMemoryService):  # type: ignore[misc]  # google-adk is not installed beside this
+class ReverieMemoryService(BaseMemoryService):
     """Keeps what the users of apps said as memories. Safe to share between tasks, threads and event loops.
 
     An app is an agent of Reverie, and its user an end user: the server keeps both apart. What is left out is read from

@@ -39,7 +39,7 @@ _STORE_SECONDS: Final = 60.0
 _LAST_MESSAGES: Final = 50
 
 
-class ReverieSessionService(BaseSessionService):  # type: ignore[misc]  # google-adk is not installed beside this
+class ReverieSessionService(BaseSessionService):
     """Keeps the sessions of apps. Safe to share between tasks, threads and event loops.
 
     An app is an agent of Reverie, and its user an end user: the server keeps both apart. Events are messages, which can
