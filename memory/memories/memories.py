@@ -250,6 +250,8 @@ def _filter(call: ListMemories, now: int) -> MemoryFilter:
         text=call.text or None,
         active=None if call.superseded else True,
         unexpired_at=None if call.expired else now,
+        since=None if call.since is None else to_micros(call.since),
+        until=None if call.until is None else to_micros(call.until),
     )
 
 

@@ -17,6 +17,8 @@ _EQUAL: Final = {
     "visibility": "m.visibility = :visibility",
     "source_message": "m.source_message = :source_message",
     "held_at": "(m.created_at <= :held_at AND (m.superseded_by IS NULL OR b.created_at > :held_at))",
+    "since": "m.created_at >= :since",
+    "until": "m.created_at < :until",
     "unexpired_at": "(m.expires_at IS NULL OR m.expires_at > :unexpired_at)",
 }
 _TRUE_OR_FALSE: Final = {

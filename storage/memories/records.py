@@ -134,7 +134,7 @@ class MemoryFilter:
     `text` is a part of the content in any case; a memory must have all of `tags`. `active` true takes current
     memories only, false superseded ones only, None both. `facts` and `notes` take only such, or none of them.
     `unexpired_at` leaves out what has expired by that time, in microseconds. `held_at` takes what held at a time: use
-    it with `active` None.
+    it with `active` None. `since` and `until`, the latter excluded, are of when it was stored.
     """
 
     tiers: tuple[str, ...] = ()
@@ -156,3 +156,5 @@ class MemoryFilter:
     unexpired_at: int | None = None
     visibility: Visibility | None = None
     held_at: int | None = None
+    since: int | None = None
+    until: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
@@ -113,6 +114,15 @@ class ListMemories(Paged[MemoryList], kw_only=True, frozen=True):
     text: Annotated[str | None, Meta(description="Only memories that contain this text, ignoring case.")] = None
     superseded: Annotated[bool, Meta(description="List superseded memories too.")] = False
     expired: Annotated[bool, Meta(description="List expired memories too, which the next pruning deletes.")] = False
+    since: Annotated[datetime | None, Meta(description="Only stored at or after this time, with a time zone.")] = None
+    until: Annotated[datetime | None, Meta(description="Only stored before this time, with a time zone.")] = None
+
+    def checked(self) -> ListMemories:
+        """Raise `Rejected` if a time has no time zone."""
+        for name, moment in (("since", self.since), ("until", self.until)):
+            if moment is not None and moment.tzinfo is None:
+                raise Rejected(f"{name} needs a time zone, as in 2026-05-01T12:00:00Z", field=name)
+        return self
 
 
 class SearchMemories(Queried[FoundMemories], kw_only=True, frozen=True):
