@@ -16,8 +16,14 @@ _PAGE_SIZE: Final = 50
 # What a person understands of a row without its table; ids of rows and hashes say nothing.
 _FIELDS: Final = (
     "content", "text", "value", "name", "tags", "kind", "tier", "lifetime", "importance", "access_count",
-    "superseded_by", "expires_at", "pinned", "visibility",
+    "expires_at", "pinned", "visibility",
 )  # fmt: skip
+_NAMES: Final = {
+    "memories": "Memory",
+    "messages": "Message",
+    "sessions": "Conversation",
+    "session_summaries": "Summary",
+}
 _HIDDEN_TABLES: Final = ("chunks", "chunks_vec", "forward_index", "forward_changes", "message_chunks", "recall_events")
 
 pages = Pages()
@@ -37,7 +43,8 @@ class RowChange:
     """A row that an entry added, removed or changed."""
 
     table: str
-    kind: Literal["added", "removed", "changed"]
+    kind: Literal["added", "removed", "changed", "replaced by another one"]
+    text: str
     fields: list[FieldChange]
 
 
@@ -61,7 +68,8 @@ async def _log(visit: Visit) -> Response:
 @pages.get("/log/entry")
 async def _entry(visit: Visit) -> Response:
     entry = await visit.send(GetCurationEntry(visit.query("id")))
-    return visit.page("log_entry.html", entry=entry, changes=_readable(entry.changes), hidden=_hidden(entry.changes))
+    changes, hidden = _readable(entry.changes), _hidden(entry.changes)
+    return visit.page("log_entry.html", entry=entry, changes=changes, hidden=hidden, names=_NAMES)
 
 
 @pages.post("/log/undo")
@@ -81,15 +89,19 @@ def _hidden(changes: list[CurationChange]) -> int:
 
 def _row(change: CurationChange) -> RowChange:
     before, after = change.before or {}, change.after or {}
-    kind: Literal["added", "removed", "changed"] = "changed"
+    kind: Literal["added", "removed", "changed", "replaced by another one"] = "changed"
     if change.before is None or change.after is None:
         kind = "added" if change.before is None else "removed"
+    elif after.get("superseded_by") is not None and before.get("superseded_by") is None:
+        kind = "replaced by another one"
     fields = [
         FieldChange(name.replace("_", " "), _text(before, name), _text(after, name))
         for name in _FIELDS
         if before.get(name) != after.get(name)
     ]
-    return RowChange(change.table, kind, fields)
+    content = after.get("content") or before.get("content") or ""
+    is_among_fields = any(field.name == "content" for field in fields)
+    return RowChange(change.table, kind, "" if is_among_fields else str(content), fields)
 
 
 def _text(row: dict[str, Any], name: str) -> str | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import groupby
 from typing import Any, Final, get_args
 
 from fastapi import Response
 
+from reverie.errors import Rejected
 from reverie.memories.calls import GetMemoryStats, ListMemories, Remember
 from reverie.memories.types import Lifetime, Memory, MemoryKind, Tier
 from reverie.recall.calls import Recall
@@ -30,8 +32,12 @@ _FILTERS: Final[Mapping[str, str]] = {
     "tag": "Tag",
     "session": "Conversation",
     "channel": "Channel",
+    "since": "From",
+    "until": "To",
 }
-# Of these, what limits a search, too.
+# Of these, those that are days.
+_DAYS: Final = ("since", "until")
+# And what limits a search, too.
 _SEARCH_FILTERS: Final = ("tag", "session", "channel")
 _RESULT_KINDS: Final[Mapping[str, str]] = {
     "": "Everything",
@@ -48,7 +54,13 @@ async def _memories(visit: Visit) -> Response:
     query = visit.query("q")
     filters = {name: visit.query(name) for name in _FILTERS if visit.query(name)}
     view = await (_found(visit, query, filters) if query else _listed(visit, filters))
-    view |= {"query": query, "filters": filters, "filter_names": _FILTERS, "search_filters": _SEARCH_FILTERS}
+    view |= {
+        "query": query,
+        "filters": filters,
+        "filter_names": _FILTERS,
+        "search_filters": _SEARCH_FILTERS,
+        "days_named": _DAYS,
+    }
     if visit.is_partial:
         return visit.page("parts/results.html", **view)
     return visit.page("memories.html", **view, **await _choices(visit))
@@ -76,8 +88,11 @@ async def _found(visit: Visit, query: str, filters: Mapping[str, str]) -> dict[s
 
 async def _listed(visit: Visit, filters: Mapping[str, str]) -> dict[str, Any]:
     offset, replaced = visit.number("offset"), bool(visit.query("replaced"))
-    given = {name: value for name, value in filters.items() if name != "tag"}
+    given = {name: value for name, value in filters.items() if name not in ("tag", *_DAYS)}
+    since, until = (day_of(filters[name]) if name in filters else None for name in _DAYS)
     call = ListMemories(
+        since=since,
+        until=None if until is None else until + timedelta(days=1),
         **given,  # type: ignore[arg-type]  # checked by the call
         tags=_words(filters.get("tag")),
         superseded=replaced,
@@ -113,6 +128,14 @@ async def _choices(visit: Visit) -> dict[str, Any]:
         "source": sorted(stats.by_source),
     }
     return {"stats": stats, "choices": choices, "can_write": visit.allows(Remember)}
+
+
+def day_of(text: str) -> datetime:
+    """Return the beginning of a day in UTC. Raises `Rejected`."""
+    try:
+        return datetime.combine(date.fromisoformat(text), time.min, UTC)
+    except ValueError:
+        raise Rejected(f"{text[:40]!r} is not a day: write it as in 2026-05-12", field="since") from None
 
 
 def _words(text: str | None) -> list[str]:

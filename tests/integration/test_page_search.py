@@ -24,6 +24,10 @@ def test_what_is_typed_is_searched(visitor: Visitor, operator: Reverie, runtime:
     results.first.get_by_text("likely to fit").click()
     expect(results.first.get_by_role("row", name="Words in it")).to_be_visible()
     assert "q=oat+milk" in page.url
+    page.get_by_role("link", name="Please buy oat milk").click()
+    expect(page.locator(".turn.source")).to_contain_text("Please buy oat milk")
+    page.go_back()
+    expect(results).to_have_count(2)
     page.get_by_role("link", name="Memories", exact=True).last.click()
     expect(page.locator("li.result")).to_have_count(1)
     page.reload()
@@ -59,6 +63,11 @@ def test_memories_are_filtered_by_what_the_address_says(visitor: Visitor, operat
     expect(page.locator("[data-item]")).to_have_count(2)
     visitor.open("/", tag="coffee")
     expect(page.locator("[data-item]")).to_have_count(1)
+    for day, count in (("2000-01-01", 0), ("2999-01-01", 2)):
+        visitor.open("/", until=day)
+        expect(page.locator("[data-item]")).to_have_count(count)
+    visitor.open("/", since="2000-01-01", until="2999-01-01")
+    expect(page.locator("[data-item]")).to_have_count(2)
     visitor.open("/", tag="tea")
     expect(page.get_by_text("No such memories")).to_be_visible()
 

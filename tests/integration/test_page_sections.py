@@ -58,7 +58,7 @@ def test_the_log_shows_what_a_job_changed_and_undoes_it(visitor: Visitor, operat
     assert visitor.violations() == []
     page.locator("[data-item]").first.click()
     expect(page.get_by_role("heading", name="Merge")).to_be_visible()
-    expect(page.locator(".diff").first).to_be_visible()
+    expect(page.get_by_text("Memory: replaced by another one")).to_be_visible()
     assert visitor.violations() == []
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("Undone")
