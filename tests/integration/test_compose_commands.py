@@ -203,6 +203,22 @@ def test_flower_sees_all_workers(composed: Composed) -> None:
             seen = {worker["hostname"].partition("@")[0].rpartition("-")[0] for worker in json.load(answer)["data"]}
 
 
+def test_flower_comes_and_goes_unnoticed(composed: Composed) -> None:
+    """Given Flower that is killed, when a message comes, then the same workers store it; Flower starts again."""
+    workers = ("pipeline", "embed", "maintenance", "schedules")
+    for name in ("flower", "server", *workers):
+        composed.await_healthy(name)
+    composed.running["flower"].kill()
+    composed.running["flower"].wait()
+
+    with Reverie(agent="ana", url=f"http://127.0.0.1:{composed.server_port}", token=TOKEN) as memory:
+        memory.ingest("flower", {"role": "user", "content": "It goes on."}, wait="searchable", timeout_seconds=30)
+
+    assert [composed.running[name].poll() for name in workers] == [None] * len(workers)
+    composed.start("flower")
+    composed.await_healthy("flower")
+
+
 def test_nothing_is_written_outside_the_data(composed: Composed) -> None:
     """Given services that have run, then a read-only root would not have stopped them."""
     for name in SERVICES:
