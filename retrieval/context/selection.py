@@ -190,6 +190,8 @@ def _read_session(store: Store, request: ContextRequest) -> _Session:
         window = min(request.recency_window, request.max_messages)
         until = request.until
         recent = rows.messages.in_session(session.row_id, limit=window, newest=True, until=until)
+        # One that only has an original, such as encrypted reasoning, says nothing.
+        recent = [message for message in recent if message.content or message.tool_calls]
         query = (request.query or "").strip()
         if not query:
             newest = next((message for message in reversed(recent) if message.role == "user"), None)

@@ -72,6 +72,16 @@ def remembered(built: BuiltContext) -> list[str]:
     return lines
 
 
+def test_a_message_that_only_has_an_original_is_no_turn(pipe: Pipeline) -> None:
+    """Given a message without content, whose original a framework keeps, then the context tells the others only."""
+    pipe.say({"role": "assistant", "content": "", "original": '{"encrypted_content": "gAAAA"}', "created_at": JULY})
+    pipe.settle()
+    document = context(pipe, None).text
+    assert "Good evening" in document
+    assert "(nothing)" not in document
+    assert "gAAAA" not in document
+
+
 def test_what_held_before_is_told_as_the_past(pipe: Pipeline, ana: Knowing) -> None:
     """Given a fact with a history, then its line says since when it holds and what held before; others say nothing."""
     ana.set_fact("profile", "city", "Porto", at=at(MAY))
