@@ -294,6 +294,19 @@ def test_each_user_of_a_store_has_items_of_their_own(url: str, ana: Reverie) -> 
     ana.item_namespaces()
 
 
+def test_a_search_that_compares_nothing_is_logged_once(
+    make_runtime: Callable[..., Runtime], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Given a server without an embedder, when searched again and again, then the log says once why scores are
+    missing."""
+    with running_server(make_runtime(embedding_provider="none")) as url, ReverieStore("ana", url=url) as store:
+        store.put(("n",), "k", {"text": "oat milk"})
+        for _ in range(3):
+            assert [item.score for item in store.search(("n",), query="milk")] == [None]
+    said = [record.getMessage() for record in caplog.records if record.name == "reverie.frameworks.langgraph"]
+    assert said == ["search of items: not searched by meaning: no embedder is configured"]
+
+
 def test_a_server_that_is_down_is_said_to_be(tmp_path: Path) -> None:
     """Given no server, then every call says how to start one."""
     with ReverieStore("ana", url=f"http://127.0.0.1:{free_port()}") as store:

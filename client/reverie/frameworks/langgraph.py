@@ -49,6 +49,7 @@ class _Items:
         self.user = user
         self.index = StoreIndex(index)
         self.ttl = TimeToLive(ttl)
+        self._degraded = ""
 
     def send(self, batch: Batch) -> list[Result]:
         """Carry out a batch and return its results."""
@@ -56,8 +57,8 @@ class _Items:
         for part in batch.parts():
             for (place, operation), outcome in zip(part.items(), self._outcomes(list(part.values())), strict=True):
                 results[place] = to_result(operation, outcome)
-                if outcome.found is not None and outcome.found.degraded:
-                    _log.warning("search of items: %s", outcome.found.degraded)
+                if outcome.found is not None:
+                    self._note(outcome.found.degraded)
         return [[] if result is None and place in batch.empty else result for place, result in enumerate(results)]
 
     def sweep(self) -> int:
@@ -70,6 +71,12 @@ class _Items:
     def close(self) -> None:
         if self.owns_client:
             self.client.close()
+
+    def _note(self, degraded: str) -> None:
+        """Log why searches are worse than asked for, when that begins: an agent may search hundreds of times."""
+        if degraded and degraded != self._degraded:
+            _log.warning("search of items: %s", degraded)
+        self._degraded = degraded
 
     def _outcomes(self, operations: list[ItemOperation]) -> list[ItemOutcome]:
         """Send operations: a single read by its own call, which a token that may only read is allowed."""
