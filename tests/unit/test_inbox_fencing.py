@@ -395,15 +395,18 @@ def test_draining_stores_what_waits_when_a_list_cannot_grow(pipe: Pipeline, monk
 
     pipe.say("one")
     monkeypatch.setattr(pipe.working, "append", refused)
-    report, more = drain_inbox(
-        pipe.inbox,
-        lambda: pipe.store,
-        pipe.working,
-        workspace=WORKSPACE,
-        now=pipe.now,
-        on_stored=lambda _: None,
-    )
-    assert (report.stored, more) == (1, False)
+    stored, more = 0, True
+    while more:  # a slow machine may use up the time of one call
+        report, more = drain_inbox(
+            pipe.inbox,
+            lambda: pipe.store,
+            pipe.working,
+            workspace=WORKSPACE,
+            now=pipe.now,
+            on_stored=lambda _: None,
+        )
+        stored += report.stored
+    assert stored == 1
     assert pipe.waiting_in_inbox() == 0
     assert ingest_batch(pipe.inbox, pipe.store, pipe.working, now=pipe.now()).taken == 0
 
