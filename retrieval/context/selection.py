@@ -187,8 +187,7 @@ def _read_session(store: Store, request: ContextRequest) -> _Session:
         session = rows.sessions.get(request.session)
         if request.channel is not None:
             rows.channels.check_exists(request.channel)
-        window = min(request.recency_window, request.max_messages)
-        until = request.until
+        window, until = min(request.recency_window, request.max_messages), request.until
         recent = rows.messages.in_session(session.row_id, limit=window, newest=True, until=until)
         # One that only has an original, such as encrypted reasoning, says nothing.
         recent = [message for message in recent if message.content or message.tool_calls]
