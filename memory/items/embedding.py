@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,8 @@ from storage.stores import Store
 
 # Pieces embedded within a put, about a second on two cores; the rest waits for the workers.
 _AT_ONCE: Final = 48
+# The embed worker serves all workspaces: after this time it is another one's turn.
+_BUDGET_SECONDS: Final = 5.0
 # Items embedded between two transactions.
 _BATCH: Final = 20
 
@@ -37,11 +40,18 @@ def vectors_at_once(
     return found
 
 
-def embed_waiting(store: Store, embedder: Embedder) -> dict[str, int]:
-    """Embed all items that wait, and those embedded by another model, in batches; return counts.
+def embed_waiting(
+    store: Store,
+    embedder: Embedder,
+    *,
+    budget_seconds: float = _BUDGET_SECONDS,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> dict[str, int]:
+    """Embed items that wait, and those embedded by another model, in batches; return counts.
 
-    After a failure the rest waits for the next call.
+    When the time is up, `more` is 1; after a failure `failed`. The rest waits for the next call.
     """
+    deadline = monotonic() + budget_seconds
     counts, after = {"items": 0}, 0
     with store.reading() as tx:
         is_stale = tx.waiting_items.any_of_others(embedder.model)
@@ -59,10 +69,14 @@ def embed_waiting(store: Store, embedder: Embedder) -> dict[str, int]:
             if vectors is None:
                 break
             found.append((item, vectors))
+            if monotonic() >= deadline:
+                break
         if found:
             with store.writing() as tx:
                 for item, vectors in found:
                     counts["items"] += tx.waiting_items.put_vectors(item, vectors, model=embedder.model)
+        if monotonic() >= deadline:
+            return {**counts, "more": 1}
         if len(found) < len(items):
             return {**counts, "failed": 1}
         after = items[-1].row_id

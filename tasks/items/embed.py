@@ -17,4 +17,7 @@ def embed_items(*, workspace: str) -> Mapping[str, Any]:
     runtime.inbox.clear_notification(contract.EMBED_ITEMS, workspace)
     store = runtime.stores.workspace(workspace, create=False)
     embedder = runtime.embedder_for(store)
-    return {} if embedder is None else embed_waiting(store, embedder)
+    counts = {} if embedder is None else embed_waiting(store, embedder)
+    if counts.get("more"):
+        runtime.notify_stage("items", workspace)
+    return counts

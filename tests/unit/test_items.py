@@ -272,6 +272,15 @@ def test_a_batch_reads_before_it_writes_and_the_last_write_counts(items: ItemsOf
     assert read_item(items, GetItem(["n"], "new")).value == {"v": 2}
 
 
+def test_items_that_wait_are_embedded_in_turns(items: ItemsOf, pipe: Pipeline) -> None:
+    """Given many items that wait, when the time of a call is up, then the rest is left for the next one."""
+    waiting = replace(items, embedder=Away())
+    for number in range(3):
+        put(waiting, ["n"], str(number), {"text": f"lantern {number}"})
+    calls = [embed_waiting(pipe.store, HashEmbedder(), budget_seconds=0.0) for _ in range(4)]
+    assert calls == [{"items": 1, "more": 1}] * 3 + [{"items": 0}]
+
+
 def test_a_put_succeeds_without_the_embedder_and_is_embedded_later(items: ItemsOf, pipe: Pipeline) -> None:
     """Given an embedder that is away, when items are put, then they are found at once, and by meaning when it is
     back; embedding twice changes nothing."""
