@@ -21,7 +21,7 @@ PARALLEL := --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dis
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo story up test test-quick test-properties test-mcp test-adk check bench lock format docs clean
+.PHONY: help install demo story up test test-quick test-properties test-mcp check bench lock format docs clean
 .DELETE_ON_ERROR:
 
 help: ## list the commands
@@ -60,11 +60,6 @@ test-properties: $(INSTALLED) ## run the tests of random steps for long: 20,000 
 test-mcp: $(INSTALLED) ## run the public conformance suite of MCP: needs npm, and fetches 240 MB into build/
 	@npm install --silent --no-audit --no-fund --prefix build/mcp node@22 @modelcontextprotocol/conformance@0.2.0-alpha.12
 	@MCP_CONFORMANCE=$(CURDIR)/build/mcp $(PY) -m pytest -n 0 tests/integration/test_mcp_conformance.py $(ARGS)
-
-test-adk: $(INSTALLED) ## run the tests of the services for Google ADK: fetches 180 MB into build/
-	@$(PY) -m venv build/adk
-	@build/adk/bin/python -m pip install -qq --no-input --progress-bar off -e './client[adk]' 'pytest>=9.2,<10'
-	@ADK_PYTHON=$(CURDIR)/build/adk/bin/python $(PY) -m pytest -n 0 tests/integration/test_adk.py $(ARGS)
 
 bench: $(INSTALLED) ## run all benchmarks (takes a while)
 	@$(PY) -m benchmarks $(ARGS)

@@ -16,13 +16,13 @@ from google.adk.agents import LlmAgent
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import Runner
-from google.adk.tools import load_memory
+from google.adk.tools.load_memory_tool import load_memory_tool
 from google.genai import types
 
 from reverie.frameworks.adk import ReverieMemoryService, ReverieSessionService
 
 
-class ScriptedModel(BaseLlm):  # type: ignore[misc]  # google-adk is not installed beside the type checker
+class ScriptedModel(BaseLlm):
     """A model that searches the memory when it is asked a question, and answers with what that returned."""
 
     async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncGenerator[Any, None]:
@@ -42,21 +42,21 @@ class ScriptedModel(BaseLlm):  # type: ignore[misc]  # google-adk is not install
 async def main() -> None:
     """Hold two conversations with Kate; in the second one the agent needs what she said in the first."""
     sessions, memory = ReverieSessionService(), ReverieMemoryService()
-    agent = LlmAgent(name="guide", model=ScriptedModel(model="scripted"), tools=[load_memory])
+    agent = LlmAgent(name="guide", model=ScriptedModel(model="scripted"), tools=[load_memory_tool])
     runner = Runner(app_name="guide", agent=agent, session_service=sessions, memory_service=memory)
 
     async def say(text: str, session_id: str) -> str:
         message = types.Content(role="user", parts=[types.Part(text=text)])
         events = [event async for event in runner.run_async(user_id="kate", session_id=session_id, new_message=message)]
-        return str(events[-1].content.parts[0].text)
+        content = events[-1].content
+        return str(content.parts[0].text) if content and content.parts else ""
 
     known = await sessions.list_sessions(app_name="guide", user_id="kate")
     print(f"Kate has {len(known.sessions)} sessions.")
     first = await sessions.create_session(app_name="guide", user_id="kate")
     print(await say("I moved to Lisbon in May.", first.id))
-    await memory.add_session_to_memory(
-        await sessions.get_session(app_name="guide", user_id="kate", session_id=first.id)
-    )
+    if (held := await sessions.get_session(app_name="guide", user_id="kate", session_id=first.id)) is not None:
+        await memory.add_session_to_memory(held)
     second = await sessions.create_session(app_name="guide", user_id="kate")
     print(await say("When did I move to Lisbon?", second.id))
     await sessions.close()

@@ -1,31 +1,18 @@
-"""The services for Google ADK, in an environment of their own beside a real server.
-
-google-adk takes no newer OpenTelemetry than 1.44, and the tests have a newer one. `make test-adk` makes an environment
-with it and runs this; otherwise it is skipped.
-"""
+"""The services for Google ADK, in a process of their own beside a real server."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
-
-import pytest
 
 from support.http import running_server
 from support.stages import pipeline_at_work
 from worker.runtime import Runtime
 
-# Read before the tests, which remove what is set where they run.
-PYTHON = os.environ.get("ADK_PYTHON", "")
 ROOT = Path(__file__).resolve().parents[2]
-
-
 CHECKS = ROOT / "tests" / "support" / "adk_checks.py"
-
-pytestmark = pytest.mark.skipif(
-    not PYTHON, reason="google-adk cannot be installed beside the tests: `make test-adk` makes an environment for it"
-)
 
 
 def run_beside(runtime: Runtime, *arguments: str, times: int = 1) -> str:
@@ -36,7 +23,7 @@ def run_beside(runtime: Runtime, *arguments: str, times: int = 1) -> str:
         environment = own | {"REVERIE_URL": url, "PYTHONPATH": str(ROOT / "client")}
         for _ in range(times):
             done = subprocess.run(
-                [PYTHON, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+                [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, done.stdout + done.stderr
             printed += done.stdout
