@@ -1,0 +1,258 @@
+"""How what mem0 keeps is kept in Reverie: scopes, ids, messages, and the dictionaries that mem0's calls return."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote
+
+from reverie.contract import MAX_NAME_CHARACTERS, ROLES
+from reverie.errors import NotFound, Rejected
+from reverie.memories.types import EXTRACTION, MAX_MEMORY_BYTES, Memory
+
+# The source of memories, and of what `reverie import mem0` reads, which has the same metadata.
+SOURCE: Final = "mem0"
+IDENTITIES: Final = ("user_id", "agent_id", "run_id")
+_IDENTITY_KEYS: Final = (*IDENTITIES, "actor_id")
+_KEPT: Final = ("agent_id", "run_id", "actor_id", "role")
+# Before the id of a fact whose text was changed: a fact cannot have any text, so it became a memory of its own.
+REWRITTEN: Final = "mem0-rewritten-"
+# When `update` last changed the text of a memory.
+TEXT_CHANGED_AT: Final = "text_changed_at"
+
+
+class InvalidCall(Rejected, ValueError):
+    """An argument is invalid or has no counterpart in Reverie. mem0 raises a `ValueError` here, which this is, too."""
+
+
+class MemoryNotFound(NotFound, ValueError):
+    """There is no such memory. mem0 raises a `ValueError` here, which this is, too."""
+
+
+class Scope(NamedTuple):
+    """Whose memories a call is about: an end user of Reverie or nobody, and labels that narrow it."""
+
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+
+    @property
+    def session(self) -> str:
+        """Return the session in which messages of this scope are. Raises `InvalidCall` if its name is too long."""
+        name = ":".join((SOURCE, *(quote(part or "", safe="") for part in self)))
+        if len(name) > MAX_NAME_CHARACTERS:
+            raise InvalidCall(
+                f"user_id, agent_id and run_id have {len(name)} characters together, in percent-encoding; "
+                f"the limit is {MAX_NAME_CHARACTERS}",
+                field="run_id",
+            )
+        return name
+
+    @property
+    def tags(self) -> list[str]:
+        """Return tags by which the server finds the memories of an agent and a run, without their characters."""
+        labels = (("agent", self.agent_id), ("run", self.run_id))
+        return [f"{SOURCE}-{kind}-{_digest(name)}" for kind, name in labels if name is not None]
+
+    def covers(self, other: Scope) -> bool:
+        """Return whether a scope has all that this one names, and the same user."""
+        return self.user_id == other.user_id and all(
+            own in (None, theirs) for own, theirs in zip(self[1:], other[1:], strict=True)
+        )
+
+
+def scope_of(user_id: object, agent_id: object, run_id: object, *, hint: str = "") -> Scope:
+    """Return the scope of a call. Raises `InvalidCall` if no id is given, or one is blank or has whitespace."""
+    named = zip(IDENTITIES, (user_id, agent_id, run_id), strict=True)
+    scope = Scope(*(_identity(name, value) for name, value in named))
+    if not any(scope):
+        raise InvalidCall(f"name at least one of user_id, agent_id and run_id{hint}", field="user_id")
+    return scope
+
+
+def scope_of_session(name: str) -> Scope | None:
+    """Return the scope of a session by its name, None for a session of something else."""
+    parts = name.split(":")
+    if len(parts) != 1 + len(IDENTITIES) or parts[0] != SOURCE:
+        return None
+    return Scope(*(unquote(part) or None for part in parts[1:]))
+
+
+def _identity(name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, (str, int)) or isinstance(value, bool):
+        raise InvalidCall(f"{name} must be a text, not {type(value).__name__}", field=name)
+    text = str(value).strip()
+    if not text or any(character.isspace() for character in text):
+        raise InvalidCall(f"{name} is {text!r}; it must not be empty or contain whitespace", field=name)
+    return text
+
+
+def public_id(user: str | None, stored_id: str) -> str:
+    """Return the id that callers of mem0 get: it names the user, whom calls with nothing but an id do not."""
+    stored_id = stored_id.removeprefix(REWRITTEN)
+    if user is None and ":" not in stored_id:
+        return stored_id
+    return f"{quote(user or '', safe='')}:{stored_id}"
+
+
+def user_and_id(memory_id: object) -> tuple[str | None, str]:
+    """Return the user and the id in the store of an id from `public_id`. Raises `InvalidCall`."""
+    if not isinstance(memory_id, str) or not memory_id.strip():
+        raise InvalidCall("memory_id must be an id that add, search or get_all returned", field="memory_id")
+    user, colon, stored_id = memory_id.partition(":")
+    return (unquote(user) or None, stored_id) if colon and stored_id else (None, memory_id)
+
+
+def messages_of(messages: object) -> list[dict[str, Any]]:
+    """Return messages with role, content and name; those without content are left out. Raises `InvalidCall`."""
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    elif isinstance(messages, Mapping):
+        messages = [messages]
+    if not isinstance(messages, (list, tuple)):
+        raise InvalidCall("messages must be a text, a message or a list of messages", field="messages")
+    checked = [_message(number, message) for number, message in enumerate(messages)]
+    return [message for message in checked if message["content"].strip()]
+
+
+def _message(number: int, message: object) -> dict[str, Any]:
+    where = f"messages[{number}]"
+    if not isinstance(message, Mapping):
+        raise InvalidCall(f"{where} must be an object with role and content", field="messages")
+    if message.get("role") not in ROLES:
+        raise InvalidCall(f"{where} has the role {message.get('role')!r}; it must be one of {', '.join(ROLES)}")
+    content = message.get("content")
+    if isinstance(content, Mapping):
+        content = [content]
+    if isinstance(content, list):
+        if not all(isinstance(part, Mapping) and part.get("type") == "text" for part in content):
+            raise InvalidCall(f"{where} has content that is no text: describe images in words", field="messages")
+        content = "\n".join(str(part.get("text", "")) for part in content)
+    if not isinstance(content, (str, type(None))):
+        raise InvalidCall(f"{where} has content of type {type(content).__name__}; it must be a text", field="messages")
+    checked = {"role": message["role"], "content": content or ""}
+    return {**checked, "name": str(message["name"])} if message.get("name") else checked
+
+
+def check_size(text: str) -> None:
+    """Raise `InvalidCall` for a text that no memory can have."""
+    if len(text.encode(errors="replace")) > MAX_MEMORY_BYTES:
+        raise InvalidCall(f"a memory has at most {MAX_MEMORY_BYTES:,} bytes: shorten the text", field="messages")
+
+
+def metadata_of(scope: Scope, custom: Mapping[str, Any], message: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the metadata of a memory as it is stored; `message` is the one that it has the words of."""
+    message = message or {}
+    values = (scope.agent_id, scope.run_id, message.get("name"), message.get("role"))
+    kept: dict[str, Any] = {name: value for name, value in zip(_KEPT, values, strict=True) if value is not None}
+    return {"source": SOURCE, **kept, **({"metadata": dict(custom)} if custom else {})}
+
+
+def custom_metadata(metadata: object, current: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a caller's metadata without identities; `current` are those of the memory. Raises `InvalidCall`."""
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise InvalidCall(f"metadata must be an object, not {type(metadata).__name__}", field="metadata")
+    for name in _IDENTITY_KEYS:
+        if name in metadata and metadata[name] != current.get(name):
+            raise InvalidCall(
+                f"metadata[{name!r}] cannot say whose a memory is: {name} is set when it is added", field="metadata"
+            )
+    return {name: value for name, value in metadata.items() if name not in _IDENTITY_KEYS}
+
+
+def changed_metadata(memory: Memory, custom: Mapping[str, Any], *, text_changed: bool) -> dict[str, Any]:
+    """Return the metadata of a memory as it is stored after a change: what a caller gives is added to it."""
+    if memory.metadata.get("source") != SOURCE:
+        return {**memory.metadata, **custom}
+    changed = {**memory.metadata, "metadata": {**memory.metadata.get("metadata", {}), **custom}}
+    return {**changed, TEXT_CHANGED_AT: datetime.now(UTC).isoformat()} if text_changed else changed
+
+
+def fields_of(memory: Memory) -> dict[str, Any]:
+    """Return what mem0 keeps of a memory beside its text: identities, role, and the caller's metadata apart."""
+    own = memory.metadata if memory.metadata.get("source") == SOURCE else None
+    fields: dict[str, Any] = {name: own[name] for name in _KEPT if name in own} if own else {}
+    if own is None and (scope := scope_of_session(memory.session or "")):  # extracted, but not labelled yet
+        fields |= {name: value for name, value in scope._asdict().items() if value is not None}
+    if memory.owner_user_id is not None:
+        fields["user_id"] = memory.owner_user_id
+    if memory.provenance is not None and memory.provenance.made_by == EXTRACTION and memory.provenance.role:
+        fields["attributed_to"] = memory.provenance.role
+    if memory.expires_at is not None:
+        fields["expiration_date"] = _expiration_date(memory.expires_at)
+    custom = own.get("metadata", {}) if own is not None else memory.metadata
+    return {**fields, "metadata": custom} if custom else fields
+
+
+def item_of(memory: Memory, **score: float | None) -> dict[str, Any]:
+    """Return a memory as mem0 returns it."""
+    return {
+        "id": public_id(memory.owner_user_id, memory.id),
+        "memory": memory.content,
+        "hash": _digest_of_text(memory.content),
+        "metadata": None,
+        **score,
+        "created_at": memory.created_at.isoformat(),
+        "updated_at": memory.updated_at.isoformat(),
+        **fields_of(memory),
+    }
+
+
+def expiry_of(expiration_date: object) -> datetime | None:
+    """Return the end of the last day on which a memory is there, in UTC. Raises `InvalidCall`."""
+    if expiration_date is None:
+        return None
+    try:
+        day = date.fromisoformat(expiration_date) if isinstance(expiration_date, str) else expiration_date
+    except ValueError:
+        day = None
+    if isinstance(day, datetime):
+        day = day.date()
+    if not isinstance(day, date):
+        raise InvalidCall("expiration_date must be a date, such as 2027-05-01", field="expiration_date")
+    if day < datetime.now(UTC).date():
+        raise InvalidCall(f"expiration_date is {day}, which is over", field="expiration_date")
+    return datetime.combine(day, time(), UTC) + timedelta(days=1)
+
+
+def _expiration_date(expires_at: datetime) -> str:
+    return (expires_at.astimezone(UTC) - timedelta(microseconds=1)).date().isoformat()
+
+
+def history_of(memory: Memory) -> list[dict[str, Any]]:
+    """Return a memory's addition, and the last change of its text if there was one: no earlier text is kept."""
+    fields = fields_of(memory)
+    changed_at = memory.metadata.get(TEXT_CHANGED_AT) if memory.metadata.get("source") == SOURCE else None
+    rows = [("ADD", None if changed_at else memory.content, memory.created_at.isoformat())]
+    if changed_at:
+        rows.append(("UPDATE", memory.content, changed_at))
+    memory_id = public_id(memory.owner_user_id, memory.id)
+    return [
+        {
+            "id": f"{memory_id}#{number}",
+            "memory_id": memory_id,
+            "old_memory": None,
+            "new_memory": text,
+            "event": event,
+            "created_at": memory.created_at.isoformat(),
+            "updated_at": updated_at,
+            "is_deleted": False,
+            "actor_id": fields.get("actor_id"),
+            "role": fields.get("role"),
+        }
+        for number, (event, text, updated_at) in enumerate(rows)
+    ]
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode(errors="replace")).hexdigest()[:24]
+
+
+def _digest_of_text(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
