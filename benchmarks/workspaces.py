@@ -52,6 +52,7 @@ _MESSAGES: Final = 20
 _DAYS_BEFORE: Final = 4
 # Processes that look for what was written: maintenance, two for schedules, and the server.
 _LOOKING_PROCESSES: Final = 4
+_MOST_DAYS_TO_SETTLE: Final = 7
 _GOAL_SHARE: Final = 0.01
 _GOAL_TURN: Final = 1.5
 # The stages that a message passes, by their tasks.
@@ -192,11 +193,14 @@ def _measure_day(runtime: SimulatedTime, result: Result, tell: Progress) -> Simu
     looking = day.looking() * _LOOKING_PROCESSES * DAY_SECONDS / LOOK_SECONDS
     result.add("looking_at_all_files", rounded(looking), "CPU s a day")
     total = looking + sum(cost.of_a_day for cost in day.costs.values())
-    before: dict[str, tuple[int, int]] = {}
-    for _ in range(3):  # the first of these days ends what the clock has brought about
+    # The first of these days end what the clock has brought about, such as a dream of what was recalled days ago, after
+    # which other jobs look at what it wrote. From some day on nothing may be written.
+    for _ in range(_MOST_DAYS_TO_SETTLE):
         before = _sizes(runtime.settings.data)
         day.pass_one()
-    grown = sum(1 for path, size in _sizes(runtime.settings.data).items() if size != before.get(path))
+        grown = sum(1 for path, size in _sizes(runtime.settings.data).items() if size != before.get(path))
+        if not grown:
+            break
     result.add("idle_day", rounded(total), "CPU s")
     result.add("after_an_upgrade", rounded(sum(cost.first for cost in day.costs.values())), "CPU s, once")
     result.add("workspaces_written", grown)
