@@ -36,7 +36,7 @@ COMMANDS: Final = {
     "memory": Entry(("memories.memories", "memories.transfer"), "List, search and change what an agent knows."),
     "facts": Entry(("memories.facts",), "Keep one current value for each category and key."),
     "notes": Entry(("memories.notes",), "Keep notes, each under its own id."),
-    "items": Entry(("items.items",), "Keep JSON values under a namespace and a key, and find them again."),
+    "items": Entry(("items.items",), "Keep JSON values under a namespace and a key."),
     "files": Entry(("pipeline.files",), "Hand over, list and delete text files."),
     "sessions": Entry(
         ("sessions.sessions", "sessions.lifecycle", "sessions.summaries"), "List, search, restore and delete sessions."

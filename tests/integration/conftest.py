@@ -29,9 +29,12 @@ def ana(url: str) -> Iterator[Reverie]:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One Chromium for the tests of a process; each visitor has cookies of its own."""
+    """One Chromium for the tests of a file; each visitor has cookies of its own.
+
+    While it runs, an event loop does, too, so tests of other files could not start one.
+    """
     with running_chromium() as browser:
         yield browser
 

@@ -154,4 +154,5 @@ def test_without_the_packages_a_line_says_what_to_install(
     """Given a collector but no OpenTelemetry, then Reverie works without traces and says why."""
     monkeypatch.setattr("adapters.tracing.find_spec", lambda _: None)
     assert make_tracing("http://localhost:4318", process="server") is None
-    assert "reverie-pipeline[tracing]" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "reverie-pipeline[tracing]" in printed.out + printed.err

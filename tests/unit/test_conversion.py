@@ -77,7 +77,7 @@ def test_only_the_fields_that_were_given_are_set() -> None:
         (Memory, NewMemory, {"trace", "tenant", "made_by"}),
         (MemoryRecord, Fact, set()),
         (MemoryRecord, Note, {"user"}),
-        (MessageRecord, Message, set()),
+        (MessageRecord, Message, {"original"}),
         (SessionRecord, Session, set()),
     ],
 )

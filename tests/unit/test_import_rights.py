@@ -53,7 +53,7 @@ def test_a_token_of_one_user_imports_for_that_user_alone(
     token = other.create_token(workspace="default", agents=["ana"], user="mia", scopes=["read", "write"]).token
     with Reverie("ana", url=other.connection.config.url, token=token) as mia:
         done = mia.import_file(path, trusted=True)
-        assert not set(done.added) - {"sessions", "messages", "files", "memories"}
+        assert not set(done.added) - {"sessions", "messages", "files", "memories", "items"}
         assert done.shared == 1
         with pytest.raises(Forbidden):
             mia.export_file(tmp_path / "x.jsonl", user="kate")
