@@ -147,7 +147,9 @@ def test_a_search_returns_the_best_first(memory: Memory) -> None:
         add(memory, text, user_id="kate")
     found = memory.search("oat milk coffee", filters=KATE, threshold=0)["results"]
     assert found[0]["memory"] == "Takes oat milk in coffee"
-    assert [item["score"] for item in found] == sorted((item["score"] for item in found), reverse=True)
+    assert all(0 <= item["score"] <= found[0]["score"] <= 1 for item in found)
+    assert memory.search("oat milk coffee", filters=KATE)["results"] == found
+    assert texts(memory.search("oat milk coffee", filters=KATE, threshold=found[0]["score"])) == [found[0]["memory"]]
     assert len(memory.search("oat milk coffee", filters=KATE, threshold=0, limit=1)["results"]) == 1
     assert memory.search("oat milk", filters=KATE, top_k=0) == {"results": []}
     assert memory.search("oat milk", filters={"user_id": "luis"}, threshold=0) == {"results": []}

@@ -65,7 +65,7 @@ class AsyncMemory:
         *,
         top_k: int = 20,
         filters: Mapping[str, Any] | None = None,
-        threshold: float | None = 0.1,
+        threshold: float | None = None,
         rerank: bool = False,
         **options: Any,
     ) -> dict[str, Any]:

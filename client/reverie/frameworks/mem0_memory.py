@@ -97,7 +97,7 @@ class Memory:
         *,
         top_k: int = 20,
         filters: Mapping[str, Any] | None = None,
-        threshold: float | None = 0.1,
+        threshold: float | None = None,
         rerank: bool = False,  # noqa: ARG002 - whether results are reranked is the server's to decide
         explain: bool = False,
         reference_date: object = None,
@@ -107,8 +107,10 @@ class Memory:
     ) -> dict[str, Any]:
         """Return the memories that fit a query, best first, with their relevance as `score`.
 
-        `limit` is an older name of `top_k`, at most 100. `rerank` changes nothing: a reranker is the server's to use.
-        The conditions of filters are checked on the 100 memories of the user that fit best.
+        Without a `threshold` nothing is left out: mem0's 0.1 is low for a cosine, but high for a relevance, which is a
+        probability. `limit` is an older name of `top_k`, at most 100. `rerank` changes nothing: a reranker is the
+        server's to use, and the order is the server's. The conditions of filters are checked on the 100
+        memories of the user that fit best.
         """
         refuse_unknown("search", unknown)
         refuse(reference_date=reference_date, show_expired=show_expired, explain=explain)
@@ -122,9 +124,8 @@ class Memory:
         found, scores = self._found(query, chosen, threshold)
         if len(found) == MAX_RESULTS and chosen.scope.tags:
             more, more_scores = self._found(query, chosen, threshold, tags=chosen.scope.tags)
-            found, scores = found | more, scores | more_scores
+            found, scores = more | found, scores | more_scores
         fitting = [item_of(memory, score=scores.get(id)) for id, memory in found.items() if chosen.match(memory)]
-        fitting.sort(key=lambda item: item["score"] or 0.0, reverse=True)
         return {"results": fitting[:wanted]}
 
     def get(self, memory_id: str) -> dict[str, Any] | None:
