@@ -58,8 +58,8 @@ def main() -> None:
         graph = builder.compile(store=store)
         for user, thread, text in turns:
             config: RunnableConfig = {"configurable": {"user_id": user, "thread_id": thread}}
-            said: Any = {"messages": [{"role": "user", "content": text}]}
-            result = graph.invoke(said, config)
+            state: Any = {"messages": [{"role": "user", "content": text}]}
+            result = graph.invoke(state, config)
             print(f"{user}, {thread}: {text}\n  {result['messages'][-1].content}")
 
 

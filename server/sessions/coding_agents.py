@@ -63,10 +63,15 @@ def _context(services: Services, caller: Caller, event: HookEvent) -> str:
             found = get_context(services, caller, msgspec.structs.replace(asked, query=None))
     except NotFound:
         return ""
-    told = {one.id for one in (*found.memories, *found.instructions)}
+    included_ids = {one.id for one in (*found.memories, *found.instructions)}
     opening = opening_of(
-        services, caller, session=event.session, folder=event.cwd, told=told, room=_CONTEXT_TOKENS - found.tokens
+        services,
+        caller,
+        session=event.session,
+        folder=event.cwd,
+        included_ids=included_ids,
+        room=_CONTEXT_TOKENS - found.tokens,
     )
-    if not (found.messages or told or opening):
+    if not (found.messages or included_ids or opening):
         return ""
     return "\n\n".join(part for part in (found.text.rstrip(), opening) if part)

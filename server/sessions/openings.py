@@ -27,15 +27,15 @@ _FIRST_MESSAGES: Final = 5
 
 
 def opening_of(
-    services: Services, caller: Caller, *, session: str, folder: str, told: Collection[str], room: int
+    services: Services, caller: Caller, *, session: str, folder: str, included_ids: Collection[str], room: int
 ) -> str:
     """Return what a new session is told of earlier ones and of what is remembered, at most `room` tokens.
 
-    `folder` is where the session works: of earlier sessions only those in the same one are told. `told` are the ids of
-    the memories that it was told already.
+    `folder` is where the session works: of earlier sessions only those in the same one are told. `included_ids`
+    are the memories that it was told already.
     """
     runtime = services.runtime
-    memories = [one for one in _memories(services, caller) if one.id not in told]
+    memories = [one for one in _memories(services, caller) if one.id not in included_ids]
     chosen = strongest(memories, now=from_micros(runtime.now()), rates=runtime.settings.decay_rates)
     earlier = list(_sessions(services, caller, session=session, folder=folder))
     return write_opening(chosen, earlier, runtime.tokens, room=room)

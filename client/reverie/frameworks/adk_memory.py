@@ -64,7 +64,7 @@ class ReverieMemoryService(BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         """Remember what was said in events; when this returns, it is found. An event without text is left out."""
-        said = [
+        events_with_text = [
             (event, text)
             for event in events
             if (text := text_of(json.loads(event.model_dump_json(exclude_none=True)))).strip()
@@ -75,7 +75,7 @@ class ReverieMemoryService(BaseMemoryService):
                 "content": text,
                 "metadata": _metadata(event.author, event.timestamp, custom_metadata, session=session_id),
             }
-            for event, text in said
+            for event, text in events_with_text
         ]
         await settled(lambda: _remember(self._apps.of(app_name), user_id, drafts))
 
