@@ -19,6 +19,7 @@ from reverie.errors import Rejected
 # A document without a list is read as a whole.
 _WHOLE_BYTES: Final = 64 * 1024 * 1024
 _BUFFER_BYTES: Final = 256 * 1024
+_CUT_OFF: Final = "the rest of files that are cut off or no JSON"
 # Half a character, of which some programs write the code; and what reading a file in an archive raises if its bytes are
 # damaged, or it is encrypted or packed in a way that Python does not know.
 _DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
@@ -42,8 +43,30 @@ def elements_of(file: Path, reading: Reading, *, member: str, lists: Sequence[st
             yield from _elements(opened, name, reading, lists)
         except (ijson.JSONError, *_DAMAGED) as error:
             text = " ".join(str(error).split())[:100]
-            reading.leave("the rest of files that are cut off or no JSON", f"{name}: {text}")
+            reading.leave(_CUT_OFF, f"{name}: {text}")
         reading.progress(file.stat().st_size)
+
+
+def values_at(
+    file: Path, reading: Reading, prefix: str, *, member: str, counts_damage: bool = False
+) -> Iterator[Element]:
+    """Yield what the JSON object that a file is has at a place: `user`, or the elements of a list `relations.item`.
+
+    Of a ZIP archive, those of the files that match `member`. A file that is cut off is counted only if this is told to:
+    it is read once for each place. Raises `OSError`, and `Rejected` for a damaged archive.
+    """
+    for name, opened in _documents(file, member):
+        begin = _begin(opened)
+        start = len(codecs.BOM_UTF8) if begin.startswith(codecs.BOM_UTF8) else 0
+        if begin[start:].lstrip()[:1] != b"{":
+            continue
+        opened.seek(start)
+        try:
+            for number, value in enumerate(_items(opened, prefix, reading)):
+                yield Element(f"{name}, {prefix.removesuffix('.item')}[{number}]", value)
+        except (ijson.JSONError, *_DAMAGED) as error:
+            if counts_damage:
+                reading.leave(_CUT_OFF, f"{name}: {' '.join(str(error).split())[:100]}")
 
 
 def _elements(opened: IO[bytes], name: str, reading: Reading, lists: Sequence[str]) -> Iterator[Element]:

@@ -1,7 +1,7 @@
 """ChatGPT's export: `conversations.json`, or the ZIP archive with it.
 
 A conversation is a tree of messages, `mapping`; `current_node` is the end of the branch that was shown last, which is
-the one that is taken.
+the one that is taken. What the model wrote to a tool, its `recipient`, is a call of it. A canvas becomes a document.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from adapters.histories.arrays import elements_of
-from adapters.histories.conversations import Conversation, Role
-from adapters.histories.lines import moment
+from adapters.histories.chatgpt_contents import INSTRUCTIONS, leave_parts, reason_against, text_in
+from adapters.histories.conversations import Conversation, Role, stable_id
+from adapters.histories.lines import decoded_json, moment
 from adapters.histories.reading import Reading, one_file
 from reverie.trust.export_types import ExportedRecord
 
@@ -23,14 +24,7 @@ NAME: Final = "chatgpt"
 
 _MEMBERS: Final = "conversations*.json"
 _ROLES: Final[Mapping[str, Role]] = {"user": "user", "assistant": "assistant", "tool": "tool", "system": "system"}
-# The field with the text of contents that are no list of parts.
-_TEXT_FIELDS: Final = {
-    "code": "text",
-    "execution_output": "text",
-    "tether_quote": "text",
-    "tether_browsing_display": "result",
-    "system_error": "text",
-}
+_CANVAS: Final = "canmore.create_textdoc"
 
 
 class _Author(msgspec.Struct, kw_only=True):
@@ -39,11 +33,12 @@ class _Author(msgspec.Struct, kw_only=True):
 
 
 class _Message(msgspec.Struct, kw_only=True):
-    id: str
+    id: str | None = None
     author: _Author
-    create_time: float | None = None
+    create_time: float | str | None = None
     content: dict[str, Any] = {}
     metadata: dict[str, Any] | None = None
+    recipient: str | None = None
 
 
 class _Node(msgspec.Struct, kw_only=True):
@@ -56,8 +51,8 @@ class _Conversation(msgspec.Struct, kw_only=True):
     id: str | None = None
     conversation_id: str | None = None
     title: str | None = None
-    create_time: float | None = None
-    update_time: float | None = None
+    create_time: float | str | None = None
+    update_time: float | str | None = None
     current_node: str | None = None
     gizmo_id: str | None = None
 
@@ -81,9 +76,11 @@ def read(file: Path, reading: Reading) -> Iterator[ExportedRecord]:
 
 def _of(conversation: _Conversation, where: str, reading: Reading) -> Iterator[ExportedRecord]:
     id = conversation.conversation_id or conversation.id
-    if not id:
-        reading.leave("conversations without an id", where)
+    if not id and not conversation.title and not conversation.create_time:
+        reading.leave("conversations without an id, a title and a time", where)
         return
+    # Some programs that make such files from what the page shows leave the ids out.
+    id = id or stable_id(conversation.title or "", str(conversation.create_time))
     begun = moment(conversation.create_time) or datetime.fromtimestamp(0, UTC)
     session = Conversation(
         reading,
@@ -97,7 +94,7 @@ def _of(conversation: _Conversation, where: str, reading: Reading) -> Iterator[E
     for node in branch:
         raw = conversation.mapping[node].message
         if raw is not None:
-            yield from _message(session, raw, f"{where}, {node}", reading)
+            yield from _message(session, raw, node, f"{where}, {node}", reading)
     others = sum(node.message is not None for name, node in conversation.mapping.items() if name not in set(branch))
     if others:
         reading.leave("messages of branches that were given up: edited or generated again", where, others)
@@ -117,27 +114,37 @@ def _branch(conversation: _Conversation) -> list[str]:
     return [*reversed(branch)]
 
 
-def _message(session: Conversation, raw: dict[str, Any], where: str, reading: Reading) -> Iterator[ExportedRecord]:
+def _message(
+    session: Conversation, raw: dict[str, Any], node: str, where: str, reading: Reading
+) -> Iterator[ExportedRecord]:
     try:
         message = msgspec.convert(raw, _Message, strict=False)
     except msgspec.ValidationError as error:
         reading.leave("messages of an unknown shape", f"{where}: {error}")
         return
+    metadata = message.metadata or {}
     role = _ROLES.get(message.author.role)
-    if role is None or role == "system" or (message.metadata or {}).get("is_visually_hidden_from_conversation"):
-        reading.leave("messages that were not shown: instructions of the program to the model")
+    if role is None or role == "system" or metadata.get("is_visually_hidden_from_conversation"):
+        reading.leave(INSTRUCTIONS)
         return
-    kind = str(message.content.get("content_type"))
-    if "parts" not in message.content and kind not in _TEXT_FIELDS:
-        reading.leave(f"messages of the kind {kind[:40]!r}", where)
+    if (reason := reason_against(message.content)) is not None:
+        reading.leave(reason, where)
+        return
+    leave_parts(message.content, where, reading)
+    id, at = message.id or f"{session.id}:{node}", moment(message.create_time)
+    text = text_in(message.content, metadata.get("content_references"))
+    if role == "assistant" and message.recipient not in (None, "", "all"):
+        arguments = decoded_json(text)
+        call = {"name": message.recipient, "arguments": arguments}
+        yield from session.message(id, role, "", at, tool_calls=[call])
+        if message.recipient == _CANVAS and isinstance(arguments, dict):
+            yield from session.document(id, 0, arguments.get("name"), arguments.get("content"), at)
         return
     tool = (None, message.author.name) if role == "tool" else (None, None)
-    yield from session.message(message.id, role, _text(message.content, kind), moment(message.create_time), tool=tool)
+    yield from session.message(id, role, text, at, tool=tool, attached=_attached(metadata.get("attachments")))
 
 
-def _text(content: dict[str, Any], kind: str) -> str:
-    if kind in _TEXT_FIELDS:
-        return str(content.get(_TEXT_FIELDS[kind]) or "")
-    parts = content["parts"] if isinstance(content["parts"], list) else [content["parts"]]
-    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-    return "\n".join(text for text in texts if isinstance(text, str) and text)
+def _attached(attachments: Any) -> list[str]:
+    """Return the names of attached files."""
+    found = attachments if isinstance(attachments, list) else []
+    return [str(one["name"]) for one in found if isinstance(one, dict) and one.get("name")]

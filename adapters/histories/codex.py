@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from adapters.histories.blocks import text_of
-from adapters.histories.conversations import Conversation, Role
-from adapters.histories.lines import Line, decoded_lines, last_time, moment
+from adapters.histories.blocks import THOUGHTS, leave_blocks, text_of
+from adapters.histories.conversations import Conversation
+from adapters.histories.lines import Line, decoded_json, decoded_lines, last_time, moment
 from adapters.histories.reading import Reading
 from reverie.trust.export_types import ExportedRecord
 
@@ -24,11 +24,11 @@ NAME: Final = "codex"
 _BOOKKEEPING: Final = frozenset(
     {"turn_context", "event_msg", "compacted", "world_state", "session_state", "token_usage_record"}
 )
-# What the program sends in the user's name: instructions from files, and what it knows about the machine.
+# What the program sends in the user's name: instructions from files, and what it knows about the machine. In any case.
 _NOT_TYPED: Final = (
     "<environment_context>",
     "<user_instructions>",
-    "<INSTRUCTIONS>",
+    "<instructions>",
     "<permissions instructions>",
     "<collaboration_mode>",
     "<skill>",
@@ -36,10 +36,29 @@ _NOT_TYPED: Final = (
     "<subagent_notification>",
     "<turn_aborted>",
     "<user_shell_command>",
-    "# AGENTS.md instructions",
+    "<user_action>",
+    "<goal_context>",
+    "<codex_internal_context",
+    "<external_",
+    "<recommended_plugins>",
+    "<app-context>",
+    "<hook_prompt",
+    "# agents.md instructions",
+    "warning: the maximum number of unified exec processes",
+    "warning: apply_patch was requested via ",
+    "warning: your account was flagged for potentially high-risk",
 )
-_CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call", "mcp_tool_call"})
-_RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "mcp_tool_call_output"})
+# Before a prompt that was typed in an editor or in the app stands what was open there.
+_EDITOR_CONTEXTS: Final = ("# Context from my IDE setup:", "# Files mentioned by the user:", "# Selected text:")
+_REQUEST: Final = "## My request for Codex:"
+# Around an image.
+_IMAGE_TAGS: Final = ("<image", "</image>")
+_CALLS: Final = frozenset(
+    {"function_call", "custom_tool_call", "local_shell_call", "mcp_tool_call", "web_search_call", "tool_search_call"}
+)
+_RESULTS: Final = frozenset(
+    {"function_call_output", "custom_tool_call_output", "mcp_tool_call_output", "tool_search_output"}
+)
 
 
 class _Entry(msgspec.Struct, kw_only=True):
@@ -70,6 +89,8 @@ def find(path: Path, reading: Reading) -> list[Path]:
         return [path]
     for file in path.rglob("rollout-*.jsonl.*"):
         reading.leave("compressed rollouts: decompress them first", file.name)
+    for file in path.rglob("rollout-*.json"):
+        reading.leave("rollouts of Codex before June 2025, which are one JSON document", file.name)
     return sorted(path.rglob("rollout-*.jsonl"), key=lambda file: file.name)
 
 
@@ -79,6 +100,9 @@ def read(file: Path, reading: Reading) -> Iterator[ExportedRecord]:
     for line, entry in decoded_lines(file, reading, _DECODER):
         at = moment(entry.timestamp)
         if session is None:
+            if _is_of_subagent(entry):
+                reading.leave("transcripts of subagents, which no user took part in", file.name)
+                return
             session = _begun(file, entry, at, reading)
         if entry.type == "response_item" and entry.payload is not None:
             yield from _from_item(session, entry.payload, at, line, reading)
@@ -89,6 +113,12 @@ def read(file: Path, reading: Reading) -> Iterator[ExportedRecord]:
             reading.leave("entries that hold no message of their own: events, settings, summaries")
         elif entry.type not in ("session_meta", "") and entry.record_type is None:
             reading.leave(f"entries of the unknown type {entry.type[:40]!r}", line.where)
+
+
+def _is_of_subagent(entry: _Entry) -> bool:
+    meta = (entry.payload or {}) if entry.type == "session_meta" else {}
+    source = meta.get("source")
+    return meta.get("thread_source") == "subagent" or (isinstance(source, dict) and "subagent" in source)
 
 
 def _begun(file: Path, entry: _Entry, at: datetime | None, reading: Reading) -> Conversation:
@@ -116,16 +146,18 @@ def _from_item(
     kind = str(item.get("type"))
     name = f"{session.id.partition(':')[2]}:{line.number}"
     if kind == "message":
+        leave_blocks(item.get("content"), line.where, reading)
         yield from _from_message(session, name, item, at, reading)
     elif kind in _CALLS:
         given = next((item[field] for field in ("arguments", "input", "action") if item.get(field) is not None), None)
-        call = {"id": item.get("call_id"), "name": item.get("name") or kind, "arguments": _arguments(given)}
+        name_of_tool = item.get("name") or kind.removesuffix("_call")
+        call = {"id": item.get("call_id"), "name": name_of_tool, "arguments": decoded_json(given)}
         yield from session.message(name, "assistant", "", at, tool_calls=[call])
     elif kind in _RESULTS:
         call_id = str(item.get("call_id") or name)
         yield from session.message(f"result:{call_id}", "tool", _output(item.get("output")), at, tool=(call_id, None))
     elif kind == "reasoning":
-        reading.leave("thoughts of the model")
+        reading.leave(THOUGHTS)
     else:
         reading.leave(f"items of the kind {kind[:40]!r}", line.where)
 
@@ -133,30 +165,35 @@ def _from_item(
 def _from_message(
     session: Conversation, name: str, item: dict[str, Any], at: datetime | None, reading: Reading
 ) -> Iterator[ExportedRecord]:
-    text, role = text_of(item.get("content")), item.get("role")
-    if role not in ("user", "assistant"):
-        reading.leave("instructions of the program to the model")
-    elif role == "user" and text.lstrip().startswith(_NOT_TYPED):
-        reading.leave("texts that the program wrote in the user's name")
+    role = item.get("role")
+    if role == "assistant":
+        yield from session.message(name, "assistant", text_of(item.get("content")), at)
+    elif role == "user":
+        content = item.get("content")
+        found = [text for block in (content if isinstance(content, list) else [content]) if (text := text_of(block))]
+        typed = [text for text in map(_typed, found) if text]
+        if typed or not found:
+            yield from session.message(name, "user", "\n".join(typed), at)
+        else:
+            reading.leave("texts that the program wrote in the user's name")
     else:
-        said_by: Role = "user" if role == "user" else "assistant"
-        yield from session.message(name, said_by, text, at)
+        reading.leave("instructions of the program to the model")
 
 
-def _arguments(given: Any) -> Any:
-    """Return what a tool was given: decoded, where it is JSON in a text."""
-    if isinstance(given, str):
-        try:
-            return msgspec.json.decode(given)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return given
-    return given
+def _typed(text: str) -> str:
+    """Return what the user typed of a text, empty if that is nothing."""
+    text = text.strip()
+    if text.startswith(_EDITOR_CONTEXTS):
+        _, found, request = text.partition(_REQUEST)
+        return request.strip() if found else text
+    is_image_tag = text.startswith(_IMAGE_TAGS) and text.endswith(">") and "\n" not in text
+    return "" if is_image_tag or text[:80].lower().startswith(_NOT_TYPED) else text
 
 
 def _output(output: Any) -> str:
     """Return the text of a result: a text, a list of blocks, an object with its content, or JSON of one of these."""
     if isinstance(output, str) and output.startswith('{"output":'):
-        output = _arguments(output)
+        output = decoded_json(output)
     if isinstance(output, dict):
         output = output.get("content") or output.get("output")
     return text_of(output)

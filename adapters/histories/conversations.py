@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Any, Final, Literal
 
 from adapters.histories.reading import Reading
-from reverie.trust.export_types import ExportedMessage, ExportedRecord, ExportedSession
+from reverie.trust.export_types import ExportedFile, ExportedMessage, ExportedRecord, ExportedSession
 
 Role = Literal["user", "assistant", "system", "tool"]
 
@@ -56,10 +56,11 @@ class Conversation:
         *,
         tool_calls: Sequence[Mapping[str, Any]] = (),
         tool: tuple[str | None, str | None] = (None, None),
+        attached: Sequence[str] = (),
     ) -> Iterator[ExportedRecord]:
         """Yield a message, after its session if it is the first one. A message without a time has that of the last.
 
-        `tool` is the id of the call that the message answers, and the name of the tool.
+        `tool` is the id of the call that the message answers, and the name of the tool. `attached` are names of files.
         """
         if tool[0] is not None and tool[0] in self._own_calls:
             self._reading.leave("results of Reverie's own tools")
@@ -76,6 +77,9 @@ class Conversation:
         if not self._count:
             yield self._session()
         self._count += 1
+        metadata: dict[str, Any] = {} if characters is None else {"characters": characters}
+        if attached:
+            metadata["attachments"] = [label for name in attached[:_MAX_TOOL_CALLS] if (label := label_of(name))]
         yield ExportedMessage(
             workspace=self._reading.workspace,
             agent=self._reading.agent,
@@ -89,7 +93,28 @@ class Conversation:
             tool_call_id=label_of(tool[0]),
             tool_name=label_of(tool[1]),
             tags=[self._source],
-            metadata={} if characters is None else {"characters": characters},
+            metadata=metadata,
+        )
+
+    def document(
+        self, message: str, number: int, name: Any, content: Any, at: datetime | None
+    ) -> Iterator[ExportedFile]:
+        """Yield a text that was attached to a message, or written in one, as a document; nothing if it has none.
+
+        `number` counts the documents of the message from 0; no two of them may have the same name.
+        """
+        if not isinstance(content, str) or not content.strip():
+            return
+        label = label_of(name if isinstance(name, str) else None) or f"attachment {number + 1}"
+        yield ExportedFile(
+            workspace=self._reading.workspace,
+            agent=self._reading.agent,
+            id=f"{self._source}:{message}:file:{number}",
+            source_uri=f"{self.id}/{message}/{label}",
+            content=stored_text(content),
+            created_at=at or self.at,
+            tags=[self._source],
+            metadata={"source": self._source, "session": self.id},
         )
 
     def _session(self) -> ExportedSession:

@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from adapters.histories.blocks import text_of
-from adapters.histories.claude_code import is_typed
 from adapters.histories.conversations import (
     TOOL_CHARACTERS,
     is_own_tool,
@@ -23,6 +22,7 @@ from adapters.histories.conversations import (
     shortened_value,
     stored_text,
 )
+from adapters.histories.typed import is_typed
 from reverie.errors import Rejected
 
 HOOK: Final = "hook"

@@ -77,12 +77,20 @@ def _item(row: dict[str, Any], file: Path, reading: Reading) -> ExportedMemory |
 
 
 def _text_in(value: Any) -> tuple[str, Any]:
-    """Return the text of a value, and the fields beside it; a value without one is shown as JSON."""
+    """Return the text of a value, and the fields beside it; of a value without one that value as JSON."""
     if isinstance(value, str):
         return value, None
     if isinstance(value, dict):
         for name in _TEXTS:
+            rest = {key: inner for key, inner in value.items() if key != name}
             found = value.get(name)
             if isinstance(found, str) and found.strip():
-                return found, {key: inner for key, inner in value.items() if key != name}
+                return found, rest
+            # Deep Agents keep a file as its lines.
+            if isinstance(found, list) and found and all(isinstance(line, str) for line in found):
+                return "\n".join(found), rest
+            # LangMem keeps the object of a schema beside the schema's name.
+            if isinstance(found, dict) and "kind" in value:
+                text, inner = _text_in(found)
+                return text, {**rest, **(inner if isinstance(inner, dict) else {})}
     return ("" if value in (None, {}, []) else msgspec.json.encode(value).decode()), None

@@ -17,9 +17,11 @@ from adapters.histories.reading import Reading
 _T = TypeVar("_T")
 
 _LINE_BYTES: Final = 64 * 1024 * 1024
-# How much of a file's end is searched for its last time.
+# How much of a file's end is searched for its last time, and of both ends for its title.
 _TAIL_BYTES: Final = 256 * 1024
 _TIME: Final = re.compile(rb'"timestamp":\s?"([0-9T:.+Z-]{10,40})"')
+# Seconds since 1970 in a text; fewer digits are a date such as 20260501.
+_NUMBER: Final = re.compile(r"[0-9]{9,13}(\.[0-9]{1,9})?")
 _OTHER_ENCODINGS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -71,6 +73,24 @@ def decoded(text: bytes, where: str, reading: Reading, decoder: msgspec.json.Dec
     return None
 
 
+def decoded_json(text: Any) -> Any:
+    """Return what is in a JSON text, and anything else as it is."""
+    if isinstance(text, str):
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return text
+    return text
+
+
+def ends_of(file: Path) -> bytes:
+    """Return the beginning and the end of a file, all of it if it is short. Raises `OSError`."""
+    with file.open("rb") as opened:
+        begin = opened.read(_TAIL_BYTES)
+        opened.seek(max(len(begin), opened.seek(0, 2) - _TAIL_BYTES))
+        return begin + opened.read()
+
+
 def last_time(file: Path, field: re.Pattern[bytes] = _TIME) -> datetime:
     """Return the last time that a file names in a field, else when it was last changed. Raises `OSError`."""
     with file.open("rb") as opened:
@@ -84,7 +104,7 @@ def last_time(file: Path, field: re.Pattern[bytes] = _TIME) -> datetime:
 
 
 def moment(value: Any) -> datetime | None:
-    """Return a time that another program wrote, None for what is none: RFC 3339, or seconds since 1970.
+    """Return a time that another program wrote, None for what is none: RFC 3339, or seconds or milliseconds since 1970.
 
     A time without a zone is UTC.
     """
@@ -92,6 +112,8 @@ def moment(value: Any) -> datetime | None:
         return None
     found: datetime | None = None
     with contextlib.suppress(ValueError, OverflowError, OSError):
+        if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+            value = float(value)
         if isinstance(value, str):
             found = datetime.fromisoformat(value.strip())
         elif isinstance(value, (int, float)) and value > 0:

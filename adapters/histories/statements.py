@@ -55,6 +55,15 @@ def memory(
     )
 
 
+def related(reading: Reading, source: str, relation: tuple[str, str, str], at: datetime) -> ExportedMemory:
+    """Return a memory of a relation: who, what and to whom."""
+    start, kind, end = relation
+    text = f"{start} {kind.replace('_', ' ')} {end}"
+    metadata = {"from": start, "relation": kind, "to": end}
+    id = stable_id("relation", *relation)
+    return memory(reading, source, id, text, created_at=at, details=(None, ("relation",), metadata))
+
+
 def _tags(tags: Iterable[str]) -> list[str]:
     """Return tags as they are stored, without those that cannot be."""
     cleaned = (stored_text(str(tag)).strip().lower()[:MAX_TAG_CHARACTERS].strip() for tag in tags)

@@ -139,6 +139,7 @@ def test_what_is_wrong_with_lines_is_counted(projects: Path) -> None:
     assert len(messages(records)) == 1
     found = {one.reason: one.examples[0].partition(": ")[0] for one in reading.left_out()}
     assert found == {
+        "thoughts of the model": "one.jsonl:2",
         "lines that are not JSON": "one.jsonl:3",
         "entries of an unknown shape": "one.jsonl:4",
         "lines that are cut off": "one.jsonl:7",

@@ -145,7 +145,8 @@ def test_a_chatgpt_export(tmp_path: Path) -> None:
     assert messages(records)[3].created_at == messages(records)[2].created_at
     assert reasons(reading) == {
         "messages of branches that were given up: edited or generated again": 1,
-        "messages of the kind 'thoughts'": 1,
+        "thoughts of the model": 1,
+        "images, recordings and files that were attached: only their names are in the history": 1,
         "messages that were not shown: instructions of the program to the model": 1,
         "conversations of an unknown shape": 1,
     }
@@ -207,7 +208,8 @@ def test_a_claude_export(tmp_path: Path) -> None:
                 ],
             },
             {"uuid": "m3", "sender": "martian", "text": "?"},
-            {"sender": "human"},
+            {"sender": "human", "content": [{"type": "image"}]},
+            "lost",
         ],
     }  # fmt: skip
     (tmp_path / "conversations.json").write_text(json.dumps([talk]))
@@ -222,6 +224,9 @@ def test_a_claude_export(tmp_path: Path) -> None:
     assert reasons(reading) == {
         "messages of the unknown sender 'martian'": 1,
         "messages of an unknown shape": 1,
+        "messages without a text": 1,
+        "thoughts of the model": 1,
+        "images, recordings and files that were attached: only their names are in the history": 1,
     }
     for record in records:
         check_record(record)
@@ -234,7 +239,7 @@ def test_the_file_of_the_mcp_memory_server(tmp_path: Path) -> None:
         {"type": "entity", "name": "Lisbon", "entityType": "city", "observations": ["Lisbon has trams"]},
         {"type": "entity", "name": "Nothing", "entityType": "void", "observations": []},
         {"type": "relation", "from": "Kate_Lund", "to": "Lisbon", "relationType": "lives_in"},
-        {"type": "entity", "name": "Odd", "observations": "one"},
+        {"type": "entity", "name": "Odd", "observations": [7]},
         {"type": "thought"},
     ]
     written_lines(tmp_path / "memory.jsonl", lines)
@@ -248,7 +253,7 @@ def test_the_file_of_the_mcp_memory_server(tmp_path: Path) -> None:
     assert len({memory.id for memory in memories(records)}) == 3
     assert reasons(reading) == {
         "entities without observations": 1,
-        "entries of an unknown shape": 1,
+        "observations of an unknown shape": 1,
         "entries that are neither an entity nor a relation": 1,
     }
     for record in records:
