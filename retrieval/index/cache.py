@@ -7,8 +7,10 @@ a second. A very large one is built in the background; callers that cannot wait 
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import structlog
@@ -22,7 +24,8 @@ from storage.transaction import Transaction
 
 # Up to this many chunks the index is built in the caller's transaction.
 MAX_FOREGROUND_CHUNKS: Final = 50_000
-# Time that a caller waits for an index that is built in the background.
+# How long after the beginning of its build callers wait for an index that is built in the background. Later ones are
+# answered from disk at once.
 PATIENCE_SECONDS: Final = 1.0
 _MIN_WARMED_CHUNKS: Final = 2_000
 _MAX_WARMED_AGENTS: Final = 1_000
@@ -37,6 +40,14 @@ class _Key(NamedTuple):
     agent: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """An index that is being built, since a time of the monotonic clock."""
+
+    began: float
+    done: threading.Event = field(default_factory=threading.Event)
+
+
 class AgentIndexes:
     """The indexes by agent; the least recently used is dropped first. Thread-safe."""
 
@@ -46,13 +57,15 @@ class AgentIndexes:
         *,
         max_foreground_chunks: int = MAX_FOREGROUND_CHUNKS,
         patience_seconds: float = PATIENCE_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._budget = budget_bytes
         self._max_foreground_chunks = max_foreground_chunks
         self._patience_seconds = patience_seconds
+        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._indexes: OrderedDict[_Key, AgentIndex] = OrderedDict()
-        self._building: dict[_Key, threading.Event] = {}
+        self._building: dict[_Key, _Build] = {}
 
     @property
     def nbytes(self) -> int:
@@ -72,7 +85,9 @@ class AgentIndexes:
                 return snapshot
             self._drop(key, index)
         if forward.count() > self._max_foreground_chunks:
-            self._build_in_background(key, store).wait(self._patience_seconds)
+            build = self._build_in_background(key, store)
+            if build is not None:
+                build.done.wait(max(build.began + self._patience_seconds - self._monotonic(), 0.0))
             index = self._cached(key, generation)
             return index.current(forward) if index is not None else None
         index = AgentIndex(generation)
@@ -92,9 +107,9 @@ class AgentIndexes:
             key = _Key(store.name, store.serial, agent)
             if chunks < _MIN_WARMED_CHUNKS or self.nbytes > self._budget // 2:
                 break
-            done = self._begin(key)
-            if done is not None:
-                self._build(key, store, done)
+            build = self._begin(key)
+            if build is not None:
+                self._build(key, store, build)
                 built += 1
         return built
 
@@ -145,24 +160,24 @@ class AgentIndexes:
                 _, oldest = self._indexes.popitem(last=False)
                 total -= oldest.nbytes
 
-    def _build_in_background(self, key: _Key, store: Store) -> threading.Event:
-        """Build an index in a thread, unless that has begun; return an event that is set at its end."""
-        done = self._begin(key)
-        if done is None:
+    def _build_in_background(self, key: _Key, store: Store) -> _Build | None:
+        """Build an index in a thread, unless that has begun; return the build, None if it has just ended."""
+        build = self._begin(key)
+        if build is None:
             with self._lock:
-                return self._building.get(key) or _ended()
-        threading.Thread(target=self._build, args=(key, store, done), name="make-agent-index", daemon=True).start()
-        return done
+                return self._building.get(key)
+        threading.Thread(target=self._build, args=(key, store, build), name="make-agent-index", daemon=True).start()
+        return build
 
-    def _begin(self, key: _Key) -> threading.Event | None:
-        """Claim the building of an index; return the event to set at its end, or None if another thread builds it."""
+    def _begin(self, key: _Key) -> _Build | None:
+        """Claim the building of an index; return the build, whose end is to be told, or None if there is one."""
         with self._lock:
             if key in self._building:
                 return None
-            self._building[key] = done = threading.Event()
-            return done
+            self._building[key] = build = _Build(self._monotonic())
+            return build
 
-    def _build(self, key: _Key, store: Store, done: threading.Event) -> None:
+    def _build(self, key: _Key, store: Store, build: _Build) -> None:
         try:
             with store.reading() as tx:
                 index = AgentIndex(tx.index.active("vector"))
@@ -173,10 +188,4 @@ class AgentIndexes:
         finally:
             with self._lock:
                 del self._building[key]
-            done.set()
-
-
-def _ended() -> threading.Event:
-    done = threading.Event()
-    done.set()
-    return done
+            build.done.set()

@@ -95,6 +95,13 @@ class ChunkFilter:
 
     def ids_sql(self) -> str:
         """Return a sub-select of the chunk ids that pass; its parameters come from `parameters`."""
+        return f"SELECT id FROM chunks WHERE {self.condition_sql()}"
+
+    def condition_sql(self) -> str:
+        """Return a condition on the rows of `chunks`, the only table of a query that has its columns.
+
+        Its parameters come from `parameters`.
+        """
         clauses = ["agent_id = :agent"]
         in_sessions = "session_row IN (SELECT value FROM json_each(:sessions))"
         if self.memories is not None:
@@ -120,10 +127,10 @@ class ChunkFilter:
                 clauses.append(
                     "id IN (SELECT chunk_id FROM forward_index WHERE agent_id = :agent AND audience IS NOT NULL)"
                 )
-        return f"SELECT id FROM chunks WHERE {' AND '.join(clauses)}"
+        return " AND ".join(clauses)
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of `ids_sql`."""
+        """Return the parameters of `condition_sql`."""
         scope = {} if self.memories is None else self.memories.parameters()
         own = {"agent": self.agent, "sessions": json.dumps(self.sessions), "tags": json.dumps(self.tags)}
         audiences = json.dumps(() if self.audiences is None else self.audiences.names)

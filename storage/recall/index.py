@@ -162,18 +162,21 @@ class SearchIndex(Repository):
     def search_text(self, match: str, chunk_filter: ChunkFilter, limit: int) -> list[Hit]:
         """Return chunks that match an FTS5 expression, best BM25 first.
 
-        `match` must come from `retrieval.ranking.lexical`.
+        `match` must come from `retrieval.ranking.lexical`. The filter applies to the rows that match: as a condition on
+        the rowids of the index it would have FTS5 evaluate the expression again for each chunk that passes. Of a
+        million chunks, the 44 of one session took 1.3 s that way instead of 0.3 s, and all took more than 8 minutes
+        instead of 0.8 s.
         """
         generation = self.active("text")
         if generation is None:
             return []
         table = generation.table
-        condition = f"f.rowid IN ({chunk_filter.ids_sql()})" if chunk_filter.is_narrow else "c.agent_id = :agent"
         return self._records(
             Hit,
             f"SELECT f.rowid AS chunk_id, -bm25({table}) AS score"
             f" FROM {table} AS f CROSS JOIN chunks AS c ON c.id = f.rowid"
-            f" WHERE {table} MATCH :match AND {condition} ORDER BY score DESC, f.rowid DESC LIMIT :limit",
+            f" WHERE {table} MATCH :match AND {chunk_filter.condition_sql()}"
+            " ORDER BY score DESC, f.rowid DESC LIMIT :limit",
             **chunk_filter.parameters(),
             match=match,
             limit=limit,

@@ -10,6 +10,9 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
+from storage.stores import Store
+from storage.transaction import Transaction
+
 
 def count_calls(work: Callable[[], object]) -> int:
     """The number of functions that a piece of work calls in this thread, those written in C included."""
@@ -62,3 +65,22 @@ def counted_sql(engine: Engine) -> Iterator[SqlWork]:
     finally:
         for name, listener in listeners.items():
             event.remove(engine, name, listener)
+
+
+def plan_of(store: Store, ask: Callable[[Transaction], Any]) -> str:
+    """The query plans of all that is asked in one transaction."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            asked.append((statement, parameters))
+
+    event.listen(store.database.engine, "before_cursor_execute", note)
+    try:
+        with store.reading() as tx:
+            ask(tx)
+    finally:
+        event.remove(store.database.engine, "before_cursor_execute", note)
+    with store.reading() as tx:
+        explained = [(f"EXPLAIN QUERY PLAN {statement}", parameters) for statement, parameters in asked]
+        return "\n".join(row[3] for one in explained for row in tx.connection.exec_driver_sql(*one))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -85,6 +85,19 @@ def test_a_caller_waits_a_little_for_a_large_index(pipe: Pipeline) -> None:
     request = RecallRequest(query="ana was in the harbour 7", agent="ana")
     found = recall(pipe.store, pipe.embedder, request, indexes=indexes)
     assert (found.degraded, found.results[0].text) == ("", "ana was in the harbour 7")
+
+
+def test_callers_wait_for_the_beginning_of_a_build_only(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given an index that has been built for longer than callers wait, when one comes, then it does not wait."""
+    go_on, now, waited = held_up(monkeypatch), [100.0], list[float | None]()
+    monkeypatch.setattr(threading.Event, "wait", noting(waited))
+    indexes = AgentIndexes(max_foreground_chunks=5, patience_seconds=0.01, monotonic=lambda: now[0])
+    for seconds in (100.0, 100.004, 100.02):
+        now[0] = seconds
+        assert snapshot(pipe, indexes, "ana") is None
+    go_on.set()
+    made()
+    assert waited == [pytest.approx(0.01), pytest.approx(0.006), 0.0]
 
 
 def test_one_recaller_keeps_its_indexes(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +242,18 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
     monkeypatch.setattr(ForwardIndex, "rows", waiting)
     return go_on
+
+
+def noting(waited: list[float | None]) -> Callable[[threading.Event, float | None], bool]:
+    """Notes how long this thread waits for events."""
+    real, here = threading.Event.wait, threading.current_thread()
+
+    def wait(event: threading.Event, timeout: float | None = None) -> bool:
+        if threading.current_thread() is here and timeout is not None:
+            waited.append(timeout)
+        return real(event, timeout)
+
+    return wait
 
 
 def making() -> list[threading.Thread]:

@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
+from retrieval.filters import chunk_filter
+from retrieval.ranking.lexical import match_expression
+from retrieval.request import RecallRequest
 from reverie.errors import NotFound, Rejected
+from storage.transaction import Transaction
+from storage.viewer import Viewer
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords, OnDiskOnly
+from support.work import plan_of
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +76,20 @@ def test_only_what_passes_is_found_and_all_of_it(
             memory.text.removeprefix("a violin ") for memory in pipe.recall("violin strings", **narrow, **way)
         )
         assert texts == sorted(found), way
+
+
+@pytest.mark.parametrize("narrow", [{}, *(case[0] for case in CASES)], ids=repr)
+def test_a_filter_applies_to_what_the_full_text_finds(pipe: Pipeline, narrow: dict[str, Any]) -> None:
+    """Given a filter and a user, then FTS5 evaluates the words once, not again for each chunk that passes."""
+    request = RecallRequest(query="violin strings", agent="ana", **narrow)
+
+    def search(tx: Transaction) -> None:
+        tx.index.search_text(match_expression(request.query), chunk_filter(tx.for_agent("ana"), request), 10)
+
+    for user in (None, "kate"):
+        plan = plan_of(pipe.store.seen_by(Viewer(user)), search)
+        # The plan of an FTS5 table names the constraints that it is given: M is the words, = a rowid.
+        assert "VIRTUAL TABLE INDEX 0:M1" in plan
 
 
 @pytest.mark.parametrize("scope", ["workspace", "account"])

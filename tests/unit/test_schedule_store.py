@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from memory.scheduling.due_runs import claim_due
 from reverie.clock import new_id
@@ -20,7 +20,7 @@ from storage.upkeep.verify import verify
 from support.older_store import made_older, upgraded
 from support.pipeline import WORKSPACE, Pipeline
 from support.scheduled import SECOND, SKEW, START
-from support.work import counted_sql
+from support.work import counted_sql, plan_of
 
 COUNT = 10_000
 
@@ -138,22 +138,3 @@ def test_a_claim_of_one_among_ten_thousand_touches_that_one_only(many: Store) ->
     assert len(batch) == 1
     # Reading 10,000 rows takes at least as many steps.
     assert work.hundreds_of_steps * 100 < COUNT
-
-
-def plan_of(store: Store, ask: Callable[[Transaction], Any]) -> str:
-    """The query plan of the one question that is asked."""
-    asked: list[tuple[str, Any]] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if statement.startswith("SELECT"):
-            asked.append((statement, parameters))
-
-    event.listen(store.database.engine, "before_cursor_execute", note)
-    try:
-        with store.reading() as tx:
-            ask(tx)
-    finally:
-        event.remove(store.database.engine, "before_cursor_execute", note)
-    ((statement, parameters),) = asked
-    with store.reading() as tx:
-        return "\n".join(row[3] for row in tx.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters))
