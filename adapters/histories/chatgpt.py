@@ -24,6 +24,7 @@ NAME: Final = "chatgpt"
 
 _MEMBERS: Final = "conversations*.json"
 _ROLES: Final[Mapping[str, Role]] = {"user": "user", "assistant": "assistant", "tool": "tool", "system": "system"}
+_CLAUDES: Final = "conversations of Claude: `reverie import claude` reads them"
 _CANVAS: Final = "canmore.create_textdoc"
 
 
@@ -69,7 +70,9 @@ def read(file: Path, reading: Reading) -> Iterator[ExportedRecord]:
         try:
             conversation = msgspec.convert(element.value, _Conversation, strict=False)
         except msgspec.ValidationError as error:
-            reading.leave("conversations of an unknown shape", f"{element.where}: {error}")
+            is_claudes = isinstance(element.value, dict) and "chat_messages" in element.value
+            reason = _CLAUDES if is_claudes else "conversations of an unknown shape"
+            reading.leave(reason, f"{element.where}: {error}")
             continue
         yield from _of(conversation, element.where, reading)
 

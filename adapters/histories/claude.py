@@ -24,6 +24,7 @@ from reverie.trust.export_types import ExportedRecord
 NAME: Final = "claude"
 
 _MEMBERS: Final = "conversations*.json"
+_CHATGPTS: Final = "conversations of ChatGPT: `reverie import chatgpt` reads them"
 # An artifact is created, rewritten as a whole, or changed in places, which is not followed.
 _WHOLE_ARTIFACTS: Final = ("create", "rewrite")
 
@@ -60,7 +61,9 @@ def read(file: Path, reading: Reading) -> Iterator[ExportedRecord]:
         try:
             conversation = msgspec.convert(element.value, _Conversation, strict=False)
         except msgspec.ValidationError as error:
-            reading.leave("conversations of an unknown shape", f"{element.where}: {error}")
+            is_chatgpts = isinstance(element.value, dict) and "mapping" in element.value
+            reason = _CHATGPTS if is_chatgpts else "conversations of an unknown shape"
+            reading.leave(reason, f"{element.where}: {error}")
             continue
         begun = moment(conversation.created_at) or datetime.fromtimestamp(0, UTC)
         session = Conversation(

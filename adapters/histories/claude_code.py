@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from adapters.histories.blocks import leave_blocks, text_of
-from adapters.histories.conversations import Conversation
+from adapters.histories.conversations import Conversation, result_id
 from adapters.histories.lines import Line, decoded_lines, ends_of, last_time, moment
 from adapters.histories.queued import Queue, queued_prompt
 from adapters.histories.reading import Reading
@@ -193,7 +193,8 @@ def _from_user(
     for block in content if isinstance(content, list) else [content]:
         if isinstance(block, dict) and block.get("type") == "tool_result":
             call = str(block.get("tool_use_id") or uuid)
-            yield from session.message(f"result:{call}", "tool", text_of(block.get("content")), at, tool=(call, None))
+            id = result_id(session.own_id, call)
+            yield from session.message(id, "tool", text_of(block.get("content")), at, tool=(call, None))
         elif text := text_of(block):
             if typed := typed_text(text):
                 texts.append(typed)

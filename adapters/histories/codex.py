@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from adapters.histories.blocks import THOUGHTS, leave_blocks, text_of
-from adapters.histories.conversations import Conversation
+from adapters.histories.conversations import Conversation, result_id
 from adapters.histories.lines import Line, decoded_json, decoded_lines, last_time, moment
 from adapters.histories.reading import Reading
 from reverie.trust.export_types import ExportedRecord
@@ -144,7 +144,7 @@ def _from_item(
     session: Conversation, item: dict[str, Any], at: datetime | None, line: Line, reading: Reading
 ) -> Iterator[ExportedRecord]:
     kind = str(item.get("type"))
-    name = f"{session.id.partition(':')[2]}:{line.number}"
+    name = f"{session.own_id}:{line.number}"
     if kind == "message":
         leave_blocks(item.get("content"), line.where, reading)
         yield from _from_message(session, name, item, at, reading)
@@ -155,7 +155,8 @@ def _from_item(
         yield from session.message(name, "assistant", "", at, tool_calls=[call])
     elif kind in _RESULTS:
         call_id = str(item.get("call_id") or name)
-        yield from session.message(f"result:{call_id}", "tool", _output(item.get("output")), at, tool=(call_id, None))
+        text, id = _output(item.get("output")), result_id(session.own_id, call_id)
+        yield from session.message(id, "tool", text, at, tool=(call_id, None))
     elif kind == "reasoning":
         reading.leave(THOUGHTS)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
@@ -18,12 +19,17 @@ TOOL_CHARACTERS: Final = 4_000
 # The most that fits the limit of a message, at four bytes a character.
 _MESSAGE_CHARACTERS: Final = 256_000
 _MAX_TOOL_CALLS: Final = 64
+_MAX_CALL_CHARACTERS: Final = 200
+_RANDOM: Final = re.compile(r"[0-9A-Za-z]{16}|[0-9a-f]{8}-[0-9a-f]{4}-")
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _REF_CODE_CHARACTERS: Final = 11
 
 
 class Conversation:
-    """One session of a history. `source` is the format's name; it is the tag of every message."""
+    """One session of a history. `source` is the format's name; it is the tag of every message.
+
+    `own_id` is the id that the other program has for it.
+    """
 
     def __init__(
         self,
@@ -37,6 +43,7 @@ class Conversation:
     ) -> None:
         self._reading = reading
         self._source = source
+        self.own_id = id
         self.id = f"{source}:{id}"
         self._started_at = started_at
         self._updated_at = updated_at
@@ -132,6 +139,16 @@ class Conversation:
 def is_own_tool(name: Any) -> bool:
     """Return whether a tool is one of Reverie's MCP server, such as `mcp__reverie__recall`."""
     return isinstance(name, str) and name.startswith("mcp") and "reverie" in name
+
+
+def result_id(session: str, call: str) -> str:
+    """Return the id of what a call of a tool returned, the same from a hook and from a transcript.
+
+    Most ids of calls are random, and what a fork of a session repeats has them, too. Some models only count the calls
+    of a session, as in `functions.Bash:0`.
+    """
+    found = call if _RANDOM.search(call) else f"{session}:{call}"
+    return f"result:{found if len(found) <= _MAX_CALL_CHARACTERS else stable_id(found)}"
 
 
 def stored_text(text: str) -> str:

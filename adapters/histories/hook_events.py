@@ -18,6 +18,7 @@ from adapters.histories.conversations import (
     TOOL_CHARACTERS,
     is_own_tool,
     label_of,
+    result_id,
     shortened,
     shortened_value,
     stored_text,
@@ -89,7 +90,7 @@ def _messages(tool: str, id: str, name: str, event: Mapping[str, Any]) -> list[d
 
 def _result(tool: str, id: str, event: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the message for what a tool returned, with what it was given."""
-    call = event.get("tool_use_id")
+    call, session = event.get("tool_use_id"), str(event.get("session_id") or event.get("conversation_id"))
     output = next((event[name] for name in ("tool_response", "tool_output", "error") if event.get(name)), "")
     text, characters = shortened(stored_text(_output_text(output)), TOOL_CHARACTERS)
     given = shortened_value(event.get("tool_input"))
@@ -100,7 +101,7 @@ def _result(tool: str, id: str, event: Mapping[str, Any]) -> list[dict[str, Any]
         return []
     return [
         {
-            "id": f"{tool}:result:{call}"[:256] if isinstance(call, str) and call else f"{tool}:{HOOK}:{id}",
+            "id": f"{tool}:{result_id(session, call) if isinstance(call, str) and call else f'{HOOK}:{id}'}",
             "role": "tool",
             "content": text,
             "tool_call_id": label_of(call if isinstance(call, str) else None),

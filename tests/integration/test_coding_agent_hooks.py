@@ -21,7 +21,7 @@ from reverie import Reverie
 from reverie.trust.export_calls import ImportRecords
 from server.authentication import Access
 from support.agents import until
-from support.histories import claude_code_entry, reasons, written_lines
+from support.histories import CALL, claude_code_entry, reasons, written_lines
 from support.http import running_server
 from support.stages import drain
 from worker.runtime import Runtime
@@ -36,7 +36,7 @@ RESULT = {
     "tool_name": "Bash",
     "tool_input": {"command": "cat trams"},
     "tool_response": {"stdout": "28E: Estrela", "stderr": "", "interrupted": False},
-    "tool_use_id": "toolu_1",
+    "tool_use_id": CALL,
 }
 ANSWER = {"hook_event_name": "Stop", "stop_hook_active": False, "last_assistant_message": "The 28E."}
 
@@ -113,7 +113,7 @@ def test_a_conversation_is_handed_over(hooks: Hooks) -> None:
         ("assistant", "The 28E."),
     ]
     result = client.messages(f"claude-code:{SESSION}")[1]
-    assert (result.tool_name, result.tool_call_id) == ("Bash", "toolu_1")
+    assert (result.tool_name, result.tool_call_id) == ("Bash", CALL)
     assert result.metadata == {"input": {"command": "cat trams"}}
     assert client.session(f"claude-code:{SESSION}").metadata == {"source": "claude-code", "cwd": "/home/kate/tram"}
     assert list(hooks.spool.iterdir()) == []
@@ -196,7 +196,7 @@ def test_an_event_is_stored_once_however_often_it_is_sent(hooks: Hooks) -> None:
         client.record_event(tool="claude-code", id="e2", event={"session_id": SESSION, **RESULT})
         client.record_event(tool="claude-code", id="e3", event={"session_id": SESSION, **RESULT})
     assert [role for role, _ in hooks.stored(client)] == ["user", "tool"]
-    assert client.messages(f"claude-code:{SESSION}")[1].id == "claude-code:result:toolu_1"
+    assert client.messages(f"claude-code:{SESSION}")[1].id == f"claude-code:result:{CALL}"
 
 
 def test_the_hooks_of_the_plugin_keep_quiet_when_the_tool_was_connected_as_well(hooks: Hooks) -> None:
@@ -221,7 +221,7 @@ def test_an_import_leaves_out_what_hooks_have_handed_over(hooks: Hooks, tmp_path
     for id, event in events.items():
         client.record_event(tool="claude-code", id=id, event={"session_id": SESSION, **event})
     assert len(hooks.stored(client)) == 3
-    text, result = str(PROMPT["prompt"]), [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "28E: Estrela"}]
+    text, result = str(PROMPT["prompt"]), [{"type": "tool_result", "tool_use_id": CALL, "content": "28E: Estrela"}]
     lines = [
         claude_code_entry("user", text, 1, sessionId=SESSION),
         claude_code_entry("user", result, 2, sessionId=SESSION),

@@ -12,6 +12,7 @@ from adapters.histories.reading import Reading
 from reverie.trust.export_types import ExportedMemory, ExportedMessage, ExportedRecord, ExportedSession
 
 SESSION = "7d3f0b52-0c3a-4a7e-9a50-5a1c5f6b0001"
+CALL = "toolu_01KateTakesTheTram28E"
 
 
 def written_lines(path: Path, lines: Iterable[Any], end: bytes = b"") -> Path:
@@ -77,11 +78,11 @@ def claude_code_lines() -> list[Any]:
         claude_code_entry("user", "Which tram goes to Estrela?", 1),
         claude_code_entry("assistant", [{"type": "thinking", "thinking": "hm", "signature": "s"}], 2),
         claude_code_entry(
-            "assistant", [{"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": "trams.md"}}], 3
+            "assistant", [{"type": "tool_use", "id": CALL, "name": "Read", "input": {"file_path": "trams.md"}}], 3
         ),
         claude_code_entry(
             "user",
-            [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "28E: Estrela"}]}],
+            [{"type": "tool_result", "tool_use_id": CALL, "content": [{"type": "text", "text": "28E: Estrela"}]}],
             4,
             toolUseResult={"file": {}},
         ),

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from adapters.histories.conversations import result_id
+from adapters.histories.hook_events import read_event
 from adapters.histories.typed import typed_text
 from reverie.trust.export_checks import check_record
 from reverie.trust.export_types import ExportedFile, ExportedRecord
@@ -106,6 +108,23 @@ def test_what_follows_a_command_of_claude_code_was_typed(tmp_path: Path) -> None
 def test_marks_without_an_end_cost_little(text: str) -> None:
     """Given a text of marks that never end, then it is read in one pass."""
     assert typed_text("x" + text) == "x" + text
+
+
+@pytest.mark.parametrize("call", ["functions.Bash:0", "x" * 15 + ":" + "y.z" * 100])
+def test_results_of_calls_that_are_only_counted_have_the_session_in_their_ids(tmp_path: Path, call: str) -> None:
+    """Given a model that counts the calls of each session, then results of two sessions are both taken, and a hook
+    gives them the same ids; a random id is the result's own."""
+    ids = []
+    for session in ("s1", "s2"):
+        result = [{"type": "tool_result", "tool_use_id": call, "content": "28E"}]
+        line = claude_code_entry("user", result, 1, sessionId=session)
+        (message,) = messages(read_all("claude-code", written_lines(tmp_path / f"{session}.jsonl", [line]))[0])
+        event = {"session_id": session, "hook_event_name": "PostToolUse", "tool_use_id": call, "tool_response": "28E"}
+        assert read_event("claude-code", "e", event, None).messages[0]["id"] == message.id
+        check_record(message)
+        ids.append(message.id)
+    assert len(set(ids)) == 2
+    assert result_id("s1", "toolu_01XUruhhzr6TGcoFy832ESHU") == "result:toolu_01XUruhhzr6TGcoFy832ESHU"
 
 
 def test_a_session_has_the_title_that_it_was_given_last(tmp_path: Path) -> None:
@@ -283,6 +302,14 @@ def test_conversations_of_chatgpt_without_ids_and_with_times_as_texts(tmp_path: 
     assert len({message.id for message in messages(records)}) == 2
     assert read_all("chatgpt", file)[0] == records
     assert reasons(reading) == {"conversations without an id, a title and a time": 1}
+
+
+@pytest.mark.parametrize("name", ["chatgpt", "claude"])
+def test_the_other_programs_export_is_named(tmp_path: Path, name: str) -> None:
+    """Given an export of the other program, then the report says which import reads it."""
+    file = written(tmp_path / "conversations.json", [claude() if name == "chatgpt" else chatgpt()])
+    (reason,) = reasons(read_all(name, file)[1])
+    assert f"`reverie import {'claude' if name == 'chatgpt' else 'chatgpt'}`" in reason
 
 
 # Claude
