@@ -32,11 +32,14 @@ class Element(NamedTuple):
     value: Any
 
 
-def elements_of(file: Path, reading: Reading, *, member: str, lists: Sequence[str] = ()) -> Iterator[Element]:
+def elements_of(
+    file: Path, reading: Reading, *, member: str | Sequence[str], lists: Sequence[str] = ()
+) -> Iterator[Element]:
     """Yield the elements of a JSON array: the file itself, or one of these `lists` of an object in it.
 
-    Of a ZIP archive, those of the files that match `member`. An object without such a list is the only element. What
-    cannot be parsed, and all after it, is left out. Raises `OSError`, and `Rejected` if there is nothing of the kind.
+    Of a ZIP archive, those of the files that match a pattern of `member`. An object without such a list is the only
+    element. What cannot be parsed, and all after it, is left out. Raises `OSError`, and `Rejected` if there is nothing
+    of the kind.
     """
     for name, opened in _documents(file, member):
         try:
@@ -104,7 +107,12 @@ def _begin(opened: IO[bytes]) -> bytes:
     return begin
 
 
-def _documents(file: Path, member: str) -> Iterator[tuple[str, IO[bytes]]]:
+def _matches(name: str, pattern: str) -> bool:
+    """Return whether the end of a path, of as many parts as the pattern has, matches it."""
+    return fnmatch("/".join(PurePosixPath(name).parts[-1 - pattern.count("/") :]), pattern)
+
+
+def _documents(file: Path, member: str | Sequence[str]) -> Iterator[tuple[str, IO[bytes]]]:
     if not zipfile.is_zipfile(file):
         with file.open("rb") as opened:
             yield file.name, opened
@@ -114,9 +122,10 @@ def _documents(file: Path, member: str) -> Iterator[tuple[str, IO[bytes]]]:
             archive = closing.enter_context(zipfile.ZipFile(file))
         except _DAMAGED as error:
             raise Rejected(f"the archive is damaged: {error}", field="path") from error
-        names = sorted(name for name in archive.namelist() if fnmatch(PurePosixPath(name).name, member))
+        patterns = [member] if isinstance(member, str) else member
+        names = sorted(name for name in archive.namelist() if any(_matches(name, pattern) for pattern in patterns))
         if not names:
-            raise Rejected(f"the archive has no {member}", field="path")
+            raise Rejected(f"the archive has no {patterns[0]}", field="path")
         for name in names:
             try:
                 inner = closing.enter_context(archive.open(name))

@@ -1,4 +1,4 @@
-"""Claude's export of an account: `conversations.json`, or the ZIP archive with it.
+"""Claude's export of an account: `conversations.json` and what is beside it, or the ZIP archive with these.
 
 Texts of attachments and artifacts become documents. What a conversation holds of branches that were given up is left
 out where the export tells the messages' parents.
@@ -16,6 +16,7 @@ import msgspec
 
 from adapters.histories.arrays import elements_of
 from adapters.histories.blocks import leave_blocks, text_of
+from adapters.histories.claude_knowledge import is_knowledge, knowledge
 from adapters.histories.conversations import Conversation, Role, label_of
 from adapters.histories.lines import moment
 from adapters.histories.reading import Reading, one_file
@@ -23,7 +24,7 @@ from reverie.trust.export_types import ExportedRecord
 
 NAME: Final = "claude"
 
-_MEMBERS: Final = "conversations*.json"
+_MEMBERS: Final = ("conversations*.json", "memories.json", "memories/*.json", "projects.json", "projects/*.json")
 _CHATGPTS: Final = "conversations of ChatGPT: `reverie import chatgpt` reads them"
 # An artifact is created, rewritten as a whole, or changed in places, which is not followed.
 _WHOLE_ARTIFACTS: Final = ("create", "rewrite")
@@ -50,14 +51,18 @@ class _Conversation(msgspec.Struct, kw_only=True):
 
 
 def find(path: Path, reading: Reading) -> list[Path]:
-    """Return the file, or in a folder the conversations, else the archives."""
+    """Return the file, or in a folder those of an export, else the archives."""
     del reading
-    return one_file(path, _MEMBERS) or one_file(path, "*.zip")
+    return one_file(path, *_MEMBERS) or one_file(path, "*.zip")
 
 
 def read(file: Path, reading: Reading) -> Iterator[ExportedRecord]:
-    """Yield the sessions, messages and attached texts, one conversation at a time."""
+    """Yield the sessions, messages and documents, one conversation at a time, and Claude's memories."""
+    exported_at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
     for element in elements_of(file, reading, member=_MEMBERS, lists=("conversations",)):
+        if is_knowledge(element.value):
+            yield from knowledge(element.value, NAME, element.where, exported_at, reading)
+            continue
         try:
             conversation = msgspec.convert(element.value, _Conversation, strict=False)
         except msgspec.ValidationError as error:

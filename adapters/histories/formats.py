@@ -27,7 +27,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "claude-code": Format("claude_code", "transcripts of Claude Code", "~/.claude/projects", has_hooks=True),
     "codex": Format("codex", "rollouts of Codex", "~/.codex/sessions", has_hooks=True),
     "chatgpt": Format("chatgpt", "an export of ChatGPT: conversations.json, or the archive with it"),
-    "claude": Format("claude", "an export of Claude: conversations.json, or the archive with it"),
+    "claude": Format("claude", "an export of Claude: conversations.json, or the archive or folder with it"),
     "mem0": Format("mem0", "memories of mem0: what get_all returned, saved as JSON, or history.db"),
     "mcp-memory": Format("mcp_memory", "the file of the reference MCP memory server"),
     "langgraph": Format("langgraph", "the database of LangGraph's SqliteStore"),

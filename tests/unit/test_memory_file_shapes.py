@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reverie.trust.export_checks import check_record
+from reverie.trust.export_types import ExportedFile
 from support.histories import memories, read_all, reasons, written_lines
 
 
@@ -142,3 +143,44 @@ def test_what_frameworks_keep_in_the_store_of_langgraph(tmp_path: Path) -> None:
         "file": ("# Trams\n\n28E", {"modified_at": "2026-05-01T09:30:00Z"}),
         "numbers": ('{"content":[1,2]}', None),
     }
+
+
+def test_what_claude_remembers_and_projects_know(tmp_path: Path) -> None:
+    """Given an export with memories and projects beside the conversations, as lists and as files of their own, then
+    paragraphs are memories under their headings, and texts of projects are documents."""
+    remembered = {
+        "conversations_memory": "**Work**\n\nKate drives trams.\n\n# Home\n\n- **cat:** Lif\n- tea",
+        "project_memories": {"p-1": "Maps of Lisbon."},
+        "account_uuid": "a",
+    }
+    documents = [{"filename": "map.md", "content": "28E"}, {"filename": "map.md", "content": "12E"}, {"uuid": "x"}, 7]
+    project = {"uuid": "p-1", "name": "Trams", "prompt_template": "Be brief", "docs": documents}
+    lists, files = tmp_path / "lists", tmp_path / "files"
+    for folder in (lists, files / "projects", files / "memories"):
+        folder.mkdir(parents=True)
+    (lists / "memories.json").write_text(json.dumps([remembered]))
+    (lists / "projects.json").write_text(json.dumps([project]))
+    (files / "projects" / "p-1.json").write_text(json.dumps(project))
+    (files / "memories" / "a.json").write_text(json.dumps(remembered))
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        archive.writestr("data-2026/users.json", "[]")
+        for name in ("projects/p-1.json", "memories/a.json"):
+            archive.write(files / name, f"data-2026/{name}")
+    for path in (lists, files, tmp_path / "export.zip"):
+        records, reading = read_all("claude", path)
+        for record in records:
+            check_record(record)
+        assert [(one.content, one.tags, one.metadata.get("project")) for one in memories(records)] == [
+            ("Kate drives trams.", ["claude", "work"], None),
+            ("- **cat:** Lif\n- tea", ["claude", "home"], None),
+            ("Maps of Lisbon.", ["claude"], "p-1"),
+        ]
+        assert {one.source_uri: one.content for one in records if isinstance(one, ExportedFile)} == {
+            "claude:project:p-1/instructions": "Be brief",
+            "claude:project:p-1/map.md": "28E",
+            "claude:project:p-1/map.md (2)": "12E",
+        }
+        assert reasons(reading) == {
+            "documents of projects without a text": 1,
+            "documents of projects of an unknown shape": 1,
+        }
