@@ -59,12 +59,12 @@ def values_at(
     it is read once for each place. Raises `OSError`, and `Rejected` for a damaged archive.
     """
     for name, opened in _documents(file, member):
-        begin = _begin(opened)
-        start = len(codecs.BOM_UTF8) if begin.startswith(codecs.BOM_UTF8) else 0
-        if begin[start:].lstrip()[:1] != b"{":
-            continue
-        opened.seek(start)
         try:
+            begin = _begin(opened)
+            start = len(codecs.BOM_UTF8) if begin.startswith(codecs.BOM_UTF8) else 0
+            if begin[start:].lstrip()[:1] != b"{":
+                continue
+            opened.seek(start)
             for number, value in enumerate(_items(opened, prefix, reading)):
                 yield Element(f"{name}, {prefix.removesuffix('.item')}[{number}]", value)
         except (ijson.JSONError, *_DAMAGED) as error:
