@@ -37,16 +37,20 @@ def text_of(content: Any) -> str:
 def leave_blocks(content: Any, where: str, reading: Reading) -> None:
     """Count the blocks of a message's content that have neither a text nor a call or result of a tool."""
     for block in _blocks(content):
-        kind = block.get("type", "text") if isinstance(block, dict) else "text"
+        kind = _kind(block) if isinstance(block, dict) else "text"
         if kind not in _TEXTS and kind not in _CALLS_AND_RESULTS:
-            reading.leave(_REASONS.get(kind) or f"contents of the unknown kind {str(kind)[:40]!r}", where)
+            reading.leave(_REASONS.get(kind) or f"contents of the unknown kind {kind[:40]!r}", where)
 
 
 def _blocks(content: Any) -> list[Any]:
     return content if isinstance(content, list) else [content]
 
 
+def _kind(block: dict[str, Any]) -> str:
+    return str(block.get("type", "text"))
+
+
 def _block_text(block: Any) -> str:
     if isinstance(block, dict):
-        block = block.get("text") if block.get("type", "text") in _TEXTS else None
+        block = block.get("text") if _kind(block) in _TEXTS else None
     return block if isinstance(block, str) else ""

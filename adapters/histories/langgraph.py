@@ -19,7 +19,7 @@ from reverie.trust.export_types import ExportedMemory
 NAME: Final = "langgraph"
 
 # The newest migration of the store that this module has been written for.
-_KNOWN_MIGRATION: Final = 3
+_KNOWN_MIGRATION: Final = 4
 # Where agents keep the text of a memory.
 _TEXTS: Final = ("content", "text", "memory", "data", "fact", "value")
 

@@ -28,11 +28,13 @@ NAME: Final = "mem0"
 
 _MEMBERS: Final = "*.json"
 _LISTS: Final = ("results", "memories")
-# Of a memory's changes the one that came last; rows of the same second follow their order in the table.
+# Of a memory's changes the one that came last; rows of the same second follow their order in the table. Nothing follows
+# a deletion, to which older versions gave no time.
 _NEWEST: Final = """
 SELECT memory_id, new_memory, event, is_deleted, created_at, updated_at, actor_id, role FROM (
     SELECT *, row_number() OVER (
-        PARTITION BY memory_id ORDER BY coalesce(updated_at, created_at) DESC, rowid DESC
+        PARTITION BY memory_id
+        ORDER BY (event = 'DELETE' OR coalesce(is_deleted, 0)) DESC, coalesce(updated_at, created_at) DESC, rowid DESC
     ) AS place FROM {history}
 ) WHERE place = 1 ORDER BY memory_id
 """

@@ -29,9 +29,13 @@ _CLAUDE_CODE: Final[list[Any]] = [
                 ("assistant", [{"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a.md"}}]),
                 ("user", [{"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "28E"}]}]),
                 ("assistant", [{"type": "text", "text": "The 28E."}]),
+                ("user", "<command-name>/plan</command-name><command-args>a <system-reminder>b</system-reminder>"),
             )
         )
     ),
+    {"type": "custom-title", "customTitle": "Trams"},
+    {"type": "queue-operation", "operation": "remove", "timestamp": _AT, "content": _TEXT},
+    {"type": "attachment", "uuid": "a", "attachment": {"type": "queued_command", "prompt": _TEXT, "origin": {}}},
 ]
 _LINES: Final[dict[str, list[Any]]] = {
     "claude-code": _CLAUDE_CODE,
@@ -42,24 +46,42 @@ _LINES: Final[dict[str, list[Any]]] = {
             "type": "response_item",
             "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _TEXT}]},
         },
+        {"timestamp": _AT, "type": "response_item", "payload": {"type": "web_search_call", "action": {"query": "28E"}}},
+        {"timestamp": _AT, "type": "response_item", "payload": {"type": "function_call_output", "call_id": "c:0"}},
     ],
     "mcp-memory": [
         {"type": "entity", "name": "Kate", "entityType": "person", "observations": ["likes trams"]},
+        {"_type": "entity", "name": "Lif", "observations": [{"text": "bakes", "timestamp": _AT}], "_savedAt": _AT},
         {"type": "relation", "from": "Kate", "to": "Lisbon", "relationType": "lives in"},
     ],
 }
 _DOCUMENTS: Final[dict[str, Any]] = {
     "chatgpt": [
         {
-            "id": "c1", "title": "Trams", "create_time": _SECONDS, "update_time": _SECONDS, "current_node": "n1",
+            "id": "c1", "title": "Trams", "create_time": _SECONDS, "update_time": _SECONDS, "current_node": "n2",
             "mapping": {
                 "n1": {
                     "parent": None,
                     "message": {
                         "id": "m1", "author": {"role": "user"}, "create_time": _SECONDS,
-                        "content": {"content_type": "text", "parts": [_TEXT]},
+                        "content": {
+                            "content_type": "multimodal_text",
+                            "parts": [_TEXT, {"type": "search_result_group", "entries": [{"title": "28E"}]}],
+                        },
+                        "metadata": {"attachments": [{"name": "map.png"}]},
                     },
-                }
+                },
+                "n2": {
+                    "parent": "n1",
+                    "message": {
+                        "id": "m2", "author": {"role": "assistant"}, "recipient": "canmore.create_textdoc",
+                        "content": {
+                            "content_type": "code",
+                            "text": '{"name": "Plan", "content": "\\ue200entity\\ue202[1, 2]\\ue201"}',
+                        },
+                        "metadata": {"content_references": [{"matched_text": "x", "alt": "y"}]},
+                    },
+                },
             },
         }
     ],
@@ -69,12 +91,29 @@ _DOCUMENTS: Final[dict[str, Any]] = {
             "chat_messages": [
                 {
                     "uuid": "m1", "sender": "human", "text": _TEXT, "created_at": _AT,
-                    "content": [{"type": "text", "text": _TEXT}],
-                }
+                    "content": [{"type": "text", "text": _TEXT}], "parent_message_uuid": "root",
+                    "attachments": [{"file_name": "a.txt", "extracted_content": "28E"}], "files": [{"file_name": "b"}],
+                },
+                {
+                    "uuid": "m2", "sender": "assistant", "created_at": _AT, "parent_message_uuid": "m1",
+                    "content": [
+                        {"type": "tool_use", "name": "artifacts", "input": {"command": "create", "content": "28E"}},
+                        {"type": "tool_result", "content": [{"type": "text", "text": "OK"}]},
+                    ],
+                },
             ],
-        }
+        },
+        {"conversations_memory": "**Work**\n\nDrives trams.", "project_memories": {"p": "Maps"}},
+        {"uuid": "p", "name": "Trams", "prompt_template": "Be brief", "docs": [{"filename": "a", "content": "28E"}]},
     ],
-    "mem0": {"results": [{"id": "1", "memory": "Likes trams", "user_id": "kate", "created_at": _AT, "metadata": {}}]},
+    "mem0": {
+        "results": [
+            {"id": "1", "memory": "Likes trams", "user_id": "kate", "created_at": _AT, "metadata": {}},
+            {"id": 2, "payload": {"data": "Likes tea", "user_id": "u", "topic": "drinks"}},
+        ],
+        "relations": [{"source": "kate", "relationship": "likes", "target": "trams"}],
+        "user": {"id": "u", "user_id": "kate"},
+    },
 }  # fmt: skip
 
 

@@ -301,6 +301,9 @@ def test_the_database_of_mem0(tmp_path: Path) -> None:
             ("3", "a", "Lives in Porto", "Lives in Lisbon", "UPDATE", "2026-05-01T09:00:00+00:00",
              "2026-05-02T09:00:00+00:00", 0, None, "user"),
             ("4", "b", "Likes plums", None, "DELETE", None, "2026-05-03T09:00:00+00:00", 1, None, None),
+            ("5", "c", None, "Likes figs", "ADD", "2026-05-01T09:01:00+00:00", None, 0, None, None),
+            # As versions before 2 wrote it.
+            ("6", "c", "Likes figs", None, "DELETE", None, None, 1, None, None),
         ]  # fmt: skip
         database.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         database.commit()
@@ -308,7 +311,7 @@ def test_the_database_of_mem0(tmp_path: Path) -> None:
     (memory,) = memories(records)
     assert (memory.id, memory.content) == ("mem0:a", "Lives in Lisbon")
     assert (memory.created_at.day, memory.updated_at.day) == (1, 2)
-    assert reasons(reading) == {"memories that were deleted": 1}
+    assert reasons(reading) == {"memories that were deleted": 2}
     assert any("--as-user" in note for note in reading.notes)
 
 

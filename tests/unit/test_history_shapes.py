@@ -93,13 +93,18 @@ def test_what_follows_a_command_of_claude_code_was_typed(tmp_path: Path) -> None
         [editor, {"type": "text", "text": "Mind <system-reminder>the date</system-reminder>the gap"}],
         "<user-memory-input>Kate runs</user-memory-input>",
         "This session is being continued from a previous conversation that ran out of context.",
-        [{"type": "image", "source": {}}, {"type": "text", "text": "What is this?"}, {"type": "hologram"}],
+        [{"type": "image"}, {"type": "text", "text": "What is this?"}, {"type": "hologram"}, {"type": [7]}],
     ]
     lines = [claude_code_entry("user", content, number) for number, content in enumerate(contents)]
     records, reading = read_all("claude-code", written_lines(tmp_path / "one.jsonl", lines))
     texts = ["/plan-trip a day in Lisbon", "Mind the gap", "Kate runs", "What is this?"]
     assert [text for _, text in said(records)] == texts
-    assert reasons(reading) == {PROGRAM_WROTE: 4, MEDIA: 1, "contents of the unknown kind 'hologram'": 1}
+    assert reasons(reading) == {
+        PROGRAM_WROTE: 4,
+        MEDIA: 1,
+        "contents of the unknown kind 'hologram'": 1,
+        "contents of the unknown kind '[7]'": 1,
+    }
 
 
 @pytest.mark.parametrize(
