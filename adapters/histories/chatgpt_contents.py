@@ -36,6 +36,10 @@ _KINDS_OF_REASONS: Final[Mapping[str, str]] = {
 }
 # Where the page shows a source, a name or a picture: its kind and what belongs to it, between private characters.
 _MARKER: Final = re.compile("( ?)(\ue200([^\ue200\ue201\ue202]*)\ue202?([^\ue200\ue201]*)\ue201)")
+# The same where these characters were lost on the way. Only the first kind is like nothing that somebody would write.
+_BARE_MARKER: Final = re.compile(
+    r"( ?)((?:file)?cite(?:turn\d{1,4}[a-z]{1,16}\d{1,4})+|entity\[[^\[\]\n]{1,500}\]|image_group\{[^{}\n]{1,2000}\})"
+)
 
 
 def reason_against(content: Mapping[str, Any]) -> str | None:
@@ -61,7 +65,7 @@ def leave_parts(content: Mapping[str, Any], where: str, reading: Reading) -> Non
     for part in _parts(content):
         if isinstance(part, dict) and not any(_part_texts(part)):
             kind = str(part.get("content_type") or part.get("type"))
-            known = kind.endswith("asset_pointer") or kind == "audio_transcription"
+            known = kind == "audio_transcription" or any(name.endswith("asset_pointer") for name in (kind, *part))
             reading.leave(MEDIA if known else f"contents of the unknown kind {kind[:40]!r}", where)
 
 
@@ -85,13 +89,10 @@ def _part_texts(part: Any) -> Iterator[str]:
 
 def _without_markers(text: str, references: Any) -> str:
     """Return a text with what the page shows in the place of each marker, which is often nothing."""
-    if "\ue200" not in text:
-        return text
     shown = {
-        reference["matched_text"]: reference["alt"]
+        reference["matched_text"]: reference["alt"] if isinstance(reference.get("alt"), str) else ""
         for reference in (references if isinstance(references, list) else [])
         if isinstance(reference, dict) and isinstance(reference.get("matched_text"), str)
-        if isinstance(reference.get("alt"), str)
     }
 
     def replaced(match: re.Match[str]) -> str:
@@ -99,7 +100,13 @@ def _without_markers(text: str, references: Any) -> str:
         found = shown.get(marker) or _name_in(kind, rest)
         return space + found if found else ""
 
-    return _MARKER.sub(replaced, text)
+    def replaced_bare(match: re.Match[str]) -> str:
+        space, marker = match.groups()
+        if marker not in shown and not marker.startswith(("cite", "filecite")):
+            return match[0]
+        return space + shown[marker] if shown.get(marker) else ""
+
+    return _BARE_MARKER.sub(replaced_bare, _MARKER.sub(replaced, text))
 
 
 def _name_in(kind: str, rest: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from adapters.histories.formats import FORMATS
 from adapters.histories.reading import Reading
+from reverie.trust.export_checks import check_record
 from reverie.trust.export_types import ExportedMemory, ExportedMessage, ExportedRecord, ExportedSession
 
 SESSION = "7d3f0b52-0c3a-4a7e-9a50-5a1c5f6b0001"
@@ -92,3 +93,10 @@ def claude_code_lines() -> list[Any]:
         claude_code_entry("user", "This session is being continued", 8, isCompactSummary=True),
         {"type": "hologram", "uuid": "y"},
     ]
+
+
+def said(records: list[ExportedRecord]) -> list[tuple[str, str]]:
+    """Return the roles and texts of messages, after checking that all records can be stored."""
+    for record in records:
+        check_record(record)
+    return [(message.role, message.content) for message in messages(records)]
