@@ -26,7 +26,7 @@ from reverie.trust.export_types import ExportedMemory
 NAME: Final = "mcp-memory"
 
 # How one document begins, and no line of JSON Lines does.
-_DOCUMENT: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[|\{\s*$|\{\s*"(?:entities|relations)"\s*:)')
+_DOCUMENT: Final = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\[|\{\s*$|\{\s*"(?:entities|relations)"\s*:)')
 _MEMBERS: Final = "*.json"
 _TIMES: Final = ("timestamp", "createdAt", "created_at", "_savedAt")
 _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
