@@ -143,8 +143,7 @@ def _fill(runtime: Runtime, workspace: str, payloads: Sequence[MessagePayload]) 
         runtime.clock = partial(_later, began, day)
         for periodic in PERIODIC_JOBS:
             registered_jobs[periodic.task].run(runtime, manual=True)
-    with runtime.stores.workspace(workspace).database.autocommit() as raw:
-        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    runtime.stores.workspace(workspace).database.truncate_log()
 
 
 def _later(began: int, days: int) -> int:

@@ -212,7 +212,7 @@ def _forked(target: Callable[[], None]) -> Callable[[], None] | None:
 
 def _prepare_forks(settings: Settings) -> None:
     """Migrate the account and import what the forks need, while the server starts."""
-    _open_stores(settings.data)
+    _open_stores(settings.data, settings.database)
     if sys.platform == "linux":
         import_for_forks(settings)
 
@@ -293,23 +293,22 @@ def refuse_taken_port(settings: Settings) -> None:
         ) from error
 
 
-def _open_stores(data: Path) -> None:
+def _open_stores(data: Path, database: str | None) -> None:
     """Migrate the account, which everything needs, and report workspaces that cannot be used.
 
     Workspaces are migrated when they are first used, so that one that takes long delays nobody else. Those that were
     written last are looked at, within a time that a start may take.
     """
-    from storage.status import check_usable
-    from storage.stores import Stores
+    from storage.opened import open_stores
 
-    stores = Stores(data)
+    stores = open_stores(data, database)
     stores.account()
     deadline = time.monotonic() + _LOOKING_SECONDS
     for name in stores.last_written():
         if time.monotonic() > deadline:
             break
         try:
-            check_usable(stores.database_path(name))
+            stores.check_usable(name)
         except ReverieError as error:
             say(f"  workspace {name} cannot be used: {error}")
     stores.close()

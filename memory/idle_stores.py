@@ -20,7 +20,6 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.errors import ReverieError
 from storage.idle_files import IdleFiles, IdleMark
 from storage.stores import FileStamp, Store, Stores
-from storage.upkeep.maintenance import truncate_log
 
 # Returns when something in a store becomes due (microseconds), or None when nothing will before the next write.
 DueAt = Callable[[Store], int | None]
@@ -275,7 +274,7 @@ def run_where_changed(
         if stamp is not None and stamp.is_settled(now) and not _changes(counts):
             # The lease is in the log. If that went into the file later, when the store is closed, the store would
             # seem to have been written: it would be worked on, and written, in every run.
-            truncate_log(store)
+            store.database.truncate_log()
             until = next_at(store)
             idle.mark(job, stores, store.name, until=until, now=now, content=_content(store))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from adapters.embedders.base import Embedder, relearn_dimension
 from retrieval.request import RecallRequest
 from reverie.errors import Permanent, Rejected, Unavailable
-from storage.recall.index import Generation
+from storage.recall.generations import Generation
 
 
 def query_vector(

@@ -19,7 +19,7 @@ from retrieval.ranking.names import ParsedQuery, without_names
 from retrieval.ranking.plain import ExactVectors
 from retrieval.request import RecallRequest
 from storage.recall.chunk_filter import ChunkFilter
-from storage.recall.index import Generation
+from storage.recall.generations import Generation
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 

@@ -21,12 +21,15 @@ from sqlalchemy import Connection, Engine, create_engine, event, exc
 from sqlalchemy.pool import QueuePool
 
 from reverie.errors import Permanent, ReverieError, StoreUnavailable, StoreUnusable
+from storage.engines import READ_ONLY
 
 # https://sqlite.org/wal.html#walresetbug: 3.7.0 to 3.51.2 can corrupt a WAL database with several writers.
 OLDEST_SAFE_SQLITE: Final = (3, 51, 3)
 MAX_CONNECTIONS: Final = 5
 # How long a writer waits for the write lock. The longest maintenance step holds it for well under 1 s.
 BUSY_TIMEOUT_MILLISECONDS: Final = 30_000
+# How long emptying the log waits for readers. Writers wait meanwhile.
+_CHECKPOINT_WAIT_MILLISECONDS: Final = 200
 # Pause between attempts to get the lock: about as long as a short transaction. Longer ones leave the lock unused,
 # shorter ones waste CPU time.
 _RETRY_SECONDS: Final = (0.0005, 0.003)
@@ -50,7 +53,6 @@ _PRAGMAS: Final = (
     f"PRAGMA soft_heap_limit = {HEAP_BYTES}",
     "PRAGMA temp_store = MEMORY",
 )
-_READ_ONLY: Final = "reverie_read_only"
 _LOCK_WAIT: Final = "reverie_lock_wait_seconds"
 _NO_SPACE = re.compile(r"disk is full|disk I/O error|unable to open database file|readonly database")
 _LOCKED = re.compile(r"locked")
@@ -73,10 +75,15 @@ class Database:
     def __init__(self, path: Path, on_write: Callable[[], None] = lambda: None) -> None:
         """`on_write` is called before each transaction that writes."""
         check_sqlite_version()
-        self.path = path
+        self._path = path
         self._on_write = on_write
         self.engine = _engine(path)
         self._inode = _inode(path)
+
+    @property
+    def path(self) -> Path:
+        """Return the file."""
+        return self._path
 
     @contextmanager
     def atomic(self, *, lock_wait_seconds: float | None = None) -> Iterator[Connection]:
@@ -85,7 +92,7 @@ class Database:
         Raises `StoreUnavailable` when the lock is not free within `lock_wait_seconds` (the busy timeout by default).
         """
         self._on_write()
-        with translate_errors(self.path), self.engine.connect() as connection:
+        with translate_errors(self._path), self.engine.connect() as connection:
             writer = connection.execution_options(**{_LOCK_WAIT: lock_wait_seconds})
             with writer.begin():
                 self._check_in_place()
@@ -97,15 +104,15 @@ class Database:
         Whoever deletes a store holds its write lock, so what is committed after this check is not deleted.
         """
         if self._inode is None:
-            self._inode = _inode(self.path)
-        elif _inode(self.path) != self._inode:
-            raise StoreUnavailable(f"{self.path} was deleted a moment ago, nothing was written: try again")
+            self._inode = _inode(self._path)
+        elif _inode(self._path) != self._inode:
+            raise StoreUnavailable(f"{self._path} was deleted a moment ago, nothing was written: try again")
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Open a read-only transaction, which sees a snapshot of the file for as long as it is open."""
-        with translate_errors(self.path), self.engine.connect() as connection:
-            reader = connection.execution_options(**{_READ_ONLY: True})
+        with translate_errors(self._path), self.engine.connect() as connection:
+            reader = connection.execution_options(**{READ_ONLY: True})
             with reader.begin():
                 yield reader
 
@@ -113,10 +120,47 @@ class Database:
     def autocommit(self) -> Iterator[Any]:
         """Yield the raw connection outside any transaction, for checkpoint and vacuum."""
         self._on_write()
-        with translate_errors(self.path), self.engine.connect() as connection:
+        with translate_errors(self._path), self.engine.connect() as connection:
             raw = connection.connection.driver_connection
             assert raw is not None
             yield raw
+
+    def free_pages(self, limit: int) -> int:
+        """Give up to about `limit` unused pages back to the file system; return how many, 0 if there was none."""
+        with self.autocommit() as raw:
+            before = int(raw.execute("PRAGMA freelist_count").fetchone()[0])
+            if not before:
+                return 0
+            raw.execute(f"PRAGMA incremental_vacuum({int(limit)})").fetchall()
+            return before - int(raw.execute("PRAGMA freelist_count").fetchone()[0])
+
+    def refresh_statistics(self) -> None:
+        """Refresh what the planner knows of the tables that have changed much."""
+        with self.autocommit() as raw:
+            raw.execute("PRAGMA optimize")
+
+    def truncate_log(self) -> tuple[bool, int, int]:
+        """Move the log into the file and empty it, unless a reader or writer is at it for long.
+
+        Return whether it was busy, the pages of the log, and those that were moved. Otherwise the process that closes
+        the store last does it, which changes the times of the file.
+        """
+        with self.autocommit() as raw:
+            raw.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MILLISECONDS}")
+            try:
+                busy, log_pages, moved = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:  # the connection returns to the pool, where the usual timeout applies
+                raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
+        return bool(busy), int(log_pages), int(moved)
+
+    def problems(self, connection: Connection, *, quick: bool) -> list[str]:
+        """Return what is wrong with the pages and the references of the file; `quick` skips reading every page."""
+        found = []
+        if not quick:
+            lines = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
+            found += [f"integrity: {line}" for line in lines if line != "ok"]
+        broken = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+        return found + [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in broken[:20]]
 
     @property
     def connections(self) -> int:
@@ -210,7 +254,7 @@ def _on_connect(raw: Any, _record: object) -> None:
 def _on_begin(connection: Connection) -> None:
     options = connection.get_execution_options()
     raw: Any = connection.connection.driver_connection
-    if options.get(_READ_ONLY):
+    if options.get(READ_ONLY):
         raw.execute("PRAGMA query_only = ON")
         raw.execute("BEGIN")
     else:
@@ -219,7 +263,7 @@ def _on_begin(connection: Connection) -> None:
 
 def is_read_only(connection: Connection) -> bool:
     """Return whether a connection is in a read-only transaction, in which everything stays as it was first read."""
-    return bool(connection.get_execution_options().get(_READ_ONLY))
+    return bool(connection.get_execution_options().get(READ_ONLY))
 
 
 def _take_write_lock(raw: Any, wait_seconds: float | None) -> None:

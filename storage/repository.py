@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult
 
-from storage.rows import execute, read_row, read_rows, statement
+from storage.rows import execute, execute_many, read_row, read_rows
 from storage.viewer import Viewer
 
 Record = TypeVar("Record")
@@ -26,8 +26,7 @@ class Repository:
 
     def _execute_many(self, sql: str, rows: Sequence[dict[str, Any]]) -> None:
         """Run a statement once for each row of values, which are bound as they are; nothing without rows."""
-        if rows:
-            self._connection.execute(statement(sql), rows)
+        execute_many(self._connection, sql, rows)
 
     def _records(self, record: type[Record], sql: str, /, **values: Any) -> list[Record]:
         """Return all rows of a query as records."""

@@ -10,13 +10,13 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, CursorResult, TextClause, text
+from sqlalchemy import Connection, CursorResult
 
 from reverie.errors import StoreUnusable
+from storage.engines import OPTION, Dialect, parsed
 
 Record = TypeVar("Record")
 
@@ -40,14 +40,31 @@ def execute(connection: Connection, sql: str, /, **values: Any) -> CursorResult[
 
     Collections are bound as JSON: read them in SQL with `json_each(:name)`.
     """
+    dialect: Dialect | None = connection.get_execution_options().get(OPTION)
+    if dialect is not None:
+        return dialect.execute(connection, sql, values)
     bound = {name: value if isinstance(value, _SCALARS) else to_json(value) for name, value in values.items()}
-    return connection.execute(statement(sql), bound)
+    return connection.execute(parsed(sql), bound)
 
 
-@lru_cache(maxsize=1024)
-def statement(sql: str) -> TextClause:
-    """Return the parsed form of a statement; parsing it at each execution costs more than looking it up."""
-    return text(sql)
+def execute_many(connection: Connection, sql: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Run a statement once for each row of values, which are bound as they are; nothing without rows."""
+    dialect: Dialect | None = connection.get_execution_options().get(OPTION)
+    if not rows:
+        return
+    if dialect is not None:
+        dialect.execute_many(connection, sql, rows)
+    else:
+        connection.execute(parsed(sql), rows)
+
+
+def defer_references(connection: Connection) -> None:
+    """Check the references between rows at the end of the transaction only."""
+    dialect: Dialect | None = connection.get_execution_options().get(OPTION)
+    if dialect is not None:
+        dialect.defer_references(connection)
+    else:
+        connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
 
 
 def read_rows(result: CursorResult[*tuple[Any, ...]], record: type[Record]) -> list[Record]:

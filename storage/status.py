@@ -78,13 +78,13 @@ def read_counts(path: Path, kind: Kind = "workspace") -> StoreCounts:
     Raises `NotFound`, `StoreUnavailable`, or `StoreUnusable` (damaged, newer than this code).
     """
     with _reading(path, kind) as raw:
-        return _counts(raw)
+        return counts_of(raw)
 
 
 def read_agents(path: Path, kind: Kind = "workspace", *, now: int) -> list[AgentCounts]:
     """Return the agents of a store by name; `now` is in microseconds. Raises the errors of `read_counts`."""
     with _reading(path, kind) as raw:
-        return [AgentCounts(str(agent), int(count), int(known)) for agent, count, known in raw.execute(_AGENTS, (now,))]
+        return agents_of(raw, now)
 
 
 def read_amounts(path: Path) -> Mapping[Resource, int]:
@@ -120,7 +120,13 @@ def _reading(path: Path, kind: Kind) -> Iterator[Any]:
             raw.close()
 
 
-def _counts(raw: Any) -> StoreCounts:
+def agents_of(raw: Any, now: int) -> list[AgentCounts]:
+    """Return the agents of a store by name, read by a connection of the driver, or one with its `execute`."""
+    return [AgentCounts(str(agent), int(count), int(known)) for agent, count, known in raw.execute(_AGENTS, (now,))]
+
+
+def counts_of(raw: Any) -> StoreCounts:
+    """Return the counts of a store, read by a connection of the driver, or one with its `execute`."""
     backlogs = {stage: _backlog(raw, stage) for stage in STAGES}
     letters = raw.execute("SELECT count(*) FROM dead_letters").fetchone()
     memories = raw.execute(_CURRENT_MEMORIES).fetchone()

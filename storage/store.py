@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from storage.engine import Database
+from storage.engines import StoreDatabase
 from storage.opening import inode_of
 from storage.pipeline.held_claims import HeldClaims
 from storage.transaction import Transaction
@@ -28,7 +28,7 @@ class Store:
     file is closed and opened again, so what was read of it may be kept meanwhile.
     """
 
-    def __init__(self, name: str, database: Database, serial: int) -> None:
+    def __init__(self, name: str, database: StoreDatabase, serial: int) -> None:
         self.name = name
         self.database = database
         self.viewer: Viewer | None = None

@@ -9,21 +9,24 @@ import os
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from reverie.calls import Resource
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import StoreUnavailable, StoreUnusable
 from storage.engine import Database, is_locked
+from storage.engines import StoreDatabase
 from storage.kept_reads import KeptReads
-from storage.migrate import ACCOUNT_FILE
+from storage.migrate import ACCOUNT_FILE, Kind
 from storage.open_workspaces import OpenWorkspaces
 from storage.opening import cannot_read, inode_of, open_database
 from storage.pipeline.samples import PipelineSamples
 from storage.pipeline.work import Stage, is_idle_file
+from storage.status import AgentCounts, StoreCounts, check_usable, read_agents, read_amounts, read_counts
 from storage.store import Store as Store
 from storage.store import new_serial
 from storage.trust.audit import AuditLog
@@ -36,7 +39,7 @@ from storage.upkeep.jobs import JobRuns
 from storage.upkeep.usage import UsageLog
 from storage.viewer import LOCAL_TENANT
 from storage.workspace_names import WorkspaceNames
-from storage.written import WrittenStores
+from storage.written import Written, WrittenStores
 
 # File times advance in timer ticks, so a file written this recently may be written again without a new time.
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
@@ -74,7 +77,7 @@ class Stores:
         self._data_dir = data_dir
         self._lock = threading.RLock()
         self._names = WorkspaceNames(data_dir / "workspaces")
-        self.written = WrittenStores(data_dir, self.names, self.stamp)
+        self.written: Written = WrittenStores(data_dir, self.names, self.stamp)
         self._open = OpenWorkspaces(
             self._open_workspace,
             patience_seconds=patience_seconds,
@@ -109,7 +112,7 @@ class Stores:
             self.written.note(name)
         return database
 
-    def account(self) -> Database:
+    def account(self) -> StoreDatabase:
         """Return the account's database, which is shared by all workspaces."""
         with self._lock:
             if self._account is None:
@@ -243,6 +246,22 @@ class Stores:
             return False
         return is_idle_file(self.database_path(name), stages)
 
+    def counts(self, name: str) -> StoreCounts:
+        """Return the counts of a store. Raises `NotFound`, `StoreUnavailable`, or `StoreUnusable` (damaged, newer)."""
+        return read_counts(self.database_path(name), _kind(name))
+
+    def agents(self, name: str, *, now: int) -> list[AgentCounts]:
+        """Return the agents of a store by name; `now` is in microseconds. Raises the errors of `counts`."""
+        return read_agents(self.database_path(name), _kind(name), now=now)
+
+    def amounts(self, name: str) -> Mapping[Resource, int]:
+        """Return how much a workspace holds of what quotas limit. Raises the errors of `counts`."""
+        return read_amounts(self.database_path(name))
+
+    def check_usable(self, name: str) -> None:
+        """Raise `StoreUnusable` for a workspace that is damaged or newer than this code; 0.3 ms."""
+        check_usable(self.database_path(name))
+
     def delete_workspace(self, name: str, *, when_closed: Callable[[], None] = lambda: None) -> bool:
         """Remove a workspace with all its files; False when it does not exist.
 
@@ -313,6 +332,10 @@ class Stores:
             if self._account is not None:
                 self._account.close()
                 self._account = self._account_store = None
+
+
+def _kind(name: str) -> Kind:
+    return "account" if name == ACCOUNT_STORE else "workspace"
 
 
 def _remove(folder: Path) -> None:

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 WRITTEN_FILE: Final = "written"
 _RECORD_BYTES: Final = 8
@@ -32,6 +32,21 @@ _NOTE_SECONDS: Final = 30.0
 _WATCH_SECONDS: Final = 180.0
 # How often all files are looked at, for what was written by other means.
 LOOK_SECONDS: Final = 600.0
+
+
+class Written(Protocol):
+    """Tells which workspaces were written."""
+
+    def note(self, name: str) -> None:
+        """Note that a workspace is about to be written."""
+        ...
+
+    def since(self, moment: float | None) -> tuple[set[str] | None, float]:
+        """Return the workspaces that may have been written since a moment, or None for all of them, and a new moment.
+
+        A moment is what the previous call returned, None at first.
+        """
+        ...
 
 
 class WrittenStores:

@@ -8,7 +8,7 @@ from typing import Final
 
 from reverie.clock import now_micros
 from reverie.errors import Rejected
-from storage.stores import Stores
+from storage.opened import open_stores
 from worker.settings import PREFIX, Settings
 
 # As many as 16 random bytes have in hexadecimal digits. Shorter ones are words that people think of.
@@ -50,7 +50,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _has_tokens(settings: Settings) -> bool:
-    stores = Stores(settings.data)
+    stores = open_stores(settings.data, settings.database)
     try:
         return stores.tokens().any_valid(now_micros())
     finally:

@@ -20,7 +20,7 @@ from adapters.embedders.guarded import GuardedEmbedder
 from reverie import contract
 from reverie.errors import ReverieError
 from reverie.pipeline.celery_settings import celery_settings, celery_url
-from storage.stores import Stores
+from storage.opened import open_stores
 from worker.heartbeat import HEARTBEAT_SECONDS, TaskReporter, send_heartbeat
 from worker.logs import configure_logging
 from worker.pipeline import warn_of_broker
@@ -261,9 +261,9 @@ def _note_killed(sender: Any = None, exception: Any = None, **_: Any) -> None:
     log.error("task_killed", task=sender.name, error=reason)
     count_task(current_runtime(), sender.name, "killed")
     # Opened for this alone: the parent forks, and must hold no database then.
-    stores = Stores(settings.data)
+    stores = open_stores(settings.data, settings.database)
     try:
-        if stores.database_path(contract.ACCOUNT_STORE).exists():
+        if stores.exists(contract.ACCOUNT_STORE):
             stores.jobs().fail_killed(sender.name, now=current_runtime().now(), error=reason)
     except ReverieError as error:
         log.error("killed_run_not_recorded", task=sender.name, error=str(error))  # noqa: TRY400 - the text says all

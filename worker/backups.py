@@ -15,7 +15,7 @@ from retrieval.request import RecallRequest
 from reverie import __version__
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import Unavailable
+from reverie.errors import Rejected, Unavailable
 from storage.upkeep.verify import random_chunks, verify
 from storage.viewer import Viewer
 from worker.runtime import Runtime
@@ -50,6 +50,12 @@ def backup_source(runtime: Runtime, scratch: Path | None = None, *, with_keys: b
 
     Raises `Unavailable` if a broker is configured and does not answer: what is queued in it would be missing.
     """
+    if runtime.settings.database:
+        raise Rejected(
+            "backups of a PostgreSQL database are made with its own tools, such as pg_dump or continuous archiving"
+            " (https://www.postgresql.org/docs/current/backup.html)",
+            field="database",
+        )
     inbox = runtime.inbox
     try:
         inbox.workspaces()

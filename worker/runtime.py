@@ -53,6 +53,7 @@ from reverie.pipeline.payload_signing import parse_keys
 from reverie.pipeline.producer import TaskSender
 from storage.idle_files import IdleFiles
 from storage.migrate import newest_version
+from storage.opened import open_stores
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
@@ -130,7 +131,8 @@ class Runtime:
     @cached_property
     def stores(self) -> Stores:
         """The databases."""
-        stores = Stores(self.settings.data, patience_seconds=self.store_patience_seconds)
+        settings = self.settings
+        stores = open_stores(settings.data, settings.database, patience_seconds=self.store_patience_seconds)
         self._closing.callback(stores.close)
         return stores
 

@@ -255,8 +255,7 @@ def _filled(folder: Path) -> Stores:
     hooks = EmbedHooks(lambda: None, lambda _ids, _reason: None)
     embed_chunks(store, HashEmbedder(), now=now_micros, hooks=hooks, batch_size=64)
     index_chunks(store, now=now_micros, on_indexed=lambda _: None)
-    with store.database.autocommit() as raw:
-        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    store.database.truncate_log()
     return stores
 
 

@@ -21,7 +21,7 @@ from memory.pipeline.embedding import to_blob
 from memory.pipeline.incoming import DEFAULT_IMPORTANCE
 from reverie.clock import new_id
 from storage.pipeline.records import NewMessage
-from storage.recall.index import VectorEntry
+from storage.recall.generations import VectorEntry
 from storage.stores import Store
 from storage.transaction import Transaction
 from storage.upkeep.maintenance import optimize

@@ -19,7 +19,7 @@ from benchmarks.harness.progress import Progress
 from memory.pipeline.chunking import cut
 from memory.pipeline.embedding import to_blob
 from storage.memories.records import NewMemory
-from storage.recall.index import VectorEntry
+from storage.recall.generations import VectorEntry
 from storage.stores import Store
 from storage.transaction import Transaction
 from storage.upkeep.maintenance import optimize

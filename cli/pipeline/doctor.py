@@ -99,7 +99,7 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
         return
     yield from run_check("Data folder", partial(check_folder, data))
     yield from run_check("Disk", partial(check_disk, data))
-    yield from run_check("Databases", partial(check_databases, data))
+    yield from run_check("Databases", partial(check_databases, data, settings.database))
     yield from run_check("Backups", partial(check_backups, settings, datetime.now(UTC)))
 
 

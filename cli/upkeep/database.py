@@ -17,7 +17,8 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, ReverieError
 from storage.engine import Database
 from storage.migrate import newest_version, schema_version
-from storage.recall.index import IndexKind, SearchIndex
+from storage.recall.generations import IndexKind
+from storage.recall.index import SearchIndex
 from storage.recall.reindex import reindex as rebuild
 from storage.stores import Store, Stores
 from storage.trust.audit import AuditEntry

@@ -133,7 +133,7 @@ class AgentMemories:
 
     def _existing(self, name: str) -> Store | None:
         # Unlike a workspace, the account database is created when it is opened.
-        if name == ACCOUNT_STORE and not self.stores.database_path(name).exists():
+        if name == ACCOUNT_STORE and not self.stores.exists(name):
             return None
         try:
             return self._seen(self.stores.workspace(name, create=False))

@@ -20,7 +20,7 @@ from memory.pipeline.dead_letters import take_up_refused
 from memory.pipeline.embedding import BATCH_CHUNKS, vectors_of_chunks
 from reverie.errors import Conflict, Permanent
 from storage.pipeline.records import PendingChunk
-from storage.recall.index import Generation
+from storage.recall.generations import Generation
 from storage.recall.reembed import (
     ModelChange,
     count_vectors,

@@ -41,7 +41,7 @@ from reverie.pipeline.status import (
 )
 from storage.pipeline.work import STAGES, StageBacklog
 from storage.scheduling.status import SchedulingCounts
-from storage.status import StoreCounts, read_counts
+from storage.status import StoreCounts
 from storage.stores import FileStamp, Stores
 from storage.upkeep.jobs import JobRun
 from storage.upkeep.usage import Usage
@@ -198,7 +198,7 @@ class StatusReader:
             return seen[1]
         if time.monotonic() > deadline:
             return None
-        content = read_counts(self._stores.database_path(name), "account" if name == ACCOUNT_STORE else "workspace")
+        content = self._stores.counts(name)
         if stamp.is_settled(now):
             self._seen[name] = (stamp, content)
         return content

@@ -103,7 +103,7 @@ def create_in_workspace(
 
     It belongs to the user of the draft: a new workspace has no sessions.
     """
-    if not stores.database_path(workspace).exists():
+    if not stores.exists(workspace):
         _start_cadence(draft.cadence, rules, now)
         _check_url(draft.executor, check_url)
     store = stores.workspace(workspace)

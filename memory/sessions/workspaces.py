@@ -5,7 +5,7 @@ from __future__ import annotations
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, ReverieError
 from reverie.sessions.workspace_types import AgentSummary, WorkspaceSummary
-from storage.status import AgentCounts, read_agents
+from storage.status import AgentCounts
 from storage.stores import Stores
 
 
@@ -40,7 +40,7 @@ def list_agents(stores: Stores, workspace: str, *, now: int) -> list[AgentSummar
 
 def _workspace(stores: Stores, name: str, now: int) -> WorkspaceSummary | None:
     try:
-        agents = read_agents(stores.database_path(name), now=now)
+        agents = stores.agents(name, now=now)
     except NotFound:  # deleted a moment ago
         return None
     except ReverieError as error:
@@ -55,6 +55,6 @@ def _workspace(stores: Stores, name: str, now: int) -> WorkspaceSummary | None:
 
 def _agents(stores: Stores, name: str, now: int) -> list[AgentCounts]:
     try:
-        return read_agents(stores.database_path(name), "account" if name == ACCOUNT_STORE else "workspace", now=now)
+        return stores.agents(name, now=now)
     except NotFound:
         return []

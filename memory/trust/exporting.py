@@ -108,7 +108,7 @@ def _places(stores: Stores, scope: ExportScope) -> Iterator[tuple[Store, _Place]
             continue
         for agent in _agents(store, scope):
             yield from ((store, _Place(name, "", agent, part)) for part in PARTS)
-    if scope.selection.session is not None or not stores.database_path(ACCOUNT_STORE).exists():
+    if scope.selection.session is not None or not stores.exists(ACCOUNT_STORE):
         return
     account = stores.account_store()
     for tenant in sorted(_tenants(stores, scope)):

@@ -299,7 +299,7 @@ class _Group:
         return counted
 
     def _existing(self, name: str) -> Store | None:
-        if name == ACCOUNT_STORE and not self._stores.database_path(name).exists():
+        if name == ACCOUNT_STORE and not self._stores.exists(name):
             return None
         try:
             return self._stores.workspace(name, create=False)

@@ -9,7 +9,6 @@ from typing import Any, Final
 from memory.trust.quotas import Limit, Quotas
 from reverie.errors import NotFound
 from reverie.trust.quota_types import Holder, Quota, QuotaUse
-from storage.status import read_amounts
 from storage.stores import Stores
 from storage.trust.amounts import nothing_stored
 
@@ -45,7 +44,7 @@ def uses_of(stores: Stores, quotas: Quotas, holder: Holder, name: str) -> list[Q
 
 def _held_by(stores: Stores, workspace: str) -> Mapping[Any, int]:
     try:
-        return read_amounts(stores.database_path(workspace))
+        return stores.amounts(workspace)
     except NotFound:
         return nothing_stored()
 

@@ -19,7 +19,6 @@ from reverie.calls import Resource
 from reverie.errors import NotFound, ReverieError
 from reverie.problems import QUOTA_RETRY_SECONDS, QuotaExceeded
 from reverie.trust.quota_types import Holder, Quota
-from storage.status import read_amounts
 from storage.stores import FileStamp, Stores
 from storage.trust.amounts import RESOURCES, nothing_stored, stored_amounts
 from storage.trust.quotas import QuotaRecord
@@ -222,7 +221,7 @@ class Quotas:
         """Return what a workspace holds without opening its store, with the messages in its inbox."""
         in_inbox = self._inbox().stats(workspace).size
         try:
-            found = read_amounts(self._stores.database_path(workspace))
+            found = self._stores.amounts(workspace)
         except NotFound:
             found = nothing_stored()
         return {**found, "messages": found["messages"] + in_inbox}

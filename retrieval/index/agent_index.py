@@ -19,7 +19,7 @@ from retrieval.index.codes import Rows, VectorCodes
 from retrieval.index.postings import Postings
 from retrieval.index.windows import surrounded_share
 from storage.recall.forward import Changes, ForwardIndex, ForwardRow
-from storage.recall.index import Generation
+from storage.recall.generations import Generation
 
 # BM25 parameters, with the values of FTS5.
 K1: Final = 1.2

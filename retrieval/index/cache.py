@@ -18,7 +18,7 @@ import structlog
 from retrieval.index.agent_index import AgentIndex, IndexSnapshot
 from reverie.errors import ReverieError
 from storage.recall.forward import largest_agents
-from storage.recall.index import Generation
+from storage.recall.generations import Generation
 from storage.stores import Store
 from storage.transaction import Transaction
 

@@ -266,7 +266,7 @@ class Memories(AgentRepository):
         return self._values(
             """
             WITH RECURSIVE removed (row_id) AS (
-                SELECT value FROM json_each(:rows)
+                SELECT CAST(value AS INTEGER) FROM json_each(:rows)
                 UNION SELECT m.row_id FROM removed AS r CROSS JOIN memories AS m ON m.superseded_by = r.row_id
             )
             SELECT row_id FROM removed

@@ -5,7 +5,6 @@ Each memory removed, promoted or merged gets an entry of its own in the curation
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,17 +12,18 @@ from typing import Final
 from storage.memories.records import Lifetime, MemoryRecord, Tier, is_protected, is_standing
 from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository
-from storage.rows import read_rows, select_list, to_json
+from storage.rows import select_list, to_json
 from storage.upkeep.curation import CurationLog, EntryDraft
 from storage.vector_blobs import checked_vector
 from storage.viewer import author_of, seen_by_several
 
 # A join in this order: with IN, SQLite reads the whole index of the agent's memories for each batch.
-_LISTED: Final = "FROM json_each(?) AS j CROSS JOIN memories AS m ON m.row_id = j.value WHERE m.agent_id = ?"
-_REMOVE_CHUNKS: Final = "DELETE FROM chunks WHERE agent_id = ? AND memory_row = ? RETURNING id"
+_LISTED: Final = "FROM json_each(:rows) AS j CROSS JOIN memories AS m ON m.row_id = j.value WHERE m.agent_id = :agent"
+_REMOVE_CHUNKS: Final = "DELETE FROM chunks WHERE agent_id = :agent AND memory_row = :row RETURNING id"
 _MERGE: Final = """
-    UPDATE memories SET importance = ?, access_count = ?, accessed_at = ?, expires_at = ?, lifetime = ?, tags = ?,
-        subject = ? WHERE row_id = ? AND agent_id = ?
+    UPDATE memories SET importance = :importance, access_count = :access_count, accessed_at = :accessed_at,
+        expires_at = :expires_at, lifetime = :lifetime, tags = :tags, subject = :subject
+    WHERE row_id = :row AND agent_id = :agent
 """
 
 
@@ -103,12 +103,12 @@ class MemorySweeps(AgentRepository):
     def outlines(self, row_ids: Sequence[int] | None = None) -> list[MemoryOutline]:
         """Return the current memories, all or those of these rows, oldest row first."""
         if row_ids is None:
-            sql = f"{_OUTLINE} FROM memories AS m WHERE m.agent_id = ? AND m.superseded_by IS NULL ORDER BY m.row_id"
-            rows = self._connection.exec_driver_sql(sql, (self._agent,))
-        else:
-            sql = f"{_OUTLINE} {_LISTED} AND m.superseded_by IS NULL ORDER BY m.row_id"
-            rows = self._connection.exec_driver_sql(sql, (json.dumps(list(row_ids)), self._agent))
-        return read_rows(rows, MemoryOutline)
+            sql = (
+                f"{_OUTLINE} FROM memories AS m WHERE m.agent_id = :agent AND m.superseded_by IS NULL ORDER BY m.row_id"
+            )
+            return self._records(MemoryOutline, sql)
+        sql = f"{_OUTLINE} {_LISTED} AND m.superseded_by IS NULL ORDER BY m.row_id"
+        return self._records(MemoryOutline, sql, rows=row_ids)
 
     def little_known(self, row_ids: Sequence[int], *, min_users: int, min_days: int) -> set[int]:
         """Return the rows of those memories that several users see, and too few have recalled, or on too few days."""
@@ -124,9 +124,7 @@ class MemorySweeps(AgentRepository):
 
     def texts(self, row_ids: Sequence[int]) -> dict[int, str]:
         """Return the contents of these memories by row."""
-        rows = self._connection.exec_driver_sql(
-            f"SELECT m.row_id, m.content {_LISTED}", (json.dumps(list(row_ids)), self._agent)
-        )
+        rows = self._execute(f"SELECT m.row_id, m.content {_LISTED}", rows=row_ids)
         return {int(row[0]): str(row[1]) for row in rows}
 
     def single_chunk_vectors(self, row_ids: Sequence[int]) -> dict[int, bytes]:
@@ -137,12 +135,14 @@ class MemorySweeps(AgentRepository):
         active = SearchIndex(self._connection).active("vector")
         if active is None:
             return {}
-        rows = self._connection.exec_driver_sql(
+        rows = self._execute(
             "SELECT c.memory_row, v.embedding FROM chunks AS c CROSS JOIN chunks_vec AS v ON v.chunk_id = c.id"
-            " AND v.model = ? AND v.dim = ? WHERE c.agent_id = ?"
-            " AND c.memory_row IN (SELECT value FROM json_each(?))"
+            " AND v.model = :model AND v.dim = :dim WHERE c.agent_id = :agent"
+            " AND c.memory_row IN (SELECT value FROM json_each(:rows))"
             " AND NOT EXISTS (SELECT 1 FROM chunks AS o WHERE o.memory_row = c.memory_row AND o.id <> c.id)",
-            (active.model, active.dim, self._agent, json.dumps(list(row_ids))),
+            model=active.model,
+            dim=active.dim,
+            rows=row_ids,
         )
         return {int(row[0]): checked_vector(row[1], active.dim) for row in rows}
 
@@ -153,19 +153,15 @@ class MemorySweeps(AgentRepository):
         chunks: list[int] = []
         for _, (row, _) in zip(self._entries(drafts, batch), removals, strict=True):
             chunks += self._remove_chunks(row)
-            self._connection.exec_driver_sql(
-                "DELETE FROM memories WHERE row_id = ? AND agent_id = ?", (row, self._agent)
-            )
+            self._execute("DELETE FROM memories WHERE row_id = :row AND agent_id = :agent", row=row)
         SearchIndex(self._connection).remove_vectors(chunks)
 
     def promote(self, promotions: Sequence[tuple[MemoryOutline, str]], batch: CurationBatch) -> None:
         """Make memories long-term, each given with a reason."""
         drafts = [EntryDraft(reason, (memory.id,)) for memory, reason in promotions]
         for _, (memory, _) in zip(self._entries(drafts, batch), promotions, strict=True):
-            self._connection.exec_driver_sql(
-                "UPDATE memories SET lifetime = 'long_term' WHERE row_id = ? AND agent_id = ?",
-                (memory.row_id, self._agent),
-            )
+            sql = "UPDATE memories SET lifetime = 'long_term' WHERE row_id = :row AND agent_id = :agent"
+            self._execute(sql, row=memory.row_id)
 
     def merge(self, merges: Sequence[tuple[MemoryRecord, MemoryRecord, str]], batch: CurationBatch) -> None:
         """Replace memories by others: each the survivor as it is to be stored, the duplicate, and a reason."""
@@ -174,21 +170,33 @@ class MemorySweeps(AgentRepository):
         for _, (survivor, duplicate, _) in zip(self._entries(drafts, batch), merges, strict=True):
             self._update(survivor)
             chunks += self._remove_chunks(duplicate.row_id)
-            self._connection.exec_driver_sql(
-                "UPDATE memories SET superseded_by = ?, superseded_at = ? WHERE row_id = ? AND agent_id = ?",
-                (survivor.row_id, batch.now, duplicate.row_id, self._agent),
+            self._execute(
+                "UPDATE memories SET superseded_by = :by, superseded_at = :at"
+                " WHERE row_id = :row AND agent_id = :agent",
+                by=survivor.row_id,
+                at=batch.now,
+                row=duplicate.row_id,
             )
         SearchIndex(self._connection).remove_vectors(chunks)
 
     def _update(self, memory: MemoryRecord) -> None:
-        tags = to_json(memory.tags)
-        values = (memory.importance, memory.access_count, memory.accessed_at, memory.expires_at, memory.lifetime)
-        self._connection.exec_driver_sql(_MERGE, (*values, tags, memory.subject, memory.row_id, self._agent))
+        self._execute(
+            _MERGE,
+            importance=memory.importance,
+            access_count=memory.access_count,
+            accessed_at=memory.accessed_at,
+            expires_at=memory.expires_at,
+            lifetime=memory.lifetime,
+            tags=to_json(memory.tags),
+            subject=memory.subject,
+            row=memory.row_id,
+        )
         if memory.tags:
-            self._connection.exec_driver_sql(
+            self._execute(
                 "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id) SELECT t.value, c.id FROM chunks AS c"
-                " CROSS JOIN json_each(?) AS t WHERE c.memory_row = ? AND c.agent_id = ?",
-                (tags, memory.row_id, self._agent),
+                " CROSS JOIN json_each(:tags) AS t WHERE c.memory_row = :row AND c.agent_id = :agent",
+                tags=memory.tags,
+                row=memory.row_id,
             )
 
     def _entries(self, drafts: Sequence[EntryDraft], batch: CurationBatch) -> Iterator[int]:
@@ -196,15 +204,17 @@ class MemorySweeps(AgentRepository):
         return log.entries(drafts, job=batch.job, agent=self._agent, action=batch.action, at=batch.now)
 
     def _remove_chunks(self, row: int) -> list[int]:
-        return list(self._connection.exec_driver_sql(_REMOVE_CHUNKS, (self._agent, row)).scalars())
+        return self._values(_REMOVE_CHUNKS, row=row)
 
     def _ids_with_superseded(self, row_ids: Sequence[int]) -> dict[int, list[str]]:
         """Return, by row, the id of each of these memories and of all that it replaced."""
-        rows = self._connection.exec_driver_sql(
-            "WITH RECURSIVE removed (root, row_id) AS (SELECT value, value FROM json_each(?) UNION"
+        rows = self._execute(
+            "WITH RECURSIVE removed (root, row_id) AS"
+            " (SELECT CAST(value AS INTEGER), CAST(value AS INTEGER) FROM json_each(:rows) UNION"
             " SELECT r.root, m.row_id FROM removed AS r CROSS JOIN memories AS m ON m.superseded_by = r.row_id)"
-            " SELECT r.root, m.id FROM removed AS r JOIN memories AS m ON m.row_id = r.row_id WHERE m.agent_id = ?",
-            (json.dumps(list(row_ids)), self._agent),
+            " SELECT r.root, m.id FROM removed AS r JOIN memories AS m ON m.row_id = r.row_id"
+            " WHERE m.agent_id = :agent",
+            rows=row_ids,
         )
         found: dict[int, list[str]] = {row: [] for row in row_ids}
         for root, memory_id in rows:

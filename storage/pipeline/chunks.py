@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from storage.pipeline.records import NewChunk, Origin, PendingChunk, ReadyMessage, SourceText
 from storage.recall.forward import thread_of
-from storage.recall.index import VectorEntry
+from storage.recall.generations import VectorEntry
 from storage.recall.words import hashes_of
 from storage.repository import Repository
 from storage.rows import select_list

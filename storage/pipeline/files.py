@@ -21,7 +21,7 @@ _DELIVERY: Final = "\x1ffile\x1f"
 _SOURCE: Final = "\x1fsource\x1f"
 _KEEP_OUT: Final = """
     INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :key, :at)
-    ON CONFLICT DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
+    ON CONFLICT (agent_id, session_id) DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
 """
 # By what each stage works on: a delivery, the row of a file, and a chunk.
 _DROP_DEAD_LETTERS: Final = """

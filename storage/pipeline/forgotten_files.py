@@ -18,7 +18,7 @@ NOBODY: Final = ""
 STEP_CHUNKS: Final = 150
 
 _SET_ASIDE: Final = """
-    UPDATE files SET agent_id = '', id = row_id, source_uri = row_id, content = '', content_hash = zeroblob(0),
+    UPDATE files SET agent_id = '', id = row_id, source_uri = row_id, content = '', content_hash = x'',
         tags = '[]', metadata = '{}', chunked_at = NULL WHERE row_id = :row
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from storage.engine import Database
+from storage.engines import StoreDatabase
 from storage.rows import execute, insert_sql, read_rows, select_list, to_parameters
 
 MINUTE_MICROS: Final = 60_000_000
@@ -30,7 +30,7 @@ _READ: Final = f"SELECT {select_list(PipelineSample)} FROM pipeline_samples WHER
 class PipelineSamples:
     """The samples of an installation. Each method is a transaction of its own."""
 
-    def __init__(self, account: Database) -> None:
+    def __init__(self, account: StoreDatabase) -> None:
         self._account = account
 
     def add(self, sample: PipelineSample) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -46,7 +45,7 @@ class MemoryScope:
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `sql`."""
         return {
-            "visible_sessions": json.dumps(self.sessions),
+            "visible_sessions": self.sessions,
             "visible_channel": self.channel,
             "default_channel": DEFAULT_CHANNEL,
         }
@@ -132,6 +131,6 @@ class ChunkFilter:
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `condition_sql`."""
         scope = {} if self.memories is None else self.memories.parameters()
-        own = {"agent": self.agent, "sessions": json.dumps(self.sessions), "tags": json.dumps(self.tags)}
-        audiences = json.dumps(() if self.audiences is None else self.audiences.names)
+        own = {"agent": self.agent, "sessions": self.sessions or (), "tags": self.tags}
+        audiences = () if self.audiences is None else self.audiences.names
         return {**scope, **own, "until": self.until, "audiences": audiences}

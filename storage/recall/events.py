@@ -16,7 +16,7 @@ from storage.viewer import LOCAL_TENANT
 # A chunk stored after the recall is not the one that was found: the workspace was deleted and created again.
 _RECORD: Final = """
     INSERT INTO recall_events (agent_id, recall, chunk_id, query, score, at, user_id)
-    SELECT :agent, :recall, c.id, :query, hit.value ->> 1, :at, :user
+    SELECT :agent, :recall, c.id, :query, CAST(hit.value ->> 1 AS REAL), :at, :user
     FROM json_each(:hits) AS hit CROSS JOIN chunks AS c ON c.id = hit.value ->> 0
     WHERE c.agent_id = :agent AND c.stored_at <= :at
     ON CONFLICT (recall, chunk_id) DO NOTHING

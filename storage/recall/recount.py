@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from storage.recall.forward import thread_of
 from storage.recall.words import hashes_of
-from storage.rows import execute, statement
+from storage.rows import execute, execute_many
 from storage.stores import Store
 from storage.transaction import Transaction
 
@@ -27,7 +27,7 @@ _CHUNKS: Final = """
 """
 _REMOVE: Final = """
     DELETE FROM forward_index WHERE (agent_id, chunk_id) IN
-        (SELECT value ->> 0, value ->> 1 FROM json_each(:keys))
+        (SELECT value ->> 0, CAST(value ->> 1 AS INTEGER) FROM json_each(:keys))
 """
 _INSERT: Final = """
     INSERT INTO forward_index (agent_id, chunk_id, thread, sequence, created_at, role, speaker, words)
@@ -54,8 +54,9 @@ def _correct(tx: Transaction, chunks: Sequence[Any]) -> None:
     if not wrong:
         return
     execute(tx.connection, _REMOVE, keys=[[row.agent_id, row.id] for row, _ in wrong])
-    tx.connection.execute(
-        statement(_INSERT),
+    execute_many(
+        tx.connection,
+        _INSERT,
         [
             {
                 "agent": row.agent_id,

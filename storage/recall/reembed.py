@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.pipeline.records import PendingChunk
-from storage.recall.index import Generation, VectorEntry
-from storage.rows import execute, read_rows, select_list, statement
+from storage.recall.generations import Generation, VectorEntry
+from storage.rows import execute, execute_many, read_rows, select_list
 from storage.stores import Store
 from storage.transaction import Transaction
 
@@ -79,11 +79,10 @@ def put_vectors(tx: Transaction, change: ModelChange, vectors: Sequence[tuple[in
     if not entries:
         return 0
     target = {"model": change.target.model, "dim": change.target.dim}
-    tx.connection.execute(
-        statement(
-            "INSERT INTO chunks_vec (chunk_id, model, dim, embedding) VALUES (:id, :model, :dim, :embedding)"
-            " ON CONFLICT (chunk_id, model) DO UPDATE SET dim = :dim, embedding = :embedding"
-        ),
+    execute_many(
+        tx.connection,
+        "INSERT INTO chunks_vec (chunk_id, model, dim, embedding) VALUES (:id, :model, :dim, :embedding)"
+        " ON CONFLICT (chunk_id, model) DO UPDATE SET dim = :dim, embedding = :embedding",
         [{"id": entry.chunk_id, **target, "embedding": entry.embedding} for entry in entries],
     )
     tx.index.fill_vectors(change.target, entries)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from reverie.errors import Conflict
-from storage.recall.index import Generation, IndexKind
+from storage.recall.generations import Generation, IndexKind
 from storage.recall.recount import recount_words
 from storage.rows import execute
 from storage.stores import Store
@@ -86,9 +86,7 @@ def _fill(tx: Transaction, generation: Generation) -> int:
         ).scalars()
     )
     if ids and generation.kind == "text":
-        rows = "SELECT id, text FROM chunks WHERE id > :after AND id <= :last"
-        sql = f"INSERT INTO {generation.table} (rowid, text) {rows}"
-        execute(tx.connection, sql, after=generation.built_to, last=ids[-1])
+        tx.index.fill_texts(generation, after=generation.built_to, last=ids[-1])
     elif ids:
         tx.index.fill_vectors(generation, tx.chunks.vectors(ids))
     if ids:

@@ -92,9 +92,12 @@ class DueSchedules(Repository):
         )
         for number, run in enumerate(runs):
             self._execute(
-                "UPDATE OR IGNORE schedule_runs SET due_at = :now - :number, first_due_at = min(first_due_at, :now),"
+                "UPDATE schedule_runs SET due_at = :now - :number, first_due_at = min(first_due_at, :now),"
                 " created_at = min(created_at, :now), started_at = min(started_at, :now),"
-                " finished_at = min(finished_at, :now) WHERE id = :run",
+                " finished_at = min(finished_at, :now) WHERE id = :run"
+                " AND NOT EXISTS (SELECT 1 FROM schedule_runs AS other WHERE other.id <> schedule_runs.id"
+                " AND other.agent_id = schedule_runs.agent_id AND other.schedule_id = schedule_runs.schedule_id"
+                " AND other.due_at = :now - :number)",
                 now=now,
                 number=number,
                 run=run,

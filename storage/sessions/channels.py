@@ -27,7 +27,7 @@ _ALL: Final = """
     SELECT k.id AS id, coalesce(c.description, '') AS description, k.id = :default AS is_default,
         min(k.first_at) AS created_at, sum(k.sessions) AS sessions, sum(k.memories) AS memories
     FROM known AS k LEFT JOIN channels AS c ON c.agent_id = :agent AND c.id = k.id
-    WHERE :id IS NULL OR k.id = :id GROUP BY k.id ORDER BY k.id <> :default, k.id
+    WHERE :id IS NULL OR k.id = :id GROUP BY k.id, c.description ORDER BY k.id <> :default, k.id
 """
 _EXISTS: Final = """
     SELECT EXISTS (SELECT 1 FROM channels WHERE agent_id = :agent AND id = :id)

@@ -32,7 +32,7 @@ _LEFTOVERS: Final = """
     AND NOT EXISTS (SELECT 1 FROM curation_log AS l JOIN curation_items AS i ON i.entry_id = l.id
         WHERE i.agent_id = m.agent_id AND i.memory_id = m.id AND l.action = :clear AND l.undone_at IS NOT NULL)
     AND coalesce(:agent, s.agent_id) = s.agent_id
-    GROUP BY s.row_id ORDER BY min(m.updated_at), s.row_id LIMIT :limit
+    GROUP BY s.row_id, s.agent_id, s.id ORDER BY min(m.updated_at), s.row_id LIMIT :limit
 """
 _CLEARABLE: Final = """
     SELECT m.row_id FROM memories AS m

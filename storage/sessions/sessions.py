@@ -26,7 +26,7 @@ _MESSAGES: Final = "(SELECT count(*) FROM messages WHERE session_row = sessions.
 _SELECT: Final = f"SELECT {select_list(SessionRecord, messages=_MESSAGES)} FROM sessions"
 _KEEP_OUT: Final = """
     INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :session, :at)
-    ON CONFLICT DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
+    ON CONFLICT (agent_id, session_id) DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
 """
 # The positions that jobs noted for a session, by its ref code or its name.
 _DROP_PROGRESS: Final = """

@@ -51,7 +51,8 @@ _VECTORS: Final = """
 _WITH_MESSAGES: Final = """
     SELECT s.agent_id, s.id, max(m.row_id) FROM
         (SELECT row_id, session_row FROM messages WHERE row_id > :after ORDER BY row_id LIMIT :limit) AS m
-    CROSS JOIN sessions AS s ON s.row_id = m.session_row AND s.agent_id <> '' GROUP BY s.row_id ORDER BY min(m.row_id)
+    CROSS JOIN sessions AS s ON s.row_id = m.session_row AND s.agent_id <> '' GROUP BY s.row_id, s.agent_id, s.id
+    ORDER BY min(m.row_id)
 """
 _UNSUMMARISED_INACTIVE: Final = """
     SELECT s.row_id, s.agent_id, s.id FROM sessions AS s

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from storage.engine import Database
+from storage.engines import StoreDatabase
 from storage.rows import execute, insert_sql, read_rows, select_list, to_parameters
 
 _BATCH: Final = 1_000
@@ -54,7 +54,7 @@ class AuditFilter(NamedTuple):
 class AuditLog:
     """The audit log. Each method is a transaction of its own."""
 
-    def __init__(self, account: Database) -> None:
+    def __init__(self, account: StoreDatabase) -> None:
         self._account = account
 
     def record(self, *entries: AuditEntry) -> None:

@@ -78,7 +78,7 @@ _PLACES: Final = {
     " AND row_id IN (SELECT value FROM json_each(:memories)))",
     "chunks": _CHUNKS,
     "recall_events": f"id IN (SELECT id FROM recall_events WHERE {_OF_CHUNKS}"
-    " UNION SELECT value FROM json_each(:recalls))",
+    " UNION SELECT CAST(value AS INTEGER) FROM json_each(:recalls))",
     "scratchpads": _IN_SESSIONS,
     "scratchpad_lists": _IN_SESSIONS,
     "items": "row_id IN (SELECT value FROM json_each(:items))",
@@ -259,8 +259,8 @@ class ErasedRows(AgentRepository):
         )
         if subject.kind in ("memory", "message"):  # with the history of what it replaced
             found = self._values(
-                "WITH RECURSIVE removed (row_id) AS (SELECT value FROM json_each(:rows) UNION SELECT m.row_id"
-                " FROM removed AS r CROSS JOIN memories AS m ON m.superseded_by = r.row_id"
+                "WITH RECURSIVE removed (row_id) AS (SELECT CAST(value AS INTEGER) FROM json_each(:rows)"
+                " UNION SELECT m.row_id FROM removed AS r CROSS JOIN memories AS m ON m.superseded_by = r.row_id"
                 " AND (:is_memory OR m.source_message = :id)) SELECT row_id FROM removed",
                 rows=found,
                 is_memory=subject.kind == "memory",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from storage.engine import Database
+from storage.engines import StoreDatabase
 from storage.rows import execute, read_row, read_rows, select_list
 
 ErasureKind = Literal["message", "memory", "session", "user", "agent", "workspace"]
@@ -46,7 +46,7 @@ _SELECT: Final = f"SELECT {select_list(ErasureRecord)} FROM erasures"
 class Erasures:
     """The erasures of a data folder. Each method is a transaction of its own."""
 
-    def __init__(self, account: Database) -> None:
+    def __init__(self, account: StoreDatabase) -> None:
         self._account = account
 
     def add(self, erasure: ErasureRecord) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.clock_steps import CLOCK_TOLERANCE_MICROS
-from storage.engine import Database
+from storage.engines import StoreDatabase
 from storage.rows import execute, read_rows, select_list
 
 
@@ -34,7 +34,7 @@ _SELECT: Final = f"SELECT {select_list(ForgetRecord, incarnation='file')} FROM f
 class Forgets:
     """What is being forgotten. Each method is a transaction of its own."""
 
-    def __init__(self, account: Database) -> None:
+    def __init__(self, account: StoreDatabase) -> None:
         self._account = account
 
     def begin(
@@ -52,7 +52,7 @@ class Forgets:
             added = execute(
                 connection,
                 "INSERT INTO forgets (workspace, agent_id, session_id, file, forgotten_at, requested_at)"
-                " VALUES (:workspace, :agent, :session, :incarnation, :forgotten_at, :now)",
+                " VALUES (:workspace, :agent, :session, :incarnation, :forgotten_at, :now) RETURNING id",
                 workspace=workspace,
                 agent=agent,
                 session=session,
@@ -60,7 +60,7 @@ class Forgets:
                 forgotten_at=forgotten_at,
                 now=now,
             )
-            return int(added.lastrowid or 0)
+            return int(added.scalar_one())
 
     def end(self, forget_id: int) -> None:
         """Note that everything is forgotten; twice is fine."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from reverie.trust.quota_types import Holder, Quota
-from storage.engine import Database
+from storage.engines import StoreDatabase
 from storage.rows import execute, read_rows
 
 
@@ -23,7 +23,7 @@ class QuotaRecord:
 class Quotas:
     """The quotas that were set. Each method is a transaction of its own; `changed` is called after a change."""
 
-    def __init__(self, account: Database, changed: Callable[[], None]) -> None:
+    def __init__(self, account: StoreDatabase, changed: Callable[[], None]) -> None:
         self._account = account
         self._changed = changed
 

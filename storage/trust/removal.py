@@ -24,7 +24,7 @@ EVERY_AGENT: Final = ""
 
 _KEEP_OUT: Final = """
     INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :key, :at)
-    ON CONFLICT DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
+    ON CONFLICT (agent_id, session_id) DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
 """
 # Chunks that contain or answer a removed message, and the messages that need new ones.
 _NEIGHBOURS: Final = """

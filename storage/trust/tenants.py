@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from storage.engine import Database
+from storage.engines import StoreDatabase
 from storage.rows import execute
 from storage.viewer import LOCAL_TENANT
 
@@ -12,7 +12,7 @@ from storage.viewer import LOCAL_TENANT
 class Tenants:
     """The tenants of workspaces. Each method is a transaction of its own; `changed` is called after a change."""
 
-    def __init__(self, account: Database, changed: Callable[[], None]) -> None:
+    def __init__(self, account: StoreDatabase, changed: Callable[[], None]) -> None:
         self._account = account
         self._changed = changed
 

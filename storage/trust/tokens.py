@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reverie.trust.scopes import Scope
-from storage.engine import Database
+from storage.engines import StoreDatabase
 from storage.rows import execute, insert_sql, read_row, read_rows, select_list, to_json, to_parameters
 
 # Noting when a token was used is worth no more than a moment's wait for the write lock.
@@ -45,7 +45,7 @@ class TokenRecord:
 class Tokens:
     """The tokens of an installation. Each method is a transaction of its own."""
 
-    def __init__(self, account: Database) -> None:
+    def __init__(self, account: StoreDatabase) -> None:
         self._account = account
 
     def add(self, token: TokenRecord) -> None:

@@ -70,6 +70,11 @@ class CurationFilter:
     undone: bool | None = None
 
 
+_INSERT: Final = """
+    INSERT INTO curation_log (id, at, job, agent_id, action, why, session_id)
+    VALUES (:id, :at, :job, :agent, :action, :why, :session)
+"""
+_INSERT_ITEM: Final = "INSERT INTO curation_items (entry_id, agent_id, memory_id) VALUES (:entry, :agent, :memory)"
 _CONDITIONS: Final = {
     "job": "job = :job",
     "action": "action = :action",
@@ -93,20 +98,19 @@ class CurationLog(Repository):
         the job.
         """
         self._check_not_recording()
-        entry_id = int(
-            self._value(
-                "INSERT INTO curation_log (at, job, agent_id, action, why, session_id)"
-                " VALUES (:at, :job, :agent, :action, :why, :session) RETURNING id",
-                at=at,
-                job=job,
-                agent=agent,
-                action=action,
-                why=draft.why,
-                session=draft.session,
-            )
+        entry_id = self._last_id() + 1
+        self._execute(
+            _INSERT,
+            id=entry_id,
+            at=at,
+            job=job,
+            agent=agent,
+            action=action,
+            why=draft.why,
+            session=draft.session,
         )
         self._execute_many(
-            "INSERT INTO curation_items (entry_id, agent_id, memory_id) VALUES (:entry, :agent, :memory)",
+            _INSERT_ITEM,
             [{"entry": entry_id, "agent": agent, "memory": memory} for memory in dict.fromkeys(draft.memories)],
         )
         self._execute("INSERT INTO curation_recording (entry_id) VALUES (:id)", id=entry_id)
@@ -126,32 +130,34 @@ class CurationLog(Repository):
         if not drafts:
             return
         self._check_not_recording()
-        last = int(self._value("SELECT seq FROM sqlite_sequence WHERE name = 'curation_log'") or 0)
+        last = self._last_id()
         ids = range(last + 1, last + 1 + len(drafts))
-        self._connection.exec_driver_sql(
-            "INSERT INTO curation_log (id, at, job, agent_id, action, why, session_id) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        shared = {"at": at, "job": job, "agent": agent, "action": action}
+        self._execute_many(
+            _INSERT,
             [
-                (entry, at, job, agent, action, draft.why, draft.session)
+                {**shared, "id": entry, "why": draft.why, "session": draft.session}
                 for entry, draft in zip(ids, drafts, strict=True)
             ],
         )
-        self._connection.exec_driver_sql(
-            "INSERT INTO curation_items (entry_id, agent_id, memory_id) VALUES (?, ?, ?)",
+        self._execute_many(
+            _INSERT_ITEM,
             [
-                (entry, agent, memory)
+                {"entry": entry, "agent": agent, "memory": memory}
                 for entry, draft in zip(ids, drafts, strict=True)
                 for memory in dict.fromkeys(draft.memories)
             ],
         )
-        self._connection.exec_driver_sql("INSERT INTO curation_recording (entry_id) VALUES (?)", (ids[0],))
+        self._execute("INSERT INTO curation_recording (entry_id) VALUES (:id)", id=ids[0])
         with self._recording_ended():
             for entry in ids:
-                self._connection.exec_driver_sql("UPDATE curation_recording SET entry_id = ?", (entry,))
+                self._execute("UPDATE curation_recording SET entry_id = :id", id=entry)
                 yield entry
-        self._connection.exec_driver_sql(
-            "DELETE FROM curation_log WHERE id BETWEEN ? AND ?"
+        self._execute(
+            "DELETE FROM curation_log WHERE id BETWEEN :first AND :last"
             " AND NOT EXISTS (SELECT 1 FROM curation_changes WHERE entry_id = curation_log.id)",
-            (ids[0], ids[-1]),
+            first=ids[0],
+            last=ids[-1],
         )
 
     def page(
@@ -301,6 +307,10 @@ class CurationLog(Repository):
             limit=limit,
         ).rowcount
 
+    def _last_id(self) -> int:
+        """Return the highest id ever used: ids are never reused."""
+        return int(self._value("SELECT seq FROM sqlite_sequence WHERE name = 'curation_log'") or 0)
+
     def _check_not_recording(self) -> None:
         if self._value("SELECT 1 FROM curation_recording") is not None:
             raise ValueError("an entry of the curation log is already open: end it before the next one")
@@ -315,7 +325,7 @@ class CurationLog(Repository):
         self._end_recording()
 
     def _end_recording(self) -> None:
-        self._connection.exec_driver_sql("DELETE FROM curation_recording")
+        self._execute("DELETE FROM curation_recording")
 
     def _end_failed_recording(self) -> None:
         with suppress(exc.SQLAlchemyError):  # if the database itself has failed, there is nothing to end

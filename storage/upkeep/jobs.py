@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from storage.engine import Database
+from storage.engines import StoreDatabase
 from storage.rows import execute, read_rows, select_list
 
 # Enough to see a day of failures of the 15-second sweeps, and few enough to read at once.
@@ -34,7 +34,7 @@ class JobRun:
 class JobRuns:
     """The runs of periodic jobs. Each method is a transaction of its own. Times are microseconds."""
 
-    def __init__(self, account: Database) -> None:
+    def __init__(self, account: StoreDatabase) -> None:
         self._account = account
 
     def claim(self, job: str, *, period: int, now: int, within: int | None = None) -> bool:

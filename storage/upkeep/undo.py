@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, exc
 
 from reverie.errors import Conflict
-from storage.rows import execute
+from storage.rows import defer_references, execute
 from storage.upkeep.curation import CurationEntry, CurationLog, RowChange
 from storage.upkeep.undo_chunks import add_to_indexes, cancel_claims, remove_chunks, restore_tags, usable_vectors
 
@@ -80,7 +80,7 @@ def undo(connection: Connection, entry: CurationEntry, *, at: int, prefix: str =
             raise _cannot(prefix, entry, f"a row of {change.table} has been changed since", later)
     _refuse_if_successor(connection, log, entry, changes, prefix)
     # A memory and its successor refer to each other, in whatever order they are restored.
-    connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
+    defer_references(connection)
     try:
         _restore(connection, changes)
     except exc.IntegrityError as error:

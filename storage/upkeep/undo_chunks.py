@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from storage.recall.index import SearchIndex, VectorEntry
+from storage.recall.generations import VectorEntry
+from storage.recall.index import SearchIndex
 from storage.rows import execute
 
 Row = dict[str, Any]

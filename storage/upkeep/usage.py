@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reverie.clock import from_micros
-from storage.engine import Database
+from storage.engines import StoreDatabase
 from storage.rows import execute, insert_sql, read_rows, to_parameters
 
 DAY_MICROS: Final = 24 * 3600 * 1_000_000
@@ -45,7 +45,7 @@ _SUM: Final = f"""
 class UsageLog:
     """The usage of the language model. Each method is a transaction of its own."""
 
-    def __init__(self, account: Database) -> None:
+    def __init__(self, account: StoreDatabase) -> None:
         self._account = account
 
     def add(self, usage: Usage, *, now: int) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from sqlalchemy import exc
-
-from reverie.errors import StoreUnusable
-from storage.engine import translate_errors
-from storage.recall.index import Generation
+from reverie.errors import ReverieError, StoreUnusable
+from storage.recall.generations import Generation
 from storage.rows import execute, read_rows
 from storage.stores import Store
 from storage.transaction import Transaction
@@ -107,11 +105,12 @@ class SampledChunk:
 def random_chunks(store: Store, limit: int) -> list[SampledChunk]:
     """Return up to `limit` chunks of messages, chosen at random."""
     sql = (
-        "SELECT c.agent_id AS agent, substr(c.text, c.lead + 1) AS text, m.content AS source,"
+        "SELECT c.agent_id AS agent, c.text AS text, m.content AS source,"
         ' CASE WHEN s.is_group THEN NULL ELSE s.user_id END AS user, CASE WHEN s.is_group THEN s.id END AS "group"'
         " FROM chunks AS c JOIN message_chunks AS l ON l.chunk_id = c.id JOIN messages AS m ON m.row_id = l.message_row"
         " JOIN sessions AS s ON s.row_id = m.session_row"
-        " WHERE c.id IN (SELECT id FROM chunks ORDER BY random() LIMIT :limit) GROUP BY c.id"
+        " WHERE c.id IN (SELECT id FROM chunks ORDER BY random() LIMIT :limit) "
+        " AND l.message_row = (SELECT min(message_row) FROM message_chunks WHERE chunk_id = c.id)"
     )
     with store.reading() as tx:
         return read_rows(execute(tx.connection, sql, limit=limit), SampledChunk)
@@ -126,11 +125,7 @@ def verify(store: Store, *, quick: bool = False, block_writers: bool = True) -> 
     verdict = Verdict()
     try:
         with store.reading() as tx:
-            if not quick:
-                problems = tx.connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
-                verdict.wrong += [f"integrity: {problem}" for problem in problems if problem != "ok"]
-            broken = tx.connection.exec_driver_sql("PRAGMA foreign_key_check").all()
-            verdict.wrong += [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in broken[:20]]
+            verdict.wrong += store.database.problems(tx.connection, quick=quick)
             verdict.counts = {name: _number(tx, sql) for name, sql in _COUNTS.items()}
             found = {name: _number(tx, sql) for name, sql in _CHECKS.items()}
             verdict.wrong += [f"{name}: {count:,}" for name, count in found.items() if count]
@@ -192,7 +187,7 @@ def _compare_words(tx: Transaction, verdict: Verdict) -> None:
     if generation is None:
         verdict.wrong.append("there is no full-text index: run `reverie db reindex`")
         return
-    indexed = set(tx.connection.exec_driver_sql(f"SELECT id FROM {generation.table}_docsize").scalars())
+    indexed = tx.index.text_ids(generation)
     chunks = set(execute(tx.connection, "SELECT id FROM chunks").scalars())
     if chunks != indexed:
         verdict.wrong.append(
@@ -201,21 +196,13 @@ def _compare_words(tx: Transaction, verdict: Verdict) -> None:
 
 
 def _check_full_text(store: Store, verdict: Verdict) -> None:
-    """Have FTS5 compare its index with the chunks; the command is an INSERT, so it needs a writing transaction."""
-    with (
-        translate_errors(store.database.path),
-        store.database.engine.connect() as connection,
-        connection.begin() as change,
-    ):
-        tx = Transaction(connection)
+    """Compare full text with the chunks word by word, in a transaction that is undone."""
+    with suppress(_UndoneError), store.writing() as tx:
         generation = tx.index.active("text")
-        if generation is None:
-            return
-        table = generation.table
-        try:
-            connection.exec_driver_sql(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
-        except exc.OperationalError:  # locked or full: says nothing about the index
-            raise
-        except exc.DatabaseError:
+        if generation is not None and tx.index.differs_from_texts(generation):
             verdict.wrong.append("the full-text index differs from the chunks: run `reverie db reindex`")
-        change.rollback()
+        raise _UndoneError
+
+
+class _UndoneError(ReverieError):
+    """Ends a transaction without its changes."""

@@ -205,7 +205,7 @@ def test_a_workspace_that_was_not_written_is_not_read_again(runtime: Runtime, mo
         raise AssertionError("read again")
 
     with monkeypatch.context() as patch:
-        patch.setattr("memory.pipeline.status.read_counts", never)
+        patch.setattr("storage.stores.read_counts", never)
         assert status_reader.read(now=runtime.now()).stages["chunk"].waiting == 2
 
     status = reader(runtime).read(now=runtime.now(), budget_seconds=-1)
@@ -266,7 +266,7 @@ def test_a_schedule_becomes_overdue_where_nobody_writes(
         assert kind == "account", "read again"
         return read_counts(path, kind)
 
-    monkeypatch.setattr("memory.pipeline.status.read_counts", of_the_account)
+    monkeypatch.setattr("storage.stores.read_counts", of_the_account)
     scheduling = status_reader.read(now=moment + 100_000_000).time
     assert scheduling.schedules_overdue == 1
     assert scheduling.schedules_oldest_overdue_seconds == 40

@@ -16,7 +16,7 @@ from memory.upkeep.known_to_several import AgentUsers
 from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy
 from reverie import contract
 from storage.memories.records import MemoryRecord, NewMemory
-from storage.recall.index import VectorEntry
+from storage.recall.generations import VectorEntry
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from storage.upkeep.verify import verify

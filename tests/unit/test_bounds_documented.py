@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapters.broker.monitor import Monitor, WorkerHeartbeat
-from storage.recall.index import Generation
+from storage.recall.generations import Generation
 from storage.stores import Store
 from support.pipeline import PREFIX, WORKSPACE, Pipeline
 

@@ -21,7 +21,7 @@ from reverie.errors import Conflict
 from reverie.recall.types import RecallResponse
 from storage.recall import reembed as vectors
 from storage.recall.chunk_filter import ChunkFilter
-from storage.recall.index import Generation
+from storage.recall.generations import Generation
 from storage.recall.reindex import _steps, reindex
 from storage.stores import Store
 from storage.upkeep.maintenance import optimize

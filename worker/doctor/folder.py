@@ -15,8 +15,7 @@ import psutil
 from adapters.backups.repository import open_repository, read_header
 from reverie.counts import counted
 from reverie.errors import ReverieError
-from storage.status import check_usable
-from storage.stores import Stores
+from storage.opened import open_stores
 from worker.backup_secret import backup_secret
 from worker.doctor.findings import Finding
 from worker.settings import Settings
@@ -64,14 +63,14 @@ def check_disk(data: Path) -> Iterator[Finding]:
         yield Finding("Disk", "ok", found)
 
 
-def check_databases(data: Path) -> Iterator[Finding]:
+def check_databases(data: Path, database: str | None = None) -> Iterator[Finding]:
     """Check that each database can be read by this version."""
-    stores = Stores(data)
+    stores = open_stores(data, database)
     unusable = []
     names = stores.names()
     for name in names:
         try:
-            check_usable(stores.database_path(name))
+            stores.check_usable(name)
         except ReverieError as error:
             unusable.append(str(error))
     yield from (Finding("Databases", "problem", text) for text in unusable[:_SHOWN])

@@ -32,6 +32,14 @@ class GeneralSettings(BaseSettings):
         " current folder or above it, else the user's own.",
         json_schema_extra={"default": "~/.local/share/reverie"},
     )
+    database: str | None = Field(
+        None,
+        repr=False,
+        pattern=r"^postgres(ql)?(\+psycopg)?://",
+        description="Address of a PostgreSQL database that holds all workspaces, for workers on several hosts, such as"
+        " `postgresql://reverie:password@db/reverie`. It needs the extra `postgres`. Default: SQLite files in the data"
+        " folder.",
+    )
     workspace: str = Field(
         contract.DEFAULT_WORKSPACE, description="Workspace of requests and commands that do not name one."
     )

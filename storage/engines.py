@@ -1,0 +1,83 @@
+"""What an engine offers to stores and repositories: transactions, and statements in SQLite's SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from sqlalchemy import Connection, CursorResult, TextClause, text
+
+# The execution option of connections whose engine is not SQLite.
+OPTION: Final = "reverie_dialect"
+# The execution option of read-only transactions.
+READ_ONLY: Final = "reverie_read_only"
+
+
+class Dialect(Protocol):
+    """Runs the statements of repositories on the connections of one engine."""
+
+    def execute(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> CursorResult[Any]:
+        """Run a statement with values by name. Collections are read with `json_each(:name)`."""
+        ...
+
+    def execute_many(self, connection: Connection, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run a statement for each row of values."""
+        ...
+
+    def defer_references(self, connection: Connection) -> None:
+        """Check foreign keys at the end of the transaction only."""
+        ...
+
+
+class StoreDatabase(Protocol):
+    """One store in the database of an engine."""
+
+    @property
+    def path(self) -> Path:
+        """Return the store's file, or where this host keeps what belongs to the store."""
+        ...
+
+    @property
+    def connections(self) -> int:
+        """Return how many connections this process has to this store alone."""
+        ...
+
+    def atomic(self, *, lock_wait_seconds: float | None = None) -> AbstractContextManager[Connection]:
+        """Open a transaction in which nobody else writes the store, and which commits whole or not at all.
+
+        Raises `StoreUnavailable` when another one writes it for longer than `lock_wait_seconds` (default 30).
+        """
+        ...
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Open a read-only transaction, which sees a snapshot for as long as it is open."""
+        ...
+
+    def free_pages(self, limit: int) -> int:
+        """Give up to about `limit` unused pages back to the file system; return how many, 0 if there was none."""
+        ...
+
+    def refresh_statistics(self) -> None:
+        """Refresh what the planner knows of the tables that have changed much."""
+        ...
+
+    def truncate_log(self) -> tuple[bool, int, int]:
+        """Empty the write-ahead log; return whether it was busy, its pages, and those that were moved."""
+        ...
+
+    def problems(self, connection: Connection, *, quick: bool) -> list[str]:
+        """Return what is wrong with pages and references; `quick` skips reading every page."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections to this store."""
+        ...
+
+
+@lru_cache(maxsize=4096)
+def parsed(sql: str) -> TextClause:
+    """Return the parsed form of a statement; parsing it at each execution costs more than looking it up."""
+    return text(sql)

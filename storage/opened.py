@@ -1,0 +1,26 @@
+"""Opens the stores of an installation: in SQLite files, or in a PostgreSQL database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reverie.errors import StoreUnusable
+from storage.stores import Stores
+
+
+def open_stores(data_dir: Path, database: str | None = None, *, patience_seconds: float | None = None) -> Stores:
+    """Return the stores of a data folder, or those of the PostgreSQL database at the address `database`.
+
+    `patience_seconds` limits the wait for a file that is being opened. Open them after a fork, never before. Raises
+    `StoreUnusable` or `StoreUnavailable` when the database cannot be used.
+    """
+    if database is None:
+        return Stores(data_dir, patience_seconds=patience_seconds)
+    try:
+        from storage.postgres.stores import PostgresStores
+    except ImportError as error:
+        raise StoreUnusable(
+            f"REVERIE_DATABASE names a PostgreSQL database, which needs {error.name}:"
+            " pip install 'reverie-pipeline[postgres]'"
+        ) from error
+    return PostgresStores(data_dir, database)

@@ -1,0 +1,1 @@
+"""PostgreSQL as the engine of stores: connections, the schema, and the translation of statements."""

@@ -1,0 +1,261 @@
+"""Derives PostgreSQL's schema from that of SQLite, which the migrations make, so that both have the same tables.
+
+python -m storage.postgres.derive > storage/postgres/schema.sql
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import sqlglot
+from sqlglot import exp
+
+from storage.migrate import Kind, newest_version
+from storage.opening import open_database
+from storage.postgres.columns import read_from
+from storage.postgres.translation import STORE, translate_body, translate_expression
+
+_TYPES: Final = {
+    "INTEGER": "bigint",
+    "INT": "bigint",
+    "TEXT": 'text COLLATE "C"',
+    "REAL": "double precision",
+    "BLOB": "bytea",
+}
+# SQLite's own tables, the versions of its migrations, and the indexes that each engine makes in its own way.
+_LEFT_OUT: Final = re.compile(r"sqlite_|alembic_version|memory_version|chunks_fts_|chunks_index_")
+_INDEX: Final = re.compile(r"CREATE (UNIQUE )?INDEX (\w+) ON (\w+) \(")
+_TRIGGER: Final = re.compile(
+    r"CREATE TRIGGER (?P<name>\w+)\s+(?P<time>AFTER|BEFORE) (?P<event>INSERT|DELETE|UPDATE)"
+    r"(?: OF (?P<columns>[\w, ]+))? ON (?P<table>\w+)",
+)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One table, index, view or trigger of an SQLite file."""
+
+    kind: str
+    name: str
+    sql: str
+
+
+def main() -> None:
+    """Print the schema."""
+    sys.stdout.write(schema())
+
+
+def schema() -> str:
+    """Return the schema of the newest migrations."""
+    workspace, account = _entries("workspace"), _entries("account")
+    shared = {entry.name for entry in workspace}
+    own = [entry for entry in account if entry.name not in shared]
+    views = [entry for entry in workspace if entry.kind == "view"]
+    read_from("\n".join(f"CREATE VIEW {view.name} " for view in views))
+    tables = [*_tables(workspace, scoped=True), *_tables(own, scoped=False)]
+    read_from("\n".join([*tables, *(f"CREATE VIEW {view.name} " for view in views)]))
+    parts = [
+        f"-- Derived from the SQLite schemas {newest_version('workspace')} (workspaces) and"
+        f" {newest_version('account')} (account) by `python -m storage.postgres.derive`.",
+        _file("foundation.sql"),
+        *tables,
+        *_indexes(workspace, scoped=True),
+        *_indexes(own, scoped=False),
+        *map(_view, views),
+        *_triggers(workspace, scoped=True),
+        *_triggers(own, scoped=False),
+        _file("additions.sql"),
+        *_walls(["text_index", "vector_index", "deleted_numbers"]),
+        *_walls(entry.name for entry in workspace if entry.kind == "table"),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _entries(kind: Kind) -> list[_Entry]:
+    with tempfile.TemporaryDirectory() as folder:
+        database = open_database(Path(folder) / "store.db", kind, Path(folder))
+        try:
+            with database.reading() as connection:
+                rows = connection.exec_driver_sql(
+                    "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+                )
+                return [_Entry(*row) for row in rows if not _LEFT_OUT.match(row[1])]
+        finally:
+            database.close()
+
+
+def _tables(entries: Sequence[_Entry], *, scoped: bool) -> Iterator[str]:
+    references = []
+    for entry in entries:
+        if entry.kind != "table":
+            continue
+        table = _Table(entry, scoped=scoped)
+        yield table.create()
+        references += table.references
+    yield from references
+
+
+class _Table:
+    """One table with its columns and constraints."""
+
+    def __init__(self, entry: _Entry, *, scoped: bool) -> None:
+        tree = sqlglot.parse_one(re.sub(r"WITHOUT ROWID", "", entry.sql), read="sqlite")
+        assert isinstance(tree, exp.Create)
+        self.name, self._scoped = entry.name, scoped
+        self._lines: list[str] = []
+        self.references: list[str] = []
+        if scoped:
+            self._lines.append(f"{STORE} bigint NOT NULL DEFAULT current_setting('reverie.store')::bigint")
+        for part in tree.this.expressions:
+            if isinstance(part, exp.ColumnDef):
+                self._add_column(part)
+            else:
+                self._add_constraint(part)
+
+    def create(self) -> str:
+        """Return the statement that creates the table, without its references."""
+        body = ",\n    ".join(self._lines)
+        return f"CREATE TABLE {self.name} (\n    {body}\n);"
+
+    def _key(self, columns: Iterable[str]) -> str:
+        return ", ".join([STORE, *columns] if self._scoped else columns)
+
+    def _add_column(self, column: exp.ColumnDef) -> None:
+        words = [column.name, _TYPES[column.args["kind"].sql("sqlite").upper()]]
+        for constraint in column.constraints:
+            kind = constraint.kind
+            if isinstance(kind, exp.PrimaryKeyColumnConstraint):
+                if words[1] == "bigint" and column.name in ("row_id", "id", "seq"):
+                    words.append("GENERATED BY DEFAULT AS IDENTITY")
+                self._lines_later(f"PRIMARY KEY ({self._key([column.name])})")
+            elif isinstance(kind, exp.AutoIncrementColumnConstraint):
+                continue
+            elif isinstance(kind, exp.NotNullColumnConstraint):
+                words.append("NOT NULL")
+            elif isinstance(kind, exp.UniqueColumnConstraint):
+                self._lines_later(f"UNIQUE ({self._key([column.name])})")
+            elif isinstance(kind, exp.DefaultColumnConstraint):
+                words.append(f"DEFAULT {kind.this.sql('postgres')}")
+            elif isinstance(kind, exp.CheckColumnConstraint):
+                words.append(f"CHECK ({translate_expression(kind.this, is_condition=True)})")
+            elif isinstance(kind, exp.Reference):
+                self._add_reference([column.name], kind)
+            elif isinstance(kind, (exp.GeneratedAsIdentityColumnConstraint, exp.ComputedColumnConstraint)):
+                source = kind.this if isinstance(kind, exp.ComputedColumnConstraint) else kind.args["expression"]
+                words.append(f"GENERATED ALWAYS AS ({translate_expression(source)}) STORED")
+            else:
+                raise TypeError(f"{self.name}.{column.name}: {constraint!r}")
+        self._lines.insert(
+            len([line for line in self._lines if not line.startswith(("PRIMARY", "UNIQUE"))]), " ".join(words)
+        )
+
+    def _lines_later(self, line: str) -> None:
+        self._lines.append(line)
+
+    def _add_constraint(self, part: exp.Expr) -> None:
+        if isinstance(part, exp.Constraint):
+            part = part.expressions[0]
+        if isinstance(part, exp.PrimaryKey):
+            self._lines.append(f"PRIMARY KEY ({self._key(_names(part.expressions))})")
+        elif isinstance(part, exp.UniqueColumnConstraint):
+            self._lines.append(f"UNIQUE ({self._key(_names(part.this.expressions))})")
+        elif isinstance(part, exp.ForeignKey):
+            self._add_reference(_names(part.expressions), part.args["reference"])
+        else:
+            raise TypeError(f"{self.name}: {part!r}")
+
+    def _add_reference(self, columns: Sequence[str], reference: exp.Reference) -> None:
+        target = reference.this
+        there = self._key(_names(target.expressions))
+        cascade = " ON DELETE CASCADE" if "CASCADE" in reference.sql("sqlite") else ""
+        name = f"{self.name}_{'_'.join(columns)}_fkey"
+        self.references.append(
+            f"ALTER TABLE {self.name} ADD CONSTRAINT {name} FOREIGN KEY ({self._key(columns)})"
+            f" REFERENCES {target.this.name} ({there}){cascade} DEFERRABLE;"
+        )
+
+
+def _names(parts: Iterable[Any]) -> list[str]:
+    return [part.this.name if isinstance(part, exp.Ordered) else part.name for part in parts]
+
+
+def _indexes(entries: Sequence[_Entry], *, scoped: bool) -> Iterator[str]:
+    for entry in entries:
+        if entry.kind != "index":
+            continue
+        found = _INDEX.match(entry.sql)
+        assert found, entry.sql
+        unique, name, table = found.groups()
+        keys, _, condition = entry.sql[found.end() :].partition(") WHERE ")
+        keys = keys if condition else keys.removesuffix(")")
+        columns = [STORE] if scoped else []
+        for key in sqlglot.parse_one(f"SELECT {keys}", read="sqlite").expressions:
+            columns.append(key.name if isinstance(key, exp.Column) else f"({translate_expression(key)})")
+        where = (
+            f" WHERE {translate_expression(sqlglot.parse_one(condition, read='sqlite'), is_condition=True)}"
+            if condition
+            else ""
+        )
+        yield f"CREATE {unique or ''}INDEX {name} ON {table} ({', '.join(columns)}){where};"
+
+
+def _view(entry: _Entry) -> str:
+    query = entry.sql.split(" AS", 1)[1]
+    body = translate_body(query, store="c.store_id").replace("SELECT ", f"SELECT c.{STORE} AS {STORE}, ", 1)
+    return f"CREATE VIEW {entry.name} WITH (security_invoker = true) AS\n{body};"
+
+
+def _triggers(entries: Sequence[_Entry], *, scoped: bool) -> Iterator[str]:
+    for entry in entries:
+        if entry.kind != "trigger":
+            continue
+        sql = entry.sql.strip()
+        found = _TRIGGER.match(sql)
+        assert found, sql
+        condition, _, statements = sql[found.end() :].partition("BEGIN")
+        row = "OLD" if found["event"] == "DELETE" else "NEW"
+        store = f"{row}.{STORE}" if scoped else None
+        lines = [_statement(one, store) for one in statements.removesuffix("END").split(";") if one.strip()]
+        if condition.strip():
+            asked = translate_body(f"SELECT 1 WHERE {condition.strip().removeprefix('WHEN')}", store=store)
+            lines = [f"IF {asked.removeprefix('SELECT 1 WHERE ')} THEN", *(f"    {line}" for line in lines), "END IF;"]
+        if scoped:
+            lines = ["IF is_copying() THEN", "    RETURN NULL;", "END IF;", *lines]
+        result = "RETURN NULL;" if found["time"] == "AFTER" else f"RETURN {row};"
+        columns = f" OF {found['columns']}" if found["columns"] else ""
+        body = "\n    ".join([*lines, result])
+        yield (
+            f"CREATE FUNCTION {entry.name}() RETURNS trigger LANGUAGE plpgsql AS $$\nBEGIN\n    {body}\nEND $$;\n"
+            f"CREATE TRIGGER {entry.name} {found['time']} {found['event']}{columns} ON {found['table']}"
+            f" FOR EACH ROW EXECUTE FUNCTION {entry.name}();"
+        )
+
+
+def _statement(statement: str, store: str | None) -> str:
+    raised = re.match(r"SELECT RAISE\(ABORT, ('.*')\)", statement.strip())
+    if raised:
+        return f"RAISE EXCEPTION {raised[1]};"
+    return translate_body(statement, store=store) + ";"
+
+
+def _file(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
+
+
+def _walls(tables: Iterable[str]) -> Iterator[str]:
+    for table in tables:
+        yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;"
+        yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY;"
+        yield (
+            f"CREATE POLICY one_store ON {table} USING ({STORE} = (SELECT current_setting('reverie.store')::bigint));"
+        )
+
+
+if __name__ == "__main__":
+    main()

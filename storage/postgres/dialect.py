@@ -1,0 +1,60 @@
+"""Runs the statements of repositories on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, CursorResult
+
+from storage.engines import parsed
+from storage.postgres.translation import STORE, Translated, for_values, translate
+from storage.rows import to_json
+
+# The execution option with the store that a connection is limited to.
+STORE_OPTION: Final = "reverie_store"
+
+
+class PostgresDialect:
+    """The dialect of PostgreSQL: see `storage.engines.Dialect`."""
+
+    def execute(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> CursorResult[Any]:
+        """Run a translated statement."""
+        translated = translate(sql)
+        bound = _bound(translated, values, connection)
+        return connection.execute(parsed(_text(sql, translated, (bound,))), bound)
+
+    def execute_many(self, connection: Connection, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run a translated statement for each row of values."""
+        translated = translate(sql)
+        bound = [_bound(translated, values, connection) for values in rows]
+        if not translated.untyped:
+            connection.execute(parsed(translated.sql), bound)
+            return
+        for values in bound:
+            connection.execute(parsed(_text(sql, translated, (values,))), values)
+
+    def defer_references(self, connection: Connection) -> None:
+        """Check foreign keys at the end of the transaction only."""
+        connection.exec_driver_sql("SET CONSTRAINTS ALL DEFERRED")
+
+
+def _text(sql: str, translated: Translated, rows: Iterable[Mapping[str, Any]]) -> str:
+    if not translated.untyped:
+        return translated.sql
+    missing = frozenset(name for name in translated.untyped for values in rows if values.get(name) is None)
+    return for_values(sql, missing)
+
+
+def _bound(translated: Translated, values: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
+    bound = {name: _value(value, as_array=name in translated.arrays) for name, value in values.items()}
+    bound[STORE] = connection.get_execution_options().get(STORE_OPTION)
+    return bound
+
+
+def _value(value: Any, *, as_array: bool) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if value is None or isinstance(value, (str, int, float, bytes)):
+        return value
+    return list(value) if as_array else to_json(value)

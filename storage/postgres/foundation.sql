@@ -1,0 +1,47 @@
+-- What the tables of stores need: functions of SQLite that statements use, and the stores themselves.
+CREATE FUNCTION json_type(document text) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS
+    $$ SELECT jsonb_typeof(document::jsonb) $$;
+CREATE FUNCTION bytes_text(content bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN convert_from(content, 'UTF8');
+EXCEPTION WHEN character_not_in_repertoire OR untranslatable_character THEN
+    RETURN '';
+END $$;
+CREATE FUNCTION json_valid(document text) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT AS
+    $$ SELECT (document IS JSON)::int::bigint $$;
+CREATE FUNCTION json_remove(document text, path text) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS
+    $$ SELECT (document::jsonb - substr(path, 3))::text $$;
+CREATE FUNCTION round(number double precision, digits integer) RETURNS double precision LANGUAGE sql IMMUTABLE STRICT AS
+    $$ SELECT round(number::numeric, digits)::double precision $$;
+CREATE FUNCTION json_elements(document text, key text) RETURNS SETOF text LANGUAGE sql IMMUTABLE AS $$
+    SELECT element FROM (SELECT CASE key WHEN '' THEN document::jsonb ELSE document::jsonb -> key END AS found) AS read,
+        jsonb_array_elements_text(
+            CASE jsonb_typeof(found) WHEN 'array' THEN found WHEN 'null' THEN '[]' ELSE jsonb_build_array(found) END
+        ) AS element
+    WHERE found IS NOT NULL
+$$;
+CREATE TABLE schema_version (version text NOT NULL);
+-- The stores: workspaces, and the account. Whoever writes one holds its row until the end of the transaction.
+CREATE TABLE stores (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    writes bigint NOT NULL DEFAULT 0,
+    written_at timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 50);
+CREATE INDEX stores_by_write ON stores (written_at);
+CREATE FUNCTION begin_writing(store bigint, wait_milliseconds bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('reverie.store', store::text, true), set_config('lock_timeout', wait_milliseconds || 'ms', true);
+    UPDATE stores SET writes = writes + 1, written_at = clock_timestamp() WHERE id = store;
+    RETURN FOUND;
+END $$;
+-- While stores are copied, no trigger does what is copied, too.
+CREATE FUNCTION is_copying() RETURNS boolean LANGUAGE sql STABLE AS
+    $$ SELECT coalesce(current_setting('reverie.copying', true), '') = 'on' $$;
+-- The highest numbers of rows that were deleted: ids are never used again.
+CREATE TABLE deleted_numbers (
+    store_id bigint NOT NULL,
+    table_name text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    PRIMARY KEY (store_id, table_name)
+);

@@ -1,0 +1,198 @@
+"""Stores in a real PostgreSQL server: the same repositories, walls between stores, writers, restarts, refusals."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import NotFound, StoreUnavailable, StoreUnusable
+from storage.opened import open_stores
+from storage.postgres import derive
+from storage.postgres.engine import SCHEMA, PostgresServer
+from storage.postgres.schema import prepare
+from storage.postgres.stores import PostgresStores
+from storage.store import Store
+from support.postgres import USER, TestServer, running_postgres
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TestServer]:
+    with running_postgres() as running:
+        yield running
+
+
+@pytest.fixture
+def database(server: TestServer) -> Iterator[str]:
+    name = server.database()
+    yield name
+    server.drop(name)
+
+
+@pytest.fixture
+def stores(server: TestServer, database: str, tmp_path: Path) -> Iterator[PostgresStores]:
+    opened = PostgresStores(tmp_path, server.url(database))
+    yield opened
+    opened.close()
+
+
+def test_the_schema_is_that_of_sqlite() -> None:
+    written = Path(derive.__file__).with_name("schema.sql").read_text(encoding="utf-8")
+    assert derive.schema() == written, "run: python -m storage.postgres.derive > storage/postgres/schema.sql"
+
+
+def test_workspaces_are_created_listed_and_deleted(stores: PostgresStores) -> None:
+    assert (stores.names(), stores.exists("a")) == ([], False)
+    with pytest.raises(NotFound):
+        stores.workspace("a", create=False)
+    _note(stores.workspace("a"), "ana", "s")
+    _note(stores.workspace("b"), "ana", "s")
+    stores.account()
+    assert (stores.names(), stores.all_names()) == (["a", "b"], [ACCOUNT_STORE, "a", "b"])
+    first = stores.file_of("a")
+    assert stores.delete_workspace("a")
+    assert not stores.delete_workspace("a")
+    assert stores.names() == ["b"]
+    assert _sessions(stores.workspace("a")) == []
+    assert stores.file_of("a") != first
+    assert _sessions(stores.workspace("b")) == ["s"]
+
+
+def test_nothing_is_written_to_a_workspace_that_was_deleted(server: TestServer, stores: PostgresStores) -> None:
+    store = stores.workspace("a")
+    assert stores.delete_workspace("a")
+    with pytest.raises(StoreUnavailable, match="a was deleted a moment ago, nothing was written"):
+        _note(store, "ana", "s")
+    assert _sessions(stores.workspace("a")) == []
+
+
+def test_rows_of_another_store_are_seen_by_no_statement(
+    server: TestServer, database: str, stores: PostgresStores
+) -> None:
+    _note(stores.workspace("a"), "ana", "secret")
+    other = stores.workspace("b")
+    with other.reading() as tx:
+        raw = tx.connection.connection.driver_connection
+        assert raw is not None
+        assert raw.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
+    with other.writing() as tx:
+        raw = tx.connection.connection.driver_connection
+        assert raw is not None
+        assert raw.execute("UPDATE sessions SET id = 'taken'").rowcount == 0
+        assert raw.execute("DELETE FROM sessions").rowcount == 0
+    url = server.url(database).replace("+psycopg", "")
+    with psycopg.connect(url) as outside, pytest.raises(psycopg.errors.UndefinedObject, match=r"reverie\.store"):
+        outside.execute(f"SELECT count(*) FROM {SCHEMA}.sessions")
+    assert _sessions(stores.workspace("a")) == ["secret"]
+
+
+def test_every_table_with_rows_of_stores_has_a_wall(server: TestServer, database: str) -> None:
+    with server.admin(database) as connection:
+        open_tables = connection.execute(
+            "SELECT c.relname FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid"
+            f" WHERE a.attname = 'store_id' AND c.relnamespace = '{SCHEMA}'::regnamespace AND c.relkind = 'r'"
+            " AND NOT (c.relrowsecurity AND c.relforcerowsecurity)"
+        ).fetchall()
+    assert open_tables == []
+
+
+def test_writers_of_a_store_wait_for_each_other_and_readers_for_nobody(stores: PostgresStores) -> None:
+    store = stores.workspace("a")
+    begun = threading.Event()
+    done: list[str] = []
+
+    def second() -> None:
+        begun.set()
+        with store.writing() as tx:
+            done.append("second")
+            tx.for_agent("ana").channels.ensure("c2", now=1)
+
+    with store.writing() as tx:
+        tx.for_agent("ana").channels.ensure("c1", now=1)
+        thread = threading.Thread(target=second)
+        thread.start()
+        begun.wait()
+        with store.reading() as reader:
+            assert not reader.for_agent("ana").channels.has_row("c1")
+        with pytest.raises(StoreUnavailable, match="others write to it"), store.writing(lock_wait_seconds=0.05):
+            pass
+        with stores.workspace("b").writing() as elsewhere:
+            elsewhere.for_agent("ana").channels.ensure("c1", now=1)
+        done.append("first")
+    thread.join()
+    assert done == ["first", "second"]
+
+
+def test_a_server_that_was_restarted_is_used_again(tmp_path: Path) -> None:
+    with running_postgres() as own:
+        stores = PostgresStores(tmp_path, own.url(own.database()))
+        _note(stores.workspace("a"), "ana", "s")
+        with own.admin() as connection:  # as at a restart, all connections are cut
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [USER])
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            _sessions(stores.workspace("a"))
+        assert _sessions(stores.workspace("a")) == ["s"]
+        own.stop()
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            _sessions(stores.workspace("a"))
+        stores.close()
+
+
+def test_a_user_who_passes_the_walls_by_is_refused(server: TestServer, database: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnusable, match="postgres passes row-level security by"):
+        open_stores(tmp_path, server.admin_url(database))
+
+
+def test_another_version_of_the_schema_is_refused(server: TestServer, database: str, tmp_path: Path) -> None:
+    with server.admin(database) as connection:
+        connection.execute(f"UPDATE {SCHEMA}.schema_version SET version = '9999/9999'")
+    with pytest.raises(StoreUnusable, match="has schema 9999/9999, this version of Reverie has"):
+        open_stores(tmp_path, server.url(database))
+
+
+def test_processes_that_start_together_create_the_schema_once(server: TestServer, tmp_path: Path) -> None:
+    name = server.empty_database()
+    errors: list[Exception] = []
+
+    def start() -> None:
+        one = PostgresServer(server.url(name))
+        try:
+            prepare(one)
+        except Exception as error:
+            errors.append(error)
+        finally:
+            one.close()
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    stores = PostgresStores(tmp_path, server.url(name))
+    assert stores.names() == []
+    stores.close()
+    server.drop(name)
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"postgresql\+psycopg://u:\*\*\*@127\.0\.0\.1:1/d cannot be reached"):
+        open_stores(tmp_path, "postgresql://u:secret@127.0.0.1:1/d")
+
+
+def _note(store: Store, agent: str, session: str) -> None:
+    with store.writing() as tx:
+        tx.for_agent(agent).sessions.ensure(session, now=1_000_000)
+
+
+def _sessions(store: Store) -> list[str]:
+    with store.reading() as tx:
+        return list(
+            tx.connection.exec_driver_sql(
+                "SELECT id FROM sessions WHERE store_id = current_setting('reverie.store')::bigint ORDER BY id"
+            ).scalars()
+        )

