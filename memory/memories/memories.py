@@ -111,7 +111,7 @@ def list_memories(memories: AgentMemories, call: ListMemories, *, now: int) -> l
     matching = []
     for store in memories.existing_stores():
         with store.reading() as tx:
-            if tx.for_agent(memories.agent).memories.count(conditions):
+            if tx.for_agent(memories.agent).memories.any(conditions):
                 matching.append(store)
     only_one = len(matching) < 2
     found: list[Memory] = []

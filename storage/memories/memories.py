@@ -142,11 +142,11 @@ class Memories(AgentRepository):
                 return
             after = page[-1].row_id
 
-    def count(self, memory_filter: MemoryFilter = EVERY_ACTIVE) -> int:
-        """Return how many memories pass a filter."""
+    def any(self, memory_filter: MemoryFilter = EVERY_ACTIVE) -> bool:
+        """Return whether a memory passes a filter."""
         where, parameters = filter_sql(memory_filter)
-        sql = f"SELECT count(*) {_FROM} WHERE m.agent_id = :agent AND {of_memory(self._viewer, 'm')} AND {where}"
-        return int(self._value(sql, **parameters))
+        sql = f"SELECT 1 {_FROM} WHERE m.agent_id = :agent AND {of_memory(self._viewer, 'm')} AND {where} LIMIT 1"
+        return self._value(sql, **parameters) is not None
 
     def change(self, row_id: int, *, now: int, **fields: Any) -> None:
         """Set fields of a memory other than its content; new tags are put on its chunks too."""

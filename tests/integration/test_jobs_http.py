@@ -122,7 +122,7 @@ def test_a_job_about_sessions_keeps_to_its_workspace_and_agent(
     expected = _SCOPES[scope]
 
     ana.run_job("extract-memories", **dict(scope))
-    assert _everywhere(runtime, lambda rows: rows.memories.count() > 0) == expected
+    assert _everywhere(runtime, lambda rows: rows.memories.any()) == expected
 
     ana.run_job("consolidate-conversations", **dict(scope))
     assert _everywhere(runtime, lambda rows: bool(rows.summaries.state("s").text)) == expected
