@@ -46,11 +46,12 @@ _WAITING: Final = """
     SELECT (SELECT count(*) FROM memories WHERE chunked_at IS NULL)
         + (SELECT count(*) FROM chunks WHERE indexed_at IS NULL)
 """
-# When something of the page was shown for the first time, since the browser began to ask for it.
+# When something of the page was shown for the first time, and when all of it had come, since the browser began to ask.
 _FIRST_PAINT: Final = """() => new Promise((painted) => {
     const look = () => {
         const [entry] = performance.getEntriesByName("first-contentful-paint");
-        if (entry) painted(entry.startTime); else requestAnimationFrame(look);
+        const [page] = performance.getEntriesByType("navigation");
+        if (entry) painted([entry.startTime, page.responseEnd]); else requestAnimationFrame(look);
     };
     look();
 })"""
@@ -98,9 +99,13 @@ def _measure(store: BuiltStore, memories: int, result: Result) -> None:
             _wait_for_vectors(stack)
         with _logged_in(stack) as page:
             for name, addresses in _addresses(stack.url, agent, store.questions).items():
-                paints = [_first_paint_ms(page, address) for address in addresses]
+                paints, responses = zip(*(_first_paint_ms(page, address) for address in addresses), strict=True)
                 result.add(f"{name}_p50", rounded(percentile(paints, 0.5)), "ms")
                 result.add(f"{name}_p95", rounded(percentile(paints, 0.95)), "ms")
+                result.add(f"{name}_response_p50", rounded(percentile(responses, 0.5)), "ms")
+        with client_of(stack, agent, WORKSPACE) as client:
+            if (left := client.memory_stats().memories) < memories:
+                raise RuntimeError(f"a job has removed memories meanwhile, {left:,} are left: nothing was measured")
     result.goals.append(
         Goal(
             what="first paint of the list, p50",
@@ -135,6 +140,8 @@ def _memories(agent: str, count: int) -> Iterator[Memory]:
             source="agent",
             content=f"Box {number} holds the parts of machine {number % 97}, which is {number % 13} years old.",
             importance=0.5,
+            # The hourly job prunes what faded since, which would be all of them.
+            pinned=True,
             access_count=0,
             created_at=at,
             updated_at=at,
@@ -177,15 +184,17 @@ def _logged_in(stack: Stack) -> Iterator[Page]:
             browser.close()
 
 
-def _first_paint_ms(page: Page, address: str) -> float:
+def _first_paint_ms(page: Page, address: str) -> tuple[float, float]:
+    """Return when a page was painted first, and when the browser had all of it."""
     page.goto(address)
-    return float(page.evaluate(_FIRST_PAINT))
+    painted, received = page.evaluate(_FIRST_PAINT)
+    return float(painted), float(received)
 
 
 def _print(result: Result) -> None:
-    table = Table("page", "p50 ms", "p95 ms", title="From the click to the first paint")
+    table = Table("page", "p50 ms", "p95 ms", "page received, p50 ms", title="From the click to the first paint")
     for name in ("list", "search", "memory", "conversations"):
-        table.add_row(name, *(f"{result.figures[f'{name}_{part}']:.1f}" for part in ("p50", "p95")))
+        table.add_row(name, *(f"{result.figures[f'{name}_{part}']:.1f}" for part in ("p50", "p95", "response_p50")))
     console.print(table)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 
 from reverie import Reverie
@@ -70,6 +72,18 @@ def test_memories_are_filtered_by_what_the_address_says(visitor: Visitor, operat
     expect(page.locator("[data-item]")).to_have_count(2)
     visitor.open("/", tag="tea")
     expect(page.get_by_text("No such memories")).to_be_visible()
+
+
+def test_a_time_says_what_the_readers_clock_said_when_it_is_pointed_at(visitor: Visitor, operator: Reverie) -> None:
+    """Given a time in a list, when somebody points at it, then its title has the local time and that in UTC."""
+    operator.remember("Kate takes oat milk")
+    time = visitor.open("/").locator("time").first
+    in_utc = time.get_attribute("title") or ""
+    assert in_utc.endswith("UTC")
+    for _ in range(2):
+        time.hover()
+        expect(time).to_have_attribute("title", re.compile(rf"^.+\n{re.escape(in_utc)}$"))
+        visitor.page.mouse.move(0, 0)
 
 
 def test_the_keyboard_searches_walks_the_list_and_helps(visitor: Visitor, operator: Reverie) -> None:

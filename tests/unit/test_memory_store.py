@@ -70,7 +70,7 @@ def test_a_session_that_does_not_exist_is_an_error(pipe: Pipeline) -> None:
 
 
 def test_a_page_of_a_list_reads_what_it_shows(pipe: Pipeline) -> None:
-    """Given memories in both stores, when there are ten times as many, then the newest are listed with the same work."""
+    """Given memories in both stores, when there are ten times as many, then a page of them is the same work."""
     memories = AgentMemories(pipe.stores, WORKSPACE, "ana", Viewer())
     with pipe.stores.account_store().writing() as tx:
         remember(tx.for_agent("ana"), "of-the-account", tier="account", kind="preference")

@@ -68,16 +68,15 @@
     if (event.target.matches?.("[data-submits]")) event.target.form.requestSubmit();
   });
 
-  // The server says times in UTC; the reader's own clock is added to what hovering shows.
-  function showLocalTimes() {
+  // The server says times in UTC; the reader's own clock is added to what hovering shows, when somebody hovers: to do it
+  // for a whole list would delay its first paint.
+  document.addEventListener("pointerover", (event) => {
+    const time = event.target.closest?.("time[title]:not([data-local])");
+    if (!time) return;
     const format = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
-    for (const element of document.querySelectorAll("time[title]:not([data-local])")) {
-      element.dataset.local = "";
-      element.title = `${format.format(new Date(element.dateTime))}\n${element.title}`;
-    }
-  }
+    time.dataset.local = "";
+    time.title = `${format.format(new Date(time.dateTime))}\n${time.title}`;
+  });
 
-  showLocalTimes();
-  new MutationObserver(showLocalTimes).observe(document.body, { childList: true, subtree: true });
   if (location.hash === "#search") search();
 })();
