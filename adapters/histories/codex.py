@@ -17,6 +17,7 @@ from adapters.histories.blocks import THOUGHTS, leave_blocks, text_of
 from adapters.histories.conversations import Conversation, result_id
 from adapters.histories.lines import Line, decoded_json, decoded_lines, last_time, moment
 from adapters.histories.reading import Reading
+from adapters.histories.typed import typed_in_codex
 from reverie.trust.export_types import ExportedRecord
 
 NAME: Final = "codex"
@@ -24,35 +25,6 @@ NAME: Final = "codex"
 _BOOKKEEPING: Final = frozenset(
     {"turn_context", "event_msg", "compacted", "world_state", "session_state", "token_usage_record"}
 )
-# What the program sends in the user's name: instructions from files, and what it knows about the machine. In any case.
-_NOT_TYPED: Final = (
-    "<environment_context>",
-    "<user_instructions>",
-    "<instructions>",
-    "<permissions instructions>",
-    "<collaboration_mode>",
-    "<skill>",
-    "<skills_instructions>",
-    "<subagent_notification>",
-    "<turn_aborted>",
-    "<user_shell_command>",
-    "<user_action>",
-    "<goal_context>",
-    "<codex_internal_context",
-    "<external_",
-    "<recommended_plugins>",
-    "<app-context>",
-    "<hook_prompt",
-    "# agents.md instructions",
-    "warning: the maximum number of unified exec processes",
-    "warning: apply_patch was requested via ",
-    "warning: your account was flagged for potentially high-risk",
-)
-# Before a prompt that was typed in an editor or in the app stands what was open there.
-_EDITOR_CONTEXTS: Final = ("# Context from my IDE setup:", "# Files mentioned by the user:", "# Selected text:")
-_REQUEST: Final = "## My request for Codex:"
-# Around an image.
-_IMAGE_TAGS: Final = ("<image", "</image>")
 _CALLS: Final = frozenset(
     {"function_call", "custom_tool_call", "local_shell_call", "mcp_tool_call", "web_search_call", "tool_search_call"}
 )
@@ -172,23 +144,13 @@ def _from_message(
     elif role == "user":
         content = item.get("content")
         found = [text for block in (content if isinstance(content, list) else [content]) if (text := text_of(block))]
-        typed = [text for text in map(_typed, found) if text]
+        typed = [text for text in map(typed_in_codex, found) if text]
         if typed or not found:
             yield from session.message(name, "user", "\n".join(typed), at)
         else:
             reading.leave("texts that the program wrote in the user's name")
     else:
         reading.leave("instructions of the program to the model")
-
-
-def _typed(text: str) -> str:
-    """Return what the user typed of a text, empty if that is nothing."""
-    text = text.strip()
-    if text.startswith(_EDITOR_CONTEXTS):
-        _, found, request = text.partition(_REQUEST)
-        return request.strip() if found else text
-    is_image_tag = text.startswith(_IMAGE_TAGS) and text.endswith(">") and "\n" not in text
-    return "" if is_image_tag or text[:80].lower().startswith(_NOT_TYPED) else text
 
 
 def _output(output: Any) -> str:

@@ -23,7 +23,7 @@ from adapters.histories.conversations import (
     shortened_value,
     stored_text,
 )
-from adapters.histories.typed import is_typed
+from adapters.histories.typed import typed_in_codex, typed_text
 from reverie.errors import Rejected
 
 HOOK: Final = "hook"
@@ -77,8 +77,10 @@ def read_event(tool: str, id: str, event: Mapping[str, Any], at: datetime | None
 
 def _messages(tool: str, id: str, name: str, event: Mapping[str, Any]) -> list[dict[str, Any]]:
     if name in _PROMPTS:
-        text = _text(event.get("prompt"))
-        return [{"id": f"{tool}:{HOOK}:{id}", "role": "user", "content": text}] if text and is_typed(text) else []
+        # As it is read from a transcript, so that an import recognises it.
+        typed = typed_in_codex if tool == "codex" else typed_text
+        text = typed(_text(event.get("prompt")))
+        return [{"id": f"{tool}:{HOOK}:{id}", "role": "user", "content": text}] if text else []
     if name in _ANSWERS:
         text = _text(event.get(_ANSWERS[name]))
         return [{"id": f"{tool}:{HOOK}:{id}", "role": "assistant", "content": text}] if text else []

@@ -1,4 +1,4 @@
-"""What a user of Claude Code typed, apart from what the program puts into user messages."""
+"""What a user of Claude Code or Codex typed, apart from what these programs put into user messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ WRITTEN_BY_PROGRAM: Final = (
     "texts that the program wrote in the user's name: summaries of what is here in full, and notices"
 )
 
-# Commands of the program and what they printed, and what it tells the model.
+# Commands of Claude Code and what they printed, and what it tells the model.
 _NOT_TYPED: Final = (
     "<command-message>",
     "<command-name>",
@@ -37,11 +37,35 @@ _SETTINGS: Final = frozenset(
 # Around a line that began with `#`, which the program was to remember.
 _MEMORY: Final = "<user-memory-input>"
 _REMINDER: Final = ("<system-reminder>", "</system-reminder>")
-
-
-def is_typed(text: str) -> bool:
-    """Return whether the user wrote a text, and not the program in the user's name."""
-    return not text.startswith(_NOT_TYPED)
+# What Codex sends in the user's name: instructions from files, and what it knows about the machine. In any case.
+_NOT_TYPED_IN_CODEX: Final = (
+    "<environment_context>",
+    "<user_instructions>",
+    "<instructions>",
+    "<permissions instructions>",
+    "<collaboration_mode>",
+    "<skill>",
+    "<skills_instructions>",
+    "<subagent_notification>",
+    "<turn_aborted>",
+    "<user_shell_command>",
+    "<user_action>",
+    "<goal_context>",
+    "<codex_internal_context",
+    "<external_",
+    "<recommended_plugins>",
+    "<app-context>",
+    "<hook_prompt",
+    "# agents.md instructions",
+    "warning: the maximum number of unified exec processes",
+    "warning: apply_patch was requested via ",
+    "warning: your account was flagged for potentially high-risk",
+)
+# Before a prompt of Codex that was typed in an editor or in the app stands what was open there.
+_EDITOR_CONTEXTS: Final = ("# Context from my IDE setup:", "# Files mentioned by the user:", "# Selected text:")
+_REQUEST: Final = "## My request for Codex:"
+# Around an image.
+_IMAGE_TAGS: Final = ("<image", "</image>")
 
 
 def typed_text(text: str) -> str:
@@ -51,23 +75,38 @@ def typed_text(text: str) -> str:
         name = _between(text, "<command-name>", "</command-name>").strip().removeprefix("/")
         following = _between(text, "<command-args>", "</command-args>").strip()
         return f"/{name} {following}" if following and name not in _SETTINGS else ""
-    if not is_typed(text):
+    if not _is_typed(text):
         return ""
     if text.startswith(_MEMORY):
         return _between(text, _MEMORY, "</user-memory-input>").strip()
     return "".join(_without_reminders(text)).strip()
 
 
+def typed_in_codex(text: str) -> str:
+    """Return what the user typed of a text that Codex sent in the user's name, empty if that is nothing."""
+    text = text.strip()
+    if text.startswith(_EDITOR_CONTEXTS):
+        _, found, request = text.partition(_REQUEST)
+        return request.strip() if found else text
+    is_image_tag = text.startswith(_IMAGE_TAGS) and text.endswith(">") and "\n" not in text
+    return "" if is_image_tag or text[:80].lower().startswith(_NOT_TYPED_IN_CODEX) else text
+
+
+def _is_typed(text: str) -> bool:
+    return not text.startswith(_NOT_TYPED)
+
+
 def _without_reminders(text: str) -> Iterator[str]:
     """Yield what is before, between and after reminders; one without an end is taken for a text that names it."""
+    at = 0
     while True:
-        before, start, rest = text.partition(_REMINDER[0])
-        _, end, after = rest.partition(_REMINDER[1])
-        if not (start and end):
-            yield text
+        start = text.find(_REMINDER[0], at)
+        end = text.find(_REMINDER[1], start) if start >= 0 else -1
+        if end < 0:
+            yield text[at:]
             return
-        yield before
-        text = after
+        yield text[at:start]
+        at = end + len(_REMINDER[1])
 
 
 def _between(text: str, start: str, end: str) -> str:

@@ -178,3 +178,18 @@ def test_what_was_typed_in_codex_is_apart_from_what_surrounds_it(tmp_path: Path)
     assert [text for _, text in said(records)] == ["Which tram?", "Sort them", "Which tram is it?", ""]
     assert messages(records)[-1].tool_calls == [{"name": "web_search", "arguments": {"type": "search", "query": "28E"}}]
     assert reasons(reading) == {"texts that the program wrote in the user's name": 2, MEDIA: 1}
+
+
+@pytest.mark.parametrize(
+    ("tool", "prompt", "text"),
+    [
+        ("codex", "# Context from my IDE setup:\n## Open tabs:\n\n## My request for Codex:\nSort them", "Sort them"),
+        ("codex", "<environment_context>lisbon</environment_context>", ""),
+        ("claude-code", "Mind <system-reminder>x</system-reminder>the gap", "Mind the gap"),
+        ("gemini", "Which tram?", "Which tram?"),
+    ],
+)
+def test_a_prompt_of_a_hook_is_what_a_transcript_has_of_it(tool: str, prompt: str, text: str) -> None:
+    """Given a prompt with what the program adds to it, then a hook hands over what an import takes."""
+    event = {"session_id": "s", "hook_event_name": "UserPromptSubmit", "prompt": prompt}
+    assert [one["content"] for one in read_event(tool, "e", event, None).messages] == ([text] if text else [])
