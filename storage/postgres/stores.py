@@ -18,7 +18,7 @@ from reverie.errors import NotFound
 from storage.engines import StoreDatabase
 from storage.pipeline.work import Stage
 from storage.postgres.columns import shared_tables, tables
-from storage.postgres.engine import PostgresDatabase, PostgresServer
+from storage.postgres.engine import SCHEMA, PostgresDatabase, PostgresServer
 from storage.postgres.positional import PositionalConnection
 from storage.postgres.schema import prepare
 from storage.postgres.written import PostgresWritten
@@ -30,6 +30,8 @@ from storage.trust.amounts import stored_amounts
 
 # A workspace that another process deletes and creates again is found within this time; until then nothing is written.
 _KNOWN_SECONDS: Final = 0.5
+# The number of the advisory lock of whoever makes the identity of the database.
+_IDENTITY_LOCK: Final = 0x5245_4944
 _DELETED: Final = "DELETE FROM {table} WHERE store_id = %(store)s"
 
 
@@ -163,6 +165,16 @@ class PostgresStores(Stores):
         """Return what tells the present store of a name from a later one in its place; empty without one."""
         number = self._number(name, create=False)
         return "" if number is None else f"store {number}"
+
+    def installation(self) -> str:
+        """Return what tells this database from all others; it is made when it is first asked for."""
+        with self._server.writing() as connection:
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_IDENTITY_LOCK})")
+            connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.installation (id text NOT NULL)")
+            connection.exec_driver_sql(
+                "INSERT INTO installation (id) SELECT gen_random_uuid() WHERE NOT EXISTS (SELECT 1 FROM installation)"
+            )
+            return str(connection.exec_driver_sql("SELECT id FROM installation").scalar_one())
 
     def close(self) -> None:
         """Close every connection of this process."""

@@ -1,0 +1,266 @@
+"""Copies of stores in a PostgreSQL database.
+
+A copy is made in one transaction, by COPY into a temporary table and from there with INSERT: PostgreSQL refuses COPY
+into tables with row-level security. Triggers do nothing meanwhile, for what they would do is copied, too.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from sqlalchemy import Connection
+
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import Conflict, Permanent
+from storage.postgres.columns import numbered_columns, tables
+from storage.postgres.copied_rows import CopiedTable, Row, batches, copied_tables, driver
+from storage.postgres.copy_target import StoreCopy
+from storage.postgres.engine import SCHEMA, PostgresDatabase, PostgresServer
+from storage.postgres.schema import prepare
+from storage.postgres.stores import PostgresStores
+from storage.postgres.translation import STORE
+from storage.recall.generations import Generation
+from storage.upkeep.verify import Verdict, verify
+
+_COPIES: Final = (
+    f"CREATE TABLE IF NOT EXISTS {SCHEMA}.copies"
+    " (name text PRIMARY KEY, installation text NOT NULL, source text NOT NULL, copy text NOT NULL)"
+)
+_OTHERS: Final = """
+    SELECT s.name FROM stores AS s LEFT JOIN copies AS c USING (name)
+    WHERE c.installation IS DISTINCT FROM %(source)s ORDER BY s.name
+"""
+# The number of the advisory lock that a process holds while it copies.
+_LOCK: Final = 0x434F_5059
+_NAMES_SHOWN: Final = 3
+# So many new rows that the planner needs to know of them: without, checking a copy of 210,000 took a minute.
+_STATISTICS_ROWS: Final = 10_000
+# https://www.postgresql.org/docs/current/sql-copy.html#SQL-COPY-BINARY-FORMAT
+_BINARY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_BINARY_END: Final = b"\xff\xff"
+# SQLite keeps what a column's type does not fit.
+_REFUSED: Final[Mapping[str, tuple[type, ...]]] = {
+    "text": (bytes,),
+    "bigint": (str, float, bytes),
+    "double precision": (str, bytes),
+}
+_MICROSECONDS_END: Final = 2**63 - 1
+
+
+class PostgresCopies:
+    """The copies in one database: see `storage.postgres.copy_target.CopyTarget`."""
+
+    def __init__(self, data_dir: Path, url: str) -> None:
+        """Raises `StoreUnusable` and `StoreUnavailable` when the database cannot be used."""
+        self._closing = ExitStack()
+        with ExitStack() as on_error:
+            on_error.callback(self._closing.close)
+            self._server = PostgresServer(url)
+            self._closing.callback(self._server.close)
+            prepare(self._server)
+            self._stores = PostgresStores(data_dir, url)
+            self._closing.callback(self._stores.close)
+            on_error.pop_all()
+        self._installation = ""
+        self._rows_without_statistics = 0
+
+    def claim(self, source: str) -> None:
+        """Take the database for copies of one installation, until `close`. Raises `Conflict`."""
+        lock = self._closing.enter_context(self._server.writing())
+        if not lock.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({_LOCK})").scalar():
+            raise Conflict(f"another `reverie db copy` writes to {self._server.name}: wait for its end", field="to")
+        with self._server.writing() as connection:
+            connection.exec_driver_sql(_COPIES)
+        with self._server.writing() as connection:
+            others = list(connection.exec_driver_sql(_OTHERS, {"source": source}).scalars())
+        if others:
+            raise Conflict(
+                f"{self._server.name} has stores that are no copies of this installation ({_some(others)}):"
+                " use a database of its own",
+                field="to",
+            )
+        self._installation = source
+        used = sorted(name for name, copy in self.copies().items() if copy.is_complete and copy.copy != self._now(name))
+        if used:
+            raise Conflict(
+                f"{self._server.name} was written after it was copied ({_some(used)}): another copy would overwrite"
+                " that. Go on with this database, or copy to another one",
+                field="to",
+            )
+
+    def copies(self) -> dict[str, StoreCopy]:
+        """Return what is noted of the copies, by store."""
+        with self._server.writing() as connection:
+            rows = connection.exec_driver_sql("SELECT name, source, copy FROM copies JOIN stores USING (name)")
+            return {name: StoreCopy(source, copy) for name, source, copy in rows}
+
+    @contextmanager
+    def replacing(self, name: str) -> Iterator[PostgresWriter]:
+        """Open the transaction that replaces the copy of a store."""
+        number = self._begin(name)
+        database = PostgresDatabase(self._server, number, self._stores.database_path(name))
+        with database.atomic() as connection:
+            connection.exec_driver_sql("SELECT set_config('reverie.copying', 'on', true)")
+            _delete_rows(connection, name, number)
+            writer = PostgresWriter(connection, number)
+            yield writer
+        self._rows_without_statistics += writer.rows
+
+    def verify(self, name: str) -> Verdict:
+        """Check the consistency of a copy."""
+        if self._rows_without_statistics >= _STATISTICS_ROWS:
+            self.refresh_statistics()
+        return verify(self._stores.workspace(name, create=False))
+
+    def note(self, name: str, source: str) -> None:
+        """Note that a copy is complete."""
+        values = {"name": name, "source": source, "copy": self._now(name)}
+        with self._server.writing() as connection:
+            sql = "UPDATE copies SET source = %(source)s, copy = %(copy)s WHERE name = %(name)s"
+            connection.exec_driver_sql(sql, values)
+
+    def remove(self, name: str) -> None:
+        """Remove the copy of a store that was deleted."""
+        self._stores.delete_workspace(name)
+        with self._server.writing() as connection:
+            connection.exec_driver_sql("DELETE FROM copies WHERE name = %(name)s", {"name": name})
+
+    def refresh_statistics(self) -> None:
+        """Refresh what the planner knows of the tables: nothing, until autovacuum comes to them."""
+        with self._server.writing() as connection:
+            for table in copied_tables(ACCOUNT_STORE):
+                connection.exec_driver_sql(f"ANALYZE {table.name}")
+            connection.exec_driver_sql("ANALYZE text_index")
+            connection.exec_driver_sql("ANALYZE vector_index")
+        self._rows_without_statistics = 0
+
+    def close(self) -> None:
+        """Close the connections, which gives the database free."""
+        self._closing.close()
+
+    def _now(self, name: str) -> str:
+        return str(self._stores.stamp(name))
+
+    def _begin(self, name: str) -> int:
+        """Note that the copy of a store is not complete, and return the number of the store."""
+        values = {"name": name, "installation": self._installation}
+        with self._server.writing() as connection:
+            connection.exec_driver_sql("INSERT INTO stores (name) VALUES (%(name)s) ON CONFLICT DO NOTHING", values)
+            connection.exec_driver_sql(
+                "INSERT INTO copies (name, installation, source, copy) VALUES (%(name)s, %(installation)s, '', '')"
+                " ON CONFLICT (name) DO UPDATE SET installation = excluded.installation, source = '', copy = ''",
+                values,
+            )
+            sql = "SELECT id FROM stores WHERE name = %(name)s"
+            return int(connection.exec_driver_sql(sql, values).scalar_one())
+
+
+class PostgresWriter:
+    """Writes one copy: see `storage.postgres.copy_target.StoreWriter`."""
+
+    def __init__(self, connection: Connection, store: int) -> None:
+        self._connection, self._store = connection, store
+        self.rows = 0
+        self._raw: psycopg.Connection[Row] = driver(connection)
+        # A memory may be superseded by one with a higher number.
+        self._raw.execute("SET CONSTRAINTS memories_superseded_by_fkey DEFERRED")
+
+    @property
+    def connection(self) -> Connection:
+        """Return the connection of the transaction."""
+        return self._connection
+
+    def insert(self, table: CopiedTable, rows: Sequence[Row]) -> None:
+        """Insert rows as they are. Raises `Permanent` naming a row that PostgreSQL refuses."""
+        columns, loaded = table.column_list, f"copied_{table.name}"
+        self._raw.execute(
+            f"CREATE TEMPORARY TABLE IF NOT EXISTS {loaded} ON COMMIT DROP"
+            f" AS SELECT {columns} FROM {table.name} WITH NO DATA"
+        )
+        for row in rows:
+            _check_row(table, row)
+        with self._raw.cursor() as cursor, cursor.copy(f"COPY {loaded} ({columns}) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+        self._raw.execute(f"INSERT INTO {table.name} ({columns}) SELECT {columns} FROM {loaded}")
+        self._raw.execute(f"TRUNCATE {loaded}")
+        self.rows += len(rows)
+
+    def set_numbers(self, numbers: Mapping[str, int]) -> None:
+        """Have no row of these tables get one of these numbers again."""
+        for table, number in numbers.items():
+            if table not in numbered_columns() or number < 1:
+                continue
+            values = {"store": self._store, "table": table, "number": number}
+            sql = "INSERT INTO deleted_numbers (store_id, table_name, number) VALUES (%(store)s, %(table)s, %(number)s)"
+            self._raw.execute(sql, values)
+            self._raw.execute(
+                "SELECT setval(name, greatest(%(number)s, coalesce(pg_sequence_last_value(name), 1)))"
+                " FROM CAST(pg_get_serial_sequence(%(table)s, %(column)s) AS regclass) AS name",
+                {**values, "column": numbered_columns()[table]},
+            )
+
+    def restore_schema(self) -> None:
+        """Do nothing: the triggers know that stores are copied."""
+
+    def fill_vectors(self, generation: Generation, vectors: Iterator[tuple[int, str, bytes]]) -> None:
+        """Fill a vector index."""
+        self._raw.execute(
+            "CREATE TEMPORARY TABLE IF NOT EXISTS copied_vectors (chunk bigint, agent text, embedding vector)"
+            " ON COMMIT DROP"
+        )
+        for batch in batches(vectors):
+            sql = "COPY copied_vectors (chunk, agent, embedding) FROM STDIN (FORMAT binary)"
+            with self._raw.cursor() as cursor, cursor.copy(sql) as copy:
+                copy.write(_BINARY_HEADER)
+                for chunk, agent, embedding in batch:
+                    copy.write(_binary_row(chunk, agent, embedding))
+                copy.write(_BINARY_END)
+            self._raw.execute(
+                "INSERT INTO vector_index (generation, agent_id, chunk_id, embedding)"
+                f" SELECT {int(generation.id)}, agent, chunk, embedding FROM copied_vectors"
+            )
+            self._raw.execute("TRUNCATE copied_vectors")
+
+
+def _delete_rows(connection: Connection, name: str, number: int) -> None:
+    """Delete the rows of an earlier copy, and those that a new store has from its beginning."""
+    if name == ACCOUNT_STORE:  # its triggers refuse to delete entries of the audit log that are to be kept
+        connection.exec_driver_sql("DELETE FROM audit_retention")
+        values = {"end": _MICROSECONDS_END}
+        connection.exec_driver_sql("INSERT INTO audit_retention (only_row, ended_at) VALUES (1, %(end)s)", values)
+    copied = [table.name for table in reversed(copied_tables(name))]
+    for table in ["text_index", "vector_index", *copied, "deleted_numbers"]:
+        of_store = f" WHERE {STORE} = {number}" if STORE in tables()[table] else ""
+        connection.exec_driver_sql(f"DELETE FROM {table}{of_store}")
+
+
+def _check_row(table: CopiedTable, row: Row) -> None:
+    for column, kind, value in zip(table.columns, table.types, row, strict=True):
+        if kind == "text" and isinstance(value, str) and "\0" in value:
+            raise Permanent(
+                f"{table.name_row(row)}: {column} has a NUL character, which PostgreSQL cannot store: delete this row"
+                " or replace the character, and copy again"
+            )
+        if isinstance(value, _REFUSED.get(kind, ())):
+            raise Permanent(f"{table.name_row(row)}: {column} has a {type(value).__name__}, not a {kind}")
+
+
+def _binary_row(chunk: int, agent: str, embedding: bytes) -> bytes:
+    """Return a row for COPY: three fields, the last one a vector with its dimension and big-endian numbers."""
+    numbers, name = array("f", embedding), agent.encode()
+    numbers.byteswap()
+    vector = struct.pack(">hh", len(numbers), 0) + numbers.tobytes()
+    head = struct.pack(f">hiqi{len(name)}si", 3, 8, chunk, len(name), name, len(vector))
+    return head + vector
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")

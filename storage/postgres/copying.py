@@ -1,0 +1,208 @@
+"""Copies all stores of an installation from one engine to the other, while they are written or not.
+
+Each store is read in one snapshot and written in one transaction, with the numbers of its rows, and compared row by row
+before that transaction commits. What is noted of a copy says what its source was: a store that was not written since is
+not copied again, and one whose copy is not complete is begun anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection
+
+from reverie.clock import now_micros
+from reverie.errors import NotFound, Permanent, Rejected
+from storage.engine import Database
+from storage.opening import identity_of
+from storage.postgres.copied_rows import (
+    CopiedTable,
+    Digest,
+    RunningDigest,
+    batches,
+    copied_tables,
+    count_rows,
+    read_rows,
+    read_vectors,
+    used_numbers,
+)
+from storage.postgres.copy_target import CopyTarget, StoreWriter
+from storage.postgres.copy_to_postgres import PostgresCopies
+from storage.postgres.copy_to_sqlite import SqliteCopies
+from storage.postgres.stores import PostgresStores
+from storage.recall.index_tables import index_tables
+from storage.stores import Store, Stores
+from storage.transaction import Transaction
+
+# Stores that were written since they were copied are copied again this many times at most: those of a Reverie that runs
+# are written without end.
+_ROUNDS: Final = 4
+_POSTGRES: Final = ("postgresql:", "postgresql+psycopg:", "postgres:")
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class CopyReport:
+    """What was copied: rows by store in this run, and the stores that are to be copied again.
+
+    `kept` are the stores whose copies were complete before, `written` those that were written since they were copied,
+    `wrong` what is inconsistent in copies, by store, and `removed` the copies of stores that were deleted.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    kept: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    wrong: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the copy has all that the source has, and nothing was written meanwhile."""
+        return not self.written and not self.wrong
+
+
+def open_target(source: Stores, to: str) -> CopyTarget:
+    """Return the place that `to` names: the address of a PostgreSQL database, or an empty folder.
+
+    Raises `Rejected` for the engine that the source uses, `StoreUnusable` and `StoreUnavailable` for a database that
+    cannot be used.
+    """
+    if to.startswith("sqlite"):
+        raise Rejected("--to names the folder for SQLite files by its path, such as /var/lib/reverie", field="to")
+    is_database = to.startswith(_POSTGRES)
+    if is_database == isinstance(source, PostgresStores):
+        here = "in a PostgreSQL database" if is_database else "in SQLite files"
+        hint = "name an empty folder" if is_database else "name a database, such as postgresql+psycopg://user@host/name"
+        raise Rejected(f"--to {to}: this installation is {here} already: {hint}", field="to")
+    if is_database:
+        return PostgresCopies(source.data_dir, to)
+    folder = Path(to).expanduser().resolve()
+    if folder.is_relative_to(source.data_dir.resolve()):
+        raise Rejected(f"--to {to} is in the present data folder: name a folder elsewhere", field="to")
+    return SqliteCopies(folder)
+
+
+def copy_all(source: Stores, target: CopyTarget, progress: Progress = lambda _name, _done, _total: None) -> CopyReport:
+    """Copy all stores that are not copied yet or were written since, in rounds while the source is written.
+
+    `progress` gets the store, the rows that were copied or compared, and how many these are in all. Raises `Conflict`
+    for a target with anything else, and the errors of both engines: what is complete by then stays.
+    """
+    source.account()
+    target.claim(_installation_of(source))
+    report = CopyReport()
+    report.kept = sorted(set(source.all_names()) - set(_waiting(source, target, report)))
+    for _ in range(_ROUNDS):
+        waiting = _waiting(source, target, report)
+        for name in waiting:
+            _copy(source, target, name, progress, report)
+        if len(_waiting(source, target, report)) in (0, len(waiting)):
+            break
+    for name in sorted(target.copies().keys() - set(source.all_names())):
+        target.remove(name)
+        report.removed.append(name)
+    if report.rows:
+        target.refresh_statistics()
+    report.written = _waiting(source, target, report)
+    report.kept = [name for name in report.kept if name not in report.rows]
+    return report
+
+
+def _waiting(source: Stores, target: CopyTarget, report: CopyReport) -> list[str]:
+    """Return the stores whose copies are not complete, or which were written since, but for inconsistent ones."""
+    copies = target.copies()
+    return [
+        name
+        for name in source.all_names()
+        if name not in report.wrong and (name not in copies or copies[name].source != _state(source, name))
+    ]
+
+
+def _state(source: Stores, name: str) -> str:
+    """Return what differs as soon as a store was written, or was deleted and created again."""
+    return f"{source.file_of(name)} {source.stamp(name)}"
+
+
+def _copy(source: Stores, target: CopyTarget, name: str, progress: Progress, report: CopyReport) -> None:
+    try:
+        store = source.workspace(name, create=False)
+        # The next write makes an empty log longer, so that it shows even if file times have not advanced meanwhile.
+        store.database.truncate_log()
+        stamp, state = source.stamp(name), _state(source, name)
+        rows = copy_store(store, target, lambda done, total: progress(name, done, total))
+    except NotFound:  # deleted a moment ago
+        return
+    report.rows[name] = rows
+    verdict = target.verify(name)
+    if verdict.wrong:
+        report.wrong[name] = verdict.wrong
+    elif stamp is not None and (not stamp.log_size or stamp.is_settled(now_micros())):
+        target.note(name, state)
+
+
+def copy_store(store: Store, target: CopyTarget, progress: Callable[[int, int], None]) -> int:
+    """Copy one store and compare the copy row by row; return how many rows it has.
+
+    `progress` gets the rows that were read or compared, and how many these are in all. Raises `Permanent` if the copy
+    differs.
+    """
+    with store.reading() as tx, target.replacing(store.name) as writer:
+        total = 2 * count_rows(tx.connection, store.name)
+        done = 0
+
+        def step(rows: int) -> None:
+            nonlocal done
+            done += rows
+            progress(done, total)
+
+        digests = {table.name: _copy_table(tx.connection, writer, table, step) for table in copied_tables(store.name)}
+        writer.set_numbers(used_numbers(tx.connection, store.name))
+        writer.restore_schema()
+        _fill_indexes(tx, writer)
+        for table in copied_tables(store.name):
+            _compare(store.name, table, digests[table.name], writer.connection, step)
+    return sum(digest.rows for digest in digests.values())
+
+
+def _copy_table(source: Connection, writer: StoreWriter, table: CopiedTable, step: Callable[[int], None]) -> Digest:
+    running = RunningDigest()
+    for batch in batches(running.passing(read_rows(source, table))):
+        writer.insert(table, batch)
+        step(len(batch))
+    return running.digest
+
+
+def _compare(store: str, table: CopiedTable, expected: Digest, copy: Connection, step: Callable[[int], None]) -> None:
+    running = RunningDigest()
+    for batch in batches(running.passing(read_rows(copy, table))):
+        step(len(batch))
+    if running.digest != expected:
+        raise Permanent(
+            f"{store}: {table.name} differs in the copy ({expected.rows:,} rows were read, {running.digest.rows:,} were"
+            " written, or some of them differ): nothing of this store was kept, try again, and report it if it recurs"
+        )
+
+
+def _fill_indexes(tx: Transaction, writer: StoreWriter) -> None:
+    tables = index_tables(writer.connection)
+    for generation in tx.index.generations():
+        tables.create(writer.connection, generation)
+        if generation.kind == "text":
+            tables.add_texts(writer.connection, generation, after=0, last=generation.built_to)
+        else:
+            held = tx.index.vector_ids(generation)
+            vectors = (entry for entry in read_vectors(tx.connection, generation) if entry[0] in held)
+            writer.fill_vectors(generation, vectors)
+
+
+def _installation_of(source: Stores) -> str:
+    """Return what tells the source from other installations. A database gets it when it is first copied."""
+    if isinstance(source, PostgresStores):
+        return f"postgresql {source.installation()}"
+    account = source.account()
+    assert isinstance(account, Database)
+    return f"sqlite {identity_of(account)}"
