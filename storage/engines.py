@@ -19,12 +19,21 @@ READ_ONLY: Final = "reverie_read_only"
 class Dialect(Protocol):
     """Runs the statements of repositories on the connections of one engine."""
 
-    def execute(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> CursorResult[Any]:
-        """Run a statement with values by name. Collections are read with `json_each(:name)`."""
+    def execute(
+        self, connection: Connection, sql: str, values: Mapping[str, Any], *, streamed: bool = False
+    ) -> CursorResult[Any]:
+        """Run a statement with values by name. Collections are read with `json_each(:name)`.
+
+        The rows of a `streamed` one are fetched as they are read, not all at once.
+        """
         ...
 
     def execute_many(self, connection: Connection, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run a statement for each row of values."""
+        ...
+
+    def tables(self, connection: Connection) -> Mapping[str, frozenset[str]]:
+        """Return the tables of the store that a transaction is on, search indexes left out, with their columns."""
         ...
 
     def defer_references(self, connection: Connection) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult
 
-from storage.rows import execute, execute_many, read_row, read_rows
+from storage.rows import execute, execute_many, read_row, read_rows, stream
 from storage.viewer import Viewer
 
 Record = TypeVar("Record")
@@ -23,6 +23,10 @@ class Repository:
     def _execute(self, sql: str, /, **values: Any) -> CursorResult[*tuple[Any, ...]]:
         """Run a statement once."""
         return execute(self._connection, sql, **{**self._bound, **values})
+
+    def _stream(self, sql: str, /, **values: Any) -> CursorResult[*tuple[Any, ...]]:
+        """Run a query whose rows are fetched as they are read, not all at once."""
+        return stream(self._connection, sql, **{**self._bound, **values})
 
     def _execute_many(self, sql: str, rows: Sequence[dict[str, Any]]) -> None:
         """Run a statement once for each row of values, which are bound as they are; nothing without rows."""

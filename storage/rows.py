@@ -32,6 +32,15 @@ _COLUMN_NAMES: Final[Mapping[str, str]] = {
     "trigger": "trigger_kind",
     "user": "user_id",
 }
+# FTS5 and sqlite-vec keep what they have in tables whose names begin like that of the index.
+_TABLES: Final = """
+    SELECT t.name, json_group_array(c.name) FROM sqlite_schema AS t CROSS JOIN pragma_table_info(t.name) AS c
+    WHERE t.type = 'table' AND t.sql NOT LIKE 'CREATE VIRTUAL%' AND t.name NOT LIKE 'sqlite!_%' ESCAPE '!'
+      AND t.name NOT LIKE 'alembic!_%' ESCAPE '!' AND t.name <> 'memory_version'
+      AND NOT EXISTS (SELECT 1 FROM sqlite_schema AS v WHERE v.sql LIKE 'CREATE VIRTUAL%'
+                      AND substr(t.name, 1, length(v.name) + 1) = v.name || '_')
+    GROUP BY t.name
+"""
 _decode_json = msgspec.json.Decoder().decode
 
 
@@ -45,6 +54,25 @@ def execute(connection: Connection, sql: str, /, **values: Any) -> CursorResult[
         return dialect.execute(connection, sql, values)
     bound = {name: value if isinstance(value, _SCALARS) else to_json(value) for name, value in values.items()}
     return connection.execute(parsed(sql), bound)
+
+
+def stream(connection: Connection, sql: str, /, **values: Any) -> CursorResult[*tuple[Any, ...]]:
+    """Run one query whose rows are fetched as they are read: there may be more of them than fit into memory."""
+    dialect: Dialect | None = connection.get_execution_options().get(OPTION)
+    if dialect is not None:
+        return dialect.execute(connection, sql, values, streamed=True)
+    return execute(connection, sql, **values)  # SQLite's driver does so with every query
+
+
+def tables_of(connection: Connection) -> Mapping[str, frozenset[str]]:
+    """Return the tables of the store that a transaction is on, with their columns; those of search indexes left out."""
+    dialect: Dialect | None = connection.get_execution_options().get(OPTION)
+    if dialect is not None:
+        return dialect.tables(connection)
+    found: dict[str, frozenset[str]] = {}
+    for name, columns in connection.exec_driver_sql(_TABLES):
+        found[name] = frozenset(json.loads(columns))
+    return found
 
 
 def execute_many(connection: Connection, sql: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -140,7 +140,7 @@ class Items(AgentRepository):
 
     def all_newest(self, prefix: Sequence[str], *, alive_at: int | None) -> Iterator[ItemRow]:
         """Return an iterator over the items below a prefix, those put last first; it reads as it goes."""
-        return stream_rows(self._execute(self._select_below(), **_below(prefix, alive_at)), ItemRow)
+        return stream_rows(self._stream(self._select_below(), **_below(prefix, alive_at)), ItemRow)
 
     def rows(self, row_ids: Sequence[int]) -> list[ItemRow]:
         """Return the items of these rows, in any order."""
@@ -151,7 +151,7 @@ class Items(AgentRepository):
         self, prefix: Sequence[str], *, model: str, alive_at: int | None
     ) -> Iterator[Sequence[tuple[int, bytes]]]:
         """Yield the vectors of a model of the items below a prefix, in pages, each with its item's row."""
-        result = self._execute(
+        result = self._stream(
             "SELECT v.item_row, v.embedding FROM items CROSS JOIN item_vectors AS v ON v.item_row = items.row_id"
             f" WHERE {_OWN} AND {_BELOW} AND {_ALIVE} AND embedding_model = :model",
             **_below(prefix, alive_at),

@@ -17,6 +17,8 @@ _KEY: Final = re.compile(r"PRIMARY KEY \((.*)\)")
 _REFERENCE: Final = re.compile(r"^ALTER TABLE (\w+) ADD CONSTRAINT \w+ FOREIGN KEY .* REFERENCES (\w+) ", re.MULTILINE)
 _VIEW: Final = re.compile(r"^CREATE VIEW (\w+) ", re.MULTILINE)
 _STORE: Final = "store_id"
+# Tables that SQLite does not have: the stores themselves, and search indexes.
+OF_ENGINE: Final = frozenset({"stores", "schema_version", "deleted_numbers", "text_index", "vector_index"})
 
 
 @cache

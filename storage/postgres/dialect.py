@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, CursorResult
 
+from reverie.contract import ACCOUNT_STORE
 from storage.engines import parsed
+from storage.postgres.columns import OF_ENGINE, shared_tables, tables
 from storage.postgres.translation import STORE, Translated, for_values, translate
 from storage.rows import to_json
 
@@ -18,11 +20,14 @@ STORE_OPTION: Final = "reverie_store"
 class PostgresDialect:
     """The dialect of PostgreSQL: see `storage.engines.Dialect`."""
 
-    def execute(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> CursorResult[Any]:
+    def execute(
+        self, connection: Connection, sql: str, values: Mapping[str, Any], *, streamed: bool = False
+    ) -> CursorResult[Any]:
         """Run a translated statement."""
         translated = translate(sql)
         bound = _bound(translated, values, connection)
-        return connection.execute(parsed(_text(sql, translated, (bound,))), bound)
+        options = {"stream_results": True} if streamed else None
+        return connection.execute(parsed(_text(sql, translated, (bound,))), bound, execution_options=options)
 
     def execute_many(self, connection: Connection, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run a translated statement for each row of values."""
@@ -33,6 +38,17 @@ class PostgresDialect:
             return
         for values in bound:
             connection.execute(parsed(_text(sql, translated, (values,))), values)
+
+    def tables(self, connection: Connection) -> Mapping[str, frozenset[str]]:
+        """Return the tables of the store: all of the account, and those that workspaces have, too, of a workspace."""
+        sql = "SELECT name FROM stores WHERE id = %(store)s"
+        store = connection.get_execution_options().get(STORE_OPTION)
+        is_account = connection.exec_driver_sql(sql, {"store": store}).scalar() == ACCOUNT_STORE
+        return {
+            name: frozenset(columns) - {STORE}
+            for name, columns in tables().items()
+            if name not in OF_ENGINE and (is_account or name in shared_tables())
+        }
 
     def defer_references(self, connection: Connection) -> None:
         """Check foreign keys at the end of the transaction only."""

@@ -114,7 +114,7 @@ class ForwardIndex(AgentRepository):
 
     def rows(self) -> Iterator[list[ForwardRow]]:
         """Yield all chunks of the agent by id, in batches."""
-        for batch in self._execute(f"{_SELECT} ORDER BY chunk_id").partitions(_BATCH):
+        for batch in self._stream(f"{_SELECT} ORDER BY chunk_id").partitions(_BATCH):
             yield [ForwardRow._make(row) for row in batch]
 
     def rows_of(self, chunk_ids: Sequence[int]) -> list[ForwardRow]:
@@ -136,7 +136,7 @@ class ForwardIndex(AgentRepository):
 
         Raises `StoreUnusable` if a vector does not have the dimension of the model: the file is damaged.
         """
-        found = self._execute(
+        found = self._stream(
             "SELECT f.chunk_id, v.embedding FROM forward_index AS f CROSS JOIN chunks_vec AS v"
             " ON v.chunk_id = f.chunk_id AND v.model = :model WHERE f.agent_id = :agent ORDER BY f.chunk_id",
             model=model,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from storage.repository import Repository
+from storage.rows import tables_of
 
 # What users and agents stored, and what belongs to it: a text in one of these is there by right.
 STORED: Final = (
@@ -36,7 +37,7 @@ class StoredTexts(Repository):
         block: list[bytes] = []
         size = 0
         for table in self._existing(STORED):
-            for row in self._execute(f"SELECT * FROM {table}"):
+            for row in self._stream(f"SELECT * FROM {table}"):
                 for value in row:
                     raw = _bytes(value)
                     if raw:
@@ -52,7 +53,7 @@ class StoredTexts(Repository):
         found: dict[str, list[Any]] = {}
         for table in self._existing(QUOTING):
             key, columns = QUOTING[table]
-            for row in self._execute(f"SELECT {key}, {', '.join(columns)} FROM {table}"):
+            for row in self._stream(f"SELECT {key}, {', '.join(columns)} FROM {table}"):
                 if quotes(b"\0".join(_bytes(value) for value in row[1:])):
                     found.setdefault(table, []).append(row[0])
         return found
@@ -84,8 +85,7 @@ class StoredTexts(Repository):
         return counts
 
     def _existing(self, tables: Any) -> list[str]:
-        sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name IN (SELECT value FROM json_each(:names))"
-        present = set(self._values(sql, names=list(tables)))
+        present = tables_of(self._connection)
         return [table for table in tables if table in present]
 
 

@@ -10,6 +10,7 @@ from storage.memories.memories import Memories
 from storage.pipeline.forgotten_files import ForgottenFiles
 from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository, Repository
+from storage.rows import tables_of
 from storage.sessions.sessions import Sessions
 from storage.trust.erased_rows import Selection, Subject
 
@@ -78,12 +79,9 @@ class Removal(AgentRepository):
     def remove_everything(self) -> int:
         """Remove what no selection names: what an agent has besides sessions, memories and schedules."""
         removed = 0
-        tables = self._values(
-            "SELECT m.name FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c"
-            " WHERE m.type = 'table' AND c.name = 'agent_id' AND m.sql NOT LIKE 'CREATE VIRTUAL%'"
-        )
+        tables = {name for name, columns in tables_of(self._connection).items() if "agent_id" in columns}
         kept = {"forgotten_sessions", "forward_changes", "audit_log", "tokens", "erasures"}
-        for table in sorted(set(tables) - kept):
+        for table in sorted(tables - kept):
             if not table.startswith("chunks_"):  # the indexes, which follow the chunks
                 removed += self._execute(f"DELETE FROM {table} WHERE agent_id = :agent").rowcount
         return removed
