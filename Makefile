@@ -16,12 +16,17 @@ INSTALLED := $(VENV)/.installed
 # over some of another's when it has no more. One process more than cores, as many tests wait for other processes: on
 # two cores the whole suite took 8.5 minutes instead of 10.4.
 PARALLEL := --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist worksteal
+# What runs on both engines: rules and stages by subject, whose tests look into tables and not into files.
+ON_POSTGRES := $(patsubst %,tests/unit/test_%.py,agents_apart as_of consolidation curation erasure expiry ingest \
+  memories memory_recall schedule_store search_isolation session_life work_queue)
+# About a minute of them, for `make check`.
+CHECKED_ON_POSTGRES := $(patsubst %,tests/unit/test_%.py,agents_apart erasure ingest search_isolation work_queue)
 # Tests start hundreds of processes. Without compiled modules each would compile the same modules again, and so would
 # each of pytest's.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo story up test test-quick test-properties test-mcp check bench lock format docs clean
+.PHONY: help install demo story up test test-quick test-properties test-mcp test-postgres check bench lock format docs clean
 .DELETE_ON_ERROR:
 
 help: ## list the commands
@@ -53,6 +58,7 @@ check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generate
 	@echo "== generated docs"; $(PY) -m worker.settings_docs --check docs/configuration.md
 	@$(PY) -m cli.docs --check docs/cli.md
 	@echo "== pytest"; $(PY) -m pytest $(PARALLEL)
+	@echo "== pytest on PostgreSQL"; $(PY) -m pytest $(PARALLEL) --postgres $(CHECKED_ON_POSTGRES)
 
 test-properties: $(INSTALLED) ## run the tests of random steps for long: 20,000 steps each, or PROPERTY_STEPS
 	@PROPERTY_STEPS=$${PROPERTY_STEPS:-20000} $(PY) -m pytest -n 0 -k properties tests $(ARGS)
@@ -60,6 +66,9 @@ test-properties: $(INSTALLED) ## run the tests of random steps for long: 20,000 
 test-mcp: $(INSTALLED) ## run the public conformance suite of MCP: needs npm, and fetches 240 MB into build/
 	@npm install --silent --no-audit --no-fund --prefix build/mcp node@22 @modelcontextprotocol/conformance@0.2.0-alpha.12
 	@MCP_CONFORMANCE=$(CURDIR)/build/mcp $(PY) -m pytest -n 0 tests/integration/test_mcp_conformance.py $(ARGS)
+
+test-postgres: $(INSTALLED) ## run tests of stores with a real PostgreSQL server in place of SQLite files
+	@$(PY) -m pytest $(PARALLEL) --postgres $(ON_POSTGRES) $(ARGS)
 
 bench: $(INSTALLED) ## run all benchmarks (takes a while)
 	@$(PY) -m benchmarks $(ARGS)

@@ -29,6 +29,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of this suite."""
+    parser.addoption("--postgres", action="store_true", help="keep the stores of tests in PostgreSQL, not in files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load what the options ask for."""
+    if config.getoption("postgres"):
+        from support import on_postgres
+
+        config.pluginmanager.register(on_postgres)
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """What happens to be set or stored where the tests run must not change what they prove."""

@@ -8,27 +8,27 @@ from sqlalchemy import text
 
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.recall.events import NewRecall
+from storage.rows import tables_of
 from storage.stores import Store
+from support.index_content import indexed_vectors
 from support.pipeline import Pipeline
 
 NOW = 1_750_000_000_000_000
 # The log itself, tables derived from others, and tables to which rows are only added.
-_LEFT_OUT = ("curation_", "job_", "sqlite_", "forward_changes", "chunks_index_", "chunks_fts_", "alembic_")
+_LEFT_OUT = ("curation_", "job_", "forward_changes")
 
 
 def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """Return the rows of all tables except those left out, and the content of the vector indexes."""
     with store.reading() as tx:
-        names = tx.connection.exec_driver_sql("SELECT name FROM sqlite_schema WHERE type = 'table'").scalars().all()
         picture = {
             name: sorted((tuple(row) for row in tx.connection.exec_driver_sql(f"SELECT * FROM {name}")), key=repr)
-            for name in names
+            for name in tables_of(tx.connection)
             if not name.startswith(_LEFT_OUT)
         }
         for generation in tx.index.generations():
             if generation.kind == "vector":
-                found = tx.connection.exec_driver_sql(f"SELECT rowid, agent_id, embedding FROM {generation.table}")
-                picture[f"vectors of {generation.model}"] = sorted(tuple(row) for row in found)
+                picture[f"vectors of {generation.model}"] = indexed_vectors(tx, generation)
     return picture
 
 

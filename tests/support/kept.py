@@ -20,6 +20,7 @@ from storage.recall.generations import VectorEntry
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from storage.upkeep.verify import verify
+from support.index_content import indexed_vectors
 
 AGENT = "ada"
 NOW = 1_777_593_600_000_000
@@ -146,8 +147,7 @@ class Kept:
             }
             index = tx.index.active("vector")
             if index is not None:
-                indexed = tx.connection.exec_driver_sql(f"SELECT rowid, agent_id, embedding FROM {index.table}")
-                found["index"] = sorted(tuple(row) for row in indexed)
+                found["index"] = indexed_vectors(tx, index)
             return found
 
     def check(self) -> None:

@@ -35,6 +35,8 @@ from storage.stores import Stores
 from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
+pytestmark = pytest.mark.sqlite("copies its files")
+
 SECRET = b"correct horse battery"
 HOUR = 3_600_000_000
 

@@ -22,6 +22,8 @@ from support.stages import drain
 from worker.backups import backup_source
 from worker.runtime import Runtime
 
+pytestmark = pytest.mark.sqlite("copies its files")
+
 SECRET = "The heron lantern of Cacilhas burns only on odd Thursdays"
 QUEUED = "The blue kiosk of Belém closes whenever the ferry horn sounds"
 

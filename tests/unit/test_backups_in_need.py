@@ -21,6 +21,8 @@ from storage.stores import Stores
 from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
+pytestmark = pytest.mark.sqlite("copies its files")
+
 MIB = 1024 * 1024
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -23,11 +24,13 @@ from memory.upkeep.curation_logs import list_entries
 from reverie.errors import Conflict, NotFound
 from storage.memories.records import NewMemory
 from storage.pipeline.records import NewChunk, SourceText
+from storage.rows import tables_of
 from storage.transaction import AgentRepositories, Transaction
 from storage.upkeep.curation import EntryDraft
 from storage.upkeep.undo import undo
 from storage.upkeep.verify import verify
 from support.curating import NOW, everything, recalled, remember
+from support.index_content import recorded_tables
 from support.pipeline import WORKSPACE, Pipeline
 
 pytestmark = pytest.mark.slow
@@ -114,7 +117,10 @@ def merge(_: Transaction, rows: AgentRepositories) -> None:
 def promote(tx: Transaction, rows: AgentRepositories) -> None:
     rows.memories.change(row_of(rows, "walnuts"), now=LATER, lifetime="long_term", concept_tags=("walnut",))
     tx.connection.execute(
-        text("INSERT INTO memory_promotions VALUES ('ana', 'walnuts', :now, 0.30000000000000004, 'deep')"),
+        text(
+            "INSERT INTO memory_promotions (agent_id, memory_id, promoted_at, score, phase) VALUES"
+            " ('ana', 'walnuts', :now, 0.30000000000000004, 'deep')"
+        ),
         {"now": LATER},
     )
 
@@ -512,22 +518,19 @@ def test_the_recorders_write_every_column_of_every_table(pipe: Pipeline) -> None
     curate(
         pipe,
         lambda tx, _: (
-            tx.connection.exec_driver_sql("INSERT INTO memory_promotions VALUES ('ana', 'x', 1, 0.5, 'p')") and None
+            tx.connection.exec_driver_sql(
+                "INSERT INTO memory_promotions (agent_id, memory_id, promoted_at, score, phase)"
+                " VALUES ('ana', 'x', 1, 0.5, 'p')"
+            )
+            and None
         ),
     )
     with pipe.store.reading() as tx:
-        triggers = tx.connection.exec_driver_sql(
-            "SELECT DISTINCT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE '%_recorded'"
-        )
-        recorded = set(triggers.scalars())
-        images = tx.connection.exec_driver_sql(
-            "SELECT c.table_name, group_concat(DISTINCT j.key) FROM curation_changes AS c"
-            " CROSS JOIN json_each(coalesce(c.after, c.before)) AS j GROUP BY 1"
-        )
-        written = {str(row[0]): set(str(row[1]).split(",")) for row in images}
-        columns = {
-            table: set(tx.connection.exec_driver_sql(f"SELECT name FROM pragma_table_info('{table}')").scalars())
-            for table in recorded
-        }
+        recorded = recorded_tables(tx)
+        images = tx.connection.exec_driver_sql("SELECT table_name, coalesce(after, before) FROM curation_changes")
+        written: dict[str, set[str]] = {}
+        for table, image in images:
+            written.setdefault(table, set()).update(json.loads(image))
+        columns = {table: set(found) for table, found in tables_of(tx.connection).items() if table in recorded}
     assert set(written) == recorded
     assert written == {**columns, **_IN_PART}

@@ -17,6 +17,8 @@ from storage import engine
 from storage.engine import OLDEST_SAFE_SQLITE, Database, check_sqlite_version
 from storage.stores import Stores
 
+pytestmark = pytest.mark.sqlite("connections to its files")
+
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[Stores]:

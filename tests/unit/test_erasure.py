@@ -119,6 +119,7 @@ def _inflated(raw: bytes) -> bytes:
         return b""
 
 
+@pytest.mark.sqlite("searches the bytes of its files")
 def test_a_user_is_erased_and_others_keep_what_they_said(runtime: Runtime, ana: Reverie) -> None:
     """Given two users who have said the same, when one is erased, then only the other one's words are left."""
     fill(runtime, ana)
@@ -334,6 +335,7 @@ def test_an_erased_agent_is_not_named_with_its_webhook_secrets(runtime: Runtime,
     assert secrets.rotate(agent, later)[0] not in [newest, *first]
 
 
+@pytest.mark.sqlite("searches the bytes of its files")
 @pytest.mark.parametrize("kind", ["memory", "fact", "note"])
 def test_what_belongs_to_nobody_is_erased_by_its_id(runtime: Runtime, ana: Reverie, kind: str) -> None:
     """Given a memory, a fact with an earlier value, or a note of nobody, when it is erased by its id, then it is gone

@@ -114,7 +114,10 @@ def test_the_progress_of_sessions_that_are_gone_is_removed(pipe: Pipeline) -> No
         progress.set_watermark(up_to=5, now=pipe.now())
         for item in ("GONE", "retry GONE"):
             tx.connection.execute(
-                text("INSERT INTO job_progress SELECT job, :item, position, at FROM job_progress LIMIT 1"),
+                text(
+                    "INSERT INTO job_progress (job, item, position, at)"
+                    " SELECT job, :item, position, at FROM job_progress LIMIT 1"
+                ),
                 {"item": item},
             )
     assert expire(pipe.store, RULES, now=pipe.now()) == {"progress_dropped": 2}
@@ -129,7 +132,11 @@ def test_promotions_of_what_is_gone_are_removed_after_a_while(pipe: Pipeline) ->
     with pipe.store.writing() as tx:
         for name, at in ((message, now - 500 * DAY), ("gone", now - 500 * DAY), ("lately", now)):
             tx.connection.execute(
-                text("INSERT INTO memory_promotions VALUES ('ana', :name, :at, 1.0, 'deep')"), {"name": name, "at": at}
+                text(
+                    "INSERT INTO memory_promotions (agent_id, memory_id, promoted_at, score, phase) VALUES"
+                    " ('ana', :name, :at, 1.0, 'deep')"
+                ),
+                {"name": name, "at": at},
             )
     assert expire(pipe.store, RULES, now=now) == {"promotions_dropped": 1}
     assert pipe.count("memory_promotions", "memory_id = 'gone'") == 0

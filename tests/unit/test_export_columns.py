@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reverie.trust.export_types import RECORD_TYPES
-from storage.rows import column_name
+from storage.rows import column_name, tables_of
 from storage.stores import Stores
 
 # Tables that are made again from others, belong to the work of this installation, or count.
@@ -61,14 +61,7 @@ def test_every_column_is_exported_or_left_out_on_purpose(tmp_path: Path) -> None
     """Given the schema of a store, then each column is a field of an export, or in the lists above."""
     stores = Stores(tmp_path / "data")
     with stores.workspace("w").reading() as tx:
-        names = tx.connection.exec_driver_sql(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
-        ).scalars()
-        columns = {
-            name: {row[1] for row in tx.connection.exec_driver_sql(f"PRAGMA table_xinfo({name})")}
-            for name in names.all()
-            if not name.startswith(("chunks_fts", "chunks_index"))
-        }
+        columns = tables_of(tx.connection)
     stores.close()
     exported = dict(IN_OTHERS)
     for kind in RECORD_TYPES:

@@ -22,6 +22,8 @@ from storage.upkeep.verify import verify
 from support.pipeline import Pipeline
 from support.scheduled import Scheduled
 
+pytestmark = pytest.mark.sqlite("limits the size of its files")
+
 # What each stage writes with its results.
 WRITES = {
     "chunk": (Chunks, "add_message_chunks"),

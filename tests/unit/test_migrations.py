@@ -20,6 +20,8 @@ from storage.migrations.recorders import record_added_columns
 from storage.recall import index
 from storage.stores import Stores
 
+pytestmark = pytest.mark.sqlite("migrations of its files")
+
 SCRIPTS = Path(migrate.__file__).parent / "migrations"
 KINDS: tuple[Literal["workspace", "account"], ...] = ("workspace", "account")
 

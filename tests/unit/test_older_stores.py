@@ -11,6 +11,8 @@ from storage.upkeep.verify import verify
 from support.older_store import made_older
 from support.pipeline import Pipeline
 
+pytestmark = pytest.mark.sqlite("migrates older files")
+
 AMOUNTS = "SELECT * FROM stored_amounts"
 AUDIENCES = "SELECT f.chunk_id, f.audience FROM forward_index AS f ORDER BY f.chunk_id"
 SCHEMA = "SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"

@@ -16,6 +16,8 @@ from storage.open_workspaces import MAX_KEPT_CONNECTIONS, OpenWorkspaces, max_co
 from storage.opening import open_database
 from storage.stores import Store, Stores
 
+pytestmark = pytest.mark.sqlite("limits how many files are open")
+
 
 class SlowOpener:
     """Opens stores; those named in `slow` only when they are let go."""

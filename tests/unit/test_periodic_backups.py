@@ -22,6 +22,8 @@ from worker.periodic_backups import back_up_if_due
 from worker.runtime import Runtime
 from worker.settings import Settings
 
+pytestmark = pytest.mark.sqlite("copies its files")
+
 HOUR = 3_600_000_000
 
 

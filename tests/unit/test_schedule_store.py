@@ -28,6 +28,7 @@ COUNT = 10_000
 # --- the migration ---
 
 
+@pytest.mark.sqlite("migrates an older file")
 def test_a_store_of_the_version_before_gets_the_tables_and_keeps_its_rows(tmp_path: Path) -> None:
     """Given a store of 0003 with messages and chunks, when it is opened, then all is there, and schedules can be."""
     pipe = Pipeline(tmp_path / "data")
@@ -56,6 +57,7 @@ def test_a_store_of_the_version_before_gets_the_tables_and_keeps_its_rows(tmp_pa
     stores.close()
 
 
+@pytest.mark.sqlite("migrates an older file")
 def test_the_migration_alone_leads_from_0003_to_0004(tmp_path: Path) -> None:
     """Given a file that was migrated up to 0003, when 0004 is applied, then it makes the four tables and no other."""
     database = Database(tmp_path / "some.db")
@@ -102,7 +104,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
                 tx.connection.execute(
                     text(
                         "INSERT INTO schedule_runs (id, agent_id, schedule_id, due_at, first_due_at,"
-                        " trigger_kind, status, created_at, sent_at) SELECT :id || value, :agent, :id, value, value,"
+                        " trigger_kind, status, created_at, sent_at) SELECT :id || value, :agent, :id,"
+                        " CAST(value AS INTEGER), CAST(value AS INTEGER),"
                         " 'schedule', 'success', 0, 0 FROM json_each('[0,1,2,3,4,5,6,7,8,9]')"
                     ),
                     {"id": new.id, "agent": f"a{number % 20}"},
@@ -120,6 +123,7 @@ QUERIES: dict[str, tuple[Callable[[Transaction], Any], str]] = {
 }
 
 
+@pytest.mark.sqlite("reads its query plans")
 @pytest.mark.parametrize("name", QUERIES)
 def test_what_the_sweep_asks_is_answered_by_an_index_of_what_is_open(many: Store, name: str) -> None:
     """Given 10,000 schedules, then each question of the sweep is answered from a partial index, not from a table."""
@@ -130,6 +134,7 @@ def test_what_the_sweep_asks_is_answered_by_an_index_of_what_is_open(many: Store
     assert all("INDEX" in line for line in plan.splitlines() if line.startswith(("SCAN", "SEARCH")))
 
 
+@pytest.mark.sqlite("counts the steps of its statements")
 def test_a_claim_of_one_among_ten_thousand_touches_that_one_only(many: Store) -> None:
     """Given 10,000 schedules of which one is due, when it is claimed, then SQLite has taken a few hundred steps."""
     with counted_sql(many.database.engine) as work:

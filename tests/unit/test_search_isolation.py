@@ -89,10 +89,10 @@ def test_search_in_the_index_itself_is_bound_to_the_agent_of_the_filter(pipe: Pi
     query = HashEmbedder().embed_query(CANARY).tobytes()
     with pipe.store.reading() as tx:
         row = tx.for_agent("bob").sessions.get("s").row_id
-        for within in (ChunkFilter("ana"), ChunkFilter("ana", row), ChunkFilter("", row)):
+        for within in (ChunkFilter("ana"), ChunkFilter("ana", (row,)), ChunkFilter("", (row,))):
             assert tx.index.search_text("zanzibar", within, 10) == []
             assert tx.index.search_vectors(query, within, 10) == []
-        assert len(tx.index.search_text("zanzibar", ChunkFilter("bob", row), 10)) == 1
+        assert len(tx.index.search_text("zanzibar", ChunkFilter("bob", (row,)), 10)) == 1
 
 
 def test_a_deleted_session_leaves_no_row_and_no_word_in_any_file(pipe: Pipeline) -> None:

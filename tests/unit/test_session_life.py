@@ -276,6 +276,7 @@ def test_what_is_remembered_for_a_conversation_after_its_end_is_cleared_later(pi
     assert pipe.count("memories", "tier = 'conversation'") == 0
 
 
+@pytest.mark.sqlite("damages a file")
 def test_a_workspace_that_cannot_be_read_holds_up_no_other(pipe: Pipeline, seen: Recorder) -> None:
     """Given a damaged workspace beside a sound one, then the sound one's sessions end and the other is named."""
     broken = pipe.stores.database_path("broken")

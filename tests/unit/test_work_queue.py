@@ -46,8 +46,9 @@ def try_claim(pipe: Pipeline, *, at: int = 0, limit: int = 2) -> Claim | None:
 def idle_answers(pipe: Pipeline) -> list[bool]:
     """What the three ways say: the open store, the file, and (turned round) whether anything could be claimed."""
     pipe.stores.close()
-    by_file = is_idle_file(pipe.stores.database_path(WORKSPACE), STAGES)
     by_stores = pipe.stores.is_idle(WORKSPACE, STAGES)
+    path = pipe.stores.database_path(WORKSPACE)
+    by_file = is_idle_file(path, STAGES) if path.exists() else by_stores  # in PostgreSQL there is no file
     with pipe.store.reading() as tx:
         return [by_file, by_stores, tx.work.is_idle(STAGES)]
 

@@ -1,0 +1,26 @@
+"""What the search indexes and the schema of a store hold, in files and in PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from storage.recall.generations import Generation
+from storage.transaction import Transaction
+
+
+def indexed_vectors(tx: Transaction, generation: Generation) -> list[tuple[Any, ...]]:
+    """Return the rows of a vector index: the chunk, its agent and its vector."""
+    if tx.connection.dialect.name == "sqlite":
+        sql = f"SELECT rowid, agent_id, embedding FROM {generation.table}"
+    else:
+        sql = f"SELECT chunk_id, agent_id, embedding::text FROM vector_index WHERE generation = {generation.id}"
+    return sorted(tuple(row) for row in tx.connection.exec_driver_sql(sql))
+
+
+def recorded_tables(tx: Transaction) -> set[str]:
+    """Return the tables whose changes triggers write into the curation log."""
+    if tx.connection.dialect.name == "sqlite":
+        sql = "SELECT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE '%!_recorded' ESCAPE '!'"
+    else:
+        sql = "SELECT tgrelid::regclass::text FROM pg_trigger WHERE right(tgname, 9) = '_recorded'"
+    return set(tx.connection.exec_driver_sql(sql).scalars())

@@ -1,0 +1,152 @@
+"""Runs tests that know nothing of it on PostgreSQL: `pytest --postgres`.
+
+Whatever opens the stores of a data folder gets those of a database of that folder, in a server of this process. Tests
+look into tables with SQLite's SQL, which is translated as that of the repositories is. Tests of what only SQLite has
+carry the mark `sqlite` with the reason, and are skipped.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from threading import RLock
+from typing import Any, Final
+
+import pytest
+from sqlalchemy import Connection, CursorResult, TextClause
+
+from storage.engines import OPTION
+from storage.postgres.stores import PostgresStores
+from storage.stores import Stores
+from support.postgres import TestServer, running_postgres
+
+_MARK: Final = re.compile(r"\?")
+# Whose SQL is meant for the engine it runs on.
+_ENGINES: Final = ("storage.", "sqlalchemy.", "support.on_postgres", "support.index_content")
+# A database must be as fast to make and to write as a file, and need not outlive its server.
+_FAST: Final = ("fsync = off", "full_page_writes = off", "synchronous_commit = off")
+
+
+class FolderDatabases:
+    """The databases of data folders, each created when its folder is first opened."""
+
+    def __init__(self) -> None:
+        self._running = ExitStack()
+        self._server: TestServer | None = None
+        self._names: dict[Path, str] = {}
+        self._lock = RLock()
+
+    def url(self, folder: Path) -> str:
+        """Return the address of a folder's database."""
+        folder = folder.resolve()
+        with self._lock:
+            server = self._started()
+            if folder not in self._names:
+                self._names[folder] = server.database()
+            return server.url(self._names[folder])
+
+    def drop(self, inside: Path | None = None) -> None:
+        """Remove the databases of the folders inside of another one, or all."""
+        with self._lock:
+            for folder, name in list(self._names.items()):
+                if inside is None or folder.is_relative_to(inside):
+                    self._started().drop(name)
+                    del self._names[folder]
+
+    def stop(self) -> None:
+        """Stop the server and remove its files."""
+        self._running.close()
+
+    def _started(self) -> TestServer:
+        if self._server is None:
+            self._server = self._running.enter_context(running_postgres())
+            with self._server.admin() as connection:
+                for setting in _FAST:
+                    connection.execute(f"ALTER SYSTEM SET {setting}")
+                connection.execute("SELECT pg_reload_conf()")
+        return self._server
+
+
+_databases: Final = FolderDatabases()
+
+
+class FolderStores(PostgresStores):
+    """The stores of a data folder's database, opened with the arguments of `Stores`."""
+
+    def __init__(
+        self, data_dir: Path, *, patience_seconds: float | None = None, connections: int | None = None
+    ) -> None:
+        super().__init__(data_dir, _databases.url(data_dir))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have all stores of this process be stores of PostgreSQL, and translate the SQL of tests."""
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(_databases.stop)
+    config.add_cleanup(patch.undo)
+
+    def new(kind: type[Stores], *_args: Any, **_options: Any) -> Stores:
+        return object.__new__(FolderStores if kind is Stores else kind)
+
+    patch.setattr(Stores, "__new__", new)
+    patch.setattr(Connection, "execute", _translated_execute(Connection.execute))
+    patch.setattr(Connection, "exec_driver_sql", _translated_driver_sql(Connection.exec_driver_sql))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests of what only SQLite has."""
+    for item in items:
+        mark = item.get_closest_marker("sqlite")
+        if mark is not None:
+            item.add_marker(pytest.mark.skip(reason=f"SQLite alone: {mark.args[0]}"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Remove the databases of a test after it, and those of its module after the last one."""
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    yield
+    if folder is not None:
+        _databases.drop(folder.resolve())
+    if nextitem is None or nextitem.path != item.path:
+        _databases.drop()
+
+
+def _translated_execute(original: Any) -> Any:
+    def execute(self: Connection, statement: Any, parameters: Any = None, **options: Any) -> CursorResult[Any]:
+        dialect = self.get_execution_options().get(OPTION)
+        if dialect is None or not isinstance(statement, TextClause) or _is_engine(sys._getframe(1).f_globals):
+            return original(self, statement, parameters, **options)  # type: ignore[no-any-return]
+        if isinstance(parameters, list):
+            return dialect.execute_many(self, statement.text, parameters)  # type: ignore[no-any-return]
+        return dialect.execute(self, statement.text, dict(parameters or {}))  # type: ignore[no-any-return]
+
+    return execute
+
+
+def _translated_driver_sql(original: Any) -> Any:
+    def exec_driver_sql(self: Connection, sql: str, parameters: Any = None, **options: Any) -> CursorResult[Any]:
+        dialect = self.get_execution_options().get(OPTION)
+        if dialect is None or _is_engine(sys._getframe(1).f_globals):
+            return original(self, sql, parameters, **options)  # type: ignore[no-any-return]
+        names = iter(range(sys.maxsize))
+        named = _MARK.sub(lambda _mark: f":value_{next(names)}", sql)
+        if isinstance(parameters, list):
+            return dialect.execute_many(self, named, [_by_name(row) for row in parameters])  # type: ignore[no-any-return]
+        return dialect.execute(self, named, _by_name(parameters or ()))  # type: ignore[no-any-return]
+
+    return exec_driver_sql
+
+
+def _by_name(parameters: Any) -> Mapping[str, Any]:
+    if isinstance(parameters, Mapping):
+        return parameters
+    return {f"value_{place}": value for place, value in enumerate(parameters)}
+
+
+def _is_engine(caller: Mapping[str, Any]) -> bool:
+    """Return whether a statement comes from a module that writes it for its engine."""
+    return str(caller["__name__"]).startswith(_ENGINES)
