@@ -235,6 +235,7 @@ def _delete_rows(connection: Connection, name: str, number: int) -> None:
         connection.exec_driver_sql("DELETE FROM audit_retention")
         values = {"end": _MICROSECONDS_END}
         connection.exec_driver_sql("INSERT INTO audit_retention (only_row, ended_at) VALUES (1, %(end)s)", values)
+        connection.exec_driver_sql("DELETE FROM audit_log")
     copied = [table.name for table in reversed(copied_tables(name))]
     for table in ["text_index", "vector_index", *copied, "deleted_numbers"]:
         of_store = f" WHERE {STORE} = {number}" if STORE in tables()[table] else ""

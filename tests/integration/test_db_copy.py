@@ -26,6 +26,7 @@ from storage.postgres.copying import CopyReport, Progress, copy_all, open_target
 from storage.postgres.engine import SCHEMA
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
+from storage.trust.audit import AuditEntry
 from storage.upkeep.curation import EntryDraft
 from storage.upkeep.verify import verify
 from support.command_line import CommandLine
@@ -167,6 +168,31 @@ def test_a_copy_that_was_killed_is_begun_anew(pipe: Pipeline, server: TestServer
     server.drop(name)
 
 
+def test_a_connection_that_is_cut_is_an_error_from_which_the_next_copy_goes_on(
+    pipe: Pipeline, server: TestServer, tmp_path: Path
+) -> None:
+    name = server.database()
+
+    def cut(store: str, done: int, total: int) -> None:
+        if store == WORKSPACE:
+            with server.admin() as connection:
+                connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        _copy(pipe.stores, server.url(name), cut)
+    assert _copy(pipe.stores, server.url(name)).is_complete
+    server.drop(name)
+
+
+def test_an_account_is_copied_again_with_its_audit_log(pipe: Pipeline, url: str, tmp_path: Path) -> None:
+    for action in ("first", "second"):
+        pipe.stores.audit().record(AuditEntry(at=MORNING, actor="operator", action=action, target=WORKSPACE))
+        assert ACCOUNT_STORE in _copy(pipe.stores, url).rows
+    database = open_stores(tmp_path / "data", url)
+    assert _everything(database) == _everything(pipe.stores)
+    database.close()
+
+
 def test_an_interrupt_says_how_to_go_on(pipe: Pipeline, server: TestServer, tmp_path: Path) -> None:
     name = server.database()
     with server.admin(name) as outside, outside.transaction():
@@ -254,10 +280,22 @@ def test_the_command_says_what_to_do_next(
 def _fill(pipe: Pipeline) -> None:
     pipe.say("the boat leaves at noon", "a cat sleeps on the pier", {"role": "assistant", "content": "Noted: é 船"})
     pipe.hand_in("notes.txt", "The harbour opens at six.\n\nThe ferry needs a ticket.")
+    keep(pipe, "m0", "The ferry costs four euros")
     keep(pipe, "m1", "The ferry costs five euros")
     keep(pipe, "m2", "The captain is called Ada")
     keep(pipe, "a1", "The user speaks Dutch", tier="account")
     settle(pipe)
+    with pipe.store.writing() as tx:
+        run = tx.connection.exec_driver_sql
+        run("UPDATE memories SET superseded_by = 2, superseded_at = 7 WHERE row_id = 1")  # one with a higher number
+        tx.index.remove_vectors(list(run("SELECT id FROM chunks WHERE memory_row = 1").scalars()))
+        run("DELETE FROM chunks WHERE memory_row = 1")
+        run("INSERT INTO job_leases (job, token, lease_until) VALUES ('decay', 12, 34)")
+        run("INSERT INTO claims (stage, item_id, token, error) VALUES ('embed', 99, 5, 'tab\t, line\n, \\ and \\N')")
+        run(
+            "INSERT INTO dead_letters (agent_id, stage, item_id, payload, error_type, error, attempts, created_at)"
+            " VALUES ('ana', 'ingest', 'x', x'00ff5c4e', 'E', '', 1, 1)"
+        )
     pipe.stores.workspace(OTHER)
 
 
