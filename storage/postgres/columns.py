@@ -13,7 +13,7 @@ _TABLE: Final = re.compile(r"^CREATE TABLE (\w+) \(\n(.*?)\n\)", re.DOTALL | re.
 _COLUMN: Final = re.compile(
     r"^    (?!PRIMARY|UNIQUE|FOREIGN)(\w+) (bigint|text|double precision|bytea)(.*)$", re.MULTILINE
 )
-_KEY: Final = re.compile(r"PRIMARY KEY \((.*)\)")
+_KEY: Final = "    PRIMARY KEY ("
 _REFERENCE: Final = re.compile(r"^ALTER TABLE (\w+) ADD CONSTRAINT \w+ FOREIGN KEY .* REFERENCES (\w+) ", re.MULTILINE)
 _VIEW: Final = re.compile(r"^CREATE VIEW (\w+) ", re.MULTILINE)
 _STORE: Final = "store_id"
@@ -38,19 +38,17 @@ def nullable_columns() -> frozenset[str]:
     """Return the names of columns that can be NULL in some table."""
     found = set()
     for _, body in _TABLE.findall(_text()):
-        keys = {key.strip() for line in _KEY.findall(body) for key in line.split(",")}
-        found |= {name for name, _, rest in _COLUMN.findall(body) if "NOT NULL" not in rest and name not in keys}
+        key = _key_of(body)
+        found |= {name for name, _, rest in _COLUMN.findall(body) if "NOT NULL" not in rest and name not in key}
     return frozenset(found)
 
 
 @cache
 def keys() -> Mapping[str, tuple[str, ...]]:
     """Return the columns of the primary key by table, without the store."""
-    found = {}
-    for name, body in _TABLE.findall(_text()):
-        columns = [column.strip() for key in _KEY.findall(body) for column in key.split(",")]
-        found[name] = tuple(column for column in columns if column != _STORE)
-    return found
+    return {
+        name: tuple(column for column in _key_of(body) if column != _STORE) for name, body in _TABLE.findall(_text())
+    }
 
 
 @cache
@@ -79,6 +77,11 @@ def numbered_columns() -> Mapping[str, str]:
 def references() -> frozenset[tuple[str, str]]:
     """Return the tables whose rows refer to rows of a table, each with that table."""
     return frozenset(_REFERENCE.findall(_text()))
+
+
+def _key_of(body: str) -> list[str]:
+    lines = [line.removeprefix(_KEY).rstrip("),") for line in body.splitlines() if line.startswith(_KEY)]
+    return [column.strip() for line in lines for column in line.split(",")]
 
 
 def read_from(schema: str) -> None:

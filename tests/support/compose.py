@@ -18,9 +18,15 @@ class NotSet(Exception):
     """A required variable is not set."""
 
 
-def load_compose(variables: dict[str, str]) -> dict[str, Any]:
-    """Return the file with variables substituted. Raises NotSet if a required one is missing."""
-    return _filled(yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8")), variables)
+def load_compose(variables: dict[str, str], *profiles: str) -> dict[str, Any]:
+    """Return the file with variables substituted and the services that start with these profiles.
+
+    Raises NotSet if a required variable is missing.
+    """
+    filled: dict[str, Any] = _filled(yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8")), variables)
+    services = filled["services"].items()
+    started = {name: one for name, one in services if {*one.get("profiles", profiles)} <= {*profiles}}
+    return filled | {"services": started}
 
 
 def seconds(duration: str) -> float:

