@@ -10,6 +10,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -104,7 +105,8 @@ def read_rows(result: CursorResult[*tuple[Any, ...]], record: type[Record]) -> l
 def stream_rows(result: CursorResult[*tuple[Any, ...]], record: type[Record]) -> Iterator[Record]:
     """Yield the rows of a result as records, each read when it is asked for."""
     read = _reader(record, tuple(result.keys()))
-    yield from (read(row) for row in result)
+    with closing(result):  # whoever reads only the first ones leaves no cursor open
+        yield from (read(row) for row in result)
 
 
 def read_row(result: CursorResult[*tuple[Any, ...]], record: type[Record]) -> Record | None:

@@ -7,6 +7,7 @@ comma, which no other text between the two bounds is. Times are microseconds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -157,8 +158,9 @@ class Items(AgentRepository):
             **_below(prefix, alive_at),
             model=model,
         )
-        for page in result.partitions(_PAGE_ROWS):
-            yield [(int(row[0]), bytes(row[1])) for row in page]
+        with closing(result):
+            for page in result.partitions(_PAGE_ROWS):
+                yield [(int(row[0]), bytes(row[1])) for row in page]
 
     def namespaces(self, prefix: Sequence[str], *, alive_at: int | None) -> list[list[str]]:
         """Return the different namespaces below a prefix that hold items."""
