@@ -17,8 +17,9 @@ INSTALLED := $(VENV)/.installed
 # two cores the whole suite took 8.5 minutes instead of 10.4.
 PARALLEL := --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist worksteal
 # What runs on both engines: rules and stages by subject, whose tests look into tables and not into files.
-ON_POSTGRES := $(patsubst %,tests/unit/test_%.py,agents_apart as_of consolidation curation erasure expiry ingest \
-  memories memory_recall schedule_store search_isolation session_life work_queue)
+ON_POSTGRES := $(patsubst %,tests/unit/test_%.py,agents_apart as_of consolidation curation dream_users erasure \
+  expiry ingest memories memory_recall provenance recall_events retention schedule_store search_isolation session_life \
+  time_status work_queue)
 # About a minute of them, for `make check`.
 CHECKED_ON_POSTGRES := $(patsubst %,tests/unit/test_%.py,agents_apart erasure ingest search_isolation work_queue)
 # Tests start hundreds of processes. Without compiled modules each would compile the same modules again, and so would

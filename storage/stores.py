@@ -62,6 +62,11 @@ class FileStamp(NamedTuple):
         """Return when either file was last written, in nanoseconds."""
         return max(self.modified_ns, self.log_modified_ns)
 
+    @property
+    def is_of_file(self) -> bool:
+        """Return whether sizes are those of files."""
+        return True
+
     def is_settled(self, now: int) -> bool:
         """Return whether an equal stamp later on proves that nothing was written since; `now` in microseconds."""
         return now * 1_000 - self.written_ns > _SETTLED_NANOSECONDS

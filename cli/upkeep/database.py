@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, ReverieError
 from storage.engine import Database
+from storage.engines import StoreDatabase
 from storage.migrate import newest_version, schema_version
 from storage.recall.generations import IndexKind
 from storage.recall.index import SearchIndex
@@ -64,7 +66,14 @@ def status(context: typer.Context, as_json: AsJson = False) -> None:
     print_table(
         ("workspace", "schema", "newest", "model", "size", "log", "error"),
         [
-            (r["name"], r["schema"] or "-", r["newest"], _model(r), size(r["bytes"]), size(r["log_bytes"]), r["error"])
+            (
+                r["name"],
+                r["schema"] or "-",
+                r["newest"],
+                _model(r),
+                *map(_size, (r["bytes"], r["log_bytes"])),
+                r["error"],
+            )
             for r in rows
         ],
         empty="there are no workspaces yet",
@@ -185,31 +194,40 @@ def chosen(command: Invocation, everything: bool, *, account: bool) -> list[str]
 
 
 def _file_status(stores: Stores, name: str) -> dict[str, Any]:
-    path = stores.database_path(name)
-    log = path.with_name(f"{path.name}-wal")
+    stamp = stores.stamp(name)
     row: dict[str, Any] = {
         "name": name,
         "schema": None,
         "newest": newest_version("account" if name == ACCOUNT_STORE else "workspace"),
         "model": "",
         "next_model": "",
-        "bytes": path.stat().st_size,
-        "log_bytes": log.stat().st_size if log.exists() else 0,
+        "bytes": None,
+        "log_bytes": None,
         "error": "",
     }
+    if stamp is not None and stamp.is_of_file:
+        return row | {"bytes": stamp.size, "log_bytes": stamp.log_size} | _file_state(stores.database_path(name), row)
+    # The schema of a database was checked when it was opened.
+    return row | {"schema": row["newest"]} | _models(stores.workspace(name, create=False).database)
+
+
+def _size(count: int | None) -> str:
+    return "-" if count is None else size(count)
+
+
+def _file_state(path: Path, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema and the models of a file, or its error, without migrating it."""
     opened = Database(path)
     try:
-        row["schema"] = schema_version(opened)
-        if row["schema"] == row["newest"]:
-            row |= _models(opened)
+        schema = schema_version(opened)
+        return {"schema": schema} | (_models(opened) if schema == row["newest"] else {})
     except ReverieError as error:
-        row["error"] = str(error)
+        return {"error": str(error)}
     finally:
         opened.close()
-    return row
 
 
-def _models(database: Database) -> dict[str, str]:
+def _models(database: StoreDatabase) -> dict[str, str]:
     """Return the model whose vectors are searched, and the one that is replacing it."""
     with database.reading() as connection:
         index = SearchIndex(connection)

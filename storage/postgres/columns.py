@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -34,13 +34,9 @@ def shared_tables() -> frozenset[str]:
 
 
 @cache
-def nullable_columns() -> frozenset[str]:
-    """Return the names of columns that can be NULL in some table."""
-    found = set()
-    for _, body in _TABLE.findall(_text()):
-        key = _key_of(body)
-        found |= {name for name, _, rest in _COLUMN.findall(body) if "NOT NULL" not in rest and name not in key}
-    return frozenset(found)
+def nullable_columns() -> Mapping[str, frozenset[str]]:
+    """Return the columns that can be NULL by table."""
+    return {name: frozenset(_nullable(body)) for name, body in _TABLE.findall(_text())}
 
 
 @cache
@@ -77,6 +73,13 @@ def numbered_columns() -> Mapping[str, str]:
 def references() -> frozenset[tuple[str, str]]:
     """Return the tables whose rows refer to rows of a table, each with that table."""
     return frozenset(_REFERENCE.findall(_text()))
+
+
+def _nullable(body: str) -> Iterator[str]:
+    key = _key_of(body)
+    for name, _, rest in _COLUMN.findall(body):
+        if name not in key and "NOT NULL" not in rest and "PRIMARY KEY" not in rest:
+            yield name
 
 
 def _key_of(body: str) -> list[str]:

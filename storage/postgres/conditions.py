@@ -8,7 +8,8 @@ from sqlglot import exp
 
 _CONDITIONS: Final = (exp.Predicate, exp.Not, exp.And, exp.Or, exp.Exists, exp.Boolean)
 _NUMBERS: Final = (
-    exp.Add, exp.Anonymous, exp.Case, exp.Coalesce, exp.Column, exp.Literal, exp.Mul, exp.Neg, exp.Placeholder, exp.Sub,
+    exp.Add, exp.Anonymous, exp.Case, exp.Coalesce, exp.Column, exp.Div, exp.Literal, exp.Mod, exp.Mul, exp.Neg,
+    exp.Placeholder, exp.Sub, exp.Subquery,
 )  # fmt: skip
 # Functions of the schema that return truth values.
 _TRUTH_VALUES: Final = "has_"

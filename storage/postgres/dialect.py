@@ -71,6 +71,9 @@ def _bound(translated: Translated, values: Mapping[str, Any], connection: Connec
 def _value(value: Any, *, as_array: bool) -> Any:
     if isinstance(value, bool):
         return int(value)
-    if value is None or isinstance(value, (str, int, float, bytes)):
+    if isinstance(value, str):
+        # PostgreSQL's texts have no NUL. Contents have none either, but a query that is recorded may.
+        return value.replace("\0", "\ufffd") if "\0" in value else value
+    if value is None or isinstance(value, (int, float, bytes)):
         return value
     return list(value) if as_array else to_json(value)

@@ -40,6 +40,11 @@ class WriteStamp(FileStamp):
 
     __slots__ = ()
 
+    @property
+    def is_of_file(self) -> bool:
+        """Return False: the size is a number of writes."""
+        return False
+
     def is_settled(self, now: int) -> bool:
         """Return True: each write counts."""
         return True

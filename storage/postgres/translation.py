@@ -16,9 +16,9 @@ from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 
 from storage.postgres.collections import bind_collections
-from storage.postgres.columns import nullable_columns, shared_tables
+from storage.postgres.columns import shared_tables
 from storage.postgres.conditions import separate_booleans
-from storage.postgres.types import type_of
+from storage.postgres.types import can_be_null, type_of
 
 STORE: Final = "store_id"
 
@@ -49,7 +49,6 @@ class Dialect(Postgres):
             exp.LowerHex: lambda self, node: f"encode({self.sql(node, 'this')}, 'hex')",
             exp.Unhex: lambda self, node: f"decode({self.sql(node, 'this')}, 'hex')",
             exp.HexString: lambda _self, node: f"CAST('\\x{node.name}' AS bytea)",
-            exp.Like: lambda self, node: self.binary(node, "ILIKE"),
             exp.Cast: lambda self, node: self.cast_sql(_widened(node)),
             exp.BitwiseLeftShift: lambda self, node: (
                 f"CAST({self.sql(node, 'this')} AS BIGINT) << CAST({self.sql(node, 'expression')} AS INT)"
@@ -197,17 +196,33 @@ def _compare_nulls(tree: exp.Expr) -> exp.Expr:
 
 def _can_be_null(node: exp.Expr) -> bool:
     if isinstance(node, exp.Column):
-        return node.name in nullable_columns()
+        return can_be_null(node)
     return not isinstance(node, (exp.Literal, exp.Coalesce)) and any(
-        isinstance(part, exp.Column) and part.name in nullable_columns() for part in node.find_all(exp.Column)
+        isinstance(part, exp.Column) and can_be_null(part) for part in node.find_all(exp.Column)
     )
+
+
+def _limit_rows(tree: exp.Expr) -> exp.Expr:
+    """Have a limit of -1 mean all rows, which PostgreSQL refuses."""
+    for limit in tree.find_all(exp.Limit):
+        if isinstance(limit.expression, exp.Placeholder):
+            number = exp.cast(limit.expression.copy(), "bigint")
+            limit.set("expression", exp.Nullif(this=number, expression=exp.Literal.number(-1)))
+    return tree
+
+
+def _ignore_case(tree: exp.Expr) -> exp.Expr:
+    """Compare patterns without regard to case, as SQLite's LIKE does."""
+    for like in list(tree.find_all(exp.Like)):
+        like.replace(exp.ILike(**like.args))
+    return tree
 
 
 def _order_nulls(tree: exp.Expr) -> exp.Expr:
     """Say where NULL comes only for what can be NULL: otherwise no index would be used for the order."""
     for ordered in tree.find_all(exp.Ordered):
         key = ordered.this
-        if not isinstance(key, exp.Column) or key.name not in nullable_columns():
+        if not isinstance(key, exp.Column) or not can_be_null(key):
             ordered.set("nulls_first", bool(ordered.args.get("desc")))
     return tree
 
@@ -253,6 +268,8 @@ _STEPS: Final[tuple[Callable[[exp.Expr], exp.Expr], ...]] = (
     _name_plainly,
     _name_conflicts,
     _limit_to_store,
+    _limit_rows,
+    _ignore_case,
     _order_nulls,
     _read_json,
     separate_booleans,

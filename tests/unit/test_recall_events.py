@@ -247,6 +247,7 @@ def test_an_empty_log_is_no_work(pipe: Pipeline) -> None:
     assert record(pipe).counts() == {"recalls": 0, "events": 0, "unreadable": 0, "more": False}
 
 
+@pytest.mark.sqlite("PostgreSQL's texts have no NUL: it is replaced")
 def test_a_query_of_any_letters_is_kept_as_it_was(pipe: Pipeline) -> None:
     """Given a query with quotes, a zero and letters beyond the basic plane, then it is read as it was written."""
     query = "a\0b '\"; DROP TABLE chunks -- 🐙 é"
@@ -391,6 +392,7 @@ def test_a_number_of_recalls_on_a_page_is_the_one_in_the_code(page: str, says: s
     ],
     ids=["recent", "prune", "agents"],
 )
+@pytest.mark.sqlite("query plans")
 def test_no_look_at_events_reads_all_of_them(pipe: Pipeline, read: Callable[[Any], object]) -> None:
     """Given many events, then each question is answered by an index: it takes as many steps as with few."""
     with pipe.store.writing() as tx:

@@ -34,7 +34,7 @@ def time(tmp_path: Path) -> Iterator[Scheduled]:
 
 def status(time: Scheduled, *, after_seconds: float = 0) -> TimeStatus:
     """What is told after so many seconds in which nothing was written."""
-    inside = read_counts(time.store.database.path).scheduling
+    inside = time.stores.counts(time.store.name).scheduling
     return time_status([inside], now=time.now + round(after_seconds * SECOND))
 
 
@@ -175,7 +175,7 @@ def test_workspaces_are_summed(time: Scheduled) -> None:
     """Given two stores, then counts are added and the oldest age is told."""
     time.every(60)
     time.every(70)
-    inside = read_counts(time.store.database.path).scheduling
+    inside = time.stores.counts(time.store.name).scheduling
     state = time_status([inside, inside], now=time.now + 100 * SECOND)
     assert (state.schedules["active"], state.schedules_overdue, state.schedules_oldest_overdue_seconds) == (4, 4, 40.0)
 
@@ -190,6 +190,7 @@ def test_a_look_reads_no_more_than_so_many_of_a_kind(time: Scheduled, monkeypatc
     assert state.schedules_oldest_overdue_seconds == 140.0
 
 
+@pytest.mark.sqlite("files of an older schema")
 @pytest.mark.parametrize("kind", ["workspace", "account"])
 def test_a_store_that_is_not_migrated_says_so(time: Scheduled, kind: str) -> None:
     """Given a store from before there were schedules, or from after this version, then its error says what to do."""

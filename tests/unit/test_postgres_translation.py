@@ -1,0 +1,64 @@
+"""Statements in SQLite's SQL, and what they are in PostgreSQL's. tests/integration/test_postgres.py runs some."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.postgres.translation import for_values, translate
+
+STORE = "store_id = :store_id"
+
+
+@pytest.mark.parametrize(
+    ("written", "translated"),
+    [
+        ("SELECT 1 FROM memories AS m WHERE m.id = :id", f"SELECT 1 FROM memories AS m WHERE m.id = :id AND m.{STORE}"),
+        ("DELETE FROM claims", f"DELETE FROM claims WHERE claims.{STORE}"),
+        (
+            "SELECT 1 FROM messages AS m LEFT JOIN sessions AS s ON s.row_id = m.session_row",
+            f"SELECT 1 FROM messages AS m LEFT JOIN sessions AS s ON s.{STORE} AND s.row_id = m.session_row"
+            f" WHERE m.{STORE}",
+        ),
+        ("SELECT id FROM tokens", "SELECT id FROM tokens"),
+        (
+            "SELECT id FROM tokens WHERE name IN (SELECT value FROM json_each(:names))",
+            "SELECT id FROM tokens WHERE name = ANY(CAST(:names AS TEXT[]))",
+        ),
+        ("SELECT id FROM tokens WHERE name NOT LIKE 'u:%'", "SELECT id FROM tokens WHERE name NOT ILIKE 'u:%'"),
+        (
+            "SELECT id FROM tokens ORDER BY id LIMIT :limit",
+            "SELECT id FROM tokens ORDER BY id LIMIT NULLIF(CAST(:limit AS BIGINT), -1)",
+        ),
+        ("SELECT id FROM tokens ORDER BY expires_at", "SELECT id FROM tokens ORDER BY expires_at NULLS FIRST"),
+        ("SELECT id FROM tokens WHERE 1", "SELECT id FROM tokens WHERE TRUE"),
+        ("SELECT id IS NULL FROM tokens", "SELECT CAST(CAST((id IS NULL) AS INT) AS BIGINT) FROM tokens"),
+        (
+            "SELECT min(expires_at, :now) FROM tokens",
+            "SELECT CASE WHEN expires_at IS NULL THEN NULL ELSE LEAST(expires_at, :now) END FROM tokens",
+        ),
+        (
+            "INSERT INTO claims (stage, item_id) VALUES (:stage, :item) ON CONFLICT (stage, item_id)"
+            " DO UPDATE SET attempts = attempts + 1",
+            "INSERT INTO claims (stage, item_id) VALUES (:stage, :item) ON CONFLICT(store_id, stage, item_id)"
+            " DO UPDATE SET attempts = claims.attempts + 1",
+        ),
+        (
+            "INSERT OR IGNORE INTO tokens (id) VALUES (:id)",
+            "INSERT INTO tokens (id) VALUES (:id) ON CONFLICT DO NOTHING",
+        ),
+    ],
+)
+def test_a_statement_is_translated(written: str, translated: str) -> None:
+    assert translate(written).sql == translated
+
+
+def test_a_parameter_that_may_be_missing_is_taken_out_where_its_type_is_unknown() -> None:
+    written = "SELECT id FROM tokens WHERE :user IS NULL OR user_id = :user"
+    assert translate(written).untyped == {"user"}
+    assert for_values(written, frozenset()) == "SELECT id FROM tokens WHERE FALSE OR user_id = :user"
+    assert for_values(written, frozenset({"user"})) == "SELECT id FROM tokens WHERE NULL IS NULL OR user_id = NULL"
+
+
+def test_collections_are_bound_as_arrays_or_as_json() -> None:
+    assert translate("SELECT 1 FROM tokens WHERE id IN (SELECT value FROM json_each(:ids))").arrays == {"ids"}
+    assert translate("SELECT value ->> 0 FROM json_each(:pairs)").arrays == set()
