@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from weakref import finalize
 
 import psycopg
 from psycopg import errors as pg
@@ -54,6 +56,11 @@ class PostgresServer:
         self.url = make_url(url).set(drivername="postgresql+psycopg")
         self.name = self.url.render_as_string(hide_password=True)
         self.engine = _engine(self.url)
+        opened: list[psycopg.Connection[Any]] = []
+        event.listen(self.engine, "connect", partial(_note_opened, opened))
+        # Also for who forgets to close it: the server has a limited number of connections.
+        self._close_opened = finalize(self, _close_all, opened)
+        self._close_opened.atexit = False  # a forked process must not end what it shares with its parent
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -64,8 +71,9 @@ class PostgresServer:
                 yield limited
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close all connections, also those that a reader holds who stopped early."""
         self.engine.dispose()
+        self._close_opened()
 
 
 class PostgresDatabase:
@@ -192,6 +200,15 @@ def _engine(url: Any) -> Engine:
     )
     event.listen(engine, "connect", _on_connect)
     return engine
+
+
+def _note_opened(opened: list[psycopg.Connection[Any]], raw: psycopg.Connection[Any], _record: object) -> None:
+    opened[:] = [*(one for one in opened if not one.closed), raw]
+
+
+def _close_all(opened: list[psycopg.Connection[Any]]) -> None:
+    for raw in opened:
+        raw.close()
 
 
 def _on_connect(raw: psycopg.Connection[Any], _record: object) -> None:
