@@ -14,7 +14,9 @@ _COLUMN: Final = re.compile(
     r"^    (?!PRIMARY|UNIQUE|FOREIGN)(\w+) (bigint|text|double precision|bytea)(.*)$", re.MULTILINE
 )
 _KEY: Final = "    PRIMARY KEY ("
-_REFERENCE: Final = re.compile(r"^ALTER TABLE (\w+) ADD CONSTRAINT \w+ FOREIGN KEY \([\w, ]+\) REFERENCES (\w+) ", re.MULTILINE)
+_REFERENCE: Final = re.compile(
+    r"^ALTER TABLE (\w+) ADD CONSTRAINT \w+ FOREIGN KEY \([\w, ]+\) REFERENCES (\w+) ", re.MULTILINE
+)
 _VIEW: Final = re.compile(r"^CREATE VIEW (\w+) ", re.MULTILINE)
 _STORE: Final = "store_id"
 # Tables that SQLite does not have: the stores themselves, and search indexes.
