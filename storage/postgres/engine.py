@@ -2,7 +2,7 @@
 
 Invariants: a transaction that writes holds the row of its store in `stores` from its start, so writers of one store
 wait for each other as on SQLite and never fail half-way; a reader sees one snapshot and waits for nobody; outside of
-such a transaction row-level security shows no store's rows.
+such a transaction row-level security refuses to show any.
 """
 
 from __future__ import annotations
