@@ -53,6 +53,8 @@ class _Known:
     unreadable: dict[str, tuple[float, str]] = field(default_factory=dict)
     moment: float | None = None
     next_at: float = -math.inf
+    # Whether something was looked at since the file of the job was written.
+    unsaved: bool = False
 
     def put(self, name: str, mark: IdleMark) -> None:
         self.marks[name] = mark
@@ -109,6 +111,7 @@ class IdleStores:
                 if mark is not None and mark.stamp == stamp and now < mark.until:
                     known.put(name, mark)
                     continue
+                known.unsaved = True
                 at = due_at(stores.workspace(name, create=False))
             except ReverieError as error:  # affects only this workspace
                 known.unreadable[name] = (self._monotonic() + _TRY_AGAIN_SECONDS, str(error))
@@ -121,8 +124,7 @@ class IdleStores:
                 known.restless.add(name)
                 if at is not None:
                     known.next_at = min(known.next_at, at)
-        if self._files is not None:
-            self._files.keep(job, known.marks, now=now)
+        self.keep(job, now=now)
         return due, {name: error for name, (_, error) in known.unreadable.items()}
 
     def changed(self, job: str, stores: Stores, *, now: int) -> list[str]:
@@ -166,11 +168,13 @@ class IdleStores:
         if stamp is not None:
             known.put(name, IdleMark(stamp, min(until, now + LONGEST_IDLE_MICROS), content))
             known.restless.discard(name)
+            known.unsaved = True
 
     def keep(self, job: str, *, now: int) -> None:
-        """Write what is known for a job to its file, if that was not done a moment ago."""
-        if self._files is not None and job in self._jobs:
-            self._files.keep(job, self._jobs[job].marks, now=now)
+        """Write what is known for a job to its file, if it has changed and that was not done a moment ago."""
+        known = self._jobs.get(job)
+        if self._files is not None and known is not None and known.unsaved:
+            known.unsaved = not self._files.keep(job, known.marks, now=now)
 
     def next_at(self, job: str) -> float:
         """Return when something becomes due in the stores that were idle at the last call of `due`, infinity if never.

@@ -182,6 +182,43 @@ def test_what_is_idle_is_known_to_the_next_process(pipe: Pipeline, tmp_path: Pat
     assert asked(idle_stores("two"), now - HOUR * 1_000_000) == [WORKSPACE], "kept by a clock that was ahead"
 
 
+def test_what_the_only_run_of_a_daily_job_found_is_known_to_the_next_process(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given a process that ran a job once, then the next process knows what it found."""
+
+    def asked() -> list[str]:
+        names = list[str]()
+        idle = IdleStores(IdleFiles(tmp_path / "idle", "same", monotonic=lambda: 0.0))
+        idle.due("job", pipe.stores, lambda store: names.append(store.name), now=pipe.now())
+        return names
+
+    pipe.advance(60)
+    assert asked() == [WORKSPACE]
+    assert asked() == []
+
+
+def test_a_file_is_written_seldom_and_only_when_something_was_looked_at(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given a job that runs each second for half an hour, then its file is written some fifteen times, or once if idle.
+
+    The pauses between two writes double until they are five minutes long.
+    """
+    moment = [0.0]
+    files = IdleFiles(tmp_path / "idle", "same", monotonic=lambda: moment[0])
+    written = list[float]()
+    for moment[0] in range(1_800):
+        if files.keep("job", {}, now=pipe.now()):
+            written.append(moment[0])
+    assert written == [0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 811, 1111, 1411, 1711]
+
+    pipe.advance(60)
+    idle = IdleStores(files)
+    idle.due("idle-job", pipe.stores, lambda _: None, now=pipe.now())
+    path = tmp_path / "idle" / "idle-job.idle"
+    path.unlink()
+    moment[0] += 600
+    idle.due("idle-job", pipe.stores, lambda _: None, now=pipe.now())
+    assert not path.exists(), "written though nothing was looked at"
+
+
 def test_a_damaged_store_concerns_no_other_and_its_error_is_told_meanwhile(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
