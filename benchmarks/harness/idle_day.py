@@ -1,8 +1,8 @@
 """What the periodic jobs cost in a day on which nothing is stored, without waiting for the day.
 
 Each job is run with the clock set ahead by its period each time: until it finds nothing more, as after an upgrade; then
-often enough to know what a run costs when nothing has changed; then a week later, when all workspaces are looked at
-again in any case; and in a new process, as after a restart. A day has as many runs as the period makes, a seventh of
+often enough to know what a run costs when nothing has changed; then in a new process, as after a restart; and a week
+later, when all workspaces are looked at again in any case. A day has as many runs as the period makes, a seventh of
 the weekly look, and two restarts.
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 from beat_schedule import PERIODIC_JOBS, PeriodicJob
 from benchmarks.harness.progress import Progress
 from memory.idle_stores import IdleStores
-from storage.idle_files import IdleFiles
+from storage.idle_files import KEEP_SECONDS, IdleFiles
 from storage.written import WrittenStores
 from worker import app as worker_app
 from worker.job_runs import registered_jobs
@@ -87,19 +87,20 @@ class IdleDay:
             cost = self.costs[job.task] = JobCost(job.every(self.runtime.settings).total_seconds())
             cost.first = self._until_settled(job, cost.every)
             cost.usual = statistics.median(self._run(job, cost.every) for _ in range(_IDLE_RUNS))
-            self._tell(f"{job.task}: first {cost.first:.2f} s, then {cost.usual * 1e3:.2f} ms")
+            # At once, and not after those of all jobs: the runs of daily ones take the clock past the week after which
+            # no workspace counts as known.
+            self._run(job, KEEP_SECONDS)  # writes the file of what is idle
+            self._restart()
+            cost.restart = self._until_settled(job, cost.every)
+            self._tell(
+                f"{job.task}: first {cost.first:.2f} s, then {cost.usual * 1e3:.2f} ms,"
+                f" after a restart {cost.restart:.2f} s"
+            )
         self._now += (_DAYS_BETWEEN_LOOKS * DAY_SECONDS + 1) * SECOND
         for job in PERIODIC_JOBS:
             cost = self.costs[job.task]
             cost.weekly = self._until_settled(job, cost.every)
             self._tell(f"{job.task}: a week later {cost.weekly:.2f} s")
-        for job in PERIODIC_JOBS:  # writes the files of what is idle
-            self._run(job, self.costs[job.task].every)
-        self._restart()
-        for job in PERIODIC_JOBS:
-            cost = self.costs[job.task]
-            cost.restart = self._until_settled(job, cost.every)
-            self._tell(f"{job.task}: after a restart {cost.restart:.2f} s")
 
     def pass_one(self) -> None:
         """Let a day pass, and run every job once."""
