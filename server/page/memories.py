@@ -39,6 +39,8 @@ _FILTERS: Final[Mapping[str, str]] = {
 _DAYS: Final = ("since", "until")
 # And what limits a search, too.
 _SEARCH_FILTERS: Final = ("tag", "session", "channel")
+# What those of the filters offer that are chosen from a list.
+_CHOICES: Final = {"kind": get_args(MemoryKind), "tier": get_args(Tier), "lifetime": get_args(Lifetime)}
 _RESULT_KINDS: Final[Mapping[str, str]] = {
     "": "Everything",
     "memory": "Memories",
@@ -63,7 +65,7 @@ async def _memories(visit: Visit) -> Response:
     }
     if visit.is_partial:
         return visit.page("parts/results.html", **view)
-    return visit.page("memories.html", **view, **await _choices(visit))
+    return visit.page("memories.html", **view, choices=_CHOICES, can_write=visit.allows(Remember))
 
 
 async def _found(visit: Visit, query: str, filters: Mapping[str, str]) -> dict[str, Any]:
@@ -118,16 +120,10 @@ def _by_day(visit: Visit, memories: Iterable[Memory]) -> list[tuple[str, list[Me
     return [(day, list(ones)) for day, ones in days]
 
 
-async def _choices(visit: Visit) -> dict[str, Any]:
-    """Return what the filters offer: of sources, those that there are."""
-    stats = await visit.send(GetMemoryStats())
-    choices = {
-        "kind": get_args(MemoryKind),
-        "tier": get_args(Tier),
-        "lifetime": get_args(Lifetime),
-        "source": sorted(stats.by_source),
-    }
-    return {"stats": stats, "choices": choices, "can_write": visit.allows(Remember)}
+@pages.get("/memory-counts")
+async def _memory_counts(visit: Visit) -> Response:
+    """How many memories there are, and their sources: the list does not wait until all memories are counted."""
+    return visit.page("parts/memory_counts.html", stats=await visit.send(GetMemoryStats()))
 
 
 def day_of(text: str) -> datetime:
