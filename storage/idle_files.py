@@ -75,8 +75,8 @@ class IdleFiles:
     def keep(self, job: str, marks: Mapping[str, IdleMark], *, now: int) -> bool:
         """Write the marks of a job; return False if that was done so lately that it has to wait.
 
-        The first time is at once, since the next run of a daily job is in a day. The pauses between the next ones double
-        until they are five minutes long. A full disk is no error.
+        The first time is at once, since the next run of a daily job is in a day. The pauses between the next times
+        double until they are five minutes long. A full disk is no error.
         """
         moment = self._monotonic()
         writes = self._writes.get(job)

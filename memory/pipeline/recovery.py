@@ -134,6 +134,8 @@ def backfill(
                 idle.mark(_BACKFILL, stores, workspace, until=math.inf, now=now, stamp=stamp)
         except ReverieError as error:
             errors[workspace] = str(error)
+    if idle is not None:
+        idle.keep(_BACKFILL, now=now)
     counts = {"done": done, **({"taken_up": taken_up} if taken_up else {})}
     return {**counts, **({"errors": errors} if errors else {})}
 

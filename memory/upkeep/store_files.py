@@ -100,6 +100,8 @@ def _for_each_store(
                 seen.note(stores, name, before, counts[name])
         except ReverieError as error:
             counts[name] = {"error": str(error)}
+    if seen is not None:
+        seen.keep()
     left = len(names) - len(counts)
     return {"workspaces": counts, **({"not_reached": left} if left else {})}
 
@@ -122,4 +124,7 @@ class SeenStores:
         if name == ACCOUNT_STORE or not before.is_settled(self.now) or "wrong" in counts:
             return
         self.idle.mark(self.job, stores, name, until=self.now + LONGEST_IDLE_MICROS, now=self.now)
+
+    def keep(self) -> None:
+        """Keep for the next process what was noted, at the end of a run."""
         self.idle.keep(self.job, now=self.now)

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from adapters.broker.inbox import WorkerInbox
+from memory.idle_stores import IdleStores
 from memory.pipeline.recovery import StageSweep, backfill, recover_inbox
 from memory.upkeep import store_files as upkeep
+from reverie import contract
 from reverie.errors import StoreUnavailable
+from storage.idle_files import IdleFiles
 from storage.pipeline import work
 from storage.pipeline.work import STAGES
 from storage.stores import Stores
@@ -121,6 +124,24 @@ def test_the_backfill_stops_at_its_time_and_names_a_workspace_that_cannot_be_use
     assert backfill(pipe.stores, embed=lambda _workspace: {"done": 7}) == {"done": 7}
     assert backfill(pipe.stores, embed=lambda _workspace: {"done": 7}, budget_seconds=-1) == {"done": 0}
     assert backfill(pipe.stores, embed=fail) == {"done": 0, "errors": {WORKSPACE: f"{WORKSPACE} is full"}}
+
+
+def test_a_new_process_knows_what_backfill_and_verification_found(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given runs that found all chunks embedded and a sound file, then the next process opens no workspace for them."""
+    pipe.say("hello")
+    pipe.settle()
+    pipe.advance(60)
+
+    def idle_stores() -> IdleStores:
+        return IdleStores(IdleFiles(tmp_path / "idle", "same"))
+
+    def seen() -> upkeep.SeenStores:
+        return upkeep.SeenStores(idle_stores(), "verify", pipe.now())
+
+    backfill(pipe.stores, embed=lambda _: {}, idle_stores=idle_stores(), now=pipe.now())
+    assert idle_stores().changed(contract.BACKFILL_EMBEDDINGS, pipe.stores, now=pipe.now()) == []
+    assert set(upkeep.verify_stores(pipe.stores, seen=seen())["workspaces"]) == {WORKSPACE}
+    assert upkeep.verify_stores(pipe.stores, seen=seen()) == {"workspaces": {}}
 
 
 def test_upkeep_stops_at_its_time_and_says_how_many_it_did_not_reach(
