@@ -89,10 +89,9 @@ def _key_of(body: str) -> list[str]:
     return [column.strip() for line in lines for column in line.split(",")]
 
 
-def read_from(schema: str) -> None:
-    """Read another schema than that of the file: the one that is being derived."""
-    _source.clear()
-    _source.append(schema)
+def read_from(schema: str | None) -> None:
+    """Read another schema than that of the file: the one that is being derived; None for that of the file again."""
+    _source[:] = [] if schema is None else [schema]
     for read in (tables, shared_tables, nullable_columns, keys, computed_columns, numbered_columns, references):
         read.cache_clear()
 

@@ -53,6 +53,13 @@ def main() -> None:
 
 def schema() -> str:
     """Return the schema of the newest migrations."""
+    try:
+        return _derived()
+    finally:
+        read_from(None)
+
+
+def _derived() -> str:
     workspace, account = _entries("workspace"), _entries("account")
     shared = {entry.name for entry in workspace}
     own = [entry for entry in account if entry.name not in shared]

@@ -7,6 +7,7 @@ such a transaction row-level security refuses to show any.
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,15 +16,16 @@ from typing import Any, Final
 from weakref import finalize
 
 import psycopg
-from psycopg import errors as pg
 from psycopg.adapt import Loader
-from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
 from sqlalchemy.pool import QueuePool
 
-from reverie.errors import Permanent, ReverieError, StoreUnavailable, StoreUnusable
+from reverie.errors import Rejected, StoreUnavailable
 from storage.engines import OPTION, READ_ONLY
 from storage.postgres.dialect import STORE_OPTION, PostgresDialect
+from storage.postgres.errors import end_of_primary, translate_errors
 from storage.postgres.index_tables import PostgresIndexTables
+from storage.postgres.migrations import newest_version
 from storage.recall.index_tables import INDEX_TABLES
 
 SCHEMA: Final = "reverie"
@@ -34,10 +36,24 @@ MAX_CONNECTIONS: Final = 10
 _POOL_WAIT_SECONDS: Final = 30
 _CONNECT_SECONDS: Final = 10
 _OPTIONS: Final = {OPTION: PostgresDialect(), INDEX_TABLES: PostgresIndexTables()}
-_NO_SPACE: Final = (pg.DiskFull, pg.OutOfMemory)
-_BUSY: Final = (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure)
-_DAMAGED: Final = (pg.DataCorrupted, pg.IndexCorrupted)
-_NO_SCHEMA: Final = (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn)
+# The parameters of a connection, unless the address has others. Client and server notice within half a minute that the
+# other's host is gone. By default that takes two hours, in which a transaction of a host that was cut off holds its
+# store.
+_CONNECT: Final = {
+    "application_name": "reverie",
+    "connect_timeout": str(_CONNECT_SECONDS),
+    "keepalives_idle": "15",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+_SESSION: Final = (
+    f"-c search_path={SCHEMA},public -c client_min_messages=warning -c jit=off"
+    " -c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000"
+)
+_BEGIN_READING: Final = (
+    "SELECT set_config('transaction_read_only', 'on', true), set_config('reverie.store', %(store)s, true)"
+)
 
 
 class _NumberLoader(Loader):
@@ -48,13 +64,27 @@ class _NumberLoader(Loader):
         return int(text) if text.lstrip(b"-").isdigit() else float(text)
 
 
+class _StreamingCursor(psycopg.ServerCursor[Any]):
+    """A cursor of the server, which ends with its transaction.
+
+    SQLAlchemy closes none whose connection was lost, and psycopg warns of each that was not closed.
+    """
+
+    def __del__(self, *_: object) -> None:
+        """Do nothing."""
+
+
 class PostgresServer:
     """The connections of this process to one database. Open it after a fork, never before."""
 
     def __init__(self, url: str) -> None:
-        """`url` is a SQLAlchemy address, such as `postgresql+psycopg://user:password@host/database`."""
-        self.url = make_url(url).set(drivername="postgresql+psycopg")
-        self.name = self.url.render_as_string(hide_password=True)
+        """`url` is a SQLAlchemy address, such as `postgresql+psycopg://user:password@host/database`.
+
+        Raises `Rejected` for an address that cannot be read.
+        """
+        self.url = _parsed_address(url)
+        shown = self.url.difference_update_query(["password", "sslpassword"])
+        self.name = shown.render_as_string(hide_password=True)
         self.engine = _engine(self.url)
         opened: list[psycopg.Connection[Any]] = []
         event.listen(self.engine, "connect", partial(_note_opened, opened))
@@ -99,8 +129,9 @@ class PostgresDatabase:
         with translate_errors(self.server.name), self.server.engine.connect() as connection:
             writer = connection.execution_options(**{**_OPTIONS, STORE_OPTION: self.store})
             with writer.begin():
-                sql = "SELECT begin_writing(%(store)s, %(wait)s)"
-                if not writer.exec_driver_sql(sql, {"store": self.store, "wait": max(1, int(wait * 1_000))}).scalar():
+                values = {"store": self.store, "wait": max(1, int(wait * 1_000)), "version": newest_version()}
+                sql = "SELECT begin_writing(%(store)s, %(wait)s, %(version)s)"
+                if not writer.exec_driver_sql(sql, values).scalar():
                     raise StoreUnavailable(
                         f"{self._path.parent.name} was deleted a moment ago, nothing was written: try again"
                     )
@@ -113,12 +144,11 @@ class PostgresDatabase:
             reader = connection.execution_options(
                 **{**_OPTIONS, STORE_OPTION: self.store, READ_ONLY: True},
                 isolation_level="REPEATABLE READ",
-                postgresql_readonly=True,
             )
             with reader.begin():
-                reader.exec_driver_sql(
-                    "SELECT set_config('reverie.store', %(store)s, true)", {"store": str(self.store)}
-                )
+                # Not by the option of the connection: its pool would ask for READ WRITE afterwards, which a standby
+                # refuses even to who only reads.
+                reader.exec_driver_sql(_BEGIN_READING, {"store": str(self.store)})
                 yield reader
 
     def free_pages(self, limit: int) -> int:
@@ -150,42 +180,18 @@ class PostgresDatabase:
         """Do nothing: the connections belong to the process."""
 
 
-def is_locked(error: BaseException) -> bool:
-    """Return whether an error of a store says that another writer held it for too long."""
-    cause = getattr(error.__cause__, "orig", error.__cause__)
-    return isinstance(cause, _BUSY)
-
-
-@contextmanager
-def translate_errors(name: str) -> Iterator[None]:
-    """Raise errors of PostgreSQL and SQLAlchemy as Reverie's own, naming the database and what to do."""
+def _parsed_address(text: str) -> URL:
     try:
-        yield
-    except ReverieError:
-        raise
-    except exc.TimeoutError as error:
-        raise StoreUnavailable(f"{name}: all {MAX_CONNECTIONS} connections of this process are in use") from error
-    except (exc.DBAPIError, psycopg.Error) as error:
-        raise _translate(name, error) from error
+        return make_url(text).set(drivername="postgresql+psycopg")
+    except (exc.ArgumentError, ValueError) as error:
+        raise Rejected(
+            "the address of the database cannot be read: it is postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with"
+            " special characters of the password as %XX",
+            field="database",
+        ) from error
 
 
-def _translate(name: str, error: Exception) -> ReverieError:
-    cause = getattr(error, "orig", None) or error
-    text = str(cause).split("\n")[0]
-    if isinstance(cause, _DAMAGED):
-        return StoreUnusable(f"{name} is damaged ({text}): stop Reverie and restore a backup of the database")
-    if isinstance(cause, _BUSY):
-        return StoreUnavailable(f"{name} cannot be written now ({text}): others write to it without a pause, try again")
-    if isinstance(cause, _NO_SPACE):
-        return StoreUnavailable(f"{name} cannot be written now ({text}): check the free space of its disk")
-    if isinstance(cause, _NO_SCHEMA):
-        return StoreUnusable(f"{name} does not have the tables of this version ({text}): run `reverie db migrate`")
-    if isinstance(cause, psycopg.OperationalError):
-        return StoreUnavailable(f"{name} cannot be reached ({text}): check that it runs and accepts connections")
-    return Permanent(f"{name}: {text}")
-
-
-def _engine(url: Any) -> Engine:
+def _engine(url: URL) -> Engine:
     engine = create_engine(
         url,
         hide_parameters=True,  # errors are logged, message contents must not be
@@ -193,13 +199,18 @@ def _engine(url: Any) -> Engine:
         pool_size=MAX_CONNECTIONS,
         max_overflow=0,
         pool_timeout=_POOL_WAIT_SECONDS,
-        connect_args={
-            "connect_timeout": _CONNECT_SECONDS,
-            "options": f"-c search_path={SCHEMA},public -c client_min_messages=warning -c jit=off",
-        },
+        connect_args=_connect_arguments(url),
     )
     event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "checkout", _on_checkout)
+    event.listen(engine, "handle_error", end_of_primary)
     return engine
+
+
+def _connect_arguments(url: URL) -> dict[str, str]:
+    own = {name: value for name, value in _CONNECT.items() if name not in url.query}
+    given = " ".join(url.normalized_query.get("options", ()))
+    return {**own, "options": f"{given} {_SESSION}".strip()}
 
 
 def _note_opened(opened: list[psycopg.Connection[Any]], raw: psycopg.Connection[Any], _record: object) -> None:
@@ -214,3 +225,20 @@ def _close_all(opened: list[psycopg.Connection[Any]]) -> None:
 def _on_connect(raw: psycopg.Connection[Any], _record: object) -> None:
     raw.adapters.register_loader("numeric", _NumberLoader)
     raw.prepare_threshold = 2
+    raw.server_cursor_factory = _StreamingCursor
+
+
+def _on_checkout(raw: psycopg.Connection[Any], _record: object, _fairy: object) -> None:
+    """Replace a connection that the server has ended while nobody used it, as at a restart.
+
+    It costs no round trip: an idle connection has nothing to read, until the server reports its end, or a change of its
+    settings.
+    """
+    if raw.closed or _has_input(raw.fileno()):
+        raise exc.DisconnectionError
+
+
+def _has_input(descriptor: int) -> bool:
+    asked = select.poll()
+    asked.register(descriptor, select.POLLIN)
+    return bool(asked.poll(0))

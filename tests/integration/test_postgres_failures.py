@@ -1,0 +1,319 @@
+"""What goes wrong with a PostgreSQL server while Reverie runs: nothing is lost, doubled or given up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psycopg
+import pytest
+import redis
+
+from memory.stage import MAX_CRASHES
+from reverie.errors import StoreUnavailable
+from storage.postgres.engine import MAX_CONNECTIONS
+from storage.postgres.stores import PostgresStores
+from storage.upkeep.verify import verify
+from support.http import running_server
+from support.pipeline import WORKSPACE, Pipeline
+from support.postgres import USER, TestServer, running_postgres
+from worker.runtime import Runtime
+
+STAGES = ("ingest", "chunk", "embed", "index")
+AGENT = {"X-Reverie-Agent": "ana"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TestServer]:
+    with running_postgres() as running:
+        yield running
+
+
+@pytest.fixture
+def pipe(server: TestServer, tmp_path: Path) -> Iterator[Pipeline]:
+    name = server.database()
+    with _pipeline(server.url(name), tmp_path) as made:
+        yield made
+    server.drop(name)
+
+
+@contextmanager
+def _pipeline(url: str, folder: Path, **more: Any) -> Iterator[Pipeline]:
+    made = Pipeline(folder / "data", **more)
+    made.stores.close()
+    made.stores = PostgresStores(folder / "data", url)
+    made.stores.workspace(WORKSPACE)
+    with closing(made):
+        yield made
+
+
+def _try(pipe: Pipeline, stage: str) -> str:
+    """Run a stage; return the error of a database that is unavailable. Any other error fails the test."""
+    try:
+        getattr(pipe, stage)()
+    except StoreUnavailable as error:
+        return str(error)
+    return ""
+
+
+def _finish(pipe: Pipeline, messages: int) -> None:
+    """Settle everything, and find each message once, none given up."""
+    pipe.make_due()
+    pipe.lose_worker()
+    pipe.advance(400)
+    pipe.settle()
+    assert (pipe.count("messages", "1 = 1"), pipe.count("claims", "1 = 1"), pipe.dead_letters()) == (messages, 0, [])
+    assert verify(pipe.store).wrong == []
+    assert len(pipe.recall("zanzibar", mode="vector", limit=100).results) == min(messages, 100)
+
+
+def test_a_restart_between_two_requests_is_noticed_by_none(pipe: Pipeline, server: TestServer) -> None:
+    pipe.say("zanzibar one")
+    pipe.settle()
+    for mode in ("fast", "immediate"):
+        server.restart(mode)
+        assert pipe.found("zanzibar") == ["zanzibar one"]
+        with pipe.store.writing() as tx:
+            tx.for_agent("ana").channels.ensure(mode, now=1)
+
+
+def test_restarts_while_stages_and_recalls_run_lose_and_double_nothing(
+    server: TestServer, tmp_path: Path, valkey_url: str, broker_prefix: str
+) -> None:
+    """Given a stream of messages and recalls, when the server is restarted in both ways, then each is stored once."""
+    name = server.database()
+    broker = redis.Redis.from_url(valkey_url)
+    with _pipeline(server.url(name), tmp_path, broker=broker, prefix=broker_prefix) as pipe:
+        pipe.say("zanzibar first")
+        pipe.settle()
+        sent, errors, recalled = _run_while(pipe, lambda: [server.restart(mode) for mode in ("fast", "immediate")])
+        assert errors == []
+        assert recalled > 0
+        _finish(pipe, 1 + sent)
+    server.drop(name)
+
+
+def _run_while(pipe: Pipeline, action: Callable[[], object]) -> tuple[int, list[BaseException], int]:
+    """Send, store and recall in threads while `action` runs; return messages, unexpected errors, and recalls."""
+    stopping = threading.Event()
+    sent: list[str] = []
+    errors: list[BaseException] = []
+    answers: list[str] = []
+
+    def repeat(step: Callable[[], object]) -> None:
+        while not stopping.is_set():
+            try:
+                with suppress(StoreUnavailable):
+                    step()
+            except BaseException as error:  # the test shows it
+                errors.append(error)
+                return
+
+    def work() -> None:
+        pipe.make_due()
+        for stage in STAGES:
+            _try(pipe, stage)
+
+    steps = (
+        lambda: sent.extend(pipe.say(f"zanzibar {len(sent)}")),
+        work,
+        work,
+        lambda: answers.extend(pipe.found("zanzibar", limit=1)),
+    )
+    threads = [threading.Thread(target=repeat, args=(step,)) for step in steps]
+    for thread in threads:
+        thread.start()
+    action()
+    stopping.set()
+    for thread in threads:
+        thread.join()
+    return len(sent), errors, len(answers)
+
+
+def test_a_standby_is_read_and_what_is_to_be_written_waits_until_it_is_promoted(tmp_path: Path) -> None:
+    """Given a database that failed over to a standby, when it is promoted later, then nothing was given up."""
+    with running_postgres() as primary:
+        name = primary.database()
+        with _pipeline(primary.url(name), tmp_path / "before") as pipe:
+            pipe.say("zanzibar one")
+            pipe.settle()
+        standby = primary.standby(primary.folder.parent / "standby")
+        primary.stop()
+        try:
+            with _pipeline(standby.url(name), tmp_path / "after") as pipe:
+                pipe.say("zanzibar two")
+                assert pipe.found("zanzibar") == ["zanzibar one"]
+                for _ in range(2 * MAX_CRASHES):
+                    assert "can only be read" in _try(pipe, "ingest")
+                    pipe.make_due()
+                with standby.admin() as connection:
+                    assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
+                _finish(pipe, 2)
+        finally:
+            standby.stop()
+
+
+def test_a_server_that_becomes_read_only_is_left_for_the_primary(pipe: Pipeline, server: TestServer) -> None:
+    """Given connections to what was the primary, when it refuses to write, then the next write has a new connection."""
+    before = _backends(server)
+    pipe.say("zanzibar one")
+    server.set(default_transaction_read_only="on")
+    while not _is_read_only(server):
+        pass
+    try:
+        assert "can only be read (cannot execute UPDATE in a read-only transaction)" in _try(pipe, "ingest")
+        assert not before & _backends(server)
+    finally:
+        server.set(default_transaction_read_only="off")
+    _finish(pipe, 1)
+
+
+def _is_read_only(server: TestServer) -> bool:
+    with server.admin() as connection:
+        return connection.execute("SHOW default_transaction_read_only").fetchone() == ("on",)
+
+
+def _backends(server: TestServer) -> set[int]:
+    with server.admin() as connection:
+        rows = connection.execute("SELECT pid FROM pg_stat_activity WHERE usename = %s", [USER])
+        return {pid for (pid,) in rows}
+
+
+def test_requests_are_answered_503_while_the_server_is_down_and_then_as_before(
+    server: TestServer, make_runtime: Callable[..., Runtime]
+) -> None:
+    name = server.database()
+    runtime = make_runtime(database=server.url(name))
+    note = {"content": "The ferry leaves at noon"}
+    with running_server(runtime) as url, httpx2.Client(base_url=url, headers=AGENT, timeout=60) as client:
+        client.post("/v1/memories", json=note).raise_for_status()
+        server.stop()
+        try:
+            for answer in (
+                client.post("/v1/recall", json={"query": "ferry"}),
+                client.post("/v1/memories", json=note),
+                client.get("/v1/memories"),
+            ):
+                assert (answer.status_code, "Retry-After" in answer.headers) == (503, True), answer.text
+                assert "cannot be reached" in answer.text
+            status = client.get("/v1/status")
+            assert "cannot be reached" in status.text
+        finally:
+            server.start()
+        client.post("/v1/recall", json={"query": "ferry"}).raise_for_status()
+        assert len(client.get("/v1/memories").json()["memories"]) == 1
+    server.drop(name)
+
+
+@pytest.mark.parametrize("limit", ["CONNECTION LIMIT", "max_connections"])
+def test_a_server_without_a_free_connection_is_tried_again(
+    server: TestServer, tmp_path: Path, valkey_url: str, broker_prefix: str, limit: str
+) -> None:
+    """Given other programs that hold all connections, when they give them free, then what waited is stored."""
+    name = server.database()
+    with ExitStack() as others, _pipeline(server.url(name), tmp_path) as pipe:
+        pipe.say("zanzibar one")
+        pipe.stores.close()
+        if limit == "CONNECTION LIMIT":
+            with server.admin() as connection:
+                connection.execute(f"ALTER ROLE {USER} CONNECTION LIMIT 2")
+        held = 0
+        with suppress(psycopg.OperationalError):
+            while True:
+                others.enter_context(psycopg.connect(server.url(name).replace("+psycopg", "")))
+                held += 1
+        assert held >= 2
+        for _ in range(2 * MAX_CRASHES):
+            assert "has no connection left" in _try(pipe, "ingest")
+            pipe.make_due()
+        others.close()
+        _finish(pipe, 1)
+        with server.admin() as connection:
+            connection.execute(f"ALTER ROLE {USER} CONNECTION LIMIT -1")
+    server.drop(name)
+
+
+def test_threads_of_a_process_share_a_bounded_number_of_connections(pipe: Pipeline, server: TestServer) -> None:
+    """Given more readers at once than connections, then all read, and the server has no more than the bound."""
+    pipe.say("zanzibar one")
+    pipe.settle()
+    most = threading.Barrier(MAX_CONNECTIONS)
+    counted: list[int] = []
+
+    def read(number: int) -> None:
+        with pipe.store.reading() as tx:
+            if number < MAX_CONNECTIONS:
+                most.wait()
+            if number == 0:
+                counted.append(len(_backends(server)))
+            tx.dead_letters.list(limit=1)
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(MAX_CONNECTIONS)]
+    threads += [threading.Thread(target=read, args=(number,)) for number in range(MAX_CONNECTIONS, 3 * MAX_CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counted == [MAX_CONNECTIONS]
+
+
+def test_a_full_disk_of_the_server_keeps_the_work(tmp_path: Path) -> None:
+    """Given a server whose disk is full, when stages try again and again, then nothing is given up, and all goes on."""
+    with _small_disk() as (folder, grow), running_postgres() as server:
+        os.chown(folder, *_owner(server.folder))
+        with server.admin() as connection:
+            connection.execute(f"CREATE TABLESPACE small LOCATION '{folder}'")
+        name = server.database()
+        with server.admin() as connection:
+            connection.execute(f"ALTER DATABASE {name} SET TABLESPACE small")
+        with _pipeline(server.url(name), tmp_path) as pipe:
+            pipe.say("zanzibar one")
+            pipe.settle()
+            with server.admin(name) as connection, suppress(psycopg.errors.DiskFull):
+                connection.execute("CREATE TABLE filler (content text)")
+                connection.execute("ALTER TABLE filler ALTER content SET STORAGE PLAIN")
+                while True:
+                    connection.execute("INSERT INTO filler SELECT repeat('x', 7000) FROM generate_series(1, 50)")
+            for number in range(3):
+                pipe.say(*(f"zanzibar {number} {line} {'harbour ' * 500}" for line in range(20)))
+            failed = [error for _ in range(2 * MAX_CRASHES) for error in _all_stages(pipe)]
+            assert failed
+            assert all("check the free space of the database server's disk" in error for error in failed)
+            assert pipe.found("zanzibar one") == ["zanzibar one"]
+            grow()
+            _finish(pipe, 61)
+
+
+def _all_stages(pipe: Pipeline) -> list[str]:
+    pipe.make_due()
+    pipe.advance(400)
+    return [error for error in (_try(pipe, stage) for stage in STAGES) if error]
+
+
+@contextmanager
+def _small_disk() -> Iterator[tuple[Path, Callable[[], object]]]:
+    """Mount a small file system where the user of the server can reach it; yield it, and what makes it larger."""
+    with tempfile.TemporaryDirectory(prefix="rvpg-disk-") as name:
+        Path(name).chmod(0o755)
+        disk = Path(name) / "disk"
+        disk.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(disk)]
+        if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode != 0:
+            pytest.skip("only root may mount a file system")
+        try:
+            yield disk, lambda: subprocess.run(["mount", "-o", "remount,size=256m", str(disk)], check=True)
+        finally:
+            subprocess.run(["umount", str(disk)], check=True)
+
+
+def _owner(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_uid, found.st_gid
