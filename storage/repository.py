@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, CursorResult
+from sqlalchemy import Connection, CursorResult, Row
 
 from storage.rows import execute, execute_many, read_row, read_rows, stream
 from storage.viewer import Viewer
@@ -27,6 +28,11 @@ class Repository:
     def _stream(self, sql: str, /, **values: Any) -> CursorResult[*tuple[Any, ...]]:
         """Run a query whose rows are fetched as they are read, not all at once."""
         return stream(self._connection, sql, **{**self._bound, **values})
+
+    def _pages(self, sql: str, rows: int, /, **values: Any) -> Iterator[Sequence[Row[*tuple[Any, ...]]]]:
+        """Yield the rows of a streamed query in pages of `rows`; it ends when the reader stops."""
+        with closing(self._stream(sql, **values)) as found:
+            yield from found.partitions(rows)
 
     def _execute_many(self, sql: str, rows: Sequence[dict[str, Any]]) -> None:
         """Run a statement once for each row of values, which are bound as they are; nothing without rows."""

@@ -7,7 +7,6 @@ comma, which no other text between the two bounds is. Times are microseconds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -152,15 +151,12 @@ class Items(AgentRepository):
         self, prefix: Sequence[str], *, model: str, alive_at: int | None
     ) -> Iterator[Sequence[tuple[int, bytes]]]:
         """Yield the vectors of a model of the items below a prefix, in pages, each with its item's row."""
-        result = self._stream(
+        sql = (
             "SELECT v.item_row, v.embedding FROM items CROSS JOIN item_vectors AS v ON v.item_row = items.row_id"
-            f" WHERE {_OWN} AND {_BELOW} AND {_ALIVE} AND embedding_model = :model",
-            **_below(prefix, alive_at),
-            model=model,
+            f" WHERE {_OWN} AND {_BELOW} AND {_ALIVE} AND embedding_model = :model"
         )
-        with closing(result):
-            for page in result.partitions(_PAGE_ROWS):
-                yield [(int(row[0]), bytes(row[1])) for row in page]
+        for page in self._pages(sql, _PAGE_ROWS, **_below(prefix, alive_at), model=model):
+            yield [(int(row[0]), bytes(row[1])) for row in page]
 
     def namespaces(self, prefix: Sequence[str], *, alive_at: int | None) -> list[list[str]]:
         """Return the different namespaces below a prefix that hold items."""

@@ -114,7 +114,7 @@ class ForwardIndex(AgentRepository):
 
     def rows(self) -> Iterator[list[ForwardRow]]:
         """Yield all chunks of the agent by id, in batches."""
-        for batch in self._stream(f"{_SELECT} ORDER BY chunk_id").partitions(_BATCH):
+        for batch in self._pages(f"{_SELECT} ORDER BY chunk_id", _BATCH):
             yield [ForwardRow._make(row) for row in batch]
 
     def rows_of(self, chunk_ids: Sequence[int]) -> list[ForwardRow]:
@@ -136,12 +136,11 @@ class ForwardIndex(AgentRepository):
 
         Raises `StoreUnusable` if a vector does not have the dimension of the model: the file is damaged.
         """
-        found = self._stream(
+        sql = (
             "SELECT f.chunk_id, v.embedding FROM forward_index AS f CROSS JOIN chunks_vec AS v"
-            " ON v.chunk_id = f.chunk_id AND v.model = :model WHERE f.agent_id = :agent ORDER BY f.chunk_id",
-            model=model,
+            " ON v.chunk_id = f.chunk_id AND v.model = :model WHERE f.agent_id = :agent ORDER BY f.chunk_id"
         )
-        for batch in found.partitions(_BATCH):
+        for batch in self._pages(sql, _BATCH, model=model):
             yield _columns(batch, dim)
 
     def vectors_of(self, chunk_ids: Sequence[int], model: str, dim: int) -> tuple[list[int], bytes]:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from sqlalchemy import Row
+
 from storage.repository import Repository
 from storage.rows import tables_of
 
@@ -27,6 +29,9 @@ QUOTING: Final = {
 }
 _BLOCK_BYTES: Final = 1 << 20
 _PAGE_ROWS: Final = 2_000
+# Rows in memory at a time; a file has up to 16 MiB.
+_ROWS_AT_ONCE: Final = 200
+_FILES_AT_ONCE: Final = 4
 
 
 class StoredTexts(Repository):
@@ -37,7 +42,7 @@ class StoredTexts(Repository):
         block: list[bytes] = []
         size = 0
         for table in self._existing(STORED):
-            for row in self._stream(f"SELECT * FROM {table}"):
+            for row in self._rows(table, "*"):
                 for value in row:
                     raw = _bytes(value)
                     if raw:
@@ -53,7 +58,7 @@ class StoredTexts(Repository):
         found: dict[str, list[Any]] = {}
         for table in self._existing(QUOTING):
             key, columns = QUOTING[table]
-            for row in self._stream(f"SELECT {key}, {', '.join(columns)} FROM {table}"):
+            for row in self._rows(table, f"{key}, {', '.join(columns)}"):
                 if quotes(b"\0".join(_bytes(value) for value in row[1:])):
                     found.setdefault(table, []).append(row[0])
         return found
@@ -83,6 +88,11 @@ class StoredTexts(Repository):
                         sql = f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(:keys))"
                 counts["curation_log" if table == "curation_changes" else table] += self._execute(sql, **part).rowcount
         return counts
+
+    def _rows(self, table: str, columns: str) -> Iterator[Row[*tuple[Any, ...]]]:
+        at_once = _FILES_AT_ONCE if table == "files" else _ROWS_AT_ONCE
+        for page in self._pages(f"SELECT {columns} FROM {table}", at_once):
+            yield from page
 
     def _existing(self, tables: Any) -> list[str]:
         present = tables_of(self._connection)
