@@ -1,7 +1,8 @@
 -- What the tables of stores have besides those that SQLite has, too.
 
 -- The highest number that a table has used in a store, of rows that are there or were deleted.
-CREATE FUNCTION numbers_kept() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION numbers_kept() RETURNS trigger LANGUAGE plpgsql
+    SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     EXECUTE format(
         'INSERT INTO deleted_numbers (store_id, table_name, number) SELECT store_id, %L, max(%I) FROM gone'
@@ -21,7 +22,8 @@ CREATE TRIGGER curation_log_numbers_kept AFTER DELETE ON curation_log REFERENCIN
     FOR EACH STATEMENT EXECUTE FUNCTION numbers_kept('id');
 -- Rows that were set aside are few in all stores together.
 CREATE INDEX claims_set_aside ON claims (store_id, stage) WHERE token IS NULL AND next_attempt_at IS NULL;
-CREATE FUNCTION highest_number(asked text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION highest_number(asked text) RETURNS bigint LANGUAGE plpgsql STABLE
+    SET search_path = reverie, public, pg_temp AS $$
 DECLARE
     store bigint := current_setting('reverie.store')::bigint;
     highest bigint;
@@ -56,9 +58,10 @@ CREATE FUNCTION has_words(words tsvector, query text, of_store text, of_agent te
 $$;
 CREATE FUNCTION words_rank(words tsvector, query text) RETURNS double precision LANGUAGE sql IMMUTABLE AS
     $$ SELECT ts_rank_cd(words, websearch_to_tsquery('english', query), 2)::double precision $$;
-CREATE FUNCTION cosine_distance_to(embedding vector, query text) RETURNS double precision LANGUAGE sql IMMUTABLE AS
-    $$ SELECT embedding <=> query::vector $$;
-CREATE FUNCTION chunks_indexed_as_text() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION cosine_distance_to(embedding vector, query text) RETURNS double precision LANGUAGE sql IMMUTABLE
+    RETURN embedding <=> query::vector;  -- read when it is created, so it finds pgvector with any search path
+CREATE FUNCTION chunks_indexed_as_text() RETURNS trigger LANGUAGE plpgsql
+    SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -69,7 +72,8 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunks_indexed_as_text AFTER INSERT ON chunks FOR EACH ROW EXECUTE FUNCTION chunks_indexed_as_text();
-CREATE FUNCTION chunks_leave_text_index() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chunks_leave_text_index() RETURNS trigger LANGUAGE plpgsql
+    SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     DELETE FROM text_index WHERE store_id = OLD.store_id AND chunk_id = OLD.id
         AND generation IN (SELECT id FROM indexes WHERE store_id = OLD.store_id AND kind = 'text');

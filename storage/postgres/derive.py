@@ -30,6 +30,8 @@ _TYPES: Final = {
 }
 # SQLite's own tables, the versions of its migrations, and the indexes that each engine makes in its own way.
 _LEFT_OUT: Final = re.compile(r"sqlite_|alembic_version|memory_version|chunks_fts_|chunks_index_")
+# Functions find the tables whatever the search path of a connection is: that of a superuser, say, or of pg_restore.
+_OWN_PATH: Final = " SET search_path = reverie, public, pg_temp"
 _INDEX: Final = re.compile(r"CREATE (UNIQUE )?INDEX (\w+) ON (\w+) \(")
 _TRIGGER: Final = re.compile(
     r"CREATE TRIGGER (?P<name>\w+)\s+(?P<time>AFTER|BEFORE) (?P<event>INSERT|DELETE|UPDATE)"
@@ -238,7 +240,8 @@ def _triggers(entries: Sequence[_Entry], *, scoped: bool) -> Iterator[str]:
         columns = f" OF {found['columns']}" if found["columns"] else ""
         body = "\n    ".join([*lines, result])
         yield (
-            f"CREATE FUNCTION {entry.name}() RETURNS trigger LANGUAGE plpgsql AS $$\nBEGIN\n    {body}\nEND $$;\n"
+            f"CREATE FUNCTION {entry.name}() RETURNS trigger LANGUAGE plpgsql{_OWN_PATH} AS $$\nBEGIN\n    {body}\n"
+            "END $$;\n"
             f"CREATE TRIGGER {entry.name} {found['time']} {found['event']}{columns} ON {found['table']}"
             f" FOR EACH ROW EXECUTE FUNCTION {entry.name}();"
         )

@@ -32,7 +32,7 @@ CREATE TABLE stores (
 CREATE INDEX stores_by_write ON stores (written_at);
 -- A process that has run since before an upgrade of the schema must write nothing by its old rules.
 CREATE FUNCTION begin_writing(store bigint, wait_milliseconds bigint, known_version bigint) RETURNS boolean
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 DECLARE
     present_version bigint;
 BEGIN

@@ -33,7 +33,7 @@ CREATE TABLE stores (
 CREATE INDEX stores_by_write ON stores (written_at);
 -- A process that has run since before an upgrade of the schema must write nothing by its old rules.
 CREATE FUNCTION begin_writing(store bigint, wait_milliseconds bigint, known_version bigint) RETURNS boolean
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 DECLARE
     present_version bigint;
 BEGIN
@@ -743,7 +743,7 @@ CREATE INDEX erasures_open ON erasures (requested_at) WHERE finished_at IS NULL;
 CREATE INDEX erasure_fragments_by_erasure ON erasure_fragments (erasure_id, kind);
 CREATE VIEW chunk_audiences WITH (security_invoker = true) AS
 SELECT c.store_id AS store_id, c.id AS chunk_id, CASE WHEN NOT c.memory_row IS NULL THEN (SELECT CASE WHEN k.tenant IS NULL THEN CASE WHEN k.visibility = 'shared' THEN NULL WHEN NOT k.owner_user_id IS NULL THEN 'u:' || k.owner_user_id ELSE (SELECT s.audience FROM sessions AS s WHERE s.row_id = k.session_row AND s.store_id = c.store_id) END ELSE 't:' || k.tenant || '|' || CASE WHEN k.visibility = 'shared' OR k.owner_user_id IS NULL THEN '' ELSE 'u:' || k.owner_user_id END END FROM memories AS k WHERE k.row_id = c.memory_row AND k.store_id = c.store_id) WHEN NOT c.file_row IS NULL THEN (SELECT CASE WHEN f.visibility = 'shared' THEN NULL WHEN NOT f.user_id IS NULL THEN 'u:' || f.user_id ELSE (SELECT s.audience FROM sessions AS s WHERE s.row_id = f.session_row AND s.store_id = c.store_id) END FROM files AS f WHERE f.row_id = c.file_row AND f.store_id = c.store_id) WHEN EXISTS(SELECT 1 FROM message_chunks AS l JOIN messages AS m ON m.row_id = l.message_row WHERE ((l.chunk_id = c.id AND m.visibility = 'shared') AND l.store_id = c.store_id) AND m.store_id = c.store_id) THEN NULL ELSE (SELECT s.audience FROM sessions AS s WHERE s.row_id = c.session_row AND s.store_id = c.store_id) END AS audience FROM chunks AS c WHERE c.store_id = c.store_id;
-CREATE FUNCTION chunks_end_claims() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chunks_end_claims() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -752,7 +752,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunks_end_claims AFTER DELETE ON chunks FOR EACH ROW EXECUTE FUNCTION chunks_end_claims();
-CREATE FUNCTION messages_end_claims() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION messages_end_claims() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -761,7 +761,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER messages_end_claims AFTER DELETE ON messages FOR EACH ROW EXECUTE FUNCTION messages_end_claims();
-CREATE FUNCTION files_end_claims() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION files_end_claims() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -770,7 +770,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER files_end_claims AFTER DELETE ON files FOR EACH ROW EXECUTE FUNCTION files_end_claims();
-CREATE FUNCTION forward_index_added() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION forward_index_added() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -779,7 +779,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER forward_index_added AFTER INSERT ON forward_index FOR EACH ROW EXECUTE FUNCTION forward_index_added();
-CREATE FUNCTION chunks_leave_forward_index() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chunks_leave_forward_index() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -789,7 +789,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunks_leave_forward_index AFTER DELETE ON chunks FOR EACH ROW EXECUTE FUNCTION chunks_leave_forward_index();
-CREATE FUNCTION chunks_vec_added() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chunks_vec_added() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -800,7 +800,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunks_vec_added AFTER INSERT ON chunks_vec FOR EACH ROW EXECUTE FUNCTION chunks_vec_added();
-CREATE FUNCTION chunks_vec_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chunks_vec_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -811,7 +811,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunks_vec_changed AFTER UPDATE ON chunks_vec FOR EACH ROW EXECUTE FUNCTION chunks_vec_changed();
-CREATE FUNCTION memories_end_claims() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memories_end_claims() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -820,7 +820,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memories_end_claims AFTER DELETE ON memories FOR EACH ROW EXECUTE FUNCTION memories_end_claims();
-CREATE FUNCTION curation_changes_name_memories() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION curation_changes_name_memories() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -831,7 +831,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER curation_changes_name_memories AFTER INSERT ON curation_changes FOR EACH ROW EXECUTE FUNCTION curation_changes_name_memories();
-CREATE FUNCTION curation_changes_name_session() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION curation_changes_name_session() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -842,7 +842,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER curation_changes_name_session AFTER INSERT ON curation_changes FOR EACH ROW EXECUTE FUNCTION curation_changes_name_session();
-CREATE FUNCTION memory_promotions_insert_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memory_promotions_insert_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -853,7 +853,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memory_promotions_insert_recorded AFTER INSERT ON memory_promotions FOR EACH ROW EXECUTE FUNCTION memory_promotions_insert_recorded();
-CREATE FUNCTION memory_promotions_update_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memory_promotions_update_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -864,7 +864,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memory_promotions_update_recorded AFTER UPDATE ON memory_promotions FOR EACH ROW EXECUTE FUNCTION memory_promotions_update_recorded();
-CREATE FUNCTION memory_promotions_delete_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memory_promotions_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -875,7 +875,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memory_promotions_delete_recorded AFTER DELETE ON memory_promotions FOR EACH ROW EXECUTE FUNCTION memory_promotions_delete_recorded();
-CREATE FUNCTION chunks_delete_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chunks_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -886,7 +886,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunks_delete_recorded AFTER DELETE ON chunks FOR EACH ROW EXECUTE FUNCTION chunks_delete_recorded();
-CREATE FUNCTION chunk_tags_insert_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chunk_tags_insert_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -897,7 +897,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunk_tags_insert_recorded AFTER INSERT ON chunk_tags FOR EACH ROW EXECUTE FUNCTION chunk_tags_insert_recorded();
-CREATE FUNCTION chunk_tags_delete_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chunk_tags_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -908,7 +908,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunk_tags_delete_recorded AFTER DELETE ON chunk_tags FOR EACH ROW EXECUTE FUNCTION chunk_tags_delete_recorded();
-CREATE FUNCTION chunks_vec_delete_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chunks_vec_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -919,7 +919,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunks_vec_delete_recorded AFTER DELETE ON chunks_vec FOR EACH ROW EXECUTE FUNCTION chunks_vec_delete_recorded();
-CREATE FUNCTION sessions_update_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION sessions_update_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -930,7 +930,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER sessions_update_recorded AFTER UPDATE OF summary_text, summary_epoch, summary_upper_sequence, status, ended_at ON sessions FOR EACH ROW EXECUTE FUNCTION sessions_update_recorded();
-CREATE FUNCTION messages_update_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION messages_update_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -941,7 +941,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER messages_update_recorded AFTER UPDATE OF consolidated_at ON messages FOR EACH ROW EXECUTE FUNCTION messages_update_recorded();
-CREATE FUNCTION forward_index_audience_known() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION forward_index_audience_known() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -952,7 +952,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER forward_index_audience_known AFTER INSERT ON forward_index FOR EACH ROW EXECUTE FUNCTION forward_index_audience_known();
-CREATE FUNCTION forward_index_audience_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION forward_index_audience_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -963,7 +963,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER forward_index_audience_changed AFTER UPDATE OF audience ON forward_index FOR EACH ROW EXECUTE FUNCTION forward_index_audience_changed();
-CREATE FUNCTION sessions_audience_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION sessions_audience_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -974,7 +974,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER sessions_audience_changed AFTER UPDATE OF user_id, is_group ON sessions FOR EACH ROW EXECUTE FUNCTION sessions_audience_changed();
-CREATE FUNCTION memories_audience_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memories_audience_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -985,7 +985,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memories_audience_changed AFTER UPDATE OF owner_user_id, visibility, tenant ON memories FOR EACH ROW EXECUTE FUNCTION memories_audience_changed();
-CREATE FUNCTION files_audience_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION files_audience_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -996,7 +996,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER files_audience_changed AFTER UPDATE OF user_id, visibility ON files FOR EACH ROW EXECUTE FUNCTION files_audience_changed();
-CREATE FUNCTION message_chunks_shared() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION message_chunks_shared() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1007,7 +1007,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER message_chunks_shared AFTER INSERT ON message_chunks FOR EACH ROW EXECUTE FUNCTION message_chunks_shared();
-CREATE FUNCTION forward_index_delete_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION forward_index_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1018,7 +1018,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER forward_index_delete_recorded AFTER DELETE ON forward_index FOR EACH ROW EXECUTE FUNCTION forward_index_delete_recorded();
-CREATE FUNCTION recall_events_delete_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION recall_events_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1029,7 +1029,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER recall_events_delete_recorded AFTER DELETE ON recall_events FOR EACH ROW EXECUTE FUNCTION recall_events_delete_recorded();
-CREATE FUNCTION files_insert_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION files_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1038,7 +1038,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER files_insert_counted AFTER INSERT ON files FOR EACH ROW EXECUTE FUNCTION files_insert_counted();
-CREATE FUNCTION files_delete_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION files_delete_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1047,7 +1047,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER files_delete_counted AFTER DELETE ON files FOR EACH ROW EXECUTE FUNCTION files_delete_counted();
-CREATE FUNCTION files_update_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION files_update_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1057,7 +1057,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER files_update_counted AFTER UPDATE OF content, metadata ON files FOR EACH ROW EXECUTE FUNCTION files_update_counted();
-CREATE FUNCTION memories_insert_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memories_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1066,7 +1066,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memories_insert_counted AFTER INSERT ON memories FOR EACH ROW EXECUTE FUNCTION memories_insert_counted();
-CREATE FUNCTION memories_delete_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memories_delete_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1075,7 +1075,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memories_delete_counted AFTER DELETE ON memories FOR EACH ROW EXECUTE FUNCTION memories_delete_counted();
-CREATE FUNCTION memories_update_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memories_update_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1085,7 +1085,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memories_update_counted AFTER UPDATE OF content, value, metadata, superseded_by, tenant ON memories FOR EACH ROW EXECUTE FUNCTION memories_update_counted();
-CREATE FUNCTION scratchpads_insert_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION scratchpads_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1094,7 +1094,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER scratchpads_insert_counted AFTER INSERT ON scratchpads FOR EACH ROW EXECUTE FUNCTION scratchpads_insert_counted();
-CREATE FUNCTION scratchpads_delete_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION scratchpads_delete_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1103,7 +1103,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER scratchpads_delete_counted AFTER DELETE ON scratchpads FOR EACH ROW EXECUTE FUNCTION scratchpads_delete_counted();
-CREATE FUNCTION scratchpads_update_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION scratchpads_update_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1113,7 +1113,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER scratchpads_update_counted AFTER UPDATE OF key, value ON scratchpads FOR EACH ROW EXECUTE FUNCTION scratchpads_update_counted();
-CREATE FUNCTION scratchpad_lists_insert_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION scratchpad_lists_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1122,7 +1122,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER scratchpad_lists_insert_counted AFTER INSERT ON scratchpad_lists FOR EACH ROW EXECUTE FUNCTION scratchpad_lists_insert_counted();
-CREATE FUNCTION scratchpad_lists_delete_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION scratchpad_lists_delete_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1131,7 +1131,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER scratchpad_lists_delete_counted AFTER DELETE ON scratchpad_lists FOR EACH ROW EXECUTE FUNCTION scratchpad_lists_delete_counted();
-CREATE FUNCTION scratchpad_lists_update_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION scratchpad_lists_update_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1141,7 +1141,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER scratchpad_lists_update_counted AFTER UPDATE OF items ON scratchpad_lists FOR EACH ROW EXECUTE FUNCTION scratchpad_lists_update_counted();
-CREATE FUNCTION schedules_insert_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION schedules_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1150,7 +1150,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER schedules_insert_counted AFTER INSERT ON schedules FOR EACH ROW EXECUTE FUNCTION schedules_insert_counted();
-CREATE FUNCTION schedules_delete_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION schedules_delete_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1159,7 +1159,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER schedules_delete_counted AFTER DELETE ON schedules FOR EACH ROW EXECUTE FUNCTION schedules_delete_counted();
-CREATE FUNCTION schedules_update_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION schedules_update_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1169,7 +1169,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER schedules_update_counted AFTER UPDATE OF goal, cadence, executor ON schedules FOR EACH ROW EXECUTE FUNCTION schedules_update_counted();
-CREATE FUNCTION reminders_insert_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION reminders_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1178,7 +1178,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER reminders_insert_counted AFTER INSERT ON reminders FOR EACH ROW EXECUTE FUNCTION reminders_insert_counted();
-CREATE FUNCTION reminders_delete_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION reminders_delete_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1187,7 +1187,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER reminders_delete_counted AFTER DELETE ON reminders FOR EACH ROW EXECUTE FUNCTION reminders_delete_counted();
-CREATE FUNCTION reminders_update_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION reminders_update_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1197,7 +1197,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER reminders_update_counted AFTER UPDATE OF message, delivered_at ON reminders FOR EACH ROW EXECUTE FUNCTION reminders_update_counted();
-CREATE FUNCTION schedules_adopted_by_new() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION schedules_adopted_by_new() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1208,7 +1208,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER schedules_adopted_by_new AFTER INSERT ON sessions FOR EACH ROW EXECUTE FUNCTION schedules_adopted_by_new();
-CREATE FUNCTION schedules_adopted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION schedules_adopted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1219,7 +1219,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER schedules_adopted AFTER UPDATE OF user_id ON sessions FOR EACH ROW EXECUTE FUNCTION schedules_adopted();
-CREATE FUNCTION sessions_scheduling_forgotten() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION sessions_scheduling_forgotten() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1232,7 +1232,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER sessions_scheduling_forgotten AFTER DELETE ON sessions FOR EACH ROW EXECUTE FUNCTION sessions_scheduling_forgotten();
-CREATE FUNCTION memories_insert_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memories_insert_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1243,7 +1243,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memories_insert_recorded AFTER INSERT ON memories FOR EACH ROW EXECUTE FUNCTION memories_insert_recorded();
-CREATE FUNCTION memories_update_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memories_update_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1254,7 +1254,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memories_update_recorded AFTER UPDATE ON memories FOR EACH ROW EXECUTE FUNCTION memories_update_recorded();
-CREATE FUNCTION memories_delete_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memories_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1265,7 +1265,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memories_delete_recorded AFTER DELETE ON memories FOR EACH ROW EXECUTE FUNCTION memories_delete_recorded();
-CREATE FUNCTION messages_insert_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION messages_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1274,7 +1274,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER messages_insert_counted AFTER INSERT ON messages FOR EACH ROW EXECUTE FUNCTION messages_insert_counted();
-CREATE FUNCTION messages_delete_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION messages_delete_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1283,7 +1283,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER messages_delete_counted AFTER DELETE ON messages FOR EACH ROW EXECUTE FUNCTION messages_delete_counted();
-CREATE FUNCTION messages_update_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION messages_update_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1293,7 +1293,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER messages_update_counted AFTER UPDATE OF content, metadata, tool_calls, original ON messages FOR EACH ROW EXECUTE FUNCTION messages_update_counted();
-CREATE FUNCTION items_insert_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION items_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1302,7 +1302,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER items_insert_counted AFTER INSERT ON items FOR EACH ROW EXECUTE FUNCTION items_insert_counted();
-CREATE FUNCTION items_delete_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION items_delete_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1311,7 +1311,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER items_delete_counted AFTER DELETE ON items FOR EACH ROW EXECUTE FUNCTION items_delete_counted();
-CREATE FUNCTION items_update_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION items_update_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1321,13 +1321,13 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER items_update_counted AFTER UPDATE OF namespace, key, value ON items FOR EACH ROW EXECUTE FUNCTION items_update_counted();
-CREATE FUNCTION audit_log_is_not_updated() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION audit_log_is_not_updated() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'the audit log is append-only';
     RETURN NEW;
 END $$;
 CREATE TRIGGER audit_log_is_not_updated BEFORE UPDATE ON audit_log FOR EACH ROW EXECUTE FUNCTION audit_log_is_not_updated();
-CREATE FUNCTION audit_log_is_not_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION audit_log_is_not_deleted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF OLD.at >= COALESCE((SELECT ended_at FROM audit_retention), OLD.at) THEN
         RAISE EXCEPTION 'the audit log is append-only';
@@ -1338,7 +1338,8 @@ CREATE TRIGGER audit_log_is_not_deleted BEFORE DELETE ON audit_log FOR EACH ROW 
 -- What the tables of stores have besides those that SQLite has, too.
 
 -- The highest number that a table has used in a store, of rows that are there or were deleted.
-CREATE FUNCTION numbers_kept() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION numbers_kept() RETURNS trigger LANGUAGE plpgsql
+    SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     EXECUTE format(
         'INSERT INTO deleted_numbers (store_id, table_name, number) SELECT store_id, %L, max(%I) FROM gone'
@@ -1358,7 +1359,8 @@ CREATE TRIGGER curation_log_numbers_kept AFTER DELETE ON curation_log REFERENCIN
     FOR EACH STATEMENT EXECUTE FUNCTION numbers_kept('id');
 -- Rows that were set aside are few in all stores together.
 CREATE INDEX claims_set_aside ON claims (store_id, stage) WHERE token IS NULL AND next_attempt_at IS NULL;
-CREATE FUNCTION highest_number(asked text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION highest_number(asked text) RETURNS bigint LANGUAGE plpgsql STABLE
+    SET search_path = reverie, public, pg_temp AS $$
 DECLARE
     store bigint := current_setting('reverie.store')::bigint;
     highest bigint;
@@ -1393,9 +1395,10 @@ CREATE FUNCTION has_words(words tsvector, query text, of_store text, of_agent te
 $$;
 CREATE FUNCTION words_rank(words tsvector, query text) RETURNS double precision LANGUAGE sql IMMUTABLE AS
     $$ SELECT ts_rank_cd(words, websearch_to_tsquery('english', query), 2)::double precision $$;
-CREATE FUNCTION cosine_distance_to(embedding vector, query text) RETURNS double precision LANGUAGE sql IMMUTABLE AS
-    $$ SELECT embedding <=> query::vector $$;
-CREATE FUNCTION chunks_indexed_as_text() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION cosine_distance_to(embedding vector, query text) RETURNS double precision LANGUAGE sql IMMUTABLE
+    RETURN embedding <=> query::vector;  -- read when it is created, so it finds pgvector with any search path
+CREATE FUNCTION chunks_indexed_as_text() RETURNS trigger LANGUAGE plpgsql
+    SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
@@ -1406,7 +1409,8 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunks_indexed_as_text AFTER INSERT ON chunks FOR EACH ROW EXECUTE FUNCTION chunks_indexed_as_text();
-CREATE FUNCTION chunks_leave_text_index() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chunks_leave_text_index() RETURNS trigger LANGUAGE plpgsql
+    SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     DELETE FROM text_index WHERE store_id = OLD.store_id AND chunk_id = OLD.id
         AND generation IN (SELECT id FROM indexes WHERE store_id = OLD.store_id AND kind = 'text');
