@@ -96,7 +96,7 @@ class PostgresIndexTables:
         return execute(connection, sql, generation=generation.id).scalar() is not None
 
     def search_text(self, connection: Connection, generation: Generation, query: TextQuery) -> list[Hit]:
-        """Return the chunks with any of the words, ranked by how many of them they have and how close together."""
+        """Return the chunks with any of the words, ranked by how many they have, and how often for their length."""
         narrow = f" AND t.chunk_id IN ({query.chunks.ids_sql()})" if query.chunks.is_narrow else ""
         found = execute(
             connection,

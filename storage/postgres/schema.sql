@@ -1393,8 +1393,12 @@ CREATE FUNCTION has_words(words tsvector, query text, of_store text, of_agent te
     SELECT words @@ (websearch_to_tsquery('english', query) && quote_literal(of_store)::tsquery
         && quote_literal(of_agent)::tsquery)
 $$;
-CREATE FUNCTION words_rank(words tsvector, query text) RETURNS double precision LANGUAGE sql IMMUTABLE AS
-    $$ SELECT ts_rank_cd(words, websearch_to_tsquery('english', query), 2)::double precision $$;
+-- The sum over the words of a query of how often a text has each, less for long texts, which for ts_rank is a mean.
+-- Multiplied so that a word counts about as much as BM25 has a word count that one chunk in a hundred contains.
+CREATE FUNCTION words_rank(words tsvector, query text) RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
+    SELECT 20 * length(to_tsvector('english', query))
+        * ts_rank('{1, 1, 1, 1}', words, websearch_to_tsquery('english', query), 1)::double precision
+$$;
 CREATE FUNCTION cosine_distance_to(embedding vector, query text) RETURNS double precision LANGUAGE sql IMMUTABLE
     RETURN embedding <=> query::vector;  -- read when it is created, so it finds pgvector with any search path
 CREATE FUNCTION chunks_indexed_as_text() RETURNS trigger LANGUAGE plpgsql
