@@ -72,8 +72,14 @@ def _value(value: Any, *, as_array: bool) -> Any:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, str):
-        # PostgreSQL's texts have no NUL. Contents have none either, but a query that is recorded may.
-        return value.replace("\0", "\ufffd") if "\0" in value else value
+        return _without_nul(value)
     if value is None or isinstance(value, (int, float, bytes)):
         return value
-    return list(value) if as_array else to_json(value)
+    if as_array:
+        return [_without_nul(element) if isinstance(element, str) else element for element in value]
+    return to_json(value)
+
+
+def _without_nul(text: str) -> str:
+    """Return what PostgreSQL can keep of a text. Contents have no NUL, but a query that is recorded may."""
+    return text.replace("\0", "\ufffd") if "\0" in text else text
