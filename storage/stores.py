@@ -292,8 +292,7 @@ class Stores:
                     raise
             when_closed()
             deleted = self._set_aside(path.parent)
-        _remove(deleted)
-        self._remove_empty()
+        self._remove_set_aside(deleted)
         return True
 
     def remove_deleted(self) -> int:
@@ -325,6 +324,10 @@ class Stores:
         except OSError as error:
             raise StoreUnavailable(f"{folder} cannot be removed ({error}): try again") from error
         return deleted
+
+    def _remove_set_aside(self, folder: Path) -> None:
+        _remove(folder)
+        self._remove_empty()
 
     def _remove_empty(self) -> None:
         with suppress(OSError):  # another is being deleted

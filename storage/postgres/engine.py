@@ -8,9 +8,9 @@ such a transaction row-level security refuses to show any.
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from weakref import finalize
@@ -74,6 +74,25 @@ class _StreamingCursor(psycopg.ServerCursor[Any]):
         """Do nothing."""
 
 
+class _OpenedConnections:
+    """The connections of one engine that have not been closed, whichever thread opened them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # the garbage collector may call `close` while a thread is in `note`
+        self._connections: list[psycopg.Connection[Any]] = []
+
+    def note(self, raw: psycopg.Connection[Any], _record: object) -> None:
+        """Remember a connection, and no longer those that were closed."""
+        with self._lock:
+            self._connections = [*(one for one in self._connections if not one.closed), raw]
+
+    def close(self) -> None:
+        """Close all of them."""
+        with self._lock:
+            for raw in self._connections:
+                raw.close()
+
+
 class PostgresServer:
     """The connections of this process to one database. Open it after a fork, never before."""
 
@@ -86,11 +105,11 @@ class PostgresServer:
         shown = self.url.difference_update_query(["password", "sslpassword"])
         self.name = shown.render_as_string(hide_password=True)
         self.engine = _engine(self.url)
-        opened: list[psycopg.Connection[Any]] = []
-        event.listen(self.engine, "connect", partial(_note_opened, opened))
-        # Also for who forgets to close it: the server has a limited number of connections.
-        self._close_opened = finalize(self, _close_all, opened)
-        self._close_opened.atexit = False  # a forked process must not end what it shares with its parent
+        self._opened = _OpenedConnections()
+        event.listen(self.engine, "connect", self._opened.note)
+        # For who forgets to close it, or uses it once more: the server has a limited number of connections. Not at the
+        # end of the process: a forked one must not end what it shares with its parent.
+        finalize(self, self._opened.close).atexit = False
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -103,15 +122,20 @@ class PostgresServer:
     def close(self) -> None:
         """Close all connections, also those that a reader holds who stopped early."""
         self.engine.dispose()
-        self._close_opened()
+        self._opened.close()
 
 
 class PostgresDatabase:
     """One store in a PostgreSQL database."""
 
-    def __init__(self, server: PostgresServer, store: int, path: Path) -> None:
-        """`store` is its number, `path` where this host keeps what is not in the database."""
-        self.server, self.store, self._path = server, store, path
+    def __init__(
+        self, server: PostgresServer, store: int, path: Path, *, when_deleted: Callable[[], None] = lambda: None
+    ) -> None:
+        """`store` is its number, `path` where this host keeps what is not in the database.
+
+        `when_deleted` is called when a writer finds that the store was deleted.
+        """
+        self.server, self.store, self._path, self._when_deleted = server, store, path, when_deleted
 
     @property
     def path(self) -> Path:
@@ -132,6 +156,7 @@ class PostgresDatabase:
                 values = {"store": self.store, "wait": max(1, int(wait * 1_000)), "version": newest_version()}
                 sql = "SELECT begin_writing(%(store)s, %(wait)s, %(version)s)"
                 if not writer.exec_driver_sql(sql, values).scalar():
+                    self._when_deleted()
                     raise StoreUnavailable(
                         f"{self._path.parent.name} was deleted a moment ago, nothing was written: try again"
                     )
@@ -211,15 +236,6 @@ def _connect_arguments(url: URL) -> dict[str, str]:
     own = {name: value for name, value in _CONNECT.items() if name not in url.query}
     given = " ".join(url.normalized_query.get("options", ()))
     return {**own, "options": f"{given} {_SESSION}".strip()}
-
-
-def _note_opened(opened: list[psycopg.Connection[Any]], raw: psycopg.Connection[Any], _record: object) -> None:
-    opened[:] = [*(one for one in opened if not one.closed), raw]
-
-
-def _close_all(opened: list[psycopg.Connection[Any]]) -> None:
-    for raw in opened:
-        raw.close()
 
 
 def _on_connect(raw: psycopg.Connection[Any], _record: object) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from reverie.calls import Resource
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import NotFound
+from reverie.errors import NotFound, StoreUnavailable
 from storage.engines import StoreDatabase
 from storage.pipeline.work import Stage
 from storage.postgres.columns import shared_tables, tables
@@ -77,16 +77,15 @@ class PostgresStores(Stores):
             check_workspace(name)
         number = self._number(name, create=create or name == ACCOUNT_STORE)
         if number is None:
-            with self._guard:
-                self._known.pop(name, None)
+            self._forget(name)
             raise NotFound(f"there is no workspace {name!r}", field="workspace")
         with self._guard:
             if known is not None and self._numbers.get(name) == number:
                 store = known[0]
             else:
                 path = self.database_path(name)
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                database = PostgresDatabase(self._server, number, path)
+                _make_folder(path.parent)
+                database = PostgresDatabase(self._server, number, path, when_deleted=lambda: self._forget(name))
                 store = Store(name, database, new_serial())
             self._known[name], self._numbers[name] = (store, time.monotonic()), number
             return store
@@ -150,21 +149,25 @@ class PostgresStores(Stores):
         """Do nothing: the schema of all stores was checked when the database was opened."""
 
     def delete_workspace(self, name: str, when_closed: Callable[[], None] = lambda: None) -> bool:
-        """Delete a workspace with all that it holds; False when it does not exist."""
+        """Delete a workspace with all that it holds, and its folder on this host; False when it does not exist.
+
+        Killed half-way, either its rows are there, or they are gone and `remove_deleted` removes what is left of the
+        folder.
+        """
         number = self._number(name, create=False)
-        with self._guard:
-            self._known.pop(name, None)
+        self._forget(name)
         if number is None:
             when_closed()
             return False
-        with PostgresDatabase(self._server, number, self.database_path(name)).atomic() as connection:
+        path, deleted = self.database_path(name), None
+        with PostgresDatabase(self._server, number, path).atomic() as connection:
             when_closed()
             _delete_rows(connection, number)
+            if path.parent.exists():
+                deleted = self._set_aside(path.parent)
+        if deleted is not None:
+            self._remove_set_aside(deleted)
         return True
-
-    def remove_deleted(self) -> int:
-        """Return 0: a workspace is deleted in one transaction."""
-        return 0
 
     def file_of(self, name: str) -> str:
         """Return what tells the present store of a name from a later one in its place; empty without one."""
@@ -187,6 +190,10 @@ class PostgresStores(Stores):
             self._known.clear()
         self._server.close()
 
+    def _forget(self, name: str) -> None:
+        with self._guard:
+            self._known.pop(name, None)
+
     def _number(self, name: str, *, create: bool) -> int | None:
         with self._server.writing() as connection:
             found = connection.exec_driver_sql("SELECT id FROM stores WHERE name = %(name)s", {"name": name}).scalar()
@@ -203,6 +210,13 @@ class PostgresStores(Stores):
     def _names_by(self, order: str) -> list[str]:
         with self._server.writing() as connection:
             return list(connection.exec_driver_sql(f"SELECT name FROM stores ORDER BY {order}").scalars())
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be created ({error}): check free space and permissions") from error
 
 
 def _delete_rows(connection: Connection, number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,11 @@ from storage.postgres.engine import SCHEMA, PostgresServer
 from storage.postgres.migrations import newest_version
 from storage.postgres.schema import prepare
 from storage.postgres.stores import PostgresStores
+from storage.rows import execute
 from storage.store import Store
+from storage.upkeep.verify import verify
 from support.postgres import USER, TestServer, running_postgres
+from support.store_work import run_stages, write
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +184,57 @@ def test_processes_that_start_together_create_the_schema_once(server: TestServer
     server.drop(name)
 
 
+def test_a_dump_that_was_restored_holds_the_same_and_is_written_with_any_search_path(
+    server: TestServer, database: str, stores: PostgresStores, tmp_path: Path
+) -> None:
+    write(stores.workspace("a"), "the tram to Lisbon")
+    run_stages(stores.workspace("a"))
+    copy = server.empty_database()
+    dump = server.run("pg_dump", server.admin_url(database))
+    server.load(copy, dump)
+
+    restored = PostgresStores(tmp_path / "restored", server.url(copy))
+    assert _texts(restored) == ["the tram to Lisbon"]
+    write(restored.workspace("a"), "the tram to Porto", agent="bob")
+    run_stages(restored.workspace("a"))
+    assert verify(restored.workspace("a")).wrong == []
+    with server.admin(copy) as connection:
+        connection.execute(f"SELECT set_config('reverie.store', id::text, false) FROM {SCHEMA}.stores WHERE name = 'a'")
+        connection.execute(f"DELETE FROM {SCHEMA}.chunks WHERE agent_id = 'ana'")
+        connection.execute(f"SELECT {SCHEMA}.cosine_distance_to('[1,2]', '[2,1]')")
+    assert _texts(restored) == ["the tram to Porto"]
+    restored.close()
+    server.drop(copy)
+
+
+def test_connections_that_were_opened_after_a_close_end_with_their_owner(
+    server: TestServer, database: str, tmp_path: Path
+) -> None:
+    stores = PostgresStores(tmp_path, server.url(database))
+    stores.close()
+    assert stores.names() == []
+    connections = list(stores._server._opened._connections)
+    assert [connection.closed for connection in connections] == [False]
+    del stores
+    gc.collect()
+    assert [connection.closed for connection in connections] == [True]
+
+
+def test_a_folder_that_cannot_be_made_is_a_passing_failure(server: TestServer, database: str, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("in the way")
+    stores = PostgresStores(tmp_path / "data", server.url(database))
+    with pytest.raises(StoreUnavailable, match="cannot be created"):
+        stores.workspace("a")
+    stores.close()
+
+
+def test_a_nul_in_a_text_or_a_collection_is_replaced(stores: PostgresStores) -> None:
+    with stores.workspace("a").writing() as tx:
+        sql = "SELECT :text AS text UNION ALL SELECT value FROM json_each(:texts)"
+        found = execute(tx.connection, sql, text="a\0", texts=["b\0", "c"]).scalars().all()
+    assert found == ["a\ufffd", "b\ufffd", "c"]
+
+
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"postgresql\+psycopg://u:\*\*\*@127\.0\.0\.1:1/d cannot be reached"):
         open_stores(tmp_path, "postgresql://u:secret@127.0.0.1:1/d")
@@ -188,6 +243,14 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
 def _note(store: Store, agent: str, session: str) -> None:
     with store.writing() as tx:
         tx.for_agent(agent).sessions.ensure(session, now=1_000_000)
+
+
+def _texts(stores: PostgresStores) -> list[str]:
+    with stores.workspace("a").reading() as tx:
+        chunks = tx.connection.exec_driver_sql(
+            "SELECT c.text FROM chunks AS c JOIN text_index AS t ON t.chunk_id = c.id AND t.store_id = c.store_id"
+        )
+        return list(chunks.scalars())
 
 
 def _sessions(store: Store) -> list[str]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import secrets
+import subprocess
 import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
 import psycopg
+from psycopg import errors as pg
+from sqlalchemy import make_url
 
 from storage.postgres.engine import PostgresServer
 from storage.postgres.schema import prepare
@@ -51,9 +54,7 @@ class TestServer:
 
     def url(self, database: str) -> str:
         """Return the address of a database for the user of Reverie."""
-        return (
-            self.admin_url(database).replace("//postgres:", f"//{USER}:").replace("postgresql:", "postgresql+psycopg:")
-        )
+        return url_of_user(self.admin_url(), database)
 
     @contextmanager
     def admin(self, database: str = "postgres") -> Iterator[psycopg.Connection]:
@@ -73,14 +74,19 @@ class TestServer:
     def database(self) -> str:
         """Create a database with the schema; return its name."""
         name = f"t{secrets.token_hex(8)}"
-        with self._lock, self.admin() as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {self._template} OWNER {USER} STRATEGY file_copy")
+        with self._lock:
+            create_database(self.admin_url(), name, self.template)
         return name
 
     def drop(self, name: str) -> None:
         """Remove a database, even if it is in use."""
-        with self.admin() as connection:
-            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        drop_database(self.admin_url(), name)
+
+    def load(self, database: str, dump: str) -> None:
+        """Run the statements of a dump."""
+        command = [self._server.bin_path / "psql", "--quiet", "--set=ON_ERROR_STOP=1", self.admin_url(database)]
+        done = subprocess.run(command, input=dump, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
     def stop(self) -> None:
         """Stop the server."""
@@ -119,12 +125,31 @@ class TestServer:
         return TestServer(folder, is_copy=True)
 
     @cached_property
-    def _template(self) -> str:
+    def template(self) -> str:
+        """Return the database with the schema that new ones are copies of."""
         name = self.empty_database()
         server = PostgresServer(self.url(name))
         prepare(server)
         server.close()
         return name
+
+
+def url_of_user(admin_url: str, database: str) -> str:
+    """Return the address of a database for the user of Reverie."""
+    url = make_url(admin_url).set(drivername="postgresql+psycopg", username=USER, database=database)
+    return url.render_as_string(hide_password=False)
+
+
+def create_database(admin_url: str, name: str, template: str) -> None:
+    """Create a database as a copy of another one, unless it exists."""
+    with psycopg.connect(admin_url, autocommit=True) as connection, suppress(pg.DuplicateDatabase, pg.UniqueViolation):
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} OWNER {USER} STRATEGY file_copy")
+
+
+def drop_database(admin_url: str, name: str) -> None:
+    """Remove a database, even if it is in use."""
+    with psycopg.connect(admin_url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
 @contextmanager
