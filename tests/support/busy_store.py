@@ -6,7 +6,6 @@ Two agents talk for some days, store memories, and get the same questions repeat
 from __future__ import annotations
 
 import json
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,7 @@ from storage.recall.events import NewRecall
 from storage.stores import Stores
 from storage.transaction import Transaction
 from storage.upkeep.verify import verify
+from support.copied_data import copy_data
 from support.curating import everything
 from worker.settings import Settings
 
@@ -79,8 +79,7 @@ def fill(data: Path) -> None:
 
 def copied(template: Path, folder: Path) -> Path:
     """Copy the store to a folder and return that folder."""
-    shutil.copytree(template, folder)
-    return folder
+    return copy_data(template, folder)
 
 
 def picture(data: Path) -> dict[str, Any]:

@@ -1,16 +1,19 @@
 """Runs tests that know nothing of it on PostgreSQL: `pytest --postgres`.
 
-Whatever opens the stores of a data folder gets those of a database of that folder, in a server of this process. Tests
-look into tables with SQLite's SQL, which is translated as that of the repositories is. Tests of what only SQLite has
-carry the mark `sqlite` with the reason, and are skipped.
+Whatever opens the stores of a data folder gets those of a database of that folder, in a server of this process; so do
+processes that are spawned from it and import this package (`join_parent`). Tests look into tables with SQLite's SQL,
+which is translated as that of the repositories is. Tests of what only SQLite has carry the mark `sqlite` with the
+reason, and are skipped.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from hashlib import blake2b
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
@@ -21,13 +24,15 @@ from sqlalchemy import Connection, CursorResult, TextClause
 from storage.engines import OPTION
 from storage.postgres.stores import PostgresStores
 from storage.stores import Stores
-from support.postgres import TestServer, running_postgres
+from support.postgres import TestServer, create_database, drop_database, running_postgres, url_of_user
 
 _MARK: Final = re.compile(r"\?")
 # Whose SQL is meant for the engine it runs on.
 _ENGINES: Final = ("storage.", "sqlalchemy.", "support.on_postgres", "support.index_content")
 # A database must be as fast to make and to write as a file, and need not outlive its server.
 _FAST: Final = ("fsync = off", "full_page_writes = off", "synchronous_commit = off")
+# Tells processes that a test spawns the superuser's address of the server, and the database that others are copies of.
+_PARENT: Final = "TESTS_ON_POSTGRES"
 
 
 class FolderDatabases:
@@ -36,41 +41,58 @@ class FolderDatabases:
     def __init__(self) -> None:
         self._running = ExitStack()
         self._server: TestServer | None = None
-        self._names: dict[Path, str] = {}
+        self._opened: set[Path] = set()
         self._lock = RLock()
 
     def url(self, folder: Path) -> str:
         """Return the address of a folder's database."""
         folder = folder.resolve()
         with self._lock:
-            server = self._started()
-            if folder not in self._names:
-                self._names[folder] = server.database()
-            return server.url(self._names[folder])
+            if self._server is None and _PARENT not in os.environ:
+                self._start()
+            admin_url, template = os.environ[_PARENT].split()
+            if folder not in self._opened:
+                create_database(admin_url, _name_of(folder), template)
+                self._opened.add(folder)
+            return url_of_user(admin_url, _name_of(folder))
+
+    def copy(self, source: Path, target: Path) -> None:
+        """Replace the database of a folder by a copy of another one, to which there is no connection."""
+        with self._lock:
+            self.url(source)
+            admin_url, _ = os.environ[_PARENT].split()
+            drop_database(admin_url, _name_of(target.resolve()))
+            create_database(admin_url, _name_of(target.resolve()), _name_of(source.resolve()))
+            self._opened.add(target.resolve())
 
     def drop(self, inside: Path | None = None) -> None:
         """Remove the databases of the folders inside of another one, or all."""
         with self._lock:
-            for folder, name in list(self._names.items()):
-                if inside is None or folder.is_relative_to(inside):
-                    self._started().drop(name)
-                    del self._names[folder]
+            for folder in [folder for folder in self._opened if inside is None or folder.is_relative_to(inside)]:
+                assert self._server is not None
+                self._server.drop(_name_of(folder))
+                self._opened.remove(folder)
 
     def stop(self) -> None:
         """Stop the server and remove its files."""
+        os.environ.pop(_PARENT, None)
         self._running.close()
 
-    def _started(self) -> TestServer:
-        if self._server is None:
-            self._server = self._running.enter_context(running_postgres())
-            with self._server.admin() as connection:
-                for setting in _FAST:
-                    connection.execute(f"ALTER SYSTEM SET {setting}")
-                connection.execute("SELECT pg_reload_conf()")
-        return self._server
+    def _start(self) -> None:
+        self._server = self._running.enter_context(running_postgres())
+        with self._server.admin() as connection:
+            for setting in _FAST:
+                connection.execute(f"ALTER SYSTEM SET {setting}")
+            connection.execute("SELECT pg_reload_conf()")
+        os.environ[_PARENT] = f"{self._server.admin_url()} {self._server.template}"
 
 
-_databases: Final = FolderDatabases()
+def _name_of(folder: Path) -> str:
+    """Return the name of a folder's database, the same in each process."""
+    return f"t{blake2b(os.fsencode(folder), digest_size=16).hexdigest()}"
+
+
+databases: Final = FolderDatabases()
 
 
 class FolderStores(PostgresStores):
@@ -79,15 +101,24 @@ class FolderStores(PostgresStores):
     def __init__(
         self, data_dir: Path, *, patience_seconds: float | None = None, connections: int | None = None
     ) -> None:
-        super().__init__(data_dir, _databases.url(data_dir))
+        super().__init__(data_dir, databases.url(data_dir))
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have all stores of this process be stores of PostgreSQL, and translate the SQL of tests."""
     patch = pytest.MonkeyPatch()
-    config.add_cleanup(_databases.stop)
+    config.add_cleanup(databases.stop)
     config.add_cleanup(patch.undo)
+    _redirect(patch)
 
+
+def join_parent() -> None:
+    """Do the same in a process that a test has spawned."""
+    if _PARENT in os.environ:
+        _redirect(pytest.MonkeyPatch())
+
+
+def _redirect(patch: pytest.MonkeyPatch) -> None:
     def new(kind: type[Stores], *_args: Any, **_options: Any) -> Stores:
         return object.__new__(FolderStores if kind is Stores else kind)
 
@@ -110,9 +141,9 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     folder = getattr(item, "funcargs", {}).get("tmp_path")
     yield
     if folder is not None:
-        _databases.drop(folder.resolve())
+        databases.drop(folder.resolve())
     if nextitem is None or nextitem.path != item.path:
-        _databases.drop()
+        databases.drop()
 
 
 def _translated_execute(original: Any) -> Any:

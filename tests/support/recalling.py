@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy import Connection
 
 from adapters.embedders.base import Embedder, normalised, require_text
 from retrieval.index.agent_index import IndexSnapshot
@@ -93,11 +94,17 @@ def recaller(
     """Return a recaller for one store, and for the account store if given, which may have its own embedder."""
 
     def embedder_for(tx: Transaction) -> Embedder | None:
-        of_account = account is not None and tx.connection.engine is account.database.engine
+        of_account = account is not None and _is_on(tx.connection, account)
         return account_embedder if of_account and account_embedder is not None else embedder
 
     clock: Callable[[], int] = now_micros if now is None else lambda: now
     return Recaller(GivenStores(store, account), embedder_for, indexes or AgentIndexes(), clock, reranking)
+
+
+def _is_on(connection: Connection, store: Store) -> bool:
+    """Return whether a connection is one to a store: to its file, or limited to it in a database of many."""
+    option = connection.get_execution_options().get("reverie_store")
+    return connection.engine is store.database.engine and option == getattr(store.database, "store", None)
 
 
 def find(store: Store, embedder: Embedder | None, request: RecallRequest, **more: Any) -> RecallOutcome:

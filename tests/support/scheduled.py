@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,7 @@ from reverie.scheduling.schedule_types import Executor, ScheduleDraft, TaskExecu
 from storage.scheduling.records import NotificationFilter, NotificationRecord, RunRecord, ScheduleRecord
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
+from support.copied_data import copy_data
 
 SECOND: Final = 1_000_000
 # A Monday; the machine's clock is half a day ahead of it.
@@ -83,8 +83,7 @@ class Scheduled:
     def copied(self, folder: Path) -> Scheduled:
         """Close this workspace; copy it to a folder and return the copy, with the same clock."""
         self.close()
-        shutil.copytree(self.data, folder)
-        other = Scheduled(folder, now=self.now)
+        other = Scheduled(copy_data(self.data, folder), now=self.now)
         other.rules, other.limits = self.rules, self.limits
         return other
 

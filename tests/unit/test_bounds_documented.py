@@ -56,6 +56,7 @@ def unlisted(names: set[str], patterns: list[str]) -> set[str]:
     return {name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)}
 
 
+@pytest.mark.sqlite("lists its tables with those of FTS5 and sqlite-vec")
 def test_every_table_is_listed_with_its_bound_and_no_other(pipe: Pipeline, listed: dict[str, list[str]]) -> None:
     """Given the newest schema, when a table is added, then it must be said what keeps it from growing for ever."""
     present = tables(pipe.store) | tables(pipe.stores.account_store())
@@ -80,6 +81,7 @@ def test_every_key_of_a_pipeline_at_work_is_listed(pipe: Pipeline, listed: dict[
     assert unlisted(keys, listed["key in the broker"]) == set()
 
 
+@pytest.mark.sqlite("lists its files")
 def test_every_file_of_a_data_folder_is_listed(pipe: Pipeline, listed: dict[str, list[str]]) -> None:
     """Given a data folder at work, then each file is a database, or listed."""
     pipe.stores.account()

@@ -18,6 +18,7 @@ from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
 from reverie.clock import now_micros
 from storage.transaction import Transaction
+from support.copied_data import copy_data
 from support.kept import HOUR, NOW, Kept, at_cosine, direction
 
 pytestmark = pytest.mark.slow
@@ -52,8 +53,7 @@ def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def copied(template: Path, folder: Path) -> Kept:
-    shutil.copytree(template, folder)
-    return Kept(folder)
+    return Kept(copy_data(template, folder))
 
 
 def outcome(kept: Kept) -> tuple[dict[str, Any], list[Any]]:

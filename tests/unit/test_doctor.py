@@ -111,6 +111,7 @@ def test_an_embedder_that_cannot_be_loaded_is_a_problem(reverie: CommandLine, mo
     assert (ended.code, states(ended)["Embedder"]) == (1, "problem")
 
 
+@pytest.mark.sqlite("damages a file")
 def test_a_damaged_database_is_a_problem_and_the_other_checks_go_on(reverie: CommandLine, tmp_path: Path) -> None:
     stores = Stores(tmp_path / "data")
     stores.workspace("good")

@@ -576,6 +576,7 @@ def fill(dreamer: Dreamer, *, memories: int, recalls: int) -> None:
         assert tx.recalls.record(made) == 5 * recalls
 
 
+@pytest.mark.sqlite("counts the steps of its statements")
 def test_the_work_of_a_sweep_grows_with_the_events_and_no_faster(tmp_path: Path) -> None:
     """Given 5,000 events of 250 memories and 10,000 of 500, then the second sweep does twice the work, or less: it
     reads the events in pages, each of which costs what it contains."""

@@ -19,7 +19,6 @@ from memory.pipeline.status import _model_advice
 from memory.stage import STAGE_LEASE_SECONDS
 from storage.pipeline.work import STAGES
 from storage.recall.index import SearchIndex
-from storage.status import read_counts
 from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -260,7 +259,7 @@ def test_the_status_says_what_to_do_about_vectors_of_another_dimension(pipe: Pip
     pipe.ingest()
     pipe.chunk()
     assert "`reverie db reembed`" in pipe.embed().blocked
-    content = read_counts(pipe.stores.database_path(WORKSPACE), "workspace")
+    content = pipe.stores.counts(WORKSPACE)
     for guarded, says in ((GuardedEmbedder(pipe.embedder), True), (GuardedEmbedder(Short()), False), (None, False)):
         assert ("`reverie --workspace ws db reembed`" in _model_advice(WORKSPACE, content, guarded)) is says
 

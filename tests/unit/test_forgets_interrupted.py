@@ -193,6 +193,7 @@ def test_a_writer_that_waits_for_the_lock_while_a_workspace_is_deleted_is_refuse
     mine.close()
 
 
+@pytest.mark.sqlite("damages a file")
 def test_a_damaged_workspace_can_be_deleted(tmp_path: Path) -> None:
     """Given a garbage file, then deleting the workspace removes it."""
     stores = Stores(tmp_path)

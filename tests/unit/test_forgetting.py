@@ -329,6 +329,7 @@ def test_a_reader_of_a_workspace_that_is_being_deleted_leaves_nothing_in_working
     assert pipe.cached() is None
 
 
+@pytest.mark.sqlite("a log that another process removes")
 def test_a_file_that_another_process_removes_meanwhile_does_not_stop_a_deletion(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

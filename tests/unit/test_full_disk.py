@@ -22,8 +22,6 @@ from storage.upkeep.verify import verify
 from support.pipeline import Pipeline
 from support.scheduled import Scheduled
 
-pytestmark = pytest.mark.sqlite("limits the size of its files")
-
 # What each stage writes with its results.
 WRITES = {
     "chunk": (Chunks, "add_message_chunks"),
@@ -86,6 +84,7 @@ def test_a_batch_that_cannot_be_written_is_tried_again_without_end(
     assert not pipe.store.given_up.own()
 
 
+@pytest.mark.sqlite("limits the size of its file")
 def test_a_database_that_cannot_grow_keeps_its_work(pipe: Pipeline) -> None:
     """Given SQLite's own error of a full disk, when a long text is cut, then it is released, and stored afterwards."""
     pipe.say("zanzibar four " * 4_000)

@@ -80,6 +80,7 @@ def test_a_store_is_asked_again_when_it_was_written_or_its_time_has_come(
     assert run()["ran"] == 1
 
 
+@pytest.mark.sqlite("damages a file")
 def test_a_store_that_cannot_be_read_is_told_and_holds_up_no_other(pipe: Pipeline) -> None:
     """Given one damaged file among the workspaces, then its error has a line of its own and the job runs elsewhere."""
     broken = pipe.stores.database_path("broken")
@@ -219,6 +220,7 @@ def test_a_file_is_written_seldom_and_only_when_something_was_looked_at(pipe: Pi
     assert not path.exists(), "written though nothing was looked at"
 
 
+@pytest.mark.sqlite("damages a file")
 def test_a_damaged_store_concerns_no_other_and_its_error_is_told_meanwhile(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

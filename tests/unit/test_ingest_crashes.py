@@ -152,6 +152,7 @@ def full(pipe: Pipeline) -> Callable[[], None]:
     return make_room
 
 
+@pytest.mark.sqlite("limits the size of its file")
 def test_a_full_disk_delays_what_was_accepted_and_loses_none_of_it(pipe: Pipeline) -> None:
     """Given a database that can grow no more, when ingested, then all stays accepted, and is stored when it can."""
     pipe.ingest()
@@ -200,6 +201,7 @@ def test_items_that_another_worker_has_settled_are_not_counted_again(pipe: Pipel
     assert pipe.broker.hlen(f"{pipe.prefix}inbox:{WORKSPACE}:tries") == 0
 
 
+@pytest.mark.sqlite("damages a file")
 def test_a_store_that_cannot_be_used_leaves_its_items_accepted_and_the_others_go_on(
     pipe: Pipeline, tmp_path: Path
 ) -> None:

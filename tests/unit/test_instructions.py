@@ -327,6 +327,7 @@ def test_few_words_are_read_without_the_model(pipeline: Pipeline) -> None:
 # --- the look-up ---
 
 
+@pytest.mark.sqlite("reads its query plans")
 def test_a_thousand_instructions_are_found_by_their_index(pipeline: Pipeline) -> None:
     """Given a thousand of one user's and of another's, then the newest are read in the order of the index."""
     with pipeline.store.writing() as tx:

@@ -60,6 +60,7 @@ def test_a_change_by_another_process_is_seen_within_a_second(stores: Stores) -> 
     assert reads == ["acme", "beta"]
 
 
+@pytest.mark.sqlite("the times of its files may lag behind writes")
 def test_a_file_that_was_written_a_moment_ago_is_read_again(stores: Stores) -> None:
     """Given a value read from a file of this very moment, then its times prove nothing: it is read again."""
     clock, reads = Clock(), list[int]()

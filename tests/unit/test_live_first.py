@@ -101,6 +101,7 @@ def test_a_memory_does_not_wait_until_all_messages_are_cut(imported: Pipeline, m
          " ORDER BY id LIMIT 4", "chunks_live_to_embed"),
     ],
 )  # fmt: skip
+@pytest.mark.sqlite("reads its query plans")
 def test_live_rows_are_found_by_their_index(pipe: Pipeline, sql: str, index: str) -> None:
     with pipe.store.reading() as tx:
         plan = " ".join(str(row) for row in tx.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}"))

@@ -69,6 +69,7 @@ def test_a_session_that_does_not_exist_is_an_error(pipe: Pipeline) -> None:
     assert pipe.count("memories") == 0
 
 
+@pytest.mark.sqlite("counts the steps of its statements")
 def test_a_page_of_a_list_reads_what_it_shows(pipe: Pipeline) -> None:
     """Given memories in both stores, when there are ten times as many, then a page of them is the same work."""
     memories = AgentMemories(pipe.stores, WORKSPACE, "ana", Viewer())

@@ -419,6 +419,7 @@ def test_a_notifier_that_is_away_ends_the_run(stores: Stores, clock: Clock) -> N
     assert deliver(stores, notifier, clock, idle_stores=idle_stores) == {"reminders": 3}
 
 
+@pytest.mark.sqlite("damages a file")
 def test_a_workspace_that_cannot_be_read_holds_up_no_other(stores: Stores, clock: Clock, tmp_path: Path) -> None:
     """Given a damaged file, then its workspace is named and the others' reminders are pushed."""
     add_reminder(stores.workspace("good"), "r")

@@ -79,6 +79,7 @@ def test_only_what_passes_is_found_and_all_of_it(
 
 
 @pytest.mark.parametrize("narrow", [{}, *(case[0] for case in CASES)], ids=repr)
+@pytest.mark.sqlite("reads its query plans")
 def test_a_filter_applies_to_what_the_full_text_finds(pipe: Pipeline, narrow: dict[str, Any]) -> None:
     """Given a filter and a user, then FTS5 evaluates the words once, not again for each chunk that passes."""
     request = RecallRequest(query="violin strings", agent="ana", **narrow)

@@ -197,6 +197,7 @@ def test_an_idle_workspace_is_looked_at_again_only_when_it_was_written(pipe: Pip
     assert [sweep.run()[0] for _ in range(3)] == [1, 0, 0]
 
 
+@pytest.mark.sqlite("the times of its files may lag behind writes")
 def test_what_was_written_a_moment_ago_is_not_taken_for_settled(pipe: Pipeline) -> None:
     """Given a file whose time may not yet tell a further write, then it is looked at again."""
     sweep = Sweep(pipe)
@@ -205,6 +206,7 @@ def test_what_was_written_a_moment_ago_is_not_taken_for_settled(pipe: Pipeline) 
     assert [sweep.run()[0] for _ in range(2)] == [1, 1]
 
 
+@pytest.mark.sqlite("damages a file")
 def test_dead_letters_and_damaged_files_hold_up_no_sweep(pipe: Pipeline, tmp_path: Path) -> None:
     """Given a workspace that cannot be opened, then its error is named and the others are notified."""
     broken = tmp_path / "data" / "workspaces" / "a-broken" / "memory.db"
@@ -250,6 +252,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
+@pytest.mark.sqlite("counts the files that are opened")
 def test_the_first_sweep_of_a_cold_process_over_a_thousand_idle_workspaces_is_cheap(
     thousand: Path, connections: list[str]
 ) -> None:
@@ -261,6 +264,7 @@ def test_the_first_sweep_of_a_cold_process_over_a_thousand_idle_workspaces_is_ch
     stores.close()
 
 
+@pytest.mark.sqlite("counts the files that are opened")
 def test_the_sweeps_after_it_are_cheaper_still(thousand: Path, connections: list[str]) -> None:
     """Given a process that knows 1,000 workspaces as idle, when it sweeps, then it connects to none of them."""
     stores, sweep = Stores(thousand), StageSweep(STAGES)

@@ -143,6 +143,7 @@ def test_a_full_text_index_that_is_lost_is_made_anew(pipe: Pipeline) -> None:
     assert verify(pipe.store).wrong == []
 
 
+@pytest.mark.sqlite("sqlite-vec leaves the room of deleted vectors empty")
 def test_an_index_over_half_empty_is_found_and_rebuilt(pipe: Pipeline) -> None:
     """Given 320 vectors of which each tenth is kept, when asked, then the index is wasted, and not after a rebuild."""
     for number in range(32):

@@ -19,8 +19,6 @@ from reverie.recall.types import Restored
 from reverie.sessions.types import Message
 from support.pipeline import Pipeline
 
-pytestmark = pytest.mark.sqlite("restores its files")
-
 # A text of 40 bytes: 10 tokens by the estimate, and 14 as a message.
 TEN = "x" * 40
 

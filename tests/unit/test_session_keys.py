@@ -115,6 +115,7 @@ def test_forgetting_a_chat_keeps_out_none_of_a_session_with_its_name(pipe: Pipel
     assert pipe.contents("a:b") == ["one", "three"]
 
 
+@pytest.mark.sqlite("migrates an older file")
 def test_an_older_store_keeps_its_sessions_and_each_chat_one_of_them(tmp_path: Path) -> None:
     """Given a store of 0004 in which two sessions have one chat, when it is opened, then the first one keeps it."""
     pipe = Pipeline(tmp_path / "data")

@@ -101,7 +101,10 @@ def test_a_transaction_that_fails_counts_nothing(pipe: Pipeline) -> None:
     pipe.say("hello")
     with suppress(RuntimeError), pipe.store.writing() as tx:
         ensured = tx.for_agent("ana").sessions.ensure("s", now=1)
-        tx.connection.exec_driver_sql(f"INSERT INTO scratchpad_lists VALUES ({ensured.row_id}, 'ana', '[]', 1)")
+        tx.connection.exec_driver_sql(
+            "INSERT INTO scratchpad_lists (session_row, agent_id, items, updated_at) VALUES (?, 'ana', '[]', 1)",
+            (ensured.row_id,),
+        )
         assert stored_amounts(tx.connection)["bytes"] == 2
         raise RuntimeError("killed")
     assert amounts(pipe.store)["bytes"] == 0

@@ -16,6 +16,7 @@ from memory.trust.restored import apply_tombstones
 from memory.trust.tombstones import hash_key, note_forgotten, read_tombstones, target_hash
 from reverie import Reverie
 from storage.stores import Stores
+from support.copied_data import copy_data, copy_databases
 from support.http import running_server
 from support.stages import drain
 from worker.runtime import Runtime
@@ -50,6 +51,7 @@ def restored(runtime: Runtime, backup: Path) -> Stores:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         if (backup / name).exists():
             (shutil.copytree if (backup / name).is_dir() else shutil.copy)(backup / name, path)
+    copy_databases(backup, data)
     return runtime.stores
 
 
@@ -80,7 +82,7 @@ def test_a_restored_backup_loses_what_was_erased_after_it(
     assert "a memory of the workspace" in before["kate"][1]
     backup = tmp_path / "backup"
     runtime.stores.close()
-    shutil.copytree(runtime.settings.data, backup)
+    copy_data(runtime.settings.data, backup)
     scopes = {
         "user": Scope("user", "kate", None, None),
         "session": Scope("session", "chat", "ana", "default"),
@@ -133,7 +135,7 @@ def test_what_plain_calls_removed_does_not_come_back(runtime: Runtime, ana: Reve
     ana.set_fact("lamp", "place", "Cacilhas")
     backup = tmp_path / "backup"
     runtime.stores.close()
-    shutil.copytree(runtime.settings.data, backup)
+    copy_data(runtime.settings.data, backup)
     ana.set_fact("lamp", "place", "Almada")  # the backup has the value before, which this one replaced
     assert ana.forget_session("chat", user="kate")
     assert ana.delete_file(lamp.id)
@@ -162,7 +164,7 @@ def test_tokens_that_have_ended_do_not_come_back(runtime: Runtime, ana: Reverie,
     ana.create_token(workspace="default", agents=["ana"], user="kate", scopes=["read"], name="kates")
     backup = tmp_path / "backup"
     runtime.stores.close()
-    shutil.copytree(runtime.settings.data, backup)
+    copy_data(runtime.settings.data, backup)
     ana.revoke_token("revoked")
     ana.rotate_token("rotated")
     erase(runtime, Scope("user", "kate", None, None))

@@ -71,7 +71,10 @@ def begin_a_change_with(*, vector: bool, entry: bool, chunk_id: int = 1) -> Call
     def plant(tx: Transaction) -> None:
         generation = tx.index.create("vector", now=1, model="next", dim=2, active=False)
         if vector:
-            tx.connection.exec_driver_sql("INSERT INTO chunks_vec VALUES (?, 'next', 2, zeroblob(8))", (chunk_id,))
+            tx.connection.exec_driver_sql(
+                "INSERT INTO chunks_vec (chunk_id, model, dim, embedding) VALUES (?, 'next', 2, x'0000000000000000')",
+                (chunk_id,),
+            )
         if entry:
             tx.index.fill_vectors(generation, [VectorEntry(chunk_id, "ana", b"\0" * 8)])
 
@@ -127,7 +130,7 @@ def take_the_place_of_a_memory_with_chunks(tx: Transaction) -> None:
         (lose_the_full_text_index, "there is no full-text index: run `reverie db reindex`"),
         (remember_without_chunks, "memories marked as chunked whose text has no chunk: 1"),
         (take_the_place_of_a_memory_with_chunks, "chunks of superseded memories: 1"),
-        (sql("INSERT INTO curation_recording VALUES (1)"), "entries of the curation log left open: 1"),
+        (sql("INSERT INTO curation_recording (entry_id) VALUES (1)"), "entries of the curation log left open: 1"),
         (sql("DELETE FROM forward_index WHERE chunk_id = 1"), "chunks without their row in the forward index: 1"),
         (
             sql("UPDATE chunks SET agent_id = 'mallory' WHERE id = 2"),
@@ -135,7 +138,8 @@ def take_the_place_of_a_memory_with_chunks(tx: Transaction) -> None:
         ),
         (
             sql(
-                "INSERT INTO forward_index SELECT 'eve', chunk_id, 1, 1, 1, 'user', NULL, x'', NULL FROM forward_index"
+                "INSERT INTO forward_index (agent_id, chunk_id, thread, sequence, created_at, role, words)"
+                " SELECT 'eve', chunk_id, 1, 1, 1, 'user', x'' FROM forward_index"
             ),
             "rows of the forward index without their chunk: 4",
         ),
@@ -162,6 +166,7 @@ def test_each_planted_inconsistency_is_found(
     assert found in wrong if found else wrong == []
 
 
+@pytest.mark.sqlite("writes past its foreign keys")
 def test_a_row_that_refers_to_a_missing_row_is_found(pipe: Pipeline) -> None:
     """Given a chunk whose session was removed behind the back of the foreign keys, then it is named."""
     with pipe.store.database.autocommit() as raw:
@@ -171,6 +176,7 @@ def test_a_row_that_refers_to_a_missing_row_is_found(pipe: Pipeline) -> None:
     assert "a row of messages refers to a missing row of sessions" in verify(pipe.store).wrong
 
 
+@pytest.mark.sqlite("reads the version of a file's content")
 def test_verifying_changes_nothing(pipe: Pipeline) -> None:
     """Given a store, when verified twice, then the verdicts and the file's content are the same."""
     with pipe.store.reading() as tx:
@@ -179,6 +185,7 @@ def test_verifying_changes_nothing(pipe: Pipeline) -> None:
         assert tx.connection.exec_driver_sql("PRAGMA data_version").scalar() == before
 
 
+@pytest.mark.sqlite("damages a file")
 def test_a_damaged_file_is_a_finding_and_not_a_crash(tmp_path: Path) -> None:
     """Given a store with overwritten pages, when verified, then the damage is said."""
     pipe = Pipeline(tmp_path / "data")

@@ -46,6 +46,7 @@ def write(stores: Stores, name: str, session: str) -> None:
         tx.for_agent("ana").sessions.ensure(session, now=1)
 
 
+@pytest.mark.sqlite("notes in a file which stores were written")
 def test_the_first_call_leaves_out_nothing_and_later_ones_what_was_not_written(stores: Stores, tmp_path: Path) -> None:
     """Given writes of another process, then they are told, and told again as long as they may go on."""
     moment = Moment()
@@ -66,6 +67,7 @@ def test_the_first_call_leaves_out_nothing_and_later_ones_what_was_not_written(s
     assert written.since(at)[0] == set()
 
 
+@pytest.mark.sqlite("notes in a file which stores were written")
 def test_what_was_written_by_other_means_is_found_by_looking(stores: Stores) -> None:
     """Given a file that changed without a note, then it is found within ten minutes."""
     moment = Moment()
@@ -78,6 +80,7 @@ def test_what_was_written_by_other_means_is_found_by_looking(stores: Stores) -> 
     assert written.since(at)[0] == {"c"}
 
 
+@pytest.mark.sqlite("notes in a file which stores were written")
 def test_a_file_that_was_begun_anew_loses_no_note(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a file that is full, when it is begun anew, then what was noted in the old one and the new one is told."""
     moment = Moment()
