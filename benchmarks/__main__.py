@@ -21,7 +21,7 @@ from benchmarks.harness.result import console, read_result, shown, verdict
 BENCHMARKS: Final = (
     "ingest", "accept", "lag", "recall_quality", "languages", "context_quality", "recall_speed", "consolidate",
     "schedules", "calendar", "writers", "backups", "isolation", "erasure", "footprint", "startup", "commands",
-    "workspaces", "engines", "long_texts", "page_speed", "fuzz", "faults", "chaos", "soak",
+    "workspaces", "engines", "hosts", "long_texts", "page_speed", "fuzz", "faults", "chaos", "soak",
 )  # fmt: skip
 _WITH_PEERS: Final = ("ingest", "recall_speed")
 _PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"

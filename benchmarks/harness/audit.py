@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.harness.load import Load
 from benchmarks.harness.watch import Watch
-from storage.stores import Stores
+from storage.stores import Store, Stores
 from storage.upkeep.verify import verify
 
 
@@ -33,11 +33,20 @@ class Audit:
 
 def audit(data: Path, workspace: str, load: Load, *, flushed: float | None) -> Audit:
     """Count lost, duplicate and changed messages. Only queued ones may be missing, and only if sent before a flush."""
+    stores = Stores(data)
+    try:
+        with Watch(data / "workspaces" / workspace / "memory.db") as watch:
+            return audit_workspace(watch, stores.workspace(workspace, create=False), load, flushed=flushed)
+    finally:
+        stores.close()
+
+
+def audit_workspace(watch: Watch, store: Store, load: Load, *, flushed: float | None) -> Audit:
+    """Do what `audit` does for a workspace wherever it is."""
     found = Audit()
-    with Watch(data / "workspaces" / workspace / "memory.db") as watch:
-        rows = watch.rows("SELECT id, content FROM messages")
-        searchable = {row.id for row in watch.searchable()}
-        dead = watch.rows("SELECT item_id, stage, error_type, error FROM dead_letters")
+    rows = watch.rows("SELECT id, content FROM messages")
+    searchable = {row.id for row in watch.searchable()}
+    dead = watch.rows("SELECT item_id, stage, error_type, error FROM dead_letters")
     stored = {str(item_id) for item_id, _ in rows}
     missing = load.acknowledged() - stored - {str(row[0]) for row in dead}
     excused = missing - load.acknowledged_after(flushed) if flushed is not None else set()
@@ -52,7 +61,7 @@ def audit(data: Path, workspace: str, load: Load, *, flushed: float | None) -> A
     found.dead_reasons = sorted({f"{stage}: {error_type}: {error}" for _, stage, error_type, error in dead})[:10]
     changed = sum(1 for item_id, content in rows if load.markers.get(item_id) != content)
     found.wrong = [f"{changed} messages are not what was sent"] if changed else []
-    found.wrong += verified(data, workspace)
+    found.wrong += _wrong_in(store)
     return found
 
 
@@ -60,9 +69,13 @@ def verified(data: Path, workspace: str) -> list[str]:
     """Return what `verify` finds wrong in a workspace, and whether every chunk is in the vector index."""
     stores = Stores(data)
     try:
-        verdict = verify(stores.workspace(workspace, create=False))
+        return _wrong_in(stores.workspace(workspace, create=False))
     finally:
         stores.close()
+
+
+def _wrong_in(store: Store) -> list[str]:
+    verdict = verify(store)
     wrong = list(verdict.wrong)
     if verdict.counts["chunks"] != verdict.counts["in_vector_index"]:
         wrong.append(f"{verdict.counts['chunks']} chunks, {verdict.counts['in_vector_index']} in the vector index")

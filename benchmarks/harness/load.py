@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from benchmarks.harness.stack import Stack
 from benchmarks.harness.texts import Texts, Turn, payload_of
 from reverie.contract import MessagePayload, WaitFor
 from reverie.errors import Unavailable, WaitTimeout
@@ -28,10 +28,19 @@ class Acknowledged:
     state: WaitFor
 
 
+class Receiving(Protocol):
+    """What messages are sent to."""
+
+    def producer(self) -> Producer:
+        """Return a producer."""
+
+
 class Load:
     """Sends `count` different messages over `seconds` from several threads, and records what was acknowledged."""
 
-    def __init__(self, stack: Stack, texts: Texts, count: int, *, seconds: float, producers: int, seed: int) -> None:
+    def __init__(
+        self, stack: Receiving, texts: Texts, count: int, *, seconds: float, producers: int, seed: int
+    ) -> None:
         self._stack = stack
         self._seconds = seconds
         self._noted = threading.Lock()

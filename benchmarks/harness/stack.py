@@ -16,7 +16,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
@@ -56,13 +56,26 @@ class Stack:
     Use it in a `with` statement, in the main thread.
     """
 
-    def __init__(self, *, env: Mapping[str, str] | None = None, keep: bool = False, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        env: Mapping[str, str] | None = None,
+        keep: bool = False,
+        folder: Path | None = None,
+        broker: str | None = None,
+        prefix: Sequence[str] = (),
+    ) -> None:
+        """`env` is added to the environment; `broker` is the address of one that runs, in place of its own.
+
+        `prefix` are the words of a program that runs `reverie up`.
+        """
         self.data = folder or short_folder("rvb-")
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.broker_url = embedded_broker_url(self.data)
+        self.broker_url = broker or embedded_broker_url(self.data)
         self.embedder = ""
-        self._env = dict(env or {})
+        self._env = {**({"REVERIE_BROKER": broker} if broker else {}), **(env or {})}
+        self._prefix = tuple(prefix)
         self._keep = keep
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -88,7 +101,7 @@ class Stack:
 
     def launch(self) -> None:
         """Start `reverie up` and return at once."""
-        argv = [sys.executable, "-m", "cli", "--data", str(self.data), "up", "--port", str(self.port)]
+        argv = [*self._prefix, sys.executable, "-m", "cli", "--data", str(self.data), "up", "--port", str(self.port)]
         self._process = spawn(argv, self._environment(), self.data / "up.out", signal.SIGTERM)
 
     def stop(self) -> None:
@@ -101,12 +114,13 @@ class Stack:
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_STOP_SECONDS)
-        kill_group(process.pid)
-        process.wait()
-        for member in family:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                member.kill()
-        psutil.wait_procs(family, timeout=5)
+        _kill(process, family)
+
+    def kill(self) -> None:
+        """Kill all processes at once, as when the power fails."""
+        process, self._process = self._process, None
+        if process is not None:
+            _kill(process, _family(process.pid))
 
     def producer(self, workspace: str = WORKSPACE) -> Producer:
         """Return a producer, which puts messages into the inbox as the client does."""
@@ -229,6 +243,15 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _kill(process: subprocess.Popen[bytes], family: Sequence[psutil.Process]) -> None:
+    kill_group(process.pid)
+    for member in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    process.wait()
+    psutil.wait_procs(family, timeout=5)
 
 
 def _family(pid: int) -> list[psutil.Process]:

@@ -20,7 +20,8 @@ _WAITING: Final = (
 _SEARCHABLE: Final = (
     "SELECT m.id, m.accepted_at, max(m.chunked_at, max(c.indexed_at)) FROM messages AS m"
     " JOIN message_chunks AS l ON l.message_row = m.row_id JOIN chunks AS c ON c.id = l.chunk_id"
-    " GROUP BY m.row_id HAVING count(*) = count(c.indexed_at) AND m.chunked_at IS NOT NULL"
+    " GROUP BY m.row_id, m.id, m.accepted_at, m.chunked_at"
+    " HAVING count(*) = count(c.indexed_at) AND m.chunked_at IS NOT NULL"
 )
 
 

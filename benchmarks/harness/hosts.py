@@ -1,0 +1,204 @@
+"""Hosts that run Reverie's processes in namespaces of a network, the broker of all, and what is done to them."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from benchmarks.harness.network import Network
+from benchmarks.harness.postgres import RunningServer
+from benchmarks.harness.stack import WORKSPACE, Stack
+from reverie.pipeline.producer import Producer
+from worker.supervision.embedded_broker import valkey_server_path, wait_until_ready
+from worker.supervision.processes import spawn
+
+DATA_HOST: Final = "data"
+AGENTS_HOST: Final = "agents"
+MOST_CUT_SECONDS: Final = 15.0
+_FAKETIME: Final = ("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1", "/usr/lib/faketime/libfaketimeMT.so.1")
+# By how many seconds the clocks of the hosts are wrong, in turn.
+_OFFSETS: Final = (-2.0, 0.0, 2.0, 1.0)
+_START_SECONDS: Final = 180.0
+_POLL_SECONDS: Final = 0.5
+# What happens, each as likely as it is here often.
+_KINDS: Final = (*("process",) * 4, *("link",) * 2, "host", "database", "broker")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What happens, and when, in seconds from the start of the load."""
+
+    at: float
+    what: str
+    host: int
+    seconds: float
+
+
+class Broker:
+    """A broker on the host of the data, with a password."""
+
+    def __init__(self, network: Network, address: str, folder: Path) -> None:
+        password = secrets.token_hex(8)
+        self.url = f"redis://:{password}@{address}:6379/0"
+        self._network = network
+        self._folder = folder
+        self._words = [
+            *(str(valkey_server_path()), "--bind", address, "--port", "6379", "--requirepass", password),
+            *("--dir", str(folder), "--appendonly", "yes", "--appendfsync", "no", "--save", ""),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it has read its file."""
+        with self._network.inside(DATA_HOST):
+            self._process = spawn(self._words, {}, self._folder / "log", signal.SIGKILL)
+        wait_until_ready(self.url, _START_SECONDS)
+
+    def crash(self) -> None:
+        """Kill it and start it again."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        """Kill it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+class Hosts:
+    """The hosts that workers run on."""
+
+    def __init__(self, network: Network, count: int, environment: Mapping[str, str], broker: str) -> None:
+        self._network = network
+        self.broker_url = broker
+        self.names = [f"host{number}" for number in range(1, count + 1)]
+        self.stacks: list[Stack] = []
+        for number, name in enumerate(self.names):
+            network.add(name)
+            offset = _OFFSETS[number % len(_OFFSETS)]
+            clock = {"LD_PRELOAD": _faketime(), "FAKETIME": f"{offset:+g}", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+            named = ("unshare", "--uts", "sh", "-c", f'hostname {name}; exec "$@"', "sh")
+            self.stacks.append(Stack(env={**environment, **clock}, broker=broker, prefix=named))
+
+    def producer(self) -> Producer:
+        """Return a producer on this host."""
+        return Producer(self.broker_url, workspace=WORKSPACE)
+
+    def launch(self, number: int) -> None:
+        """Start `reverie up` on a host."""
+        with self._network.inside(self.names[number]):
+            self.stacks[number].launch()
+
+    def start(self) -> None:
+        """Start all, and return when each has workers."""
+        for number in range(len(self.stacks)):
+            self.launch(number)
+        deadline = time.monotonic() + _START_SECONDS
+        while {worker.host for worker in self.stacks[0].monitor()} < set(self.names):
+            for stack in self.stacks:
+                stack.check_alive(deadline)
+            time.sleep(_POLL_SECONDS)
+
+    def stop(self) -> None:
+        """End all processes and remove their folders."""
+        for stack in self.stacks:
+            stack.__exit__()
+
+    def kill_process(self, number: int, chance: random.Random) -> str:
+        """Kill a process of a host, or a child of one; return its name."""
+        processes = self.stacks[number].processes()
+        if not processes:
+            return "nothing"
+        entry = chance.choice(processes)
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(entry.pid)
+            family = [process, *process.children()]
+            chance.choice(family).kill()
+        return entry.name
+
+    def crash(self, number: int) -> None:
+        """Kill all processes of a host at once, as when its power fails, and start it again."""
+        self.stacks[number].kill()
+        self.launch(number)
+
+
+class Faults:
+    """Carries out a plan that was drawn in advance. Call `step` from one thread."""
+
+    def __init__(
+        self, hosts: Hosts, network: Network, database: RunningServer, broker: Broker, plan: list[Fault], seed: int
+    ) -> None:
+        self.done_by_kind: Counter[str] = Counter()
+        self._hosts = hosts
+        self._network = network
+        self._database = database
+        self._broker = broker
+        self._chance = random.Random(seed)
+        self._plan = list(plan)
+        self._mend_at: dict[str, float] = {}
+
+    @property
+    def done(self) -> bool:
+        """Return whether all has been done, and all links are back."""
+        return not self._plan and not self._mend_at
+
+    def step(self, now: float) -> Iterator[str]:
+        """Do what is due, `now` seconds after the start; yield a line about each."""
+        for name in [name for name, at in self._mend_at.items() if at <= now]:
+            self._network.mend(name)
+            del self._mend_at[name]
+            yield f"the link of {name} is back"
+        while self._plan and self._plan[0].at <= now:
+            fault = self._plan.pop(0)
+            self.done_by_kind[fault.what] += 1
+            yield f"{fault.what}: {self._do(fault)}"
+
+    def _do(self, fault: Fault) -> str:
+        """Return what it was done to."""
+        match fault.what:
+            case "process":
+                return self._hosts.kill_process(fault.host, self._chance)
+            case "host":
+                self._hosts.crash(fault.host)
+                return self._hosts.names[fault.host]
+            case "database":
+                self._database.crash()
+            case "broker":
+                self._broker.crash()
+            case _:
+                return self._cut(fault)
+        return "restarted"
+
+    def _cut(self, fault: Fault) -> str:
+        name = self._chance.choice([*self._hosts.names, DATA_HOST, AGENTS_HOST])
+        self._network.cut(name)
+        self._mend_at[name] = fault.at + fault.seconds
+        return f"{name}, for {fault.seconds:.0f} s"
+
+
+def drawn_faults(count: int, seconds: float, hosts: int, seed: int) -> list[Fault]:
+    """Draw the faults; half of them are kills of single processes."""
+    chance = random.Random(seed)
+    times = sorted(chance.uniform(0.02, 1.0) * seconds for _ in range(count))
+    return [
+        Fault(at, chance.choice(_KINDS), chance.randrange(hosts), chance.uniform(1.0, MOST_CUT_SECONDS)) for at in times
+    ]
+
+
+def _faketime() -> str:
+    for path in _FAKETIME:
+        if Path(path).exists():
+            return path
+    raise SystemExit("this benchmark sets clocks wrong: apt-get install faketime")
