@@ -3,7 +3,7 @@
 Each host is a network namespace with a clock of its own, which is up to two seconds wrong, a data folder of its own,
 and all processes of `reverie up`: workers, beat and server. Broker and database are on another host, and the producers
 on one more. At the end every acknowledged message must be in the database once and be searchable, and every schedule
-must have fired once. Needs root, `ip` (iproute2) and libfaketime.
+must have fired once. Needs root, `ip` (iproute2) and a C compiler.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _running(count: int) -> Iterator[_Installation]:
         broker.start()
         url = database.listen(address, ADDRESSES)
         environment = {"REVERIE_DATABASE": url, "REVERIE_EMBEDDING_PROVIDER": "hash"}
-        hosts = Hosts(network, count, environment, broker.url)
+        hosts = Hosts(network, count, environment, broker.url, folder)
         held.callback(hosts.stop)
         hosts.start()
         watch = held.enter_context(PostgresWatch(url, folder / "watch", WORKSPACE))

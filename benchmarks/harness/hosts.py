@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import shutil
 import signal
 import subprocess
 import time
@@ -26,7 +27,7 @@ from worker.supervision.processes import spawn
 DATA_HOST: Final = "data"
 AGENTS_HOST: Final = "agents"
 MOST_CUT_SECONDS: Final = 15.0
-_FAKETIME: Final = ("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1", "/usr/lib/faketime/libfaketimeMT.so.1")
+_WRONG_CLOCK: Final = Path(__file__).with_name("wrong_clock.c")
 # By how many seconds the clocks of the hosts are wrong, in turn.
 _OFFSETS: Final = (-2.0, 0.0, 2.0, 1.0)
 _START_SECONDS: Final = 180.0
@@ -80,7 +81,9 @@ class Broker:
 class Hosts:
     """The hosts that workers run on."""
 
-    def __init__(self, network: Network, count: int, environment: Mapping[str, str], broker: str) -> None:
+    def __init__(self, network: Network, count: int, environment: Mapping[str, str], broker: str, folder: Path) -> None:
+        """`folder` is for files that are needed as long as the hosts run."""
+        library = _compiled_clock(folder)
         self._network = network
         self.broker_url = broker
         self.names = [f"host{number}" for number in range(1, count + 1)]
@@ -88,7 +91,7 @@ class Hosts:
         for number, name in enumerate(self.names):
             network.add(name)
             offset = _OFFSETS[number % len(_OFFSETS)]
-            clock = {"LD_PRELOAD": _faketime(), "FAKETIME": f"{offset:+g}", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+            clock = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": f"{offset:g}"}
             named = ("unshare", "--uts", "sh", "-c", f'hostname {name}; exec "$@"', "sh")
             self.stacks.append(Stack(env={**environment, **clock}, broker=broker, prefix=named))
 
@@ -197,8 +200,10 @@ def drawn_faults(count: int, seconds: float, hosts: int, seed: int) -> list[Faul
     ]
 
 
-def _faketime() -> str:
-    for path in _FAKETIME:
-        if Path(path).exists():
-            return path
-    raise SystemExit("this benchmark sets clocks wrong: apt-get install faketime")
+def _compiled_clock(folder: Path) -> Path:
+    """Compile the library that makes a clock wrong."""
+    if shutil.which("cc") is None:
+        raise SystemExit("this benchmark sets clocks wrong: it needs a C compiler, apt-get install gcc libc6-dev")
+    library = folder / "wrong_clock.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, _WRONG_CLOCK, "-ldl"], check=True)
+    return library

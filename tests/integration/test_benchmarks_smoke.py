@@ -20,7 +20,7 @@ from benchmarks.report import BEGIN, END, placed, render
 
 ROOT = Path(__file__).resolve().parents[2]
 # It makes network namespaces, and sets clocks wrong.
-CAN_MAKE_HOSTS = os.geteuid() == 0 and all(map(shutil.which, ("ip", "faketime")))
+CAN_MAKE_HOSTS = os.geteuid() == 0 and all(map(shutil.which, ("ip", "cc")))
 NAMES = (
     *(("hosts",) if CAN_MAKE_HOSTS else ()),
     "chaos",
