@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from reverie import contract
+
+# While it is imported, the package replaces itself in `sys.modules`. A thread that asks for it just then gets the one
+# that was replaced, which has nothing in it.
+_importing: Final = threading.Lock()
+
+
+def celery_class() -> Any:
+    """Return `celery.Celery`, imported by one thread at a time. The first import takes a quarter of a second."""
+    with _importing:
+        from celery import Celery
+
+        return Celery
 
 
 def celery_url(broker_url: str) -> str:

@@ -20,7 +20,7 @@ from reverie.contract import Outcome, Payload, WaitFor
 from reverie.counts import counted
 from reverie.errors import Unavailable, WaitTimeout
 from reverie.pipeline.broker import connect, within
-from reverie.pipeline.celery_settings import celery_settings, celery_url
+from reverie.pipeline.celery_settings import celery_class, celery_settings, celery_url
 from reverie.pipeline.inbox import Inbox
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ class TaskSender:
     def _celery(self) -> Any:
         with self._lock:
             if self._app is None:
-                from celery import Celery
-
-                app = Celery("reverie-producer", broker=celery_url(self._broker_url), set_as_current=False)
+                app = celery_class()("reverie-producer", broker=celery_url(self._broker_url), set_as_current=False)
                 app.conf.update(celery_settings(self._prefix))
                 self._app = app
             return self._app

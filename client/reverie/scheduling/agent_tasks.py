@@ -15,7 +15,7 @@ from reverie.checks import check_workspace
 from reverie.contract import agent_queue
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import call_broker, connect
-from reverie.pipeline.celery_settings import celery_settings, celery_url
+from reverie.pipeline.celery_settings import celery_class, celery_settings, celery_url
 from reverie.problems import AgentQueueFull
 from reverie.scheduling.checks import check_executor
 from reverie.scheduling.schedule_types import TaskExecutor
@@ -134,9 +134,7 @@ def _not_accepted(error: Exception) -> Unavailable:
 
 def agent_app(name: str, broker_url: str, *, prefix: str) -> Any:
     """Return a Celery app with Reverie's broker settings. It does not become the current app of the process."""
-    from celery import Celery
-
-    app = Celery(name, broker=celery_url(broker_url), set_as_current=False)
+    app = celery_class()(name, broker=celery_url(broker_url), set_as_current=False)
     shared = celery_settings(prefix)
     # The queues are the agents' own: none of their tasks may end up in a queue of Reverie.
     for setting in ("task_routes", "task_default_queue"):
