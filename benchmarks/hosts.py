@@ -49,8 +49,12 @@ _FIRED: Final = """
     SELECT s.id, count(r.id), sum(CASE WHEN r.status = 'success' THEN 1 ELSE 0 END) FROM schedules AS s
     LEFT JOIN schedule_runs AS r ON r.schedule_id = s.id GROUP BY s.id
 """
-# How long a schedule that is due waits at most for its run, if a fault comes just then.
-_LATE_SECONDS: Final = 60.0
+_UNSUCCESSFUL: Final = """
+    SELECT r.status, r.trigger_kind, r.attempt, r.error FROM schedule_runs AS r JOIN schedules AS s
+    ON s.id = r.schedule_id WHERE s.last_run_status IS NULL OR s.last_run_status <> 'success' ORDER BY r.schedule_id
+"""
+# How long a schedule that is due waits at most for its run: one that failed is tried again after some minutes.
+_LATE_SECONDS: Final = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ def main() -> None:
         tell.step("comparing the database with what was acknowledged")
         with installation.opened() as store:
             found = audit_workspace(watch, store, load, flushed=None)
-        fired = _await_schedules(watch, last_due)
+        fired = _await_schedules(watch, last_due, tell)
+        result.notes += [f"unsuccessful run: {', '.join(map(str, row))}" for row in watch.rows(_UNSUCCESSFUL)[:10]]
     result.settings["done"] = dict(harm.done_by_kind)
     if ended is not None:
         result.add("recovery", rounded(ended - quiet), "s")
@@ -201,7 +206,7 @@ def _await_searchable(load: Load, watch: PostgresWatch, timeout_seconds: float, 
     return None
 
 
-def _await_schedules(watch: PostgresWatch, last_due: int) -> dict[str, int]:
+def _await_schedules(watch: PostgresWatch, last_due: int, tell: Progress) -> dict[str, int]:
     """Wait until all schedules have fired; return how many have not, have more than once, and have not succeeded."""
     deadline = time.monotonic() + max(0.0, (last_due - now_micros()) / 1_000_000) + _LATE_SECONDS
     while True:
@@ -214,6 +219,7 @@ def _await_schedules(watch: PostgresWatch, last_due: int) -> dict[str, int]:
                 "schedules_fired_twice": sum((succeeded or 0) > 1 for _, _, succeeded in runs),
                 "schedules_without_success": unfinished,
             }
+        tell(f"{unfinished} schedules have not succeeded yet")
         time.sleep(_POLL_SECONDS)
 
 
