@@ -112,8 +112,15 @@ class Target:
         return read_local_token(self.data)
 
     def existing_data(self) -> Path:
-        """Return the data folder. Raises `NotFound`, saying how to get one, when there is none."""
+        """Return the data folder; one that is named is created where a database has the content.
+
+        Raises `NotFound`, saying how to get one, when there is none.
+        """
         try:
+            if self.named_data is not None and self._setting("database"):
+                from storage.private_files import make_data_folder
+
+                make_data_folder(self.named_data)
             if self.data is not None and self.data.is_dir():
                 os.scandir(self.data).close()
                 return self.data

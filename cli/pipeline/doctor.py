@@ -96,6 +96,8 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
     if not data.is_dir():
         advice = "`reverie up` creates it; name another with --data or REVERIE_DATA"
         yield Finding("Data folder", "warning", f"none yet at {data}", advice)
+        if settings.database:
+            yield from run_check("Databases", partial(check_databases, data, settings.database))
         return
     yield from run_check("Data folder", partial(check_folder, data))
     yield from run_check("Disk", partial(check_disk, data))
