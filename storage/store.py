@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from storage.engines import StoreDatabase
 from storage.opening import inode_of
@@ -28,7 +29,14 @@ class Store:
     file is closed and opened again, so what was read of it may be kept meanwhile.
     """
 
-    def __init__(self, name: str, database: StoreDatabase, serial: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        database: StoreDatabase,
+        serial: int,
+        held_claims: Callable[[Path], HeldClaims] = HeldClaims,
+    ) -> None:
+        """`held_claims` makes the notes of claims, given a file of this host."""
         self.name = name
         self.database = database
         self.viewer: Viewer | None = None
@@ -36,8 +44,8 @@ class Store:
         self.inode = inode_of(database.path)
         noted = database.path.with_name(f"{database.path.name}.held")
         # Claims of rows that this process has given up, and of runs whose outcome it still has to write.
-        self.given_up = HeldClaims(noted)
-        self.unsaved_runs = HeldClaims(noted)
+        self.given_up = held_claims(noted)
+        self.unsaved_runs = held_claims(noted)
 
     def seen_by(self, viewer: Viewer | None) -> Store:
         """Return this store as a viewer sees it; None sees everything, as jobs do."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,13 +27,13 @@ from storage.postgres.dialect import STORE_OPTION, PostgresDialect
 from storage.postgres.errors import end_of_primary, translate_errors
 from storage.postgres.index_tables import PostgresIndexTables
 from storage.postgres.migrations import newest_version
+from storage.postgres.turns import CONNECTIONS_OF_A_TURN, TURNS, Turns
 from storage.recall.index_tables import INDEX_TABLES
 
 SCHEMA: Final = "reverie"
 # How long a writer waits for another one of the same store, as on SQLite.
 LOCK_WAIT_SECONDS: Final = 30.0
-# Connections of one process: as many as its threads use at once.
-MAX_CONNECTIONS: Final = 10
+MAX_CONNECTIONS: Final = TURNS * CONNECTIONS_OF_A_TURN
 _POOL_WAIT_SECONDS: Final = 30
 _CONNECT_SECONDS: Final = 10
 _OPTIONS: Final = {OPTION: PostgresDialect(), INDEX_TABLES: PostgresIndexTables()}
@@ -105,6 +106,7 @@ class PostgresServer:
         shown = self.url.difference_update_query(["password", "sslpassword"])
         self.name = shown.render_as_string(hide_password=True)
         self.engine = _engine(self.url)
+        self._turns = Turns()
         self._opened = _OpenedConnections()
         event.listen(self.engine, "connect", self._opened.note)
         # For who forgets to close it, or uses it once more: the server has a limited number of connections. Not at the
@@ -112,9 +114,15 @@ class PostgresServer:
         finalize(self, self._opened.close).atexit = False
 
     @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """Take a connection once it is this thread's turn. Raises errors of the database as Reverie's own."""
+        with translate_errors(self.name), self._turns.turn(self.name), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Open a transaction on the tables of no store."""
-        with translate_errors(self.name), self.engine.connect() as connection:
+        with self.connect() as connection:
             limited = connection.execution_options(**_OPTIONS)
             with limited.begin():
                 yield limited
@@ -136,6 +144,9 @@ class PostgresDatabase:
         `when_deleted` is called when a writer finds that the store was deleted.
         """
         self.server, self.store, self._path, self._when_deleted = server, store, path, when_deleted
+        # Writers of this process wait for each other without a connection: a store that is locked for long must not
+        # take those of all others.
+        self._writing = threading.Lock()
 
     @property
     def path(self) -> Path:
@@ -150,10 +161,10 @@ class PostgresDatabase:
         store was deleted.
         """
         wait = LOCK_WAIT_SECONDS if lock_wait_seconds is None else lock_wait_seconds
-        with translate_errors(self.server.name), self.server.engine.connect() as connection:
+        with self._next_writer(wait) as left_seconds, self.server.connect() as connection:
             writer = connection.execution_options(**{**_OPTIONS, STORE_OPTION: self.store})
             with writer.begin():
-                values = {"store": self.store, "wait": max(1, int(wait * 1_000)), "version": newest_version()}
+                values = {"store": self.store, "wait": max(1, int(left_seconds * 1_000)), "version": newest_version()}
                 sql = "SELECT begin_writing(%(store)s, %(wait)s, %(version)s)"
                 if not writer.exec_driver_sql(sql, values).scalar():
                     self._when_deleted()
@@ -163,9 +174,23 @@ class PostgresDatabase:
                 yield writer
 
     @contextmanager
+    def _next_writer(self, wait_seconds: float) -> Iterator[float]:
+        """Wait for the other writers of this process; yield the seconds that are left to wait for those of others."""
+        begun = time.monotonic()
+        if not self._writing.acquire(timeout=wait_seconds):
+            raise StoreUnavailable(
+                f"{self.server.name} cannot be written now (this process has waited {wait_seconds:g} s):"
+                " others write to it without a pause, try again"
+            )
+        try:
+            yield max(0.0, wait_seconds - (time.monotonic() - begun))
+        finally:
+            self._writing.release()
+
+    @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Open a read-only transaction, which sees a snapshot of the database for as long as it is open."""
-        with translate_errors(self.server.name), self.server.engine.connect() as connection:
+        with self.server.connect() as connection:
             reader = connection.execution_options(
                 **{**_OPTIONS, STORE_OPTION: self.store, READ_ONLY: True},
                 isolation_level="REPEATABLE READ",
@@ -221,8 +246,8 @@ def _engine(url: URL) -> Engine:
         url,
         hide_parameters=True,  # errors are logged, message contents must not be
         poolclass=QueuePool,
-        pool_size=MAX_CONNECTIONS,
-        max_overflow=0,
+        pool_size=TURNS,
+        max_overflow=MAX_CONNECTIONS - TURNS,
         pool_timeout=_POOL_WAIT_SECONDS,
         connect_args=_connect_arguments(url),
     )
@@ -250,11 +275,14 @@ def _on_checkout(raw: psycopg.Connection[Any], _record: object, _fairy: object) 
     It costs no round trip: an idle connection has nothing to read, until the server reports its end, or a change of its
     settings.
     """
-    if raw.closed or _has_input(raw.fileno()):
+    if has_ended(raw):
         raise exc.DisconnectionError
 
 
-def _has_input(descriptor: int) -> bool:
+def has_ended(raw: psycopg.Connection[Any]) -> bool:
+    """Return whether a connection that nobody uses at the moment was ended, or has something to report."""
+    if raw.closed:
+        return True
     asked = select.poll()
-    asked.register(descriptor, select.POLLIN)
+    asked.register(raw.fileno(), select.POLLIN)
     return bool(asked.poll(0))

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from storage.engines import StoreDatabase
 from storage.pipeline.work import Stage
 from storage.postgres.columns import shared_tables, tables
 from storage.postgres.engine import SCHEMA, PostgresDatabase, PostgresServer
+from storage.postgres.held_claims import HeldTokens, PostgresHeldClaims
 from storage.postgres.positional import PositionalConnection
 from storage.postgres.schema import prepare
 from storage.postgres.written import PostgresWritten
@@ -60,6 +62,7 @@ class PostgresStores(Stores):
             on_error.callback(self._server.close)
             prepare(self._server)
             on_error.pop_all()
+        self._held = HeldTokens(self._server)
         self._guard = threading.RLock()
         # By name: the store, and when it was last found to exist.
         self._known: dict[str, tuple[Store, float]] = {}
@@ -86,7 +89,7 @@ class PostgresStores(Stores):
                 path = self.database_path(name)
                 _make_folder(path.parent)
                 database = PostgresDatabase(self._server, number, path, when_deleted=lambda: self._forget(name))
-                store = Store(name, database, new_serial())
+                store = Store(name, database, new_serial(), partial(PostgresHeldClaims, tokens=self._held))
             self._known[name], self._numbers[name] = (store, time.monotonic()), number
             return store
 

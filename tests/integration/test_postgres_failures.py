@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ import redis
 
 from memory.stage import MAX_CRASHES
 from reverie.errors import StoreUnavailable
-from storage.postgres.engine import MAX_CONNECTIONS
+from storage.pipeline.work import Claim
+from storage.postgres.engine import MAX_CONNECTIONS, PostgresDatabase
 from storage.postgres.stores import PostgresStores
+from storage.postgres.turns import TURNS
 from storage.upkeep.verify import verify
 from support.http import running_server
 from support.pipeline import WORKSPACE, Pipeline
@@ -241,28 +244,57 @@ def test_a_server_without_a_free_connection_is_tried_again(
     server.drop(name)
 
 
-def test_threads_of_a_process_share_a_bounded_number_of_connections(pipe: Pipeline, server: TestServer) -> None:
-    """Given more readers at once than connections, then all read, and the server has no more than the bound."""
-    pipe.say("zanzibar one")
-    pipe.settle()
-    most = threading.Barrier(MAX_CONNECTIONS)
+def test_readers_of_two_stores_wait_for_no_connection_of_each_other(pipe: Pipeline, server: TestServer) -> None:
+    """Given more threads than turns, each with snapshots of two stores, then all read, by a bounded number."""
+    pipe.stores.account()
+    begun = threading.Barrier(TURNS)
     counted: list[int] = []
 
     def read(number: int) -> None:
-        with pipe.store.reading() as tx:
-            if number < MAX_CONNECTIONS:
-                most.wait()
-            if number == 0:
+        with pipe.store.reading():
+            if number < TURNS:
+                begun.wait()
+            with pipe.stores.account_store().reading():
                 counted.append(len(_backends(server)))
-            tx.dead_letters.list(limit=1)
 
-    threads = [threading.Thread(target=read, args=(number,)) for number in range(MAX_CONNECTIONS)]
-    threads += [threading.Thread(target=read, args=(number,)) for number in range(MAX_CONNECTIONS, 3 * MAX_CONNECTIONS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert counted == [MAX_CONNECTIONS]
+    with ThreadPoolExecutor(3 * TURNS) as threads:
+        first = [threads.submit(read, number) for number in range(TURNS)]
+        for done in [*first, *(threads.submit(read, number) for number in range(TURNS, 3 * TURNS))]:
+            done.result()
+    assert max(counted) <= MAX_CONNECTIONS
+    assert len(_backends(server)) <= TURNS, "what a peak needed is closed"
+
+
+def test_writers_of_a_locked_store_leave_connections_to_all_others(pipe: Pipeline, server: TestServer) -> None:
+    """Given more writers of a locked store than turns, then others are served meanwhile, and they once it is free."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s AND wait_event_type = 'Lock'"
+
+    def write(number: int) -> None:
+        with pipe.store.writing() as tx:
+            tx.for_agent("ana").channels.ensure(f"c{number}", now=1)
+
+    with ThreadPoolExecutor(2 * TURNS) as threads, _locked(server, pipe) as outside:
+        writers = [threads.submit(write, number) for number in range(2 * TURNS)]
+        while outside.execute(waiting, [USER]).fetchone() != (1,):
+            pass
+        with pipe.stores.workspace("free").writing() as tx:
+            tx.for_agent("lif").channels.ensure("c", now=1)
+        assert not any(writer.done() for writer in writers)
+        outside.execute("COMMIT")
+        for writer in writers:
+            writer.result()
+    assert pipe.count("channels", "1 = 1") == 2 * TURNS
+
+
+@contextmanager
+def _locked(server: TestServer, pipe: Pipeline) -> Iterator[psycopg.Connection]:
+    """Hold a store, as a writer on another host can, until the yielded connection commits."""
+    assert isinstance(pipe.store.database, PostgresDatabase)
+    database = pipe.store.database.server.url.database
+    assert database is not None
+    with psycopg.connect(server.admin_url(database)) as outside:
+        outside.execute("UPDATE reverie.stores SET writes = writes WHERE name = %s", [WORKSPACE])
+        yield outside
 
 
 def test_a_full_disk_of_the_server_keeps_the_work(tmp_path: Path) -> None:
@@ -290,6 +322,49 @@ def test_a_full_disk_of_the_server_keeps_the_work(tmp_path: Path) -> None:
             assert pipe.found("zanzibar one") == ["zanzibar one"]
             grow()
             _finish(pipe, 61)
+
+
+@pytest.mark.parametrize("interrupted", ["by nothing", "by a restart", "by a cut connection"])
+def test_a_claim_that_a_living_process_of_another_host_gave_up_counts_no_crash(
+    server: TestServer, tmp_path: Path, interrupted: str
+) -> None:
+    """Given a worker that could not write that it gave up, when another host claims its rows, then only its death
+    counts."""
+    name = server.database()
+    with _pipeline(server.url(name), tmp_path / "one") as one, _pipeline(server.url(name), tmp_path / "two") as two:
+        one.say("zanzibar one", "zanzibar two")
+        one.ingest()
+        claim = _claim(one)
+        one.store.given_up.note(claim.token)
+        if interrupted == "by a restart":
+            server.restart("immediate")
+            one.store.given_up.note(claim.token)  # as a run whose outcome cannot be saved does every second
+        if interrupted == "by a cut connection":
+            _cut(server)
+            assert not one.store.given_up.is_noted(0)  # any other look connects again
+        assert two.store.given_up.is_noted(claim.token)
+        assert not two.store.given_up.is_noted(claim.token + 1)
+        two.advance(30)
+        second = _claim(two)
+        assert second.crashes == 0
+        one.store.given_up.forget(claim.token)
+        assert not two.store.given_up.is_noted(claim.token)
+        two.advance(30)
+        assert _claim(two).crashes == 1, "its lease has ended, and nobody says why"
+    server.drop(name)
+
+
+def _claim(pipe: Pipeline) -> Claim:
+    store = pipe.store
+    with store.writing() as tx:
+        claim = tx.work.claim("chunk", now=pipe.now(), lease_seconds=25, limit=10, given_up=store.given_up)
+    assert claim is not None
+    return claim
+
+
+def _cut(server: TestServer) -> None:
+    with server.admin() as connection:
+        connection.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = %s", [USER])
 
 
 def _all_stages(pipe: Pipeline) -> list[str]:
