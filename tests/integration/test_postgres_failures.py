@@ -238,6 +238,8 @@ def test_a_server_without_a_free_connection_is_tried_again(
             assert "has no connection left" in _try(pipe, "ingest")
             pipe.make_due()
         others.close()
+        while _backends(server):  # the server takes a moment
+            pass
         _finish(pipe, 1)
         with server.admin() as connection:
             connection.execute(f"ALTER ROLE {USER} CONNECTION LIMIT -1")
