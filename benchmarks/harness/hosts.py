@@ -121,15 +121,16 @@ class Hosts:
 
     def kill_process(self, number: int, chance: random.Random) -> str:
         """Kill a process of a host, or a child of one; return its name."""
-        processes = self.stacks[number].processes()
-        if not processes:
-            return "nothing"
-        entry = chance.choice(processes)
+        stack = self.stacks[number]
+        names = {entry.pid: entry.name for entry in stack.processes()}
         with suppress(psutil.NoSuchProcess):
-            process = psutil.Process(entry.pid)
-            family = [process, *process.children()]
-            chance.choice(family).kill()
-        return entry.name
+            # Of those that live: the numbers in the file of a host that was killed may be those of other processes.
+            processes = psutil.Process(stack.supervisor_pid).children()
+            if processes:
+                process = chance.choice(processes)
+                chance.choice([process, *process.children()]).kill()
+                return names.get(process.pid, "one that just started")
+        return "none, as none runs"
 
     def crash(self, number: int) -> None:
         """Kill all processes of a host at once, as when its power fails, and start it again."""
