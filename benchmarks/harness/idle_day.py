@@ -1,7 +1,7 @@
 """What the periodic jobs cost in a day on which nothing is stored, without waiting for the day.
 
 Each job is run with the clock set ahead by its period each time: until it finds nothing more, as after an upgrade; then
-often enough to know what a run costs when nothing has changed; then in a new process, as after a restart; and a week
+in a new process, as after a restart; then often enough to know what a run costs when nothing has changed; and a week
 later, when all workspaces are looked at again in any case. A day has as many runs as the period makes, a seventh of
 the weekly look, and two restarts.
 """
@@ -86,12 +86,13 @@ class IdleDay:
         for job in PERIODIC_JOBS:
             cost = self.costs[job.task] = JobCost(job.every(self.runtime.settings).total_seconds())
             cost.first = self._until_settled(job, cost.every)
-            cost.usual = statistics.median(self._run(job, cost.every) for _ in range(_IDLE_RUNS))
+            if cost.every < KEEP_SECONDS:  # what frequent jobs find is written with pauses
+                self._run(job, KEEP_SECONDS)
             # At once, and not after those of all jobs: the runs of daily ones take the clock past the week after which
             # no workspace counts as known.
-            self._run(job, KEEP_SECONDS)  # writes the file of what is idle
             self._restart()
             cost.restart = self._until_settled(job, cost.every)
+            cost.usual = statistics.median(self._run(job, cost.every) for _ in range(_IDLE_RUNS))
             self._tell(
                 f"{job.task}: first {cost.first:.2f} s, then {cost.usual * 1e3:.2f} ms,"
                 f" after a restart {cost.restart:.2f} s"
