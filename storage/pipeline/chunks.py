@@ -59,8 +59,8 @@ _COMPLETED: Final = """
     FROM message_chunks AS l
     JOIN messages AS m ON m.row_id = l.message_row
     WHERE l.chunk_id IN (SELECT value FROM json_each(:ids)) AND NOT EXISTS (
-        SELECT 1 FROM message_chunks AS o JOIN chunks AS c ON c.id = o.chunk_id
-        WHERE o.message_row = m.row_id AND c.indexed_at IS NULL)
+        SELECT 1 FROM message_chunks AS o WHERE o.message_row = m.row_id
+        AND (SELECT c.indexed_at FROM chunks AS c WHERE c.id = o.chunk_id) IS NULL)
     UNION ALL
     SELECT f.id, f.agent_id, f.created_at, f.accepted_at FROM files AS f
     WHERE f.row_id IN (SELECT file_row FROM chunks WHERE id IN (SELECT value FROM json_each(:ids)))
