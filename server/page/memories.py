@@ -123,7 +123,8 @@ def _by_day(visit: Visit, memories: Iterable[Memory]) -> list[tuple[str, list[Me
 @pages.get("/memory-counts")
 async def _memory_counts(visit: Visit) -> Response:
     """How many memories there are, and their sources: the list does not wait until all memories are counted."""
-    return visit.page("parts/memory_counts.html", stats=await visit.send(GetMemoryStats()))
+    template = "parts/memory_counts.html" if visit.is_partial else "memory_counts.html"
+    return visit.page(template, stats=await visit.send(GetMemoryStats()))
 
 
 def day_of(text: str) -> datetime:

@@ -125,13 +125,15 @@ def test_hostile_text_is_only_text(make_visitor: MakeVisitor, operator: Reverie,
 
 
 def test_it_works_without_scripts(make_visitor: MakeVisitor, operator: Reverie, runtime: Runtime) -> None:
-    """Given a browser that runs no scripts, then search and filters work with a click more."""
+    """Given a browser that runs no scripts, then search, filters and the number of memories need a click more."""
     operator.remember("Kate takes oat milk", kind="preference")
     drain(runtime)
     page = make_visitor(java_script_enabled=False).page
     page.get_by_role("searchbox").fill("oat milk")
     page.get_by_role("searchbox").press("Enter")
     expect(page.locator("li.result")).to_have_count(1)
+    page.get_by_role("link", name="How many are there?").click()
+    expect(page.get_by_text("1 memory")).to_be_visible()
 
 
 def test_an_empty_memory_and_a_full_one_have_no_barriers(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
