@@ -27,6 +27,7 @@ from storage.postgres.dialect import STORE_OPTION, PostgresDialect
 from storage.postgres.errors import end_of_primary, translate_errors
 from storage.postgres.index_tables import PostgresIndexTables
 from storage.postgres.migrations import newest_version
+from storage.postgres.plans import renew_plans
 from storage.postgres.turns import CONNECTIONS_OF_A_TURN, TURNS, Turns
 from storage.recall.index_tables import INDEX_TABLES
 
@@ -48,10 +49,8 @@ _CONNECT: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-# Plans are made for the tables as they are: one that is kept from when a table was empty reads all rows of a store for
-# each row that it looks for.
 _SESSION: Final = (
-    f"-c search_path={SCHEMA},public -c client_min_messages=warning -c jit=off -c plan_cache_mode=force_custom_plan"
+    f"-c search_path={SCHEMA},public -c client_min_messages=warning -c jit=off"
     " -c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000"
 )
 _BEGIN_READING: Final = (
@@ -256,6 +255,7 @@ def _engine(url: URL) -> Engine:
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "checkout", _on_checkout)
     event.listen(engine, "handle_error", end_of_primary)
+    renew_plans(engine)
     return engine
 
 
