@@ -2,19 +2,19 @@
 reader.
 
 Every writer takes messages through all stages (store, chunk, embed by hash, index) with the pipeline's own functions.
-Each write transaction is timed from the request for the lock to the commit.
+Each write transaction is timed from the request for the lock to the commit. First with SQLite files, then with a
+PostgreSQL database on the same machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
-import shutil
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ from adapters.embedders import HashEmbedder
 from benchmarks.harness.figures import percentile, rounded
 from benchmarks.harness.local import LocalInbox, NoWorkingMemory, store_messages
 from benchmarks.harness.options import parser, run, value_or_default
+from benchmarks.harness.postgres import running_postgres
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.texts import Texts, load_texts
@@ -33,14 +34,15 @@ from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
 from reverie.clock import now_micros
 from reverie.errors import ReverieError
+from storage.opened import open_stores
 from storage.recall.reindex import reindex
-from storage.store import new_serial
-from storage.stores import Store, Stores
+from storage.store import Store, new_serial
 from storage.transaction import Transaction
 from storage.upkeep.maintenance import optimize
 from storage.upkeep.verify import verify
 
 WORKSPACE: Final = "bench"
+ENGINES: Final = ("sqlite", "postgres")
 _BATCH_MESSAGES: Final = 20
 # Half a second between rounds of maintenance is far more often than any schedule.
 _PAUSE_SECONDS: Final = 0.5
@@ -65,6 +67,7 @@ class TimedStore(Store):
 
     def __init__(self, store: Store, done: Done) -> None:
         super().__init__(store.name, store.database, new_serial())
+        self.given_up, self.unsaved_runs = store.given_up, store.unsaved_runs
         self._done = done
 
     @contextmanager
@@ -80,51 +83,51 @@ class TimedStore(Store):
 
 
 def main() -> None:
-    """Measure and write the result."""
+    """Measure both engines and write the result."""
     options = _options()
     writers = int(value_or_default(options.writers, quick=options.quick, tiny=4, full=16))
     seconds = value_or_default(options.seconds, quick=options.quick, tiny=3, full=20)
     result = Result(benchmark="writers", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     texts = load_texts(options.data, 2_000, seed=options.seed)
     result.settings.update(writers=writers, seconds=seconds, texts=texts.source, batch_messages=_BATCH_MESSAGES)
-    folder = Path(tempfile.mkdtemp(prefix="rvb-writers-"))
-    try:
-        found = _run(folder, texts, writers, seconds, Progress())
-        stores = Stores(folder)
-        verdict = verify(stores.workspace(WORKSPACE))
-        stores.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    _conclude(result, found, verdict.counts["messages"], verdict.wrong, seconds)
+    progress = Progress()
+    for engine in options.engine or ENGINES:
+        with ExitStack() as running:
+            url = running.enter_context(running_postgres()) if engine == "postgres" else None
+            folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="rvb-writers-")))
+            progress.step(f"{engine}: {writers} writers, one maintenance process and one reader, for {seconds:g} s")
+            found = _run(folder, url, texts, writers, seconds)
+            with closing(open_stores(folder, url)) as stores:
+                verdict = verify(stores.workspace(WORKSPACE))
+        _conclude(result, engine, found, verdict.counts["messages"], verdict.wrong, seconds)
     result.finish(options.output)
 
 
 def _options() -> argparse.Namespace:
     options = parser("writers", __doc__)
     options.add_argument("--writers", type=int, help="processes that write (16; 4 with --quick)")
-    options.add_argument("--seconds", type=float, help="seconds (20; 3 with --quick)")
+    options.add_argument("--seconds", type=float, help="seconds for each engine (20; 3 with --quick)")
+    options.add_argument("--engine", choices=ENGINES, action="append", help="only this one; both without it")
     return options.parse_args()
 
 
-def _run(folder: Path, texts: Texts, writers: int, seconds: float, tell: Progress) -> list[Done]:
+def _run(folder: Path, url: str | None, texts: Texts, writers: int, seconds: float) -> list[Done]:
     """Start all processes at the same time and collect their measurements."""
-    stores = Stores(folder)
-    stores.workspace(WORKSPACE)
-    stores.close()
+    with closing(open_stores(folder, url)) as stores:
+        stores.workspace(WORKSPACE)
     context = multiprocessing.get_context("spawn")
     results: Queue[Done] = context.Queue()
     gate = context.Barrier(writers + 3)
     works: list[tuple[Callable[..., None], tuple[Any, ...]]] = [(_write, (number, texts)) for number in range(writers)]
     works += [(_maintain, ()), (_read, ())]
     processes = [
-        context.Process(target=_part, args=(work, folder, seconds, gate, results, *more), daemon=True)
+        context.Process(target=_part, args=(work, (folder, url), seconds, gate, results, *more), daemon=True)
         for work, more in works
     ]
     try:
         for process in processes:
             process.start()
         gate.wait(_START_SECONDS)
-        tell.step(f"{writers} writers, one maintenance process and one reader, for {seconds:g} s")
         found = [results.get(timeout=seconds + 90) for _ in processes]
         for process in processes:
             process.join(10)
@@ -134,19 +137,28 @@ def _run(folder: Path, texts: Texts, writers: int, seconds: float, tell: Progres
             process.kill()
 
 
-def _part(work: Callable[..., None], folder: Path, seconds: float, gate: Any, results: Queue[Done], *more: Any) -> None:
-    """Entry point of each process: open the store, wait for the others, work until the time is up."""
+def _part(
+    work: Callable[..., None],
+    where: tuple[Path, str | None],
+    seconds: float,
+    gate: Any,
+    results: Queue[Done],
+    *more: Any,
+) -> None:
+    """Entry point of each process: open the store, wait for the others, work until the time is up.
+
+    `where` are the folder and the address of the database, if it is PostgreSQL.
+    """
     done = Done(part=work.__name__.removeprefix("_"))
-    stores = Stores(folder)
-    store = TimedStore(stores.workspace(WORKSPACE), done)
-    gate.wait(_START_SECONDS)
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            work(store, done, deadline, *more)
-        except ReverieError as error:
-            done.errors.append(f"{type(error).__name__}: {error}")
-    stores.close()
+    with closing(open_stores(*where)) as stores:
+        store = TimedStore(stores.workspace(WORKSPACE), done)
+        gate.wait(_START_SECONDS)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                work(store, done, deadline, *more)
+            except ReverieError as error:
+                done.errors.append(f"{type(error).__name__}: {error}")
     results.put(done)
 
 
@@ -194,32 +206,37 @@ def _read(store: Store, done: Done, deadline: float) -> None:
                 done.wrong.append(f"a reader saw {len(seen)} states in one transaction")
 
 
-def _conclude(result: Result, found: Sequence[Done], stored: int, wrong: Sequence[str], seconds: float) -> None:
+def _conclude(
+    result: Result, engine: str, found: Sequence[Done], stored: int, wrong: Sequence[str], seconds: float
+) -> None:
+    """Add the figures and goals of one engine. Those of PostgreSQL begin with its name."""
+    prefix, of = ("postgres_", "PostgreSQL: ") if engine == "postgres" else ("", "")
     writers = [done for done in found if done.part == "write"]
     waits = [wait for done in writers for wait in done.waits]
     whole = [time_taken for done in writers for time_taken in done.whole]
     errors = Counter(error for done in found for error in done.errors)
     wrong = [*wrong, *(line for done in found for line in done.wrong)]
     sent = sum(done.messages for done in writers)
-    result.add("transactions", len(whole))
-    result.add("transactions_per_second", rounded(len(whole) / seconds), "1/s")
-    result.add("messages", sent)
-    result.add("messages_stored", stored)
-    result.add("errors", sum(errors.values()))
+    result.add(f"{prefix}transactions", len(whole))
+    result.add(f"{prefix}transactions_per_second", rounded(len(whole) / seconds), "1/s")
+    result.add(f"{prefix}messages", sent)
+    result.add(f"{prefix}messages_stored", stored)
+    result.add(f"{prefix}errors", sum(errors.values()))
     for name, share in (("p50", 0.5), ("p99", 0.99), ("longest", 1.0)):
-        result.add(f"transaction_{name}", rounded(percentile(whole, share)), "s")
-    result.add("longest_wait_for_the_lock", rounded(max(waits)), "s")
+        result.add(f"{prefix}transaction_{name}", rounded(percentile(whole, share)), "s")
+    result.add(f"{prefix}longest_wait_for_the_lock", rounded(max(waits)), "s")
     maintained = next(done for done in found if done.part == "maintain")
     for name, times in maintained.rounds.items():
-        result.add(f"{name}_rounds", len(times))
-        result.add(f"{name}_longest", rounded(max(times)), "s")
-    result.notes += [f"{count} times: {error}" for error, count in errors.most_common(10)]
-    result.notes += [f"wrong: {line}" for line in wrong]
-    p99 = result.figures["transaction_p99"]
+        result.add(f"{prefix}{name}_rounds", len(times))
+        result.add(f"{prefix}{name}_longest", rounded(max(times)), "s")
+    result.notes += [f"{of}{count} times: {error}" for error, count in errors.most_common(10)]
+    result.notes += [f"{of}wrong: {line}" for line in wrong]
+    p99 = result.figures[f"{prefix}transaction_p99"]
+    missing = abs(sent - stored) + len(wrong)
     result.goals += [
-        Goal(what="lock errors", relation="==", goal=0, figure=result.figures["errors"]),
-        Goal(what="messages missing or things wrong", relation="==", goal=0, figure=abs(sent - stored) + len(wrong)),
-        Goal(what="one transaction, p99", relation="<", goal=1.0, figure=p99, unit="s"),
+        Goal(what=f"{of}lock errors", relation="==", goal=0, figure=result.figures[f"{prefix}errors"]),
+        Goal(what=f"{of}messages missing or things wrong", relation="==", goal=0, figure=missing),
+        Goal(what=f"{of}one transaction, p99", relation="<", goal=1.0, figure=p99, unit="s"),
     ]
 
 
