@@ -21,7 +21,7 @@ from benchmarks.harness.result import console, read_result, shown, verdict
 BENCHMARKS: Final = (
     "ingest", "accept", "lag", "recall_quality", "languages", "context_quality", "recall_speed", "consolidate",
     "schedules", "calendar", "writers", "backups", "isolation", "erasure", "footprint", "startup", "commands",
-    "workspaces", "engines", "hosts", "long_texts", "page_speed", "fuzz", "faults", "chaos", "soak",
+    "workspaces", "engines", "recall_postgres", "hosts", "long_texts", "page_speed", "fuzz", "faults", "chaos", "soak",
 )  # fmt: skip
 _WITH_PEERS: Final = ("ingest", "recall_speed")
 _PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"
@@ -42,7 +42,7 @@ def main() -> None:
     options.add_argument("--longmemeval", type=Path, help="LongMemEval-S for recall_quality")
     options.add_argument("--madial", type=Path, help="MADial-Bench for languages")
     options.add_argument(
-        "--stores", type=Path, help="folder in which recall_speed keeps its large stores for the next run"
+        "--stores", type=Path, help="folder in which benchmarks of recall keep large stores for the next run"
     )
     options.add_argument(
         "--peers", type=Path, default=_PEERS, help="the peers' Python; peers are skipped if it does not exist"
@@ -76,6 +76,8 @@ def _paths(name: str, arguments: argparse.Namespace) -> dict[str, Path | None]:
         return {"madial": arguments.madial}
     if name in ("isolation", "erasure", "fuzz", "faults", "soak"):
         return {}
+    if name == "recall_postgres":
+        return {"stores": arguments.stores}
     paths: dict[str, Path | None] = {"data": arguments.data}
     if name in _WITH_PEERS and arguments.peers.exists():
         paths["peers"] = arguments.peers

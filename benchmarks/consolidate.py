@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from adapters.embedders import build_embedder
 from adapters.embedders.base import Embedder
 from benchmarks.harness.big_store import Model
+from benchmarks.harness.default_embedder import default_embedder
 from benchmarks.harness.figures import rounded
 from benchmarks.harness.made_up_talk import MadeUpTalk
 from benchmarks.harness.memory_store import AGENT, NOW_MICROS, fill_memories
@@ -29,8 +29,6 @@ from reverie import contract
 from storage.memories.decay import RATES
 from storage.memories.sweeps import MemorySweeps
 from storage.stores import Store, Stores
-from worker.model_specs import embedder_spec
-from worker.settings import load_settings
 
 SIZES: Final = (10_000, 50_000)
 _TINY: Final = (200,)
@@ -50,7 +48,7 @@ def main() -> None:
         benchmark="consolidate", seed=options.seed, quick=options.quick, settings=settings_of(vars(options))
     )
     result.settings["sizes"] = list(sizes)
-    embedder = _embedder()
+    embedder = default_embedder()
     result.settings["embedder"] = embedder.model
     tell = Progress()
     for size in sizes:
@@ -73,14 +71,6 @@ def _options() -> argparse.Namespace:
         "--sizes", nargs="+", type=int, help="number of memories of the agent, one store for each (10,000 50,000)"
     )
     return options.parse_args()
-
-
-def _embedder() -> Embedder:
-    embedder = build_embedder(embedder_spec(load_settings()))
-    if embedder is None:
-        raise SystemExit("this benchmark needs an embedder: unset REVERIE_EMBEDDING_PROVIDER")
-    embedder.load()
-    return embedder
 
 
 def _measure(stores: Stores, size: int, embedder: Embedder, result: Result, tell: Progress) -> None:

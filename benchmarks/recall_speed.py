@@ -16,9 +16,8 @@ from typing import Final
 
 from rich.table import Table
 
-from adapters.embedders import build_embedder
-from adapters.embedders.base import Embedder
 from benchmarks.harness.big_store import StoreSize
+from benchmarks.harness.default_embedder import default_embedder
 from benchmarks.harness.figures import percentile, rounded
 from benchmarks.harness.full_speed import BACKLOG_MESSAGES, FullSpeed
 from benchmarks.harness.haystack import client_of
@@ -31,8 +30,6 @@ from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import Texts, load_texts
 from benchmarks.harness.timed import Ask, Asked, Timings, timed, warm_up
 from benchmarks.peers.run import run_peer
-from worker.model_specs import embedder_spec
-from worker.settings import load_settings
 
 SMALL: Final = StoreSize(6_000)
 MANY_AGENTS: Final = StoreSize(10_000, 100)
@@ -66,7 +63,7 @@ def main() -> None:
     result.settings.update(sizes=[str(size) for size in sizes], queries=count, warm=warm)
     stream = load_texts(options.data, _STREAM_MESSAGES, seed=options.seed)
     result.settings["stream"] = stream.source
-    embedder = _embedder()
+    embedder = default_embedder()
     tell = Progress()
     for number, size in enumerate(sizes):
         with built_store(
@@ -102,14 +99,6 @@ def _options() -> argparse.Namespace:
         help="also measure the peers, with this Python (created by `python -m benchmarks.peers.install`)",
     )
     return options.parse_args()
-
-
-def _embedder() -> Embedder:
-    embedder = build_embedder(embedder_spec(load_settings()))
-    if embedder is None:
-        raise SystemExit("this benchmark needs an embedder: unset REVERIE_EMBEDDING_PROVIDER")
-    embedder.load()
-    return embedder
 
 
 def _in_process(store: BuiltStore, size: StoreSize, warm: int, options: argparse.Namespace, result: Result) -> None:

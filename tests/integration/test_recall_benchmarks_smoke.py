@@ -232,6 +232,17 @@ def test_recall_speed_measures_each_store_in_process_and_over_http(tmp_path: Pat
     assert [goal for goal in result["goals"] if goal["figure"] is None] == []
 
 
+def test_recall_postgres_measures_both_engines(tmp_path: Path) -> None:
+    """Given a tiny store, when recall is timed from files and from a database, then both have their figures."""
+    _, result = run_benchmark("recall_postgres", tmp_path / "result.json", "--sizes", "30x2")
+
+    assert result["figures"]["30x2_copy"] > 0
+    for engine in ("sqlite", "postgres"):
+        for figure in ("p50", "p95", "first", "ready", "bytes_a_chunk"):
+            assert result["figures"][f"30x2_{engine}_{figure}"] > 0
+    assert not [note for note in result["notes"] if "degraded" in note]
+
+
 def test_a_conversation_is_handed_over_as_it_is_or_with_less(locomo: Path) -> None:
     """Given a conversation, when it is read in several forms, then names, dates and sessions are there or not."""
     [conversation] = load_locomo(locomo, Form())
