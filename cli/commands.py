@@ -85,7 +85,10 @@ COMMANDS: Final = {
     "tokens": Entry(("trust.tokens",), "Create, list, rotate and revoke tokens."),
     "audit": Entry(("trust.audit",), "List the audit log, newest first: token changes, deletions, exports, refusals."),
     "quotas": Entry(("trust.quotas",), "Show and set how much workspaces and tenants may hold."),
-    "db": Entry(("upkeep.database", "upkeep.reembed", "upkeep.copying"), "Check, rebuild and delete the databases."),
+    "db": Entry(
+        ("upkeep.database", "upkeep.hosts", "upkeep.reembed", "upkeep.copying"),
+        "Check, rebuild and delete the databases.",
+    ),
     "backup": Entry(("upkeep.backups",), "Back up everything while it runs, and list, verify and prune backups."),
     "restore": Entry(("upkeep.restoring",), "Restore a backup to the data folder, which must not be in use."),
     "doctor": Entry(

@@ -22,6 +22,7 @@ from server.authentication import Access
 from server.connections import ConnectionLimits, Connections, guarded
 from storage.private_files import write_private_by_default
 from worker.access import is_loopback, operator_token
+from worker.host_upkeep import SERVER_WAITS_SECONDS, start_host_upkeep
 from worker.logs import configure_logging
 from worker.running import limit_native_memory
 from worker.runtime import Runtime
@@ -68,6 +69,7 @@ def main() -> int:
     runtime = Runtime(settings.model_copy(update={"embedding_threads": 1}))
     runtime.store_patience_seconds = _STORE_PATIENCE_SECONDS
     runtime.make_all()
+    start_host_upkeep(settings, first_after_seconds=SERVER_WAITS_SECONDS)
     _serve(settings, runtime, access, listening)
     runtime.close()
     return 0

@@ -13,9 +13,21 @@ from reverie.errors import StoreUnavailable
 
 # What belongs to processes, or to copies.
 _LEFT_OUT: Final = frozenset(
-    {"run", "logs", "deleted", "copying", "copies.json", "copies.lock", ".gitignore", "backups.used"}
+    {
+        "run",
+        "logs",
+        "deleted",
+        "copying",
+        "copies.json",
+        "copies.lock",
+        ".gitignore",
+        "backups.used",
+        "host.json",
+        "workspaces.lock",
+    }
 )
-_DATABASES: Final = ("account.db", "memory.db", ".new-")
+# Of any folder: databases, and the marks of folders, which name a store of another database.
+_DATABASES: Final = ("account.db", "memory.db", ".new-", "store.id")
 
 
 def copy_files(source: Path, target: Path) -> None:

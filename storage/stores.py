@@ -32,6 +32,7 @@ from storage.store import new_serial
 from storage.trust.audit import AuditLog
 from storage.trust.erasures import Erasures
 from storage.trust.forgets import Forgets
+from storage.trust.hosts import Hosts
 from storage.trust.quotas import QuotaRecord, Quotas
 from storage.trust.tenants import Tenants
 from storage.trust.tokens import Tokens
@@ -150,6 +151,10 @@ class Stores:
     def forgets(self) -> Forgets:
         """Return what is being forgotten."""
         return Forgets(self.account())
+
+    def hosts(self) -> Hosts | None:
+        """Return the hosts that share these stores; None for files, which are on one host."""
+        return None
 
     def audit(self) -> AuditLog:
         """Return the audit log."""
@@ -304,6 +309,10 @@ class Stores:
         if found:
             self._remove_empty()
         return len(found)
+
+    def remove_foreign_folders(self) -> int:
+        """Remove from this host the folders of workspaces that were deleted on another one; return how many."""
+        return 0
 
     def file_of(self, name: str) -> str:
         """Return what tells the present file of a workspace from a later one in its place; empty without one."""

@@ -22,6 +22,7 @@ from reverie.errors import ReverieError
 from reverie.pipeline.celery_settings import celery_settings, celery_url
 from storage.opened import open_stores
 from worker.heartbeat import HEARTBEAT_SECONDS, TaskReporter, send_heartbeat
+from worker.host_upkeep import start_host_upkeep
 from worker.logs import configure_logging
 from worker.pipeline import warn_of_broker
 from worker.runtime import Runtime
@@ -128,6 +129,7 @@ def prepare_threads() -> None:
     runtime.make_all()
     runtime.schedules.prepare()
     runtime.schedules.waits_for_due = True
+    start_host_upkeep(settings)
 
 
 def current_runtime() -> Runtime:
@@ -225,6 +227,7 @@ def _start_child(**_: Any) -> None:
     """Have a pool child end with its parent: an orphan would continue to take tasks unseen."""
     die_with_parent(os.getppid(), signal=signal.SIGKILL)
     configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "worker"))
+    start_host_upkeep(settings)
     if contract.QUEUE_EMBED in app.amqp.queues.consume_from:
         # Make the embedder now, so that the first task shares it, and load its model in a thread, so that the first
         # message does not wait for it: Celery kills a child that is not ready after 4 s.

@@ -22,6 +22,7 @@ from reverie.errors import ReverieError, Unavailable
 from storage.upkeep.jobs import JobRun
 from worker.app import current_runtime, settings
 from worker.heartbeat import HEARTBEAT_SECONDS, send_heartbeat
+from worker.host_upkeep import start_host_upkeep
 
 BEAT_NAME: Final = "beat"
 # A worker that lives takes tasks within seconds, and one that runs a long job within minutes.
@@ -55,6 +56,7 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
             self.schedule[job.task] = self._entry(job, last_runs.get(job.task), now)
             # A job that first runs later than after its interval begins with a last run in the future.
             self._first_runs_late[job.task] = max(_NONE, job.first_after - job.every(settings))
+        start_host_upkeep(settings)
         self._heartbeat_at = 0.0
         self._started_at = time.time()
 

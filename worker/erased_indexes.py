@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from memory.trust.erased_indexes import changed_at, name_of, read_erased
+from memory.trust.erased_indexes import ALL_AGENTS, changed_at, name_of, read_erased
 from memory.trust.tombstones import hash_key
 from retrieval.index.cache import AgentIndexes
 from reverie.errors import ReverieError
@@ -38,7 +38,9 @@ class ErasedIndexes:
         erased, key = read_erased(self._data), hash_key(self._data)
         since = {name for name, at in erased.items() if self._seen.get(name) != at}
         self._seen_file, self._seen = changed, dict(erased)
-        return self._indexes.drop(lambda store, agent: name_of(key, store, agent) in since)
+        return self._indexes.drop(
+            lambda store, agent: not since.isdisjoint((name_of(key, store, agent), name_of(key, store, ALL_AGENTS)))
+        )
 
     def close(self) -> None:
         """End the thread."""

@@ -47,3 +47,13 @@ def reranker_spec(settings: Settings) -> RerankerSpec | None:
         api_key=settings.reranker_api_key,
         timeout_seconds=settings.reranker_timeout_seconds,
     )
+
+
+def remote_services(settings: Settings) -> tuple[str, ...]:
+    """Return what receipts call the services outside that have seen content."""
+    services = {
+        "the embedding endpoint": settings.embedding_base_url,
+        "the language model": settings.language_model_base_url,
+        "the reranker": settings.reranker_base_url,
+    }
+    return tuple(name for name, url in services.items() if url)

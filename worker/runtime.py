@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
-from hashlib import blake2b
 from typing import Final, TypedDict, Unpack
 
 import redis
@@ -40,27 +39,29 @@ from memory.memories.secrets import looks_secret
 from memory.pipeline.recovery import StageSweep
 from memory.scheduling.due_loop import DueLoop
 from memory.trust.erasing import ErasureServices
+from memory.trust.host_folder import HostFolder, share_key
 from memory.trust.quotas import Quotas
 from memory.upkeep.notebook import Notebooks
 from retrieval.index.cache import AgentIndexes
 from retrieval.recaller import Recaller
 from retrieval.reranking import Reranking
-from reverie import __version__, contract
+from reverie import contract
 from reverie.clock import now_micros
-from reverie.errors import Unavailable
+from reverie.errors import StoreUnavailable, Unavailable
 from reverie.pipeline.broker import connect
 from reverie.pipeline.payload_signing import parse_keys
 from reverie.pipeline.producer import TaskSender
 from storage.idle_files import IdleFiles
-from storage.migrate import newest_version
 from storage.opened import open_stores
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from worker.clock_watch import ClockWatch
 from worker.erased_indexes import ErasedIndexes
+from worker.fingerprint import fingerprint
+from worker.host_upkeep import host_folder
 from worker.model_metrics import embedding_counter, flush_at_end, usage_recorder, webhook_counter
-from worker.model_specs import embedder_spec, language_model_spec, reranker_spec
+from worker.model_specs import embedder_spec, language_model_spec, remote_services, reranker_spec
 from worker.scheduling.services import ScheduleParts, ScheduleServices
 from worker.settings import Settings
 from worker.steady_clock import steady_micros
@@ -80,12 +81,6 @@ STAGE_TASKS: Final[dict[str, str]] = {
 }
 
 log = structlog.get_logger(__name__)
-
-
-def fingerprint(settings: Settings) -> str:
-    """Return what changes with the version, the schema and the settings: what was found under others may not hold."""
-    parts = f"{__version__} {newest_version('workspace')} {settings.model_dump_json()}"
-    return blake2b(parts.encode(), digest_size=16).hexdigest()
 
 
 class RuntimeParts(TypedDict, total=False):
@@ -134,6 +129,7 @@ class Runtime:
         settings = self.settings
         stores = open_stores(settings.data, settings.database, patience_seconds=self.store_patience_seconds)
         self._closing.callback(stores.close)
+        share_key(stores)
         return stores
 
     @cached_property
@@ -188,16 +184,18 @@ class Runtime:
             broker=BrokerErasure(self.broker, self.inbox, prefix=settings.broker_prefix, embedded=embedded),
             notebooks=self.notebooks,
             now=self.now,
-            remote=tuple(
-                name
-                for name, url in (
-                    ("the embedding endpoint", settings.embedding_base_url),
-                    ("the language model", settings.language_model_base_url),
-                    ("the reranker", settings.reranker_base_url),
-                )
-                if url
-            ),
+            remote=remote_services(settings),
+            host=self.host_folder,
         )
+
+    @cached_property
+    def host_folder(self) -> HostFolder | None:
+        """This host's data folder among those that share the stores; None for files, which are on one host."""
+        folder = host_folder(self.settings, self.stores, lambda: self.now())
+        if folder is not None:
+            with contextlib.suppress(StoreUnavailable):  # a standby: the host joins once it is promoted
+                folder.join()
+        return folder
 
     @cached_property
     def quotas(self) -> Quotas:
@@ -333,8 +331,11 @@ class Runtime:
     def notebooks(self) -> Notebooks:
         """The git repositories of the agents' memory files, unless `workspace_git` is off. Opens none."""
         settings = self.settings
-        repositories = GitFolders(settings.data, looks_secret) if settings.workspace_git else None
-        return Notebooks(repositories, settings.memory_file_bytes)
+        if not settings.workspace_git:
+            return Notebooks(None, settings.memory_file_bytes)
+        if self.host_folder is not None:  # which has joined before anything is written
+            return self.host_folder.notebooks
+        return Notebooks(GitFolders(settings.data, looks_secret), settings.memory_file_bytes)
 
     @cached_property
     def stage_sweep(self) -> StageSweep:

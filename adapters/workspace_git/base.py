@@ -19,6 +19,8 @@ _NEWEST: Final = "HEAD"
 # Names from `file_name`, in at most one folder: no path can leave the repository or reach into its `.git`.
 _PATH = re.compile(r"\A(?:[A-Za-z0-9%_~-]+/)?[A-Za-z0-9%_~-]+\.md\Z")
 
+# The files of a commit by path, or what makes them.
+Files = Mapping[str, str] | Callable[[], Mapping[str, str]]
 # Returns the kind of secret that a text appears to contain, or None.
 LooksSecret = Callable[[str], str | None]
 
@@ -52,10 +54,12 @@ class CommitResult:
 class WorkspaceGit(Protocol):
     """The repository of one agent in one workspace."""
 
-    def commit(self, files: Mapping[str, str], message: str, at: int) -> CommitResult:
+    def commit(self, files: Files, message: str, at: int) -> CommitResult:
         """Commit exactly these files, unless the newest commit already has them.
 
-        `at` is in microseconds. Raises `StoreUnavailable`, and `NotFound` for a workspace that does not exist.
+        A function is called while nobody else can commit or rewrite: so what was removed from the database before a
+        rewrite does not come back by a commit after it. It may be called twice. `at` is in microseconds. Raises
+        `StoreUnavailable`, and `NotFound` for a workspace that does not exist.
         """
 
     def files(self) -> dict[str, str]:
@@ -93,13 +97,11 @@ class Repositories(Protocol):
         """Return the agents that have a repository in a workspace, including those without any other data."""
 
 
-def screen_files(
-    files: Mapping[str, str], looks_secret: LooksSecret
-) -> tuple[dict[str, bytes], tuple[RefusedFile, ...]]:
+def screen_files(files: Files, looks_secret: LooksSecret) -> tuple[dict[str, bytes], tuple[RefusedFile, ...]]:
     """Return the files that may be committed, by path, and the refused ones."""
     accepted: dict[str, bytes] = {}
     refused: list[RefusedFile] = []
-    for path, text in sorted(files.items()):
+    for path, text in sorted((files() if callable(files) else files).items()):
         if not _PATH.fullmatch(path):
             raise ValueError(f"{path!r} is not a valid path of a workspace file")
         content = text.encode()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from adapters.workspace_git.base import Commit, CommitResult, LooksSecret, resolve, screen_files
+from adapters.workspace_git.base import Commit, CommitResult, Files, LooksSecret, resolve, screen_files
 from adapters.workspace_git.differences import unified
 from adapters.workspace_git.rewriting import without_lines
 
@@ -17,7 +17,7 @@ class GitInMemory:
         self._looks_secret = looks_secret
         self._states: list[tuple[Commit, dict[str, bytes]]] = []
 
-    def commit(self, files: Mapping[str, str], message: str, at: int) -> CommitResult:
+    def commit(self, files: Files, message: str, at: int) -> CommitResult:
         """Commit these files, unless the newest commit already has them."""
         accepted, refused = screen_files(files, self._looks_secret)
         before = self._states[-1][1] if self._states else {}

@@ -27,7 +27,7 @@ from dulwich.repo import Repo
 from filelock import FileLock, Timeout
 
 from adapters.file_names import file_name
-from adapters.workspace_git.base import Commit, CommitResult, LooksSecret, resolve, screen_files
+from adapters.workspace_git.base import Commit, CommitResult, Files, LooksSecret, resolve, screen_files
 from adapters.workspace_git.differences import unified
 from adapters.workspace_git.rewriting import mend, replace_history, without_lines, write_history
 from reverie.checks import check_agent, check_workspace
@@ -56,13 +56,15 @@ class GitRepository:
         self._within = within
         self._looks_secret = looks_secret
 
-    def commit(self, files: Mapping[str, str], message: str, at: int) -> CommitResult:
+    def commit(self, files: Files, message: str, at: int) -> CommitResult:
         """Commit these files, unless the newest commit already has them. See `WorkspaceGit`."""
-        accepted, refused = screen_files(files, self._looks_secret)
-        if not accepted and not self._exists():
-            return CommitResult(None, refused)
+        if not self._exists():
+            accepted, refused = screen_files(files, self._looks_secret)
+            if not accepted:
+                return CommitResult(None, refused)
         self._make_parent()
         with self._locked(), self._opened(make=True) as repo:
+            accepted, refused = screen_files(files, self._looks_secret)
             commit = self._create_commit(repo, accepted, message, at)
             _check_out(repo, self._folder, accepted)
             if commit is not None and repo.object_store.count_loose_objects() > _LOOSE_OBJECTS:

@@ -151,6 +151,7 @@ def _running_findings(command: Invocation, settings: Settings, url: str) -> Iter
     for status in read:
         yield from run_check("Broker", partial(pipeline.check_broker, status))
         yield from run_check("Workers", partial(pipeline.check_workers, status))
+        yield from run_check("Hosts", partial(pipeline.check_hosts, status))
         yield from run_check("Inbox", partial(pipeline.check_backlog, status))
         yield from run_check("Jobs", partial(pipeline.check_jobs, status, settings))
         yield from run_check("Embedder", partial(pipeline.check_models, status))

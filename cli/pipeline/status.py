@@ -19,6 +19,8 @@ _WORKSPACES_SHOWN: Final = 5
 _NEARLY_FULL: Final = 0.8
 # Due schedules and reminders are checked every few seconds: one this late is not being processed.
 _LATE_SECONDS: Final = 60.0
+# A host that runs is heard of every few seconds.
+_SILENT_SECONDS: Final = 60.0
 
 
 @application.command()
@@ -47,6 +49,8 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     say(f"Broker    {pipeline.broker}{f': {pipeline.broker_error}' if pipeline.broker_error else ''}")
     for warning in pipeline.broker_warnings:
         say(f"          warning: {warning}")
+    for line in _hosts(pipeline):
+        say(line)
     _print_inbox(pipeline)
     embedders = sorted({worker.embedder for worker in pipeline.workers if worker.embedder})
     say(f"Embedder  {'; '.join(embedders) or _embedder(pipeline.embedder)}")
@@ -118,6 +122,21 @@ def _reverie(target: Target) -> str:
         return "not running: these are the files of the data folder (`reverie up` starts it)"
     pid = None if target.data is None or target.is_remote else supervisor_pid(target.data)
     return f"up at {target.url}" + (f" (pid {pid})" if pid else "")
+
+
+def _hosts(pipeline: PipelineStatus) -> list[str]:
+    """Return lines about the hosts that share a database: how many, and which were not heard of for a while."""
+    if not pipeline.hosts:
+        return []
+    silent = [host for host in pipeline.hosts if host.silent_seconds > _SILENT_SECONDS]
+    return [
+        f"Hosts     {counted(len(pipeline.hosts), 'host')} of this database",
+        *(
+            f"          {host.name}: not heard of for {_seconds(host.silent_seconds)}"
+            + (f"; {counted(host.erasures, 'erasure')} wait for it (reverie db hosts)" if host.erasures else "")
+            for host in silent
+        ),
+    ]
 
 
 def _embedder(status: EmbedderStatus) -> str:

@@ -13,6 +13,7 @@ import typer
 from cli.application import invocation
 from cli.output import AsJson, note, print_json, progress_bar, say
 from cli.upkeep.database import database
+from memory.trust.tombstones import hash_key
 from reverie.counts import counted
 from reverie.errors import StoreUnusable
 from storage.copied_files import copy_files
@@ -63,6 +64,7 @@ def copy(
             bar.update(task, completed=done, total=total)
 
         report = copy_all(stores, target, show_progress)
+        target.share_key(hash_key(stores.data_dir).secret)
     is_running = command.target.has_supervisor
     to_folder = command.settings.database is not None
     if report.is_complete and not is_running and to_folder:

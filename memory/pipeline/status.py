@@ -31,6 +31,7 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, ReverieError
 from reverie.pipeline.status import (
     EmbedderStatus,
+    HostStatus,
     JobStatus,
     LanguageModelStatus,
     LanguageModelUse,
@@ -126,6 +127,7 @@ class StatusReader:
             inbox=broker.inbox,
             workers=broker.workers,
             lag=broker.lag,
+            hosts=self._hosts(errors),
             broker_warnings=[*broker.warnings, *lost_lines(self._stores.data_dir, now=now)],
             stages={stage: _sum(line.stages.get(stage) for line in stores) for stage in STAGES},
             dead_letters=sum(line.dead_letters for line in stores),
@@ -217,6 +219,20 @@ class StatusReader:
             advice=_language_advice(name, content) or _model_advice(name, content, self._embedder),
             stored={str(name): amount for name, amount in content.amounts.items()},
         )
+
+    def _hosts(self, errors: dict[str, str]) -> list[HostStatus]:
+        hosts = self._stores.hosts()
+        if hosts is None:
+            return []
+        try:
+            found = hosts.all()
+        except ReverieError as error:
+            errors["hosts"] = str(error)
+            return []
+        return [
+            HostStatus(id=one.id, name=one.name, silent_seconds=round(one.silent_seconds, 1), erasures=one.erasures)
+            for one in found
+        ]
 
     def _jobs(self, now: int, errors: dict[str, str]) -> dict[str, JobStatus]:
         try:

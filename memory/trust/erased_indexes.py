@@ -18,13 +18,18 @@ from memory.trust.tombstones import hash_key
 from reverie.clock import now_micros
 from reverie.errors import StoreUnavailable
 
+# Stands for all agents of a store: no agent has an empty name.
+ALL_AGENTS: Final = ""
 _FILE: Final = "tombstones/indexes.json"
 # Every process has looked at it long before: older entries say nothing any more.
 _KEPT_MICROSECONDS: Final = 86_400 * 1_000_000
 
 
 def note_erased(data: Path, indexes: Collection[tuple[str, str]]) -> None:
-    """Note that rows of these agents, each as (store, agent), were erased. Raises `StoreUnavailable`."""
+    """Note that rows of these agents, each as (store, agent) or (store, ALL_AGENTS), were erased.
+
+    Raises `StoreUnavailable`.
+    """
     if not indexes:
         return
     key, now = hash_key(data), now_micros()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -42,10 +42,24 @@ def erase_names(
         return {"tokens": {"revoked": len(revoked)}} if revoked else {}
     if scope.kind != "agent" or scope.agent is None:
         return {}
+    renamed = forget_agent(data, scope.agent, workspaces)
+    return {"webhook secrets": {"names": renamed}} if renamed else {}
+
+
+def forget_agent(data: Path, agent: str, workspaces: Iterable[str]) -> int:
+    """Take the name of an agent out of the records of webhook secrets in a data folder; return out of how many."""
     folders = [data / "workspaces" / name for name in workspaces]
-    renamed = [
-        folder
+    return sum(
+        AgentSecrets(installation_key(data), folder).forget_name(agent)
         for folder in folders
-        if (folder / ROTATIONS_FILE).exists() and AgentSecrets(installation_key(data), folder).forget_name(scope.agent)
-    ]
-    return {"webhook secrets": {"names": len(renamed)}} if renamed else {}
+        if (folder / ROTATIONS_FILE).exists()
+    )
+
+
+def forget_absent_agents(data: Path, workspace: str, present: Collection[str]) -> int:
+    """Do the same for all agents of a workspace of whom nothing is stored."""
+    folder = data / "workspaces" / workspace
+    if not (folder / ROTATIONS_FILE).exists():
+        return 0
+    secrets = AgentSecrets(installation_key(data), folder)
+    return sum(secrets.forget_name(agent) for agent in secrets.rotated() if agent not in present)

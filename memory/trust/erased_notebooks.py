@@ -60,11 +60,14 @@ def drop_unfounded_lines(
     *,
     now: int,
     quotes: Callable[[bytes], bool] = lambda _: False,
+    quotes_in_message: Callable[[bytes], bool] | None = None,
 ) -> bool:
     """Rewrite the history of an agent's files with only the lines that they have today, without those that quote.
 
-    Return whether there was anything to rewrite. An agent of whom nothing is stored loses its files.
+    A message of a commit is replaced if `quotes_in_message` says so, by default if it quotes. Return whether there was
+    anything to rewrite. An agent of whom nothing is stored loses its files.
     """
+    is_quoting = quotes if quotes_in_message is None else quotes_in_message
     repository = notebooks.require_repositories().repository(store.name, agent)
     if _is_empty(store, agent):
         return repository.remove()
@@ -74,7 +77,7 @@ def drop_unfounded_lines(
     lines = {line for text in repository.files().values() for line in text.splitlines()}
     return repository.rewrite(
         lambda line: line in lines and not quotes(line.encode()),
-        lambda message: _PLAIN_MESSAGE if quotes(message.encode()) else message,
+        lambda message: _PLAIN_MESSAGE if is_quoting(message.encode()) else message,
     )
 
 

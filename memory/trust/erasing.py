@@ -26,24 +26,24 @@ from memory.trust.erased_indexes import note_erased
 from memory.trust.erased_names import erase_names
 from memory.trust.erased_notebooks import rewrite_notebooks
 from memory.trust.erased_workspaces import delete_unused
+from memory.trust.erasure_lease import JOB, LEASE_SECONDS, ErasureLease, LeaseLost
 from memory.trust.erasure_rows import RowErasure, Scope, agents_in
 from memory.trust.fragments import FragmentSet, HashKey, Matcher, fragments_of
+from memory.trust.host_folder import HostFolder
+from memory.trust.live_parts import parts_in_rows
 from memory.trust.log_files import redact_logs
 from memory.trust.receipts import receipt_of
 from memory.trust.searching import Found, search_files
 from memory.trust.tombstones import Tombstone, add_tombstone, hash_key
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import now_micros
-from reverie.contract import ACCOUNT_STORE, CONTINUE_ERASURES, Outcome
+from reverie.contract import ACCOUNT_STORE, Outcome
 from reverie.errors import NotFound, Transient, Unavailable
-from storage.stores import Store, Stores
+from storage.stores import Stores
 from storage.trust.audit import AuditEntry
 from storage.trust.erasures import ErasureRecord, Erasures
 from storage.trust.pages import clear_deleted
 
-JOB: Final = CONTINUE_ERASURES
-# Renewed every few seconds; after a kill, the next run of the job can begin when it has ended.
-LEASE_SECONDS: Final = 30.0
 BUDGET_SECONDS: Final = 240.0
 # How often the job looks for leftovers and begins again where they may be.
 _ROUNDS: Final = 3
@@ -53,7 +53,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ErasureServices:
-    """What the job needs of its process. `remote` names services outside that have seen content, such as a model."""
+    """What the job needs of its process. `remote` names services outside that have seen content, such as a model.
+
+    `host` is the data folder among those of several hosts, None if there is one only.
+    """
 
     data: Path
     stores: Stores
@@ -64,10 +67,7 @@ class ErasureServices:
     notebooks: Notebooks
     now: Callable[[], int]
     remote: tuple[str, ...] = ()
-
-
-class LeaseLost(Transient):
-    """Another process continues the erasures."""
+    host: HostFolder | None = None
 
 
 def continue_erasures(services: ErasureServices, *, budget_seconds: float = BUDGET_SECONDS) -> dict[str, int]:
@@ -84,7 +84,7 @@ def continue_erasures(services: ErasureServices, *, budget_seconds: float = BUDG
     deadline = time.monotonic() + budget_seconds
     try:
         for erasure in erasures.unfinished():
-            done = _continue(services, erasures, erasure, _Lease(account, token), deadline)
+            done = _continue(services, erasures, erasure, ErasureLease(account, token), deadline)
             counts["finished" if done else "waiting"] += 1
     except LeaseLost:
         counts["held_elsewhere"] = 1
@@ -95,7 +95,7 @@ def continue_erasures(services: ErasureServices, *, budget_seconds: float = BUDG
 
 
 def _continue(
-    services: ErasureServices, erasures: Erasures, erasure: ErasureRecord, lease: _Lease, deadline: float
+    services: ErasureServices, erasures: Erasures, erasure: ErasureRecord, lease: ErasureLease, deadline: float
 ) -> bool:
     job = ErasureJob(services, erasures, erasure, lease)
     try:
@@ -112,28 +112,12 @@ def _continue(
     return True
 
 
-class _Lease:
-    """The right to work on erasures, renewed every few seconds."""
-
-    def __init__(self, account: Store, token: int) -> None:
-        self._account = account
-        self._token = token
-        self._renewed = time.monotonic()
-
-    def renew(self) -> None:
-        """Renew the lease if it is time to. Raises `LeaseLost`."""
-        if time.monotonic() - self._renewed < LEASE_SECONDS / 8:
-            return
-        with self._account.writing() as tx:
-            if not tx.leases.renew(JOB, self._token, now=now_micros(), seconds=LEASE_SECONDS):
-                raise LeaseLost("another process continues the erasures")
-        self._renewed = time.monotonic()
-
-
 class ErasureJob:
     """One erasure in progress."""
 
-    def __init__(self, services: ErasureServices, erasures: Erasures, erasure: ErasureRecord, lease: _Lease) -> None:
+    def __init__(
+        self, services: ErasureServices, erasures: Erasures, erasure: ErasureRecord, lease: ErasureLease
+    ) -> None:
         self.step = erasure.step
         self._services = services
         self._erasures = erasures
@@ -283,6 +267,11 @@ class ErasureJob:
         self._erasures.count(self._erasure.id, "broker", self._services.broker.remove(matcher.is_in))
         self._services.broker.rewrite_file()
 
+    def _hosts(self) -> None:
+        """Wait until each host that shares the stores has removed it from its own files."""
+        if self._services.host is not None:
+            self._services.host.wait_for_all(self._erasure.id, on_step=self._lease.renew)
+
     def _pages(self) -> None:
         for name in self._stores.all_names():
             with suppress(NotFound):
@@ -306,8 +295,11 @@ class ErasureJob:
         return "done"
 
     def _write_receipt(self, wanted: FragmentSet) -> None:
-        current, now = self._current, self._services.now()
-        receipt = receipt_of(current, self._found, wanted, self._explained, remote=self._services.remote, now=now)
+        current, now, services = self._current, self._services.now(), self._services
+        reports = services.host.reports_of_others(current.id) if services.host is not None else ()
+        receipt = receipt_of(
+            current, self._found, wanted, self._explained, remote=services.remote, hosts=reports, now=now
+        )
         self._stores.audit().record(
             AuditEntry(
                 at=now,
@@ -320,6 +312,8 @@ class ErasureJob:
             )
         )
         self._erasures.finish(current.id, receipt=receipt, now=now)
+        if services.host is not None:
+            services.host.drop_reports(current.id)
 
     def _fragments(self) -> FragmentSet:
         return FragmentSet.load(self._erasures.fragments(self._erasure.id))
@@ -334,16 +328,7 @@ class ErasureJob:
         return Matcher(self._key, self._own(wanted))
 
     def _in_rows(self, wanted: FragmentSet) -> FragmentSet:
-        """Return the parts that rows hold by right: another user has said the same."""
-        found, matcher = FragmentSet(), Matcher(self._key, wanted)
-        if not len(wanted):
-            return found
-        for name in self._stores.all_names():
-            with suppress(NotFound), self._stores.workspace(name, create=False).reading() as tx:
-                for block in tx.stored_texts.blocks():
-                    found.add(matcher.found_in(block))
-            self._lease.renew()
-        return found
+        return parts_in_rows(self._stores, self._key, wanted, on_store=self._lease.renew)
 
     def _in_broker(self, wanted: FragmentSet) -> FragmentSet:
         """Return the parts that the broker holds: what was accepted since, since everything else was removed."""
@@ -387,6 +372,7 @@ _RUN: Final[dict[str, Callable[[ErasureJob], str | None]]] = {
     "release": ErasureJob._release,
     "broker": ErasureJob._broker,
     "pages": ErasureJob._pages,
+    "hosts": ErasureJob._hosts,
     "search": ErasureJob._search,
 }
 STEPS: Final = (*_RUN, "done")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +12,7 @@ from memory.trust.searching import Found
 from reverie.clock import from_micros, rfc3339
 from reverie.trust.erasure_types import ErasureReceipt, Remaining, Searched
 from storage.trust.erasures import ErasureRecord
+from storage.trust.hosts import HostReport
 
 _BACKUPS: Final = (
     "backups and copies of the data folder made before {at}: the tombstone of this erasure is applied when `reverie"
@@ -18,6 +20,10 @@ _BACKUPS: Final = (
 )
 _EXPORTS: Final = "exports that were written to files outside the data folder"
 _SENT: Final = "webhooks, notifications and tasks that were sent before: ask their receivers to erase"
+_HOST: Final = (
+    "the data folder of the host {name}, which was away for too long and was forgotten: it removes old versions of its"
+    " memory files, and its logs, when Reverie starts there again"
+)
 _READ: Final = "what agents have read from the memory before: their own contexts, logs and conversations"
 
 
@@ -28,14 +34,19 @@ def receipt_of(
     explained: FragmentSet,
     *,
     remote: tuple[str, ...],
+    hosts: Sequence[HostReport] = (),
     now: int,
 ) -> dict[str, Any]:
-    """Return the receipt of an erasure as JSON values; `remote` names services that have seen content."""
+    """Return the receipt of an erasure as JSON values; `remote` names services that have seen content.
+
+    `hosts` are the reports of the hosts that share the stores, without that of this one if it has done its part.
+    """
     remains = [
         Remaining(what=_BACKUPS.format(at=rfc3339(now)), responsible="operator"),
         Remaining(what=_EXPORTS, responsible="whoever made them"),
         Remaining(what=_SENT, responsible="operator and the receivers"),
         Remaining(what=_READ, responsible="operator of the agents"),
+        *(Remaining(what=_HOST.format(name=host.name), responsible="operator") for host in hosts if not host.done),
         *(Remaining(what=f"requests sent to {service}", responsible="operator of that service") for service in remote),
     ]
     receipt = ErasureReceipt(
@@ -47,14 +58,16 @@ def receipt_of(
         finished_at=from_micros(now),
         removed={place: dict(sorted(counts.items())) for place, counts in sorted(erasure.counts.items())},
         searched=Searched(
-            files=found.files,
-            bytes=found.bytes,
+            files=found.files + sum(host.files for host in hosts),
+            bytes=found.bytes + sum(host.bytes for host in hosts),
             forms=list(FORMS),
             parts=len(wanted),
             explained=len(explained),
             too_short=wanted.too_short,
         ),
-        leftovers=found.leftovers(explained),
+        leftovers=found.leftovers(explained)
+        | {f"{host.name}: {path}": number for host in hosts for path, number in host.leftovers.items()},
+        hosts=[host.name for host in hosts if host.done],
         remains=remains,
     )
     values: dict[str, Any] = msgspec.to_builtins(receipt)

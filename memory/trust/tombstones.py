@@ -19,6 +19,7 @@ import msgspec
 from memory.trust.fragments import HashKey
 from reverie.clock import now_micros
 from reverie.errors import StoreUnavailable
+from storage.private_files import write_private
 
 _FOLDER: Final = "tombstones"
 _FILE: Final = "tombstones.jsonl"
@@ -48,6 +49,26 @@ def hash_key(data: Path) -> HashKey:
         return HashKey(path.read_bytes())
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be used ({error}): check its permissions") from error
+
+
+def adopt_key(data: Path, secret: bytes) -> bool:
+    """Have a data folder use the key that its host shares with others; return whether it had another one.
+
+    Tombstones by the other key are set aside with it: they are of another installation. Raises `StoreUnavailable`.
+    """
+    if hash_key(data).secret == secret:
+        return False
+    folder = data / _FOLDER
+    try:
+        if (folder / _FILE).exists():
+            earlier = folder / f"earlier-{secrets.token_hex(4)}"
+            earlier.mkdir(mode=0o700)
+            write_private(earlier / _KEY_FILE, (folder / _KEY_FILE).read_bytes())
+            (folder / _FILE).rename(earlier / _FILE)
+        write_private(folder / _KEY_FILE, secret)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be written ({error}): check free space and permissions") from error
+    return True
 
 
 def target_hash(key: HashKey, kind: str, *, workspace: str | None, agent: str | None, target: str | None) -> str:

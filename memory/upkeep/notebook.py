@@ -6,7 +6,7 @@ database, which is authoritative; after a crash between the two, the next commit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,12 +56,12 @@ def publish(store: Store, notebooks: Notebooks, agent: str, message: str, *, now
     """Render and commit an agent's files, unless nothing has changed or notebooks are disabled.
 
     Refused files are returned and logged. `now` is in microseconds. Writes nothing to the database and holds none of
-    its locks meanwhile. Raises `StoreUnavailable`: when the repository cannot be written; `NotFound`: when the
-    workspace is deleted.
+    its locks meanwhile; the files are rendered while nobody else can commit. Raises `StoreUnavailable`: when the
+    repository cannot be written; `NotFound`: when the workspace is deleted.
     """
     if notebooks.repositories is None:
         return CommitResult(None)
-    return _commit(notebooks.repositories, store, agent, _render(store, agent, notebooks), message, now)
+    return _commit(notebooks, store, agent, message, now)
 
 
 def refresh(store: Store, notebooks: Notebooks, agent: str, *, now: int) -> CommitResult:
@@ -81,7 +81,7 @@ def refresh(store: Store, notebooks: Notebooks, agent: str, *, now: int) -> Comm
         return CommitResult(None)
     promoted = sum(promotion.promoted_at == now for promotion in rendered.ledger)
     message = f"Dream sweep: {promoted} promoted" if promoted else "Dream sweep: brought up to date"
-    return _commit(repositories, store, agent, rendered, message, now)
+    return _commit(notebooks, store, agent, message, now)
 
 
 def checkpoint(
@@ -157,11 +157,17 @@ def _promoted_memories(rows: AgentRepositories, ledger: Sequence[Promotion]) -> 
     return list(found.values())
 
 
-def _commit(
-    repositories: Repositories, store: Store, agent: str, rendered: RenderedFiles, message: str, now: int
-) -> CommitResult:
-    done = repositories.repository(store.name, agent).commit(rendered.files, message, now)
-    refused: tuple[RefusedFile, ...] = (*rendered.refused, *done.refused)
+def _commit(notebooks: Notebooks, store: Store, agent: str, message: str, now: int) -> CommitResult:
+    left_out: Sequence[RefusedFile] = ()
+
+    def files() -> Mapping[str, str]:
+        nonlocal left_out
+        rendered = _render(store, agent, notebooks)
+        left_out = rendered.refused
+        return rendered.files
+
+    done = notebooks.require_repositories().repository(store.name, agent).commit(files, message, now)
+    refused = (*left_out, *done.refused)
     for one in refused:
         log.warning("kept_out_of_git", workspace=store.name, agent=agent, path=one.path, why=one.why)
     return CommitResult(done.commit, refused)

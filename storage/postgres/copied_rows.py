@@ -17,13 +17,19 @@ import msgspec
 from sqlalchemy import Connection
 
 from reverie.contract import ACCOUNT_STORE
-from storage.postgres.columns import computed_columns, keys, numbered_columns, references, shared_tables, tables
+from storage.postgres.columns import (
+    OF_ENGINE,
+    computed_columns,
+    keys,
+    numbered_columns,
+    references,
+    shared_tables,
+    tables,
+)
 from storage.postgres.dialect import STORE_OPTION
 from storage.postgres.translation import STORE
 from storage.recall.generations import Generation
 
-# What each engine makes by itself.
-_LEFT_OUT: Final = ("stores", "schema_version", "deleted_numbers", "text_index", "vector_index")
 # A batch ends with whichever comes first.
 _BATCH_ROWS: Final = 5_000
 _BATCH_BYTES: Final = 8 * 1024 * 1024
@@ -91,7 +97,7 @@ class RunningDigest:
 @cache
 def copied_tables(store: str) -> tuple[CopiedTable, ...]:
     """Return the tables of a store, each after those that its rows refer to."""
-    chosen = {name for name in tables().keys() - set(_LEFT_OUT) if store == ACCOUNT_STORE or name in shared_tables()}
+    chosen = {name for name in tables().keys() - OF_ENGINE if store == ACCOUNT_STORE or name in shared_tables()}
     order = TopologicalSorter({name: set[str]() for name in sorted(chosen)})
     for name, target in sorted(references()):
         if name in chosen and name != target:

@@ -62,6 +62,10 @@ class CopyTarget(Protocol):
         """
         ...
 
+    def share_key(self, key: bytes) -> None:
+        """Have the hosts of the place recognise what was erased by this key, unless they share one already."""
+        ...
+
     def copies(self) -> dict[str, StoreCopy]:
         """Return what is noted of the copies, by store."""
         ...

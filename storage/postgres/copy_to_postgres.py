@@ -94,6 +94,10 @@ class PostgresCopies:
                 field="to",
             )
 
+    def share_key(self, key: bytes) -> None:
+        """Have the hosts of the database recognise what was erased by this key, unless they share one already."""
+        self._stores.hosts().share_key(key)
+
     def copies(self) -> dict[str, StoreCopy]:
         """Return what is noted of the copies, by store."""
         with self._server.writing() as connection:

@@ -75,6 +75,9 @@ class SqliteCopies:
                 field="to",
             )
 
+    def share_key(self, key: bytes) -> None:
+        """Do nothing: the key is among the files that are copied."""
+
     def copies(self) -> dict[str, StoreCopy]:
         """Return what is noted of the copies, by store."""
         return dict(self._copies)

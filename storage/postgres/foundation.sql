@@ -27,9 +27,33 @@ CREATE TABLE stores (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text COLLATE "C" NOT NULL UNIQUE,
     writes bigint NOT NULL DEFAULT 0,
-    written_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    written_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Tells it from every other store, also from one that a dump of the database lacks: numbers come again after it.
+    key uuid NOT NULL DEFAULT gen_random_uuid()
 ) WITH (fillfactor = 50);
 CREATE INDEX stores_by_write ON stores (written_at);
+-- The hosts: data folders, which hold memory files and logs of what is in the stores. `seen_at` is when one was heard of.
+CREATE TABLE hosts (
+    id text COLLATE "C" PRIMARY KEY,
+    name text NOT NULL,
+    joined_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+-- What each host has done for an erasure that is in progress. `done` is false of a host that is waited for no longer.
+CREATE TABLE host_erasures (
+    erasure_id text COLLATE "C" NOT NULL,
+    host_id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    done boolean NOT NULL,
+    files bigint NOT NULL DEFAULT 0,
+    bytes bigint NOT NULL DEFAULT 0,
+    histories bigint NOT NULL DEFAULT 0,
+    lines bigint NOT NULL DEFAULT 0,
+    leftovers jsonb NOT NULL DEFAULT '{}',
+    PRIMARY KEY (erasure_id, host_id)
+);
+-- The key of the hashes by which hosts recognise what was erased.
+CREATE TABLE erasure_key (only_row bigint PRIMARY KEY CHECK (only_row = 1), key bytea NOT NULL);
 -- A process that has run since before an upgrade of the schema must write nothing by its old rules.
 CREATE FUNCTION begin_writing(store bigint, wait_milliseconds bigint, known_version bigint) RETURNS boolean
     LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,9 @@ from storage.engines import StoreDatabase
 from storage.pipeline.work import Stage
 from storage.postgres.columns import shared_tables, tables
 from storage.postgres.engine import SCHEMA, PostgresDatabase, PostgresServer
+from storage.postgres.folders import claim_folder, make_folder, move_foreign_folders
 from storage.postgres.held_claims import HeldTokens, PostgresHeldClaims
+from storage.postgres.hosts import PostgresHosts
 from storage.postgres.positional import PositionalConnection
 from storage.postgres.schema import prepare
 from storage.postgres.written import PostgresWritten
@@ -29,6 +31,7 @@ from storage.status import AgentCounts, StoreCounts, agents_of, counts_of
 from storage.store import Store, new_serial
 from storage.stores import FileStamp, Stores
 from storage.trust.amounts import stored_amounts
+from storage.trust.hosts import Hosts
 
 # A workspace that another process deletes and creates again is found within this time; until then nothing is written.
 _KNOWN_SECONDS: Final = 0.5
@@ -67,6 +70,8 @@ class PostgresStores(Stores):
         # By name: the store, and when it was last found to exist.
         self._known: dict[str, tuple[Store, float]] = {}
         self._numbers: dict[str, int] = {}
+        # How many stores there were, and the newest, when the folders of this host were compared with them.
+        self._folders_checked: tuple[int, ...] | None = None
         super().__init__(data_dir)
         self.written = PostgresWritten(self._server)
 
@@ -87,7 +92,7 @@ class PostgresStores(Stores):
                 store = known[0]
             else:
                 path = self.database_path(name)
-                _make_folder(path.parent)
+                self._make_folder(name, number, path.parent)
                 database = PostgresDatabase(self._server, number, path, when_deleted=lambda: self._forget(name))
                 store = Store(name, database, new_serial(), partial(PostgresHeldClaims, tokens=self._held))
             self._known[name], self._numbers[name] = (store, time.monotonic()), number
@@ -177,9 +182,29 @@ class PostgresStores(Stores):
         number = self._number(name, create=False)
         return "" if number is None else f"store {number}"
 
+    def hosts(self) -> Hosts:
+        """Return the hosts that share this database."""
+        return PostgresHosts(self._server, lambda: self._installation)
+
+    def remove_foreign_folders(self) -> int:
+        """Remove from this host the folders of workspaces that were deleted on another one; return how many."""
+        with self._server.writing() as connection:
+            present = connection.exec_driver_sql("SELECT count(*), coalesce(max(id), 0) FROM stores").one()
+        if self._folders_checked == tuple(present):  # no store was created or deleted since
+            return 0
+        moved = move_foreign_folders(self.data_dir, self._installation, self._store_keys, self._set_aside)
+        for folder in moved:
+            self._remove_set_aside(folder)
+        self._folders_checked = tuple(present)
+        return len(moved)
+
     def installation(self) -> str:
         """Return what tells this database from all others; it is made when it is first asked for."""
         with self._server.writing() as connection:
+            if connection.exec_driver_sql(f"SELECT to_regclass('{SCHEMA}.installation')").scalar() is not None:
+                present = connection.exec_driver_sql("SELECT id FROM installation").scalar()
+                if present is not None:  # also on a standby, which can make none
+                    return str(present)
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_IDENTITY_LOCK})")
             connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.installation (id text NOT NULL)")
             connection.exec_driver_sql(
@@ -192,6 +217,27 @@ class PostgresStores(Stores):
         with self._guard:
             self._known.clear()
         self._server.close()
+
+    def _make_folder(self, name: str, number: int, folder: Path) -> None:
+        """Make the folder of a store on this host; one of a deleted workspace of this name is removed before."""
+        if name == ACCOUNT_STORE:
+            make_folder(folder)
+            return
+        with self._server.writing() as connection:
+            key = connection.exec_driver_sql("SELECT key FROM stores WHERE id = %(id)s", {"id": number}).scalar()
+        if key is None:
+            raise StoreUnavailable(f"{name} was deleted a moment ago: try again")
+        moved = claim_folder(self.data_dir, folder, f"{self._installation} {key}", self._set_aside)
+        if moved is not None:
+            self._remove_set_aside(moved)
+
+    def _store_keys(self) -> dict[str, str]:
+        with self._server.writing() as connection:
+            return {str(row[0]): str(row[1]) for row in connection.exec_driver_sql("SELECT name, key FROM stores")}
+
+    @cached_property
+    def _installation(self) -> str:
+        return self.installation()
 
     def _forget(self, name: str) -> None:
         with self._guard:
@@ -213,13 +259,6 @@ class PostgresStores(Stores):
     def _names_by(self, order: str) -> list[str]:
         with self._server.writing() as connection:
             return list(connection.exec_driver_sql(f"SELECT name FROM stores ORDER BY {order}").scalars())
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreUnavailable(f"{folder} cannot be created ({error}): check free space and permissions") from error
 
 
 def _delete_rows(connection: Connection, number: int) -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -23,6 +19,7 @@ from reverie import Rejected, Reverie
 from reverie.problems import Forbidden, Unauthorised
 from reverie.trust.erasure_types import Erasure
 from support.agents import until
+from support.byte_search import places_of
 from support.http import running_server
 from support.stages import drain
 from worker.runtime import Runtime
@@ -91,32 +88,6 @@ def erase(runtime: Runtime, scope: Scope) -> Erasure:
     erasure = request_erasure(runtime.stores, runtime.settings.data, scope, requested_by="tester", now=runtime.now())
     continue_erasures(runtime.erasure_services)
     return read_erasure(runtime.stores, erasure.id)
-
-
-def places_of(data: Path, *texts: str) -> set[str]:
-    """Return the files that hold a text in any form: written again here, so that it does not rest on the product."""
-    forms: set[bytes] = set()
-    for text in texts:
-        plain = text.encode()
-        forms |= {plain, json.dumps(text)[1:-1].encode(), text.encode("utf-16-le"), text.encode("utf-16-be")}
-        forms |= {base64.b64encode(plain[skip:])[: len(plain) - 6] for skip in range(3)}
-    found = set()
-    for path in data.rglob("*"):
-        if not path.is_file():
-            continue
-        raw = path.read_bytes()
-        if "objects" in path.parts:
-            raw += _inflated(raw)
-        if any(form in raw for form in forms):
-            found.add(str(path.relative_to(data)))
-    return found
-
-
-def _inflated(raw: bytes) -> bytes:
-    try:
-        return zlib.decompress(raw)
-    except zlib.error:
-        return b""
 
 
 @pytest.mark.sqlite("searches the bytes of its files")

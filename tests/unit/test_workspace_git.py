@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from dulwich.objects import Blob
 from dulwich.repo import Repo
+from filelock import FileLock, Timeout
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,23 @@ def test_files_are_committed_and_read_back(git: WorkspaceGit) -> None:
     assert git.files() == {"MEMORY.md": "one\n", "notes/shopping.md": "milk\n"}
     assert git.history(10) == [made]
     assert (made.message, made.at, made.changed) == ("the first", AT, ("MEMORY.md", "notes/shopping.md"))
+
+
+def test_files_are_made_while_nobody_else_can_commit_or_rewrite(real: GitRepository, tmp_path: Path) -> None:
+    """Given files that a function makes, then it is called under the lock of the repository: they cannot be outdated.
+
+    An erasure removes rows, then rewrites the history. Files that were rendered before must not be committed after it.
+    """
+    real.commit({"MEMORY.md": "one\n"}, "the first", AT)
+    lock = FileLock(tmp_path / "workspaces" / "default" / "git" / "ana.lock", timeout=0)
+
+    def files() -> dict[str, str]:
+        with pytest.raises(Timeout):
+            lock.acquire()
+        return {"MEMORY.md": "two\n"}
+
+    assert real.commit(files, "the second", AT).commit is not None
+    assert real.files() == {"MEMORY.md": "two\n"}
 
 
 def test_nothing_is_committed_when_nothing_changed(git: WorkspaceGit) -> None:

@@ -21,6 +21,8 @@ _LATE_SECONDS: Final = 60.0
 # A job that has not run for so many of its periods is not run any more.
 _MISSED_PERIODS: Final = 3
 _SHOWN: Final = 5
+# A host that runs is heard of every few seconds, unless it removes from its files what was erased.
+_SILENT_SECONDS: Final = 600.0
 
 
 def check_broker(status: PipelineStatus) -> Iterator[Finding]:
@@ -46,6 +48,18 @@ def check_workers(status: PipelineStatus) -> Iterator[Finding]:
         yield Finding("Workers", "ok", f"{counted(len(status.workers), 'process')} alive, all queues served")
     if not any(worker.name.startswith("beat@") for worker in status.workers):
         yield Finding("Beat", "problem", "does not run: no periodic job is started", "`reverie up`, or `reverie beat`")
+
+
+def check_hosts(status: PipelineStatus) -> Iterator[Finding]:
+    """Check that the hosts that share a database are there: erasures wait for each."""
+    silent = [host for host in status.hosts if host.silent_seconds > _SILENT_SECONDS]
+    for host in silent:
+        waiting = f", and {counted(host.erasures, 'erasure')} wait for it" if host.erasures else ""
+        found = f"{host.name} was not heard of for {host.silent_seconds / 3_600:,.1f} hours{waiting}"
+        advice = f"start Reverie there, or if it is gone for good: `reverie db hosts --forget {host.id}`"
+        yield Finding("Hosts", "warning", found, advice)
+    if status.hosts and not silent:
+        yield Finding("Hosts", "ok", f"{counted(len(status.hosts), 'host')} share the database")
 
 
 def check_backlog(status: PipelineStatus) -> Iterator[Finding]:

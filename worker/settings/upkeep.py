@@ -121,6 +121,12 @@ class UpkeepSettings(BaseSettings):
         365.0, gt=0, description="Days after its time for which a reminder waits to be fetched or delivered."
     )
     receipt_days: float = Field(1_825.0, gt=0, description="Days for which receipts of erasures are kept.")
+    host_days: float = Field(
+        30.0,
+        gt=0,
+        description="With PostgreSQL: days for which erasures wait for a host that is away. When it comes back later,"
+        " it removes old versions of its memory files, and its logs.",
+    )
     usage_days: float = Field(800.0, gt=0, description="Days for which the usage of the language model is kept.")
     clock_settle_minutes: float = Field(
         60.0,

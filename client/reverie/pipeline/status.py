@@ -176,6 +176,15 @@ class RerankerStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A host that shares the database: how long nothing was heard of it, and how many erasures wait for it."""
+
+    id: str
+    name: str
+    silent_seconds: float
+    erasures: int
+
+
 class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The whole pipeline. Without a broker, the fields that come from the broker are empty; see `broker_error`.
 
@@ -184,7 +193,8 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     `workspaces` lists at most 200, those with an error, with a full quota, with work or with advice first. `errors` is
     by the name of a workspace, or `account`. `stored` is the sum over the workspaces. `quota_use` is, of each
     resource that is limited, the largest part that a workspace has used: 1.0 if it is full. `broker_warnings` say what
-    of the broker's configuration could lose messages, and what it has lost.
+    of the broker's configuration could lose messages, and what it has lost. `hosts` are those that share a database;
+    there are none with stores in files.
     """
 
     at: datetime
@@ -211,4 +221,5 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     quota_use: dict[str, float] = {}
     inbox: InboxUse = InboxUse()
     broker_warnings: list[str] = []
+    hosts: list[HostStatus] = []
     errors: dict[str, str]

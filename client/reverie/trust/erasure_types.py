@@ -40,7 +40,8 @@ class ErasureReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """What an erasure removed, without content: the numbers of each place, what a search found, and what remains.
 
     `target_hash` is the keyed hash of what was erased. `leftovers` is empty unless parts of removed texts were found in
-    files afterwards: the number of parts by file.
+    files afterwards: the number of parts by file. `hosts` are the other hosts that have removed it from their files,
+    which `searched` counts, too; in `leftovers` a file of theirs has the name of its host before it.
     """
 
     version: int = RECEIPT_VERSION
@@ -54,6 +55,7 @@ class ErasureReceipt(msgspec.Struct, frozen=True, kw_only=True):
     searched: Searched
     leftovers: dict[str, int]
     remains: list[Remaining]
+    hosts: list[str] = []
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

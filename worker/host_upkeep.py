@@ -1,0 +1,100 @@
+"""Looks after the files of this host where several share a database: one process of each host does, in a thread.
+
+All long-lived processes have the thread, and the one that holds a lock in the data folder works: at its start, every
+two seconds what an erasure or a deletion elsewhere asks for, and every hour the memory files. If its process dies,
+another one goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Final
+
+import structlog
+
+from adapters.workspace_git import GitFolders
+from memory.memories.secrets import looks_secret
+from memory.trust.host_folder import HostFolder, leading
+from memory.upkeep.notebook import Notebooks
+from reverie.clock import now_micros
+from reverie.errors import ReverieError
+from storage.opened import open_stores
+from storage.stores import FileStamp, Stores
+from worker.settings import Settings
+
+POLL_SECONDS: Final = 2.0
+_REFRESH_SECONDS: Final = 3_600.0
+# A server answers requests: it leaves the work to workers, if its host has any.
+SERVER_WAITS_SECONDS: Final = 20.0
+
+log = structlog.get_logger(__name__)
+
+
+def host_folder(settings: Settings, stores: Stores, now: Callable[[], int]) -> HostFolder | None:
+    """Return this host's data folder among those that share the stores; None for stores in files."""
+    hosts = stores.hosts()
+    if hosts is None:
+        return None
+    # Also with `workspace_git` off: there may be files from before.
+    notebooks = Notebooks(GitFolders(settings.data, looks_secret), settings.memory_file_bytes)
+    return HostFolder(stores, hosts, notebooks, now, away_days=settings.host_days)
+
+
+def start_host_upkeep(settings: Settings, *, first_after_seconds: float = 0.0) -> HostUpkeep | None:
+    """Start the thread of this process, after any fork; None if the stores are files of this host."""
+    return None if settings.database is None else HostUpkeep(settings, first_after_seconds=first_after_seconds)
+
+
+class HostUpkeep:
+    """A thread that looks after the host's files unless another process of the host does."""
+
+    def __init__(self, settings: Settings, *, first_after_seconds: float = 0.0) -> None:
+        self._settings = settings
+        self._first_after_seconds = first_after_seconds
+        self._closing = threading.Event()
+        self._error = ""
+        self._thread = threading.Thread(target=self._run, name="host-upkeep", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread after what it is doing."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        wait = self._first_after_seconds
+        while not self._closing.wait(wait):
+            wait = POLL_SECONDS
+            try:
+                with leading(self._settings.data) as is_leading:
+                    if is_leading:
+                        self._lead()
+            except ReverieError as error:  # the database or the disk: the next round tries again
+                self._note(error)
+
+    def _lead(self) -> None:
+        """Look after the files until this process ends; with connections of its own, as tasks use those of theirs."""
+        with closing(open_stores(self._settings.data, self._settings.database)) as stores:
+            folder = host_folder(self._settings, stores, now_micros)
+            assert folder is not None
+            seen: dict[str, FileStamp] = {}
+            refreshed = -_REFRESH_SECONDS
+            while True:
+                counts = folder.look()
+                if time.monotonic() - refreshed >= _REFRESH_SECONDS:
+                    counts["refreshed"] = folder.refresh(seen)
+                    refreshed = time.monotonic()
+                if any(counts.values()):
+                    log.info("host_files_kept_true", **counts)
+                self._error = ""
+                if self._closing.wait(POLL_SECONDS):
+                    return
+
+    def _note(self, error: ReverieError) -> None:
+        """Log an error, once for as long as it stays the same."""
+        if str(error) != self._error:
+            self._error = str(error)
+            log.warning("host_files_not_kept_true", error_type=type(error).__name__, error=str(error))
