@@ -128,6 +128,8 @@ def _print_receipt(erasure: Erasure) -> None:
         f"Searched {counted(searched.files, 'file')} ({size(searched.bytes)}) for {counted(searched.parts, 'part')} of"
         f" what was removed, as {', '.join(searched.forms)}."
     )
+    if receipt.hosts:
+        say(f"Also removed from the files of {', '.join(receipt.hosts)}.")
     if receipt.leftovers:
         say("Found in:")
         print_table(("file", "parts"), sorted(receipt.leftovers.items()), empty="")

@@ -28,7 +28,7 @@ from memory.trust.fragments import FragmentSet, HashKey, Matcher
 from memory.trust.live_parts import parts_in_rows
 from memory.trust.log_files import blank_logs, redact_logs
 from memory.trust.searching import Found, search_files
-from memory.trust.tombstones import adopt_key, hash_key
+from memory.trust.tombstones import SharedTombstones, adopt_key, hash_key
 from memory.upkeep.notebook import Notebooks, refresh
 from reverie.clock import new_id
 from reverie.errors import NotFound, StoreUnavailable, Unavailable
@@ -94,6 +94,10 @@ class HostFolder:
     def _key(self) -> HashKey:
         return hash_key(self.data)
 
+    @cached_property
+    def _tombstones(self) -> SharedTombstones:
+        return SharedTombstones(self.data, self.hosts)
+
     def join(self) -> Identity:
         """Become one of the hosts, before anything is written to the folder; return who it is. Safe to repeat.
 
@@ -123,7 +127,8 @@ class HostFolder:
         `on_step` is called every few seconds at the most. Raises `StoreUnavailable`.
         """
         identity = self.join()
-        counts = {"folders": self.stores.remove_foreign_folders() + self.stores.remove_deleted()}
+        counts = {"tombstones": self._tombstones.exchange()}
+        counts |= {"folders": self.stores.remove_foreign_folders() + self.stores.remove_deleted()}
         if not identity.is_true:
             counts["histories"] = self._make_true(on_step)
             self._write(msgspec.structs.replace(identity, is_true=True))

@@ -20,6 +20,7 @@ from memory.trust.fragments import HashKey
 from reverie.clock import now_micros
 from reverie.errors import StoreUnavailable
 from storage.private_files import write_private
+from storage.trust.hosts import Hosts
 
 _FOLDER: Final = "tombstones"
 _FILE: Final = "tombstones.jsonl"
@@ -92,12 +93,52 @@ def note_forgotten(data: Path, kind: str, ids: Iterable[str], *, workspace: str 
     _append(data, [Tombstone(erasure="", kind=kind, hash=hashed, at=at) for hashed in hashes])
 
 
+class SharedTombstones:
+    """The tombstones of a data folder and those of other hosts: each host gets those of all."""
+
+    def __init__(self, data: Path, hosts: Hosts) -> None:
+        self._data = data
+        self._hosts = hosts
+        self._known: set[str] = set()
+        # How far the file of this host was read, and the number of the last tombstone of all hosts.
+        self._read_bytes = 0
+        self._number = 0
+
+    def exchange(self) -> int:
+        """Give the new tombstones of this host to the others, and take theirs; return how many were taken.
+
+        Safe to repeat, by any process. Raises `StoreUnavailable`.
+        """
+        own = [line for line in self._new_lines() if line not in self._known]
+        if own:
+            self._hosts.add_tombstones(own)
+            self._known.update(own)
+        found = self._hosts.tombstones(after=self._number)
+        taken = [content for _, content in found if content not in self._known]
+        _append(self._data, [msgspec.json.decode(content, type=Tombstone) for content in taken])
+        self._known.update(taken)
+        self._number = found[-1][0] if found else self._number
+        return len(taken)
+
+    def _new_lines(self) -> list[str]:
+        """Return the lines that were appended to the file since the last call, without damaged ones."""
+        try:
+            with (self._data / _FOLDER / _FILE).open("rb") as file:
+                file.seek(self._read_bytes)
+                added = file.read()
+        except FileNotFoundError:
+            return []
+        whole = added[: added.rfind(b"\n") + 1]
+        self._read_bytes += len(whole)
+        return [_encoded(tombstone).decode() for tombstone in _decoded(whole.splitlines())]
+
+
 def _append(data: Path, tombstones: Sequence[Tombstone]) -> None:
     """Append tombstones in one write, and flush them to disk."""
     if not tombstones:
         return
     path = data / _FOLDER / _FILE
-    line = b"".join(msgspec.json.encode(tombstone) + b"\n" for tombstone in tombstones)
+    line = b"".join(_encoded(tombstone) + b"\n" for tombstone in tombstones)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -120,6 +161,14 @@ def read_tombstones(data: Path) -> Iterator[Tombstone]:
         lines = (data / _FOLDER / _FILE).read_bytes().splitlines()
     except FileNotFoundError:
         return
+    yield from _decoded(lines)
+
+
+def _encoded(tombstone: Tombstone) -> bytes:
+    return msgspec.json.encode(tombstone)
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[Tombstone]:
     for line in lines:
         try:
             yield msgspec.json.decode(line, type=Tombstone)

@@ -21,7 +21,16 @@ _VIEW: Final = re.compile(r"^CREATE VIEW (\w+) ", re.MULTILINE)
 _STORE: Final = "store_id"
 # Tables that SQLite does not have: the stores themselves, search indexes, and the hosts.
 OF_ENGINE: Final = frozenset(
-    {"stores", "schema_version", "deleted_numbers", "text_index", "vector_index", "hosts", "host_erasures"}
+    {
+        "stores",
+        "schema_version",
+        "deleted_numbers",
+        "text_index",
+        "vector_index",
+        "hosts",
+        "host_erasures",
+        "tombstones",
+    }
 )
 
 

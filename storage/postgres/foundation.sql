@@ -52,6 +52,11 @@ CREATE TABLE host_erasures (
     leftovers jsonb NOT NULL DEFAULT '{}',
     PRIMARY KEY (erasure_id, host_id)
 );
+-- Hashes of what was erased and forgotten, as hosts keep them in files; a number is seen after all smaller ones.
+CREATE TABLE tombstones (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    content text COLLATE "C" NOT NULL UNIQUE
+);
 -- The key of the hashes by which hosts recognise what was erased.
 CREATE TABLE erasure_key (only_row bigint PRIMARY KEY CHECK (only_row = 1), key bytea NOT NULL);
 -- A process that has run since before an upgrade of the schema must write nothing by its old rules.

@@ -11,6 +11,8 @@ from sqlalchemy import Connection
 from storage.postgres.engine import PostgresServer
 from storage.trust.hosts import HostRecord, HostReport
 
+# The number of the advisory lock of whoever adds tombstones.
+_TOMBSTONES_LOCK: Final = 0x5245_5453
 _WAITS: Final = (
     "e.step = 'hosts' AND e.finished_at IS NULL AND NOT EXISTS ("
     "SELECT 1 FROM host_erasures AS r WHERE r.erasure_id = e.id AND r.host_id = {host})"
@@ -44,6 +46,19 @@ class PostgresHosts:
                 connection.exec_driver_sql(sql, {"key": proposed})
                 present = connection.exec_driver_sql("SELECT key FROM erasure_key").scalar_one()
         return bytes(present)
+
+    def add_tombstones(self, contents: Sequence[str]) -> None:
+        """Give tombstones to all hosts, one host after the other: who reads up to a number must miss none."""
+        with self._server.writing() as connection:
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TOMBSTONES_LOCK})")
+            sql = "INSERT INTO tombstones (content) SELECT unnest(%(contents)s::text[]) ON CONFLICT DO NOTHING"
+            connection.exec_driver_sql(sql, {"contents": list(contents)})
+
+    def tombstones(self, *, after: int) -> list[tuple[int, str]]:
+        """Return the tombstones after one with this number."""
+        sql = "SELECT number, content FROM tombstones WHERE number > %(after)s ORDER BY number"
+        with self._server.writing() as connection:
+            return [(int(row[0]), str(row[1])) for row in connection.exec_driver_sql(sql, {"after": after})]
 
     def join(self, host_id: str, name: str) -> bool:
         """Add a host, or note that it was heard of; return whether it was there already."""

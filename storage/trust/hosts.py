@@ -50,6 +50,12 @@ class Hosts(Protocol):
     def share_key(self, proposed: bytes) -> bytes:
         """Return the key by which all hosts hash what was erased: the first that was proposed."""
 
+    def add_tombstones(self, contents: Sequence[str]) -> None:
+        """Give tombstones to all hosts; those that they have already are left out."""
+
+    def tombstones(self, *, after: int) -> list[tuple[int, str]]:
+        """Return the tombstones that were given to all hosts after one with this number, each with its own."""
+
     def join(self, host_id: str, name: str) -> bool:
         """Add a host, or note that it was heard of; return whether it was there already."""
 

@@ -20,7 +20,7 @@ from memory.trust.erasing import continue_erasures
 from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import read_erasure, request_erasure
 from memory.trust.host_folder import HostFolder
-from memory.trust.tombstones import hash_key
+from memory.trust.tombstones import SharedTombstones, hash_key, note_forgotten, read_tombstones
 from memory.upkeep.notebook import publish
 from reverie.clock import new_id
 from reverie.trust.erasure_types import Erasure
@@ -243,7 +243,7 @@ def test_a_host_that_was_away_for_too_long_keeps_only_what_the_database_has(
     assert any(folder_of(b).name in one.what for one in done.receipt.remains)
 
     back = make_host("b")
-    assert folder_of(back).look() == {"histories": 1}
+    assert folder_of(back).look() == {"tombstones": 1, "histories": 1}
     assert places_of(b.settings.data, SECRET, KATE, "gone-agent") == set()
     assert all(PLUMS in text for text in versions(back))
     assert folder_of(back).look() == {}
@@ -326,6 +326,23 @@ def test_a_folder_that_was_used_with_another_database_keeps_what_is_not_of_this_
     assert all(SECRET not in text for text in versions(second))
     assert (second.settings.data / "workspaces" / "default" / "webhook-secrets.json").exists()
     second.close()
+
+
+def test_each_host_knows_what_was_forgotten_on_any(a: Runtime, b: Runtime) -> None:
+    """Given tombstones of both hosts, when they look, then each has all of them once, so that no import brings back.
+
+    Looking again, and from a process that knows nothing of the last look, adds none.
+    """
+    for host, session in ((a, "s1"), (b, "s2")):
+        note_forgotten(host.stores.data_dir, "session", [session], workspace="default", agent="ana")
+    erasure = erase(a, Scope("agent", "", "ana", "default"))
+    for host in (a, b, a, b):
+        folder_of(host).look()
+        SharedTombstones(host.settings.data, folder_of(host).hosts).exchange()
+    assert go_on(a, erasure).state == "done"
+    known = [list(read_tombstones(host.settings.data)) for host in (a, b)]
+    assert [len(one) for one in known] == [3, 3]
+    assert set(known[0]) == set(known[1])
 
 
 def test_indexes_in_the_memory_of_another_host_are_dropped(a: Runtime, b: Runtime) -> None:
