@@ -310,9 +310,9 @@ class Stores:
             self._remove_empty()
         return len(found)
 
-    def remove_foreign_folders(self) -> int:
-        """Remove from this host the folders of workspaces that were deleted on another one; return how many."""
-        return 0
+    def remove_foreign_folders(self) -> list[str]:
+        """Remove from this host the folders of workspaces that were deleted on another one; return their names."""
+        return []
 
     def file_of(self, name: str) -> str:
         """Return what tells the present file of a workspace from a later one in its place; empty without one."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final
 
 import structlog
 
 from adapters.workspace_git import GitFolders
 from memory.memories.secrets import looks_secret
-from memory.trust.host_folder import HostFolder, leading
+from memory.trust.host_folder import HostFolder, leading, share_key
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import now_micros
 from reverie.errors import ReverieError
@@ -38,6 +38,7 @@ def host_folder(settings: Settings, stores: Stores, now: Callable[[], int]) -> H
     hosts = stores.hosts()
     if hosts is None:
         return None
+    share_key(stores)
     # Also with `workspace_git` off: there may be files from before.
     notebooks = Notebooks(GitFolders(settings.data, looks_secret), settings.memory_file_bytes)
     return HostFolder(stores, hosts, notebooks, now, away_days=settings.host_days)
@@ -55,7 +56,7 @@ class HostUpkeep:
         self._settings = settings
         self._first_after_seconds = first_after_seconds
         self._closing = threading.Event()
-        self._error = ""
+        self._error: str | None = None  # not known at the start: an earlier process may have reported one
         self._thread = threading.Thread(target=self._run, name="host-upkeep", daemon=True)
         self._thread.start()
 
@@ -73,7 +74,7 @@ class HostUpkeep:
                     if is_leading:
                         self._lead()
             except ReverieError as error:  # the database or the disk: the next round tries again
-                self._note(error)
+                self._note(None, str(error))
 
     def _lead(self) -> None:
         """Look after the files until this process ends; with connections of its own, as tasks use those of theirs."""
@@ -83,18 +84,26 @@ class HostUpkeep:
             seen: dict[str, FileStamp] = {}
             refreshed = -_REFRESH_SECONDS
             while True:
-                counts = folder.look()
-                if time.monotonic() - refreshed >= _REFRESH_SECONDS:
-                    counts["refreshed"] = folder.refresh(seen)
-                    refreshed = time.monotonic()
-                if any(counts.values()):
-                    log.info("host_files_kept_true", **counts)
-                self._error = ""
+                try:
+                    counts = folder.look()
+                    if time.monotonic() - refreshed >= _REFRESH_SECONDS:
+                        refreshed = time.monotonic()
+                        counts["refreshed"] = folder.refresh(seen)
+                    if any(counts.values()):
+                        log.info("host_files_kept_true", **counts)
+                    self._note(folder, "")
+                except ReverieError as error:  # the next round tries again
+                    self._note(folder, str(error))
                 if self._closing.wait(POLL_SECONDS):
                     return
 
-    def _note(self, error: ReverieError) -> None:
-        """Log an error, once for as long as it stays the same."""
-        if str(error) != self._error:
-            self._error = str(error)
-            log.warning("host_files_not_kept_true", error_type=type(error).__name__, error=str(error))
+    def _note(self, folder: HostFolder | None, error: str) -> None:
+        """Log an error, and have all hosts know of it, once for as long as it stays the same."""
+        if error == self._error:
+            return
+        self._error = error
+        if error:
+            log.warning("host_files_not_kept_true", error=error)
+        if folder is not None:
+            with suppress(ReverieError):  # the database may be what fails
+                folder.note_error(error)

@@ -133,9 +133,10 @@ def _hosts(pipeline: PipelineStatus) -> list[str]:
         f"Hosts     {counted(len(pipeline.hosts), 'host')} of this database",
         *(
             f"          {host.name}: not heard of for {_seconds(host.silent_seconds)}"
-            + (f"; {counted(host.erasures, 'erasure')} wait for it (reverie db hosts)" if host.erasures else "")
+            + (f"; it holds up {counted(host.erasures, 'erasure')} (reverie db hosts)" if host.erasures else "")
             for host in silent
         ),
+        *(f"          {host.name}: {host.error}" for host in pipeline.hosts if host.error),
     ]
 
 

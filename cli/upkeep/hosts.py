@@ -45,7 +45,10 @@ def hosts(
     print_list(
         [asdict(one) for one in found],
         as_json,
-        ("id", "host", "joined", "heard of", "erasures waiting"),
-        ((one.id, one.name, when(one.joined_at), f"{one.silent_seconds:,.0f} s ago", one.erasures) for one in found),
+        ("id", "host", "joined", "heard of", "erasures waiting", "error"),
+        (
+            (one.id, one.name, when(one.joined_at), f"{one.silent_seconds:,.0f} s ago", one.erasures, one.error)
+            for one in found
+        ),
         empty="No host has joined yet.",
     )

@@ -230,7 +230,13 @@ class StatusReader:
             errors["hosts"] = str(error)
             return []
         return [
-            HostStatus(id=one.id, name=one.name, silent_seconds=round(one.silent_seconds, 1), erasures=one.erasures)
+            HostStatus(
+                id=one.id,
+                name=one.name,
+                silent_seconds=round(one.silent_seconds, 1),
+                erasures=one.erasures,
+                error=one.error,
+            )
             for one in found
         ]
 

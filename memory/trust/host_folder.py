@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -127,22 +128,38 @@ class HostFolder:
         `on_step` is called every few seconds at the most. Raises `StoreUnavailable`.
         """
         identity = self.join()
-        counts = {"tombstones": self._tombstones.exchange()}
-        counts |= {"folders": self.stores.remove_foreign_folders() + self.stores.remove_deleted()}
+        counts = Counter({"tombstones": self._tombstones.exchange()})
+        deleted = self.stores.remove_foreign_folders()
+        note_erased(self.data, [(name, ALL_AGENTS) for name in deleted])
+        counts["folders"] = len(deleted) + self.stores.remove_deleted()
         if not identity.is_true:
             counts["histories"] = self._make_true(on_step)
             self._write(msgspec.structs.replace(identity, is_true=True))
+        failed: StoreUnavailable | None = None
         for erasure_id in self.hosts.erasures_to_do(identity.id):
-            self._carry_out(identity.id, erasure_id, on_step)
-            counts["erasures"] = counts.get("erasures", 0) + 1
-        return {name: number for name, number in counts.items() if number}
+            try:
+                self._carry_out(identity.id, erasure_id, on_step)
+                counts["erasures"] += 1
+            except StoreUnavailable as error:  # a damaged repository, say: the others do not wait for it
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return dict(+counts)
+
+    def note_error(self, error: str) -> None:
+        """Have the other hosts know why this one cannot do what it should; with an empty text, that it can."""
+        identity = self._identity()
+        if identity is not None:
+            self.hosts.set_error(identity.id, error)
 
     def refresh(self, seen: dict[str, FileStamp]) -> int:
         """Bring the memory files up to date whose stores were written since; return how many were changed.
 
-        `seen` has when the stores were last written, and is brought up to date.
+        `seen` has when the stores were last written, and is brought up to date. A repository that cannot be written
+        does not stop the others: its error is raised at the end.
         """
         changed = 0
+        failed: StoreUnavailable | None = None
         repositories = self.notebooks.require_repositories()
         for name in self.stores.all_names():
             stamp = self.stores.stamp(name)
@@ -151,8 +168,13 @@ class HostFolder:
             with suppress(NotFound):
                 store = self.stores.workspace(name, create=False)
                 for agent in repositories.agents(name):
-                    changed += refresh(store, self.notebooks, agent, now=self.now()).commit is not None
+                    try:
+                        changed += refresh(store, self.notebooks, agent, now=self.now()).commit is not None
+                    except StoreUnavailable as error:
+                        failed = failed or error
             seen[name] = stamp
+        if failed is not None:
+            raise failed
         return changed
 
     def wait_for_all(self, erasure_id: str, *, on_step: Callable[[], None]) -> None:
@@ -167,9 +189,9 @@ class HostFolder:
                 self.look(on_step=on_step)
         deadline = time.monotonic() + _WAIT_SECONDS
         while waiting := self.hosts.waited_for(erasure_id):
-            silent = max(waiting, key=lambda host: host.silent_seconds)
-            if silent.silent_seconds > _SILENT_SECONDS or time.monotonic() > deadline:
-                raise Unavailable(_waits_for(silent, len(waiting) - 1))
+            first = max(waiting, key=lambda host: (bool(host.error), host.silent_seconds))
+            if first.error or first.silent_seconds > _SILENT_SECONDS or time.monotonic() > deadline:
+                raise Unavailable(_waits_for(first, len(waiting) - 1))
             on_step()
             time.sleep(_POLL_SECONDS)
 
@@ -277,6 +299,8 @@ class HostFolder:
 
 def _waits_for(host: HostRecord, more: int) -> str:
     others = f" (and {more} more)" if more else ""
+    if host.error:
+        return f"the host {host.name}{others} cannot remove it from its files: {host.error}"
     return (
         f"the host {host.name}{others} has not removed it from its files yet, and was last heard of"
         f" {host.silent_seconds:,.0f} s ago: it does so when Reverie runs there. If it is gone for good:"

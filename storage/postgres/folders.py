@@ -55,8 +55,8 @@ def claim_folder(data_dir: Path, folder: Path, store: str, set_aside: Callable[[
 
 def move_foreign_folders(
     data_dir: Path, installation: str, present: Callable[[], Mapping[str, str]], set_aside: Callable[[Path], Path]
-) -> list[Path]:
-    """Move the folders of stores that a database does not have any more; return where they are now.
+) -> dict[str, Path]:
+    """Move the folders of stores that a database does not have any more; return where they are now, by their names.
 
     `present` returns the keys of the stores that the database has, by name. Raises `StoreUnavailable`.
     """
@@ -65,7 +65,7 @@ def move_foreign_folders(
         marks = {folder: mark for folder in _folders(data_dir) if (mark := _mark_of(folder)) is not None}
         own = {folder: key for folder, mark in marks.items() for base, key in [mark.split()] if base == installation}
         keys = present() if own else {}
-        return [set_aside(folder) for folder, key in own.items() if keys.get(folder.name) != key]
+        return {folder.name: set_aside(folder) for folder, key in own.items() if keys.get(folder.name) != key}
 
 
 def _folders(data_dir: Path) -> list[Path]:

@@ -20,7 +20,7 @@ _WAITS: Final = (
 _HOSTS: Final = (
     "SELECT h.id, h.name, (extract(epoch FROM h.joined_at) * 1000000)::bigint,"
     " extract(epoch FROM clock_timestamp() - h.seen_at)::double precision,"
-    f" (SELECT count(*) FROM erasures AS e WHERE {_WAITS.format(host='h.id')})"
+    f" (SELECT count(*) FROM erasures AS e WHERE {_WAITS.format(host='h.id')}), h.error"
     " FROM hosts AS h"
 )
 _LET_GO: Final = (
@@ -75,6 +75,12 @@ class PostgresHosts:
         with self._server.writing() as connection:
             sql = "UPDATE hosts SET seen_at = clock_timestamp() WHERE id = %(id)s"
             return bool(connection.exec_driver_sql(sql, {"id": host_id}).rowcount)
+
+    def set_error(self, host_id: str, error: str) -> None:
+        """Note why a host cannot do what it should, or with an empty text that it can."""
+        with self._server.writing() as connection:
+            sql = "UPDATE hosts SET error = %(error)s WHERE id = %(id)s"
+            connection.exec_driver_sql(sql, {"id": host_id, "error": error})
 
     def all(self) -> list[HostRecord]:
         """Return all hosts by name."""

@@ -33,12 +33,14 @@ CREATE TABLE stores (
     key uuid NOT NULL DEFAULT gen_random_uuid()
 ) WITH (fillfactor = 50);
 CREATE INDEX stores_by_write ON stores (written_at);
--- The hosts: data folders, which hold memory files and logs of what is in the stores. `seen_at` is when one was heard of.
+-- The hosts: data folders, which hold memory files and logs of what is in the stores. `seen_at` is when one was heard
+-- of, `error` why it cannot do what it should.
 CREATE TABLE hosts (
     id text COLLATE "C" PRIMARY KEY,
     name text NOT NULL,
     joined_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    error text NOT NULL DEFAULT ''
 );
 -- What each host has done for an erasure that is in progress. `done` is false of a host that is waited for no longer.
 CREATE TABLE host_erasures (

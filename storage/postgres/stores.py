@@ -186,17 +186,17 @@ class PostgresStores(Stores):
         """Return the hosts that share this database."""
         return PostgresHosts(self._server, lambda: self._installation)
 
-    def remove_foreign_folders(self) -> int:
-        """Remove from this host the folders of workspaces that were deleted on another one; return how many."""
+    def remove_foreign_folders(self) -> list[str]:
+        """Remove from this host the folders of workspaces that were deleted on another one; return their names."""
         with self._server.writing() as connection:
             present = connection.exec_driver_sql("SELECT count(*), coalesce(max(id), 0) FROM stores").one()
         if self._folders_checked == tuple(present):  # no store was created or deleted since
-            return 0
+            return []
         moved = move_foreign_folders(self.data_dir, self._installation, self._store_keys, self._set_aside)
-        for folder in moved:
+        for folder in moved.values():
             self._remove_set_aside(folder)
         self._folders_checked = tuple(present)
-        return len(moved)
+        return sorted(moved)
 
     def installation(self) -> str:
         """Return what tells this database from all others; it is made when it is first asked for."""

@@ -14,7 +14,7 @@ from typing import Protocol
 class HostRecord:
     """A host: when it joined, in microseconds, and how long nothing was heard of it, by the database's clock.
 
-    `erasures` is how many erasures wait for it.
+    `erasures` is how many erasures wait for it, `error` why it cannot carry them out.
     """
 
     id: str
@@ -22,6 +22,7 @@ class HostRecord:
     joined_at: int
     silent_seconds: float
     erasures: int
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,9 @@ class Hosts(Protocol):
 
     def see(self, host_id: str) -> bool:
         """Note that a host was heard of; return whether it is still one of the hosts."""
+
+    def set_error(self, host_id: str, error: str) -> None:
+        """Note why a host cannot do what it should, or with an empty text that it can."""
 
     def all(self) -> list[HostRecord]:
         """Return all hosts by name."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from support.agents import until
 from support.byte_search import places_of
 from support.postgres import TestServer, running_postgres
 from support.stages import drain
+from worker.host_upkeep import HostUpkeep
 from worker.runtime import Runtime
 
 SECRET = "The heron lantern of Cacilhas burns only on odd Thursdays"
@@ -328,6 +330,31 @@ def test_a_folder_that_was_used_with_another_database_keeps_what_is_not_of_this_
     second.close()
 
 
+def test_why_a_host_cannot_do_its_part_is_seen_everywhere(a: Runtime, b: Runtime) -> None:
+    """Given a damaged repository on another host, then the erasure says what is wrong there, and others are done.
+
+    When it is repaired, the erasure ends. The process of the other host has opened nothing before.
+    """
+    fill(a, b)
+    remember(b, PLUMS, "lif", workspace="trips")
+    commit(b, workspace="trips")
+    branch = b.settings.data / "workspaces" / "default" / "git" / "ana" / ".git" / "refs" / "heads" / "main"
+    kept = branch.read_bytes()
+    branch.write_bytes(b"f" * 40 + b"\n")
+    settings = b.settings
+    b.close()
+    with closing(HostUpkeep(settings)):
+        waiting, other = erase(a, EVERYTHING_OF_KATE), erase(a, Scope("agent", "", "ana", "trips"))
+        until(lambda: "cannot be used" in go_on(a, waiting).error, "the erasure does not say what is wrong")
+        assert f"the host {folder_of(a).name[:-1]}b cannot remove it" in go_on(a, waiting).error
+        assert [bool(one.error) for one in folder_of(a).hosts.all()] == [False, True]
+        until(lambda: go_on(a, other).state == "done", "another erasure does not end")
+        branch.write_bytes(kept)
+        until(lambda: go_on(a, waiting).state == "done", "the erasure does not end once it can")
+        until(lambda: not any(one.error for one in folder_of(a).hosts.all()), "the error stays")
+    assert places_of(settings.data, SECRET, KATE) == set()
+
+
 def test_each_host_knows_what_was_forgotten_on_any(a: Runtime, b: Runtime) -> None:
     """Given tombstones of both hosts, when they look, then each has all of them once, so that no import brings back.
 
@@ -358,12 +385,47 @@ def test_indexes_in_the_memory_of_another_host_are_dropped(a: Runtime, b: Runtim
     until(lambda: read.nbytes == 0, "the index is still in memory")
 
 
+def environment(data: Path, url: str, broker: str, prefix: str) -> dict[str, str]:
+    """Return the environment of a process on a host."""
+    settings = {"DATA": str(data), "DATABASE": url, "BROKER": broker, "BROKER_PREFIX": prefix}
+    return {**os.environ, **{f"REVERIE_{name}": value for name, value in settings.items()}}
+
+
+def test_commands_name_a_host_that_is_away_and_forget_it(
+    a: Runtime, b: Runtime, url: str, valkey_url: str, broker_prefix: str
+) -> None:
+    """Given a silent host that an erasure waits for, then status and `db hosts` say so, and it can be forgotten."""
+    fill(a, b)
+    waiting = erase(a, EVERYTHING_OF_KATE)
+    (host,) = folder_of(a).hosts.waited_for(waiting.id)
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        connection.execute("UPDATE reverie.hosts SET seen_at = seen_at - interval '1 day' WHERE id = %s", [host.id])
+    variables = environment(a.settings.data, url, valkey_url, broker_prefix)
+
+    def reverie(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "cli", *arguments]
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+    listed = json.loads(reverie("db", "hosts", "--json").stdout)
+    assert [(one["name"], one["erasures"]) for one in listed] == [(folder_of(a).name, 0), (host.name, 1)]
+    shown = reverie("status").stdout
+    assert "2 hosts of this database" in shown
+    assert f"{host.name}: not heard of for" in shown
+    assert "it holds up 1 erasure (reverie db hosts)" in shown
+    assert reverie("db", "hosts", "--forget", host.id, "--yes").returncode == 0
+    again = reverie("db", "hosts", "--forget", host.id, "--yes")
+    assert (again.returncode, again.stderr.strip()) == (
+        1,
+        f"reverie: there is no host '{host.id}': `reverie db hosts` lists them",
+    )
+    assert go_on(a, waiting).state == "done"
+
+
 @contextmanager
 def running_beat(data: Path, url: str, broker: str, prefix: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run `reverie beat` on a data folder: the lightest of the processes that look after the files of a host."""
-    settings = {"DATA": str(data), "DATABASE": url, "BROKER": broker, "BROKER_PREFIX": prefix}
-    variables = {**os.environ, **{f"REVERIE_{name}": value for name, value in settings.items()}}
-    process = subprocess.Popen([sys.executable, "-m", "cli", "beat"], env=variables)
+    command = [sys.executable, "-m", "cli", "beat"]
+    process = subprocess.Popen(command, env=environment(data, url, broker, prefix))
     try:
         yield process
     finally:

@@ -377,6 +377,7 @@ def test_where_no_reverie_runs_messages_are_refused_though_another_listens(
         ("run", "prune-decayed"),
         ("db", "status"),
         ("db", "migrate"),
+        ("db", "hosts"),
         ("db", "verify"),
         ("db", "verify", "--all"),
         ("db", "delete", "w", "--yes"),

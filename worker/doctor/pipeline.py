@@ -54,11 +54,15 @@ def check_hosts(status: PipelineStatus) -> Iterator[Finding]:
     """Check that the hosts that share a database are there: erasures wait for each."""
     silent = [host for host in status.hosts if host.silent_seconds > _SILENT_SECONDS]
     for host in silent:
-        waiting = f", and {counted(host.erasures, 'erasure')} wait for it" if host.erasures else ""
+        waiting = f", and holds up {counted(host.erasures, 'erasure')}" if host.erasures else ""
         found = f"{host.name} was not heard of for {host.silent_seconds / 3_600:,.1f} hours{waiting}"
         advice = f"start Reverie there, or if it is gone for good: `reverie db hosts --forget {host.id}`"
         yield Finding("Hosts", "warning", found, advice)
-    if status.hosts and not silent:
+    failing = [host for host in status.hosts if host.error]
+    for host in failing:
+        advice = "erasures wait for it: see its logs for host_files_not_kept_true"
+        yield Finding("Hosts", "problem", f"{host.name} cannot keep its files true: {host.error}", advice)
+    if status.hosts and not silent and not failing:
         yield Finding("Hosts", "ok", f"{counted(len(status.hosts), 'host')} share the database")
 
 

@@ -177,12 +177,16 @@ class RerankerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that shares the database: how long nothing was heard of it, and how many erasures wait for it."""
+    """A host that shares the database: how long nothing was heard of it, and how many erasures wait for it.
+
+    `error` is why it cannot carry them out.
+    """
 
     id: str
     name: str
     silent_seconds: float
     erasures: int
+    error: str = ""
 
 
 class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
