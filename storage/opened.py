@@ -8,10 +8,17 @@ from reverie.errors import StoreUnusable
 from storage.stores import Stores
 
 
-def open_stores(data_dir: Path, database: str | None = None, *, patience_seconds: float | None = None) -> Stores:
+def open_stores(
+    data_dir: Path,
+    database: str | None = None,
+    *,
+    patience_seconds: float | None = None,
+    connections: int | None = None,
+) -> Stores:
     """Return the stores of a data folder, or those of the PostgreSQL database at the address `database`.
 
-    `patience_seconds` limits the wait for a file that is being opened. Open them after a fork, never before. Raises
+    `patience_seconds` limits the wait for a file that is being opened, `connections` how many threads use the database
+    at once. Open them after a fork, never before. Raises
     `StoreUnusable` or `StoreUnavailable` when the database cannot be used.
     """
     if database is None:
@@ -23,4 +30,8 @@ def open_stores(data_dir: Path, database: str | None = None, *, patience_seconds
             f"REVERIE_DATABASE names a PostgreSQL database, which needs {error.name}:"
             " pip install 'reverie-pipeline[postgres]'"
         ) from error
-    return PostgresStores(data_dir, database)
+    return (
+        PostgresStores(data_dir, database)
+        if connections is None
+        else PostgresStores(data_dir, database, turns=connections)
+    )

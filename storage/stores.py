@@ -152,6 +152,10 @@ class Stores:
         """Return what is being forgotten."""
         return Forgets(self.account())
 
+    def is_read_only(self) -> bool:
+        """Return whether nothing can be written to any store, as on a standby of a database server."""
+        return False
+
     def hosts(self) -> Hosts | None:
         """Return the hosts that share these stores; None for files, which are on one host."""
         return None

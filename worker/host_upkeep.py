@@ -17,12 +17,12 @@ import structlog
 
 from adapters.workspace_git import GitFolders
 from memory.memories.secrets import looks_secret
-from memory.trust.host_folder import HostFolder, leading, share_key
+from memory.trust.host_folder import HostFolder, leading
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import now_micros
 from reverie.errors import ReverieError
-from storage.opened import open_stores
 from storage.stores import FileStamp, Stores
+from worker.own_stores import open_own_stores
 from worker.settings import Settings
 
 POLL_SECONDS: Final = 2.0
@@ -38,7 +38,6 @@ def host_folder(settings: Settings, stores: Stores, now: Callable[[], int]) -> H
     hosts = stores.hosts()
     if hosts is None:
         return None
-    share_key(stores)
     # Also with `workspace_git` off: there may be files from before.
     notebooks = Notebooks(GitFolders(settings.data, looks_secret), settings.memory_file_bytes)
     return HostFolder(stores, hosts, notebooks, now, away_days=settings.host_days)
@@ -78,7 +77,7 @@ class HostUpkeep:
 
     def _lead(self) -> None:
         """Look after the files until this process ends; with connections of its own, as tasks use those of theirs."""
-        with closing(open_stores(self._settings.data, self._settings.database)) as stores:
+        with closing(open_own_stores(self._settings)) as stores:
             folder = host_folder(self._settings, stores, now_micros)
             assert folder is not None
             seen: dict[str, FileStamp] = {}

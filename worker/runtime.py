@@ -39,7 +39,7 @@ from memory.memories.secrets import looks_secret
 from memory.pipeline.recovery import StageSweep
 from memory.scheduling.due_loop import DueLoop
 from memory.trust.erasing import ErasureServices
-from memory.trust.host_folder import HostFolder, share_key
+from memory.trust.host_folder import HostFolder
 from memory.trust.quotas import Quotas
 from memory.upkeep.notebook import Notebooks
 from retrieval.index.cache import AgentIndexes
@@ -52,7 +52,6 @@ from reverie.pipeline.broker import connect
 from reverie.pipeline.payload_signing import parse_keys
 from reverie.pipeline.producer import TaskSender
 from storage.idle_files import IdleFiles
-from storage.opened import open_stores
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
@@ -62,6 +61,7 @@ from worker.fingerprint import fingerprint
 from worker.host_upkeep import host_folder
 from worker.model_metrics import embedding_counter, flush_at_end, usage_recorder, webhook_counter
 from worker.model_specs import embedder_spec, language_model_spec, remote_services, reranker_spec
+from worker.own_stores import open_own_stores
 from worker.scheduling.services import ScheduleParts, ScheduleServices
 from worker.settings import Settings
 from worker.steady_clock import steady_micros
@@ -126,10 +126,8 @@ class Runtime:
     @cached_property
     def stores(self) -> Stores:
         """The databases."""
-        settings = self.settings
-        stores = open_stores(settings.data, settings.database, patience_seconds=self.store_patience_seconds)
+        stores = open_own_stores(self.settings, patience_seconds=self.store_patience_seconds)
         self._closing.callback(stores.close)
-        share_key(stores)
         return stores
 
     @cached_property

@@ -49,6 +49,10 @@ from storage.upkeep.usage import Usage
 
 MAX_WORKSPACES_LISTED: Final = 200
 READ_BUDGET_SECONDS: Final = 2.0
+_READ_ONLY: Final = (
+    "it can only be read: it is a standby, or was made read-only. What is to be written waits until it is promoted, or"
+    " the address leads to the primary"
+)
 # From this share of the texts on, the model is said not to know them.
 _MUCH_OUTSIDE_LATIN: Final = 0.2
 
@@ -112,6 +116,8 @@ class StatusReader:
         """Return the current status; `now` is in microseconds."""
         found = self._workspaces(now, time.monotonic() + budget_seconds)
         errors = {line.name: line.error for line in found.lines if line.error}
+        if self._is_read_only():
+            errors["database"] = _READ_ONLY
         jobs = self._jobs(now, errors)
         language_model = self._used_language_model(now, errors)
         account = self._account(now, errors)
@@ -219,6 +225,12 @@ class StatusReader:
             advice=_language_advice(name, content) or _model_advice(name, content, self._embedder),
             stored={str(name): amount for name, amount in content.amounts.items()},
         )
+
+    def _is_read_only(self) -> bool:
+        try:
+            return self._stores.is_read_only()
+        except ReverieError:  # it cannot be reached, which is said of each store
+            return False
 
     def _hosts(self, errors: dict[str, str]) -> list[HostStatus]:
         hosts = self._stores.hosts()

@@ -98,16 +98,17 @@ class _OpenedConnections:
 class PostgresServer:
     """The connections of this process to one database. Open it after a fork, never before."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, turns: int = TURNS) -> None:
         """`url` is a SQLAlchemy address, such as `postgresql+psycopg://user:password@host/database`.
 
+        `turns` is how many threads use the database at once, each with up to `CONNECTIONS_OF_A_TURN` connections.
         Raises `Rejected` for an address that cannot be read.
         """
         self.url = _parsed_address(url)
         shown = self.url.difference_update_query(["password", "sslpassword"])
         self.name = shown.render_as_string(hide_password=True)
-        self.engine = _engine(self.url)
-        self._turns = Turns()
+        self.engine = _engine(self.url, turns)
+        self._turns = Turns(turns)
         self._opened = _OpenedConnections()
         event.listen(self.engine, "connect", self._opened.note)
         # For who forgets to close it, or uses it once more: the server has a limited number of connections. Not at the
@@ -242,13 +243,13 @@ def _parsed_address(text: str) -> URL:
         ) from error
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, turns: int) -> Engine:
     engine = create_engine(
         url,
         hide_parameters=True,  # errors are logged, message contents must not be
         poolclass=QueuePool,
-        pool_size=TURNS,
-        max_overflow=MAX_CONNECTIONS - TURNS,
+        pool_size=turns,
+        max_overflow=turns * (CONNECTIONS_OF_A_TURN - 1),
         pool_timeout=_POOL_WAIT_SECONDS,
         connect_args=_connect_arguments(url),
     )

@@ -25,6 +25,7 @@ from storage.postgres.held_claims import HeldTokens, PostgresHeldClaims
 from storage.postgres.hosts import PostgresHosts
 from storage.postgres.positional import PositionalConnection
 from storage.postgres.schema import prepare
+from storage.postgres.turns import TURNS
 from storage.postgres.written import PostgresWritten
 from storage.recall.index import create_missing_indexes
 from storage.status import AgentCounts, StoreCounts, agents_of, counts_of
@@ -58,9 +59,9 @@ class WriteStamp(FileStamp):
 class PostgresStores(Stores):
     """All stores of one database, for one process. Open it after a fork, never before."""
 
-    def __init__(self, data_dir: Path, url: str) -> None:
-        """`data_dir` is where this host keeps what is not in the database."""
-        self._server = PostgresServer(url)
+    def __init__(self, data_dir: Path, url: str, *, turns: int = TURNS) -> None:
+        """`data_dir` is where this host keeps what is not in the database; `turns` as for `PostgresServer`."""
+        self._server = PostgresServer(url, turns=turns)
         with ExitStack() as on_error:
             on_error.callback(self._server.close)
             prepare(self._server)
@@ -181,6 +182,11 @@ class PostgresStores(Stores):
         """Return what tells the present store of a name from a later one in its place; empty without one."""
         number = self._number(name, create=False)
         return "" if number is None else f"store {number}"
+
+    def is_read_only(self) -> bool:
+        """Return whether the database can only be read, as on a standby."""
+        with self._server.writing() as connection:
+            return str(connection.exec_driver_sql("SHOW transaction_read_only").scalar()) == "on"
 
     def hosts(self) -> Hosts:
         """Return the hosts that share this database."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from reverie.errors import StoreUnavailable
 
-# Requests and jobs of a process that use the database at once.
+# Requests and jobs of a process that use the database at once, unless the settings say otherwise.
 TURNS: Final = 10
 # Connections of one of them: of two stores, and one for what is looked up meanwhile.
 CONNECTIONS_OF_A_TURN: Final = 3
@@ -21,10 +21,10 @@ _WAIT_SECONDS: Final = 30.0
 
 
 class Turns:
-    """At most `TURNS` threads have a turn at once. Thread-safe."""
+    """At most so many threads have a turn at once. Thread-safe."""
 
-    def __init__(self) -> None:
-        self._free = threading.BoundedSemaphore(TURNS)
+    def __init__(self, turns: int = TURNS) -> None:
+        self._free = threading.BoundedSemaphore(turns)
         self._local = threading.local()
 
     @contextmanager

@@ -18,17 +18,21 @@ import psycopg
 import pytest
 import redis
 
+from adapters.broker.monitor import Monitor
+from memory.pipeline.status import StatusReader
 from memory.stage import MAX_CRASHES
 from reverie.errors import StoreUnavailable
 from storage.pipeline.work import Claim
 from storage.postgres.engine import MAX_CONNECTIONS, PostgresDatabase
 from storage.postgres.stores import PostgresStores
-from storage.postgres.turns import TURNS
+from storage.postgres.turns import CONNECTIONS_OF_A_TURN, TURNS
 from storage.upkeep.verify import verify
 from support.http import running_server
-from support.pipeline import WORKSPACE, Pipeline
+from support.pipeline import PREFIX, WORKSPACE, Pipeline
 from support.postgres import USER, TestServer, running_postgres
+from worker.own_stores import open_own_stores
 from worker.runtime import Runtime
+from worker.settings import Settings
 
 STAGES = ("ingest", "chunk", "embed", "index")
 AGENT = {"X-Reverie-Agent": "ana"}
@@ -141,6 +145,12 @@ def _run_while(pipe: Pipeline, action: Callable[[], object]) -> tuple[int, list[
     return len(sent), errors, len(answers)
 
 
+def _status_errors(pipe: Pipeline) -> dict[str, str]:
+    """Return what `reverie status` says is wrong."""
+    monitor = Monitor(pipe.broker, prefix=PREFIX)
+    return StatusReader(pipe.stores, pipe.inbox, monitor, None).read(now=pipe.now()).errors
+
+
 def test_a_standby_is_read_and_what_is_to_be_written_waits_until_it_is_promoted(tmp_path: Path) -> None:
     """Given a database that failed over to a standby, when it is promoted later, then nothing was given up."""
     with running_postgres() as primary:
@@ -154,12 +164,14 @@ def test_a_standby_is_read_and_what_is_to_be_written_waits_until_it_is_promoted(
             with _pipeline(standby.url(name), tmp_path / "after") as pipe:
                 pipe.say("zanzibar two")
                 assert pipe.found("zanzibar") == ["zanzibar one"]
+                assert "can only be read" in _status_errors(pipe)["database"]
                 for _ in range(2 * MAX_CRASHES):
                     assert "can only be read" in _try(pipe, "ingest")
                     pipe.make_due()
                 with standby.admin() as connection:
                     assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
                 _finish(pipe, 2)
+                assert _status_errors(pipe) == {}
         finally:
             standby.stop()
 
@@ -243,6 +255,26 @@ def test_a_server_without_a_free_connection_is_tried_again(
         _finish(pipe, 1)
         with server.admin() as connection:
             connection.execute(f"ALTER ROLE {USER} CONNECTION LIMIT -1")
+    server.drop(name)
+
+
+def test_the_number_of_connections_of_a_process_can_be_set(server: TestServer, tmp_path: Path) -> None:
+    """Given `database_connections`, when more threads read two stores each, then all do, by three times as many."""
+    name = server.database()
+    settings = Settings(data=tmp_path, database=server.url(name), database_connections=2)
+    counted: list[int] = []
+    with closing(open_own_stores(settings)) as stores:
+        store = stores.workspace("a")
+
+        def read(_: int) -> None:
+            with store.reading(), stores.account_store().reading():
+                counted.append(len(_backends(server)))
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(read, range(40)))
+        assert len(counted) == 40
+        assert max(counted) <= 2 * CONNECTIONS_OF_A_TURN
+        assert len(_backends(server)) <= 2, "what a peak needed is closed"
     server.drop(name)
 
 

@@ -71,6 +71,17 @@ def test_a_database_that_cannot_be_used_says_what_to_do(
     server.drop(name)
 
 
+@pytest.mark.parametrize("address", ["mysql://root:mistaken@db/reverie", "/var/lib/reverie"])
+def test_an_address_of_something_else_says_what_it_should_be(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("REVERIE_DATABASE", address)
+    ended = reverie("db", "status")
+    assert (ended.code, ended.out, len(ended.err.splitlines())) == (2, "", 1)
+    assert "postgresql://USER:PASSWORD@HOST:PORT/DATABASE; leave it out to keep all workspaces in SQLite" in ended.err
+    assert "mistaken" not in ended.err, "no password is shown"
+
+
 def test_an_address_that_cannot_be_read_is_invalid_input(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REVERIE_DATABASE", "postgresql://reverie@db:port/reverie")
     ended = reverie("db", "status")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.log_files import LogLimits
 
 _SHORTEST_HANG_SECONDS: Final = 10.0
+_POSTGRESQL: Final = re.compile(r"postgres(ql)?(\+psycopg)?://")
 
 
 class GeneralSettings(BaseSettings):
@@ -35,10 +37,16 @@ class GeneralSettings(BaseSettings):
     database: str | None = Field(
         None,
         repr=False,
-        pattern=r"^postgres(ql)?(\+psycopg)?://",
         description="Address of a PostgreSQL database that holds all workspaces, for workers on several hosts, such as"
         " `postgresql://reverie:password@db/reverie`. It needs the extra `postgres`. Default: SQLite files in the data"
         " folder.",
+    )
+    database_connections: int = Field(
+        10,
+        ge=2,
+        le=100,
+        description="With PostgreSQL: threads of a process that use the database at once; others wait. A process keeps"
+        " up to as many connections, and has up to three times as many in a peak.",
     )
     workspace: str = Field(
         contract.DEFAULT_WORKSPACE, description="Workspace of requests and commands that do not name one."
@@ -161,6 +169,17 @@ class GeneralSettings(BaseSettings):
     log_days: float = Field(
         30.0, gt=0, description="Days for which rotated log files are kept. A file is rotated at least once a day."
     )
+
+    @field_validator("database")
+    @classmethod
+    def _of_postgresql(cls, address: str | None) -> str | None:
+        if address is not None and not _POSTGRESQL.match(address):
+            raise PydanticCustomError(
+                "not_postgresql",
+                "Input should be the address of a PostgreSQL database, postgresql://USER:PASSWORD@HOST:PORT/DATABASE;"
+                " leave it out to keep all workspaces in SQLite files in the data folder",
+            )
+        return address
 
     @field_validator("hang_seconds")
     @classmethod
