@@ -18,6 +18,7 @@ from sqlglot.dialects.postgres import Postgres
 from storage.postgres.collections import bind_collections
 from storage.postgres.columns import shared_tables
 from storage.postgres.conditions import separate_booleans
+from storage.postgres.join_keys import name_join_keys
 from storage.postgres.types import can_be_null, type_of
 
 STORE: Final = "store_id"
@@ -273,4 +274,5 @@ _STEPS: Final[tuple[Callable[[exp.Expr], exp.Expr], ...]] = (
     _order_nulls,
     _read_json,
     separate_booleans,
+    name_join_keys,
 )

@@ -62,3 +62,35 @@ def test_a_parameter_that_may_be_missing_is_taken_out_where_its_type_is_unknown(
 def test_collections_are_bound_as_arrays_or_as_json() -> None:
     assert translate("SELECT 1 FROM tokens WHERE id IN (SELECT value FROM json_each(:ids))").arrays == {"ids"}
     assert translate("SELECT value ->> 0 FROM json_each(:pairs)").arrays == set()
+
+
+@pytest.mark.parametrize(
+    ("written", "translated"),
+    [
+        (
+            "SELECT m.id FROM chunks AS c LEFT JOIN messages AS m ON m.row_id ="
+            " (SELECT max(message_row) FROM message_chunks WHERE chunk_id = c.id)",
+            "SELECT m.id FROM chunks AS c CROSS JOIN LATERAL (SELECT (SELECT MAX(message_row) FROM message_chunks"
+            f" WHERE chunk_id = c.id AND message_chunks.{STORE}) AS row_id OFFSET 0) AS m_keys"
+            f" LEFT JOIN messages AS m ON m.{STORE} AND m.row_id = m_keys.row_id WHERE c.{STORE}",
+        ),
+        (
+            "SELECT c.id FROM json_each(:hashes) AS w CROSS JOIN chunks AS c ON c.content_hash = unhex(w.value)",
+            "SELECT c.id FROM UNNEST(CAST(:hashes AS TEXT[])) WITH ORDINALITY AS w(value, key) CROSS JOIN LATERAL"
+            " (SELECT decode(w.value, 'hex') AS content_hash OFFSET 0) AS c_keys"
+            f" JOIN chunks AS c ON c.content_hash = c_keys.content_hash WHERE c.{STORE}",
+        ),
+        (
+            "SELECT s.id FROM chunks AS c JOIN sessions AS s ON s.row_id = coalesce(s.row_id, c.session_row)",
+            "SELECT s.id FROM chunks AS c JOIN sessions AS s ON s.row_id = COALESCE(s.row_id, c.session_row)"
+            f" WHERE c.{STORE} AND s.{STORE}",
+        ),
+        (
+            "SELECT id FROM chunks WHERE content_hash IN (SELECT unhex(value) FROM json_each(:hashes))",
+            "SELECT id FROM chunks WHERE content_hash IN (SELECT decode(value, 'hex') FROM UNNEST(CAST(:hashes AS"
+            f" TEXT[])) WITH ORDINALITY AS json_each(value, key) OFFSET 0) AND chunks.{STORE}",
+        ),
+    ],
+)
+def test_what_rows_are_looked_up_by_is_computed_before(written: str, translated: str) -> None:
+    assert translate(written).sql == translated
