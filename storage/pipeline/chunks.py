@@ -36,11 +36,13 @@ _SOURCES: Final = {"message": _MESSAGE_SOURCES, "file": _FILE_SOURCES, "memory":
 _TABLES: Final = {"message": "messages", "file": "files", "memory": "memories"}
 _SIZE_OF_DOCUMENT: Final = "octet_length(content)"
 _SIZE_OF_MESSAGE: Final = "octet_length(content) + coalesce(octet_length(tool_calls), 0)"
+# Materialized, for otherwise PostgreSQL adds the sizes of all rows up anew for each row that waits.
 _FIRST_BYTES: Final = """
-    SELECT row_id FROM (
+    WITH sized AS MATERIALIZED (
         SELECT row_id, sum({size}) OVER (ORDER BY row_id) - ({size}) AS bytes_before FROM {table}
         WHERE row_id IN (SELECT value FROM json_each(:ids)))
-    WHERE bytes_before < :max_bytes
+    {sources} AND row_id IN (SELECT value FROM json_each(:ids))
+        AND row_id IN (SELECT row_id FROM sized WHERE bytes_before < :max_bytes) ORDER BY row_id
 """
 _INSERT_CHUNK: Final = """
     INSERT INTO chunks (id, agent_id, session_row, file_row, memory_row, text, lead, content_hash, sequence_start,
@@ -54,7 +56,13 @@ _INSERT_WORDS: Final = """
         (SELECT audience FROM chunk_audiences WHERE chunk_id = :id))
 """
 _INSERT_TAG: Final = "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id) VALUES (:tag, :chunk)"
-_COMPLETED: Final = """
+# Materialized, for otherwise PostgreSQL reads all chunks of files.
+_LISTED: Final = """
+    WITH listed AS MATERIALIZED (
+        SELECT id, file_row FROM chunks WHERE id IN (SELECT value FROM json_each(:ids)))
+"""
+_COMPLETED: Final = f"""
+    {_LISTED}
     SELECT DISTINCT m.id AS id, m.agent_id AS agent, m.created_at AS created_at, m.accepted_at AS accepted_at
     FROM message_chunks AS l
     JOIN messages AS m ON m.row_id = l.message_row
@@ -63,7 +71,7 @@ _COMPLETED: Final = """
         AND (SELECT c.indexed_at FROM chunks AS c WHERE c.id = o.chunk_id) IS NULL)
     UNION ALL
     SELECT f.id, f.agent_id, f.created_at, f.accepted_at FROM files AS f
-    WHERE f.row_id IN (SELECT file_row FROM chunks WHERE id IN (SELECT value FROM json_each(:ids)))
+    WHERE f.row_id IN (SELECT file_row FROM listed)
         AND NOT EXISTS (SELECT 1 FROM chunks AS c WHERE c.file_row = f.row_id AND c.indexed_at IS NULL)
 """
 _CHUNKED: Final = "chunked_at IS NOT NULL AND row_id IN (SELECT value FROM json_each(:rows))"
@@ -78,12 +86,12 @@ _READY_FILES: Final = f"""
         AND c.indexed_at IS NULL))
 """
 # The messages and files that chunks were cut from.
-_OF_CHUNKS: Final = """
-    SELECT DISTINCT {message} FROM message_chunks AS l JOIN messages AS m ON m.row_id = l.message_row
+_OF_CHUNKS: Final = f"""
+    {_LISTED}
+    SELECT DISTINCT {{message}} FROM message_chunks AS l JOIN messages AS m ON m.row_id = l.message_row
     WHERE l.chunk_id IN (SELECT value FROM json_each(:ids))
     UNION
-    SELECT {file} FROM chunks AS c JOIN files AS f ON f.row_id = c.file_row
-    WHERE c.id IN (SELECT value FROM json_each(:ids))
+    SELECT {{file}} FROM listed AS c JOIN files AS f ON f.row_id = c.file_row
 """
 
 
@@ -96,10 +104,8 @@ class Chunks(Repository):
         Only as many as begin within `max_bytes` of text, at least one: 256 messages may have 500 MB.
         """
         size = _SIZE_OF_MESSAGE if kind == "message" else _SIZE_OF_DOCUMENT
-        ids = _FIRST_BYTES.format(size=size, table=_TABLES[kind])
-        return self._records(
-            SourceText, f"{_SOURCES[kind]} AND row_id IN ({ids}) ORDER BY row_id", ids=row_ids, max_bytes=max_bytes
-        )
+        sql = _FIRST_BYTES.format(size=size, table=_TABLES[kind], sources=_SOURCES[kind])
+        return self._records(SourceText, sql, ids=row_ids, max_bytes=max_bytes)
 
     def add_message_chunks(self, cut: Sequence[tuple[SourceText, Sequence[NewChunk]]], *, now: int) -> None:
         """Store the chunks of messages; a text that its session has already only extends that chunk's range."""

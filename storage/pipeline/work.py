@@ -66,9 +66,10 @@ _RETRYABLE: Final = f"""
         AND (({_ENDED}) OR ({_DUE}))
     ORDER BY 3 DESC, next_attempt_at LIMIT :limit
 """
+# Not EXISTS: while PostgreSQL's statistics know of no claims, it reads all of them for each row that waits.
 _FRESH: Final = """
     SELECT {key} FROM {table} AS waiting WHERE {condition}
-    AND NOT EXISTS (SELECT 1 FROM claims WHERE stage = :stage AND item_id = waiting.{key})
+    AND (SELECT 1 FROM claims WHERE stage = :stage AND item_id = waiting.{key}) IS NULL
     ORDER BY {key} LIMIT :limit
 """
 _CLAIM: Final = """
@@ -264,9 +265,9 @@ def backlog_sql(stage: Stage) -> tuple[str, str]:
     """Return two statements: how many rows wait and since when; how many are claimed and how many wait for a retry."""
     table, key, condition = _WAITING[stage]
     waiting = (
-        f"SELECT count(*), min(waiting.stored_at) FROM {table} AS waiting WHERE {condition} AND NOT EXISTS"
-        f" (SELECT 1 FROM claims WHERE stage = :stage AND item_id = waiting.{key}"
-        " AND token IS NULL AND next_attempt_at IS NULL)"
+        f"SELECT count(*), min(waiting.stored_at) FROM {table} AS waiting WHERE {condition}"
+        f" AND (SELECT 1 FROM claims WHERE stage = :stage AND item_id = waiting.{key}"
+        " AND token IS NULL AND next_attempt_at IS NULL) IS NULL"
     )
     return waiting, "SELECT count(token), count(next_attempt_at) FROM claims WHERE stage = :stage"
 
@@ -301,6 +302,6 @@ def _unfinished_sql(stage: Stage) -> str:
     table, key, condition = _WAITING[stage]
     items = f"SELECT 1 FROM items WHERE {ITEMS_TO_EMBED} UNION ALL " if stage == "embed" else ""
     return (
-        f"{items}SELECT 1 FROM {table} AS waiting WHERE {condition} AND NOT EXISTS (SELECT 1 FROM claims"
-        f" WHERE stage = :stage AND item_id = waiting.{key} AND token IS NULL AND next_attempt_at IS NULL) LIMIT 1"
+        f"{items}SELECT 1 FROM {table} AS waiting WHERE {condition} AND (SELECT 1 FROM claims WHERE stage = :stage"
+        f" AND item_id = waiting.{key} AND token IS NULL AND next_attempt_at IS NULL) IS NULL LIMIT 1"
     )

@@ -128,8 +128,8 @@ class ChunkSources(AgentRepository):
         """Return the chunks that have all of these tags."""
         different = sorted(set(tags))
         return self._values(
-            "SELECT t.chunk_id FROM chunk_tags AS t JOIN chunks AS c ON c.id = t.chunk_id"
-            " WHERE c.agent_id = :agent AND t.tag IN (SELECT value FROM json_each(:tags))"
+            "SELECT t.chunk_id FROM chunk_tags AS t WHERE t.tag IN (SELECT value FROM json_each(:tags))"
+            " AND (SELECT agent_id FROM chunks WHERE id = t.chunk_id) = :agent"
             " GROUP BY t.chunk_id HAVING count(*) = :count",
             tags=different,
             count=len(different),

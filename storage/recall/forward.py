@@ -149,9 +149,9 @@ class ForwardIndex(AgentRepository):
         Raises `StoreUnusable` as `vectors` does.
         """
         found = self._execute(
-            "SELECT v.chunk_id, v.embedding FROM json_each(:ids) AS j CROSS JOIN chunks_vec AS v"
-            " ON v.chunk_id = j.value AND v.model = :model CROSS JOIN chunks AS c"
-            " ON c.id = v.chunk_id AND c.agent_id = :agent ORDER BY v.chunk_id",
+            "SELECT chunk_id, embedding FROM chunks_vec AS v WHERE model = :model"
+            " AND chunk_id IN (SELECT value FROM json_each(:ids))"
+            " AND (SELECT agent_id FROM chunks WHERE id = v.chunk_id) = :agent ORDER BY chunk_id",
             ids=chunk_ids,
             model=model,
         ).all()
