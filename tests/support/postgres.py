@@ -78,6 +78,12 @@ class TestServer:
             create_database(self.admin_url(), name, self.template)
         return name
 
+    def copy(self, database: str) -> str:
+        """Create a copy of a database to which there is no connection; return its name."""
+        name = f"t{secrets.token_hex(8)}"
+        create_database(self.admin_url(), name, database)
+        return name
+
     def drop(self, name: str) -> None:
         """Remove a database, even if it is in use."""
         drop_database(self.admin_url(), name)

@@ -1,0 +1,373 @@
+"""An agent that makes every call of the client, and the jobs that work on what it leaves, in one workspace.
+
+Calls are made in an order in which each finds something. `missing` names the methods of the client that were not
+called, so a new one has to be added here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from beat_schedule import PERIODIC_JOBS
+from reverie import Reverie, contract
+from reverie.client import _Calls
+from reverie.clock import now_micros
+from reverie.items.calls import GetOperation, NamespacesOperation, PutOperation, SearchOperation
+from reverie.methods import Method
+from support.agents import fire
+from support.stages import drain
+from worker.app import app, use_runtime
+from worker.runtime import Runtime
+
+app.loader.import_default_modules()
+
+DAY: Final = 86_400_000_000
+# What the jobs need to have something to do: small limits, and short periods.
+SETTINGS: Final[dict[str, Any]] = {
+    "message_retention_days": 2,
+    "memories_per_scope": 12,
+    "context_token_budget": 300,
+    "system_prompt_buffer": 0,
+    "summary_trigger_ratio": 0.4,
+    "summary_target_ratio": 0.2,
+    "compaction_enabled": False,
+}
+_HOOK: Final = "https://example.org/hook"
+_CITIES: Final = ("Lisbon", "Porto", "Ghent", "Turin", "Malmo", "Bergen", "Graz", "Bilbao")
+_LATER: Final = datetime.now(UTC).replace(microsecond=0) + timedelta(days=400)
+_EARLIER: Final = _LATER - timedelta(days=500)
+_RECALLS: Final[Sequence[dict[str, Any]]] = (
+    {"mode": "keyword"},
+    {"mode": "vector"},
+    {"mode": "hybrid", "explain": True, "neighbours": 2},
+    {"user": "kate"},
+    {"session": "talk-0"},
+    {"channel": "home", "tags": ["bread"]},
+    {"scope": "account", "user": "kate"},
+    {"scope": "channel", "channel": "home"},
+    {"kinds": ["memory"], "fusion": "rrf"},
+    {"kinds": ["file", "message"], "fusion": "weighted"},
+    {"as_of": "2020-01-01T00:00:00Z"},
+)
+
+
+class Clock:
+    """The time of this machine, and the days that have been skipped."""
+
+    def __init__(self) -> None:
+        self._skipped = 0
+
+    def __call__(self) -> int:
+        """Return the time in microseconds."""
+        return now_micros() + self._skipped
+
+    def skip(self, days: float) -> None:
+        """Let days pass."""
+        self._skipped += int(days * DAY)
+
+
+class EveryCall:
+    """Works in one workspace through a client of a server over a runtime."""
+
+    def __init__(self, url: str, runtime: Runtime, workspace: str, clock: Clock, folder: Path) -> None:
+        self._client = Reverie("ana", url=url, workspace=workspace)
+        self._runtime, self._workspace, self._clock, self._folder = runtime, workspace, clock, folder
+        self._called: set[str] = set()
+
+    def close(self) -> None:
+        """Close the client."""
+        self._client.close()
+
+    def missing(self) -> set[str]:
+        """Return the methods of the client that were not called."""
+        return {name for name, value in vars(_Calls).items() if isinstance(value, Method)} - self._called
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return a method of the client."""
+        method: Callable[..., Any] = getattr(self._client, name)
+        self._called.add(name)
+        return method
+
+    def settle(self) -> None:
+        """Run the stages until nothing is left, for the account's store, too."""
+        drain(self._runtime, self._workspace)
+        drain(self._runtime, contract.ACCOUNT_STORE)
+        with use_runtime(self._runtime):
+            for task in (contract.RECORD_RECALLS, contract.EMBED_ITEMS):
+                app.tasks[task].body(workspace=self._workspace)
+
+    def store_everything(self) -> None:
+        """Store something of every kind, and make it searchable."""
+        self._talk()
+        self._remember()
+        self._keep_items()
+        self._plan()
+        self.settle()
+
+    def do_what_agents_wait_for(self) -> None:
+        """Store some messages and a memory, and recall them: what agents do all the time."""
+        for number in range(3):
+            session, city = f"talk-{number}", _CITIES[number]
+            lines = [f"Tram {line} to {city} leaves at noon" for line in range(400)]
+            self.ingest(session, [{"role": "user", "content": line} for line in lines])
+            self.settle()
+            for more in _RECALLS:
+                self.recall("when does the tram leave?", **more)
+            self.context(session, "when does the tram leave?", token_budget=2_000)
+            self.newest_messages(session, 10)
+            self.search_sessions("tram")
+        self.remember("Kate is afraid of trams", id="afraid")
+        self.settle()
+        self.memory("afraid")
+        self.search_memories("trams")
+        self.fact("home", "city")
+        self.item(["places", "Porto"], "visit")
+
+    def read_everything(self) -> None:
+        """Make every call that reads."""
+        self._recall()
+        self._browse()
+        self._look_up()
+
+    def run_jobs(self) -> None:
+        """Run every periodic job, by hand and then as the clock does, on a day when they have something to do."""
+        for day in range(4):
+            for question in ("where does she live?", f"what of {_CITIES[day]}?"):
+                self.recall(question, limit=10)
+            self.settle()
+            self._clock.skip(1)
+        self._clock.skip(20)
+        with use_runtime(self._runtime):
+            for manual in (True, False):
+                for job in PERIODIC_JOBS:
+                    app.tasks[job.task].body(manual=manual)
+                self.settle()
+
+    def remove_everything(self) -> None:
+        """Undo, forget, erase, and delete the workspace."""
+        self._curate()
+        self._forget()
+        self._erase()
+
+    def _talk(self) -> None:
+        for number, city in enumerate(_CITIES):
+            lines = (
+                ("user", f"I moved to {city} last week and the flat is still full of boxes."),
+                ("assistant", f"How do you like {city} so far? {city} is lovely."),
+                ("user", f"From now on, remember that I always buy oat milk on day {number} of the week in {city}."),
+                ("user", f"My dentist is Doctor {city}son, two streets from the station."),
+            )
+            messages = [{"role": role, "content": content} for role, content in lines]
+            self.ingest(f"talk-{number}", messages, user="kate" if number % 2 else None, channel="home")
+        self.ingest("chat", [{"content": "Hello there", "role": "user"}], provider="telegram", chat_id="7")
+        self.ingest_file("notes/flat.md", "# The flat\n\nThe flat in Porto has two rooms.", session="talk-0")
+        self.ingest_file("notes/car.md", "# The car\n\nThe car is green.")
+        event = {"session_id": "code", "hook_event_name": "UserPromptSubmit", "prompt": "fix the bug", "cwd": "/tmp"}
+        self.record_event(tool="claude-code", id="e1", event=event)
+        self.settle()
+        self.create_channel("work", "about the office")
+        self.start_session("begun", user="kate", channel="work")
+        self.write_scratchpad("talk-0", ["buy milk", "call Kate"])
+        self.write_scratchpad_key("talk-0", "step", {"done": 3})
+        self.move_session("talk-2", "work")
+        self.describe_channel("work", "about the garden")
+        self.create_channel("empty")
+        self.delete_channel("empty")
+        self.close_session("talk-7", user="kate")
+
+    def _remember(self) -> None:
+        for number, city in enumerate(_CITIES):
+            at = self._clock() / 1_000_000 + 86_400 * (1 + number)
+            ends = datetime.fromtimestamp(at, UTC) if number % 2 else None
+            self.remember(f"A baker in {city} sells rye bread", id=f"baker-{number}", expires_at=ends, tags=["bread"])
+            self.remember(f"A baker in {city} sells rye bread", id=f"again-{number}", tags=["twice"])
+            self.remember(f"Look up trains to {city}", id=f"trains-{number}", tier="conversation", session="talk-0")
+            self.remember(f"Kate likes {city}", id=f"likes-{number}", tier="account", kind="preference", user="kate")
+        self.remember("Answer in short sentences", kind="instruction", importance=0.9, id="manners")
+        self.remember("Kate is allergic to nuts", id="nuts", user="kate", visibility="shared", session="talk-1")
+        self.update_memory("baker-0", content="A baker in Lisbon sells cakes", pinned=True)
+        self.approve_memory("nuts")
+        self.set_fact("home", "city", "Lisbon")
+        self.set_fact("home", "city", "Porto")
+        self.add_note("Ask for the timetable", note_id="errand")
+        self.update_note("errand", content="Ask for the ferry's timetable")
+
+    def _keep_items(self) -> None:
+        for number, city in enumerate(_CITIES):
+            self.put_item(["places", city], "visit", {"year": 2000 + number, "text": city}, index=["text"])
+        self.put_item(["short"], "k", {"a": 1}, ttl_seconds=5)
+        self.batch_items(
+            [
+                PutOperation(namespace=["n"], key="k", value={"a": 1}),
+                GetOperation(namespace=["n"], key="k"),
+                SearchOperation(namespace=["n"], filter={"a": {"$gte": 1}}),
+                NamespacesOperation(),
+            ]
+        )
+
+    def _plan(self) -> None:
+        self.add_schedule("water the plants", every=3_600, webhook=_HOOK, id="plants", session="talk-0")
+        self.add_schedule("read the news", cron="0 7 * * *", task="agent.news", queue="news", id="news", user="kate")
+        self.add_schedule("once", at=_LATER, webhook=_HOOK, id="once", name="one", channel="home")
+        self.update_schedule("once", name="two")
+        self.pause_schedule("once")
+        self.resume_schedule("once")
+        run = self.run_schedule_now("news", user="kate").id
+        self.cancel_run(run, user="kate")
+        run = self.run_schedule_now("news", user="kate").id
+        fire(self._runtime, self._workspace)
+        self.complete_run(run, "read", notify=True, user="kate")
+        self.remind("talk-0", "kate", "water the plants", in_=0, id="pulled", delivery="pull")
+        self.remind("talk-0", "kate", "call", in_=0, id="pushed", user="kate", channel="home")
+        self.remind("talk-0", "kate", "later", due_at=_LATER, id="later")
+
+    def _recall(self) -> None:
+        self._recall_from_database()
+        for more in _RECALLS:
+            self.recall("where is the flat?", **more)
+        self.ingest("talk-0", [{"role": "user", "content": "The river is lovely in the evening"}])
+        self.settle()
+        self.recall("which river is lovely?")  # reads what has changed
+        for mode in ("keyword", "vector", "hybrid"):
+            self.search_sessions("dentist", mode=mode)
+            self.search_memories("bread", mode=mode, tags=["bread"])
+            self.search_memories("bread", mode=mode, user="kate")
+        for ranking in ("recall", "decay"):
+            self.context("talk-0", "where is the flat?", token_budget=4_000, ranking=ranking)
+        self.context("talk-1", user="kate", channel="home", token_budget=300)
+        self.restore("talk-0")
+        self.settle()
+        self.recall_events()
+        self.recall_events(memory="baker-0", user="kate", explain=True)
+
+    def _recall_from_database(self) -> None:
+        """Recall as one does while an index in memory takes long to build: by words and vectors in the database."""
+        indexes = self._runtime.indexes
+        foreground, patience = indexes._max_foreground_chunks, indexes._patience_seconds
+        indexes._max_foreground_chunks, indexes._patience_seconds = -1, 0.0
+        for more in _RECALLS:
+            indexes.drop(lambda _workspace, _agent: True)
+            self.recall("where is the flat?", **more)
+        indexes._max_foreground_chunks, indexes._patience_seconds = foreground, patience
+
+    def _browse(self) -> None:
+        for user in (None, "kate"):
+            self.sessions(user=user, status="active")
+            self.files(user=user)
+            self.memories(user=user, text="bread")
+            self.memories(user=user, tier="workspace", kind="fact", tags=["bread"], since=_EARLIER)
+            self.memories(user=user, session="talk-0", superseded=True, expired=True, limit=3, offset=1)
+            self.memory_stats(user=user)
+            self.facts("home", user=user)
+            self.fact_history("home", "city", user=user)
+            self.notes(user=user, tags=["x"])
+            self.schedules(user=user, status=["active", "paused"], text="plants", due_before=_LATER)
+            self.count_schedules(user=user)
+            self.reminders(user=user, status="due")
+            self.notifications(user=user, everything=True)
+            self.search_items(["places"], "a city", user=user)
+            self.search_items(["places"], filter={"year": {"$gte": 2003}}, user=user)
+            self.item_namespaces(user=user, suffix=["Porto"], max_depth=2)
+            self.promotions()
+            self.erasures(user=user)
+        self.sessions(all_users=True)
+        self.schedules(all_users=True, session="talk-0", executor="task", cadence="cron", channel="home", name="one")
+        self.channels()
+        self.agents()
+        self.workspaces()
+        self.pending_memories()
+        self.export_memories()
+        self.dead_letters()
+        self.dead_letters(all_agents=True)
+        self.status()
+        self.jobs()
+        self.quotas()
+        self.audit(action="forget")
+        self.curation(job="decay")
+        self.curation(memory="baker-0")
+
+    def _look_up(self) -> None:
+        ref = self.session("talk-0").ref_code
+        self.session_by_ref(ref)
+        (message, *_) = self.messages("talk-0")
+        self.messages("talk-0", around=message.id, limit=3)
+        self.newest_messages("talk-0", 2, before=3)
+        self.working("talk-0")
+        self.export_session("talk-0")
+        self.summary("talk-7", user="kate")
+        self.scratchpad("talk-0")
+        self.scratchpad_keys("talk-0")
+        self.scratchpad_key("talk-0", "step")
+        self.channel("work")
+        self.memory("baker-0")
+        self.fact("home", "city")
+        self.note("errand")
+        self.item(["places", "Porto"], "visit", refresh_ttl=True)
+        self.schedule("plants")
+        self.next_runs("plants")
+        self.preview_runs(every=600)
+        (run, *_) = self.schedule_runs("news", all_users=True)
+        self.schedule_run(run.id, all_users=True)
+        self.reminder("later")
+        self.worker_key()
+
+    def _curate(self) -> None:
+        self.compact("talk-0", 256)
+        self.checkpoint("before")
+        self.remember("The pier is closed", id="pier")
+        self.checkpoint("after")
+        newest, before = self.history(2)
+        self.diff(before.id, newest.id)
+        entries = self.curation()
+        self.curation_entry(entries[0].id)
+        self.undo(next(entry.id for entry in entries if entry.undone_at is None))
+        self.undo_all(everything=True)
+
+    def _forget(self) -> None:
+        (reminder, *_) = self.claim_reminders(all_users=True)
+        self.reminder_delivered(reminder)
+        self.cancel_reminder("later")
+        told = self.notifications(all_users=True, everything=True).notifications
+        self.acknowledge_notifications([one.id for one in told], all_users=True)
+        self.delete_schedule("once")
+        self.pop_message("talk-0")
+        self.forget("baker-2")
+        self.forget_fact("home", "city")
+        self.delete_note("errand")
+        self.delete_item(["places", "Porto"], "visit")
+        self.sweep_items()
+        self.delete_file(self.files()[0].id)
+        self.clear_scratchpad("talk-0")
+        self.delete_scratchpad_key("talk-0", "step")
+        self.clear_scratchpad_keys("talk-0")
+        self.archive_session("talk-3", user="kate", force=True)
+        self.forget_session("talk-4")
+        self.run_job("verify-store", workspace=self._workspace)
+
+    def _erase(self) -> None:
+        self.export_file(self._folder / "export.jsonl")
+        self.import_file(self._folder / "export.jsonl")
+        self.import_memories(self.export_memories())
+        self.set_quotas("workspace", self._workspace, messages=100_000)
+        token = self.create_token(workspace=self._workspace)
+        self.tokens()
+        self.revoke_token(self.rotate_token(token.id).id)
+        # A sequence that is taken makes a dead letter.
+        for name in ("first", "late"):
+            self.ingest("late", [{"role": "user", "content": name, "id": name, "sequence": 1}])
+        drain(self._runtime, self._workspace)
+        (letter,) = self.dead_letters()
+        self.dead_letter(letter.id)
+        self.replay(letter.id, timeout_seconds=0)
+        drain(self._runtime, self._workspace)
+        self.drop(self.dead_letters()[0].id)
+        for target in ({"user": "kate"}, {"session": "talk-0"}, {"memory": "baker-4"}):
+            erasure = self.erase(**target)
+            self.erasure(erasure.id)
+        self.settle()
+        with use_runtime(self._runtime):
+            app.tasks[contract.CONTINUE_ERASURES].body(manual=True)
+        self.delete_workspace()
