@@ -1,7 +1,7 @@
-"""The tables of search indexes in PostgreSQL: words in a GIN index, vectors in pgvector.
+"""The tables of search indexes in PostgreSQL: words as `tsvector`, vectors of pgvector.
 
-Both are shared by all stores. The words of a chunk include its store and its agent, so a search reads the entries of
-one agent only.
+Both are shared by all stores. A search reads the words of its store, of which the agent is one, and the vectors of its
+agent.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class PostgresIndexTables:
         return None
 
     def merge_texts(self, connection: Connection, generation: Generation) -> bool:
-        """Return that there is nothing to do: autovacuum merges the pending entries of GIN indexes."""
+        """Return that there is nothing to do: words are looked at row by row."""
         return False
 
     def overwrite_deleted(self, connection: Connection, generation: Generation) -> None:

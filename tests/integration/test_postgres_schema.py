@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from support.pipeline import WORKSPACE, Pipeline
 from support.postgres import TestServer, running_postgres
 
 ROOT = Path(__file__).parents[2]
+RELEASED = newest_version()
 # The number of a lock that stops a schema half-way.
 HALF_WAY = 4242
 
@@ -52,9 +54,14 @@ def database(server: TestServer) -> Iterator[str]:
 def newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the migrations of a later version: the test writes them."""
     folder = tmp_path / "migrations"
-    folder.mkdir()
+    shutil.copytree(Path(migrations.__file__).parent, folder)
     monkeypatch.setattr(migrations, "_FOLDER", folder)
     return folder
+
+
+def _later(steps: int, name: str) -> str:
+    """Return the name of a migration after those that there are."""
+    return f"{RELEASED + steps:04}_{name}.sql"
 
 
 def _release(folder: Path, name: str, sql: str) -> None:
@@ -130,25 +137,42 @@ def test_missing_migrations_are_applied_in_order(
     """Given a database of the first version, when a later one starts, then it keeps its rows and has the new tables."""
     with closing(PostgresStores(tmp_path, server.url(database))) as stores, stores.workspace("a").writing() as tx:
         tx.for_agent("ana").channels.ensure("c1", now=1)
-    _release(newer, "0002_moods.sql", "ALTER TABLE channels ADD COLUMN mood text;")
-    _release(newer, "0003_calm.sql", "ALTER TABLE channels ALTER COLUMN mood SET DEFAULT 'calm';")
+    _release(newer, _later(1, "moods"), "ALTER TABLE channels ADD COLUMN mood text;")
+    _release(newer, _later(2, "calm"), "ALTER TABLE channels ALTER COLUMN mood SET DEFAULT 'calm';")
     with closing(PostgresStores(tmp_path, server.url(database))) as stores, stores.workspace("a").writing() as tx:
         tx.for_agent("ana").channels.ensure("c2", now=1)
-    assert _version(server, database) == newest_version() == 3
+    assert _version(server, database) == newest_version() == RELEASED + 2
     with server.admin(database) as connection:
         rows = connection.execute(f"SELECT id, mood FROM {SCHEMA}.channels ORDER BY id").fetchall()
     assert rows == [("c1", None), ("c2", "calm")]
 
 
+def test_a_database_of_the_first_version_gets_the_indexes_and_no_statistics_of_stores(
+    server: TestServer, database: str
+) -> None:
+    with server.admin(database) as connection:
+        connection.execute(f"SET search_path = {SCHEMA}, public")
+        connection.execute("UPDATE schema_version SET version = 1")
+        connection.execute("DROP INDEX claims_set_aside")
+        connection.execute("CREATE INDEX text_index_by_word ON text_index USING gin (words)")
+        connection.execute("ALTER TABLE claims ALTER COLUMN store_id SET STATISTICS -1")
+    _open(server, database)
+    with server.admin(database) as connection:
+        indexes = "SELECT indexname FROM pg_indexes WHERE schemaname = %s AND (indexname = ANY (%s))"
+        found = connection.execute(indexes, [SCHEMA, ["claims_set_aside", "text_index_by_word"]]).fetchall()
+        known = "SELECT attstattarget FROM pg_attribute WHERE attrelid = %s::regclass AND attname = 'store_id'"
+        assert (found, connection.execute(known, [f"{SCHEMA}.claims"]).fetchone()) == ([("claims_set_aside",)], (0,))
+
+
 def test_a_migration_that_fails_leaves_the_version_before(server: TestServer, database: str, newer: Path) -> None:
-    _release(newer, "0002_moods.sql", "ALTER TABLE channels ADD COLUMN mood text;")
-    _release(newer, "0003_wrong.sql", "ALTER TABLE channels ADD COLUMN tone text; SELECT 1 / 0;")
+    _release(newer, _later(1, "moods"), "ALTER TABLE channels ADD COLUMN mood text;")
+    _release(newer, _later(2, "wrong"), "ALTER TABLE channels ADD COLUMN tone text; SELECT 1 / 0;")
     with pytest.raises(Permanent, match="division by zero"):
         _open(server, database)
-    assert _version(server, database) == 2
-    _release(newer, "0003_wrong.sql", "ALTER TABLE channels ADD COLUMN tone text;")
+    assert _version(server, database) == RELEASED + 1
+    _release(newer, _later(2, "wrong"), "ALTER TABLE channels ADD COLUMN tone text;")
     _open(server, database)
-    assert _version(server, database) == 3
+    assert _version(server, database) == RELEASED + 2
 
 
 def test_a_migration_whose_connection_is_cut_is_done_by_the_next_start(
@@ -156,28 +180,28 @@ def test_a_migration_whose_connection_is_cut_is_done_by_the_next_start(
 ) -> None:
     _release(
         newer,
-        "0002_moods.sql",
+        _later(1, "moods"),
         "ALTER TABLE channels ADD COLUMN mood text; SELECT pg_terminate_backend(pg_backend_pid());",
     )
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
         _open(server, database)
-    assert _version(server, database) == 1
-    _release(newer, "0002_moods.sql", "ALTER TABLE channels ADD COLUMN mood text;")
+    assert _version(server, database) == RELEASED
+    _release(newer, _later(1, "moods"), "ALTER TABLE channels ADD COLUMN mood text;")
     _open(server, database)
-    assert _version(server, database) == 2
+    assert _version(server, database) == RELEASED + 1
 
 
 def test_a_migration_does_not_wait_for_ever_for_who_uses_a_table(
     server: TestServer, database: str, newer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "MIGRATION_WAIT_SECONDS", 0.05)
-    _release(newer, "0002_moods.sql", "ALTER TABLE channels ADD COLUMN mood text;")
+    _release(newer, _later(1, "moods"), "ALTER TABLE channels ADD COLUMN mood text;")
     with server.admin(database) as other, other.transaction():
         other.execute(f"LOCK TABLE {SCHEMA}.channels IN ACCESS SHARE MODE")
         with pytest.raises(StoreUnavailable, match="stop Reverie on all hosts, then start the new version"):
             _open(server, database)
     _open(server, database)
-    assert _version(server, database) == 2
+    assert _version(server, database) == RELEASED + 1
 
 
 def test_a_process_from_before_an_upgrade_writes_nothing(server: TestServer, database: str, tmp_path: Path) -> None:
