@@ -1,4 +1,4 @@
-"""Servers over a runtime, clients of them, and visitors of the memory page."""
+"""Servers over a runtime, clients of them, visitors of the memory page, and databases of a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from reverie import Reverie
 from server.authentication import Access
 from support.browsing import TOKEN, MakeVisitor, Visitor, running_chromium
 from support.http import running_server
+from support.postgres import TestServer, running_postgres
 from worker.runtime import Runtime
 
 
@@ -74,3 +75,26 @@ def operator(page_url: str) -> Iterator[Reverie]:
     """A client of the agent ana on the server of the page."""
     with Reverie("ana", url=page_url, token=TOKEN) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TestServer]:
+    """One PostgreSQL server for the tests of a file."""
+    with running_postgres() as running:
+        yield running
+
+
+@pytest.fixture
+def database(server: TestServer) -> Iterator[str]:
+    """The name of a database with the schema."""
+    name = server.database()
+    yield name
+    server.drop(name)
+
+
+@pytest.fixture
+def empty(server: TestServer) -> Iterator[str]:
+    """The name of a database without a schema."""
+    name = server.empty_database()
+    yield name
+    server.drop(name)

@@ -31,7 +31,7 @@ from storage.upkeep.curation import EntryDraft
 from storage.upkeep.verify import verify
 from support.command_line import CommandLine
 from support.pipeline import WORKSPACE, Pipeline
-from support.postgres import TestServer, running_postgres
+from support.postgres import TestServer
 from support.recalling import recall
 from support.remembered import MORNING, keep, settle
 
@@ -39,17 +39,9 @@ ROOT = Path(__file__).parents[2]
 OTHER = "other"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[TestServer]:
-    with running_postgres() as running:
-        yield running
-
-
 @pytest.fixture
-def url(server: TestServer) -> Iterator[str]:
-    name = server.empty_database()
-    yield server.url(name)
-    server.drop(name)
+def url(server: TestServer, empty: str) -> str:
+    return server.url(empty)
 
 
 @pytest.fixture
@@ -146,42 +138,42 @@ def test_a_copy_of_what_is_written_without_end_is_not_called_complete(pipe: Pipe
     assert _copy(pipe.stores, url).is_complete
 
 
-def test_a_copy_that_was_killed_is_begun_anew(pipe: Pipeline, server: TestServer, tmp_path: Path) -> None:
-    name = server.database()
+def test_a_copy_that_was_killed_is_begun_anew(
+    pipe: Pipeline, server: TestServer, database: str, tmp_path: Path
+) -> None:
     before = _everything(pipe.stores)
-    with server.admin(name) as outside, outside.transaction():
+    with server.admin(database) as outside, outside.transaction():
         outside.execute(f"LOCK TABLE {SCHEMA}.curation_log")  # the copy of a store gets as far as this table
-        process = _start(tmp_path / "data", server.url(name))
+        process = _start(tmp_path / "data", server.url(database))
         waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
         while not outside.execute(waiting, [f"{SCHEMA}.curation_log"]).fetchone():
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    again = _start(tmp_path / "data", server.url(name))
+    again = _start(tmp_path / "data", server.url(database))
     out, err = again.communicate()
     assert again.returncode == 0, err
     assert json.loads(out)["complete"] is True
-    database = open_stores(tmp_path / "data", server.url(name))
-    assert _everything(database) == before
-    database.close()
-    server.drop(name)
+    copied = open_stores(tmp_path / "data", server.url(database))
+    assert _everything(copied) == before
+    copied.close()
 
 
 def test_a_connection_that_is_cut_is_an_error_from_which_the_next_copy_goes_on(
-    pipe: Pipeline, server: TestServer, tmp_path: Path
+    pipe: Pipeline, server: TestServer, database: str, tmp_path: Path
 ) -> None:
-    name = server.database()
 
     def cut(store: str, done: int, total: int) -> None:
         if store == WORKSPACE:
             with server.admin() as connection:
-                connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database]
+                )
 
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
-        _copy(pipe.stores, server.url(name), cut)
-    assert _copy(pipe.stores, server.url(name)).is_complete
-    server.drop(name)
+        _copy(pipe.stores, server.url(database), cut)
+    assert _copy(pipe.stores, server.url(database)).is_complete
 
 
 def test_an_account_is_copied_again_with_its_audit_log(pipe: Pipeline, url: str, tmp_path: Path) -> None:
@@ -193,11 +185,10 @@ def test_an_account_is_copied_again_with_its_audit_log(pipe: Pipeline, url: str,
     database.close()
 
 
-def test_an_interrupt_says_how_to_go_on(pipe: Pipeline, server: TestServer, tmp_path: Path) -> None:
-    name = server.database()
-    with server.admin(name) as outside, outside.transaction():
+def test_an_interrupt_says_how_to_go_on(pipe: Pipeline, server: TestServer, database: str, tmp_path: Path) -> None:
+    with server.admin(database) as outside, outside.transaction():
         outside.execute(f"LOCK TABLE {SCHEMA}.curation_log")
-        process = _start(tmp_path / "data", server.url(name))
+        process = _start(tmp_path / "data", server.url(database))
         waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
         while not outside.execute(waiting, [f"{SCHEMA}.curation_log"]).fetchone():
             assert process.poll() is None, process.communicate()
@@ -206,18 +197,17 @@ def test_an_interrupt_says_how_to_go_on(pipe: Pipeline, server: TestServer, tmp_
         _, err = process.communicate()
     assert process.returncode == 130, err
     assert "the same command goes on" in err
-    server.drop(name)
 
 
-def test_a_database_with_anything_else_is_refused(pipe: Pipeline, server: TestServer, tmp_path: Path) -> None:
-    name = server.database()
-    used = open_stores(tmp_path / "elsewhere", server.url(name))
+def test_a_database_with_anything_else_is_refused(
+    pipe: Pipeline, server: TestServer, database: str, tmp_path: Path
+) -> None:
+    used = open_stores(tmp_path / "elsewhere", server.url(database))
     used.workspace("theirs")
     with pytest.raises(Conflict, match=r"stores that are no copies of this installation \(theirs\)"):
-        _copy(pipe.stores, server.url(name))
+        _copy(pipe.stores, server.url(database))
     assert used.names() == ["theirs"]
     used.close()
-    server.drop(name)
 
 
 def test_a_copy_that_was_used_is_not_overwritten(pipe: Pipeline, url: str, tmp_path: Path) -> None:

@@ -25,19 +25,6 @@ from support.postgres import USER, TestServer, running_postgres
 from support.store_work import run_stages, write
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[TestServer]:
-    with running_postgres() as running:
-        yield running
-
-
-@pytest.fixture
-def database(server: TestServer) -> Iterator[str]:
-    name = server.database()
-    yield name
-    server.drop(name)
-
-
 @pytest.fixture
 def stores(server: TestServer, database: str, tmp_path: Path) -> Iterator[PostgresStores]:
     opened = PostgresStores(tmp_path, server.url(database))
@@ -159,12 +146,11 @@ def test_another_version_of_the_schema_is_refused(server: TestServer, database: 
         open_stores(tmp_path, server.url(database))
 
 
-def test_processes_that_start_together_create_the_schema_once(server: TestServer, tmp_path: Path) -> None:
-    name = server.empty_database()
+def test_processes_that_start_together_create_the_schema_once(server: TestServer, empty: str, tmp_path: Path) -> None:
     errors: list[Exception] = []
 
     def start() -> None:
-        one = PostgresServer(server.url(name))
+        one = PostgresServer(server.url(empty))
         try:
             prepare(one)
         except Exception as error:
@@ -178,33 +164,30 @@ def test_processes_that_start_together_create_the_schema_once(server: TestServer
     for thread in threads:
         thread.join()
     assert errors == []
-    stores = PostgresStores(tmp_path, server.url(name))
+    stores = PostgresStores(tmp_path, server.url(empty))
     assert stores.names() == []
     stores.close()
-    server.drop(name)
 
 
 def test_a_dump_that_was_restored_holds_the_same_and_is_written_with_any_search_path(
-    server: TestServer, database: str, stores: PostgresStores, tmp_path: Path
+    server: TestServer, empty: str, database: str, stores: PostgresStores, tmp_path: Path
 ) -> None:
     write(stores.workspace("a"), "the tram to Lisbon")
     run_stages(stores.workspace("a"))
-    copy = server.empty_database()
     dump = server.run("pg_dump", server.admin_url(database))
-    server.load(copy, dump)
+    server.load(empty, dump)
 
-    restored = PostgresStores(tmp_path / "restored", server.url(copy))
+    restored = PostgresStores(tmp_path / "restored", server.url(empty))
     assert _texts(restored) == ["the tram to Lisbon"]
     write(restored.workspace("a"), "the tram to Porto", agent="bob")
     run_stages(restored.workspace("a"))
     assert verify(restored.workspace("a")).wrong == []
-    with server.admin(copy) as connection:
+    with server.admin(empty) as connection:
         connection.execute(f"SELECT set_config('reverie.store', id::text, false) FROM {SCHEMA}.stores WHERE name = 'a'")
         connection.execute(f"DELETE FROM {SCHEMA}.chunks WHERE agent_id = 'ana'")
         connection.execute(f"SELECT {SCHEMA}.cosine_distance_to('[1,2]', '[2,1]')")
     assert _texts(restored) == ["the tram to Porto"]
     restored.close()
-    server.drop(copy)
 
 
 def test_connections_that_were_opened_after_a_close_end_with_their_owner(

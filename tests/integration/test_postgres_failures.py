@@ -38,18 +38,10 @@ STAGES = ("ingest", "chunk", "embed", "index")
 AGENT = {"X-Reverie-Agent": "ana"}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[TestServer]:
-    with running_postgres() as running:
-        yield running
-
-
 @pytest.fixture
-def pipe(server: TestServer, tmp_path: Path) -> Iterator[Pipeline]:
-    name = server.database()
-    with _pipeline(server.url(name), tmp_path) as made:
+def pipe(server: TestServer, database: str, tmp_path: Path) -> Iterator[Pipeline]:
+    with _pipeline(server.url(database), tmp_path) as made:
         yield made
-    server.drop(name)
 
 
 @contextmanager
@@ -93,19 +85,17 @@ def test_a_restart_between_two_requests_is_noticed_by_none(pipe: Pipeline, serve
 
 
 def test_restarts_while_stages_and_recalls_run_lose_and_double_nothing(
-    server: TestServer, tmp_path: Path, valkey_url: str, broker_prefix: str
+    server: TestServer, database: str, tmp_path: Path, valkey_url: str, broker_prefix: str
 ) -> None:
     """Given a stream of messages and recalls, when the server is restarted in both ways, then each is stored once."""
-    name = server.database()
     broker = redis.Redis.from_url(valkey_url)
-    with _pipeline(server.url(name), tmp_path, broker=broker, prefix=broker_prefix) as pipe:
+    with _pipeline(server.url(database), tmp_path, broker=broker, prefix=broker_prefix) as pipe:
         pipe.say("zanzibar first")
         pipe.settle()
         sent, errors, recalled = _run_while(pipe, lambda: [server.restart(mode) for mode in ("fast", "immediate")])
         assert errors == []
         assert recalled > 0
         _finish(pipe, 1 + sent)
-    server.drop(name)
 
 
 def _run_while(pipe: Pipeline, action: Callable[[], object]) -> tuple[int, list[BaseException], int]:
@@ -203,10 +193,9 @@ def _backends(server: TestServer) -> set[int]:
 
 
 def test_requests_are_answered_503_while_the_server_is_down_and_then_as_before(
-    server: TestServer, make_runtime: Callable[..., Runtime]
+    server: TestServer, database: str, make_runtime: Callable[..., Runtime]
 ) -> None:
-    name = server.database()
-    runtime = make_runtime(database=server.url(name))
+    runtime = make_runtime(database=server.url(database))
     note = {"content": "The ferry leaves at noon"}
     with running_server(runtime) as url, httpx2.Client(base_url=url, headers=AGENT, timeout=60) as client:
         client.post("/v1/memories", json=note).raise_for_status()
@@ -225,16 +214,14 @@ def test_requests_are_answered_503_while_the_server_is_down_and_then_as_before(
             server.start()
         client.post("/v1/recall", json={"query": "ferry"}).raise_for_status()
         assert len(client.get("/v1/memories").json()["memories"]) == 1
-    server.drop(name)
 
 
 @pytest.mark.parametrize("limit", ["CONNECTION LIMIT", "max_connections"])
 def test_a_server_without_a_free_connection_is_tried_again(
-    server: TestServer, tmp_path: Path, valkey_url: str, broker_prefix: str, limit: str
+    server: TestServer, database: str, tmp_path: Path, valkey_url: str, broker_prefix: str, limit: str
 ) -> None:
     """Given other programs that hold all connections, when they give them free, then what waited is stored."""
-    name = server.database()
-    with ExitStack() as others, _pipeline(server.url(name), tmp_path) as pipe:
+    with ExitStack() as others, _pipeline(server.url(database), tmp_path) as pipe:
         pipe.say("zanzibar one")
         pipe.stores.close()
         if limit == "CONNECTION LIMIT":
@@ -243,7 +230,7 @@ def test_a_server_without_a_free_connection_is_tried_again(
         held = 0
         with suppress(psycopg.OperationalError):
             while True:
-                others.enter_context(psycopg.connect(server.url(name).replace("+psycopg", "")))
+                others.enter_context(psycopg.connect(server.url(database).replace("+psycopg", "")))
                 held += 1
         assert held >= 2
         for _ in range(2 * MAX_CRASHES):
@@ -255,7 +242,6 @@ def test_a_server_without_a_free_connection_is_tried_again(
         _finish(pipe, 1)
         with server.admin() as connection:
             connection.execute(f"ALTER ROLE {USER} CONNECTION LIMIT -1")
-    server.drop(name)
 
 
 def test_the_number_of_connections_of_a_process_can_be_set(server: TestServer, tmp_path: Path) -> None:
@@ -360,12 +346,14 @@ def test_a_full_disk_of_the_server_keeps_the_work(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("interrupted", ["by nothing", "by a restart", "by a cut connection"])
 def test_a_claim_that_a_living_process_of_another_host_gave_up_counts_no_crash(
-    server: TestServer, tmp_path: Path, interrupted: str
+    server: TestServer, database: str, tmp_path: Path, interrupted: str
 ) -> None:
     """Given a worker that could not write that it gave up, when another host claims its rows, then only its death
     counts."""
-    name = server.database()
-    with _pipeline(server.url(name), tmp_path / "one") as one, _pipeline(server.url(name), tmp_path / "two") as two:
+    with (
+        _pipeline(server.url(database), tmp_path / "one") as one,
+        _pipeline(server.url(database), tmp_path / "two") as two,
+    ):
         one.say("zanzibar one", "zanzibar two")
         one.ingest()
         claim = _claim(one)
@@ -385,7 +373,6 @@ def test_a_claim_that_a_living_process_of_another_host_gave_up_counts_no_crash(
         assert not two.store.given_up.is_noted(claim.token)
         two.advance(30)
         assert _claim(two).crashes == 1, "its lease has ended, and nobody says why"
-    server.drop(name)
 
 
 def _claim(pipe: Pipeline) -> Claim:

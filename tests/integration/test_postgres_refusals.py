@@ -90,20 +90,18 @@ def test_an_address_that_cannot_be_read_is_invalid_input(reverie: CommandLine, m
 
 @pytest.mark.parametrize("too_old", ["pgvector", "PostgreSQL"])
 def test_what_is_too_old_is_named_with_what_is_needed(
-    reverie: CommandLine, server: TestServer, monkeypatch: pytest.MonkeyPatch, too_old: str
+    reverie: CommandLine, server: TestServer, database: str, monkeypatch: pytest.MonkeyPatch, too_old: str
 ) -> None:
-    name = server.database()
     if too_old == "pgvector":
-        with server.admin(name) as connection:
+        with server.admin(database) as connection:
             connection.execute("UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'")
         expected = "pgvector 0.7.4 is too old: 0.8 or newer is needed"
     else:
         monkeypatch.setattr(schema, "OLDEST_POSTGRES", 99)
         expected = "is too old: 99 or newer is needed"
-    monkeypatch.setenv("REVERIE_DATABASE", server.url(name))
+    monkeypatch.setenv("REVERIE_DATABASE", server.url(database))
     ended = reverie("db", "status")
     assert (ended.code, expected in ended.err) == (1, True), ended.err
-    server.drop(name)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +134,9 @@ def test_a_copy_to_a_database_that_cannot_be_used_changes_nothing(reverie: Comma
 
 
 def test_a_new_host_needs_no_data_folder_to_look_into_the_database(
-    reverie: CommandLine, server: TestServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    reverie: CommandLine, server: TestServer, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    name = server.database()
-    monkeypatch.setenv("REVERIE_DATABASE", server.url(name))
+    monkeypatch.setenv("REVERIE_DATABASE", server.url(database))
     ended = reverie("db", "status", "--json")
     assert ended.code == 0, ended
     assert (tmp_path / "data").stat().st_mode & 0o077 == 0
-    server.drop(name)

@@ -22,32 +22,12 @@ from storage.postgres.schema import prepare
 from storage.postgres.stores import PostgresStores
 from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
-from support.postgres import TestServer, running_postgres
+from support.postgres import TestServer
 
 ROOT = Path(__file__).parents[2]
 RELEASED = newest_version()
 # The number of a lock that stops a schema half-way.
 HALF_WAY = 4242
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[TestServer]:
-    with running_postgres() as running:
-        yield running
-
-
-@pytest.fixture
-def empty(server: TestServer) -> Iterator[str]:
-    name = server.empty_database()
-    yield name
-    server.drop(name)
-
-
-@pytest.fixture
-def database(server: TestServer) -> Iterator[str]:
-    name = server.database()
-    yield name
-    server.drop(name)
 
 
 @pytest.fixture
@@ -213,7 +193,7 @@ def test_a_process_from_before_an_upgrade_writes_nothing(server: TestServer, dat
             pass
 
 
-def test_a_dump_is_restored_to_another_database(server: TestServer, database: str, tmp_path: Path) -> None:
+def test_a_dump_is_restored_to_another_database(server: TestServer, empty: str, database: str, tmp_path: Path) -> None:
     """Given a filled database, when it is dumped and restored by PostgreSQL's tools, then all is found and goes on."""
     pipe = Pipeline(tmp_path / "data")
     pipe.stores.close()
@@ -223,12 +203,9 @@ def test_a_dump_is_restored_to_another_database(server: TestServer, database: st
     pipe.settle()
     found = pipe.found("zanzibar harbour ferry")
     pipe.stores.close()
-    restored = server.empty_database()
     server.run("pg_dump", "--format=custom", f"--file={server.folder}/reverie.dump", server.admin_url(database))
-    server.run(
-        "pg_restore", "--exit-on-error", f"--dbname={server.admin_url(restored)}", f"{server.folder}/reverie.dump"
-    )
-    pipe.stores = PostgresStores(tmp_path / "data", server.url(restored))
+    server.run("pg_restore", "--exit-on-error", f"--dbname={server.admin_url(empty)}", f"{server.folder}/reverie.dump")
+    pipe.stores = PostgresStores(tmp_path / "data", server.url(empty))
     assert pipe.found("zanzibar harbour ferry") == found
     assert verify(pipe.stores.workspace(WORKSPACE)).wrong == []
     pipe.say("zanzibar three")
@@ -236,8 +213,7 @@ def test_a_dump_is_restored_to_another_database(server: TestServer, database: st
     assert "zanzibar three" in pipe.contents()
     with (
         pytest.raises(psycopg.errors.UndefinedObject),
-        psycopg.connect(server.url(restored).replace("+psycopg", "")) as outside,
+        psycopg.connect(server.url(empty).replace("+psycopg", "")) as outside,
     ):
         outside.execute(f"SELECT count(*) FROM {SCHEMA}.messages")
     pipe.close()
-    server.drop(restored)
