@@ -26,7 +26,6 @@ from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.run_audit import RunAudit, audit_deliveries, audit_notifications, audit_rows
 from benchmarks.harness.schedule_operator import AGENT, WORKSPACE, Operator
-from benchmarks.harness.watch import Watch
 from benchmarks.harness.webhook_receiver import Delivery, Receiver
 from reverie.clock import now_micros, to_micros
 from storage.scheduling.records import OPEN_STATUSES, RunRecord, ScheduleFilter, ScheduleRecord
@@ -193,7 +192,7 @@ def _audit(
 def _told(days: Days) -> dict[str, list[tuple[str, str | None]]]:
     """Return kind and run of each notification, by schedule."""
     found: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
-    with Watch(days.data / "workspaces" / WORKSPACE / "memory.db") as watch:
+    with days.watch(WORKSPACE) as watch:
         for schedule, kind, run_id in watch.rows("SELECT schedule_id, kind, run_id FROM notifications"):
             found[schedule].append((kind, run_id))
     return found

@@ -54,7 +54,7 @@ def main() -> None:
         flushed = _run(stack, load, killer, tell, flush_at=seconds / 2 if options.flush else None)
         recovery = _await_recovery(stack, load, killer, flushed, options.timeout, tell)
         tell.step("comparing the database with what was acknowledged")
-        found = audit(stack.data, WORKSPACE, load, flushed=flushed)
+        found = audit(stack, WORKSPACE, load, flushed=flushed)
         result.settings["embedder"] = stack.embedder
         result.add("restarts", sum(process.restarts for process in stack.processes()))
     _conclude(result, load, killer, recovery, found)

@@ -7,23 +7,20 @@ so this shows what the engine costs, not what a machine of its own would add.
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.figures import median, percentile, rounded
 from benchmarks.harness.haystack import client_of
 from benchmarks.harness.options import parser, run, value_or_default
-from benchmarks.harness.postgres import PostgresWatch, running_postgres
+from benchmarks.harness.postgres import running_postgres
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Result, settings_of
 from benchmarks.harness.stack import Stack
 from benchmarks.harness.texts import Texts, load_texts
-from benchmarks.harness.watch import Watch
 from reverie import Reverie
 
 _AGENT: Final = "bench"
@@ -72,10 +69,7 @@ def _round(engine: str, url: str, workspace: str, texts: Texts, *, recalls: int)
     environment = {"REVERIE_DATABASE": url if engine == "postgres" else ""}
     with ExitStack() as held:
         stack = held.enter_context(Stack(env=environment))
-        folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="rvb-")))
-        watch = held.enter_context(
-            PostgresWatch(url, folder, workspace) if engine == "postgres" else Watch(stack.database(workspace))
-        )
+        watch = held.enter_context(stack.watch(workspace))
         producer = stack.producer(workspace)
         before = watch.bytes_stored()
         began = time.monotonic()

@@ -28,7 +28,6 @@ from reverie.pipeline.producer import TaskSender
 from reverie.scheduling.cadence import parse_cadence
 from reverie.scheduling.checks import check_schedule
 from reverie.scheduling.schedule_types import ScheduleDraft, WebhookExecutor
-from storage.stores import Stores
 
 _AGENT: Final = "bench"
 _USER_SCHEDULES: Final = 50
@@ -92,7 +91,7 @@ def _make(stack: Stack, texts: Texts, count: int, url: str, *, quick: bool) -> N
         time.sleep(left)
     soon = parse_cadence(at=from_micros(now_micros() + _SOON_SECONDS * 1_000_000))
     cadence = soon if quick else parse_cadence(cron="* * * * *", tz="Europe/Lisbon")
-    stores = Stores(stack.data)
+    stores = stack.stores()
     try:
         store = stores.workspace(WORKSPACE)
         for number in range(count):

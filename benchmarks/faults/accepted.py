@@ -113,7 +113,7 @@ class Accepted:
         found.reasons += sorted({f"{workspace}: {stage}: {kind}: {error}" for _, stage, kind, error in dead})[:5]
         if rows:
             # A store that was never made has nothing to verify.
-            found.wrong += [f"{workspace}: {line}" for line in verified(self._stack.data, workspace)]
+            found.wrong += [f"{workspace}: {line}" for line in verified(self._stack, workspace)]
 
     def _copy(self) -> dict[str, dict[str, str]]:
         with self._noted:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from benchmarks.harness.load import Load
+from benchmarks.harness.stack import Stack
 from benchmarks.harness.watch import Watch
-from storage.stores import Store, Stores
+from storage.stores import Store
 from storage.upkeep.verify import verify
 
 
@@ -31,14 +32,10 @@ class Audit:
         return bool(self.lost or self.doubled or self.dead_letters or self.not_searchable or self.wrong)
 
 
-def audit(data: Path, workspace: str, load: Load, *, flushed: float | None) -> Audit:
+def audit(stack: Stack, workspace: str, load: Load, *, flushed: float | None) -> Audit:
     """Count lost, duplicate and changed messages. Only queued ones may be missing, and only if sent before a flush."""
-    stores = Stores(data)
-    try:
-        with Watch(data / "workspaces" / workspace / "memory.db") as watch:
-            return audit_workspace(watch, stores.workspace(workspace, create=False), load, flushed=flushed)
-    finally:
-        stores.close()
+    with closing(stack.stores()) as stores, stack.watch(workspace) as watch:
+        return audit_workspace(watch, stores.workspace(workspace, create=False), load, flushed=flushed)
 
 
 def audit_workspace(watch: Watch, store: Store, load: Load, *, flushed: float | None) -> Audit:
@@ -65,13 +62,10 @@ def audit_workspace(watch: Watch, store: Store, load: Load, *, flushed: float | 
     return found
 
 
-def verified(data: Path, workspace: str) -> list[str]:
+def verified(stack: Stack, workspace: str) -> list[str]:
     """Return what `verify` finds wrong in a workspace, and whether every chunk is in the vector index."""
-    stores = Stores(data)
-    try:
+    with closing(stack.stores()) as stores:
         return _wrong_in(stores.workspace(workspace, create=False))
-    finally:
-        stores.close()
 
 
 def _wrong_in(store: Store) -> list[str]:

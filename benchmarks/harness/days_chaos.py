@@ -22,6 +22,7 @@ from benchmarks.harness.fast_clock import FastClock
 from benchmarks.harness.folders import short_folder
 from benchmarks.harness.kept_processes import KeptProcesses, Span, Trouble
 from benchmarks.harness.options import ROOT
+from benchmarks.harness.watch import Watch, watch_workspace
 from memory.scheduling.executing import LEASE_MARGIN_SECONDS
 from reverie.clock import now_micros, to_micros
 from worker.runtime import Runtime
@@ -76,6 +77,10 @@ class Days:
         self.runtime.close()
         shutil.rmtree(self.data, ignore_errors=True)
 
+    def watch(self, workspace: str) -> Watch:
+        """Return read access to the database of a workspace."""
+        return watch_workspace(self.data, self.settings.database, workspace)
+
     def away(self) -> list[tuple[int, int]]:
         """Return the periods in which nothing could be fired, in microseconds of the machine's clock.
 
@@ -117,6 +122,7 @@ class Days:
         foreign = dict.fromkeys((name for name in os.environ if name.startswith(PREFIX)), "")
         chosen = {PREFIX + name.upper(): str(value) for name, value in self._chosen.items()}
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        chosen[PREFIX + "DATABASE"] = self.settings.database or ""
         return {**foreign, **chosen, "REVERIE_CONFIG": os.devnull, "PYTHONPATH": path}
 
 

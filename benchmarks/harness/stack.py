@@ -27,13 +27,15 @@ from adapters.broker.inbox import WorkerInbox
 from adapters.broker.monitor import Monitor, WorkerHeartbeat
 from benchmarks.harness.folders import short_folder
 from benchmarks.harness.options import ROOT
-from benchmarks.harness.watch import Watch
+from benchmarks.harness.watch import Watch, watch_workspace
 from reverie import contract
 from reverie.clock import new_id, now_micros
 from reverie.contract import MessagePayload
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import connect
 from reverie.pipeline.producer import Producer
+from storage.opened import open_stores
+from storage.stores import Stores
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.processes import kill_group, spawn
 from worker.supervision.run_file import RunFileEntry, read_run_file
@@ -67,6 +69,7 @@ class Stack:
     ) -> None:
         """`env` is added to the environment; `broker` is the address of one that runs, in place of its own.
 
+        With `REVERIE_DATABASE` in either environment, its stores are in that database.
         `prefix` are the words of a program that runs `reverie up`.
         """
         self.data = folder or short_folder("rvb-")
@@ -75,6 +78,7 @@ class Stack:
         self.broker_url = broker or embedded_broker_url(self.data)
         self.embedder = ""
         self._env = {**({"REVERIE_BROKER": broker} if broker else {}), **(env or {})}
+        self._database = {**os.environ, **self._env}.get("REVERIE_DATABASE") or None
         self._prefix = tuple(prefix)
         self._keep = keep
         self._process: subprocess.Popen[bytes] | None = None
@@ -136,7 +140,11 @@ class Stack:
 
     def watch(self, workspace: str = WORKSPACE) -> Watch:
         """Return read access to the database of a workspace."""
-        return Watch(self.database(workspace))
+        return watch_workspace(self.data, self._database, workspace)
+
+    def stores(self) -> Stores:
+        """Open its stores; the caller closes them."""
+        return open_stores(self.data, self._database)
 
     @property
     def supervisor_pid(self) -> int:

@@ -33,6 +33,15 @@ class Searchable(NamedTuple):
     searchable_at: int
 
 
+def watch_workspace(data: Path, database: str | None, workspace: str) -> Watch:
+    """Return read access to a workspace of a data folder, or of the PostgreSQL database at the address `database`."""
+    if database is None:
+        return Watch(data / "workspaces" / workspace / "memory.db")
+    from benchmarks.harness.postgres import PostgresWatch  # its packages are needed with PostgreSQL only
+
+    return PostgresWatch(database, data, workspace)
+
+
 class Watch:
     """A read-only connection to the database of one workspace; the file may not exist yet."""
 
