@@ -1,8 +1,8 @@
-"""Erase a person on a running stack under load while workers are killed, and look for them in every file.
+"""Erase a person on a running stack under load while workers are killed, and look for them everywhere.
 
 The person has put a word of their own into every field that a user's words can reach. Another user writes as fast as
-the stack accepts it meanwhile. At the end no file of the data folder may hold one of these words in any form, the
-receipt must say the same, and nothing of the other user may be lost.
+the stack accepts it meanwhile. At the end no file of the data folder, and no row of a PostgreSQL database, may hold one
+of these words in any form, the receipt must say the same, and nothing of the other user may be lost.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ def main() -> None:
     with Stack(env=_STACK) as stack, _client(stack) as ana:
         tell("storing the words of the person")
         say(ana)
-        stored = places(stack.data)
+        stored = places(stack.data, stack.rows())
         result.add("fields_on_disk", len({field for fields in stored.values() for field in fields}))
         with _others_write(stack, messages) as written:
             started = time.monotonic()
             erasure, killed = _erase(stack, ana, kills, tell)
             result.add("seconds", rounded(time.monotonic() - started), "s")
             answered = bool(ana.recall("marmalade", mode="keyword", limit=1, user=_OTHER))
-        tell.step("searching every file")
-        left = places(stack.data)
+        tell.step("searching every file and row")
+        left = places(stack.data, stack.rows())
         lost = _lost(ana, written, tell)
     assert erasure.receipt is not None, "an erasure that is done has a receipt"
     result.add("processes_killed", killed)

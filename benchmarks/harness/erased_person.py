@@ -6,7 +6,7 @@ import base64
 import json
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,13 +78,18 @@ def wait_until(condition: Callable[[], bool], otherwise: str) -> None:
         time.sleep(0.05)
 
 
-def places(data: Path) -> dict[str, set[str]]:
+def places(data: Path, rows: Iterable[tuple[str, str]] = ()) -> dict[str, set[str]]:
     """Return the files below a folder with the fields whose canaries they hold, in any form.
 
-    It shares nothing with the search of the product.
+    `rows` are those of a database, each with its table: they are searched, too. It shares nothing with the search of
+    the product.
     """
     forms = {field: _forms(word) for field, word in CANARIES.items()}
     found: dict[str, set[str]] = {}
+    for table, row in rows:
+        held = {field for field, shapes in forms.items() if any(shape in row.encode() for shape in shapes)}
+        if held:
+            found.setdefault(table, set()).update(held)
     for path in data.rglob("*"):
         try:
             raw = path.read_bytes() if path.is_file() else b""

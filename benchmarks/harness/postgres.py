@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import psycopg
 
 from benchmarks.harness.watch import Watch
 from reverie.errors import NotFound
+from storage.postgres.columns import tables
 from storage.postgres.positional import PositionalConnection
 from storage.postgres.stores import PostgresStores
 
@@ -82,6 +83,16 @@ def running_server(there: Callable[[], AbstractContextManager[object]] = nullcon
             yield running
         finally:
             running.stop()
+
+
+def rows_of(url: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield each row of each store as text, those of search indexes included, with the name of its store and table."""
+    with closing(PostgresStores(folder, url)) as stores:
+        for name in stores.all_names():
+            with stores.workspace(name).reading() as tx:
+                for table in sorted(tables()):
+                    for row in tx.connection.exec_driver_sql(f"SELECT * FROM {table}"):
+                        yield f"{name}: {table}", repr(tuple(row))
 
 
 class PostgresWatch(Watch):

@@ -16,7 +16,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
@@ -141,6 +141,13 @@ class Stack:
     def watch(self, workspace: str = WORKSPACE) -> Watch:
         """Return read access to the database of a workspace."""
         return watch_workspace(self.data, self._database, workspace)
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Yield each row in its database as text, with the name of its table; none where its stores are files."""
+        if self._database is not None:
+            from benchmarks.harness.postgres import rows_of  # its packages are needed with PostgreSQL only
+
+            yield from rows_of(self._database, self.data)
 
     def stores(self) -> Stores:
         """Open its stores; the caller closes them."""
