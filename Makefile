@@ -16,10 +16,10 @@ INSTALLED := $(VENV)/.installed
 # over some of another's when it has no more. One process more than cores, as many tests wait for other processes: on
 # two cores the whole suite took 8.5 minutes instead of 10.4.
 PARALLEL := --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist worksteal
-# Integration tests whose stores are opened by their own process, or one that it spawns: with --postgres they use it.
-IN_PROCESS := $(patsubst %,tests/integration/test_%.py,as_of_http curation_http edges_http http isolation items_http \
-  jobs_http mcp_http memory_recall_http notebook_http quotas_http recall_isolation_http repeated_requests \
-  store_processes tokens_http users_apart_http)
+# What says the same on both engines: tests that open no store, or bring a PostgreSQL server of their own.
+OF_NO_ENGINE := $(patsubst %,--ignore=%,$(wildcard tests/integration/test_postgres*.py)) \
+  $(patsubst %,--ignore=tests/integration/test_%.py,broker broker_full_disk inbox_properties installation \
+  mcp_conformance monitoring multilingual_embedder niceness sentence_transformers_embedder)
 # Less than a minute of what runs on PostgreSQL, for `make check`: claims, triggers, indexes, filters, verification.
 CHECKED_ON_POSTGRES := $(patsubst %,tests/unit/test_%.py,forgets_interrupted ingest items live_first recall_events \
   reindex search_isolation stored_amounts tombstones undo_properties verify work_queue)
@@ -69,8 +69,8 @@ test-mcp: $(INSTALLED) ## run the public conformance suite of MCP: needs npm, an
 	@npm install --silent --no-audit --no-fund --prefix build/mcp node@22 @modelcontextprotocol/conformance@0.2.0-alpha.12
 	@MCP_CONFORMANCE=$(CURDIR)/build/mcp $(PY) -m pytest -n 0 tests/integration/test_mcp_conformance.py $(ARGS)
 
-test-postgres: $(INSTALLED) ## run the unit tests with a real PostgreSQL server in place of SQLite files
-	@$(PY) -m pytest $(PARALLEL) --postgres tests/unit $(IN_PROCESS) $(ARGS)
+test-postgres: $(INSTALLED) ## run all tests with a real PostgreSQL server in place of SQLite files
+	@$(PY) -m pytest $(PARALLEL) --postgres $(OF_NO_ENGINE) $(ARGS)
 
 bench: $(INSTALLED) ## run all benchmarks (takes a while)
 	@$(PY) -m benchmarks $(ARGS)

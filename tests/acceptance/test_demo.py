@@ -18,6 +18,8 @@ import pytest
 
 from benchmarks.harness.folders import short_folder
 
+pytestmark = pytest.mark.sqlite("shows the defaults")
+
 ROOT = Path(__file__).resolve().parents[2]
 # It takes some ten seconds; loading the model from a cold disk beside other tests takes longer.
 TIMEOUT_SECONDS = 240.0

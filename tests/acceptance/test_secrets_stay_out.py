@@ -18,6 +18,7 @@ from benchmarks.harness.stack import Stack
 from reverie import Reverie
 from reverie.contract import ACCOUNT_STORE
 from storage.stores import Stores
+from support.index_content import everything_stored
 from support.planted import Planted, noise, planted
 
 WORKSPACE = "harbour"
@@ -49,9 +50,8 @@ JOBS = (
 RUN_JOBS = """
 import sys
 from cli import main
-data, *jobs = sys.argv[1:]
-for job in jobs:
-    sys.argv = ["reverie", "--data", data, "run", job, "--json"]
+for job in sys.argv[1:]:
+    sys.argv = ["reverie", "run", job, "--json"]
     try:
         main()
     except SystemExit as ended:
@@ -59,7 +59,7 @@ for job in jobs:
             raise
 """
 # The record itself: what was said, its chunks and words, and what was asked.
-RECORD = ("messages", "chunks", "recall_events", "chunks_fts", "forward_index")
+RECORD = ("messages", "chunks", "recall_events", "chunks_fts", "text_index", "forward_index")
 PLAIN = "Remember that I keep a small boat called Petrel in the harbour of Setubal."
 KEPT_BY_HAND = "The agent keeps this: password = " + "Foresail" + "-3306"
 KEPT_KEY = "sk-" + "proj-" + noise(48, 99)
@@ -144,9 +144,9 @@ def _wait_for_recalls(stack: Stack, fewest: int) -> None:
 
 def _run_jobs(stack: Stack) -> str:
     """Run the jobs as an operator does, all by one process, which imports everything once; what it printed."""
-    environment = {**os.environ, **EAGER, "REVERIE_CONFIG": os.devnull}
+    environment = {**os.environ, **EAGER, "REVERIE_CONFIG": os.devnull, "REVERIE_DATA": str(stack.data)}
     done = subprocess.run(
-        [sys.executable, "-P", "-c", RUN_JOBS, str(stack.data), *JOBS],
+        [sys.executable, "-P", "-c", RUN_JOBS, *JOBS],
         env=environment, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -187,10 +187,7 @@ def _all_rows(data: Path) -> Iterator[tuple[str, str]]:
     stores = Stores(data)
     for name in (WORKSPACE, ACCOUNT_STORE):
         with stores.workspace(name).reading() as tx:
-            tables = tx.connection.exec_driver_sql("SELECT name FROM sqlite_schema WHERE type = 'table'").scalars()
-            for table in tables.all():
-                for row in tx.connection.exec_driver_sql(f'SELECT * FROM "{table}"').all():
-                    yield table, repr(tuple(row))
+            yield from everything_stored(tx)
     stores.close()
 
 

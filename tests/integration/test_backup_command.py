@@ -22,6 +22,8 @@ from storage.upkeep.verify import verify
 from support.agents import until
 from support.pipeline import WORKSPACE, Pipeline
 
+pytestmark = pytest.mark.sqlite("copies its files")
+
 PASSPHRASE = "correct horse battery"
 
 # A backup that gets the signal of Ctrl-C when its third block is written: that of another process could come too late.

@@ -35,6 +35,8 @@ from support.postgres import TestServer
 from support.recalling import recall
 from support.remembered import MORNING, keep, settle
 
+pytestmark = pytest.mark.sqlite("copies its files to a server of its own")
+
 ROOT = Path(__file__).parents[2]
 OTHER = "other"
 

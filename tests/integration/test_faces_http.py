@@ -86,6 +86,7 @@ def test_workspaces_and_agents_are_listed_with_what_they_hold(ana: Reverie, url:
     assert httpx2.get(f"{url}/v1/workspaces").json()["workspaces"][0]["agents"] == 2
 
 
+@pytest.mark.sqlite("damages a file")
 def test_a_workspace_that_cannot_be_read_is_listed_with_its_error(ana: Reverie, runtime: Runtime) -> None:
     """Given a damaged file, then the list names the error, and the other workspaces have their numbers."""
     ana.remember("Kate takes oat milk")

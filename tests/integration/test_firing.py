@@ -116,6 +116,7 @@ def test_a_run_of_a_dead_worker_is_taken_up_where_nothing_is_due(runtime: Runtim
     assert tasks_sent(runtime) == 1
 
 
+@pytest.mark.sqlite("damages a file")
 def test_a_workspace_that_cannot_be_read_holds_up_no_other(runtime: Runtime) -> None:
     """Given a damaged workspace beside a good one, then the good one fires, and the other is named."""
     good = runtime.store("good")

@@ -274,6 +274,7 @@ def test_a_failure_that_nobody_foresaw_shows_nothing_and_is_logged_once(
     assert [(line["event"], line["trace_id"]) for line in logged] == [("request_crashed", "find-me")]
 
 
+@pytest.mark.sqlite("damages a file")
 def test_a_damaged_workspace_is_an_error_of_that_workspace_alone(url: str, runtime: Runtime) -> None:
     """Given a damaged file, then reading it is a permanent problem, others are read, and the status lists it."""
     with Reverie("ana", url=url) as memory:

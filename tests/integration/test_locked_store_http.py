@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 
-import pysqlite3
 import pytest
 
 from reverie import Reverie
 from reverie.errors import ReverieError
 from server.responses import MAX_OF_ONE_WORKSPACE
+from storage.stores import Stores
 from worker.runtime import Runtime
 
 # More than the server has threads.
@@ -28,11 +28,8 @@ def here(runtime: Runtime) -> Runtime:
 @contextmanager
 def locked(runtime: Runtime, workspace: str) -> Iterator[None]:
     """Hold the write lock of a store, as another program can."""
-    path = runtime.store(workspace).database.path
-    with closing(pysqlite3.connect(path, isolation_level=None)) as raw:
-        raw.execute("BEGIN IMMEDIATE")
+    with closing(Stores(runtime.settings.data)) as others, others.workspace(workspace).writing():
         yield
-        raw.execute("ROLLBACK")
 
 
 def test_others_store_and_recall_while_a_store_is_locked(here: Runtime, url: str) -> None:

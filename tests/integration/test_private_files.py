@@ -29,6 +29,7 @@ def readable_by_others(folder: Path) -> list[str]:
     return [f"{path} {oct(path.stat().st_mode)}" for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077]
 
 
+@pytest.mark.sqlite("lists its files")
 def test_a_running_stack_writes_nothing_that_others_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given umask 000, when a stack stores, logs and exports, then every file and folder is the user's alone."""
     # For the client, too: it finds the token of the server there.

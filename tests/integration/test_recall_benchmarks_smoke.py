@@ -34,6 +34,8 @@ from reverie.contract import MessagePayload
 from storage.stores import Store, Stores
 from storage.upkeep.verify import verify
 
+pytestmark = pytest.mark.sqlite("measures recall from its files")
+
 ROOT = Path(__file__).resolve().parents[2]
 # What the builder and the pipeline must write alike; times, ids of messages and sessions' codes are each run's own.
 SAME = {

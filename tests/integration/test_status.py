@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pysqlite3
 import pytest
+from sqlalchemy import text
 
 from adapters.broker.monitor import WorkerHeartbeat
 from memory.pipeline.status import StatusReader
@@ -18,9 +19,8 @@ from reverie.memories.types import Tier
 from reverie.pipeline.status import PipelineStatus
 from server.metrics import Metrics
 from storage.memories.records import NewMemory
-from storage.migrate import Kind
 from storage.scheduling.records import NewReminder, NewSchedule
-from storage.status import StoreCounts, read_counts
+from storage.status import StoreCounts
 from support.command_line import CommandLine
 from support.stages import drain, store_inbox
 from worker.heartbeat import _embedder_state
@@ -43,6 +43,14 @@ def moment(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> int:
     now = runtime.now()
     monkeypatch.setattr(Runtime, "now", lambda _: now)
     return now
+
+
+def settle(runtime: Runtime, *names: str) -> None:
+    """Have the files of stores be older than any write that their times might not show."""
+    runtime.stores.close()
+    long_ago = time.time() - 60
+    for path in filter(Path.exists, map(runtime.stores.database_path, names)):
+        os.utime(path, (long_ago, long_ago))
 
 
 def read(runtime: Runtime) -> PipelineStatus:
@@ -72,7 +80,7 @@ def test_the_status_follows_messages_through_the_stages(runtime: Runtime) -> Non
     assert status.stages["chunk"].waiting == 2
     assert status.stages["chunk"].oldest_age_seconds >= 0
     assert [line.name for line in status.workspaces] == ["default"]
-    assert status.wal_bytes > 0
+    assert (status.wal_bytes > 0) == runtime.stores.database_path("default").exists()
 
     drain(runtime)
     status = read(runtime)
@@ -88,9 +96,8 @@ def test_a_store_in_a_language_that_its_model_does_not_know_has_advice(runtime: 
     store_inbox(runtime)
     drain(runtime)
     assert read(runtime).workspaces[0].advice == ""  # the vectors of tests are of no language
-    path = runtime.stores.database_path("default")
-    with pysqlite3.connect(path) as raw:
-        raw.execute("UPDATE indexes SET model = 'all-MiniLM-L6-v2' WHERE kind = 'vector'")
+    with runtime.stores.workspace("default").writing() as tx:
+        tx.connection.execute(text("UPDATE indexes SET model = 'all-MiniLM-L6-v2' WHERE kind = 'vector'"))
 
     found = read(runtime).workspaces[0]
 
@@ -166,6 +173,7 @@ def test_a_worker_that_has_not_loaded_its_model_says_nothing_of_it(make_runtime:
     assert "auto" not in _embedder_state(loaded)
 
 
+@pytest.mark.sqlite("damages files")
 def test_what_cannot_be_used_is_listed_with_its_error(runtime: Runtime) -> None:
     """Given a newer and a damaged workspace and a damaged account, then each is named and the others are read."""
     for name in ("good", "newer"):
@@ -194,18 +202,15 @@ def test_a_workspace_that_was_not_written_is_not_read_again(runtime: Runtime, mo
         say(runtime, "one", workspace=name)
         store_inbox(runtime, name)
     runtime.stores.account()
-    runtime.stores.close()
-    long_ago = time.time() - 60
-    for name in ("a", "b", ACCOUNT_STORE):
-        os.utime(runtime.stores.database_path(name), (long_ago, long_ago))
+    settle(runtime, "a", "b", ACCOUNT_STORE)
     status_reader = reader(runtime)
     assert status_reader.read(now=runtime.now()).stages["chunk"].waiting == 2
 
-    def never(*_: object) -> None:
-        raise AssertionError("read again")
+    def never(name: str) -> StoreCounts:
+        raise AssertionError(f"{name} is read again")
 
     with monkeypatch.context() as patch:
-        patch.setattr("storage.stores.read_counts", never)
+        patch.setattr(runtime.stores, "counts", never)
         assert status_reader.read(now=runtime.now()).stages["chunk"].waiting == 2
 
     status = reader(runtime).read(now=runtime.now(), budget_seconds=-1)
@@ -256,22 +261,23 @@ def test_a_schedule_becomes_overdue_where_nobody_writes(
 ) -> None:
     """Given a workspace that is remembered and not read again, then what becomes due in it is told all the same."""
     schedule(runtime, due_in_seconds=60)
-    runtime.stores.close()
-    long_ago = time.time() - 60
-    os.utime(runtime.stores.database_path("default"), (long_ago, long_ago))
+    settle(runtime, "default")
     status_reader = reader(runtime)
     assert status_reader.read(now=moment).time.schedules_overdue == 0
 
-    def of_the_account(path: Path, kind: Kind) -> StoreCounts:
-        assert kind == "account", "read again"
-        return read_counts(path, kind)
+    counts = runtime.stores.counts
 
-    monkeypatch.setattr("storage.stores.read_counts", of_the_account)
+    def of_the_account(name: str) -> StoreCounts:
+        assert name == ACCOUNT_STORE, "read again"
+        return counts(name)
+
+    monkeypatch.setattr(runtime.stores, "counts", of_the_account)
     scheduling = status_reader.read(now=moment + 100_000_000).time
     assert scheduling.schedules_overdue == 1
     assert scheduling.schedules_oldest_overdue_seconds == 40
 
 
+@pytest.mark.sqlite("opens an older file")
 def test_a_workspace_from_before_there_were_schedules_is_listed(runtime: Runtime) -> None:
     """Given a workspace that is still to be migrated, then it is named with what to do, and the others are told."""
     schedule(runtime, due_in_seconds=-90, workspace="new")
@@ -335,6 +341,6 @@ def test_reading_the_status_opens_no_store_and_makes_no_workspace(runtime: Runti
         say(runtime, "one", workspace=f"w{number}")
         store_inbox(runtime, f"w{number}")
     before = runtime.stores._open.names()
-    status = read(runtime)
+    status = reader(runtime).read(now=runtime.now(), budget_seconds=60)
     assert status.stages["chunk"].waiting == 20
     assert runtime.stores._open.names() == before

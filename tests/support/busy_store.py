@@ -89,7 +89,9 @@ def picture(data: Path) -> dict[str, Any]:
     for name in (WORKSPACE, ACCOUNT_STORE):
         store = stores.workspace(name)
         assert verify(store).wrong == []
-        found |= {f"{name} {table}": rows for table, rows in everything(store).items() if table != "job_runs"}
+        found |= {
+            f"{name} {table}": rows for table, rows in everything(store, gaps=False).items() if table != "job_runs"
+        }
         with store.reading() as tx:
             entries = tx.curation.page(limit=100_000)
             assert tx.connection.exec_driver_sql("SELECT count(*) FROM curation_recording").scalar() == 0

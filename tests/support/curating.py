@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import text
 
 from storage.memories.records import MemoryRecord, NewMemory
+from storage.postgres.columns import numbered_columns
 from storage.recall.events import NewRecall
 from storage.rows import tables_of
 from storage.stores import Store
@@ -16,20 +18,62 @@ from support.pipeline import Pipeline
 NOW = 1_750_000_000_000_000
 # The log itself, tables derived from others, and tables to which rows are only added.
 _LEFT_OUT = ("curation_", "job_", "forward_changes")
+# The tables whose rows are referred to, by column.
+_REFERRED = {
+    "session_row": "sessions",
+    "message_row": "messages",
+    "file_row": "files",
+    "memory_row": "memories",
+    "superseded_by": "memories",
+    "chunk_id": "chunks",
+    "item_row": "items",
+}
+
+Row = Mapping[Any, Any]
 
 
-def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
-    """Return the rows of all tables except those left out, and the content of the vector indexes."""
+def everything(store: Store, *, gaps: bool = True) -> dict[str, list[tuple[Any, ...]]]:
+    """Return the rows of all tables except those left out, and the content of the vector indexes.
+
+    Without `gaps`, the rows of a table have numbers from 1 on: PostgreSQL leaves out those of transactions that failed.
+    """
     with store.reading() as tx:
-        picture = {
-            name: sorted((tuple(row) for row in tx.connection.exec_driver_sql(f"SELECT * FROM {name}")), key=repr)
+        tables = {
+            name: tx.connection.exec_driver_sql(f"SELECT * FROM {name}").mappings().all()
             for name in tables_of(tx.connection)
             if not name.startswith(_LEFT_OUT)
         }
+        ranks = {} if gaps else _ranks(tables)
+        picture = {
+            name: sorted((_by_rank(name, row, ranks) for row in rows), key=repr) for name, rows in tables.items()
+        }
         for generation in tx.index.generations():
             if generation.kind == "vector":
-                picture[f"vectors of {generation.model}"] = indexed_vectors(tx, generation)
+                chunks = ranks.get("chunks", {})
+                picture[f"vectors of {generation.model}"] = [
+                    (chunks.get(chunk, chunk), *rest) for chunk, *rest in indexed_vectors(tx, generation)
+                ]
     return picture
+
+
+def _ranks(tables: Mapping[str, Sequence[Row]]) -> dict[str, dict[int, int]]:
+    """Return the place of each number that a database gave, by table."""
+    return {
+        name: {number: place for place, number in enumerate(sorted(row[column] for row in tables[name]), 1)}
+        for name, column in numbered_columns().items()
+        if name in tables
+    }
+
+
+def _by_rank(name: str, row: Row, ranks: Mapping[str, Mapping[int, int]]) -> tuple[Any, ...]:
+    """Return the values of a row, with its own number and those of rows that it refers to replaced by their places."""
+    own = numbered_columns().get(name)
+    return tuple(
+        ranks.get(name if column == own else _REFERRED.get(column, ""), {}).get(value, value)
+        if isinstance(value, int)
+        else value
+        for column, value in row.items()
+    )
 
 
 def remember(pipe: Pipeline, name: str, content: str = "", *, agent: str = "ana", **more: Any) -> MemoryRecord:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from storage.recall.generations import Generation
+from storage.rows import tables_of
 from storage.transaction import Transaction
 
 
@@ -15,6 +17,18 @@ def indexed_vectors(tx: Transaction, generation: Generation) -> list[tuple[Any, 
     else:
         sql = f"SELECT chunk_id, agent_id, embedding::text FROM vector_index WHERE generation = {generation.id}"
     return sorted(tuple(row) for row in tx.connection.exec_driver_sql(sql))
+
+
+def everything_stored(tx: Transaction) -> Iterator[tuple[str, str]]:
+    """Yield each row of each table, those of search indexes included, as text with the name of its table."""
+    if tx.connection.dialect.name == "sqlite":
+        sql = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+        tables = list(tx.connection.exec_driver_sql(sql).scalars())
+    else:
+        tables = [*tables_of(tx.connection), "text_index", "vector_index"]
+    for table in tables:
+        for row in tx.connection.exec_driver_sql(f'SELECT * FROM "{table}"').all():
+            yield table, repr(tuple(row))
 
 
 def recorded_tables(tx: Transaction) -> set[str]:

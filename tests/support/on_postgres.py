@@ -2,8 +2,9 @@
 
 Whatever opens the stores of a data folder gets those of a database of that folder, in a server of this process; so do
 processes that are spawned from it and import this package (`join_parent`). Tests look into tables with SQLite's SQL,
-which is translated as that of the repositories is. Tests of what only SQLite has carry the mark `sqlite` with the
-reason, and are skipped.
+which is translated as that of the repositories is. Programs that tests start are told of the database of their data
+folder (`support.started_on_postgres`). Tests of what only SQLite has carry the mark `sqlite` with the reason, and are
+skipped.
 """
 
 from __future__ import annotations
@@ -22,15 +23,18 @@ import pytest
 from sqlalchemy import Connection, CursorResult, TextClause
 
 from storage.engines import OPTION
+from storage.migrate import ACCOUNT_FILE
 from storage.postgres.stores import PostgresStores
 from storage.stores import Stores
 from support.postgres import TestServer, create_database, drop_database, running_postgres, url_of_user
+from support.started_on_postgres import redirect_started
 
 _MARK: Final = re.compile(r"\?")
 # Whose SQL is meant for the engine it runs on.
 _ENGINES: Final = ("storage.", "sqlalchemy.", "support.on_postgres", "support.index_content")
 # A database must be as fast to make and to write as a file, and need not outlive its server.
 _FAST: Final = ("fsync = off", "full_page_writes = off", "synchronous_commit = off")
+_FILES: Final = ("memory.db", ACCOUNT_FILE)
 # Tells processes that a test spawns the superuser's address of the server, and the database that others are copies of.
 _PARENT: Final = "TESTS_ON_POSTGRES"
 
@@ -123,6 +127,7 @@ def _redirect(patch: pytest.MonkeyPatch) -> None:
         return object.__new__(FolderStores if kind is Stores else kind)
 
     patch.setattr(Stores, "__new__", new)
+    redirect_started(patch, databases.url)
     patch.setattr(Connection, "execute", _translated_execute(Connection.execute))
     patch.setattr(Connection, "exec_driver_sql", _translated_driver_sql(Connection.exec_driver_sql))
 
@@ -137,13 +142,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Remove the databases of a test after it, and those of its module after the last one."""
+    """Remove the databases of a test after it, and those of its module after the last one.
+
+    Raises `AssertionError` when a store was kept in a file: such a test says nothing of PostgreSQL.
+    """
     folder = getattr(item, "funcargs", {}).get("tmp_path")
+    in_files = [] if folder is None else [path for path in folder.rglob("*.db") if path.name in _FILES]
     yield
     if folder is not None:
         databases.drop(folder.resolve())
     if nextitem is None or nextitem.path != item.path:
         databases.drop()
+    assert not in_files, f"{in_files[0]} is a file: name the data folder by --data or REVERIE_DATA, or mark the test"
 
 
 def _translated_execute(original: Any) -> Any:
