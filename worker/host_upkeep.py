@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import cache
 from typing import Final
 
 import structlog
@@ -39,8 +40,15 @@ def host_folder(settings: Settings, stores: Stores, now: Callable[[], int]) -> H
     if hosts is None:
         return None
     # Also with `workspace_git` off: there may be files from before.
-    notebooks = Notebooks(GitFolders(settings.data, looks_secret), settings.memory_file_bytes)
-    return HostFolder(stores, hosts, notebooks, now, away_days=settings.host_days)
+
+    @cache  # of what succeeded: once is enough for a process
+    def join() -> None:
+        folder.join()
+
+    repositories = GitFolders(settings.data, looks_secret, before_commit=join)
+    notebooks = Notebooks(repositories, settings.memory_file_bytes)
+    folder = HostFolder(stores, hosts, notebooks, now, away_days=settings.host_days)
+    return folder
 
 
 def start_host_upkeep(settings: Settings, *, first_after_seconds: float = 0.0) -> HostUpkeep | None:

@@ -47,7 +47,7 @@ from retrieval.recaller import Recaller
 from retrieval.reranking import Reranking
 from reverie import contract
 from reverie.clock import now_micros
-from reverie.errors import StoreUnavailable, Unavailable
+from reverie.errors import Unavailable
 from reverie.pipeline.broker import connect
 from reverie.pipeline.payload_signing import parse_keys
 from reverie.pipeline.producer import TaskSender
@@ -189,11 +189,7 @@ class Runtime:
     @cached_property
     def host_folder(self) -> HostFolder | None:
         """This host's data folder among those that share the stores; None for files, which are on one host."""
-        folder = host_folder(self.settings, self.stores, lambda: self.now())
-        if folder is not None:
-            with contextlib.suppress(StoreUnavailable):  # a standby: the host joins once it is promoted
-                folder.join()
-        return folder
+        return host_folder(self.settings, self.stores, lambda: self.now())
 
     @cached_property
     def quotas(self) -> Quotas:
@@ -331,7 +327,7 @@ class Runtime:
         settings = self.settings
         if not settings.workspace_git:
             return Notebooks(None, settings.memory_file_bytes)
-        if self.host_folder is not None:  # which has joined before anything is written
+        if self.host_folder is not None:  # which joins the hosts before anything is written
             return self.host_folder.notebooks
         return Notebooks(GitFolders(settings.data, looks_secret), settings.memory_file_bytes)
 

@@ -49,8 +49,20 @@ _LOOSE_OBJECTS: Final = 2_000
 class GitRepository:
     """The repository of one agent: a folder created by the first commit, readable only by its owner."""
 
-    def __init__(self, folder: Path, agent: str, *, within: Path, looks_secret: LooksSecret) -> None:
-        """`within` must exist: it is removed when a workspace is deleted, and must not be created again."""
+    def __init__(
+        self,
+        folder: Path,
+        agent: str,
+        *,
+        within: Path,
+        looks_secret: LooksSecret,
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`within` must exist: it is removed when a workspace is deleted, and must not be created again.
+
+        `before_commit` is called before each commit that may write something.
+        """
+        self._before_commit = before_commit
         self._folder = folder
         self._agent = agent
         self._within = within
@@ -62,6 +74,7 @@ class GitRepository:
             accepted, refused = screen_files(files, self._looks_secret)
             if not accepted:
                 return CommitResult(None, refused)
+        self._before_commit()
         self._make_parent()
         with self._locked(), self._opened(make=True) as repo:
             accepted, refused = screen_files(files, self._looks_secret)
@@ -246,15 +259,21 @@ class GitFolders:
     Those of the account's memories are next to its database.
     """
 
-    def __init__(self, data_dir: Path, looks_secret: LooksSecret) -> None:
+    def __init__(
+        self, data_dir: Path, looks_secret: LooksSecret, before_commit: Callable[[], None] = lambda: None
+    ) -> None:
+        """`before_commit` is called before each commit that may write something."""
         self._data_dir = data_dir
         self._looks_secret = looks_secret
+        self._before_commit = before_commit
 
     def repository(self, workspace: str, agent: str) -> GitRepository:
         """Return the repository of one agent in one workspace, without opening or creating it."""
         within = self._within(workspace)
         folder = within / "git" / file_name(check_agent(agent))
-        return GitRepository(folder, agent, within=within, looks_secret=self._looks_secret)
+        return GitRepository(
+            folder, agent, within=within, looks_secret=self._looks_secret, before_commit=self._before_commit
+        )
 
     def folder(self, workspace: str, agent: str) -> str:
         """Return the path of a repository in the data folder."""

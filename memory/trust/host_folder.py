@@ -178,15 +178,17 @@ class HostFolder:
         return changed
 
     def wait_for_all(self, erasure_id: str, *, on_step: Callable[[], None]) -> None:
-        """Wait until each host has carried out an erasure, this one included.
+        """Wait until each host has carried out an erasure, this one included if it has joined.
 
         Raises `Unavailable` naming a host that has not, after some seconds.
         """
         for gone in self.hosts.forget_unseen(self.away_days):
             log.warning("host_forgotten", host=gone.name, days=self.away_days)
-        with leading(self.data) as is_leading:  # else another process of this host looks after its files
-            if is_leading:
-                self.look(on_step=on_step)
+        self._tombstones.exchange()
+        if self._identity() is not None:  # else nothing is written to this folder, as by a single command
+            with leading(self.data) as is_leading:  # else another process of this host looks after its files
+                if is_leading:
+                    self.look(on_step=on_step)
         deadline = time.monotonic() + _WAIT_SECONDS
         while waiting := self.hosts.waited_for(erasure_id):
             first = max(waiting, key=lambda host: (bool(host.error), host.silent_seconds))

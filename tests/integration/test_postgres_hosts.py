@@ -287,6 +287,21 @@ def test_an_erasure_that_waits_for_a_host_ends_when_the_host_is_forgotten(a: Run
     assert any(host.name in one.what and one.responsible == "operator" for one in done.receipt.remains)
 
 
+def test_a_command_that_writes_no_files_makes_no_host(a: Runtime, make_host: Make) -> None:
+    """Given a data folder from which somebody only erases, then later erasures do not wait for it."""
+    fill(a)
+    elsewhere = make_host("elsewhere")
+    waiting = erase(elsewhere, EVERYTHING_OF_KATE)
+    assert f"the host {folder_of(a).name} has not removed it" in waiting.error
+    folder_of(a).look()
+    done = go_on(elsewhere, waiting)
+    assert done.receipt is not None, done.error
+    assert done.receipt.hosts == [folder_of(a).name]
+    assert [one.name for one in folder_of(a).hosts.all()] == [folder_of(a).name]
+    commit(elsewhere)
+    assert len(folder_of(a).hosts.all()) == 2, "one that commits memory files has joined before"
+
+
 def test_memory_files_follow_the_database_on_every_host(a: Runtime, b: Runtime) -> None:
     """Given files on two hosts, when a memory is forgotten by a plain call, then the next refresh removes it there."""
     kept, gone = remember(a, PLUMS, "lif"), remember(a, SECRET, KATE)
