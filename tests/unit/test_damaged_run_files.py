@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +20,9 @@ def test_a_damaged_run_file_is_told_at_once(
 ) -> None:
     """Given a server whose file is damaged, then a command does not wait for it, but says what to do."""
     reverie = CommandLine(monkeypatch, capsys, "--data", str(tmp_path))
-    monkeypatch.setattr("cli.sending.time.sleep", lambda _: pytest.fail("it waits"))
+    # In that module alone: threads of other tests may sleep.
+    time_that_passes = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: pytest.fail("it waits"))
+    monkeypatch.setattr("cli.sending.time", time_that_passes)
     with hold_data_dir(tmp_path), announced(tmp_path, ServerFile("http://127.0.0.1:1", "1", "default")):
         (tmp_path / "run" / "server.json").write_bytes(content)
         for command in ("memory", "list"), ("status",), ("recall", "x"), ("memory", "add", "x"):
