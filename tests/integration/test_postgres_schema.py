@@ -144,6 +144,23 @@ def test_a_database_of_the_first_version_gets_the_indexes_and_no_statistics_of_s
         assert (found, connection.execute(known, [f"{SCHEMA}.claims"]).fetchone()) == ([("claims_set_aside",)], (0,))
 
 
+def test_a_database_from_before_hosts_gets_their_tables_and_a_key_for_each_store(
+    server: TestServer, database: str
+) -> None:
+    with server.admin(database) as connection:
+        connection.execute(f"SET search_path = {SCHEMA}, public")
+        connection.execute("DROP TABLE hosts, host_erasures, tombstones, erasure_key")
+        connection.execute("ALTER TABLE stores DROP COLUMN key")
+        connection.execute("INSERT INTO stores (name) VALUES ('a'), ('b')")
+        connection.execute("UPDATE schema_version SET version = 2")
+    _open(server, database)
+    with server.admin(database) as connection:
+        keys = connection.execute(f"SELECT count(DISTINCT key) FROM {SCHEMA}.stores").fetchone()
+        tables = "SELECT count(*) FROM information_schema.tables WHERE table_schema = %s AND table_name = ANY (%s)"
+        names = ["hosts", "host_erasures", "tombstones", "erasure_key"]
+        assert (keys, connection.execute(tables, [SCHEMA, names]).fetchone()) == ((2,), (4,))
+
+
 def test_a_migration_that_fails_leaves_the_version_before(server: TestServer, database: str, newer: Path) -> None:
     _release(newer, _later(1, "moods"), "ALTER TABLE channels ADD COLUMN mood text;")
     _release(newer, _later(2, "wrong"), "ALTER TABLE channels ADD COLUMN tone text; SELECT 1 / 0;")
