@@ -223,6 +223,7 @@ def test_asking_whether_a_missing_file_is_idle_makes_no_file(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.sqlite("damages a file")
 def test_a_damaged_file_is_not_called_idle(tmp_path: Path) -> None:
     """Given a file that is no database, when it is looked at, then whoever opens it in earnest will say so."""
     (tmp_path / "memory.db").write_bytes(b"nonsense" * 1000)
