@@ -29,7 +29,7 @@ from storage.memories.records import NewMemory
 from storage.stores import Stores
 from support.agents import until
 from support.byte_search import places_of
-from support.postgres import TestServer, running_postgres
+from support.postgres import TestServer
 from support.stages import drain
 from worker.host_upkeep import HostUpkeep
 from worker.runtime import Runtime
@@ -43,17 +43,10 @@ EVERYTHING_OF_KATE = Scope("user", KATE, None, None)
 Make = Callable[[str], Runtime]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[TestServer]:
-    with running_postgres() as running:
-        yield running
-
-
 @pytest.fixture
-def url(server: TestServer) -> Iterator[str]:
-    name = server.database()
-    yield server.url(name)
-    server.drop(name)
+def url(server: TestServer, database: str) -> str:
+    """The address of a database with the schema."""
+    return server.url(database)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, create_engine
 
 from storage.postgres.engine import PostgresServer
 from storage.postgres.plans import RENEW_SECONDS, renew_plans
-from support.postgres import TestServer, running_postgres
+from support.postgres import TestServer
 
 # So often that the server keeps the plan.
 USES = 12
@@ -28,22 +28,15 @@ class Clock:
         return self.now
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[TestServer]:
-    with running_postgres() as running:
-        yield running
-
-
 @pytest.fixture
-def database(server: TestServer) -> Iterator[str]:
-    name = server.empty_database()
-    with server.admin(name) as connection:
+def database(server: TestServer, empty: str) -> str:
+    """The name of a database with one table, which nobody analyses."""
+    with server.admin(empty) as connection:
         connection.execute("CREATE TABLE things (store_id bigint, id bigint, PRIMARY KEY (store_id, id))")
         connection.execute("ALTER TABLE things SET (autovacuum_enabled = off)")
         connection.execute("GRANT ALL ON things TO reverie")
         connection.execute("VACUUM things")
-    yield name
-    server.drop(name)
+    return empty
 
 
 @pytest.fixture
