@@ -35,7 +35,7 @@ _KINDS_OF_REASONS: Final[Mapping[str, str]] = {
     "computer_output": MEDIA,
 }
 # Where the page shows a source, a name or a picture: its kind and what belongs to it, between private characters.
-_MARKER: Final = re.compile("( ?)(\ue200([^\ue200\ue201\ue202]*)\ue202?([^\ue200\ue201]*)\ue201)")
+_MARKER: Final = re.compile("( ?)(\ue200([^\ue200\ue201\ue202]*)(?:\ue202([^\ue200\ue201]*))?\ue201)")
 # The same where these characters were lost on the way. Only the first kind is like nothing that somebody would write.
 _BARE_MARKER: Final = re.compile(
     r"( ?)((?:file)?cite(?:turn\d{1,4}[a-z]{1,16}\d{1,4})+|entity\[[^\[\]\n]{1,500}\]|image_group\{[^{}\n]{1,2000}\})"
@@ -97,7 +97,7 @@ def _without_markers(text: str, references: Any) -> str:
 
     def replaced(match: re.Match[str]) -> str:
         space, marker, kind, rest = match.groups()
-        found = shown.get(marker) or _name_in(kind, rest)
+        found = shown.get(marker) or _name_in(kind, rest or "")
         return space + found if found else ""
 
     def replaced_bare(match: re.Match[str]) -> str:

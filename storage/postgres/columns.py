@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 _FILE: Final = Path(__file__).with_name("schema.sql")
-_TABLE: Final = re.compile(r"^CREATE TABLE (\w+) \(\n(.*?)\n\)", re.DOTALL | re.MULTILINE)
+_TABLE: Final = re.compile(r"^CREATE TABLE (\w+) \(\n((?:    .*\n)+)\)", re.MULTILINE)
 _COLUMN: Final = re.compile(
     r"^    (?!PRIMARY|UNIQUE|FOREIGN)(\w+) (bigint|text|double precision|bytea)(.*)$", re.MULTILINE
 )

@@ -115,11 +115,11 @@ _RULES: Final = {
 _CONNECTING: Final = (
     (re.compile(r"too many clients|connection slots are reserved|too many connections for"), "53300"),
     (re.compile(r"session is read-only|hot standby mode is"), _READ_ONLY),
-    (re.compile(r"database \".*\" does not exist"), "3D000"),
+    (re.compile(r"database \"[^\"]*\" does not exist"), "3D000"),
     (
         re.compile(
             r"authentication failed|no password supplied|pg_hba\.conf"
-            r"|not permitted to log in|role \".*\" does not exist"
+            r"|not permitted to log in|role \"[^\"]*\" does not exist"
         ),
         "28000",
     ),
