@@ -86,8 +86,11 @@ class StoreQuery:
     @property
     def degraded(self) -> str:
         """Why the answer is less than requested; empty if it is not."""
-        building = "plain ranking: the index of this many chunks is still being built, try again later"
-        return self.prepared.degraded or ("" if self.snapshot else building)
+        if self.prepared.degraded or self.snapshot:
+            return self.prepared.degraded
+        newest = self.tx.index.max_searched
+        ranking = "plain ranking" + (f" of the newest {newest:,} chunks" if newest else "")
+        return f"{ranking}: the index of this many chunks is still being built, try again later"
 
 
 def prepare_query(

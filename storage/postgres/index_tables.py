@@ -8,19 +8,34 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from storage.postgres.dialect import STORE_OPTION
+from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.generations import Generation, VectorEntry
 from storage.recall.index_tables import TextQuery, VectorQuery
 from storage.recall.records import Hit
 from storage.rows import execute, read_rows
 
+# These tables answer only while the index of a large agent is being built in memory, which takes both cores of a small
+# machine by itself. To compare the words and vectors of 50,000 chunks takes about half a second, those of a million
+# half a minute.
+_MAX_SEARCHED: Final = 50_000
+_IS_SEARCHED: Final = "chunk_id >= (SELECT min(chunk_id) FROM searched) AND chunk_id IN (SELECT chunk_id FROM searched)"
+
 
 class PostgresIndexTables:
     """The tables in PostgreSQL: see `storage.recall.index_tables.IndexTables`."""
+
+    def __init__(self, *, max_searched: int = _MAX_SEARCHED) -> None:
+        self._max_searched = max_searched
+
+    @property
+    def max_searched(self) -> int:
+        """Return how many chunks a search compares: the newest of those that pass its filter."""
+        return self._max_searched
 
     def create(self, connection: Connection, generation: Generation) -> None:
         """Do nothing: the tables are there."""
@@ -97,13 +112,13 @@ class PostgresIndexTables:
 
     def search_text(self, connection: Connection, generation: Generation, query: TextQuery) -> list[Hit]:
         """Return the chunks with any of the words, ranked by how many they have, and how often for their length."""
-        narrow = f" AND t.chunk_id IN ({query.chunks.ids_sql()})" if query.chunks.is_narrow else ""
         found = execute(
             connection,
-            "SELECT t.chunk_id AS chunk_id, words_rank(t.words, :match) AS score FROM text_index AS t"
-            " WHERE has_words(t.words, :match, :of_store, :of_agent)"
-            f" AND t.generation = :generation{narrow} ORDER BY score DESC, t.chunk_id DESC LIMIT :limit",
+            f"{_searched_sql(query.chunks)} SELECT chunk_id AS chunk_id, words_rank(words, :match) AS score"
+            f" FROM text_index WHERE has_words(words, :match, :of_store, :of_agent) AND generation = :generation"
+            f" AND {_IS_SEARCHED} ORDER BY score DESC, chunk_id DESC LIMIT :limit",
             **query.chunks.parameters(),
+            max_searched=self._max_searched,
             match=query.match,
             of_store=f"store {connection.get_execution_options()[STORE_OPTION]}",
             of_agent=f"agent {query.chunks.agent}",
@@ -114,12 +129,13 @@ class PostgresIndexTables:
 
     def search_vectors(self, connection: Connection, generation: Generation, query: VectorQuery) -> list[Hit]:
         """Return the exact nearest chunks by cosine, best first; the filter applies within the search."""
-        narrow = f" AND chunk_id IN ({query.chunks.ids_sql()})" if query.chunks.is_narrow else ""
         found = execute(
             connection,
-            "SELECT chunk_id AS chunk_id, 1.0 - cosine_distance_to(embedding, :vector) AS score FROM vector_index"
-            f" WHERE generation = :generation AND agent_id = :agent{narrow} ORDER BY score DESC LIMIT :limit",
+            f"{_searched_sql(query.chunks)} SELECT chunk_id AS chunk_id,"
+            " 1.0 - cosine_distance_to(embedding, :vector) AS score FROM vector_index"
+            f" WHERE generation = :generation AND {_IS_SEARCHED} ORDER BY score DESC, chunk_id DESC LIMIT :limit",
             **query.chunks.parameters(),
+            max_searched=self._max_searched,
             vector=_vector_text(query.vector),
             generation=generation.id,
             limit=query.limit,
@@ -130,6 +146,15 @@ class PostgresIndexTables:
         sql = f"SELECT chunk_id FROM {table} WHERE generation = :generation"
         found: set[int] = set(execute(connection, sql, generation=generation.id).scalars())
         return found
+
+
+def _searched_sql(chunks: ChunkFilter) -> str:
+    """Return the beginning of a query that has the chunks to search as `searched`."""
+    narrow = f" AND chunk_id IN ({chunks.ids_sql()})" if chunks.is_narrow else ""
+    return (
+        f"WITH searched AS MATERIALIZED (SELECT chunk_id FROM forward_index WHERE agent_id = :agent{narrow}"
+        " ORDER BY chunk_id DESC LIMIT :max_searched)"
+    )
 
 
 def _vector_text(embedding: bytes) -> str:

@@ -140,6 +140,11 @@ class SearchIndex(Repository):
         """Return the chunks in a full-text index."""
         return self._tables.text_ids(self._connection, generation)
 
+    @property
+    def max_searched(self) -> int | None:
+        """How many chunks a search compares: the newest of those that pass its filter; None for all."""
+        return self._tables.max_searched
+
     def search_text(self, match: str, chunk_filter: ChunkFilter, limit: int) -> list[Hit]:
         """Return chunks that match an FTS5 expression, the best first.
 

@@ -49,6 +49,11 @@ class VectorQuery:
 class IndexTables(Protocol):
     """Creates, fills and searches the tables of one engine's indexes, in the caller's transaction."""
 
+    @property
+    def max_searched(self) -> int | None:
+        """Return how many chunks a search compares: the newest of those that pass its filter; None for all."""
+        ...
+
     def create(self, connection: Connection, generation: Generation) -> None:
         """Create the table of an index."""
         ...
@@ -110,6 +115,8 @@ def index_tables(connection: Connection) -> IndexTables:
 
 class SqliteIndexTables:
     """The tables in an SQLite file: see `IndexTables`."""
+
+    max_searched: Final = None
 
     def create(self, connection: Connection, generation: Generation) -> None:
         """Create the table of an index, and the triggers that keep it up to date."""
