@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import psycopg
@@ -21,12 +20,10 @@ import redis
 from adapters.broker.monitor import Monitor
 from memory.pipeline.status import StatusReader
 from memory.stage import MAX_CRASHES
-from reverie.errors import StoreUnavailable
 from storage.pipeline.work import Claim
 from storage.postgres.engine import MAX_CONNECTIONS, PostgresDatabase
-from storage.postgres.stores import PostgresStores
 from storage.postgres.turns import CONNECTIONS_OF_A_TURN, TURNS
-from storage.upkeep.verify import verify
+from support.failing_server import STAGES, assert_all_stored, pipeline_on, run_while, try_stage
 from support.http import running_server
 from support.pipeline import PREFIX, WORKSPACE, Pipeline
 from support.postgres import USER, TestServer, running_postgres
@@ -34,44 +31,13 @@ from worker.own_stores import open_own_stores
 from worker.runtime import Runtime
 from worker.settings import Settings
 
-STAGES = ("ingest", "chunk", "embed", "index")
 AGENT = {"X-Reverie-Agent": "ana"}
 
 
 @pytest.fixture
 def pipe(server: TestServer, database: str, tmp_path: Path) -> Iterator[Pipeline]:
-    with _pipeline(server.url(database), tmp_path) as made:
+    with pipeline_on(server.url(database), tmp_path) as made:
         yield made
-
-
-@contextmanager
-def _pipeline(url: str, folder: Path, **more: Any) -> Iterator[Pipeline]:
-    made = Pipeline(folder / "data", **more)
-    made.stores.close()
-    made.stores = PostgresStores(folder / "data", url)
-    made.stores.workspace(WORKSPACE)
-    with closing(made):
-        yield made
-
-
-def _try(pipe: Pipeline, stage: str) -> str:
-    """Run a stage; return the error of a database that is unavailable. Any other error fails the test."""
-    try:
-        getattr(pipe, stage)()
-    except StoreUnavailable as error:
-        return str(error)
-    return ""
-
-
-def _finish(pipe: Pipeline, messages: int) -> None:
-    """Settle everything, and find each message once, none given up."""
-    pipe.make_due()
-    pipe.lose_worker()
-    pipe.advance(400)
-    pipe.settle()
-    assert (pipe.count("messages", "1 = 1"), pipe.count("claims", "1 = 1"), pipe.dead_letters()) == (messages, 0, [])
-    assert verify(pipe.store).wrong == []
-    assert len(pipe.recall("zanzibar", mode="vector", limit=100).results) == min(messages, 100)
 
 
 def test_a_restart_between_two_requests_is_noticed_by_none(pipe: Pipeline, server: TestServer) -> None:
@@ -89,50 +55,13 @@ def test_restarts_while_stages_and_recalls_run_lose_and_double_nothing(
 ) -> None:
     """Given a stream of messages and recalls, when the server is restarted in both ways, then each is stored once."""
     broker = redis.Redis.from_url(valkey_url)
-    with _pipeline(server.url(database), tmp_path, broker=broker, prefix=broker_prefix) as pipe:
+    with pipeline_on(server.url(database), tmp_path, broker=broker, prefix=broker_prefix) as pipe:
         pipe.say("zanzibar first")
         pipe.settle()
-        sent, errors, recalled = _run_while(pipe, lambda: [server.restart(mode) for mode in ("fast", "immediate")])
+        sent, errors, recalled = run_while(pipe, lambda: [server.restart(mode) for mode in ("fast", "immediate")])
         assert errors == []
         assert recalled > 0
-        _finish(pipe, 1 + sent)
-
-
-def _run_while(pipe: Pipeline, action: Callable[[], object]) -> tuple[int, list[BaseException], int]:
-    """Send, store and recall in threads while `action` runs; return messages, unexpected errors, and recalls."""
-    stopping = threading.Event()
-    sent: list[str] = []
-    errors: list[BaseException] = []
-    answers: list[str] = []
-
-    def repeat(step: Callable[[], object]) -> None:
-        while not stopping.is_set():
-            try:
-                with suppress(StoreUnavailable):
-                    step()
-            except BaseException as error:  # the test shows it
-                errors.append(error)
-                return
-
-    def work() -> None:
-        pipe.make_due()
-        for stage in STAGES:
-            _try(pipe, stage)
-
-    steps = (
-        lambda: sent.extend(pipe.say(f"zanzibar {len(sent)}")),
-        work,
-        work,
-        lambda: answers.extend(pipe.found("zanzibar", limit=1)),
-    )
-    threads = [threading.Thread(target=repeat, args=(step,)) for step in steps]
-    for thread in threads:
-        thread.start()
-    action()
-    stopping.set()
-    for thread in threads:
-        thread.join()
-    return len(sent), errors, len(answers)
+        assert_all_stored(pipe, 1 + sent)
 
 
 def _status_errors(pipe: Pipeline) -> dict[str, str]:
@@ -145,22 +74,22 @@ def test_a_standby_is_read_and_what_is_to_be_written_waits_until_it_is_promoted(
     """Given a database that failed over to a standby, when it is promoted later, then nothing was given up."""
     with running_postgres() as primary:
         name = primary.database()
-        with _pipeline(primary.url(name), tmp_path / "before") as pipe:
+        with pipeline_on(primary.url(name), tmp_path / "before") as pipe:
             pipe.say("zanzibar one")
             pipe.settle()
         standby = primary.standby(primary.folder.parent / "standby")
         primary.stop()
         try:
-            with _pipeline(standby.url(name), tmp_path / "after") as pipe:
+            with pipeline_on(standby.url(name), tmp_path / "after") as pipe:
                 pipe.say("zanzibar two")
                 assert pipe.found("zanzibar") == ["zanzibar one"]
                 assert "can only be read" in _status_errors(pipe)["database"]
                 for _ in range(2 * MAX_CRASHES):
-                    assert "can only be read" in _try(pipe, "ingest")
+                    assert "can only be read" in try_stage(pipe, "ingest")
                     pipe.make_due()
                 with standby.admin() as connection:
                     assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
-                _finish(pipe, 2)
+                assert_all_stored(pipe, 2)
                 assert _status_errors(pipe) == {}
         finally:
             standby.stop()
@@ -174,11 +103,11 @@ def test_a_server_that_becomes_read_only_is_left_for_the_primary(pipe: Pipeline,
     while not _is_read_only(server):
         pass
     try:
-        assert "can only be read (cannot execute UPDATE in a read-only transaction)" in _try(pipe, "ingest")
+        assert "can only be read (cannot execute UPDATE in a read-only transaction)" in try_stage(pipe, "ingest")
         assert not before & _backends(server)
     finally:
         server.set(default_transaction_read_only="off")
-    _finish(pipe, 1)
+    assert_all_stored(pipe, 1)
 
 
 def _is_read_only(server: TestServer) -> bool:
@@ -221,7 +150,7 @@ def test_a_server_without_a_free_connection_is_tried_again(
     server: TestServer, database: str, tmp_path: Path, valkey_url: str, broker_prefix: str, limit: str
 ) -> None:
     """Given other programs that hold all connections, when they give them free, then what waited is stored."""
-    with ExitStack() as others, _pipeline(server.url(database), tmp_path) as pipe:
+    with ExitStack() as others, pipeline_on(server.url(database), tmp_path) as pipe:
         pipe.say("zanzibar one")
         pipe.stores.close()
         if limit == "CONNECTION LIMIT":
@@ -234,12 +163,12 @@ def test_a_server_without_a_free_connection_is_tried_again(
                 held += 1
         assert held >= 2
         for _ in range(2 * MAX_CRASHES):
-            assert "has no connection left" in _try(pipe, "ingest")
+            assert "has no connection left" in try_stage(pipe, "ingest")
             pipe.make_due()
         others.close()
         while _backends(server):  # the server takes a moment
             pass
-        _finish(pipe, 1)
+        assert_all_stored(pipe, 1)
         with server.admin() as connection:
             connection.execute(f"ALTER ROLE {USER} CONNECTION LIMIT -1")
 
@@ -326,7 +255,7 @@ def test_a_full_disk_of_the_server_keeps_the_work(tmp_path: Path) -> None:
         name = server.database()
         with server.admin() as connection:
             connection.execute(f"ALTER DATABASE {name} SET TABLESPACE small")
-        with _pipeline(server.url(name), tmp_path) as pipe:
+        with pipeline_on(server.url(name), tmp_path) as pipe:
             pipe.say("zanzibar one")
             pipe.settle()
             with server.admin(name) as connection, suppress(psycopg.errors.DiskFull):
@@ -341,7 +270,7 @@ def test_a_full_disk_of_the_server_keeps_the_work(tmp_path: Path) -> None:
             assert all("check the free space of the database server's disk" in error for error in failed)
             assert pipe.found("zanzibar one") == ["zanzibar one"]
             grow()
-            _finish(pipe, 61)
+            assert_all_stored(pipe, 61)
 
 
 @pytest.mark.parametrize("interrupted", ["by nothing", "by a restart", "by a cut connection"])
@@ -351,8 +280,8 @@ def test_a_claim_that_a_living_process_of_another_host_gave_up_counts_no_crash(
     """Given a worker that could not write that it gave up, when another host claims its rows, then only its death
     counts."""
     with (
-        _pipeline(server.url(database), tmp_path / "one") as one,
-        _pipeline(server.url(database), tmp_path / "two") as two,
+        pipeline_on(server.url(database), tmp_path / "one") as one,
+        pipeline_on(server.url(database), tmp_path / "two") as two,
     ):
         one.say("zanzibar one", "zanzibar two")
         one.ingest()
@@ -391,7 +320,7 @@ def _cut(server: TestServer) -> None:
 def _all_stages(pipe: Pipeline) -> list[str]:
     pipe.make_due()
     pipe.advance(400)
-    return [error for error in (_try(pipe, stage) for stage in STAGES) if error]
+    return [error for error in (try_stage(pipe, stage) for stage in STAGES) if error]
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,10 @@ import pytest
 from adapters.embedders.hashing import HashEmbedder
 from retrieval.index.cache import AgentIndexes
 from storage.postgres.index_tables import PostgresIndexTables
-from storage.postgres.stores import PostgresStores
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.index_tables import TextQuery, VectorQuery
-from support.pipeline import WORKSPACE, Pipeline
+from support.failing_server import pipeline_on
+from support.pipeline import Pipeline
 from support.postgres import TestServer
 
 QUERY = "a note on zanzibar"
@@ -23,11 +22,7 @@ QUERY = "a note on zanzibar"
 @pytest.fixture
 def pipe(server: TestServer, database: str, tmp_path: Path) -> Iterator[Pipeline]:
     """Five notes of Ana in turn in two sessions, and of Bob, who said the last."""
-    made = Pipeline(tmp_path / "data")
-    made.stores.close()
-    made.stores = PostgresStores(tmp_path / "data", server.url(database))
-    made.stores.workspace(WORKSPACE)
-    with closing(made):
+    with pipeline_on(server.url(database), tmp_path) as made:
         for number in range(5):
             for agent in ("ana", "bob"):
                 made.say(f"{QUERY} {number}", agent=agent, session=f"s{number % 2}")

@@ -98,6 +98,10 @@ class TestServer:
         """Stop the server."""
         self._server.stop()
 
+    def kill(self) -> None:
+        """End all processes of the server without a word to anybody."""
+        self.run("pg_ctl", "-w", "-m", "immediate", "-D", str(self.folder), "stop")
+
     def start(self) -> None:
         """Start the server again, and wait until it can be connected to."""
         self._server.ensure_postgres_running()
