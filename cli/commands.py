@@ -86,7 +86,7 @@ COMMANDS: Final = {
     "audit": Entry(("trust.audit",), "List the audit log, newest first: token changes, deletions, exports, refusals."),
     "quotas": Entry(("trust.quotas",), "Show and set how much workspaces and tenants may hold."),
     "db": Entry(
-        ("upkeep.database", "upkeep.hosts", "upkeep.reembed", "upkeep.copying"),
+        ("upkeep.database", "upkeep.hosts", "upkeep.tombstones", "upkeep.reembed", "upkeep.copying"),
         "Check, rebuild and delete the databases.",
     ),
     "backup": Entry(("upkeep.backups",), "Back up everything while it runs, and list, verify and prune backups."),
