@@ -66,8 +66,9 @@ def test_what_was_erased_and_forgotten_since_the_dump_is_removed_again(
     assert _texts(after) == [PLUMS]
     assert verify(after.store("default")).wrong == []
     with running_server(after) as url, Reverie("ana", url=url) as ana:
-        for query in (HERON, FERRY, PLUMS):
-            assert {found.text for found in ana.recall(query)} <= {PLUMS}
+        assert [found.text for found in ana.recall(PLUMS, user="lif")] == [PLUMS]
+        for query, user in ((HERON, KATE), (FERRY, "lif")):
+            assert {found.text for found in ana.recall(query, user=user)} <= {PLUMS}
         ana.ingest("ferry", {"role": "user", "content": "The ferry leaves at ten now"}, user="lif")
         drain(after)
         assert "The ferry leaves at ten now" in _texts(after)

@@ -77,8 +77,10 @@ def run_while(pipe: Pipeline, action: Callable[[], object]) -> tuple[int, list[B
     threads = [threading.Thread(target=repeat, args=(step,)) for step in steps]
     for thread in threads:
         thread.start()
-    action()
-    stopping.set()
-    for thread in threads:
-        thread.join()
+    try:
+        action()
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join()
     return len(sent), errors, len(answers)
