@@ -128,7 +128,11 @@ def run_job(
     started = time.monotonic()
     try:
         counts = work()
-    except BaseException as error:  # the boundary of the job, also when the process is stopped: record and raise
+    except (SystemExit, KeyboardInterrupt):
+        # A worker that kills its child at the time limit lets it end first. It knows the reason; this process does not.
+        jobs.stop(job, period=period, now=runtime.now())
+        raise
+    except BaseException as error:  # the boundary of the job: record and raise
         jobs.finish(job, period=period, now=runtime.now(), error=f"{type(error).__name__}: {error}")
         raise
     counts["seconds"] = round(time.monotonic() - started, 3)

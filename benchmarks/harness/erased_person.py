@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.harness.folders import paths_below
 from reverie import Reverie
 
 FIELDS: Final = (
@@ -90,7 +91,7 @@ def places(data: Path, rows: Iterable[tuple[str, str]] = ()) -> dict[str, set[st
         held = {field for field, shapes in forms.items() if any(shape in row.encode() for shape in shapes)}
         if held:
             found.setdefault(table, set()).update(held)
-    for path in data.rglob("*"):
+    for path in paths_below(data):
         try:
             raw = path.read_bytes() if path.is_file() else b""
         except OSError:

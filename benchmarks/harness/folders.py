@@ -1,8 +1,10 @@
-"""Data folders for stacks, with names short enough for the broker's socket."""
+"""Data folders for stacks: names short enough for the broker's socket, and a listing while the stack writes."""
 
 from __future__ import annotations
 
+import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,3 +17,12 @@ def short_folder(prefix: str) -> Path:
     """Make a new data folder; the socket of its broker lies in it."""
     folder = tempfile.gettempdir()
     return Path(tempfile.mkdtemp(prefix=prefix, dir=folder if len(folder) <= _LONGEST else _SHORT))
+
+
+def paths_below(folder: Path) -> Iterator[Path]:
+    """Yield every folder and file below a folder, without what is removed before its turn comes.
+
+    `Path.rglob` raises FileNotFoundError then. What this yields may be gone when the caller opens it.
+    """
+    for parent, folders, files in os.walk(folder):
+        yield from (Path(parent, name) for name in (*folders, *files))

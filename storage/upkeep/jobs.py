@@ -17,6 +17,8 @@ RUNS_KEPT_PER_JOB: Final = 200
 ABANDONED_AFTER_SECONDS: Final = 600
 # The error of a run that ended without a word: of one whose worker was killed together with its children.
 NEVER_ENDED: Final = "it did not end: its process was killed, or the machine stopped"
+# The error of a run whose own process was told to end, and does not know why.
+STOPPED: Final = "it was stopped: its process was told to end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +97,34 @@ class JobRuns:
                 keep=RUNS_KEPT_PER_JOB,
             )
 
+    def stop(self, job: str, *, period: int, now: int) -> bool:
+        """Store that a run was stopped; False when its end is stored already, by the process that stopped it."""
+        with self._account.atomic() as connection:
+            stopped = execute(
+                connection,
+                "UPDATE job_runs SET finished_at = :now, error = :error"
+                " WHERE job = :job AND period = :period AND finished_at IS NULL",
+                job=job,
+                period=period,
+                now=now,
+                error=STOPPED,
+            )
+            return stopped.rowcount > 0
+
     def fail_killed(self, job: str, *, now: int, error: str) -> bool:
-        """Store that the process of the newest run of a job was killed; False when that run has ended."""
+        """Store why the process of the newest run of a job was killed; False when that run ended in another way.
+
+        The process may have stored that it was stopped, which it does not know the reason of: this replaces it.
+        """
         with self._account.atomic() as connection:
             failed = execute(
                 connection,
-                "UPDATE job_runs SET finished_at = :now, error = :error WHERE finished_at IS NULL"
+                "UPDATE job_runs SET finished_at = :now, error = :error WHERE (finished_at IS NULL OR error = :stopped)"
                 " AND id = (SELECT max(id) FROM job_runs WHERE job = :job)",
                 job=job,
                 now=now,
                 error=error,
+                stopped=STOPPED,
             )
             return failed.rowcount > 0
 

@@ -6,10 +6,12 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.folders import paths_below
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
 from storage.private_files import make_data_folder, write_private
@@ -25,8 +27,11 @@ def _everybody_may_everything() -> object:
 
 def readable_by_others(folder: Path) -> list[str]:
     """Return every file, folder and socket below a folder that another user could use."""
-    found = (path for path in (folder, *folder.rglob("*")) if not path.is_symlink())
-    return [f"{path} {oct(path.stat().st_mode)}" for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    modes = {folder: folder.stat().st_mode}
+    for path in paths_below(folder):
+        with suppress(FileNotFoundError):  # a temporary file that its process has removed
+            modes[path] = path.lstat().st_mode
+    return [f"{path} {oct(mode)}" for path, mode in modes.items() if not stat.S_ISLNK(mode) and mode & 0o077]
 
 
 @pytest.mark.sqlite("lists its files")
@@ -42,7 +47,7 @@ def test_a_running_stack_writes_nothing_that_others_can_read(tmp_path: Path, mon
         export = tmp_path / "memories.json"
         command = [sys.executable, "-P", "-m", "cli", "--data", str(stack.data), "--agent", "ana", "memory", "export"]
         subprocess.run([*command, "--output", str(export)], check=True, capture_output=True)
-        files = {path.name for path in stack.data.rglob("*")}
+        files = {path.name for path in paths_below(stack.data)}
         assert {"memory.db", "account.db", "up.json", "server.log", ".gitignore"} <= files
         assert readable_by_others(stack.data) == []
         assert readable_by_others(tmp_path / "state" / "reverie") == []

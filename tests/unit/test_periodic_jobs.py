@@ -21,7 +21,8 @@ from storage.upkeep.jobs import ABANDONED_AFTER_SECONDS, RUNS_KEPT_PER_JOB, JobR
 from worker.app import app
 from worker.app import settings as app_settings
 from worker.beat import CatchUpScheduler, first_due
-from worker.job_runs import MOST_NAMED, bounded
+from worker.job_runs import MOST_NAMED, bounded, run_job
+from worker.runtime import Runtime
 
 NOW = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -197,6 +198,33 @@ def test_a_run_that_was_killed_has_failed_with_the_reason(jobs: JobRuns) -> None
     assert (run.finished_at, run.error) == (301 * SECOND, "killed after 300 s")
     assert not jobs.fail_killed("sweep", now=302 * SECOND, error="again")
     assert not jobs.fail_killed("other", now=302 * SECOND, error="none")
+
+
+@pytest.mark.parametrize("stopped_first", [True, False])
+def test_the_reason_of_a_kill_stays_whichever_process_stores_first(jobs: JobRuns, *, stopped_first: bool) -> None:
+    """Given a child that is told to end and the parent that knows why, then the run shows the parent's reason."""
+    jobs.claim("sweep", period=7, now=SECOND)
+    if stopped_first:
+        assert jobs.stop("sweep", period=7, now=2 * SECOND)
+        assert "told to end" in (jobs.last_runs()["sweep"].error or "")
+    assert jobs.fail_killed("sweep", now=3 * SECOND, error="killed after 300 s")
+    assert not jobs.stop("sweep", period=7, now=4 * SECOND)
+    run = jobs.last_runs()["sweep"]
+    assert (run.finished_at, run.error) == (3 * SECOND, "killed after 300 s")
+
+
+@pytest.mark.parametrize("end", [SystemExit(-241), KeyboardInterrupt()])
+def test_a_run_whose_process_is_told_to_end_says_so(runtime: Runtime, end: BaseException) -> None:
+    """Given a job in whose middle its process is told to end, then the run has ended and says what happened."""
+
+    def work() -> dict[str, Any]:
+        raise end
+
+    with pytest.raises(type(end)):
+        run_job(runtime, "sweep", every_seconds=15, work=work)
+    run = runtime.stores.jobs().last_runs()["sweep"]
+    assert run.error == "it was stopped: its process was told to end"
+    assert run.finished_at is not None
 
 
 def test_a_run_that_never_ended_is_shown_as_failed_and_kept_as_such(jobs: JobRuns) -> None:
