@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
@@ -13,6 +14,10 @@ from memory.pipeline.ingest import ingest_batch
 from storage.stores import Store
 from worker.pipeline import report_searchable
 from worker.runtime import Runtime
+
+# Without it, what a test drains could still be in the hands of `pipeline_at_work`, which has claimed it, when its call
+# has nothing left to do.
+_one_at_a_time: Final = threading.RLock()
 
 
 def store_inbox(runtime: Runtime, workspace: str = "default") -> int:
@@ -26,12 +31,16 @@ def store_inbox(runtime: Runtime, workspace: str = "default") -> int:
 
 
 def drain(runtime: Runtime, workspace: str = "default") -> Store:
-    """Run all stages until no work is left that can be done; waiting callers are notified as the tasks would."""
-    store = runtime.store(workspace)
-    more = True
-    while more:
-        taken = store_inbox(runtime, workspace)
-        more = any((_chunk(runtime, store), _embed(runtime, store), _index(runtime, store), taken > 0))
+    """Run all stages until no work is left that can be done; waiting callers are notified as the tasks would.
+
+    Of several threads, one drains at a time.
+    """
+    with _one_at_a_time:
+        store = runtime.store(workspace)
+        more = True
+        while more:
+            taken = store_inbox(runtime, workspace)
+            more = any((_chunk(runtime, store), _embed(runtime, store), _index(runtime, store), taken > 0))
     return store
 
 
