@@ -76,6 +76,7 @@ def test_a_memory_is_written_edited_pinned_and_each_of_it_undone(visitor: Visito
     assert visitor.violations() == []
     page.get_by_role("button", name="Remember").click()
     expect(page.get_by_role("status")).to_contain_text("Remembered")
+    page.wait_for_load_state()  # the scripts, which know the key, run after the text is shown
     (stored,) = operator.memories()
     assert (stored.content, stored.kind, stored.source) == ("Kate takes oat milk", "preference", "user")
     assert stored.tags == ["coffee", "kitchen"]

@@ -10,12 +10,13 @@ from urllib.parse import urlencode
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 TOKEN = "a-token-of-the-operator-that-is-long-enough"
 # A browser that shares two cores with other tests is slow to answer.
 PATIENCE_MS = 30_000
+expect.set_options(timeout=PATIENCE_MS)
 # What WCAG 2.2 AA asks for, as far as a program can tell.
 _RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
