@@ -105,9 +105,9 @@ def ended(client: reverie.Reverie, run_id: str, meanwhile: Callable[[], object] 
     return client.schedule_run(run_id)
 
 
-def until(condition: Callable[[], object], otherwise: str) -> None:
+def until(condition: Callable[[], object], otherwise: str, *, seconds: float = WAIT_SECONDS) -> None:
     """Wait until a condition holds; fail with the text `otherwise` if it does not in time."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, otherwise
         time.sleep(0.05)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from reverie.errors import StoreUnavailable
 from storage.postgres.stores import PostgresStores
 from storage.upkeep.verify import verify
+from support.agents import until
 from support.pipeline import WORKSPACE, Pipeline
 
 STAGES: Final = ("ingest", "chunk", "embed", "index")
@@ -48,7 +49,10 @@ def assert_all_stored(pipe: Pipeline, messages: int) -> None:
 
 
 def run_while(pipe: Pipeline, action: Callable[[], object]) -> tuple[int, list[BaseException], int]:
-    """Send, store and recall in threads while `action` runs; return messages, unexpected errors, and recalls."""
+    """Send, store and recall in threads while `action` runs; return messages, unexpected errors, and recalls.
+
+    It begins once a message was sent and a recall has found something, so that all of it is under way.
+    """
     stopping = threading.Event()
     sent: list[str] = []
     errors: list[BaseException] = []
@@ -78,6 +82,7 @@ def run_while(pipe: Pipeline, action: Callable[[], object]) -> tuple[int, list[B
     for thread in threads:
         thread.start()
     try:
+        until(lambda: errors or (sent and answers), "nothing is sent or found")
         action()
     finally:
         stopping.set()
