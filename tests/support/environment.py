@@ -7,6 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from httpx2 import _config
+
 _SHARED_MEMORY = Path("/dev/shm")
 _ENOUGH_BYTES = 4 << 30
 
@@ -14,6 +16,11 @@ _ENOUGH_BYTES = 4 << 30
 # two processes on two cores took thirty times the CPU time.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+
+# Requests of tests that name no timeout: by default they fail after 5 s, for which a busy machine may stand still. What
+# is tested names its own.
+for _variable in ("connect", "read", "write", "pool"):
+    setattr(_config.DEFAULT_TIMEOUT_CONFIG, _variable, 60.0)
 
 # Most tests open databases of their own and wait for the disk at each commit; none depends on a real one.
 if os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free > _ENOUGH_BYTES:
