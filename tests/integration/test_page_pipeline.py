@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 
 import httpx2
@@ -13,6 +12,7 @@ from reverie import Reverie
 from server.authentication import Access
 from support.browsing import PATIENCE_MS, TOKEN, MakeVisitor, Visitor
 from support.http import running_server
+from support.ports import free_port
 from support.stages import run_stage_tasks
 from worker.job_runs import run_job
 from worker.runtime import Runtime
@@ -58,8 +58,7 @@ def test_the_page_connects_again_after_a_restart(
     runtime: Runtime, chromium: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given an open page, when the server is stopped and started again, then it says so, and goes on."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     context = chromium.new_context()
     try:
         with running_server(runtime, access=ACCESS, port=port) as url:

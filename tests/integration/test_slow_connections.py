@@ -17,6 +17,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from support.ports import free_port
+
 ROOT = Path(__file__).parents[2]
 TOKEN = "a-token-of-the-operator-that-is-long-enough-0123456789"
 HEADERS = {"Authorization": f"Bearer {TOKEN}", "X-Reverie-Agent": "ana"}
@@ -48,8 +50,7 @@ def port(tmp_path_factory: pytest.TempPathFactory, valkey_url: str) -> Iterator[
 @contextlib.contextmanager
 def server_process(folder: Path, valkey_url: str, settings: dict[str, str]) -> Iterator[int]:
     """Run a server while the block runs."""
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
+    port = free_port()
     variables = {
         "REVERIE_DATA": str(folder / "data"),
         "REVERIE_BROKER": valkey_url,
