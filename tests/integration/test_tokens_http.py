@@ -12,6 +12,7 @@ from memory.trust.principals import OPERATOR
 from memory.trust.token_texts import new_token
 from memory.trust.tokens import TokenRequest, create_token, revoke_token
 from reverie.trust.scopes import SCOPES, Scope
+from server import ledger
 from server.authentication import Access
 from server.failures import FAILURES_ALLOWED
 from storage.trust.audit import AuditFilter
@@ -248,8 +249,11 @@ def test_the_audit_log_has_deletions_and_refusals_without_content(
     assert "Lisbon" not in repr(entries)
 
 
-def test_equal_refusals_become_one_entry_of_the_audit_log(runtime: Runtime, make: Callable[..., str]) -> None:
+def test_equal_refusals_become_one_entry_of_the_audit_log(
+    runtime: Runtime, make: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Given refusals, when the server has written them, then equal ones are one entry with their number."""
+    monkeypatch.setattr(ledger, "_FLUSH_SECONDS", 3_600.0)  # on a slow machine, six requests take longer than usual
     token = make("w", "ana", name="phone")
     with running_server(runtime, access=Access({"operator": OPERATORS})) as url:
         for headers in ({"Authorization": f"Bearer {token}", "X-Reverie-Agent": "bob"}, {"Authorization": "Bearer x"}):

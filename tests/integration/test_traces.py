@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from adapters import tracing
 from adapters.tracing import make_tracing
 from reverie import Reverie
 from reverie.errors import Rejected
@@ -29,8 +30,9 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.fixture
-def traced(make_runtime: Callable[..., Runtime], collector: Collector) -> Runtime:
+def traced(make_runtime: Callable[..., Runtime], collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Runtime:
     """A runtime that sends its traces to the collector; they are there once it is closed."""
+    monkeypatch.setattr(tracing, "_EXPORT_SECONDS", 60.0)  # the collector runs in this process
     return make_runtime(otlp_endpoint=collector.url)
 
 
