@@ -35,7 +35,7 @@ def attempt(name, work):
         got[name] = f"refused {getattr(error, 'code', '')}".strip()
 def ask(path):
     request = urllib.request.Request(url + path, headers={"X-Reverie-Agent": "ana"})
-    return urllib.request.urlopen(request, timeout=10).read()
+    return urllib.request.urlopen(request, timeout=120).read()
 def connect():
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(broker)

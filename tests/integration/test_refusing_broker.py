@@ -19,6 +19,7 @@ from reverie import Reverie
 from support.broker import running_valkey
 
 ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 120
 
 
 @contextmanager
@@ -41,7 +42,7 @@ def worker(data: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.send_signal(signal.SIGCONT)
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_SECONDS)
 
 
 def refused(broker: redis.Redis) -> int:
@@ -57,17 +58,17 @@ def test_a_worker_outlives_a_broker_that_refuses_to_write(tmp_path: Path) -> Non
         worker(tmp_path / "d", url) as process,
         Reverie("ana", broker=url, url="http://127.0.0.1:1") as memory,
     ):
-        memory.ingest("s", {"role": "user", "content": "before"}, wait="stored", timeout_seconds=60)
+        memory.ingest("s", {"role": "user", "content": "before"}, wait="stored", timeout_seconds=PATIENCE_SECONDS)
         process.send_signal(signal.SIGSTOP)
         memory.ingest("s", {"role": "user", "content": "meanwhile"})
         broker.config_set("maxmemory", "1")
         process.send_signal(signal.SIGCONT)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not refused(broker):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         broker.config_set("maxmemory", "0")
-        memory.ingest("s", {"role": "user", "content": "after"}, wait="stored", timeout_seconds=20)
+        memory.ingest("s", {"role": "user", "content": "after"}, wait="stored", timeout_seconds=PATIENCE_SECONDS)
         assert process.poll() is None
 
 

@@ -26,7 +26,10 @@ from support.receiver import Receiver, Talk, receiving, talking
 SECRET = "whsec_" + "cmV2ZXJpZSB0ZXN0cyBzaWduIGJ5IHRoaXMga2V5IQ=="
 WORKSPACE = "stack"
 ATTEMPTS = 2
-DISABLED_AFTER = 3
+DISABLED_AFTER = 2
+# A receiver of this process that answers at once must not exceed it, however busy the machine is: it would be asked
+# again.
+WEBHOOK_SECONDS = 5
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +44,10 @@ def stack() -> Iterator[Stack]:
         "WEBHOOK_ALLOW_PRIVATE": "127.0.0.1",
         "WEBHOOK_SECRET": SECRET,
         "WEBHOOK_ATTEMPTS": str(ATTEMPTS),
-        "WEBHOOK_TIMEOUT_SECONDS": "1",
+        "WEBHOOK_TIMEOUT_SECONDS": str(WEBHOOK_SECONDS),
     }
     with Stack(env={f"REVERIE_{name}": value for name, value in settings.items()}) as running:
-        assert running.wait_server(60)
+        assert running.wait_server(180)
         yield running
 
 
@@ -125,7 +128,7 @@ def bad_receivers(good: Receiver, meanwhile: list[int]) -> Iterator[dict[str, st
 
 # What each run of them ends as, and what its error says.
 EXPECTED = {
-    "hangs": ("failed", "did not answer within 1 s"),
+    "hangs": ("failed", f"did not answer within {WEBHOOK_SECONDS} s"),
     "runs out of time": ("timed_out", "no time is left to try again"),
     "answers 500": ("failed", "answered 500: out of order (2 attempts)"),
     "says too much": ("failed", "1,048,576 bytes"),
@@ -146,13 +149,14 @@ def test_bad_receivers_fail_for_themselves_and_good_ones_fire_to_the_second(stac
     ):
         healthy = every_second(client, good.url)
         bad = {
-            kind: every_second(client, url, timeout_seconds=2 if kind == "runs out of time" else 60)
+            kind: every_second(client, url, timeout_seconds=WEBHOOK_SECONDS + 1 if kind == "runs out of time" else 60)
             for kind, url in urls.items()
         }
         move_to(stack, bad["refused"], "http://10.1.2.3/hook")
         until(
             lambda: all(client.schedule(schedule).status == "disabled" for schedule in bad.values()),
             "not all of them are disabled",
+            seconds=240,  # two runs of two attempts
         )
         until(lambda: len(good.received) >= 10, "the good one does not go on")
         runs = stop(client, healthy)
@@ -200,7 +204,7 @@ def test_a_worker_that_is_killed_over_runs_loses_and_doubles_none(stack: Stack, 
             healthy = every_second(client, good.url)
             once = client.add_schedule("only once", every=3_600, webhook=url).id
             run = client.run_schedule_now(once)
-            assert held.wait(30)
+            assert held.wait(60)
             (worker,) = [one.pid for one in stack.processes() if one.name == "schedules" and one.pid is not None]
             os.kill(worker, signal.SIGKILL)
         finally:

@@ -28,6 +28,8 @@ from worker.settings import Settings
 
 OPERATORS = "0123456789abcdef" * 2
 ROOT = Path(__file__).parents[2]
+# Beyond this it hangs, however busy the machine is.
+END_SECONDS = 60
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -89,8 +91,8 @@ def test_it_serves_and_ends_with_zero_on_sigterm(start: Start, tmp_path: Path) -
         # Answered after the call before it has begun to wait, on the same event loop.
         httpx2.get(f"http://127.0.0.1:{port}/healthz")
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=12)
-        waiting.settimeout(5)
+        _, errors = process.communicate(timeout=END_SECONDS)
+        waiting.settimeout(END_SECONDS)
         answer = b"".join(iter(lambda: waiting.recv(4096), b""))
     assert answer.startswith(b"HTTP/1.1 503"), answer
     assert b"the server is stopping" in answer
@@ -216,7 +218,7 @@ def test_a_reranker_orders_a_recall_and_its_loss_does_not_stop_it(start: Start, 
         assert "500" in state.error
         memory.close()
         process.send_signal(signal.SIGTERM)
-        output, errors = process.communicate(timeout=12)
+        output, errors = process.communicate(timeout=END_SECONDS)
     for secret in ("sk-secret", "grey ships"):
         assert secret not in output + errors + lost.degraded + state.error
 
@@ -244,7 +246,7 @@ def test_an_open_server_asks_for_nothing_and_says_so_loudly(start: Start) -> Non
     assert httpx2.get(url, headers={"Host": "evil.example"}).status_code == 422
     assert httpx2.get(url, headers={"Authorization": "Bearer wrong"}).status_code == 401
     process.send_signal(signal.SIGTERM)
-    _, log = process.communicate(timeout=12)
+    _, log = process.communicate(timeout=END_SECONDS)
     assert "open_to_everyone" in log
 
 
@@ -261,6 +263,6 @@ def test_no_token_is_ever_in_the_log(start: Start, tmp_path: Path) -> None:
         httpx2.get(f"http://127.0.0.1:{port}/v1/facts/{token}/{token}", headers={"Authorization": f"Bearer {token}"})
         httpx2.get(f"http://127.0.0.1:{port}/v1/{token}?token={token}", headers={"Authorization": f"Bearer {token}x"})
     process.send_signal(signal.SIGTERM)
-    _, log = process.communicate(timeout=12)
+    _, log = process.communicate(timeout=END_SECONDS)
     assert "serving" in log
     assert [token for token in (local, made, rotated) if token[:20] in log] == []

@@ -18,7 +18,7 @@ def test_processes_that_open_new_files_at_once_all_can_use_them(tmp_path: Path) 
     with SPAWN.Manager() as manager, ProcessPoolExecutor(4, mp_context=SPAWN) as pool:
         start = manager.Barrier(4)
         running = [pool.submit(store_work.open_all, str(tmp_path), 15, start) for _ in range(4)]
-        assert [process.result(60) for process in running] == [[]] * 4
+        assert [process.result(240) for process in running] == [[]] * 4
     stores = Stores(tmp_path)
     for number in range(15):
         with stores.workspace(f"w{number}").reading() as tx:
@@ -38,9 +38,9 @@ def test_four_writers_and_the_maintenance_of_everything_meet_no_lock(tmp_path: P
         writers = [
             pool.submit(store_work.write_many, str(tmp_path), agent, 200, start) for agent in ("a", "b", "c", "d")
         ]
-        written = [writer.result(120) for writer in writers]
+        written = [writer.result(240) for writer in writers]
         stop.set()
-        wrong, rounds = maintenance.result(120)
+        wrong, rounds = maintenance.result(240)
     assert written == [[]] * 4
     assert (wrong, rounds >= 2) == ([], True)
 

@@ -32,9 +32,10 @@ from worker.supervision.processes import parent_pid_from, watch_parent
 from worker.supervision.run_file import hold_data_dir, read_run_file, run_file_path, write_run_file
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 
-# Runs a Supervisor in a process of its own: specs as JSON in, events as JSON lines out.
+# Runs a Supervisor in a process of its own: specs as JSON in, events as JSON lines out. It looks for signs of life
+# every 2 s and counts a pause as 4 s at most: with 5 s, nobody is taken to hang because the whole machine stood still.
 DRIVER = """
 import dataclasses, json, sys
 from pathlib import Path
@@ -52,7 +53,7 @@ def tell(event):
 def spec(name, argv=(), code=None, ready_file=None, log_path=None, touch=None, alive=None, **more):
     ready = Path(ready_file).exists if ready_file else None
     target = (lambda: exec(code, {})) if code else None
-    more |= {"alive_path": Path(alive), "hang_seconds": 1.0} if alive else {}
+    more |= {"alive_path": Path(alive), "hang_seconds": 5.0} if alive else {}
     more |= {"while_starting": Path(touch).touch} if touch else {}
     return ProcessSpec(name=name, argv=argv, target=target, ready=ready, log_path=log_path and Path(log_path), **more)
 
@@ -180,9 +181,9 @@ def run_up(data_dir: Path) -> Iterator[RunUp]:
         up.end()
 
 
-def gone(*processes: psutil.Process, within_seconds: float = 5.0) -> bool:
+def gone(*processes: psutil.Process) -> bool:
     """Wait for the end of `processes` and tell whether all ended."""
-    return not psutil.wait_procs(processes, timeout=within_seconds)[1]
+    return not psutil.wait_procs(processes, timeout=TIMEOUT_SECONDS)[1]
 
 
 def test_processes_start_in_order_and_stop_in_reverse_with_the_broker_last(run_up: RunUp) -> None:
@@ -344,12 +345,11 @@ def test_a_process_that_gives_no_sign_any_more_is_killed_and_restarted(run_up: R
     touches = ["sh", "-c", 'touch "$0"; exec sleep 600', str(data_dir / "hangs.alive")]
     goes_on = ["sh", "-c", 'while touch "$0"; do sleep 0.1; done', str(data_dir / "works.alive")]
     up = run_up(
-        {"name": "hangs", "argv": touches, "alive": str(data_dir / "hangs.alive")},
         {"name": "works", "argv": goes_on, "alive": str(data_dir / "works.alive")},
         {"name": "silent", "argv": FOREVER, "alive": str(data_dir / "silent.alive")},
+        {"name": "hangs", "argv": touches, "alive": str(data_dir / "hangs.alive")},
     )
     first = up.until("process_started", "hangs")["pid"]
-    up.until("process_started", "silent")
     assert up.until("process_hangs", "hangs")["pid"] == first
     assert up.until("process_died", "hangs")["signal"] == "SIGKILL"
     assert up.until("process_started", "hangs")["pid"] != first
@@ -367,7 +367,7 @@ def test_what_a_killed_process_had_started_is_gone_before_it_is_back(run_up: Run
     os.kill(parent["pid"], signal.SIGKILL)
 
     up.until("process_started", "parent")
-    assert gone(grandchild, within_seconds=2)
+    assert gone(grandchild)
 
 
 def test_what_a_stopped_process_leaves_behind_is_gone_too(run_up: RunUp, data_dir: Path) -> None:
@@ -380,7 +380,7 @@ def test_what_a_stopped_process_leaves_behind_is_gone_too(run_up: RunUp, data_di
     up.process.send_signal(signal.SIGTERM)
 
     assert up.finish() == 0
-    assert gone(grandchild, within_seconds=2)
+    assert gone(grandchild)
 
 
 def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(run_up: RunUp, data_dir: Path) -> None:

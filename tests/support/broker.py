@@ -19,7 +19,7 @@ def running_valkey() -> Iterator[str]:
     process = subprocess.Popen(broker_command(folder), stdout=subprocess.DEVNULL)
     try:
         url = embedded_broker_url(folder)
-        wait_until_ready(url, 20)
+        wait_until_ready(url, 60)
         yield url
     finally:
         process.kill()

@@ -19,12 +19,14 @@ WORKSPACE = "ws"
 # A writer gives up after this time, far before the 30 s for which it would wait by default. How long writers do wait is
 # measured by the benchmark `writers`.
 LOCK_WAIT_SECONDS = 20.0
+# How long the first process waits until all others have imported what they need.
+START_SECONDS = 120.0
 
 
 def open_all(data: str, workspaces: int, start: Any) -> list[str]:
     """Open the same new workspaces and write to each; return the errors."""
     stores = Stores(Path(data))
-    start.wait(30)
+    start.wait(START_SECONDS)
     wrong = []
     for number in range(workspaces):
         try:
@@ -39,7 +41,7 @@ def write_many(data: str, agent: str, writes: int, start: Any) -> list[str]:
     """Store messages, one per transaction; return the errors, one of which is a longer wait than is allowed here."""
     stores = Stores(Path(data))
     store = stores.workspace(WORKSPACE)
-    start.wait(30)
+    start.wait(START_SECONDS)
     wrong = []
     for number in range(writes):
         try:
@@ -54,7 +56,7 @@ def maintain(data: str, start: Any, stop: Any) -> tuple[list[str], int]:
     """Run every stage, optimise and rebuild both indexes until `stop`; return the errors and the number of rounds."""
     stores = Stores(Path(data))
     store = stores.workspace(WORKSPACE)
-    start.wait(30)
+    start.wait(START_SECONDS)
     wrong, rounds, more = [], 0, True
     while more:
         more = not stop.is_set()
