@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,13 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
     pipe = Pipeline(tmp_path / "data")
     yield pipe
     pipe.close()
+
+
+@pytest.fixture
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the broker stands still: what lasts for seconds does not end while a slow machine pauses."""
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
 
 
 def key(pipe: Pipeline, suffix: str) -> str:
@@ -271,6 +279,7 @@ def test_a_lease_from_before_the_clock_was_set_back_ends(pipe: Pipeline) -> None
     assert len(pipe.inbox.take(WORKSPACE, limit=10)) == 1
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_flags_and_pauses_from_before_the_clock_was_set_back_do_not_hold(pipe: Pipeline) -> None:
     """Given a notification flag and a pause that would last an hour longer, then neither is obeyed."""
     ahead = pipe.inbox.now_micros() + HOUR
@@ -285,6 +294,7 @@ def test_flags_and_pauses_from_before_the_clock_was_set_back_do_not_hold(pipe: P
     assert len(pipe.inbox.take(WORKSPACE, limit=10)) == 2
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_a_producer_that_was_killed_before_it_sent_the_task_delays_others_by_two_seconds(pipe: Pipeline) -> None:
     """Given a notification that nobody confirmed, then the flag ends soon; a confirmed one lasts until it is lost."""
     flag = f"{pipe.prefix}wake:{INGEST_MESSAGES}:{WORKSPACE}"
