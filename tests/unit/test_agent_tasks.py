@@ -259,6 +259,12 @@ def headers_of(run: SignedRun, signature: object) -> dict[str, Any]:
     return {f"reverie_{name}": getattr(run, name) for name in names} | {"reverie_signature": signature}
 
 
+def signed_headers() -> dict[str, Any]:
+    """Return the headers of a run that is signed now; two of them may be of different seconds."""
+    run = signed_run()
+    return headers_of(run, sign_run(KEY, run))
+
+
 def test_a_task_is_registered_with_no_other_app_of_the_process(worker: AgentWorker) -> None:
     """Given another Celery app beside the agent's, then it knows nothing of the agent's tasks."""
     worker.task("my_agent.shop")(lambda goal, run: None)
@@ -424,7 +430,7 @@ FORGED = [
     ("not for 'ana'", signed_run(agent="bob"), sign_run(OTHER_KEY, signed_run(agent="bob"))),
     ("not for 'ana'", signed_run(workspace="work"), sign_run(KEY, signed_run(workspace="work"))),
     ("had 90 s to end", signed_run(signed_at=NOW - 500), sign_run(KEY, signed_run(signed_at=NOW - 500))),
-    ("clocks", signed_run(signed_at=NOW + 4_000), sign_run(KEY, signed_run(signed_at=NOW + 4_000))),
+    ("clocks", signed_run(signed_at=NOW + 86_400), sign_run(KEY, signed_run(signed_at=NOW + 86_400))),
 ]
 
 
@@ -477,14 +483,14 @@ def test_a_run_that_has_ended_is_not_executed_again(
     """Given the task of a run that the server knows to have ended, then nothing runs."""
     server = Server(None)
     server.status = status
-    refused, runs = apply(worker, monkeypatch, server, headers_of(signed_run(), sign_run(KEY, signed_run())))
+    refused, runs = apply(worker, monkeypatch, server, signed_headers())
     assert "has ended" in refused
     assert runs == []
 
 
 def test_a_task_that_is_sent_twice_is_executed_once(worker: AgentWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a copy of a task that this process has executed, then it runs once, whatever the server says."""
-    headers = headers_of(signed_run(), sign_run(KEY, signed_run()))
+    headers = signed_headers()
     assert len(apply(worker, monkeypatch, Server(None), headers)[1]) == 1
     refused, runs = apply(worker, monkeypatch, Server(None), headers)
     assert "has had it before" in refused
