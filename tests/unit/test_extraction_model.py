@@ -199,7 +199,7 @@ def test_an_endpoint_that_misbehaves_changes_no_row(pipeline: Pipeline, how: str
     """Given a real server that answers so, then without a stand-in nothing is read, with one the patterns work."""
     tell(pipeline, SAID, "And I live in Lisbon, close to the river.")
     with chat_endpoint(BROKEN[how]()) as endpoint:
-        inner = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=5))
+        inner = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=30))
         model = GuardedLanguageModel(inner)
         assert Extracting(pipeline, model, fallback=False).sweep()["postponed"] == 1
         assert (pipeline.count("memories"), pipeline.count("curation_log")) == (0, 0)

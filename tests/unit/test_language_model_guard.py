@@ -87,7 +87,7 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.fixture
 def remote(endpoint: Endpoint, clock: Clock, ledger: Ledger) -> Iterator[GuardedLanguageModel]:
     """The real model behind the guard."""
-    inner = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=2))
+    inner = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=30))
     made = GuardedLanguageModel(inner, prices=Prices(2.0, 10.0), record=ledger, clock=clock)
     yield made
     made.close()
@@ -155,7 +155,7 @@ def test_only_one_call_probes(clock: Clock) -> None:
         def complete(self, system: str, prompt: str, max_tokens: int, *, purpose: Purpose) -> Completion:
             if self.prompts:
                 entered.set()
-                assert go_on.wait(10)
+                assert go_on.wait(60)
             return super().complete(system, prompt, max_tokens, purpose=purpose)
 
     model = GuardedLanguageModel(Slow([LanguageModelUnavailable("down"), "Lisbon."]), clock=clock)
@@ -163,7 +163,7 @@ def test_only_one_call_probes(clock: Clock) -> None:
     clock.now += 1
     probe = threading.Thread(target=lambda: model.complete("", "x", 5, purpose="summary"))
     probe.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     fail(model)
     go_on.set()
     probe.join()

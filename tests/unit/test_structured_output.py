@@ -52,7 +52,7 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.fixture
 def model(endpoint: Endpoint) -> Iterator[OpenAICompatibleLanguageModel]:
     """A client of that endpoint."""
-    made = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=2))
+    made = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=30))
     yield made
     made.close()
 
