@@ -16,13 +16,16 @@ from worker.supervision.log_files import LogFiles, LogLimits
 NOW = 1_800_000_000.0  # 2027-01-15
 DAY = 86_400.0
 WRITER = """
-import logging, sys
+import logging, sys, time
 from pathlib import Path
 from worker.logs import RotatedLog
 handler = RotatedLog(Path(sys.argv[1]), owns_outputs=True)
 logger = logging.getLogger("writer")
 logger.addHandler(handler)
 for number in range(int(sys.argv[2])):
+    # Once for every 4,000 lines, so that the test rotates while it writes, however seldom it gets the processor.
+    while number and number % 4_000 == 0 and not Path(f"{sys.argv[1]}.{number // 4_000}").exists():
+        time.sleep(0.001)
     logger.warning("line %d", number)
 print("the last words", file=sys.stderr)
 """
