@@ -392,7 +392,7 @@ def test_two_sweeps_at_once_promote_once(dreamer: Dreamer) -> None:
     gate = threading.Barrier(2)
 
     def sweep() -> None:
-        gate.wait(10)
+        gate.wait(60)
         results.append(dream_sweep(dreamer.stores, dreamer.notebooks, rules=DreamRules(), now=dreamer.today))
 
     threads = [threading.Thread(target=sweep) for _ in range(2)]

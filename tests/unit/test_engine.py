@@ -102,10 +102,10 @@ def test_a_writer_holds_the_lock_from_its_first_line_and_the_second_queues(datab
             other.execute("BEGIN IMMEDIATE")
         other.close()
         thread.start()
-        begun.wait(10)
+        assert begun.wait(60)
         connection.exec_driver_sql("INSERT INTO t VALUES (1)")
         order.append("first ends")
-    thread.join(10)
+    thread.join(60)
     assert order == ["first ends", "second begins"]
     with database.reading() as connection:
         assert connection.execute(text("SELECT x FROM t ORDER BY x")).scalars().all() == [1, 2]

@@ -30,7 +30,7 @@ class SlowOpener:
     def __call__(self, path: Path) -> Database:
         if path.parent.name == self._slow:
             self.began.set()
-            self.go_on.wait(30)
+            self.go_on.wait(60)
         self.opened.append(path.parent.name)
         return open_database(path, "workspace", self._data)
 
@@ -57,11 +57,11 @@ def test_only_the_callers_of_a_store_wait_while_it_is_opened(slow: SlowOpener) -
     """Given a store that is opened slowly, then others open meanwhile, and its callers get the same store."""
     with kept(slow) as get, ThreadPoolExecutor(2) as threads:
         first, second = threads.submit(get, "slow"), threads.submit(get, "slow")
-        assert slow.began.wait(10)
+        assert slow.began.wait(60)
         assert get("other").name == "other"
         assert not first.done()
         slow.go_on.set()
-        assert first.result(10) is second.result(10)
+        assert first.result(60) is second.result(60)
     assert slow.opened == ["other", "slow"]
 
 
@@ -72,7 +72,7 @@ def test_a_caller_does_not_wait_for_a_store_for_ever(slow: SlowOpener) -> None:
             get("slow")
         opening = [thread for thread in threading.enumerate() if thread.name == "open-slow"]
         slow.go_on.set()
-        opening[0].join(10)
+        opening[0].join(60)
         assert get("slow").name == "slow"
     assert slow.opened == ["slow"]
 

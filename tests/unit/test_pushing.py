@@ -229,7 +229,7 @@ def test_two_pushers_at_once_push_each_once(tmp_path: Path, clock: Clock) -> Non
     def wait_for_the_other(*_: object) -> None:
         if threading.get_ident() not in seen:  # neither is done before both have begun
             seen.add(threading.get_ident())
-            meet.wait(10)
+            meet.wait(60)
 
     notifier = Notifier(wait_for_the_other)
     with ThreadPoolExecutor(2) as threads:

@@ -237,9 +237,9 @@ def test_the_end_does_not_wait_for_a_broker_that_hangs(
 
 def test_nothing_is_started_where_nothing_is_recalled(make_buffer: Callable[..., RecallBuffer]) -> None:
     """Given a process that recalls nothing, then it has no thread for it, and ends at once."""
-    before = threading.active_count()
+    before = set(threading.enumerate())
     buffer = make_buffer()
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before  # those of other tests may end
     buffer.close()
 
 

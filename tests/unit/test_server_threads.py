@@ -15,14 +15,14 @@ def test_callers_of_a_slow_workspace_leave_threads_to_others() -> None:
 
     def hang() -> None:
         entered.release()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
 
     async def scenario() -> str:
         async with anyio.create_task_group() as calls:
             for _ in range(60):
                 calls.start_soon(lambda: threads.run(hang, workspace="slow"))
             for _ in range(MAX_OF_ONE_WORKSPACE):
-                await anyio.to_thread.run_sync(lambda: entered.acquire(timeout=10))
+                await anyio.to_thread.run_sync(lambda: entered.acquire(timeout=60))
             try:
                 with anyio.fail_after(10):
                     return await threads.run(lambda: "answered", workspace="other")

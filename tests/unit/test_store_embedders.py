@@ -101,7 +101,7 @@ def test_the_next_model_is_loaded_while_the_old_one_is_searched_and_used_after_t
     index(pipe, "hash-64")
     target = index(pipe, "next", record("next"), active=False)
     assert embedders.for_store(pipe.store) is ours
-    assert made[0].loaded.wait(10)
+    assert made[0].loaded.wait(60)
     assert embedders.for_store(pipe.store) is ours
     with pipe.store.writing() as tx:
         tx.index.promote(target)
@@ -117,7 +117,7 @@ def test_a_next_model_that_cannot_be_loaded_here_disturbs_nobody(pipe: Pipeline,
     index(pipe, "hash-64")
     index(pipe, "broken", record("broken"), active=False)
     assert embedders.for_store(pipe.store) is ours
-    assert made[0].loaded.wait(10)
+    assert made[0].loaded.wait(60)
     assert embedders.for_store(pipe.store) is ours
 
 

@@ -167,7 +167,7 @@ def test_processes_that_ask_at_once_get_one_secret(tmp_path: Path) -> None:
         process.stdin.write("\n")
         process.stdin.flush()
     for process in processes:
-        found.add(process.communicate(timeout=30)[0])
+        found.add(process.communicate(timeout=60)[0])
 
     assert found == {(tmp_path / "webhook.secret").read_text()}
 

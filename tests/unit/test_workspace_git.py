@@ -316,7 +316,7 @@ def test_a_commit_killed_at_any_step_leaves_a_repository_that_the_next_one_makes
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_killed_at, args=(step, str(tmp_path)))
     process.start()
-    process.join(30)
+    process.join(120)
     if not (begun and step <= 1):  # a repository that is there is not made again
         assert process.exitcode == -signal.SIGKILL
 
@@ -347,7 +347,7 @@ def test_locks_that_a_killed_process_left_are_in_nobodys_way(real: GitRepository
 
 def _commit_often(data: str, name: str, start: Any) -> None:
     git = GitFolders(Path(data), looks_secret).repository("default", "ana")
-    start.wait(30)
+    start.wait(60)
     for number in range(10):
         git.commit({"MEMORY.md": f"{name} {number}\n"}, f"{name} {number}", AT + number * SECOND)
 
@@ -362,7 +362,7 @@ def test_two_processes_that_commit_at_once_both_leave_their_commits(tmp_path: Pa
         process.start()
     start.set()
     for process in processes:
-        process.join(60)
+        process.join(120)
 
     messages = [commit.message for commit in git.history(100)]
 
