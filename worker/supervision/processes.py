@@ -27,6 +27,10 @@ PARENT_PID_VARIABLE = "REVERIE_PARENT_PID"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_NAME = 15
 _PARENT_POLL_SECONDS = 1.0
+# Without CAP_SYS_ADMIN, the processes of a machine may set the niceness of their sessions once in 0.1 s, all together
+# (`proc_sched_autogroup_set_nice` in Linux): those of one start come at once.
+_SESSION_PAUSE_SECONDS = 0.1
+_SESSION_TRIES = 20
 _OPEN_FILES = 4_096
 
 # Loaded at import: the dynamic loader must not run between fork and exec.
@@ -230,5 +234,12 @@ def set_parent_death_signal(signal: int) -> None:
 
 
 def _set_session_niceness(niceness: int) -> None:
-    with contextlib.suppress(OSError):  # another system, a kernel without autogroups, or no permission
-        Path("/proc/self/autogroup").write_text(f"{niceness}\n", encoding="ascii")
+    for _ in range(_SESSION_TRIES):
+        try:
+            Path("/proc/self/autogroup").write_text(f"{niceness}\n", encoding="ascii")
+        except BlockingIOError:
+            time.sleep(_SESSION_PAUSE_SECONDS)
+        except OSError:  # another system, a kernel without autogroups, or no permission
+            return
+        else:
+            return

@@ -1,0 +1,50 @@
+"""How a process gives way with its whole session where Linux limits how often that is asked for."""
+
+from __future__ import annotations
+
+import os
+from errno import EACCES, EAGAIN
+from pathlib import Path
+
+import pytest
+
+from worker.supervision import processes
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was written to a file of the system. The process leads its session, and keeps its own niceness."""
+    texts: list[str] = []
+    monkeypatch.setattr(Path, "write_text", lambda path, text, **_: texts.append(f"{path} {text}"))
+    monkeypatch.setattr(os, "nice", lambda _: 0)
+    monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
+    monkeypatch.setattr(processes, "_SESSION_PAUSE_SECONDS", 0.0)
+    return texts
+
+
+def test_a_session_gives_way_although_another_one_has_done_so_just_now(
+    written: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a kernel that allows it ten times a second to all processes together, then it is tried again."""
+    write, refusals = Path.write_text, [EAGAIN, EAGAIN]
+
+    def limited(path: Path, text: str, **more: str) -> int:
+        if refusals:
+            raise OSError(refusals.pop(), "tried too often")
+        return write(path, text, **more)
+
+    monkeypatch.setattr(Path, "write_text", limited)
+    processes.lower_priority(7)
+    assert written == ["/proc/self/autogroup 7\n"]
+
+
+@pytest.mark.parametrize("refusal", [EAGAIN, EACCES])
+def test_a_session_whose_niceness_cannot_be_set_is_left_as_it_is(
+    written: list[str], monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(refusal, "no")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    processes.lower_priority(7)
+    assert written == []
