@@ -51,6 +51,7 @@ class RecallBuffer:
         self._bound_bytes = bound_bytes
         self._flush_seconds = flush_seconds
         self._lock = threading.Lock()
+        self._flushing = threading.Lock()
         self._notes: deque[tuple[str, bytes]] = deque()
         self._bytes = 0
         self._dropped = 0
@@ -111,20 +112,19 @@ class RecallBuffer:
             self._enough.set()
 
     def flush(self) -> None:
-        """Append all recalls to the log. Raises `Unavailable`; recalls that could not be appended stay."""
-        waiting = self._take()
-        try:
-            # In random order, so that a workspace whose log cannot be written does not always block the same ones.
-            for workspace in random.sample(list(waiting), len(waiting)):
-                notes = waiting[workspace]
-                while notes:
-                    dropped = self._log.append(workspace, notes[:FLUSH_RECALLS])
-                    del notes[:FLUSH_RECALLS]
-                    with self._lock:
-                        self._dropped += dropped
-                self._on_flushed(workspace)
-        finally:
-            self._put_back(waiting)
+        """Append all recalls to the log, after those that another thread is appending.
+
+        Raises `Unavailable`; recalls that could not be appended stay.
+        """
+        with self._flushing:
+            waiting = self._take()
+            try:
+                # In random order, so that a workspace whose log cannot be written does not always block the same ones.
+                for workspace in random.sample(list(waiting), len(waiting)):
+                    self._append(workspace, waiting[workspace])
+                    self._on_flushed(workspace)
+            finally:
+                self._put_back(waiting)
 
     def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
         """Flush what is possible within this time; the rest is lost, and its number is logged."""
@@ -167,6 +167,14 @@ class RecallBuffer:
         if failing:
             log.info("recalls_handed_over")
         return True
+
+    def _append(self, workspace: str, notes: list[bytes]) -> None:
+        """Append notes, and remove from the list those that the log has."""
+        while notes:
+            dropped = self._log.append(workspace, notes[:FLUSH_RECALLS])
+            del notes[:FLUSH_RECALLS]
+            with self._lock:
+                self._dropped += dropped
 
     def _take(self) -> dict[str, list[bytes]]:
         taken: dict[str, list[bytes]] = {}

@@ -102,6 +102,38 @@ def test_many_recalls_are_handed_over_without_waiting_any_longer(
     assert len(notes_of(log)) == FLUSH_RECALLS
 
 
+def test_a_flush_returns_when_what_another_one_took_is_in_the_log(
+    make_buffer: Callable[..., RecallBuffer], log: RecallLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a thread that is handing a recall over, when another one flushes, then the log has it afterwards."""
+    begun, go_on = threading.Event(), threading.Event()
+    append = log.append
+
+    def append_slowly(workspace: str, notes: Sequence[bytes]) -> int:
+        begun.set()
+        assert go_on.wait(PATIENCE_SECONDS)
+        return append(workspace, notes)
+
+    monkeypatch.setattr(log, "append", append_slowly)
+    buffer = make_buffer()
+    buffer.note("ws", "ana", "tea", [(1, 1.0)])
+    found: list[int] = []
+
+    def flush() -> None:
+        buffer.flush()
+        found.append(len(notes_of(log)))
+
+    first, second = threading.Thread(target=flush), threading.Thread(target=flush)
+    first.start()
+    assert begun.wait(PATIENCE_SECONDS)
+    second.start()
+    second.join(0.1)  # it ends by now if it waits for nobody
+    go_on.set()
+    for thread in (first, second):
+        thread.join()
+    assert found == [1, 1]
+
+
 def test_each_workspace_gets_its_own(
     make_buffer: Callable[..., RecallBuffer], log: RecallLog, flushed: Flushed
 ) -> None:
