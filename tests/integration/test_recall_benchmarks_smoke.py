@@ -72,7 +72,7 @@ def run_benchmark(name: str, output: Path, *options: str) -> tuple[str, dict[str
         env={**kept, "REVERIE_EMBEDDING_PROVIDER": "hash", "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

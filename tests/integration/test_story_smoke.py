@@ -59,7 +59,7 @@ def tell(folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
     ran = subprocess.run(
         [*command, "--output", str(output), "--page", str(folder / "story.md"), *options,
          "--picture", str(folder / "story.svg")],
-        cwd=ROOT, env={**os.environ, "REVERIE_CONFIG": os.devnull}, capture_output=True, text=True, timeout=300,
+        cwd=ROOT, env={**os.environ, "REVERIE_CONFIG": os.devnull}, capture_output=True, text=True, timeout=600,
         check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
@@ -107,7 +107,7 @@ def test_a_data_set_that_cannot_be_used_is_said_before_anything_is_lived(tmp_pat
     for path, expected_error in ((tmp_path / "nowhere.json", "there is no file"), (other, "has not the form of")):
         command = [sys.executable, "-m", "benchmarks.story", "--embedding-provider", "hash", data, str(path)]
         command += ["--output", str(tmp_path / "story.json")]
-        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
         assert (ran.returncode, expected_error in ran.stderr) == (1, True), ran.stderr
         assert "Traceback" not in ran.stderr
         assert not (tmp_path / "story.json").exists()
