@@ -39,6 +39,23 @@ def installation_key(data_dir: Path) -> bytes:
     )
 
 
+def adopt_installation_key(data_dir: Path, key: bytes) -> bool:
+    """Have a data folder use the key that its host shares with others; return whether it had another one.
+
+    The other one stays beside it, as `installation.key.earlier`. Raises as `installation_key`.
+    """
+    if installation_key(data_dir) == key:
+        return False
+    path = data_dir / KEY_FILE
+    try:
+        earlier = path.with_name(f"{KEY_FILE}.earlier")
+        _create(earlier, path.read_text("ascii").strip(), replace=True)
+        _create(path, base64.b64encode(key).decode("ascii"), replace=True)
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be written ({error.strerror or error}): check its disk") from error
+    return True
+
+
 def kept_secret(path: Path, make: Callable[[], str], *, advice: str) -> str:
     """Return the text in a file; the first call creates it, with what `make` returns.
 
@@ -70,8 +87,8 @@ def _new_key() -> str:
     return base64.b64encode(random.token_bytes(_KEY_BYTES)).decode("ascii")
 
 
-def _create(path: Path, secret: str) -> None:
-    """Create the complete file, unless another process was first. Raises OSError."""
+def _create(path: Path, secret: str, *, replace: bool = False) -> None:
+    """Create the complete file, unless another process was first, or in place of it. Raises OSError."""
     for folder in (
         *reversed(path.parent.parents),
         path.parent,
@@ -84,8 +101,11 @@ def _create(path: Path, secret: str) -> None:
             file.write(f"{secret}\n".encode())
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):  # another process was first: use its secret
-            path.hardlink_to(draft)
+        if replace:
+            draft.replace(path)
+        else:
+            with contextlib.suppress(FileExistsError):  # another process was first: use its secret
+                path.hardlink_to(draft)
     finally:
         draft.unlink(missing_ok=True)
     _sync_folder(path.parent)

@@ -26,8 +26,10 @@ _LEFT_OUT: Final = frozenset(
         "workspaces.lock",
     }
 )
+# Where the rotations of webhook secrets are that are copied with the databases.
+ROTATIONS_FILE: Final = "webhook-secrets.json"
 # Of any folder: databases, and the marks of folders, which name a store of another database.
-_DATABASES: Final = ("account.db", "memory.db", ".new-", "store.id")
+_OF_ANY_FOLDER: Final = ("account.db", "memory.db", ".new-", "store.id", ROTATIONS_FILE)
 
 
 def copy_files(source: Path, target: Path) -> None:
@@ -41,7 +43,7 @@ def copy_files(source: Path, target: Path) -> None:
         return {
             name
             for name in names
-            if (at_top and name in _LEFT_OUT) or name.startswith(_DATABASES) or _is_special(Path(folder) / name)
+            if (at_top and name in _LEFT_OUT) or name.startswith(_OF_ANY_FOLDER) or _is_special(Path(folder) / name)
         }
 
     try:

@@ -19,6 +19,7 @@ import structlog
 from adapters.workspace_git import GitFolders
 from memory.memories.secrets import looks_secret
 from memory.trust.host_folder import HostFolder, leading
+from memory.trust.webhook_secrets import share_rotations
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import now_micros
 from reverie.errors import ReverieError
@@ -90,9 +91,13 @@ class HostUpkeep:
             assert folder is not None
             seen: dict[str, FileStamp] = {}
             refreshed = -_REFRESH_SECONDS
+            rotations_shared = False
             while True:
                 try:
                     counts = folder.look()
+                    if not rotations_shared:  # after the first look, which takes out of them what was erased
+                        counts["rotations"] = share_rotations(stores)
+                        rotations_shared = True
                     if time.monotonic() - refreshed >= _REFRESH_SECONDS:
                         refreshed = time.monotonic()
                         counts["refreshed"] = folder.refresh(seen)

@@ -229,6 +229,7 @@ class Runtime:
         turn_seconds = max(self.settings.schedule_interval_seconds, 1.0)
         services = ScheduleServices(
             self.settings,
+            lambda: self.stores,
             self.task_sender,
             self.inbox,
             self.monitor,

@@ -15,6 +15,7 @@ from adapters.webhooks.base import (
 from adapters.webhooks.in_memory import Posted, ScriptedWebhookSender
 from adapters.webhooks.outcomes import DeliveryOutcome, delivery_outcome, describe_answer
 from adapters.webhooks.policy import WebhookPolicy, policy_of
+from adapters.webhooks.rotation_file import secrets_in
 from adapters.webhooks.secret_file import installation_secret
 from adapters.webhooks.sender import HttpWebhookSender
 from adapters.webhooks.signing import Signer, new_secret
@@ -43,4 +44,5 @@ __all__ = [
     "installation_secret",
     "new_secret",
     "policy_of",
+    "secrets_in",
 ]

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from adapters.kept_secrets import installation_key
 from cli.application import invocation
 from cli.output import AsJson, note, print_json, progress_bar, say
 from cli.upkeep.database import database
 from memory.trust.tombstones import hash_key
+from memory.trust.webhook_secrets import all_rotations
 from reverie.counts import counted
 from reverie.errors import StoreUnusable
 from storage.copied_files import copy_files
@@ -65,6 +67,7 @@ def copy(
 
         report = copy_all(stores, target, show_progress)
         target.share_key(hash_key(stores.data_dir).secret)
+        target.share_secrets(installation_key(stores.data_dir), all_rotations(stores))
     is_running = command.target.has_supervisor
     to_folder = command.settings.database is not None
     if report.is_complete and not is_running and to_folder:

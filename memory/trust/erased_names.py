@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Final
 
-from adapters.kept_secrets import installation_key
-from adapters.webhooks.agent_secrets import ROTATIONS_FILE, AgentSecrets
 from memory.trust.erasure_rows import Scope
+from memory.trust.webhook_secrets import forget_agent
 from storage.stores import Stores
 from storage.trust.erasures import ErasureRecord
 
@@ -21,7 +19,7 @@ def erased_name(target_hash: str) -> str:
 
 
 def erase_names(
-    stores: Stores, data: Path, erasure: ErasureRecord, scope: Scope, workspaces: Iterable[str], *, now: int
+    stores: Stores, erasure: ErasureRecord, scope: Scope, workspaces: Iterable[str], *, now: int
 ) -> dict[str, dict[str, int]]:
     """Remove the names that an erasure is about from tokens and webhook secrets; return the numbers by place.
 
@@ -42,24 +40,5 @@ def erase_names(
         return {"tokens": {"revoked": len(revoked)}} if revoked else {}
     if scope.kind != "agent" or scope.agent is None:
         return {}
-    renamed = forget_agent(data, scope.agent, workspaces)
+    renamed = forget_agent(stores, scope.agent, workspaces)
     return {"webhook secrets": {"names": renamed}} if renamed else {}
-
-
-def forget_agent(data: Path, agent: str, workspaces: Iterable[str]) -> int:
-    """Take the name of an agent out of the records of webhook secrets in a data folder; return out of how many."""
-    folders = [data / "workspaces" / name for name in workspaces]
-    return sum(
-        AgentSecrets(installation_key(data), folder).forget_name(agent)
-        for folder in folders
-        if (folder / ROTATIONS_FILE).exists()
-    )
-
-
-def forget_absent_agents(data: Path, workspace: str, present: Collection[str]) -> int:
-    """Do the same for all agents of a workspace of whom nothing is stored."""
-    folder = data / "workspaces" / workspace
-    if not (folder / ROTATIONS_FILE).exists():
-        return 0
-    secrets = AgentSecrets(installation_key(data), folder)
-    return sum(secrets.forget_name(agent) for agent in secrets.rotated() if agent not in present)

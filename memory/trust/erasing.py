@@ -240,7 +240,7 @@ class ErasureJob:
         """Take the names of users and agents out of tokens and webhook secrets."""
         scope, services = self._scope, self._services
         workspaces = self._reachable_workspaces(scope)
-        erased = erase_names(self._stores, services.data, self._current, scope, workspaces, now=services.now())
+        erased = erase_names(self._stores, self._current, scope, workspaces, now=services.now())
         for place, counts in erased.items():
             self._erasures.count(self._erasure.id, place, counts)
 

@@ -23,13 +23,13 @@ import structlog
 from filelock import FileLock, Timeout
 
 from memory.trust.erased_indexes import ALL_AGENTS, note_erased
-from memory.trust.erased_names import forget_absent_agents, forget_agent
 from memory.trust.erased_notebooks import drop_unfounded_lines, rewrite_notebooks
 from memory.trust.fragments import FragmentSet, HashKey, Matcher
 from memory.trust.live_parts import parts_in_rows
 from memory.trust.log_files import blank_logs, redact_logs
 from memory.trust.searching import Found, search_files
 from memory.trust.tombstones import SharedTombstones, adopt_key, hash_key
+from memory.trust.webhook_secrets import forget_absent_agents, forget_agent, share_installation_key
 from memory.upkeep.notebook import Notebooks, refresh
 from reverie.clock import new_id
 from reverie.errors import NotFound, StoreUnavailable, Unavailable
@@ -215,7 +215,7 @@ class HostFolder:
         wanted = FragmentSet.load(erasures.fragments(erasure_id))
         note_erased(self.data, [(name, ALL_AGENTS) for name in erasure.counts])
         if erasure.agent is not None and erasure.kind == "agent":
-            forget_agent(self.data, erasure.agent, self.stores.names())
+            forget_agent(self.stores, erasure.agent, self.stores.names())
         histories = lines = 0
         leftovers: dict[str, int] = {}
         found = Found()
@@ -263,7 +263,7 @@ class HostFolder:
                     on_step()
                 with store.reading() as tx:
                     present = tx.kept_out.agents()
-                forget_absent_agents(self.data, name, present)
+                forget_absent_agents(self.stores, name, present)
         blank_logs(self.data / "logs")
         return rewritten
 
@@ -310,14 +310,16 @@ def _waits_for(host: HostRecord, more: int) -> str:
     )
 
 
-def share_key(stores: Stores) -> None:
-    """Have this host recognise what was erased by the key of all hosts, before it hashes anything.
+def share_keys(stores: Stores) -> None:
+    """Have this host use the keys of all hosts: to recognise what was erased, and to sign webhooks and runs.
 
-    Raises `StoreUnavailable`.
+    Before it hashes or signs anything. Raises `StoreUnavailable` and `StoreUnusable`.
     """
     hosts = stores.hosts()
     if hosts is not None and adopt_key(stores.data_dir, hosts.share_key(hash_key(stores.data_dir).secret)):
         log.info("key_of_erasures_adopted")
+    if share_installation_key(stores):
+        log.info("key_of_installation_adopted")
 
 
 @contextmanager

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from adapters.broker.inbox import Number
-from adapters.kept_secrets import installation_key
-from adapters.webhooks.agent_secrets import ROTATIONS_FILE, AgentSecrets
 from adapters.workspace_git import GitFolders
 from memory.memories.secrets import looks_secret
 from memory.trust.erased_names import erased_name
@@ -16,8 +14,8 @@ from memory.trust.erasure_rows import RowErasure
 from memory.trust.fragments import HashKey
 from memory.trust.tokens import REVOKED
 from memory.trust.tombstones import Tombstone, hash_key, read_tombstones, target_hash
+from memory.trust.webhook_secrets import forget_rotated
 from memory.upkeep.notebook import Notebooks
-from reverie.clock import to_micros
 from reverie.contract import ACCOUNT_STORE
 from storage.stores import Store, Stores
 from storage.trust.candidates import Candidate
@@ -80,7 +78,7 @@ class _Restored:
         if counts:
             clear_deleted(store)
         if store.name != ACCOUNT_STORE:
-            self._forget_names(store)
+            self._forget_names(store.name)
         return counts
 
     def end_tokens(self) -> Counter[str]:
@@ -115,16 +113,14 @@ class _Restored:
         after = [stone for stone in found if stone is not None and token.created_at <= stone.at]
         return max(after, key=lambda stone: stone.at, default=None)
 
-    def _forget_names(self, store: Store) -> None:
+    def _forget_names(self, workspace: str) -> None:
         """Take the names of erased agents out of the record of rotated webhook secrets."""
-        folder = store.database.path.parent
-        if not (folder / ROTATIONS_FILE).exists():
-            return
-        secrets = AgentSecrets(installation_key(self._stores.data_dir), folder)
-        for agent, rotated_at in secrets.rotated().items():
-            found = [self._tombstone("agent", origin, agent, "") for origin in (None, store.name)]
-            if any(tombstone is not None and to_micros(rotated_at) <= tombstone.at for tombstone in found):
-                secrets.forget_name(agent)
+
+        def is_erased(agent: str, rotated_at: int) -> bool:
+            found = [self._tombstone("agent", origin, agent, "") for origin in (None, workspace)]
+            return any(tombstone is not None and rotated_at <= tombstone.at for tombstone in found)
+
+        forget_rotated(self._stores, workspace, is_erased)
 
     def _subjects(self, store: Store, agent: str) -> list[Subject]:
         """Return what is to be removed of an agent."""

@@ -23,7 +23,7 @@ from adapters.backups.manifest import BackupFile, FileKind, Manifest, SourceStam
 from adapters.backups.repository import Repository
 from adapters.broker.inbox import WorkerInbox
 from adapters.kept_secrets import KEY_FILE
-from adapters.webhooks.agent_secrets import ROTATIONS_FILE
+from adapters.webhooks.rotation_file import ROTATIONS_FILE
 from adapters.webhooks.secret_file import SECRET_FILE
 from adapters.workspace_git import GitFolders
 from memory.memories.secrets import looks_secret

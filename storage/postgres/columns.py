@@ -30,6 +30,7 @@ OF_ENGINE: Final = frozenset(
         "hosts",
         "host_erasures",
         "tombstones",
+        "webhook_rotations",
     }
 )
 

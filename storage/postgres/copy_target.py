@@ -66,6 +66,13 @@ class CopyTarget(Protocol):
         """Have the hosts of the place recognise what was erased by this key, unless they share one already."""
         ...
 
+    def share_secrets(self, key: bytes, rotations: Mapping[str, bytes]) -> None:
+        """Have the hosts of the place derive secrets from this key, unless they share one already.
+
+        `rotations` are how often the secrets were rotated, as JSON by workspace, in place of what the place has.
+        """
+        ...
+
     def copies(self) -> dict[str, StoreCopy]:
         """Return what is noted of the copies, by store."""
         ...

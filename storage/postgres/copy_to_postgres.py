@@ -98,6 +98,13 @@ class PostgresCopies:
         """Have the hosts of the database recognise what was erased by this key, unless they share one already."""
         self._stores.hosts().share_key(key)
 
+    def share_secrets(self, key: bytes, rotations: Mapping[str, bytes]) -> None:
+        """Have the hosts of the database derive secrets from this key, unless they share one already."""
+        hosts = self._stores.hosts()
+        hosts.share_installation_key(key)
+        for name, content in rotations.items():
+            hosts.change_rotations(name, lambda _, content=content: content)  # type: ignore[misc]
+
     def copies(self) -> dict[str, StoreCopy]:
         """Return what is noted of the copies, by store."""
         with self._server.writing() as connection:

@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, ReverieError, StoreUnavailable
+from storage.copied_files import ROTATIONS_FILE
 from storage.opening import open_database
 from storage.postgres.copied_rows import CopiedTable, Row, batches, copied_tables
 from storage.postgres.copy_target import StoreCopy
@@ -77,6 +78,16 @@ class SqliteCopies:
 
     def share_key(self, key: bytes) -> None:
         """Do nothing: the key is among the files that are copied."""
+
+    def share_secrets(self, key: bytes, rotations: Mapping[str, bytes]) -> None:
+        """Write the rotations where files have them. The key is among the files that are copied."""
+        for name, content in rotations.items():
+            folder = self._stores.database_path(name).parent
+            try:
+                if folder.is_dir():  # else its copy is not complete yet
+                    write_private(folder / ROTATIONS_FILE, content)
+            except OSError as error:
+                raise StoreUnavailable(f"{folder} cannot be written ({error.strerror}): check the disk") from error
 
     def copies(self) -> dict[str, StoreCopy]:
         """Return what is noted of the copies, by store."""

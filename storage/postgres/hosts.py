@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
+from reverie.errors import NotFound
 from storage.postgres.engine import PostgresServer
 from storage.trust.hosts import HostRecord, HostReport
 
@@ -39,13 +40,44 @@ class PostgresHosts:
 
     def share_key(self, proposed: bytes) -> bytes:
         """Return the key that all hosts share: the first that was proposed."""
+        return self._share("erasure_key", proposed)
+
+    def share_installation_key(self, proposed: bytes) -> bytes:
+        """Return the key from which all hosts derive secrets: the first that was proposed."""
+        return self._share("installation_key", proposed)
+
+    def rotations(self, workspace: str) -> bytes:
+        """Return how often the webhook secrets of a workspace were rotated, as JSON."""
+        sql = "SELECT r.content FROM webhook_rotations AS r JOIN stores AS s ON s.id = r.store WHERE s.name = %(name)s"
         with self._server.writing() as connection:
-            present = connection.exec_driver_sql("SELECT key FROM erasure_key").scalar()
-            if present is None:
-                sql = "INSERT INTO erasure_key (only_row, key) VALUES (1, %(key)s) ON CONFLICT DO NOTHING"
-                connection.exec_driver_sql(sql, {"key": proposed})
-                present = connection.exec_driver_sql("SELECT key FROM erasure_key").scalar_one()
-        return bytes(present)
+            found = connection.exec_driver_sql(sql, {"name": workspace}).scalar()
+        return b"{}" if found is None else str(found).encode()
+
+    def change_rotations(self, workspace: str, change: Callable[[bytes], bytes | None]) -> bool:
+        """Store what `change` makes of them, while other callers wait; return whether it made anything of them."""
+        with self._server.writing() as connection:
+            store = connection.exec_driver_sql(
+                "SELECT id FROM stores WHERE name = %(name)s", {"name": workspace}
+            ).scalar()
+            if store is None:
+                raise NotFound(f"there is no workspace {workspace!r}", field="workspace")
+            row = {"store": store}
+            connection.exec_driver_sql(
+                "INSERT INTO webhook_rotations (store) VALUES (%(store)s) ON CONFLICT DO NOTHING", row
+            )
+            locked = "SELECT content FROM webhook_rotations WHERE store = %(store)s FOR UPDATE"
+            changed = change(str(connection.exec_driver_sql(locked, row).scalar_one()).encode())
+            if changed is None:
+                return False
+            sql = "UPDATE webhook_rotations SET content = %(content)s WHERE store = %(store)s"
+            connection.exec_driver_sql(sql, {**row, "content": changed.decode()})
+        return True
+
+    def rotated_workspaces(self) -> set[str]:
+        """Return the names of the workspaces of which a webhook secret was ever rotated."""
+        sql = "SELECT s.name FROM webhook_rotations AS r JOIN stores AS s ON s.id = r.store"
+        with self._server.writing() as connection:
+            return set(connection.exec_driver_sql(sql).scalars())
 
     def add_tombstones(self, contents: Sequence[str]) -> None:
         """Give tombstones to all hosts, one host after the other: who reads up to a number must miss none."""
@@ -149,6 +181,16 @@ class PostgresHosts:
         with self._server.writing() as connection:
             sql = "DELETE FROM host_erasures WHERE erasure_id = %(erasure)s"
             connection.exec_driver_sql(sql, {"erasure": erasure_id})
+
+    def _share(self, table: str, proposed: bytes) -> bytes:
+        """Return the only key in a table, which is the proposed one if there was none."""
+        with self._server.writing() as connection:
+            present = connection.exec_driver_sql(f"SELECT key FROM {table}").scalar()
+            if present is None:
+                sql = f"INSERT INTO {table} (only_row, key) VALUES (1, %(key)s) ON CONFLICT DO NOTHING"
+                connection.exec_driver_sql(sql, {"key": proposed})
+                present = connection.exec_driver_sql(f"SELECT key FROM {table}").scalar_one()
+        return bytes(present)
 
     def _let_go(self, condition: str, values: Mapping[str, Any]) -> list[HostRecord]:
         """Remove hosts, and note for each erasure in progress that it was not carried out there."""

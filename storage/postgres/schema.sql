@@ -62,6 +62,13 @@ CREATE TABLE tombstones (
 );
 -- The key of the hashes by which hosts recognise what was erased.
 CREATE TABLE erasure_key (only_row bigint PRIMARY KEY CHECK (only_row = 1), key bytea NOT NULL);
+-- The key from which all hosts derive the keys of agents' workers and the secrets of webhooks.
+CREATE TABLE installation_key (only_row bigint PRIMARY KEY CHECK (only_row = 1), key bytea NOT NULL);
+-- How often the webhook secrets of the agents of a store were rotated, as JSON.
+CREATE TABLE webhook_rotations (
+    store bigint PRIMARY KEY REFERENCES stores (id) ON DELETE CASCADE,
+    content text NOT NULL DEFAULT '{}'
+);
 -- A process that has run since before an upgrade of the schema must write nothing by its old rules.
 CREATE FUNCTION begin_writing(store bigint, wait_milliseconds bigint, known_version bigint) RETURNS boolean
     LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$

@@ -5,7 +5,7 @@ Only stores in a database server have several hosts. Files of SQLite are on the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -50,6 +50,21 @@ class Hosts(Protocol):
 
     def share_key(self, proposed: bytes) -> bytes:
         """Return the key by which all hosts hash what was erased: the first that was proposed."""
+
+    def share_installation_key(self, proposed: bytes) -> bytes:
+        """Return the key from which all hosts derive secrets: the first that was proposed."""
+
+    def rotations(self, workspace: str) -> bytes:
+        """Return how often the webhook secrets of a workspace were rotated, as JSON."""
+
+    def change_rotations(self, workspace: str, change: Callable[[bytes], bytes | None]) -> bool:
+        """Store what `change` makes of them, unless it returns None, one caller at a time; return whether it did.
+
+        Raises `NotFound` if there is no such workspace.
+        """
+
+    def rotated_workspaces(self) -> set[str]:
+        """Return the names of the workspaces of which a webhook secret was ever rotated."""
 
     def add_tombstones(self, contents: Sequence[str]) -> None:
         """Give tombstones to all hosts; those that they have already are left out."""

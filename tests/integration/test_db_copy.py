@@ -262,11 +262,11 @@ def test_the_command_says_what_to_do_next(
     reverie = CommandLine(monkeypatch, capsys, "--data", str(tmp_path / "data"))
     there = reverie("db", "copy", "--to", url)
     assert (there.code, "Complete. Set REVERIE_DATABASE" in there.out) == (0, True), there
-    (tmp_path / "data" / "installation.key").write_text("key")
+    key = (tmp_path / "data" / "installation.key").read_text()
     monkeypatch.setenv("REVERIE_DATABASE", url)
     back = reverie("db", "copy", "--to", str(tmp_path / "back"))
     assert (back.code, "Complete. Remove REVERIE_DATABASE" in back.out) == (0, True), back
-    assert (tmp_path / "back" / "installation.key").read_text() == "key"
+    assert (tmp_path / "back" / "installation.key").read_text() == key
 
 
 def _fill(pipe: Pipeline) -> None:

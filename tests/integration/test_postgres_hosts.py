@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from adapters.webhooks import AgentSecrets
+from adapters.webhooks import secrets_in
 from memory.sessions.forgetting import forget_workspace
 from memory.trust import host_folder
 from memory.trust.erasing import continue_erasures
@@ -205,7 +205,7 @@ def test_a_new_workspace_of_the_name_gets_no_files_of_the_deleted_one(a: Runtime
     """Given a workspace that was deleted and made again elsewhere, when a host first uses it, then it begins anew."""
     remember(b, SECRET, KATE, workspace="trips")
     commit(b, workspace="trips")
-    AgentSecrets(b"key", b.settings.data / "workspaces" / "trips").rotate("ana", now=AT)
+    secrets_in(b.settings.data / "workspaces" / "trips", b"key").rotate("ana", now=AT)
     forget_workspace(a.stores, a.inbox, a.working_memory, a.recall_log, workspace="trips")
     remember(a, PLUMS, "lif", workspace="trips")
 
@@ -227,7 +227,7 @@ def test_a_host_that_was_away_for_too_long_keeps_only_what_the_database_has(
     The receipt names it. Nobody can tell it any more what to look for, so it keeps no old line and no log.
     """
     fill(a, b)
-    AgentSecrets(b"key", b.settings.data / "workspaces" / "default").rotate("gone-agent", now=AT)
+    secrets_in(b.settings.data / "workspaces" / "default", b"key").rotate("gone-agent", now=AT)
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
         connection.execute(
             "UPDATE reverie.hosts SET seen_at = seen_at - interval '31 days' WHERE name = %s", [folder_of(b).name]
@@ -328,7 +328,7 @@ def test_a_folder_that_was_used_with_another_database_keeps_what_is_not_of_this_
     first = make_runtime(data=tmp_path / "a", database=url)
     remember(first, SECRET, KATE)
     commit(first)
-    AgentSecrets(b"key", first.settings.data / "workspaces" / "default").rotate("ana", now=AT)
+    secrets_in(first.settings.data / "workspaces" / "default", b"key").rotate("ana", now=AT)
     other = server.database()
     second = make_runtime(data=tmp_path / "a", database=server.url(other))
     remember(second, PLUMS, "lif")

@@ -133,6 +133,7 @@ def test_a_database_of_the_first_version_gets_the_indexes_and_no_statistics_of_s
     with server.admin(database) as connection:
         connection.execute(f"SET search_path = {SCHEMA}, public")
         connection.execute("UPDATE schema_version SET version = 1")
+        connection.execute("DROP TABLE installation_key, webhook_rotations")
         connection.execute("DROP INDEX claims_set_aside")
         connection.execute("CREATE INDEX text_index_by_word ON text_index USING gin (words)")
         connection.execute("ALTER TABLE claims ALTER COLUMN store_id SET STATISTICS -1")
@@ -149,7 +150,9 @@ def test_a_database_from_before_hosts_gets_their_tables_and_a_key_for_each_store
 ) -> None:
     with server.admin(database) as connection:
         connection.execute(f"SET search_path = {SCHEMA}, public")
-        connection.execute("DROP TABLE hosts, host_erasures, tombstones, erasure_key")
+        connection.execute(
+            "DROP TABLE hosts, host_erasures, tombstones, erasure_key, installation_key, webhook_rotations"
+        )
         connection.execute("ALTER TABLE stores DROP COLUMN key")
         connection.execute("INSERT INTO stores (name) VALUES ('a'), ('b')")
         connection.execute("UPDATE schema_version SET version = 2")
@@ -157,8 +160,8 @@ def test_a_database_from_before_hosts_gets_their_tables_and_a_key_for_each_store
     with server.admin(database) as connection:
         keys = connection.execute(f"SELECT count(DISTINCT key) FROM {SCHEMA}.stores").fetchone()
         tables = "SELECT count(*) FROM information_schema.tables WHERE table_schema = %s AND table_name = ANY (%s)"
-        names = ["hosts", "host_erasures", "tombstones", "erasure_key"]
-        assert (keys, connection.execute(tables, [SCHEMA, names]).fetchone()) == ((2,), (4,))
+        names = ["hosts", "host_erasures", "tombstones", "erasure_key", "installation_key", "webhook_rotations"]
+        assert (keys, connection.execute(tables, [SCHEMA, names]).fetchone()) == ((2,), (6,))
 
 
 def test_a_migration_that_fails_leaves_the_version_before(server: TestServer, database: str, newer: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.backups.repository import create_repository, locked, open_repository
 from adapters.kept_secrets import installation_key
-from adapters.webhooks.agent_secrets import ROTATIONS_FILE, AgentSecrets
+from adapters.webhooks.rotation_file import ROTATIONS_FILE, secrets_in
 from memory.trust.erasing import continue_erasures
 from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import request_erasure
@@ -78,7 +78,7 @@ def test_the_name_of_an_erased_agent_does_not_come_back_with_its_webhook_secrets
         for agent in ("heron", "plover"):
             with Reverie(agent, url=url) as client:
                 client.remember("plums are ripe")
-            AgentSecrets(installation_key(data), data / "workspaces" / "default").rotate(agent, datetime.now(UTC))
+            secrets_in(data / "workspaces" / "default", installation_key(data)).rotate(agent, datetime.now(UTC))
         before = back_up(backup_source(runtime), repository)
         heron = Scope("agent", "", "heron", None)
         request_erasure(runtime.stores, data, heron, requested_by="tester", now=runtime.now())

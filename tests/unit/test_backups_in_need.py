@@ -12,7 +12,7 @@ import pytest
 
 from adapters.backups.repository import Repository, create_repository, open_repository
 from adapters.kept_secrets import KEY_FILE, installation_key
-from adapters.webhooks.agent_secrets import ROTATIONS_FILE, AgentSecrets
+from adapters.webhooks.rotation_file import ROTATIONS_FILE, secrets_in
 from memory.upkeep.backup import BackupSource, back_up
 from memory.upkeep.restore import RestoreOptions, restore
 from reverie.clock import from_micros, now_micros
@@ -159,9 +159,9 @@ def test_a_restored_installation_signs_as_before_if_its_keys_are_in_the_backup(
     data, now = pipe.stores.data_dir, from_micros(now_micros())
 
     def signing(folder: Path) -> list[str]:
-        return AgentSecrets(installation_key(folder), folder / "workspaces" / WORKSPACE).secrets("ana", now)
+        return secrets_in(folder / "workspaces" / WORKSPACE, installation_key(folder)).secrets("ana", now)
 
-    AgentSecrets(installation_key(data), data / "workspaces" / WORKSPACE).rotate("ana", now)
+    secrets_in(data / "workspaces" / WORKSPACE, installation_key(data)).rotate("ana", now)
     repository = repository_in(tmp_path / "dest", secret)
     manifest = back_up(source_of(pipe, tmp_path, with_keys=with_keys), repository)
     target = tmp_path / "restored"

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from adapters.kept_secrets import installation_key
-from adapters.webhooks import AgentSecrets
+from adapters.webhooks import secrets_in
 from memory.recall.events import record_recalls
 from memory.trust import erasing
 from memory.trust.erasing import STEPS, ErasureJob, continue_erasures
@@ -293,7 +293,7 @@ def test_an_erased_agent_is_not_named_with_its_webhook_secrets(runtime: Runtime,
     with Reverie(agent, url=ana.connection.config.url) as client:
         client.remember("something")
     folder = runtime.settings.data / "workspaces" / "default"
-    secrets = AgentSecrets(installation_key(runtime.settings.data), folder)
+    secrets = secrets_in(folder, installation_key(runtime.settings.data))
     now = datetime.now(UTC)
     first = secrets.secrets(agent, now)
     newest = secrets.rotate(agent, now)[0]

@@ -27,6 +27,7 @@ from memory.scheduling.destinations import Destinations
 from memory.scheduling.due_loop import DueLoop
 from memory.scheduling.due_runs import ToSend
 from memory.scheduling.notifier import Notifier
+from memory.trust.webhook_secrets import agent_secrets
 from reverie import contract
 from reverie.checks import check_workspace
 from reverie.errors import ReverieError, Unavailable
@@ -34,6 +35,7 @@ from reverie.pipeline.inbox import Inbox
 from reverie.pipeline.producer import TaskSender
 from reverie.scheduling.agent_tasks import AgentTasks
 from reverie.scheduling.run_signing import derive_worker_key
+from storage.stores import Stores
 from worker.settings import Settings
 
 
@@ -51,6 +53,7 @@ class ScheduleServices:
     def __init__(
         self,
         settings: Settings,
+        stores: Callable[[], Stores],
         task_sender: TaskSender,
         inbox: Inbox,
         monitor: Monitor,
@@ -59,6 +62,7 @@ class ScheduleServices:
         **parts: Unpack[ScheduleParts],
     ) -> None:
         self._settings = settings
+        self._stores = stores
         self._task_sender = task_sender
         self._inbox = inbox
         self._monitor = monitor
@@ -101,8 +105,7 @@ class ScheduleServices:
 
     def agent_secrets(self, workspace: str) -> AgentSecrets:
         """Return the secrets of the agents of a workspace. Raises `Rejected`, `StoreUnavailable`, `StoreUnusable`."""
-        folder = self._settings.data / "workspaces" / check_workspace(workspace)
-        return AgentSecrets(self._installation_key, folder)
+        return agent_secrets(self._stores(), check_workspace(workspace))
 
     def webhook_signer(self, workspace: str, agent: str) -> Signer:
         """Return what signs the webhooks of an agent now: its own secrets, and those shared by all."""
@@ -142,6 +145,8 @@ class ScheduleServices:
 
     @cached_property
     def _installation_key(self) -> bytes:
+        if self._settings.database is not None:
+            self._stores()  # which makes the key that of all hosts
         return installation_key(self._settings.data)
 
     def has_waiting_tasks(self) -> bool:

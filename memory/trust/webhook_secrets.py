@@ -1,0 +1,146 @@
+"""The secrets of agents' webhooks, by the stores: rotations are in a file, or in the database that hosts share.
+
+Hosts share the key of the installation, too, so that webhooks and runs are signed alike wherever they are sent from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapters.kept_secrets import adopt_installation_key, installation_key
+from adapters.webhooks.agent_secrets import AgentSecrets, Rotation, decode_rotations, encode_rotations
+from adapters.webhooks.rotation_file import ROTATIONS_FILE, RotationFile, secrets_in
+from reverie.clock import to_micros
+from reverie.errors import NotFound, StoreUnusable
+from storage.stores import Stores
+from storage.trust.hosts import Hosts
+
+
+@dataclass(frozen=True)
+class SharedRotations:
+    """The rotations of one workspace in the database of several hosts: see `Rotations`."""
+
+    hosts: Hosts
+    workspace: str
+
+    def read(self) -> dict[str, Rotation]:
+        """Return the last rotation of each agent. Raises `StoreUnavailable` and `StoreUnusable`."""
+        return self._decoded(self.hosts.rotations(self.workspace))
+
+    def change(self, change: Callable[[dict[str, Rotation]], bool]) -> bool:
+        """Let one caller of all hosts at a time change them. Raises `NotFound`, `StoreUnavailable`, `StoreUnusable`."""
+
+        def changed(content: bytes) -> bytes | None:
+            rotations = self._decoded(content)
+            return encode_rotations(rotations) if change(rotations) else None
+
+        return self.hosts.change_rotations(self.workspace, changed)
+
+    def _decoded(self, content: bytes) -> dict[str, Rotation]:
+        try:
+            return decode_rotations(content)
+        except ValueError as error:
+            raise StoreUnusable(
+                f"the rotations of webhook secrets of {self.workspace!r} are damaged in the database ({error})"
+            ) from error
+
+
+def agent_secrets(stores: Stores, workspace: str) -> AgentSecrets:
+    """Return the secrets of the agents of a workspace. Raises `StoreUnavailable` and `StoreUnusable`."""
+    key, hosts = installation_key(stores.data_dir), stores.hosts()
+    if hosts is None:
+        return secrets_in(_folder(stores.data_dir, workspace), key)
+    return AgentSecrets(key, workspace, SharedRotations(hosts, workspace))
+
+
+def share_installation_key(stores: Stores) -> bool:
+    """Have this host derive secrets from the key of all hosts; return whether it had another one.
+
+    The first host gives them its own. Raises `StoreUnavailable` and `StoreUnusable`.
+    """
+    hosts, data = stores.hosts(), stores.data_dir
+    return hosts is not None and adopt_installation_key(data, hosts.share_installation_key(installation_key(data)))
+
+
+def share_rotations(stores: Stores) -> int:
+    """Give all hosts the rotations in the files of this one, which stay; return of how many workspaces they were new.
+
+    The files are from before a move to the shared database. Safe to repeat. Raises `StoreUnavailable` and
+    `StoreUnusable`.
+    """
+    names = set(stores.names())
+    files = [path.parent for path in (stores.data_dir / "workspaces").glob(f"*/{ROTATIONS_FILE}")]
+    return sum(
+        agent_secrets(stores, folder.name).take_over(RotationFile(folder).read())
+        for folder in files
+        if folder.name in names
+    )
+
+
+def all_rotations(stores: Stores) -> dict[str, bytes]:
+    """Return how often secrets were rotated, as JSON by workspace. Raises `StoreUnavailable`."""
+    hosts = stores.hosts()
+    if hosts is not None:
+        return {name: hosts.rotations(name) for name in sorted(hosts.rotated_workspaces())}
+    found = {name: RotationFile(_folder(stores.data_dir, name)).read() for name in stores.names()}
+    return {name: encode_rotations(rotations) for name, rotations in found.items() if rotations}
+
+
+def forget_agent(stores: Stores, agent: str, workspaces: Iterable[str]) -> int:
+    """Take the name of an agent out of the records of webhook secrets; return out of those of how many workspaces.
+
+    Out of the files of this host, and those that hosts share.
+    """
+    return sum(_forget(stores, name, [agent]) for name in _recorded(stores, workspaces))
+
+
+def forget_absent_agents(stores: Stores, workspace: str, present: Collection[str]) -> int:
+    """Do the same for the agents in this host's file of a workspace of whom nothing is stored; return how many."""
+    folder = _folder(stores.data_dir, workspace)
+    if not RotationFile(folder).exists():
+        return 0
+    secrets = secrets_in(folder, installation_key(stores.data_dir))
+    return sum(secrets.forget_name(agent) for agent in secrets.rotated() if agent not in present)
+
+
+def forget_rotated(stores: Stores, workspace: str, is_erased: Callable[[str, int], bool]) -> int:
+    """Do the same for the agents of a workspace that `is_erased` says were, by name and time of the last rotation.
+
+    The time is in microseconds. Return how many.
+    """
+    return sum(
+        secrets.forget_name(agent)
+        for secrets in _records(stores, workspace)
+        for agent, rotated_at in secrets.rotated().items()
+        if is_erased(agent, to_micros(rotated_at))
+    )
+
+
+def _forget(stores: Stores, workspace: str, agents: Iterable[str]) -> bool:
+    with suppress(NotFound):  # the workspace has been deleted meanwhile, with its record
+        forgotten = [secrets.forget_name(agent) for secrets in _records(stores, workspace) for agent in agents]
+        return any(forgotten)
+    return False
+
+
+def _records(stores: Stores, workspace: str) -> Iterator[AgentSecrets]:
+    """Yield the secrets of a workspace by each record of rotations that there is."""
+    folder = _folder(stores.data_dir, workspace)
+    if RotationFile(folder).exists():
+        yield secrets_in(folder, installation_key(stores.data_dir))
+    if stores.hosts() is not None:
+        yield agent_secrets(stores, workspace)
+
+
+def _recorded(stores: Stores, workspaces: Iterable[str]) -> list[str]:
+    """Return those of some workspaces that have a record of rotations."""
+    hosts = stores.hosts()
+    shared = set() if hosts is None else hosts.rotated_workspaces()
+    return [name for name in workspaces if name in shared or RotationFile(_folder(stores.data_dir, name)).exists()]
+
+
+def _folder(data: Path, workspace: str) -> Path:
+    return data / "workspaces" / workspace
