@@ -28,32 +28,30 @@ def installation_key(data_dir: Path) -> bytes:
     Raises StoreUnavailable for errors of the disk, StoreUnusable if the file contains something else.
     """
     path = data_dir / KEY_FILE
-    text = kept_secret(path, _new_key, advice="")
-    with contextlib.suppress(binascii.Error, ValueError):
-        key = base64.b64decode(text, validate=True)
-        if len(key) == _KEY_BYTES:
-            return key
-    raise StoreUnusable(
-        f"{path} is not a key of {_KEY_BYTES} bytes in base64: restore the file, or remove it to make a new key, and"
-        " then restart Reverie and the agents' workers"
-    )
+    return _decoded(kept_secret(path, lambda: _encoded(_new_key()), advice=""), path)
 
 
-def adopt_installation_key(data_dir: Path, key: bytes) -> bool:
+def share_installation_key(data_dir: Path, share: Callable[[bytes], bytes]) -> bool:
     """Have a data folder use the key that its host shares with others; return whether it had another one.
 
-    The other one stays beside it, as `installation.key.earlier`. Raises as `installation_key`.
+    `share` is given the folder's key, or a new one, and returns that of all. Another one that the folder had stays
+    beside it, as `installation.key.earlier`. Raises as `installation_key`.
     """
-    if installation_key(data_dir) == key:
-        return False
     path = data_dir / KEY_FILE
     try:
-        earlier = path.with_name(f"{KEY_FILE}.earlier")
-        _create(earlier, path.read_text("ascii").strip(), replace=True)
-        _create(path, base64.b64encode(key).decode("ascii"), replace=True)
+        found = read_secret(path)
+        own = None if found is None else _decoded(found, path)
+        shared = share(own or _new_key())
+        if own == shared:
+            return False
+        if found is not None:
+            _create(path.with_name(f"{KEY_FILE}.earlier"), found, replace=True)
+        _create(path, _encoded(shared), replace=True)
     except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be written ({error.strerror or error}): check its disk") from error
-    return True
+        raise StoreUnavailable(
+            f"{path} cannot be read or written ({error.strerror or error}): check its disk"
+        ) from error
+    return own is not None
 
 
 def kept_secret(path: Path, make: Callable[[], str], *, advice: str) -> str:
@@ -83,8 +81,23 @@ def read_secret(path: Path) -> str | None:
         return None
 
 
-def _new_key() -> str:
-    return base64.b64encode(random.token_bytes(_KEY_BYTES)).decode("ascii")
+def _new_key() -> bytes:
+    return random.token_bytes(_KEY_BYTES)
+
+
+def _encoded(key: bytes) -> str:
+    return base64.b64encode(key).decode("ascii")
+
+
+def _decoded(text: str, path: Path) -> bytes:
+    with contextlib.suppress(binascii.Error, ValueError):
+        key = base64.b64decode(text, validate=True)
+        if len(key) == _KEY_BYTES:
+            return key
+    raise StoreUnusable(
+        f"{path} is not a key of {_KEY_BYTES} bytes in base64: restore the file, or remove it to make a new key, and"
+        " then restart Reverie and the agents' workers"
+    )
 
 
 def _create(path: Path, secret: str, *, replace: bool = False) -> None:

@@ -29,7 +29,7 @@ from memory.trust.live_parts import parts_in_rows
 from memory.trust.log_files import blank_logs, redact_logs
 from memory.trust.searching import Found, search_files
 from memory.trust.tombstones import SharedTombstones, adopt_key, hash_key
-from memory.trust.webhook_secrets import forget_absent_agents, forget_agent, share_installation_key
+from memory.trust.webhook_secrets import forget_absent_agents, forget_agent, share_signing_key
 from memory.upkeep.notebook import Notebooks, refresh
 from reverie.clock import new_id
 from reverie.errors import NotFound, StoreUnavailable, Unavailable
@@ -318,7 +318,7 @@ def share_keys(stores: Stores) -> None:
     hosts = stores.hosts()
     if hosts is not None and adopt_key(stores.data_dir, hosts.share_key(hash_key(stores.data_dir).secret)):
         log.info("key_of_erasures_adopted")
-    if share_installation_key(stores):
+    if share_signing_key(stores):
         log.info("key_of_installation_adopted")
 
 

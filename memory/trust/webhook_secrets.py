@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.kept_secrets import adopt_installation_key, installation_key
+from adapters.kept_secrets import installation_key, share_installation_key
 from adapters.webhooks.agent_secrets import AgentSecrets, Rotation, decode_rotations, encode_rotations
 from adapters.webhooks.rotation_file import ROTATIONS_FILE, RotationFile, secrets_in
 from reverie.clock import to_micros
@@ -56,13 +56,13 @@ def agent_secrets(stores: Stores, workspace: str) -> AgentSecrets:
     return AgentSecrets(key, workspace, SharedRotations(hosts, workspace))
 
 
-def share_installation_key(stores: Stores) -> bool:
+def share_signing_key(stores: Stores) -> bool:
     """Have this host derive secrets from the key of all hosts; return whether it had another one.
 
     The first host gives them its own. Raises `StoreUnavailable` and `StoreUnusable`.
     """
-    hosts, data = stores.hosts(), stores.data_dir
-    return hosts is not None and adopt_installation_key(data, hosts.share_installation_key(installation_key(data)))
+    hosts = stores.hosts()
+    return hosts is not None and share_installation_key(stores.data_dir, hosts.share_installation_key)
 
 
 def share_rotations(stores: Stores) -> int:

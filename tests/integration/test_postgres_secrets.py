@@ -96,6 +96,7 @@ def test_all_hosts_sign_alike(a: Runtime, b: Runtime) -> None:
     assert one == other
     assert a.schedules.worker_key(WORKSPACE, HERON) == b.schedules.worker_key(WORKSPACE, HERON)
     assert a.schedules.secrets == b.schedules.secrets
+    assert not list(b.settings.data.glob("*.earlier")), "it had no key of its own"
 
 
 def test_the_first_use_of_a_host_is_with_the_key_of_all(a: Runtime, make_host: Make, url: str, tmp_path: Path) -> None:
