@@ -24,7 +24,7 @@ def test_callers_of_a_slow_workspace_leave_threads_to_others() -> None:
             for _ in range(MAX_OF_ONE_WORKSPACE):
                 await anyio.to_thread.run_sync(lambda: entered.acquire(timeout=60))
             try:
-                with anyio.fail_after(10):
+                with anyio.fail_after(30):
                     return await threads.run(lambda: "answered", workspace="other")
             finally:
                 go_on.set()
