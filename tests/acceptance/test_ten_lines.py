@@ -78,7 +78,7 @@ def test_the_ten_lines_fire_into_a_process_of_ones_own(stack: Stack, tmp_path: P
         )
     finally:
         worker.send_signal(signal.SIGTERM)
-        worker.wait(timeout=30)
+        worker.wait(timeout=120)
     assert run.returncode == 0, (run.stdout, run.stderr, log.read_text(encoding="utf-8"))
     ended = json.loads(run.stdout)
     assert (ended["status"], ended["output"]) == ("success", "did: summarise what is open")

@@ -108,16 +108,16 @@ def test_a_producer_that_waits_sends_again_what_the_broker_lost(
 
     def send() -> None:
         producer = Producer(own_url, workspace=WORKSPACE, prefix=PREFIX)
-        told = producer.enqueue(turns("kept"), wait="stored", timeout_seconds=30, on_accepted=accepted.set)
+        told = producer.enqueue(turns("kept"), wait="stored", timeout_seconds=60, on_accepted=accepted.set)
         outcomes.extend(outcome.state for outcome in told)
 
     thread = threading.Thread(target=send)
     thread.start()
-    assert accepted.wait(20)
+    assert accepted.wait(60)
     pipe.broker.flushdb()
     pipe.drain(lambda: not pipe.waiting_in_inbox())
     pipe.ingest()
-    thread.join(20)
+    thread.join(60)
     assert outcomes == ["stored"]
     assert pipe.contents() == ["one", "kept"]
 

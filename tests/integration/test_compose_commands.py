@@ -31,7 +31,8 @@ from worker.supervision.embedded_broker import valkey_server_path
 
 PASSWORD = "5ec3e7"
 TOKEN = "a token of this test, as long as tokens must be"
-HEALTHY_WITHIN_SECONDS = 60.0
+# All services start at once, each with seconds of imports.
+HEALTHY_WITHIN_SECONDS = 180.0
 CHECKED_EVERY_SECONDS = 1.0
 # Only what a container has: nothing of the shell that runs the tests.
 BARE = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -129,6 +130,14 @@ class Composed:
             process.wait()
 
 
+def is_alive(process: psutil.Process) -> bool:
+    """Whether a process runs; it may end, and its parent take note of that, at any moment."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def stand_in(folder: Path, broker_port: int) -> None:
     """The two programs of the broker's image: the bundled server on our port, and a `valkey-cli` that can ping."""
     programs = {
@@ -170,7 +179,7 @@ SERVICES = sorted(load_compose({"REVERIE_TOKEN": TOKEN, "REVERIE_BROKER_PASSWORD
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_becomes_healthy(composed: Composed, name: str) -> None:
-    """Given the broker, when a service's command runs, then its health check says so within a minute."""
+    """Given the broker, when a service's command runs, then its health check says so."""
     composed.await_healthy(name)
 
 
@@ -198,7 +207,7 @@ def test_flower_sees_all_workers(composed: Composed) -> None:
     seen: set[str] = set()
     while {"embed", "maintenance", "schedules", "ingest-index"} - seen:
         assert time.monotonic() < deadline, seen
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:  # it may be slow to answer
             # A worker is named by its queues and its pid.
             seen = {worker["hostname"].partition("@")[0].rpartition("-")[0] for worker in json.load(answer)["data"]}
 
@@ -238,6 +247,6 @@ def test_a_service_stops_in_its_grace_and_is_missed(composed: Composed, name: st
     code = composed.stop(name)
 
     assert code in (0, -signal.SIGTERM, 128 + signal.SIGTERM), composed.log(name)
-    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert not [child for child in children if is_alive(child)]
     if name in ("server", "flower", "valkey"):  # workers and the clock are missed after 30 s of silence
         assert not composed.is_healthy(name)

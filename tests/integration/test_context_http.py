@@ -34,13 +34,19 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 @pytest.fixture
-def url(make_runtime: Callable[..., Runtime], endpoint: Endpoint) -> Iterator[str]:
+def model_seconds() -> float:
+    """How long the language model may take: longer than any machine stops for, unless a test waits for its end."""
+    return 60.0
+
+
+@pytest.fixture
+def url(make_runtime: Callable[..., Runtime], endpoint: Endpoint, model_seconds: float) -> Iterator[str]:
     """A server with a language model over ana's three sessions and kate's one."""
     runtime = make_runtime(
         language_model_base_url=endpoint.url,
         language_model="m",
         language_model_api_key="sk-secret",
-        language_model_timeout_seconds=0.5,
+        language_model_timeout_seconds=model_seconds,
     )
     with running_server(runtime) as address:
         _talk(address)
@@ -196,15 +202,15 @@ def test_without_refine_no_language_model_is_asked(url: str, endpoint: Endpoint)
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "model_seconds", "why"),
     [
-        ("slow", "within 0.5 s"),
-        ("429", "answered 429"),
-        ("500", "answered 500"),
-        ("half a JSON", "invalid JSON"),
-        ("10 MB", "more than"),
-        ("ids out of range", "chose item 99"),
-        ("its own text", "did not answer with a selection"),
+        ("slow", 0.5, "within 0.5 s"),
+        ("429", 60.0, "answered 429"),
+        ("500", 60.0, "answered 500"),
+        ("half a JSON", 60.0, "invalid JSON"),
+        ("10 MB", 60.0, "more than"),
+        ("ids out of range", 60.0, "chose item 99"),
+        ("its own text", 60.0, "did not answer with a selection"),
     ],
 )
 def test_a_language_model_that_misbehaves_changes_nothing(url: str, endpoint: Endpoint, name: str, why: str) -> None:

@@ -193,7 +193,7 @@ def test_a_replay_says_what_became_of_it(ana: Reverie, runtime: Runtime) -> None
     drain(runtime)
     (letter,) = ana.dead_letters()
     with pipeline_at_work(runtime):
-        again = ana.replay(letter.id)
+        again = ana.replay(letter.id, timeout_seconds=60)
         assert (again.replay, again.item_id) == ("failed", "late")
         assert "taken by another" in again.error
         assert [letter.id for letter in ana.dead_letters()] == [again.id]
@@ -210,7 +210,7 @@ def test_a_replay_that_succeeds_says_so(ana: Reverie, runtime: Runtime) -> None:
     with runtime.store("default").writing() as tx:
         tx.connection.exec_driver_sql("UPDATE messages SET sequence = 9")
     with pipeline_at_work(runtime):
-        done = ana.replay(ana.dead_letters()[0].id, timeout_seconds=30)
+        done = ana.replay(ana.dead_letters()[0].id, timeout_seconds=60)
     assert (done.replay, done.item_id) == ("succeeded", "late")
     assert ana.dead_letters() == []
 

@@ -69,7 +69,7 @@ class Worker:
 
     def close(self) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
         self.broker.close()
 
 

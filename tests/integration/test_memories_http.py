@@ -65,7 +65,7 @@ def test_what_is_remembered_is_read_recalled_and_forgotten(ana: Reverie, runtime
 def test_a_memory_waited_for_can_be_recalled(ana: Reverie, runtime: Runtime) -> None:
     """Given workers, when a memory is remembered with wait=searchable, then the next search finds it."""
     with pipeline_at_work(runtime):
-        kept = ana.remember("The spare key is with Otto", wait="searchable", timeout_seconds=20)
+        kept = ana.remember("The spare key is with Otto", wait="searchable", timeout_seconds=60)
         assert [memory.id for memory in ana.search_memories("spare key")] == [kept.id]
 
 
