@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -50,6 +51,10 @@ _STOP_SECONDS: Final = 40.0
 _REST_CORES: Final = 0.2
 _QUIET_LOOKS: Final = 5
 _LOOK_SECONDS: Final = 1.0
+# The server listens seconds after its port was chosen: these are below the ports that the system gives to outgoing
+# connections and to servers without one of their own, any of which could take it meanwhile.
+_PORTS: Final = range(20_000, 32_000)
+_chance: Final = random.SystemRandom()
 
 
 class Stack:
@@ -255,9 +260,11 @@ def _warm_message(number: int) -> MessagePayload:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    while True:
+        port = _chance.choice(_PORTS)
+        with contextlib.suppress(OSError):
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
 
 
 def _kill(process: subprocess.Popen[bytes], family: Sequence[psutil.Process]) -> None:

@@ -20,6 +20,7 @@ from memory.trust.tokens import TokenRequest, create_token
 from server.authentication import Access
 from support.http import running_server
 from support.mcp import MODES, ROOT, VERSIONS, error_of, over_stdio, run, text_of
+from support.ports import free_port
 from worker.runtime import Runtime
 from worker.settings import Settings
 
@@ -74,8 +75,7 @@ def test_without_a_server_the_tools_say_so_and_work_once_one_runs(runtime: Runti
 
     When the server goes away and comes back, so it does again.
     """
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    port = free_port()
     environment = {"REVERIE_URL": f"http://127.0.0.1:{port}", "REVERIE_TOKEN": OPERATORS}
 
     async def main() -> None:
