@@ -14,6 +14,7 @@ from dulwich.objects import Blob, Tag, Tree
 from dulwich.objects import Commit as GitCommit
 from dulwich.repo import Repo
 
+from benchmarks.harness.folders import paths_below
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
 from reverie.contract import ACCOUNT_STORE
@@ -131,7 +132,7 @@ def _keep_by_hand(memory: Reverie) -> list[str]:
 
 def _wait_for_recalls(stack: Stack, fewest: int) -> None:
     stores = Stores(stack.data)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with stores.workspace(WORKSPACE).reading() as tx:
             count = tx.connection.exec_driver_sql("SELECT count(DISTINCT recall) FROM recall_events").scalar_one()
@@ -194,7 +195,7 @@ def _all_rows(data: Path) -> Iterator[tuple[str, str]]:
 def _git_texts(data: Path) -> list[str]:
     """Every object of every repository, also what no branch names any more, and the files beside them."""
     texts: list[str] = []
-    folders = [git.parent for git in data.rglob(".git")]
+    folders = [path.parent for path in paths_below(data) if path.name == ".git"]
     assert folders
     for folder in folders:
         with Repo(str(folder)) as repo:
