@@ -68,8 +68,14 @@ class Endpoint:
         return scope_of(self.kind)
 
     def answer(self, services: Services, caller: Caller, call: Call[Any]) -> Any:
-        """Return the response to a call, which is recorded in the audit log if it belongs there."""
+        """Return the response to a call, which is recorded in the audit log if it belongs there.
+
+        It reads stores, so it is never called in the event loop: a database that does not answer would hold up the
+        requests of all. Raises `Forbidden` for a workspace that the caller may not create, and what the handler raises.
+        """
         about = caller.workspace if self.subject != "server" else ""
+        if about:
+            require_workspace(services, caller, self.scope)
         with audited(services, caller, call, self.subject) as response, admitted(services, call, about):
             response.append(self.handler(services, caller, call))
         return response[0]
@@ -167,14 +173,14 @@ async def in_threads(
 
 
 def checked_caller(endpoint: Endpoint, request: Request, services: Services) -> Caller:
-    """Return the caller of a request. Raises `Forbidden` for what its token does not allow, and `Rejected`."""
+    """Return the caller of a request. Raises `Forbidden` for what its token does not allow, and `Rejected`.
+
+    What stores have to be read for is checked later: see `Endpoint.answer`.
+    """
     require_scope(principal_of(request), endpoint.scope)
     if not endpoint.limits_itself:
         require_reach(principal_of(request), endpoint.subject)
-    caller = caller_of(request, subject=endpoint.subject, workspace=services.runtime.settings.workspace)
-    if endpoint.subject != "server":
-        require_workspace(services, caller, endpoint.scope)
-    return caller
+    return caller_of(request, subject=endpoint.subject, workspace=services.runtime.settings.workspace)
 
 
 async def _read(kind: type[_C], request: Request, services: Services) -> _C:

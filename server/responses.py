@@ -19,6 +19,8 @@ from server.caller import trace_of
 MAX_WAITING: Final = 32
 # Of the 40 threads for all other calls.
 MAX_OF_ONE_WORKSPACE: Final = 24
+# Probes and Prometheus; they wait for the broker at most.
+_PROBE_THREADS: Final = 4
 
 log = structlog.get_logger(__name__)
 
@@ -26,12 +28,13 @@ _T = TypeVar("_T")
 
 
 class Threads:
-    """Runs blocking handlers in threads. Calls that wait for workers have threads of their own and delay no others."""
+    """Runs blocking handlers in threads. Calls that wait for workers, and probes, have threads of their own."""
 
     def __init__(self) -> None:
         self._waiting = 0
         self._turns: dict[str, CapacityLimiter] = {}
         self._limiter: CapacityLimiter | None = None
+        self._probes: CapacityLimiter | None = None
 
     async def run(self, work: Callable[[], _T], *, workspace: str = "") -> _T:
         """Run work that does not wait for the workers.
@@ -49,6 +52,12 @@ class Threads:
             used = turns.statistics()
             if not used.borrowed_tokens and not used.tasks_waiting and self._turns.get(workspace) is turns:
                 del self._turns[workspace]
+
+    async def probe(self, work: Callable[[], _T]) -> _T:
+        """Run work that says how the server is, also while a database has stopped all other threads."""
+        if self._probes is None:
+            self._probes = CapacityLimiter(_PROBE_THREADS)
+        return await to_thread.run_sync(work, limiter=self._probes)
 
     async def wait(self, work: Callable[[], _T]) -> _T:
         """Run work that waits for the workers. Raises `Unavailable`, before it starts, if too many are waiting."""

@@ -34,7 +34,7 @@ def probes(services: Services) -> APIRouter:
 
     @router.get("/healthz", include_in_schema=False)
     async def get_health() -> Response:
-        healthy = await services.threads.run(reaches_broker)
+        healthy = await services.threads.probe(reaches_broker)
         return Response("ok\n" if healthy else "not ok\n", status_code=200 if healthy else 503, media_type="text/plain")
 
     @router.get("/metrics", include_in_schema=False)

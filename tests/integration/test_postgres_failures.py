@@ -353,3 +353,64 @@ def _small_disk() -> Iterator[tuple[Path, Callable[[], object]]]:
 def _owner(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_uid, found.st_gid
+
+
+def test_a_database_that_does_not_answer_holds_up_only_what_needs_it(
+    server: TestServer, make_runtime: Callable[..., Runtime], tmp_path: Path
+) -> None:
+    """Given a database in which a call waits for a lock, then the server answers others meanwhile, and goes on after.
+
+    The call may create a workspace, so whether it exists is looked up first.
+    """
+    name = server.database()
+    runtime = make_runtime(data=tmp_path / "host", database=server.url(name))
+    message = {"session": "s1", "messages": [{"role": "user", "content": "Kate takes oat milk"}]}
+    with ExitStack() as stack:
+        url = stack.enter_context(running_server(runtime))
+        client = stack.enter_context(httpx2.Client(base_url=url, headers={"X-Reverie-Agent": "ana"}))
+        assert client.post("/v1/messages", json=message).is_success
+        threads = stack.enter_context(ThreadPoolExecutor(1))
+        with server.admin(name) as admin, admin.transaction():
+            admin.execute("LOCK TABLE reverie.stores IN ACCESS EXCLUSIVE MODE")
+            waiting = threads.submit(client.post, "/v1/messages", json=message)
+            until(lambda: _waiting_for_locks(admin), "the call does not look up the workspace")
+            assert httpx2.get(f"{url}/healthz", timeout=20).is_success
+            assert not waiting.done()
+        assert waiting.result().is_success
+
+
+def test_the_health_of_a_server_is_told_while_all_its_threads_wait_for_the_database(
+    server: TestServer, make_runtime: Callable[..., Runtime], tmp_path: Path
+) -> None:
+    """Given more calls than threads in a database that does not answer, then the probe is answered, and all go on."""
+    name = server.database()
+    runtime = make_runtime(data=tmp_path / "host", database=server.url(name))
+    before = _pool_threads()
+
+    def read(number: int) -> int:
+        headers = {"X-Reverie-Agent": "ana", "X-Reverie-Workspace": f"w{number % 3}"}
+        return client.get("/v1/memories", headers=headers).status_code
+
+    with ExitStack() as stack:
+        url = stack.enter_context(running_server(runtime))
+        client = stack.enter_context(httpx2.Client(base_url=url))
+        threads = stack.enter_context(ThreadPoolExecutor(60))
+        for number in range(3):
+            runtime.store(f"w{number}")
+        with server.admin(name) as admin, admin.transaction():
+            admin.execute("LOCK TABLE reverie.stores IN ACCESS EXCLUSIVE MODE")
+            waiting = [threads.submit(read, number) for number in range(60)]
+            until(lambda: _pool_threads() - before >= 40, "the calls do not take all threads")
+            assert httpx2.get(f"{url}/healthz", timeout=20).is_success
+        assert {one.result() for one in waiting} == {200}
+
+
+def _pool_threads() -> int:
+    """Return how many threads the server has started: one more whenever all are at work."""
+    return sum(thread.name.startswith("AnyIO worker") for thread in threading.enumerate())
+
+
+def _waiting_for_locks(connection: psycopg.Connection) -> int:
+    found = connection.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
+    assert found is not None
+    return int(found[0])
