@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from reverie.calls import Call, Resource, scope_of
+from reverie.calls import Call, Resource
 from reverie.contract import ACCOUNT_STORE, Payload
 from reverie.errors import NotFound
 from reverie.trust.export_calls import amounts_of_records
@@ -22,12 +22,13 @@ CREATING: Final[tuple[Scope, ...]] = ("write", "schedule")
 
 
 @contextmanager
-def admitted(services: Services, call: Call[Any], workspace: str) -> Iterator[None]:
+def admitted(services: Services, call: Call[Any], workspace: str, *, creates: bool) -> Iterator[None]:
     """Hold room for what a call stores in a workspace, empty for none, while it is handled. Raises `QuotaExceeded`.
 
-    Messages and files are held room for where they are put into the inbox.
+    `creates` is whether the workspace was not there yet. Messages and files are held room for where they are put into
+    the inbox.
     """
-    with services.creating(workspace, creates=scope_of(type(call)) in CREATING):
+    with services.creating(workspace, creates=creates):
         amounts = dict(call.amounts())
         if not amounts or call.changes_stored or "messages" in amounts or not services.quotas.any_set:
             yield

@@ -42,13 +42,18 @@ def require_reach(principal: Principal, subject: Subject) -> None:
         raise Forbidden("the token is for some agents, and this call is for all", field="agent")
 
 
-def require_workspace(services: Services, caller: Caller, scope: Scope) -> None:
-    """Raise `Forbidden` if a call would create a workspace, and the caller may not.
+def creates_workspace(services: Services, workspace: str, scope: Scope) -> bool:
+    """Return whether a call that needs a scope would create a workspace."""
+    return scope in CREATING and not services.has_workspace(workspace)
+
+
+def require_creator(principal: Principal) -> None:
+    """Raise `Forbidden` for who may not create a workspace that can be reached.
 
     An operator may, and so may a token that is bound to that workspace.
     """
-    if scope in CREATING and caller.principal.workspace is None and not services.has_workspace(caller.workspace):
-        require_scope(caller.principal, "operate")
+    if principal.workspace is None:
+        require_scope(principal, "operate")
 
 
 def for_user(call: _C, caller: Caller) -> _C:
@@ -90,8 +95,10 @@ def noting_refusals(services: Services, request: Request, kind: type[Call[Any]])
 
 
 @contextmanager
-def audited(services: Services, caller: Caller, call: Call[Any], subject: Subject) -> Iterator[list[Any]]:
-    """Record in the audit log how a call ended, if it deletes, exports or operates, or creates a workspace.
+def audited(
+    services: Services, caller: Caller, call: Call[Any], subject: Subject, *, creates: bool
+) -> Iterator[list[Any]]:
+    """Record in the audit log how a call ended, if it deletes, exports or operates, or `creates` its workspace.
 
     The caller appends the response to the list that is yielded. Raises `StoreUnavailable` if the log cannot be written:
     the call can be repeated.
@@ -100,7 +107,7 @@ def audited(services: Services, caller: Caller, call: Call[Any], subject: Subjec
     if subject == "server":  # the workspace of its headers plays no part in it
         named = getattr(call, "workspace", None) or caller.principal.workspace
         caller = dataclasses.replace(caller, workspace=named or "")
-    creates = scope_of(kind) in CREATING and bool(caller.workspace) and not services.has_workspace(caller.workspace)
+        creates = bool(named) and creates_workspace(services, caller.workspace, scope_of(kind))
     try:
         yield response
     except ReverieError:

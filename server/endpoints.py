@@ -26,11 +26,12 @@ from reverie.trust.scopes import Scope
 from server.admission import admitted
 from server.authorisation import (
     audited,
+    creates_workspace,
     for_user,
     noting_refusals,
+    require_creator,
     require_reach,
     require_scope,
-    require_workspace,
 )
 from server.bodies import body_bytes_of, decode
 from server.caller import Caller, Subject, caller_of, decoded, principal_of, query_of
@@ -74,9 +75,13 @@ class Endpoint:
         requests of all. Raises `Forbidden` for a workspace that the caller may not create, and what the handler raises.
         """
         about = caller.workspace if self.subject != "server" else ""
-        if about:
-            require_workspace(services, caller, self.scope)
-        with audited(services, caller, call, self.subject) as response, admitted(services, call, about):
+        creates = bool(about) and creates_workspace(services, about, self.scope)
+        if creates:
+            require_creator(caller.principal)
+        with (
+            audited(services, caller, call, self.subject, creates=creates) as response,
+            admitted(services, call, about, creates=creates),
+        ):
             response.append(self.handler(services, caller, call))
         return response[0]
 
