@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.recall.opposites import NEGATIONS, NUMBERS, SIDES
+from storage.recall.words import with_few_marks
 
 # A text with more words than this that the other lacks says more, and must not be replaced by it.
 _MAX_NEW_WORDS: Final = 2
@@ -56,7 +57,7 @@ class Statement:
 
 def statement(text: str) -> Statement:
     """Return the features of a text that can be compared without understanding it."""
-    expanded = _NOT.sub(r"\1 not", unicodedata.normalize("NFKC", text))
+    expanded = _NOT.sub(r"\1 not", unicodedata.normalize("NFKC", with_few_marks(text)))
     original = [found[0] for found in _WORD.finditer(expanded)]
     words = [_OWNER.sub("", word.casefold()) for word in original]
     numbers = tuple(sorted(NUMBERS.get(word, word) for word in words if word in NUMBERS or word[0].isdigit()))
@@ -116,7 +117,7 @@ class NameMasks:
 
 def normalised_text(text: str) -> str:
     """Return a text without extra white space and final punctuation: texts that then are equal say the same."""
-    return " ".join(unicodedata.normalize("NFC", text).split()).rstrip(".!")
+    return " ".join(unicodedata.normalize("NFC", with_few_marks(text)).split()).rstrip(".!")
 
 
 def _beside_marks(text: Statement) -> frozenset[str]:

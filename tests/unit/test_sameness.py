@@ -86,3 +86,10 @@ def test_space_and_a_full_stop_are_no_part_of_a_text() -> None:
     """Given the same words with other space and end, then the plain text is one; a question is another."""
     assert normalised_text(" I  like\ttea. ") == normalised_text("I like tea!") == "I like tea"
     assert normalised_text("I like tea?") != normalised_text("I like tea")
+
+
+def test_a_memory_of_64_kb_of_marks_is_compared_at_once() -> None:
+    """Given a text that is one letter under 30,000 marks, when it is compared, then as that letter with 30 of them."""
+    text = "a" + "\u0301\u0327" * 15_000
+    assert len(normalised_text(text)) <= 31
+    assert statement(text) == statement("a" + "\u0301\u0327" * 15)
