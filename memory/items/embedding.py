@@ -10,14 +10,13 @@ import numpy as np
 
 from adapters.embedders.base import Embedder
 from memory.items.texts import pieces_to_embed
+from memory.stage import STAGE_BUDGET_SECONDS
 from reverie.errors import Permanent, Transient
 from storage.items.items import WaitingItem
 from storage.stores import Store
 
 # Pieces embedded within a put, about a second on two cores; the rest waits for the workers.
 _AT_ONCE: Final = 48
-# The embed worker serves all workspaces: after this time it is another one's turn.
-_BUDGET_SECONDS: Final = 5.0
 # Items embedded between two transactions.
 _BATCH: Final = 20
 
@@ -44,7 +43,7 @@ def embed_waiting(
     store: Store,
     embedder: Embedder,
     *,
-    budget_seconds: float = _BUDGET_SECONDS,
+    budget_seconds: float = STAGE_BUDGET_SECONDS,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> dict[str, int]:
     """Embed items that wait, and those embedded by another model, in batches; return counts.

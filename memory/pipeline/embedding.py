@@ -34,8 +34,6 @@ from storage.transaction import Transaction
 BATCH_CHUNKS: Final = 256
 # Producers that wait for keyword-only results have sent their messages lately: the whole backlog need not be read.
 _NEWEST_CHUNKS: Final = 1_000
-# The embed worker has no other stage to run; after this time it is the other workspaces' turn.
-_EMBED_BUDGET_SECONDS: Final = 5.0
 
 
 class ModelChanged(EmbedderUnavailable):
@@ -94,7 +92,7 @@ def embed_chunks(
                 report.latencies += live_latencies(origins, now())
             return goes_on
 
-    return run_batches(batch, budget_seconds=_EMBED_BUDGET_SECONDS)
+    return run_batches(batch)
 
 
 def _embed_batch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from memory.pipeline.dead_letters import replay
 from memory.pipeline.embedding import BATCH_CHUNKS
 from memory.pipeline.recovery import StageSweep
 from memory.pipeline.status import _model_advice
-from memory.stage import STAGE_LEASE_SECONDS
+from memory.stage import STAGE_BUDGET_SECONDS, STAGE_LEASE_SECONDS
 from storage.pipeline.work import STAGES
 from storage.recall.index import SearchIndex
 from storage.upkeep.verify import verify
@@ -74,6 +75,21 @@ def searchable_by_vector(pipe: Pipeline) -> int:
 
 def errors(pipe: Pipeline) -> list[str | None]:
     return [message.embedding_error for message in pipe.messages()]
+
+
+class SlowEmbedder(Embedder):
+    """An embedder that takes the whole time of a task for each batch."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        time.sleep(STAGE_BUDGET_SECONDS)
+        return super().embed(texts)
+
+
+def test_other_workspaces_get_a_turn_after_the_time_of_a_task(pipe: Pipeline) -> None:
+    """Given more chunks than one task has time for, then it ends and asks for another one, which waits for its turn."""
+    slow = SlowEmbedder()
+    reports = [pipe.embed(slow, batch_size=4) for _ in range(3)]
+    assert [(report.done, report.more) for report in reports] == [(4, True), (4, True), (2, True)]
 
 
 def test_chunks_are_embedded_in_batches_and_stored_as_float32_little_endian(pipe: Pipeline, embedder: Embedder) -> None:
