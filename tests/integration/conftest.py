@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from reverie import Reverie
 from server.authentication import Access
 from support.browsing import TOKEN, MakeVisitor, Visitor, running_chromium
 from support.http import running_server
-from support.postgres import TestServer, running_postgres
+from support.postgres import MakeHost, TestServer, running_postgres
 from worker.runtime import Runtime
 
 
@@ -98,3 +99,19 @@ def empty(server: TestServer) -> Iterator[str]:
     name = server.empty_database()
     yield name
     server.drop(name)
+
+
+@pytest.fixture
+def database_url(server: TestServer, database: str) -> str:
+    """The address of a database with the schema."""
+    return server.url(database)
+
+
+@pytest.fixture
+def make_host(make_runtime: Callable[..., Runtime], database_url: str, tmp_path: Path) -> MakeHost:
+    """Makes a runtime on one of the hosts of the database, each with a data folder of its own."""
+
+    def make(name: str) -> Runtime:
+        return make_runtime(data=tmp_path / name, database=database_url)
+
+    return make

@@ -29,7 +29,7 @@ from storage.memories.records import NewMemory
 from storage.stores import Stores
 from support.agents import until
 from support.byte_search import places_of
-from support.postgres import TestServer
+from support.postgres import MakeHost, TestServer
 from support.stages import drain
 from worker.host_upkeep import HostUpkeep
 from worker.runtime import Runtime
@@ -40,33 +40,15 @@ KATE = "kate-canary-5f2d91c07a"
 AT = datetime(2026, 11, 23, tzinfo=UTC)
 EVERYTHING_OF_KATE = Scope("user", KATE, None, None)
 
-Make = Callable[[str], Runtime]
-
 
 @pytest.fixture
-def url(server: TestServer, database: str) -> str:
-    """The address of a database with the schema."""
-    return server.url(database)
-
-
-@pytest.fixture
-def make_host(make_runtime: Callable[..., Runtime], url: str, tmp_path: Path) -> Make:
-    """Makes a runtime on one of the hosts, each with a data folder of its own."""
-
-    def make(name: str) -> Runtime:
-        return make_runtime(data=tmp_path / name, database=url)
-
-    return make
-
-
-@pytest.fixture
-def a(make_host: Make) -> Runtime:
+def a(make_host: MakeHost) -> Runtime:
     """The host that erases."""
     return make_host("a")
 
 
 @pytest.fixture
-def b(make_host: Make) -> Runtime:
+def b(make_host: MakeHost) -> Runtime:
     """The other one."""
     return make_host("b")
 
@@ -201,7 +183,9 @@ def test_a_deleted_workspace_leaves_the_files_of_every_host(a: Runtime, b: Runti
     assert not (b.settings.data / "workspaces" / "trips").exists()
 
 
-def test_a_new_workspace_of_the_name_gets_no_files_of_the_deleted_one(a: Runtime, b: Runtime, make_host: Make) -> None:
+def test_a_new_workspace_of_the_name_gets_no_files_of_the_deleted_one(
+    a: Runtime, b: Runtime, make_host: MakeHost
+) -> None:
     """Given a workspace that was deleted and made again elsewhere, when a host first uses it, then it begins anew."""
     remember(b, SECRET, KATE, workspace="trips")
     commit(b, workspace="trips")
@@ -220,7 +204,7 @@ def test_a_new_workspace_of_the_name_gets_no_files_of_the_deleted_one(a: Runtime
 
 
 def test_a_host_that_was_away_for_too_long_keeps_only_what_the_database_has(
-    a: Runtime, b: Runtime, make_host: Make, url: str
+    a: Runtime, b: Runtime, make_host: MakeHost, database_url: str
 ) -> None:
     """Given a host that was not heard of for longer than `host_days`, then erasures end without it, and it cleans up.
 
@@ -228,7 +212,7 @@ def test_a_host_that_was_away_for_too_long_keeps_only_what_the_database_has(
     """
     fill(a, b)
     secrets_in(b.settings.data / "workspaces" / "default", b"key").rotate("gone-agent", now=AT)
-    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+    with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
         connection.execute(
             "UPDATE reverie.hosts SET seen_at = seen_at - interval '31 days' WHERE name = %s", [folder_of(b).name]
         )
@@ -246,7 +230,7 @@ def test_a_host_that_was_away_for_too_long_keeps_only_what_the_database_has(
 
 
 def test_a_host_that_is_killed_while_it_cleans_up_does_so_again(
-    a: Runtime, b: Runtime, make_host: Make, monkeypatch: pytest.MonkeyPatch
+    a: Runtime, b: Runtime, make_host: MakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a forgotten host that dies after it has joined again, then its next process still knows what to do."""
     fill(a, b)
@@ -280,7 +264,7 @@ def test_an_erasure_that_waits_for_a_host_ends_when_the_host_is_forgotten(a: Run
     assert any(host.name in one.what and one.responsible == "operator" for one in done.receipt.remains)
 
 
-def test_a_command_that_writes_no_files_makes_no_host(a: Runtime, make_host: Make) -> None:
+def test_a_command_that_writes_no_files_makes_no_host(a: Runtime, make_host: MakeHost) -> None:
     """Given a data folder from which somebody only erases, then later erasures do not wait for it."""
     fill(a)
     elsewhere = make_host("elsewhere")
@@ -322,10 +306,10 @@ def test_folders_that_nobody_has_used_with_the_database_are_left_alone(a: Runtim
 
 
 def test_a_folder_that_was_used_with_another_database_keeps_what_is_not_of_this_one(
-    server: TestServer, make_runtime: Callable[..., Runtime], url: str, tmp_path: Path
+    server: TestServer, make_runtime: Callable[..., Runtime], database_url: str, tmp_path: Path
 ) -> None:
     """Given a host that is pointed to another database, then its folders stay, with that database's content."""
-    first = make_runtime(data=tmp_path / "a", database=url)
+    first = make_runtime(data=tmp_path / "a", database=database_url)
     remember(first, SECRET, KATE)
     commit(first)
     secrets_in(first.settings.data / "workspaces" / "default", b"key").rotate("ana", now=AT)
@@ -393,22 +377,22 @@ def test_indexes_in_the_memory_of_another_host_are_dropped(a: Runtime, b: Runtim
     until(lambda: read.nbytes == 0, "the index is still in memory")
 
 
-def environment(data: Path, url: str, broker: str, prefix: str) -> dict[str, str]:
+def environment(data: Path, database_url: str, broker: str, prefix: str) -> dict[str, str]:
     """Return the environment of a process on a host."""
-    settings = {"DATA": str(data), "DATABASE": url, "BROKER": broker, "BROKER_PREFIX": prefix}
+    settings = {"DATA": str(data), "DATABASE": database_url, "BROKER": broker, "BROKER_PREFIX": prefix}
     return {**os.environ, **{f"REVERIE_{name}": value for name, value in settings.items()}}
 
 
 def test_commands_name_a_host_that_is_away_and_forget_it(
-    a: Runtime, b: Runtime, url: str, valkey_url: str, broker_prefix: str
+    a: Runtime, b: Runtime, database_url: str, valkey_url: str, broker_prefix: str
 ) -> None:
     """Given a silent host that an erasure waits for, then status and `db hosts` say so, and it can be forgotten."""
     fill(a, b)
     waiting = erase(a, EVERYTHING_OF_KATE)
     (host,) = folder_of(a).hosts.waited_for(waiting.id)
-    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+    with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
         connection.execute("UPDATE reverie.hosts SET seen_at = seen_at - interval '1 day' WHERE id = %s", [host.id])
-    variables = environment(a.settings.data, url, valkey_url, broker_prefix)
+    variables = environment(a.settings.data, database_url, valkey_url, broker_prefix)
 
     def reverie(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "cli", *arguments]
@@ -430,10 +414,10 @@ def test_commands_name_a_host_that_is_away_and_forget_it(
 
 
 @contextmanager
-def running_beat(data: Path, url: str, broker: str, prefix: str) -> Iterator[subprocess.Popen[bytes]]:
+def running_beat(data: Path, database_url: str, broker: str, prefix: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run `reverie beat` on a data folder: the lightest of the processes that look after the files of a host."""
     command = [sys.executable, "-m", "cli", "beat"]
-    process = subprocess.Popen(command, env=environment(data, url, broker, prefix))
+    process = subprocess.Popen(command, env=environment(data, database_url, broker, prefix))
     try:
         yield process
     finally:
@@ -442,7 +426,7 @@ def running_beat(data: Path, url: str, broker: str, prefix: str) -> Iterator[sub
 
 
 def test_a_host_that_was_down_catches_up_when_it_starts(
-    a: Runtime, b: Runtime, url: str, valkey_url: str, broker_prefix: str
+    a: Runtime, b: Runtime, database_url: str, valkey_url: str, broker_prefix: str
 ) -> None:
     """Given a host whose processes were killed, when they start again, then they do what was asked for meanwhile."""
     fill(a, b)
@@ -453,11 +437,11 @@ def test_a_host_that_was_down_catches_up_when_it_starts(
     assert waiting.step == "hosts"
     data = b.settings.data
     b.close()
-    with running_beat(data, url, valkey_url, broker_prefix) as process:
+    with running_beat(data, database_url, valkey_url, broker_prefix) as process:
         until(lambda: not places_of(data, SECRET, KATE), "the files of the host are not clean")
         until(lambda: go_on(a, waiting).state == "done", "the erasure does not end")
         process.kill()
-    with running_beat(data, url, valkey_url, broker_prefix):
+    with running_beat(data, database_url, valkey_url, broker_prefix):
         again = erase(a, Scope("user", "lif", None, None))
         until(lambda: go_on(a, again).state == "done", "a process after a kill does not go on")
     assert places_of(data, PLUMS) == set()

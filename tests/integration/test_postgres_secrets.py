@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -26,7 +25,7 @@ from storage.stores import Stores
 from support.agents import until
 from support.byte_search import places_of
 from support.command_line import CommandLine
-from support.postgres import TestServer
+from support.postgres import MakeHost, TestServer
 from worker.host_upkeep import HostUpkeep
 from worker.runtime import Runtime
 
@@ -34,35 +33,17 @@ NOW = datetime(2027, 3, 1, 8, tzinfo=UTC)
 HERON = "heron-canary-7c31e0"
 WORKSPACE = "default"
 
-Make = Callable[[str], Runtime]
+
+@pytest.fixture
+def a(make_host: MakeHost) -> Runtime:
+    """One host; the workspace exists."""
+    host = make_host("a")
+    host.store(WORKSPACE)
+    return host
 
 
 @pytest.fixture
-def url(server: TestServer, database: str) -> str:
-    """The address of a database with the schema."""
-    return server.url(database)
-
-
-@pytest.fixture
-def make_host(make_runtime: Callable[..., Runtime], url: str, tmp_path: Path) -> Make:
-    """Makes a runtime on a host, each with a data folder of its own; the workspace exists."""
-
-    def make(name: str) -> Runtime:
-        host = make_runtime(data=tmp_path / name, database=url)
-        host.store(WORKSPACE)
-        return host
-
-    return make
-
-
-@pytest.fixture
-def a(make_host: Make) -> Runtime:
-    """One host."""
-    return make_host("a")
-
-
-@pytest.fixture
-def b(make_host: Make, a: Runtime) -> Runtime:
+def b(make_host: MakeHost, a: Runtime) -> Runtime:
     """The host that joins second."""
     assert a.stores
     return make_host("b")
@@ -83,8 +64,8 @@ def erase(host: Runtime, agent: str) -> None:
     assert read_erasure(host.stores, made.id).state == "done"
 
 
-def named_in_database(url: str, name: str) -> bool:
-    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+def named_in_database(database_url: str, name: str) -> bool:
+    with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
         found = connection.execute("SELECT content FROM reverie.webhook_rotations").fetchall()
     return any(name in content for (content,) in found)
 
@@ -99,7 +80,7 @@ def test_all_hosts_sign_alike(a: Runtime, b: Runtime) -> None:
     assert not list(b.settings.data.glob("*.earlier")), "it had no key of its own"
 
 
-def test_the_first_use_of_a_host_is_with_the_key_of_all(a: Runtime, make_host: Make, url: str, tmp_path: Path) -> None:
+def test_the_first_use_of_a_host_is_with_the_key_of_all(a: Runtime, tmp_path: Path) -> None:
     """Given a process that has opened nothing yet, when it derives a key, then it is that of the other hosts."""
     fresh = Runtime(a.settings.model_copy(update={"data": tmp_path / "fresh"}))
     try:
@@ -109,7 +90,7 @@ def test_the_first_use_of_a_host_is_with_the_key_of_all(a: Runtime, make_host: M
 
 
 def test_a_host_with_a_key_of_its_own_takes_that_of_all_and_keeps_its_own_beside_it(
-    a: Runtime, make_host: Make, tmp_path: Path
+    a: Runtime, make_host: MakeHost, tmp_path: Path
 ) -> None:
     """Given a data folder that has made a key before, when it joins, then it signs as all do, and nothing is lost."""
     own = installation_key(tmp_path / "late")
@@ -133,11 +114,11 @@ def test_a_rotation_on_one_host_holds_on_all_at_once(a: Runtime, b: Runtime) -> 
     assert not list(a.settings.data.glob("workspaces/*/webhook-secrets.json"))
 
 
-def test_no_rotation_of_two_hosts_at_once_is_lost(a: Runtime, b: Runtime, url: str) -> None:
+def test_no_rotation_of_two_hosts_at_once_is_lost(a: Runtime, b: Runtime, database_url: str) -> None:
     """Given many rotations on both hosts at once, the first of the workspace among them, then each counts."""
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(rotate, [a, b] * 10))
-    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+    with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
         ((content,),) = connection.execute("SELECT content::jsonb FROM reverie.webhook_rotations").fetchall()
     assert content == {HERON: {"count": 20, "at": "2027-03-01T08:00:00Z"}}
 
@@ -148,25 +129,25 @@ def test_nothing_is_rotated_in_a_workspace_that_is_not_there(a: Runtime) -> None
         agent_secrets(a.stores, "nowhere").rotate(HERON, NOW)
 
 
-def test_a_damaged_record_is_an_error_that_names_the_workspace(a: Runtime, url: str) -> None:
+def test_a_damaged_record_is_an_error_that_names_the_workspace(a: Runtime, database_url: str) -> None:
     """Given a record that cannot be read, then nothing is signed with a secret that was replaced."""
     rotate(a)
-    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+    with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
         connection.execute("UPDATE reverie.webhook_rotations SET content = '{'")
     with pytest.raises(StoreUnusable, match="'default' are damaged in the database"):
         secrets(a)
 
 
-def test_a_deleted_workspace_leaves_no_record(a: Runtime, b: Runtime, url: str) -> None:
+def test_a_deleted_workspace_leaves_no_record(a: Runtime, b: Runtime, database_url: str) -> None:
     """Given a workspace with rotated secrets, when it is deleted on another host, then its record is gone, too."""
     rotate(a)
-    assert named_in_database(url, HERON)
+    assert named_in_database(database_url, HERON)
     assert forget_workspace(b.stores, b.inbox, b.working_memory, b.recall_log, workspace=WORKSPACE)
-    assert not named_in_database(url, HERON)
+    assert not named_in_database(database_url, HERON)
 
 
 def test_an_erased_agent_is_named_nowhere_and_its_old_secrets_do_not_come_back(
-    a: Runtime, b: Runtime, url: str
+    a: Runtime, b: Runtime, database_url: str
 ) -> None:
     """Given an agent whose secret was rotated, when it is erased, then one of its name gets no replaced secret."""
     folder = a.settings.data / "workspaces" / WORKSPACE
@@ -175,7 +156,7 @@ def test_an_erased_agent_is_named_nowhere_and_its_old_secrets_do_not_come_back(
     (first,) = secrets(b)
     second = rotate(b)[0]
     erase(a, HERON)
-    assert not named_in_database(url, HERON)
+    assert not named_in_database(database_url, HERON)
     assert places_of(a.settings.data, HERON) == places_of(b.settings.data, HERON) == set()
     assert share_rotations(a.stores) == 0
     assert secrets(b, now=NOW + timedelta(days=8)) == [second]
@@ -183,20 +164,20 @@ def test_an_erased_agent_is_named_nowhere_and_its_old_secrets_do_not_come_back(
     assert len({first, second, third}) == 3
 
 
-def test_what_a_dump_brings_back_is_erased_again(a: Runtime, url: str) -> None:
+def test_what_a_dump_brings_back_is_erased_again(a: Runtime, database_url: str) -> None:
     """Given a record from before an erasure, when tombstones are applied, then it names only who was not erased."""
     rotate(a)
     rotate(a, "plover")
     second = secrets(a)[0]
     sql = "SELECT content FROM reverie.webhook_rotations"
-    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+    with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
         ((before,),) = connection.execute(sql).fetchall()
     erase(a, HERON)
-    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+    with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
         connection.execute("UPDATE reverie.webhook_rotations SET content = %s", [before.replace("2027", "2020")])
     apply_tombstones(a.stores, now=a.now())
-    assert not named_in_database(url, HERON)
-    assert named_in_database(url, "plover")
+    assert not named_in_database(database_url, HERON)
+    assert named_in_database(database_url, "plover")
     assert secrets(a, now=NOW + timedelta(days=8)) == [second]
 
 
@@ -223,18 +204,18 @@ def test_secrets_move_with_the_stores_there_and_back(
 
     A host whose data folder is empty signs so, too; what is rotated there comes back to the files.
     """
-    data, url, back = tmp_path / "data", server.url(empty), tmp_path / "back"
+    data, database_url, back = tmp_path / "data", server.url(empty), tmp_path / "back"
     with closing(Stores(data)) as files:
         files.workspace(WORKSPACE)
         agent_secrets(files, WORKSPACE).rotate(HERON, NOW)
         before = agent_secrets(files, WORKSPACE).secrets(HERON, NOW)
     command = CommandLine(monkeypatch, capsys, "--data", str(data))
-    assert command("db", "copy", "--to", url).code == 0
-    with closing(open_stores(tmp_path / "empty", url)) as database:
+    assert command("db", "copy", "--to", database_url).code == 0
+    with closing(open_stores(tmp_path / "empty", database_url)) as database:
         share_keys(database)
         assert agent_secrets(database, WORKSPACE).secrets(HERON, NOW) == before
         newest = agent_secrets(database, WORKSPACE).rotate(HERON, NOW)
-    monkeypatch.setenv("REVERIE_DATABASE", url)
+    monkeypatch.setenv("REVERIE_DATABASE", database_url)
     ended = command("db", "copy", "--to", str(back))
     assert ended.code == 0, ended
     with closing(Stores(back)) as files:

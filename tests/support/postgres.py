@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +19,12 @@ from sqlalchemy import make_url
 
 from storage.postgres.engine import PostgresServer
 from storage.postgres.schema import prepare
+from worker.runtime import Runtime
 
 USER = "reverie"
+
+# Makes a runtime on a host, by the name of its data folder.
+MakeHost = Callable[[str], Runtime]
 
 
 class TestServer:
