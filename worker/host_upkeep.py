@@ -1,8 +1,8 @@
 """Looks after the files of this host where several share a database: one process of each host does, in a thread.
 
 All long-lived processes have the thread, and the one that holds a lock in the data folder works: at its start, every
-two seconds what an erasure or a deletion elsewhere asks for, and every hour the memory files. If its process dies,
-another one goes on.
+two seconds what an erasure or a deletion elsewhere asks for, and every hour the memory files. At its start it gives all
+hosts the rotations of webhook secrets that are in files of this one. If its process dies, another one goes on.
 """
 
 from __future__ import annotations
@@ -91,19 +91,18 @@ class HostUpkeep:
             assert folder is not None
             seen: dict[str, FileStamp] = {}
             refreshed = -_REFRESH_SECONDS
-            rotations_shared = False
+            rotations_left: str | None = None
             while True:
                 try:
                     counts = folder.look()
-                    if not rotations_shared:  # after the first look, which takes out of them what was erased
-                        counts["rotations"] = share_rotations(stores)
-                        rotations_shared = True
+                    if rotations_left != "":  # after the first look, which takes out of them what was erased
+                        counts["rotations"], rotations_left = _share_rotations(stores)
                     if time.monotonic() - refreshed >= _REFRESH_SECONDS:
                         refreshed = time.monotonic()
                         counts["refreshed"] = folder.refresh(seen)
                     if any(counts.values()):
                         log.info("host_files_kept_true", **counts)
-                    self._note(folder, "")
+                    self._note(folder, rotations_left)
                 except ReverieError as error:  # the next round tries again
                     self._note(folder, str(error))
                 if self._closing.wait(POLL_SECONDS):
@@ -119,3 +118,14 @@ class HostUpkeep:
         if folder is not None:
             with suppress(ReverieError):  # the database may be what fails
                 folder.note_error(error)
+
+
+def _share_rotations(stores: Stores) -> tuple[int, str]:
+    """Share rotations; return of how many workspaces they were new, and what is left because of which error.
+
+    The memory files do not wait until a damaged file is repaired.
+    """
+    try:
+        return share_rotations(stores), ""
+    except ReverieError as error:
+        return 0, str(error)

@@ -14,7 +14,7 @@ from adapters.kept_secrets import installation_key, share_installation_key
 from adapters.webhooks.agent_secrets import AgentSecrets, Rotation, decode_rotations, encode_rotations
 from adapters.webhooks.rotation_file import ROTATIONS_FILE, RotationFile, secrets_in
 from reverie.clock import to_micros
-from reverie.errors import NotFound, StoreUnusable
+from reverie.errors import NotFound, StoreUnavailable, StoreUnusable
 from storage.stores import Stores
 from storage.trust.hosts import Hosts
 
@@ -68,16 +68,22 @@ def share_signing_key(stores: Stores) -> bool:
 def share_rotations(stores: Stores) -> int:
     """Give all hosts the rotations in the files of this one, which stay; return of how many workspaces they were new.
 
-    The files are from before a move to the shared database. Safe to repeat. Raises `StoreUnavailable` and
-    `StoreUnusable`.
+    The files are from before a move to the shared database. A file that cannot be read does not stop the others: its
+    error is raised at the end. Safe to repeat. Raises `StoreUnavailable` and `StoreUnusable`.
     """
-    names = set(stores.names())
-    files = [path.parent for path in (stores.data_dir / "workspaces").glob(f"*/{ROTATIONS_FILE}")]
-    return sum(
-        agent_secrets(stores, folder.name).take_over(RotationFile(folder).read())
-        for folder in files
-        if folder.name in names
-    )
+    names, new = set(stores.names()), 0
+    failed: StoreUnavailable | StoreUnusable | None = None
+    for folder in [path.parent for path in (stores.data_dir / "workspaces").glob(f"*/{ROTATIONS_FILE}")]:
+        if folder.name not in names:
+            continue
+        try:
+            with suppress(NotFound):  # the workspace has been deleted meanwhile
+                new += agent_secrets(stores, folder.name).take_over(RotationFile(folder).read())
+        except (StoreUnavailable, StoreUnusable) as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return new
 
 
 def all_rotations(stores: Stores) -> dict[str, bytes]:
@@ -94,7 +100,7 @@ def forget_agent(stores: Stores, agent: str, workspaces: Iterable[str]) -> int:
 
     Out of the files of this host, and those that hosts share.
     """
-    return sum(_forget(stores, name, [agent]) for name in _recorded(stores, workspaces))
+    return sum(_forget(stores, name, agent) for name in _recorded(stores, workspaces))
 
 
 def forget_absent_agents(stores: Stores, workspace: str, present: Collection[str]) -> int:
@@ -119,9 +125,9 @@ def forget_rotated(stores: Stores, workspace: str, is_erased: Callable[[str, int
     )
 
 
-def _forget(stores: Stores, workspace: str, agents: Iterable[str]) -> bool:
+def _forget(stores: Stores, workspace: str, agent: str) -> bool:
     with suppress(NotFound):  # the workspace has been deleted meanwhile, with its record
-        forgotten = [secrets.forget_name(agent) for secrets in _records(stores, workspace) for agent in agents]
+        forgotten = [secrets.forget_name(agent) for secrets in _records(stores, workspace)]
         return any(forgotten)
     return False
 

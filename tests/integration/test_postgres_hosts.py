@@ -14,7 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from adapters.kept_secrets import installation_key
 from adapters.webhooks import secrets_in
+from adapters.webhooks.rotation_file import ROTATIONS_FILE
 from memory.sessions.forgetting import forget_workspace
 from memory.trust import host_folder
 from memory.trust.erasing import continue_erasures
@@ -22,6 +24,7 @@ from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import read_erasure, request_erasure
 from memory.trust.host_folder import HostFolder
 from memory.trust.tombstones import SharedTombstones, hash_key, note_forgotten, read_tombstones
+from memory.trust.webhook_secrets import agent_secrets
 from memory.upkeep.notebook import publish
 from reverie.clock import new_id
 from reverie.trust.erasure_types import Erasure
@@ -72,6 +75,13 @@ def remember(runtime: Runtime, content: str, user: str, *, workspace: str = "def
         )
         tx.for_agent("ana").memories.add(memory, now=runtime.now())
     return memory_id
+
+
+def forget(runtime: Runtime, memory_id: str) -> None:
+    """Delete a memory of ana's by a plain call."""
+    with runtime.store("default").writing() as tx:
+        rows = tx.for_agent("ana").memories
+        rows.delete([rows.get(memory_id).row_id])
 
 
 def commit(runtime: Runtime, *, message: str = "Checkpoint", workspace: str = "default") -> None:
@@ -286,9 +296,7 @@ def test_memory_files_follow_the_database_on_every_host(a: Runtime, b: Runtime) 
         commit(host)
     seen: dict[str, object] = {}
     assert folder_of(b).refresh(seen) == 0  # type: ignore[arg-type]
-    with a.store("default").writing() as tx:
-        rows = tx.for_agent("ana").memories
-        rows.delete([rows.get(gone).row_id])
+    forget(a, gone)
     assert folder_of(b).refresh(seen) == 1  # type: ignore[arg-type]
     newest = versions(b)[0]
     assert (PLUMS in newest, SECRET in newest) == (True, False), kept
@@ -411,6 +419,25 @@ def test_commands_name_a_host_that_is_away_and_forget_it(
         f"reverie: there is no host '{host.id}': `reverie db hosts` lists them",
     )
     assert go_on(a, waiting).state == "done"
+
+
+def test_a_damaged_record_of_webhook_secrets_holds_up_nothing_else(a: Runtime, b: Runtime) -> None:
+    """Given a file of rotations that cannot be read, then the host goes on with the rest, and all know of it."""
+    gone = remember(a, SECRET, KATE)
+    commit(a)
+    a.store("trips")
+    folders = a.settings.data / "workspaces"
+    (folders / "default" / ROTATIONS_FILE).write_text("{")
+    own = secrets_in(folders / "trips", installation_key(a.settings.data))
+    own.rotate("ana", now=AT)
+    forget(b, gone)
+    with closing(HostUpkeep(a.settings)):
+        until(lambda: SECRET not in versions(a)[0], "the memory files are not brought up to date")
+        shared = agent_secrets(b.stores, "trips")
+        until(lambda: shared.secrets("ana", AT) == own.secrets("ana", AT), "the rotation does not reach the other host")
+        until(
+            lambda: any("is damaged" in host.error for host in folder_of(b).hosts.all()), "nobody knows of the damage"
+        )
 
 
 @contextmanager
