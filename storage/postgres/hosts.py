@@ -56,9 +56,9 @@ class PostgresHosts:
     def change_rotations(self, workspace: str, change: Callable[[bytes], bytes | None]) -> bool:
         """Store what `change` makes of them, while other callers wait; return whether it made anything of them."""
         with self._server.writing() as connection:
-            store = connection.exec_driver_sql(
-                "SELECT id FROM stores WHERE name = %(name)s", {"name": workspace}
-            ).scalar()
+            # Writers of the store go on meanwhile; who deletes it waits, or was first.
+            present = "SELECT id FROM stores WHERE name = %(name)s FOR KEY SHARE"
+            store = connection.exec_driver_sql(present, {"name": workspace}).scalar()
             if store is None:
                 raise NotFound(f"there is no workspace {workspace!r}", field="workspace")
             row = {"store": store}
@@ -75,7 +75,7 @@ class PostgresHosts:
 
     def rotated_workspaces(self) -> set[str]:
         """Return the names of the workspaces of which a webhook secret was ever rotated."""
-        sql = "SELECT s.name FROM webhook_rotations AS r JOIN stores AS s ON s.id = r.store"
+        sql = "SELECT s.name FROM webhook_rotations AS r JOIN stores AS s ON s.id = r.store WHERE r.content <> '{}'"
         with self._server.writing() as connection:
             return set(connection.exec_driver_sql(sql).scalars())
 

@@ -18,7 +18,7 @@ from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import read_erasure, request_erasure
 from memory.trust.host_folder import share_keys
 from memory.trust.restored import apply_tombstones
-from memory.trust.webhook_secrets import agent_secrets, share_rotations
+from memory.trust.webhook_secrets import agent_secrets, all_rotations, share_rotations
 from reverie.errors import NotFound, StoreUnusable
 from storage.opened import open_stores
 from storage.stores import Stores
@@ -68,6 +68,10 @@ def named_in_database(database_url: str, name: str) -> bool:
     with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
         found = connection.execute("SELECT content FROM reverie.webhook_rotations").fetchall()
     return any(name in content for (content,) in found)
+
+
+def waits_for_lock(connection: psycopg.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone() is not None
 
 
 def test_all_hosts_sign_alike(a: Runtime, b: Runtime) -> None:
@@ -144,6 +148,26 @@ def test_a_deleted_workspace_leaves_no_record(a: Runtime, b: Runtime, database_u
     assert named_in_database(database_url, HERON)
     assert forget_workspace(b.stores, b.inbox, b.working_memory, b.recall_log, workspace=WORKSPACE)
     assert not named_in_database(database_url, HERON)
+
+
+def test_a_workspace_that_is_deleted_while_a_secret_is_rotated_is_not_there(
+    a: Runtime, server: TestServer, database: str
+) -> None:
+    """Given a deletion that began before the rotation, when it ends, then the rotation says that nothing is there."""
+    rotate(a)
+    with ThreadPoolExecutor(1) as threads, server.admin(database) as deleting:
+        with deleting.transaction():
+            deleting.execute("DELETE FROM reverie.stores WHERE name = %s", [WORKSPACE])
+            rotating = threads.submit(rotate, a)
+            until(lambda: waits_for_lock(deleting), "the rotation does not wait for the deletion")
+        with pytest.raises(NotFound, match="no workspace 'default'"):
+            rotating.result()
+
+
+def test_who_was_never_rotated_leaves_no_record(a: Runtime) -> None:
+    """Given a change that changes nothing, then no workspace is listed as one with rotated secrets."""
+    assert not agent_secrets(a.stores, WORKSPACE).forget_name(HERON)
+    assert all_rotations(a.stores) == {}
 
 
 def test_an_erased_agent_is_named_nowhere_and_its_old_secrets_do_not_come_back(
