@@ -63,13 +63,14 @@ class CopyTarget(Protocol):
         ...
 
     def share_key(self, key: bytes) -> None:
-        """Have the hosts of the place recognise what was erased by this key, unless they share one already."""
+        """Have the hosts of the place recognise what was erased by this key."""
         ...
 
     def share_secrets(self, key: bytes, rotations: Mapping[str, bytes]) -> None:
-        """Have the hosts of the place derive secrets from this key, unless they share one already.
+        """Have the hosts of the place derive secrets from this key.
 
-        `rotations` are how often the secrets were rotated, as JSON by workspace, in place of what the place has.
+        `rotations` are how often the secrets were rotated, as JSON by workspace, in place of what the place has. Those
+        of workspaces that were not copied yet are left out.
         """
         ...
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ import psycopg
 from sqlalchemy import Connection
 
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import Conflict, Permanent
+from reverie.errors import Conflict, NotFound, Permanent
 from storage.postgres.columns import numbered_columns, tables
 from storage.postgres.copied_rows import CopiedTable, Row, batches, copied_tables, driver
 from storage.postgres.copy_target import StoreCopy
@@ -95,15 +95,15 @@ class PostgresCopies:
             )
 
     def share_key(self, key: bytes) -> None:
-        """Have the hosts of the database recognise what was erased by this key, unless they share one already."""
-        self._stores.hosts().share_key(key)
+        """Have the hosts of the database recognise what was erased by this key."""
+        self._replace_key("erasure_key", key)
 
     def share_secrets(self, key: bytes, rotations: Mapping[str, bytes]) -> None:
-        """Have the hosts of the database derive secrets from this key, unless they share one already."""
-        hosts = self._stores.hosts()
-        hosts.share_installation_key(key)
+        """Have the hosts of the database derive secrets from this key, rotated as often as in the source."""
+        self._replace_key("installation_key", key)
         for name, content in rotations.items():
-            hosts.change_rotations(name, lambda _, content=content: content)  # type: ignore[misc]
+            with suppress(NotFound):  # it was made since the other stores were copied
+                self._put_rotations(name, content)
 
     def copies(self) -> dict[str, StoreCopy]:
         """Return what is noted of the copies, by store."""
@@ -154,6 +154,18 @@ class PostgresCopies:
     def close(self) -> None:
         """Close the connections, which gives the database free."""
         self._closing.close()
+
+    def _put_rotations(self, workspace: str, content: bytes) -> None:
+        self._stores.hosts().change_rotations(workspace, lambda _: content)
+
+    def _replace_key(self, table: str, key: bytes) -> None:
+        """Put a key in the place of one that a host left here which has opened the database, and stored nothing."""
+        with self._server.writing() as connection:
+            connection.exec_driver_sql(
+                f"INSERT INTO {table} (only_row, key) VALUES (1, %(key)s)"
+                " ON CONFLICT (only_row) DO UPDATE SET key = excluded.key",
+                {"key": key},
+            )
 
     def _now(self, name: str) -> str:
         return str(self._stores.stamp(name))

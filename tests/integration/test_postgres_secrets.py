@@ -18,9 +18,11 @@ from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import read_erasure, request_erasure
 from memory.trust.host_folder import share_keys
 from memory.trust.restored import apply_tombstones
+from memory.trust.tombstones import hash_key
 from memory.trust.webhook_secrets import agent_secrets, all_rotations, share_rotations
 from reverie.errors import NotFound, StoreUnusable
 from storage.opened import open_stores
+from storage.postgres.copying import open_target
 from storage.stores import Stores
 from support.agents import until
 from support.byte_search import places_of
@@ -244,3 +246,35 @@ def test_secrets_move_with_the_stores_there_and_back(
     assert ended.code == 0, ended
     with closing(Stores(back)) as files:
         assert agent_secrets(files, WORKSPACE).secrets(HERON, NOW) == newest
+
+
+def test_the_key_moves_to_a_database_that_another_host_has_looked_into(
+    server: TestServer, empty: str, tmp_path: Path
+) -> None:
+    """Given a database without stores, whose key is of who tried the address, then the copy brings the key of its own.
+
+    Else receivers would refuse all that is sent after the move, and nobody would know what was erased before.
+    """
+    data, url = tmp_path / "data", server.url(empty)
+    with closing(open_stores(tmp_path / "elsewhere", url)) as database:
+        share_keys(database)
+    with closing(Stores(data)) as files, closing(open_target(files, url)) as target:
+        target.share_key(hash_key(data).secret)
+        target.share_secrets(installation_key(data), {})
+        keys = hash_key(data).secret, installation_key(data)
+    for folder in ("data", "elsewhere"):
+        with closing(open_stores(tmp_path / folder, url)) as database:
+            share_keys(database)
+        assert (hash_key(tmp_path / folder).secret, installation_key(tmp_path / folder)) == keys
+
+
+def test_rotations_of_a_workspace_that_is_not_copied_yet_wait_for_the_next_copy(
+    server: TestServer, empty: str, tmp_path: Path
+) -> None:
+    """Given a workspace that was made while others were copied, then its rotations fail nothing."""
+    with closing(Stores(tmp_path / "data")) as files, closing(open_target(files, server.url(empty))) as target:
+        files.workspace(WORKSPACE)
+        agent_secrets(files, WORKSPACE).rotate(HERON, NOW)
+        target.share_secrets(installation_key(files.data_dir), all_rotations(files))
+    with closing(open_stores(tmp_path / "data", server.url(empty))) as database:
+        assert all_rotations(database) == {}
