@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from sqlalchemy import make_url
 
+from benchmarks.harness.options import UnusableData
 from benchmarks.harness.watch import Watch
 from reverie.errors import NotFound
 from storage.postgres.columns import tables
+from storage.postgres.engine import SCHEMA
 from storage.postgres.positional import PositionalConnection
 from storage.postgres.stores import PostgresStores
 
@@ -83,6 +86,24 @@ def running_server(there: Callable[[], AbstractContextManager[object]] = nullcon
             yield running
         finally:
             running.stop()
+
+
+@contextmanager
+def emptied_after(url: str) -> Iterator[None]:
+    """Use an empty database in the block, and remove what Reverie has made in it at the end.
+
+    Raises:
+        UnusableData: Reverie has used the database before.
+    """
+    address = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(address, autocommit=True) as connection:
+        if connection.execute("SELECT to_regnamespace(%s)", [SCHEMA]).fetchone() != (None,):
+            raise UnusableData("the database in REVERIE_DATABASE is not empty: name one that Reverie has never used")
+    try:
+        yield
+    finally:
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
 
 
 def rows_of(url: str, folder: Path) -> Iterator[tuple[str, str]]:

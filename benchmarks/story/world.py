@@ -7,7 +7,7 @@ recall.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -188,9 +188,17 @@ class World:
 
 @contextmanager
 def opened(settings: Mapping[str, Any]) -> Iterator[World]:
-    """Yield a world in a folder of its own, which is removed at the end. The tasks of this process work in it."""
-    with TemporaryDirectory(prefix="rv-story-") as folder:
-        runtime = ClockedRuntime(Settings(data=Path(folder) / "data", log_level="warning", **settings))
+    """Yield a world in a folder of its own, which is removed at the end. The tasks of this process work in it.
+
+    With `REVERIE_DATABASE` it is in that database, which has to be empty, and is so again at the end.
+    """
+    with TemporaryDirectory(prefix="rv-story-") as folder, ExitStack() as entered:
+        chosen = Settings(data=Path(folder) / "data", log_level="warning", **settings)
+        if chosen.database is not None:
+            from benchmarks.harness.postgres import emptied_after  # its packages are needed with PostgreSQL only
+
+            entered.enter_context(emptied_after(chosen.database))
+        runtime = ClockedRuntime(chosen)
         app.loader.import_default_modules()
         with use_runtime(runtime):
             try:

@@ -12,6 +12,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.harness.options import UnusableData
+from benchmarks.story.world import opened
+from reverie.memories.types import MemoryDraft
+from support.postgres import TestServer
+
 ROOT = Path(__file__).resolve().parents[2]
 SAID = (
     "I keep bees on the roof of the library.",
@@ -111,3 +116,18 @@ def test_a_data_set_that_cannot_be_used_is_said_before_anything_is_lived(tmp_pat
         assert (ran.returncode, expected_error in ran.stderr) == (1, True), ran.stderr
         assert "Traceback" not in ran.stderr
         assert not (tmp_path / "story.json").exists()
+
+
+@pytest.mark.sqlite("names a database of its own")
+def test_each_world_has_an_empty_database(server: TestServer, empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a database, when two worlds live in it one after the other, then the second knows nothing of the first."""
+    monkeypatch.setenv("REVERIE_DATABASE", server.url(empty))
+    with opened({"embedding_provider": "hash"}) as world:
+        memory = world.remember("iris", MemoryDraft(content=NOTED[0], id="bees"))
+    with opened({"embedding_provider": "hash"}) as world:
+        assert world.remember("iris", MemoryDraft(content=NOTED[1], id="bees")) == memory
+        with pytest.raises(UnusableData, match="not empty"), opened({"embedding_provider": "hash"}):
+            pass
+        assert [result.text for result in world.recall("iris", "bees").response.results] == [NOTED[1]]
+    with server.admin(empty) as connection:
+        assert connection.execute("SELECT to_regnamespace('reverie')").fetchone() == (None,)
