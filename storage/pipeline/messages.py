@@ -29,6 +29,18 @@ _LAST: Final = f"""
         WHERE bytes_after < :max_bytes)
     ORDER BY m.sequence
 """
+# Materialized, and with IS, for otherwise PostgreSQL reads all messages and all sessions of the agent.
+_BY_ROWS: Final = f"""
+    WITH chosen AS MATERIALIZED (SELECT * FROM messages WHERE row_id IN (SELECT value FROM json_each(:rows)))
+    SELECT {select_list(MessageRecord, "m", session="s.id")} FROM chosen AS m
+    JOIN sessions AS s ON s.row_id = m.session_row AND s.agent_id IS m.agent_id
+    WHERE m.agent_id = :agent AND {{visible}} ORDER BY m.created_at, m.id
+"""
+# One by one, for otherwise PostgreSQL reads all messages of the session.
+_USED_SEQUENCES: Final = """
+    SELECT j.value FROM json_each(:sequences) AS j WHERE (SELECT 1 FROM messages
+        WHERE session_row = :row AND sequence = j.value AND agent_id = :agent) IS NOT NULL
+"""
 _INSERT: Final = insert_sql(
     "messages", NewMessage, session_row=":session_row", sequence=":sequence", stored_at=":stored_at"
 )
@@ -44,11 +56,7 @@ class Messages(AgentRepository):
 
     def used_sequences(self, session_row: int, sequences: Iterable[int]) -> set[int]:
         """Return which of these sequences a message of the session has already."""
-        sql = (
-            "SELECT sequence FROM messages WHERE session_row = :row AND agent_id = :agent"
-            " AND sequence IN (SELECT value FROM json_each(:sequences))"
-        )
-        return set(self._values(sql, row=session_row, sequences=sequences))
+        return set(self._values(_USED_SEQUENCES, row=session_row, sequences=sequences))
 
     def insert(self, session_row: int, numbered: Sequence[tuple[int, NewMessage]], *, now: int) -> None:
         """Store messages, each with its sequence; ids and sequences must be free."""
@@ -161,9 +169,8 @@ class Messages(AgentRepository):
 
     def by_rows(self, row_ids: Iterable[int]) -> list[MessageRecord]:
         """Return those of these messages that exist, in the order of `created_at`, then id."""
-        return self._messages(
-            "m.row_id IN (SELECT value FROM json_each(:rows)) ORDER BY m.created_at, m.id", rows=row_ids
-        )
+        sql = _BY_ROWS.format(visible=of_message(self._viewer, "m", "s"))
+        return self._records(MessageRecord, sql, rows=row_ids)
 
     def searchable(self, ids: Iterable[str], *, with_vectors: bool) -> set[str]:
         """Return which of these messages recall can find: chunked, and with `with_vectors` every chunk indexed."""

@@ -32,6 +32,9 @@ _TYPES: Final = {
 _LEFT_OUT: Final = re.compile(r"sqlite_|alembic_version|memory_version|chunks_fts_|chunks_index_")
 # Functions find the tables whatever the search path of a connection is: that of a superuser, say, or of pg_restore.
 _OWN_PATH: Final = " SET search_path = reverie, public, pg_temp"
+# Columns that an index has besides. The planner takes the shorter of two indexes for a session that is longer than the
+# others were when they were counted: to find a chunk by its hash, it would read all chunks of the session.
+_MORE_KEYS: Final = {"chunks_by_session": ("content_hash",)}
 _INDEX: Final = re.compile(r"CREATE (UNIQUE )?INDEX (\w+) ON (\w+) \(")
 _TRIGGER: Final = re.compile(
     r"CREATE TRIGGER (?P<name>\w+)\s+(?P<time>AFTER|BEFORE) (?P<event>INSERT|DELETE|UPDATE)"
@@ -211,6 +214,7 @@ def _indexes(entries: Sequence[_Entry], *, scoped: bool) -> Iterator[str]:
             if condition
             else ""
         )
+        columns += _MORE_KEYS.get(name, ())
         yield f"CREATE {unique or ''}INDEX {name} ON {table} ({', '.join(columns)}){where};"
 
 

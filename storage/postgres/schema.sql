@@ -715,7 +715,7 @@ CREATE INDEX messages_to_chunk ON messages (store_id, row_id) WHERE chunked_at I
 CREATE INDEX files_by_session ON files (store_id, session_row) WHERE NOT session_row IS NULL;
 CREATE INDEX files_to_chunk ON files (store_id, row_id) WHERE chunked_at IS NULL;
 CREATE UNIQUE INDEX chunks_by_file ON chunks (store_id, file_row, content_hash) WHERE NOT file_row IS NULL;
-CREATE INDEX chunks_by_session ON chunks (store_id, session_row);
+CREATE INDEX chunks_by_session ON chunks (store_id, session_row, content_hash);
 CREATE INDEX chunks_to_embed ON chunks (store_id, id) WHERE embedded_at IS NULL;
 CREATE INDEX chunks_to_index ON chunks (store_id, id) WHERE NOT embedded_at IS NULL AND indexed_at IS NULL;
 CREATE INDEX message_chunks_by_chunk ON message_chunks (store_id, chunk_id);

@@ -42,11 +42,12 @@ _WRITE: Final = """
                 WHERE session_row = :row AND consolidated_at IS NULL), :max_sequence)), 0)
     WHERE row_id = :row AND agent_id = :agent AND id = :id AND summary_epoch = :epoch
 """
+# Not by joins, for then PostgreSQL reads the vectors of all chunks, in tables that were never analysed.
 _VECTORS: Final = """
-    SELECT l.message_row, c.text, v.embedding FROM json_each(:rows) AS j
-    CROSS JOIN message_chunks AS l ON l.message_row = j.value
-    CROSS JOIN chunks AS c ON c.id = l.chunk_id AND c.agent_id = :agent
-    CROSS JOIN chunks_vec AS v ON v.chunk_id = c.id AND v.model = :model ORDER BY l.message_row, c.id
+    SELECT l.message_row, (SELECT text FROM chunks WHERE id = l.chunk_id AND agent_id = :agent) AS text,
+        (SELECT embedding FROM chunks_vec WHERE chunk_id = l.chunk_id AND model = :model) AS embedding
+    FROM message_chunks AS l WHERE l.message_row IN (SELECT value FROM json_each(:rows))
+    ORDER BY l.message_row, l.chunk_id
 """
 _WITH_MESSAGES: Final = """
     SELECT s.agent_id, s.id, max(m.row_id) FROM
@@ -125,7 +126,11 @@ class Summaries(AgentRepository):
         Raises `StoreUnusable` if a vector is damaged.
         """
         rows = self._execute(_VECTORS, rows=message_rows, model=model)
-        return [(int(row[0]), str(row[1]), checked_vector(row[2], dim)) for row in rows]
+        return [
+            (int(row), str(text), checked_vector(vector, dim))
+            for row, text, vector in rows
+            if text is not None and vector is not None
+        ]
 
     def write(self, state: SummaryState, summary: str, message_rows: Sequence[int], *, now: int) -> bool:
         """Write a summary that also covers these messages, unless something changed since `state` was read.

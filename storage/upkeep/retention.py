@@ -19,11 +19,19 @@ _EXPIRED: Final = """
     AND coalesce(:agent, s.agent_id) = s.agent_id
     ORDER BY s.row_id, m.sequence LIMIT :limit
 """
+# Not by EXISTS, for then PostgreSQL reads all messages that summaries cover.
 _DELETE: Final = """
     DELETE FROM messages WHERE row_id IN (SELECT value FROM json_each(:rows)) AND consolidated_at IS NOT NULL
-    AND EXISTS (SELECT 1 FROM sessions AS s WHERE s.row_id = messages.session_row
-        AND messages.sequence <= s.summary_upper_sequence AND coalesce(s.summary_text, '') <> '')
+    AND (SELECT 1 FROM sessions AS s WHERE s.row_id = messages.session_row
+        AND messages.sequence <= s.summary_upper_sequence AND coalesce(s.summary_text, '') <> '') IS NOT NULL
     RETURNING row_id
+"""
+# Materialized, for otherwise PostgreSQL reads all chunks of messages.
+_UNUSED: Final = """
+    WITH listed AS MATERIALIZED (
+        SELECT id, file_row, memory_row FROM chunks WHERE id IN (SELECT value FROM json_each(:ids)))
+    SELECT id FROM listed WHERE file_row IS NULL AND memory_row IS NULL
+    AND (SELECT 1 FROM message_chunks WHERE chunk_id = listed.id LIMIT 1) IS NULL
 """
 
 
@@ -68,11 +76,7 @@ class Retention(Repository):
         return len(self._values(_DELETE, rows=row_ids)), self._remove_unused(chunks)
 
     def _remove_unused(self, chunk_ids: Sequence[int]) -> int:
-        unused = self._values(
-            "SELECT id FROM chunks WHERE id IN (SELECT value FROM json_each(:ids)) AND file_row IS NULL"
-            " AND memory_row IS NULL AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE chunk_id = chunks.id)",
-            ids=chunk_ids,
-        )
+        unused = self._values(_UNUSED, ids=chunk_ids)
         SearchIndex(self._connection).remove_vectors(unused)
         self._execute("DELETE FROM chunks WHERE id IN (SELECT value FROM json_each(:ids))", ids=unused)
         return len(unused)

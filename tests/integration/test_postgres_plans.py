@@ -17,7 +17,7 @@ import pytest
 
 from storage.postgres.engine import SCHEMA, PostgresServer
 from storage.postgres.stores import PostgresStores
-from support.crowd import add_stores, enlarge, tables_of_stores
+from support.crowd import add_stores, enlarge, multiply_chunks, tables_of_stores
 from support.every_call import SETTINGS, Clock, EveryCall
 from support.http import running_server
 from support.postgres import TestServer, running_postgres
@@ -37,6 +37,10 @@ OWN_ROWS = 5_000
 # A batch of 400 chunks is looked up twice, and indexes have an entry for each of up to three versions of a row until
 # vacuum has removed those from before its two updates.
 MOST_OF_ITS_OWN = OWN_ROWS // 2
+# Rows that statements read that look 20 messages up, with their chunks and what refers to them.
+FEW_ROWS = 500
+# Rows that statements read for 256 chunks in a session with 1,600 messages: less than a tenth of all pairs.
+LONG_SESSION = 40_000
 # What reads more rows of its own store by design: the statement, by its beginning, and the reason.
 READS_AN_AGENT = {
     "SELECT row_id FROM sessions WHERE (agent_id = %(agent)s AND (channel_id": "a channel's sessions have no index",
@@ -177,6 +181,50 @@ def test_what_agents_wait_for_does_not_read_all_rows_of_their_store(
             life.do_what_agents_wait_for()
     many = [reads for reads in noted.reads() if reads.index_rows > MOST_OF_ITS_OWN]
     assert [reads for reads in many if not reads.statement.startswith(tuple(READS_AN_AGENT))] == []
+
+
+@pytest.mark.parametrize("analysed", [False, True], ids=["never analysed", "analysed"])
+def test_what_is_looked_up_by_rows_does_not_read_a_whole_agent(
+    server: TestServer, crowded: str, tmp_path: Path, analysed: bool
+) -> None:
+    """Given an agent with thousands of messages, when some are read or deleted by their rows, then few are read."""
+    name = server.copy(crowded)
+    with server.admin(name) as connection:
+        enlarge(connection, FIRST, rows=OWN_ROWS)
+        if analysed:
+            connection.execute("VACUUM ANALYZE")
+    noted = StatementReads()
+    with closing(PostgresStores(tmp_path, server.url(name))) as stores, stores.workspace(FIRST).writing() as tx:
+        found = tx.connection.exec_driver_sql(
+            "SELECT row_id FROM messages WHERE store_id = (SELECT id FROM stores WHERE name = %(name)s)"
+            " AND agent_id = 'ana' ORDER BY row_id LIMIT 20",
+            {"name": FIRST},
+        )
+        rows = list(found.scalars())
+        with noted.noting():
+            of_agent = tx.for_agent("ana")
+            assert len(of_agent.messages.by_rows(rows)) == len(rows) == 20
+            assert of_agent.summaries.vectors(rows, "hash-64", 64) != []
+            tx.retention.remove(rows)
+    assert [reads for reads in noted.reads() if reads.index_rows > FEW_ROWS] == []
+
+
+def test_a_session_that_has_become_long_is_not_read_for_each_of_its_messages(
+    server: TestServer, crowded: str, valkey_url: str, tmp_path: Path
+) -> None:
+    """Given short sessions when the tables were analysed, when one becomes long, then ingest does not read it all."""
+    name = server.copy(crowded)
+    with server.admin(name) as connection:
+        multiply_chunks(connection, rows=100_000)
+        connection.execute("VACUUM ANALYZE")
+    noted = StatementReads()
+    with living(server.url(name), "long", valkey_url, tmp_path) as life:
+        for batch in range(4):
+            lines = [f"line {line} of part {batch}" for line in range(400)]
+            with noted.noting():
+                life.ingest("talk", [{"role": "user", "content": line} for line in lines])
+                life.settle()
+    assert [reads for reads in noted.reads() if reads.index_rows > LONG_SESSION] == []
 
 
 def test_what_is_read_in_sequence_or_within_a_trigger_is_noticed(server: TestServer, tmp_path: Path) -> None:

@@ -89,6 +89,20 @@ def enlarge(connection: psycopg.Connection, store: str, *, rows: int) -> None:
             connection.execute(_copies(table, within=number), {"copies": copies})
 
 
+def multiply_chunks(connection: psycopg.Connection, *, rows: int) -> None:
+    """Add so many chunks of another store, 30 in each of its sessions; `connection` is a superuser's."""
+    columns = "agent_id, file_row, memory_row, text, lead, sequence_start, sequence_end, created_at, stored_at"
+    with connection.transaction():
+        _write_freely(connection)
+        connection.execute(
+            f"INSERT INTO chunks (store_id, id, session_row, content_hash, {columns})"
+            f" SELECT -1, number, number / 30, sha256(number::text::bytea), {columns}"
+            " FROM (SELECT * FROM chunks WHERE file_row IS NULL AND memory_row IS NULL LIMIT 1) AS one"
+            " CROSS JOIN generate_series(1, %s::bigint) AS number",
+            [rows],
+        )
+
+
 def _write_freely(connection: psycopg.Connection) -> None:
     """Run no trigger and check no reference in this transaction."""
     connection.execute("SET LOCAL session_replication_role = replica")
