@@ -11,7 +11,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from httpx2._config import DEFAULT_TIMEOUT_CONFIG  # the object that is the default of every function
 from hypothesis import HealthCheck, settings
 
 import support.environment  # noqa: F401 - first, because it sets what libraries read when they are imported
@@ -23,10 +22,6 @@ from worker.settings import Settings
 # By default a test fails when an example takes 200 ms, or making examples a second: that depends on the machine.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
-
-# By default a request fails when its answer takes 5 s. A busy machine may stop client and server for longer.
-for _kind in ("connect", "read", "write", "pool"):
-    setattr(DEFAULT_TIMEOUT_CONFIG, _kind, 60.0)
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and the processes of the tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -17,10 +17,10 @@ _ENOUGH_BYTES = 4 << 30
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
-# Requests of tests that name no timeout: by default they fail after 5 s, for which a busy machine may stand still. What
-# is tested names its own.
-for _variable in ("connect", "read", "write", "pool"):
-    setattr(_config.DEFAULT_TIMEOUT_CONFIG, _variable, 60.0)
+# Requests of tests that name no timeout: by default they fail after 5 s, for which a busy machine may stand still. This
+# object is the default of every function. What is tested names its own.
+for _kind in ("connect", "read", "write", "pool"):
+    setattr(_config.DEFAULT_TIMEOUT_CONFIG, _kind, 60.0)
 
 # Most tests open databases of their own and wait for the disk at each commit; none depends on a real one.
 if os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free > _ENOUGH_BYTES:
