@@ -100,8 +100,9 @@ def audited(
 ) -> Iterator[list[Any]]:
     """Record in the audit log how a call ended, if it deletes, exports or operates, or `creates` its workspace.
 
-    The caller appends the response to the list that is yielded. Raises `StoreUnavailable` if the log cannot be written:
-    the call can be repeated.
+    A call about the server is about the workspace that it names or its token is for, if any: whether it creates that
+    one is found out here. The caller appends the response to the list that is yielded. Raises `StoreUnavailable` if the
+    log cannot be written: the call can be repeated.
     """
     kind, response = type(call), list[Any]()
     if subject == "server":  # the workspace of its headers plays no part in it
@@ -118,7 +119,7 @@ def audited(
         nothing = isinstance(response[0], Deleted) and not response[0].deleted
         target = target_of(call) or str(getattr(response[0], "id", ""))
         services.audit(caller, action_of(kind), target, outcome="nothing" if nothing else "done")
-    if creates:
+    if creates and services.has_workspace(caller.workspace):  # an import that was only tried out has created none
         services.audit(caller, "create-workspace", caller.workspace)
 
 

@@ -19,7 +19,7 @@ from server.caller import trace_of
 MAX_WAITING: Final = 32
 # Of the 40 threads for all other calls.
 MAX_OF_ONE_WORKSPACE: Final = 24
-# Probes and Prometheus; they wait for the broker at most.
+# Probes wait for the broker at most. Not Prometheus: its figures are read from stores.
 _PROBE_THREADS: Final = 4
 
 log = structlog.get_logger(__name__)

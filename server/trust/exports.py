@@ -18,7 +18,7 @@ from reverie.problems import Forbidden
 from reverie.trust import export_calls as calls
 from reverie.trust.export_types import ExportedRecallEvent, ExportPage, ImportReport, Selection
 from server.admission import admitted_records
-from server.authorisation import require_scope
+from server.authorisation import require_creator, require_scope
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services
@@ -78,8 +78,8 @@ def _check_reach(services: Services, caller: Caller, call: calls.ImportRecords) 
     for workspace in sorted({record.workspace for record in call.records}):
         if not principal.reaches_workspace(workspace):
             raise Forbidden(f"the token is not for workspace {workspace}", field="workspace")
-        if principal.workspace is None and not services.has_workspace(workspace):
-            require_scope(principal, "operate")
+        if not services.has_workspace(workspace):
+            require_creator(principal)
     for agent in sorted({record.agent for record in call.records}):
         if not principal.reaches_agent(agent):
             raise Forbidden(f"the token is not for agent {agent}", field="agent")

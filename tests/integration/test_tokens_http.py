@@ -218,6 +218,28 @@ def test_only_operators_and_tokens_of_a_workspace_create_it(
     assert [(one.actor, one.target) for one in created] == [("new", "new")]
 
 
+@pytest.mark.parametrize("wait", ["queued", "searchable"])
+def test_who_may_create_no_workspace_puts_nothing_into_it(
+    send: Send, make: Callable[..., str], runtime: Runtime, wait: str
+) -> None:
+    """Given a token for any workspace without operate, when it sends messages into a new one, then none is accepted.
+
+    Not either when it sends the same request again, and whichever threads the call takes. The audit log names it.
+    """
+    writer = make(None, scopes=("read", "write"), name="writer")
+    body = {"session": "s", "messages": [{"role": "user", "content": "hello"}], "wait": wait}
+    headers = {"X-Reverie-Agent": "ana", "X-Reverie-Workspace": "new", "Authorization": f"Bearer {writer}"}
+    with running_server(runtime, access=Access({"operator": OPERATORS})) as url:
+        for _ in range(2):
+            response = httpx2.post(f"{url}/v1/messages", json=body, headers={**headers, "Idempotency-Key": "k1"})
+            assert refused(response, 403, "scope") == "the token lacks the scope operate"
+    assert runtime.inbox.stats("new").size == 0
+    assert not runtime.stores.exists("new")
+    entries = runtime.stores.audit().entries(AuditFilter(actor="writer"), limit=10)
+    assert [one.outcome for one in entries] == ["refused: scope"]
+    assert entries[0].count == 2
+
+
 def test_wrong_tokens_are_slowed_down_and_a_right_one_passes(send: Send, make: Callable[..., str]) -> None:
     """Given many wrong tokens from an address, then further ones are 429 for a time, and a right one is served."""
     valid = make("w", "ana")

@@ -80,6 +80,16 @@ def test_a_token_of_one_user_imports_for_that_user_alone(
         mia.import_file(path)
 
 
+def test_a_workspace_that_an_import_creates_is_in_the_audit_log(two: tuple[Reverie, Reverie, Path]) -> None:
+    """Given a token for a workspace that is not there yet, when it imports into it, then the log says who made it."""
+    _, other, path = two
+    made = other.create_token(workspace="default", scopes=["read", "write"], name="importer")
+    with Reverie("ana", url=other.connection.config.url, token=made.token) as importer:
+        importer.import_file(path)
+    (entry,) = other.audit(action="create-workspace")
+    assert (entry.actor, entry.workspace) == ("importer", "default")
+
+
 def test_an_id_that_something_else_has_is_refused(two: tuple[Reverie, Reverie, Path], tmp_path: Path) -> None:
     """Given a message whose id another session has, then the import is refused, and nothing of it is stored."""
     ana, _, path = two
