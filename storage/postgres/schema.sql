@@ -69,6 +69,16 @@ CREATE TABLE webhook_rotations (
     store bigint PRIMARY KEY REFERENCES stores (id) ON DELETE CASCADE,
     content text NOT NULL DEFAULT '{}'
 );
+-- Keys, and the agents of all stores: a transaction that is limited to one store sees nothing of them.
+ALTER TABLE erasure_key ENABLE ROW LEVEL SECURITY;
+ALTER TABLE erasure_key FORCE ROW LEVEL SECURITY;
+CREATE POLICY no_store ON erasure_key USING (coalesce(current_setting('reverie.store', true), '') = '');
+ALTER TABLE installation_key ENABLE ROW LEVEL SECURITY;
+ALTER TABLE installation_key FORCE ROW LEVEL SECURITY;
+CREATE POLICY no_store ON installation_key USING (coalesce(current_setting('reverie.store', true), '') = '');
+ALTER TABLE webhook_rotations ENABLE ROW LEVEL SECURITY;
+ALTER TABLE webhook_rotations FORCE ROW LEVEL SECURITY;
+CREATE POLICY no_store ON webhook_rotations USING (coalesce(current_setting('reverie.store', true), '') = '');
 -- A process that has run since before an upgrade of the schema must write nothing by its old rules.
 CREATE FUNCTION begin_writing(store bigint, wait_milliseconds bigint, known_version bigint) RETURNS boolean
     LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$

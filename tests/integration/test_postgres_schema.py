@@ -162,6 +162,8 @@ def test_a_database_from_before_hosts_gets_their_tables_and_a_key_for_each_store
         tables = "SELECT count(*) FROM information_schema.tables WHERE table_schema = %s AND table_name = ANY (%s)"
         names = ["hosts", "host_erasures", "tombstones", "erasure_key", "installation_key", "webhook_rotations"]
         assert (keys, connection.execute(tables, [SCHEMA, names]).fetchone()) == ((2,), (6,))
+        walled = connection.execute("SELECT tablename FROM pg_policies WHERE policyname = 'no_store'").fetchall()
+        assert {name for (name,) in walled} == {"erasure_key", "installation_key", "webhook_rotations"}
 
 
 def test_a_migration_that_fails_leaves_the_version_before(server: TestServer, database: str, newer: Path) -> None:

@@ -166,6 +166,20 @@ def test_a_workspace_that_is_deleted_while_a_secret_is_rotated_is_not_there(
             rotating.result()
 
 
+@pytest.mark.parametrize("table", ["installation_key", "erasure_key", "webhook_rotations"])
+def test_a_transaction_of_a_store_sees_no_secrets_of_the_installation(a: Runtime, table: str) -> None:
+    """Given a statement that forgot what it may read, then a store's transaction finds no key and no name."""
+    rotate(a)
+    store = a.store(WORKSPACE)
+    count = f"SELECT count(*) FROM {table}"
+    with store.reading() as reading:
+        assert reading.connection.exec_driver_sql(count).scalar_one() == 0
+    with store.writing() as writing:
+        assert writing.connection.exec_driver_sql(count).scalar_one() == 0
+        assert writing.connection.exec_driver_sql(f"DELETE FROM {table}").rowcount == 0
+    assert len(secrets(a)) == 2, "the rotation is still there"
+
+
 def test_who_was_never_rotated_leaves_no_record(a: Runtime) -> None:
     """Given a change that changes nothing, then no workspace is listed as one with rotated secrets."""
     assert not agent_secrets(a.stores, WORKSPACE).forget_name(HERON)
