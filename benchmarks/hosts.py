@@ -25,7 +25,7 @@ from benchmarks.harness.audit import Audit, audit_workspace
 from benchmarks.harness.figures import rounded
 from benchmarks.harness.folders import short_folder
 from benchmarks.harness.hosts import AGENTS_HOST, DATA_HOST, Broker, Faults, Hosts, drawn_faults
-from benchmarks.harness.load import Load
+from benchmarks.harness.load import PATIENCE_SECONDS, Load
 from benchmarks.harness.network import ADDRESSES, Network
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.postgres import PostgresWatch, RunningServer, running_server
@@ -95,8 +95,12 @@ def main() -> None:
         tell.step(f"{number} hosts run")
         hosts, watch = installation.hosts, installation.watch
         last_due = _make_schedules(installation, schedules, seconds, options.seed)
-        load = Load(hosts, texts, count, seconds=seconds, producers=options.producers, seed=options.seed)
-        plan = drawn_faults(faults, seconds, number, options.seed)
+        # The links of the agents and of the database may be cut one after the other.
+        patience = PATIENCE_SECONDS + 2 * options.longest_cut
+        load = Load(
+            hosts, texts, count, seconds=seconds, producers=options.producers, seed=options.seed, patience=patience
+        )
+        plan = drawn_faults(faults, seconds, number, longest_cut=options.longest_cut, seed=options.seed)
         harm = Faults(hosts, installation.network, installation.database, installation.broker, plan, options.seed)
         began = time.monotonic()
         _send(load, harm, tell)
@@ -124,6 +128,9 @@ def _options() -> argparse.Namespace:
     options.add_argument("--seconds", type=float, help="seconds over which both are spread (240; 10 with --quick)")
     options.add_argument("--schedules", type=int, help="schedules, due at random seconds (300; 10 with --quick)")
     options.add_argument("--producers", type=int, default=3, help="threads that send; the last one waits for `stored`")
+    options.add_argument(
+        "--longest-cut", type=float, default=15, help="a link or host is away for up to so many seconds"
+    )
     options.add_argument("--timeout", type=float, default=300, help="seconds to wait for the recovery")
     return options.parse_args()
 

@@ -26,14 +26,13 @@ from worker.supervision.processes import spawn
 
 DATA_HOST: Final = "data"
 AGENTS_HOST: Final = "agents"
-MOST_CUT_SECONDS: Final = 15.0
 _WRONG_CLOCK: Final = Path(__file__).with_name("wrong_clock.c")
 # By how many seconds the clocks of the hosts are wrong, in turn.
 _OFFSETS: Final = (-2.0, 0.0, 2.0, 1.0)
 _START_SECONDS: Final = 180.0
 _POLL_SECONDS: Final = 0.5
 # What happens, each as likely as it is here often.
-_KINDS: Final = (*("process",) * 4, *("link",) * 2, "host", "database", "broker")
+_KINDS: Final = (*("process",) * 8, *("link",) * 4, *("host",) * 2, "vanish", *("database",) * 2, *("broker",) * 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,8 @@ class Broker:
         """Start it, and wait until it has read its file."""
         with self._network.inside(DATA_HOST):
             self._process = spawn(self._words, {}, self._folder / "log", signal.SIGKILL)
-        wait_until_ready(self.url, _START_SECONDS)
+            # From there, for the link of the agents' host, where this process is, may be cut.
+            wait_until_ready(self.url, _START_SECONDS)
 
     def crash(self) -> None:
         """Kill it and start it again."""
@@ -132,9 +132,13 @@ class Hosts:
                 return names.get(process.pid, "one that just started")
         return "none, as none runs"
 
-    def crash(self, number: int) -> None:
-        """Kill all processes of a host at once, as when its power fails, and start it again."""
+    def kill(self, number: int) -> None:
+        """Kill all processes of a host at once, as when its power fails."""
         self.stacks[number].kill()
+
+    def crash(self, number: int) -> None:
+        """Kill all processes of a host at once, and start it again."""
+        self.kill(number)
         self.launch(number)
 
 
@@ -152,18 +156,25 @@ class Faults:
         self._chance = random.Random(seed)
         self._plan = list(plan)
         self._mend_at: dict[str, float] = {}
+        self._return_at: dict[int, float] = {}
 
     @property
     def done(self) -> bool:
-        """Return whether all has been done, and all links are back."""
-        return not self._plan and not self._mend_at
+        """Return whether all has been done, and all links and hosts are back."""
+        return not (self._plan or self._mend_at or self._return_at)
 
     def step(self, now: float) -> Iterator[str]:
         """Do what is due, `now` seconds after the start; yield a line about each."""
         for name in [name for name, at in self._mend_at.items() if at <= now]:
-            self._network.mend(name)
             del self._mend_at[name]
-            yield f"the link of {name} is back"
+            if name not in {self._hosts.names[number] for number in self._return_at}:
+                self._network.mend(name)
+                yield f"the link of {name} is back"
+        for number in [number for number, at in self._return_at.items() if at <= now]:
+            self._network.mend(self._hosts.names[number])
+            self._hosts.crash(number)
+            del self._return_at[number]
+            yield f"{self._hosts.names[number]} starts again"
         while self._plan and self._plan[0].at <= now:
             fault = self._plan.pop(0)
             self.done_by_kind[fault.what] += 1
@@ -177,6 +188,8 @@ class Faults:
             case "host":
                 self._hosts.crash(fault.host)
                 return self._hosts.names[fault.host]
+            case "vanish":
+                return self._vanish(fault)
             case "database":
                 self._database.crash()
             case "broker":
@@ -191,14 +204,21 @@ class Faults:
         self._mend_at[name] = fault.at + fault.seconds
         return f"{name}, for {fault.seconds:.0f} s"
 
+    def _vanish(self, fault: Fault) -> str:
+        """Kill a host whose link is cut, so that no connection of it is closed; it is away for the given time."""
+        name = self._hosts.names[fault.host]
+        self._network.cut(name)
+        self._hosts.kill(fault.host)
+        self._return_at[fault.host] = fault.at + fault.seconds
+        return f"{name}, for {fault.seconds:.0f} s"
 
-def drawn_faults(count: int, seconds: float, hosts: int, seed: int) -> list[Fault]:
-    """Draw the faults; half of them are kills of single processes."""
+
+def drawn_faults(count: int, seconds: float, hosts: int, *, longest_cut: float, seed: int) -> list[Fault]:
+    """Draw the faults; some two of five are kills of single processes. What is cut off stays so up to `longest_cut`
+    seconds."""
     chance = random.Random(seed)
     times = sorted(chance.uniform(0.02, 1.0) * seconds for _ in range(count))
-    return [
-        Fault(at, chance.choice(_KINDS), chance.randrange(hosts), chance.uniform(1.0, MOST_CUT_SECONDS)) for at in times
-    ]
+    return [Fault(at, chance.choice(_KINDS), chance.randrange(hosts), chance.uniform(1.0, longest_cut)) for at in times]
 
 
 def _compiled_clock(folder: Path) -> Path:

@@ -17,7 +17,7 @@ from reverie.pipeline.producer import Producer
 _LARGEST_BATCH = 50
 _AGAIN_SECONDS = 0.2
 _STORED_SECONDS = 60.0
-_GIVE_UP_SECONDS = 120.0
+PATIENCE_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,25 @@ class Receiving(Protocol):
 
 
 class Load:
-    """Sends `count` different messages over `seconds` from several threads, and records what was acknowledged."""
+    """Sends `count` different messages over `seconds` from several threads, and records what was acknowledged.
+
+    A batch that nobody accepts is sent again for `patience` seconds.
+    """
 
     def __init__(
-        self, stack: Receiving, texts: Texts, count: int, *, seconds: float, producers: int, seed: int
+        self,
+        stack: Receiving,
+        texts: Texts,
+        count: int,
+        *,
+        seconds: float,
+        producers: int,
+        seed: int,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._stack = stack
         self._seconds = seconds
+        self._patience = patience
         self._noted = threading.Lock()
         self._halt = threading.Event()
         self._acknowledged: dict[str, Acknowledged] = {}
@@ -131,7 +143,7 @@ class Load:
 
     def _send(self, producer: Producer, batch: Sequence[MessagePayload], wait: WaitFor) -> bool:
         """Send until it is acknowledged. Return False if it never was."""
-        give_up = time.monotonic() + _GIVE_UP_SECONDS
+        give_up = time.monotonic() + self._patience
         while time.monotonic() < give_up:
             called_at = time.monotonic()
             try:
@@ -152,7 +164,7 @@ class Load:
                 self._note(batch, called_at, wait)
                 return True
         with self._noted:
-            self.surprises.append(f"{len(batch)} messages were never accepted within {_GIVE_UP_SECONDS:g} s")
+            self.surprises.append(f"{len(batch)} messages were never accepted within {self._patience:g} s")
         return False
 
     def _note(self, batch: Sequence[MessagePayload], called_at: float, state: WaitFor) -> None:
