@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -107,6 +108,25 @@ def test_a_host_with_a_key_of_its_own_takes_that_of_all_and_keeps_its_own_beside
     earlier = tmp_path / "late" / f"{KEY_FILE}.earlier"
     assert earlier.read_text() == text
     assert earlier.stat().st_mode & 0o077 == (tmp_path / "late" / KEY_FILE).stat().st_mode & 0o077 == 0
+
+
+def test_processes_of_several_hosts_that_start_at_once_agree_on_one_key(database_url: str, tmp_path: Path) -> None:
+    """Given two processes of each of four hosts, two of which have keys, when all start at once, then all share one."""
+    names = ["a", "b", "c", "d"]
+    own = {name: installation_key(tmp_path / name) for name in names[:2]}
+    all_are_there = threading.Barrier(2 * len(names))
+
+    def start(name: str) -> bytes:
+        all_are_there.wait(60)
+        with closing(open_stores(tmp_path / name, database_url)) as stores:
+            share_keys(stores)
+            return installation_key(stores.data_dir)
+
+    with ThreadPoolExecutor(2 * len(names)) as threads:
+        (key,) = set(threads.map(start, names * 2))
+    assert {installation_key(tmp_path / name) for name in names} == {key}
+    kept = {name for name in names if (tmp_path / name / f"{KEY_FILE}.earlier").exists()}
+    assert kept == {name for name, earlier in own.items() if earlier != key}
 
 
 def test_a_rotation_on_one_host_holds_on_all_at_once(a: Runtime, b: Runtime) -> None:
