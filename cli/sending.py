@@ -54,8 +54,9 @@ class Sender:
         response = self.answer(call)
         # The output of the status says it itself, and a deletion leaves nothing to index.
         if not self._noted and not isinstance(call, GetStatus) and not isinstance(response, Deleted):
-            done = "its files are changed, and indexed once one runs" if writes else "this is read from its files"
-            note(f"reverie: no Reverie runs on {data}: {done} (`reverie up`)")
+            files, are = ("files", "are") if self._runtime().settings.database is None else ("database", "is")
+            read, changed = f"this is read from its {files}", f"its {files} {are} changed, and indexed once one runs"
+            note(f"reverie: no Reverie runs on {data}: {changed if writes else read} (`reverie up`)")
             self._noted = True
         return response
 

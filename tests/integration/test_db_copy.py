@@ -264,6 +264,9 @@ def test_the_command_says_what_to_do_next(
     assert (there.code, "Complete. Set REVERIE_DATABASE" in there.out) == (0, True), there
     key = (tmp_path / "data" / "installation.key").read_text()
     monkeypatch.setenv("REVERIE_DATABASE", url)
+    assert "no Reverie runs on" in (read := reverie("--agent", "ana", "memory", "list").err), read
+    assert "this is read from its database" in read
+    assert "its database is changed" in reverie("--agent", "ana", "memory", "add", "The pier is closed").err
     back = reverie("db", "copy", "--to", str(tmp_path / "back"))
     assert (back.code, "Complete. Remove REVERIE_DATABASE" in back.out) == (0, True), back
     assert (tmp_path / "back" / "installation.key").read_text() == key

@@ -14,7 +14,9 @@ import cli
 
 def without_note(err: str) -> str:
     """Return standard error without the line by which a command says that no Reverie runs on its data folder."""
-    return re.sub(r"reverie: no Reverie runs on .+: (its files are changed|this is read from)[^\n]+\n", "", err)
+    return re.sub(
+        r"reverie: no Reverie runs on .+: (its (files are|database is) changed|this is read from)[^\n]+\n", "", err
+    )
 
 
 class Ended(NamedTuple):
