@@ -13,6 +13,7 @@ from typing import IO, Any, Final, NamedTuple
 
 import ijson
 
+from adapters.histories.nesting import BoundedNesting
 from adapters.histories.reading import Reading
 from reverie.errors import Rejected
 
@@ -95,7 +96,7 @@ def _elements(opened: IO[bytes], name: str, reading: Reading, lists: Sequence[st
 
 
 def _items(opened: IO[bytes], prefix: str, reading: Reading) -> Iterator[Any]:
-    for value in ijson.items(opened, prefix, use_float=True, buf_size=_BUFFER_BYTES):
+    for value in ijson.items(BoundedNesting(opened), prefix, use_float=True, buf_size=_BUFFER_BYTES):
         yield value
         if not isinstance(opened, zipfile.ZipExtFile):
             reading.progress(opened.tell())

@@ -160,6 +160,24 @@ def test_a_chatgpt_export(tmp_path: Path) -> None:
     assert "the rest of files that are cut off or no JSON" in reasons(reading)
 
 
+@pytest.mark.parametrize("name", ["chatgpt", "claude", "mem0"])
+@pytest.mark.parametrize("begin", [b"[" * 20_000, b'[{"title": "\\"[", "uuid":' + b'{"a":' * 20_000])
+def test_a_document_that_is_nested_too_deeply_ends_there(tmp_path: Path, name: str, begin: bytes) -> None:
+    """Given brackets without end, which a parser needs gigabytes for, then the document is left out with the reason."""
+    path = tmp_path / "conversations.json"
+    path.write_bytes(begin)
+    records, reading = read_all(name, path)
+    assert records == []
+    assert any("nested more than 200 levels" in example for one in reading.left_out() for example in one.examples)
+
+
+def test_brackets_in_texts_are_no_nesting(tmp_path: Path) -> None:
+    """Given a conversation with thousands of brackets in its texts, then it is read."""
+    path = tmp_path / "conversations.json"
+    path.write_bytes(json.dumps([chatgpt(title='\\"[{' * 100_000), chatgpt(conversation_id="cg-2")]).encode())
+    assert len(sessions(read_all("chatgpt", path)[0])) == 2
+
+
 @pytest.mark.parametrize("name", ["chatgpt", "claude"])
 def test_a_document_with_half_a_character_ends_there(tmp_path: Path, name: str) -> None:
     """Given the code of half a character in a document, then what is before it is read, and the rest is counted."""
