@@ -90,8 +90,9 @@ def problem_response(problem: Problem) -> Response:
     response = Response(msgspec.json.encode(problem), status_code=problem.status, media_type=CONTENT_TYPE)
     if problem.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
-    if problem.status in (408, 413):
-        # The rest of the body is not read.
+    if problem.status == 408:
+        # The rest of the body comes too slowly to be waited for. That of one that is too large (413) is read and thrown
+        # away for some seconds (`server.connections`): most clients read no response before they have sent all.
         response.headers["Connection"] = "close"
     return response
 

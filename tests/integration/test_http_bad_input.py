@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -255,6 +258,19 @@ def test_a_body_over_the_limit_is_refused_while_it_is_read(make_runtime: Any, ch
         with Reverie("ana", url=url) as memory, pytest.raises(Rejected, match="max_body_bytes"):
             memory.ingest("s", {"role": "user", "content": "x" * 100_000})
     assert store_inbox(runtime) == 0
+
+
+def test_a_client_that_sends_its_whole_body_first_is_told_that_it_is_too_large(make_runtime: Any) -> None:
+    """Given a client that reads no response before it has sent 50 MB, then it gets the 413, and can go on."""
+    with (
+        running_server(make_runtime(max_body_bytes=100_000)) as url,
+        closing(HTTPConnection(urlsplit(url).netloc)) as connection,
+    ):
+        connection.request("POST", "/v1/messages", body=bytes(50_000_000), headers=AGENT)
+        answered = connection.getresponse()
+        assert (answered.status, json.load(answered)["type"]) == (413, "urn:reverie:problem:too-large")
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
 
 
 def test_a_failure_that_nobody_foresaw_shows_nothing_and_is_logged_once(
