@@ -28,7 +28,7 @@ CHECKED_ON_POSTGRES := $(patsubst %,tests/unit/test_%.py,forgets_interrupted ing
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo story up test test-quick test-properties test-mcp test-postgres check bench lock format docs clean
+.PHONY: help install demo story up test test-quick test-properties test-mcp test-postgres check check-docs bench lock format docs clean
 .DELETE_ON_ERROR:
 
 help: ## list the commands
@@ -57,8 +57,7 @@ check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generate
 	@echo "== ruff format"; $(PY) -m ruff format --check .
 	@echo "== mypy"; $(PY) -m mypy
 	@echo "== import rules"; $(BIN)/lint-imports --no-cache
-	@echo "== generated docs"; $(PY) -m worker.settings_docs --check docs/configuration.md
-	@$(PY) -m cli.docs --check docs/cli.md
+	@echo "== generated docs"; $(MAKE) --no-print-directory check-docs
 	@echo "== pytest"; $(PY) -m pytest $(PARALLEL)
 	@echo "== pytest on PostgreSQL"; $(PY) -m pytest $(PARALLEL) --postgres $(CHECKED_ON_POSTGRES)
 
@@ -88,9 +87,15 @@ format: $(INSTALLED) ## fix what ruff can fix
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-docs: $(INSTALLED) ## regenerate the pages of settings and commands
+check-docs: $(INSTALLED) ## check that the generated pages and statements are those of the code
+	@$(PY) -m worker.settings_docs --check docs/configuration.md
+	@$(PY) -m cli.docs --check docs/cli.md
+	@$(PY) -m storage.postgres.statements --check
+
+docs: $(INSTALLED) ## regenerate the pages of settings and commands, and the statements for PostgreSQL
 	@$(PY) -m worker.settings_docs docs/configuration.md
 	@$(PY) -m cli.docs docs/cli.md
+	@$(PY) -m storage.postgres.statements
 
 clean: ## remove .venv and all caches, but not the data in .reverie
 	rm -rf $(VENV) build dist *.egg-info client/build client/*.egg-info
@@ -99,7 +104,7 @@ clean: ## remove .venv and all caches, but not the data in .reverie
 
 # Installs again when a pyproject.toml changes. An incomplete environment is made again from scratch. The client is
 # installed beside the server's distribution, which carries the same code, because its editable install is an entry of
-# sys.path: see client/pyproject.toml. The names that pip removes are those the two distributions had before.
+# sys.path: see client/pyproject.toml.
 $(INSTALLED): pyproject.toml client/pyproject.toml
 	@set -e; found=; \
 	for candidate in $(PYTHON); do \
@@ -115,7 +120,6 @@ $(INSTALLED): pyproject.toml client/pyproject.toml
 	fi; \
 	echo "Installing Reverie and its dependencies. The first time takes a few minutes, mostly for torch."; \
 	export PIP_DISABLE_PIP_VERSION_CHECK=1; \
-	$(PY) -m pip uninstall -qq --yes reverie-memory reverie-client; \
 	if [ -n "$(LOCKED)" ]; then \
 	  if $(PY) -c 'import platform as p, sys; sys.exit((sys.version_info[:2], sys.platform, p.machine(), p.libc_ver()[0]) != ((3, 11), "linux", "x86_64", "glibc"))'; then \
 	    $(PY) -m pip install -qq --no-input --progress-bar off --require-hashes --no-deps -r requirements.lock; \

@@ -23,53 +23,45 @@ _MAX_BYTES: Final = 1024
 
 
 def installation_key(data_dir: Path) -> bytes:
-    """Return the key from which those of agents are derived, 32 bytes; the first call makes `installation.key`.
+    """Return the 32-byte key from which the agents' keys are derived; the first call makes `installation.key`.
 
     Raises StoreUnavailable for errors of the disk, StoreUnusable if the file contains something else.
     """
     path = data_dir / KEY_FILE
-    return _decoded(kept_secret(path, lambda: _encoded(_new_key()), advice=""), path)
+    try:
+        found = read_secret(path)
+        if found is None:
+            create_once(path, _encoded(random.token_bytes(_KEY_BYTES)))
+            found = read_secret(path)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path} cannot be read or created ({error.strerror or error}): check the free space and permissions of its"
+            " disk"
+        ) from error
+    return _decoded(found or "", path)
 
 
 def share_installation_key(data_dir: Path, share: Callable[[bytes], bytes]) -> bool:
-    """Have a data folder use the key that its host shares with others; return whether it had another one.
+    """Have a data folder use the key that its host shares with other hosts; return whether it had a different key.
 
-    `share` is given the folder's key, or a new one, and returns that of all. Another one that the folder had stays
-    beside it, as `installation.key.earlier`. Raises as `installation_key`.
+    `share` gets the folder's key, or a new one, and returns the key that all hosts use. A different key that the folder
+    had stays beside it, as `installation.key.earlier`. Raises as `installation_key`.
     """
     path = data_dir / KEY_FILE
     try:
         found = read_secret(path)
         own = None if found is None else _decoded(found, path)
-        shared = share(own or _new_key())
+        shared = share(own or random.token_bytes(_KEY_BYTES))
         if own == shared:
             return False
         if found is not None:
-            _create(path.with_name(f"{KEY_FILE}.earlier"), found, replace=True)
-        _create(path, _encoded(shared), replace=True)
+            create_once(path.with_name(f"{KEY_FILE}.earlier"), f"{found}\n".encode(), replace=True)
+        create_once(path, _encoded(shared), replace=True)
     except OSError as error:
         raise StoreUnavailable(
             f"{path} cannot be read or written ({error.strerror or error}): check its disk"
         ) from error
     return own is not None
-
-
-def kept_secret(path: Path, make: Callable[[], str], *, advice: str) -> str:
-    """Return the text in a file; the first call creates it, with what `make` returns.
-
-    Raises StoreUnavailable for errors of the disk; `advice` says what else there is to do about them.
-    """
-    try:
-        found = read_secret(path)
-        if found is None:
-            _create(path, make())
-            found = read_secret(path)
-    except OSError as error:
-        raise StoreUnavailable(
-            f"{path} cannot be read or created ({error.strerror or error}): check the free space and permissions of its"
-            f" disk{advice}"
-        ) from error
-    return found or ""
 
 
 def read_secret(path: Path) -> str | None:
@@ -81,12 +73,8 @@ def read_secret(path: Path) -> str | None:
         return None
 
 
-def _new_key() -> bytes:
-    return random.token_bytes(_KEY_BYTES)
-
-
-def _encoded(key: bytes) -> str:
-    return base64.b64encode(key).decode("ascii")
+def _encoded(key: bytes) -> bytes:
+    return base64.b64encode(key) + b"\n"
 
 
 def _decoded(text: str, path: Path) -> bytes:
@@ -100,32 +88,32 @@ def _decoded(text: str, path: Path) -> bytes:
     )
 
 
-def _create(path: Path, secret: str, *, replace: bool = False) -> None:
-    """Create the complete file, unless another process was first, or in place of it. Raises OSError."""
-    for folder in (
-        *reversed(path.parent.parents),
-        path.parent,
-    ):  # mkdir(parents=True) would make the parents readable by all
-        if not folder.exists():
+def create_once(path: Path, content: bytes, *, replace: bool = False) -> None:
+    """Create a file as a whole, unless another process was first, or in place of it. Raises OSError.
+
+    It and missing folders are for their owner alone.
+    """
+    for folder in (*reversed(path.parent.parents), path.parent):
+        if not folder.exists():  # mkdir(parents=True) would make the parents readable by all
             folder.mkdir(mode=0o700, exist_ok=True)
     draft = path.with_name(f"{path.name}.{random.token_hex(8)}")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(f"{secret}\n".encode())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if replace:
             draft.replace(path)
         else:
-            with contextlib.suppress(FileExistsError):  # another process was first: use its secret
+            with contextlib.suppress(FileExistsError):  # another process was first: its file stays
                 path.hardlink_to(draft)
     finally:
         draft.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Flush a folder: only then is a new name in it on the disk."""
+def sync_folder(folder: Path) -> None:
+    """Flush a folder: only then are the names in it on the disk. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

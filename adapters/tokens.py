@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from adapters.embedders.base import MULTILINGUAL_NAMES, Provider
-from adapters.embedders.model2vec import ALIASES
+from adapters.embedders.local import ALIASES
 from adapters.embedders.model_files import find_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
+
 
 # OpenAI's rule of thumb for English, in bytes rather than characters, so that Chinese is not underestimated.
 BYTES_PER_TOKEN: Final = 4
@@ -122,7 +124,7 @@ class ModelTokens:
 
 def build_token_counter(provider: Provider, model: str) -> TokenCounter:
     """Return the counter of an embedding model: its own tokenizer if it is on this machine, else the estimate."""
-    # The tokenizer of the multilingual model is a second of loading: the estimate is as good as its counts.
+    # The tokenizer of the multilingual model takes a second to load, and the estimate is as good as its counts.
     if provider not in ("sentence-transformers", "model2vec") or model in MULTILINGUAL_NAMES:
         return EstimatedTokens()
     name = ALIASES.get(model, model)
@@ -208,3 +210,62 @@ def _without_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-8", "replace").decode()
     return text
+
+
+# Longer texts are rare, and would take most of the memory.
+_MAX_CHARACTERS: Final = 1_024
+# Longer texts, up to this size, are counted by their lines if these add up: most lines of a context are known.
+_MAX_SPLIT_CHARACTERS: Final = 65_536
+_MAX_TEXTS: Final = 16_384
+
+
+class KeptTokenCounts:
+    """Counts as `counter` does, and remembers the counts of up to 16,384 texts of at most 1,024 characters.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the model whose tokenizer is used, or "estimate"."""
+        return self._counter.name
+
+    @property
+    def lines_add_up(self) -> bool:
+        """Whether a text has as many tokens as its lines together."""
+        return self._counter.lines_add_up
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text."""
+        parts = [self._parts(text) for text in texts]
+        counts = self._counts_of(dict.fromkeys(chain.from_iterable(parts)))
+        return [sum(counts[part] for part in of_text) for of_text in parts]
+
+    def _parts(self, text: str) -> list[str]:
+        """Return a text whole, or a long one as its lines."""
+        if _MAX_CHARACTERS < len(text) <= _MAX_SPLIT_CHARACTERS and self._counter.lines_add_up:
+            return text.splitlines(keepends=True)
+        return [text]
+
+    def _counts_of(self, texts: Iterable[str]) -> dict[str, int]:
+        with self._lock:
+            known = {text: self._counts.get(text) for text in texts}
+        unknown = [text for text, count in known.items() if count is None]
+        if unknown:
+            counted = dict(zip(unknown, self._counter.count(unknown), strict=True))
+            self._keep({text: count for text, count in counted.items() if len(text) <= _MAX_CHARACTERS})
+            known |= counted
+        return {text: count for text, count in known.items() if count is not None}
+
+    def _keep(self, counts: dict[str, int]) -> None:
+        with self._lock:
+            self._counts |= counts
+            if len(self._counts) > _MAX_TEXTS:
+                # The older half: dictionaries keep the order of insertion.
+                for text in list(islice(self._counts, len(self._counts) // 2)):
+                    del self._counts[text]

@@ -15,16 +15,19 @@ from typing import Final
 import msgspec
 from rich.table import Table
 
-from benchmarks.harness.options import DEFAULT_SEED, RESULTS, ROOT, run
+from benchmarks.harness.options import DEFAULT_SEED, RESULTS, run
 from benchmarks.harness.result import console, read_result, shown, verdict
 
 BENCHMARKS: Final = (
-    "ingest", "accept", "lag", "recall_quality", "languages", "context_quality", "recall_speed", "consolidate",
-    "schedules", "calendar", "writers", "backups", "isolation", "erasure", "footprint", "startup", "commands",
-    "workspaces", "engines", "recall_postgres", "hosts", "long_texts", "page_speed", "fuzz", "faults", "chaos", "soak",
+    "ingest", "accept", "lag", "recall_quality", "context_quality", "recall_speed", "erasure", "workspaces", "hosts",
+    "faults", "chaos", "soak",
 )  # fmt: skip
-_WITH_PEERS: Final = ("ingest", "recall_speed")
-_PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"
+# What each benchmark takes of the options that name a file or folder.
+_PATHS: Final = {
+    "ingest": ("data",), "accept": ("data",), "lag": ("data",), "recall_quality": ("locomo", "longmemeval"),
+    "context_quality": ("locomo", "longmemeval"), "recall_speed": ("data", "stores"), "workspaces": ("data",),
+    "hosts": ("data",), "chaos": ("data",),
+}  # fmt: skip
 
 
 def main() -> None:
@@ -38,16 +41,11 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=DEFAULT_SEED)
     options.add_argument("--quick", action="store_true", help="tiny inputs, only to see that all of them run")
     options.add_argument("--data", type=Path, help="LoCoMo conversations as JSON; synthetic turns by default")
-    options.add_argument("--locomo", type=Path, help="LoCoMo for recall_quality; --data by default")
-    options.add_argument("--longmemeval", type=Path, help="LongMemEval-S for recall_quality")
-    options.add_argument("--madial", type=Path, help="MADial-Bench for languages")
-    options.add_argument(
-        "--stores", type=Path, help="folder in which benchmarks of recall keep large stores for the next run"
-    )
-    options.add_argument(
-        "--peers", type=Path, default=_PEERS, help="the peers' Python; peers are skipped if it does not exist"
-    )
+    options.add_argument("--locomo", type=Path, help="LoCoMo for the benchmarks of quality; --data by default")
+    options.add_argument("--longmemeval", type=Path, help="LongMemEval-S for the same")
+    options.add_argument("--stores", type=Path, help="folder in which recall_speed keeps large stores for the next run")
     arguments = options.parse_args()
+    arguments.locomo = arguments.locomo or arguments.data
     failed = [name for name in arguments.only if _run(name, arguments) != 0]
     missed = _summary(arguments.output, arguments.only)
     for name in failed:
@@ -59,31 +57,13 @@ def _run(name: str, arguments: argparse.Namespace) -> int:
     output: Path = arguments.output
     command = [sys.executable, "-m", f"benchmarks.{name}", "--output", str(output / f"{name}.json")]
     command += ["--seed", str(arguments.seed)]
-    for option, value in _paths(name, arguments).items():
-        if value is not None:
+    for option in _PATHS.get(name, ()):
+        if value := getattr(arguments, option):
             command += [f"--{option}", str(value)]
     if arguments.quick:
         command.append("--quick")
     console.print(f"== {name}")
     return subprocess.run(command, check=False).returncode
-
-
-def _paths(name: str, arguments: argparse.Namespace) -> dict[str, Path | None]:
-    """Return the options of one benchmark that name a file or folder."""
-    if name in ("recall_quality", "context_quality"):
-        return {"locomo": arguments.locomo or arguments.data, "longmemeval": arguments.longmemeval}
-    if name == "languages":
-        return {"madial": arguments.madial}
-    if name in ("isolation", "erasure", "fuzz", "faults", "soak"):
-        return {}
-    if name == "recall_postgres":
-        return {"stores": arguments.stores}
-    paths: dict[str, Path | None] = {"data": arguments.data}
-    if name in _WITH_PEERS and arguments.peers.exists():
-        paths["peers"] = arguments.peers
-    if name == "recall_speed":
-        paths["stores"] = arguments.stores
-    return paths
 
 
 def _summary(folder: Path, names: tuple[str, ...]) -> int:

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from benchmarks.harness.figures import rounded
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, settings_of, shown
+from benchmarks.harness.result import Goal, Result, rounded, settings_of, shown
 from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import Turn, load_texts
 from reverie import Reverie

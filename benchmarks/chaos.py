@@ -1,30 +1,114 @@
 """Kill workers, their children, beat, server and broker at random under load, and count lost and duplicate messages.
 
 Producers keep going: messages that a call could not confirm are sent again with the same ids. At the end every
-acknowledged message must be in the database once and be searchable, and the database must be consistent. With `--flush`
-the broker is flushed once in the middle: stored messages must become searchable; messages that were only queued are
-counted separately.
+acknowledged message must be in the database once and be searchable, and the database must be consistent.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import random
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from benchmarks.harness.audit import Audit, audit
-from benchmarks.harness.figures import rounded
-from benchmarks.harness.killer import Killer
-from benchmarks.harness.load import Load
+import psutil
+
+from benchmarks.harness.load import Audit, Load, audit
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, settings_of
+from benchmarks.harness.result import Goal, Result, rounded, settings_of
 from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import load_texts
 from benchmarks.harness.watch import Watch
 from reverie.errors import Unavailable
-from reverie.pipeline.broker import call_broker, connect
+
+# All are equally likely; a child is one process of a worker's pool.
+ROLES = (
+    "pipeline", "pipeline child", "embed", "embed child", "maintenance", "maintenance child", "extraction",
+    "schedules", "beat", "server", "broker",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One SIGKILL: its target, and its time in seconds from the start of the load."""
+
+    at_seconds: float
+    role: str
+    pid: int
+
+
+@dataclass(slots=True)
+class _Due:
+    at_seconds: float
+    role: str
+
+
+@dataclass
+class Killer:
+    """The plan of all kills, and which of them have happened. Call `step` from one thread."""
+
+    stack: Stack
+    count_wanted: int
+    seconds: float
+    seed: int
+    kills: list[Kill] = field(default_factory=list)
+    last_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)
+        times = sorted(self._chance.uniform(0.02, 1.0) * self.seconds for _ in range(self.count_wanted))
+        self._plan = [_Due(moment, self._chance.choice(ROLES)) for moment in times]
+
+    @property
+    def count(self) -> int:
+        """Return the number of kills."""
+        return len(self.kills)
+
+    @property
+    def done(self) -> bool:
+        """Return whether the plan is finished."""
+        return not self._plan
+
+    def by_role(self) -> dict[str, int]:
+        """Count the kills by kind of process."""
+        return dict(Counter(kill.role for kill in self.kills))
+
+    def step(self, now_seconds: float) -> Iterator[Kill]:
+        """Carry out what is due; a process that is just restarting is killed as soon as it runs."""
+        while self._plan and self._plan[0].at_seconds <= now_seconds:
+            pid = self._kill(self._plan[0].role)
+            if pid is None:
+                # It may be down for a while (a restart with backoff): the next in the plan does not wait for it.
+                self._plan[0].role = self._chance.choice(ROLES)
+                return
+            kill = Kill(now_seconds, self._plan.pop(0).role, pid)
+            self.kills.append(kill)
+            self.last_at = time.monotonic()
+            yield kill
+
+    def _kill(self, role: str) -> int | None:
+        name, _, child = role.partition(" ")
+        pid = next((process.pid for process in self.stack.processes() if process.name == name), None)
+        if pid is None:
+            return None
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if child:
+                children = process.children()
+                if not children:
+                    return None
+                process = self._chance.choice(children)
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return None
+            process.kill()
+            return process.pid
+        return None
+
 
 _POLL_SECONDS = 0.1
 
@@ -51,10 +135,10 @@ def main() -> None:
     with Stack() as stack:
         load = Load(stack, texts, count, seconds=seconds, producers=options.producers, seed=options.seed)
         killer = Killer(stack, kills, seconds=seconds, seed=options.seed)
-        flushed = _run(stack, load, killer, tell, flush_at=seconds / 2 if options.flush else None)
-        recovery = _await_recovery(stack, load, killer, flushed, options.timeout, tell)
+        _run(load, killer, tell)
+        recovery = _await_recovery(stack, load, killer, options.timeout, tell)
         tell.step("comparing the database with what was acknowledged")
-        found = audit(stack, WORKSPACE, load, flushed=flushed)
+        found = audit(stack, WORKSPACE, load)
         result.settings["embedder"] = stack.embedder
         result.add("restarts", sum(process.restarts for process in stack.processes()))
     _conclude(result, load, killer, recovery, found)
@@ -69,21 +153,16 @@ def _options() -> argparse.Namespace:
     options.add_argument("--seconds", type=float, help="seconds over which they are spread (120; 6 with --quick)")
     options.add_argument("--producers", type=int, default=3, help="threads that send; the last one waits for `stored`")
     options.add_argument("--timeout", type=float, default=300, help="seconds to wait for the recovery")
-    options.add_argument("--flush", action="store_true", help="flush the broker once in the middle of the load")
     return options.parse_args()
 
 
-def _run(stack: Stack, load: Load, killer: Killer, tell: Progress, *, flush_at: float | None) -> float | None:
-    """Send and kill until both are done. Return the time of the flush, or None."""
-    flushed: float | None = None
+def _run(load: Load, killer: Killer, tell: Progress) -> None:
+    """Send and kill until both are done."""
     started = time.monotonic()
     load.start()
     try:
         while not (load.done and killer.done):
             now = time.monotonic() - started
-            if flush_at is not None and flushed is None and now >= flush_at:
-                flushed = _flush(stack)
-                tell.step(f"the broker was flushed after {now:.1f} s")
             for kill in killer.step(now):
                 tell.step(f"{kill.at_seconds:6.1f} s  SIGKILL {kill.role} (pid {kill.pid})")
             tell(
@@ -93,26 +172,12 @@ def _run(stack: Stack, load: Load, killer: Killer, tell: Progress, *, flush_at: 
             time.sleep(0.02)
     finally:
         load.stop()
-    return flushed
 
 
-def _flush(stack: Stack) -> float:
-    """Flush the broker, retrying while it is restarting. Return the monotonic time of the flush."""
-    with connect(stack.broker_url) as broker:
-        while True:
-            try:
-                call_broker(broker.flushdb)
-                return time.monotonic()
-            except Unavailable:
-                time.sleep(0.1)
-
-
-def _await_recovery(
-    stack: Stack, load: Load, killer: Killer, flushed: float | None, timeout_seconds: float, tell: Progress
-) -> Recovery:
-    """Wait until everything acknowledged is searchable or a dead letter; after a flush, everything stored."""
+def _await_recovery(stack: Stack, load: Load, killer: Killer, timeout_seconds: float, tell: Progress) -> Recovery:
+    """Wait until everything acknowledged is searchable or a dead letter."""
     recovery = Recovery(None, killer.last_at or time.monotonic())
-    expected = load.acknowledged_after(flushed) if flushed is not None else load.acknowledged()
+    expected = load.acknowledged()
     deadline = recovery.last_kill + timeout_seconds
     with stack.watch() as watch:
         while True:
@@ -154,7 +219,6 @@ def _conclude(result: Result, load: Load, killer: Killer, recovery: Recovery, fo
     result.add("doubled", found.doubled)
     result.add("dead_letters", found.dead_letters)
     result.add("stored_and_not_searchable", found.not_searchable)
-    result.add("queued_and_flushed", found.flushed)
     result.add("recovery", None if recovery.seconds is None else rounded(recovery.seconds), "s after the last kill")
     result.add("verify", found.wrong)
     result.notes += [f"verify: {line}" for line in found.wrong]

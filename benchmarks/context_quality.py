@@ -12,8 +12,8 @@ import argparse
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -23,14 +23,11 @@ from rich.table import Table
 
 from adapters.embedders.base import DEFAULT_MODEL
 from adapters.tokens import TokenCounter, build_token_counter
-from benchmarks.harness.figures import median, percentile, rounded
+from benchmarks.harness.datasets import SessionQuestion, load_locomo, load_longmemeval, load_realmem
 from benchmarks.harness.haystack import DatasetMessage, Haystack, ask, client_of, take_up
-from benchmarks.harness.locomo import Form, load_locomo
-from benchmarks.harness.longmemeval import SessionQuestion, load_longmemeval
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.realmem import load_realmem
-from benchmarks.harness.result import Goal, Result, console, settings_of, shown
+from benchmarks.harness.result import Goal, Result, console, median, percentile, rounded, settings_of, shown
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
 from reverie.recall.calls import ContextRanking
@@ -98,9 +95,6 @@ def main() -> None:
     options.add_argument(
         "--ranking", nargs="+", choices=("recall", "decay"), default=["recall"], help="the rankings of the context"
     )
-    options.add_argument(
-        "--newest-yesterday", action="store_true", help="move all dates so that the newest message was yesterday"
-    )
     arguments = options.parse_args()
     result = Result(
         benchmark="context_quality",
@@ -115,17 +109,13 @@ def main() -> None:
             result.notes.append(f"{name} is not measured: " + (f"no --{name} FILE" if path is None else f"no {path}"))
             continue
         haystacks, questions = load(path, arguments)
-        if arguments.newest_yesterday:
-            by = {haystack.agent: _until_yesterday(haystack) for haystack in haystacks}
-            haystacks = [_moved(haystack, by[haystack.agent]) for haystack in haystacks]
-            questions = [replace(one, as_of=one.as_of and one.as_of + by[one.agent]) for one in questions]
         _measure(name, haystacks, questions, arguments, result, tell)
     _add_goals(result)
     result.finish(arguments.output)
 
 
 def _load_locomo(path: Path, options: argparse.Namespace) -> tuple[list[Haystack], list[_Question]]:
-    conversations = load_locomo(path, Form(), limit=1 if options.quick else options.conversations)
+    conversations = load_locomo(path, limit=1 if options.quick else options.conversations)
     questions = [
         _Question(one.haystack.agent, question.text, question.evidence, question.answer, by_session=False)
         for one in conversations
@@ -158,16 +148,6 @@ def _load_realmem(path: Path, options: argparse.Namespace) -> tuple[list[Haystac
         for question in one.questions
     ]
     return [one.haystack for one in people], questions
-
-
-def _until_yesterday(haystack: Haystack) -> timedelta:
-    newest = max(message.created_at for message in haystack.messages if message.created_at)
-    return datetime.now(UTC) - timedelta(days=1) - newest
-
-
-def _moved(haystack: Haystack, by: timedelta) -> Haystack:
-    moved = [replace(one, created_at=one.created_at + by if one.created_at else None) for one in haystack.messages]
-    return Haystack(haystack.agent, moved)
 
 
 def _measure(

@@ -21,16 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness.audit import Audit, audit_workspace
-from benchmarks.harness.figures import rounded
 from benchmarks.harness.folders import short_folder
-from benchmarks.harness.hosts import AGENTS_HOST, DATA_HOST, Broker, Faults, Hosts, drawn_faults
-from benchmarks.harness.load import PATIENCE_SECONDS, Load
-from benchmarks.harness.network import ADDRESSES, Network
+from benchmarks.harness.hosts import ADDRESSES, AGENTS_HOST, DATA_HOST, Broker, Faults, Hosts, Network, drawn_faults
+from benchmarks.harness.load import PATIENCE_SECONDS, Audit, Load, audit_workspace
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.postgres import PostgresWatch, RunningServer, running_server
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, settings_of
+from benchmarks.harness.result import Goal, Result, rounded, settings_of
 from benchmarks.harness.stack import WORKSPACE
 from benchmarks.harness.texts import load_texts
 from memory.scheduling.rules import ScheduleRules
@@ -39,7 +36,7 @@ from reverie.clock import from_micros, now_micros
 from reverie.errors import ReverieError
 from reverie.scheduling.cadence import parse_cadence
 from reverie.scheduling.checks import check_schedule
-from reverie.scheduling.schedule_types import LlmExecutor, ScheduleDraft
+from reverie.scheduling.types import LlmExecutor, ScheduleDraft
 from storage.postgres.stores import PostgresStores
 from storage.stores import Store
 
@@ -108,14 +105,15 @@ def main() -> None:
         ended = _await_searchable(load, watch, options.timeout, tell)
         tell.step("comparing the database with what was acknowledged")
         with installation.opened() as store:
-            found = audit_workspace(watch, store, load, flushed=None)
+            found = audit_workspace(watch, store, load)
         fired = _await_schedules(watch, last_due, tell)
+        deaf = hosts.deaf()
         result.notes += [f"unsuccessful run: {', '.join(map(str, row))}" for row in watch.rows(_UNSUCCESSFUL)[:10]]
     result.settings["done"] = dict(harm.done_by_kind)
     if ended is not None:
         result.add("recovery", rounded(ended - quiet), "s")
         result.add("ingest", rounded(count / (ended - began)), "messages/s")
-    _conclude(result, load, found, fired)
+    _conclude(result, load, found, {**fired, "workers_that_took_no_tasks": deaf})
     result.finish(options.output)
     sys.exit(0 if all(goal.reached for goal in result.goals) else 1)
 
@@ -230,12 +228,12 @@ def _await_schedules(watch: PostgresWatch, last_due: int, tell: Progress) -> dic
         time.sleep(_POLL_SECONDS)
 
 
-def _conclude(result: Result, load: Load, found: Audit, fired: dict[str, int]) -> None:
+def _conclude(result: Result, load: Load, found: Audit, counts: dict[str, int]) -> None:
     result.add("acknowledged", load.acknowledged_count)
     result.add("sent_again", load.resent)
     for name in ("stored", "lost", "doubled", "dead_letters", "not_searchable"):
         result.add(name, getattr(found, name))
-    for name, number in fired.items():
+    for name, number in counts.items():
         result.add(name, number)
     result.notes += [*found.wrong, *found.dead_reasons, *load.surprises[:10]]
     numbers = {
@@ -244,9 +242,10 @@ def _conclude(result: Result, load: Load, found: Audit, fired: dict[str, int]) -
         "messages set aside": found.dead_letters,
         "messages not searchable": found.not_searchable,
         "findings of verify, and unexpected errors": len(found.wrong) + len(load.surprises),
-        "schedules that did not fire": fired["schedules_not_fired"],
-        "schedules that fired twice": fired["schedules_fired_twice"],
-        "schedules without a success": fired["schedules_without_success"],
+        "schedules that did not fire": counts["schedules_not_fired"],
+        "schedules that fired twice": counts["schedules_fired_twice"],
+        "schedules without a success": counts["schedules_without_success"],
+        "workers that took no tasks": counts["workers_that_took_no_tasks"],
     }
     result.goals += [Goal(what=what, relation="==", goal=0, figure=number) for what, number in numbers.items()]
 

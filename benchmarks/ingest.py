@@ -1,8 +1,7 @@
-"""Measure messages per second from enqueue to searchable, compared with the bare model and other memory systems.
+"""Measure messages per second from enqueue to searchable, compared with the bare model.
 
 Reverie, through the real queue, and the bare `model.encode` of the very chunks that Reverie stores alternate in one
-run, each alone on the machine: bare, Reverie, bare, Reverie. The peers follow in each round, each in an environment of
-its own.
+run, each alone on the machine: bare, Reverie, bare, Reverie.
 """
 
 from __future__ import annotations
@@ -16,14 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.bare import BATCH_TEXTS, Bare, run_bare
-from benchmarks.harness.figures import median, rounded
 from benchmarks.harness.local import stored_chunks
-from benchmarks.harness.options import ROOT, parser, run, value_or_default
+from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, settings_of
+from benchmarks.harness.result import Goal, Result, median, rounded, settings_of
 from benchmarks.harness.stack import Stack
 from benchmarks.harness.texts import Texts, load_texts
-from benchmarks.peers.run import PEERS, PeerFigure, run_peer
 
 BATCH_MESSAGES: Final = 100
 _ROUND_TIMEOUT_SECONDS: Final = 900.0
@@ -39,18 +36,15 @@ def main() -> None:
     result = Result(benchmark="ingest", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     result.settings.update(turns=turns, rounds=rounds, texts=texts.source, batch_messages=BATCH_MESSAGES)
     tell = Progress()
-    peer_texts = [f"{turn.name}: {turn.text}" for turn in texts.turns[: options.peer_turns]]
     with tempfile.TemporaryDirectory(prefix="rvb-ingest-") as name:
         chunks = stored_chunks(texts.payloads(), Path(name))
-        bares, rates, peers = [], [], dict[str, list[PeerFigure]]()
+        bares, rates = [], []
         for number in range(1, rounds + 1):
             bares.append(run_bare(chunks, Path(name)))
             tell.step(f"round {number}: bare model {turns / bares[-1].seconds:,.0f} messages/s")
             rates.append(_reverie_round(texts, chunks, bares[-1], number, result))
             tell.step(f"round {number}: Reverie {rates[-1]:,.0f} messages/s")
-            if options.peers is not None:
-                _peers_round(options.peers, peer_texts, peers, tell)
-    _conclude(result, turns, len(chunks), bares, rates, peers)
+    _conclude(result, turns, len(chunks), bares, rates)
     result.finish(options.output)
 
 
@@ -58,14 +52,6 @@ def _options() -> argparse.Namespace:
     options = parser("ingest", __doc__)
     options.add_argument("--turns", type=int, help="messages per round (5,000; 60 with --quick)")
     options.add_argument("--rounds", type=int, help="number of rounds (3; 1 with --quick)")
-    options.add_argument(
-        "--peers",
-        type=Path,
-        nargs="?",
-        const=ROOT / ".venv-peers" / "bin" / "python",
-        help="also measure the peers, with this Python (created by `python -m benchmarks.peers.install`)",
-    )
-    options.add_argument("--peer-turns", type=int, default=1_000, help="messages that each peer stores per round")
     return options.parse_args()
 
 
@@ -92,24 +78,7 @@ def _reverie_round(texts: Texts, chunks: Sequence[str], bare: Bare, number: int,
     return len(payloads) / (ended - started)
 
 
-def _peers_round(python: Path, texts: Sequence[str], peers: dict[str, list[PeerFigure]], tell: Progress) -> None:
-    for peer in PEERS:
-        done = peers.setdefault(peer, [])
-        if done and done[-1].why_not:
-            continue
-        figure = run_peer(peer, python, texts)
-        done.append(figure)
-        tell.step(f"    {peer}: {figure.why_not or f'{figure.messages_per_second:,.0f} messages/s'}")
-
-
-def _conclude(
-    result: Result,
-    turns: int,
-    chunks: int,
-    bares: Sequence[Bare],
-    rates: Sequence[float],
-    peers: dict[str, list[PeerFigure]],
-) -> None:
+def _conclude(result: Result, turns: int, chunks: int, bares: Sequence[Bare], rates: Sequence[float]) -> None:
     bare_rates = [turns / bare.seconds for bare in bares]
     ratios = [rate / bare for rate, bare in zip(rates, bare_rates, strict=True)]
     result.settings.update(bare=bares[0].what, bare_dtype=bares[0].dtype, bare_batch_texts=BATCH_TEXTS, chunks=chunks)
@@ -120,40 +89,6 @@ def _conclude(
     result.add("share_of_bare", median(ratios))
     share = result.figures["share_of_bare"]
     result.goals.append(Goal(what="share of the bare model's rate", relation=">=", goal=0.85, figure=share))
-    medians: dict[str, float | None] = {}
-    for peer in PEERS:
-        measured = [figure.messages_per_second for figure in peers.get(peer, []) if not figure.why_not]
-        medians[peer] = median(measured) if measured else None
-        result.add(peer, medians[peer], "messages/s")
-        if measured:
-            result.settings[peer] = peers[peer][0].package
-    _peer_goals(result, peers, medians)
-
-
-def _peer_goals(result: Result, peers: dict[str, list[PeerFigure]], medians: dict[str, float | None]) -> None:
-    best = max((rate for rate in medians.values() if rate), default=None)
-    result.goals.append(
-        Goal(
-            what="times the rate of the best peer measured",
-            relation=">=",
-            goal=3.0,
-            figure=rounded(result.figures["reverie"] / best) if best else None,
-            note="" if best else "no peer was measured",
-        )
-    )
-    targets = (("txtai", 3.0), ("langgraph_batch", 5.0), ("langgraph_single", 5.0), ("mem0", 5.0))
-    for peer, goal in targets:
-        rate = medians[peer]
-        why = next((figure.why_not for figure in peers.get(peer, []) if figure.why_not), "run without --peers")
-        result.goals.append(
-            Goal(
-                what=f"times the rate of {peer.replace('_', ', ')}",
-                relation=">=",
-                goal=goal,
-                figure=rounded(result.figures["reverie"] / rate) if rate else None,
-                note="" if rate else f"{peer} was not measured: {why}",
-            )
-        )
 
 
 if __name__ == "__main__":

@@ -12,10 +12,9 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.harness.figures import percentile, rounded
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, settings_of
+from benchmarks.harness.result import Goal, Result, percentile, rounded, settings_of
 from benchmarks.harness.stack import Stack
 from benchmarks.harness.texts import Texts, load_texts, payload_of
 from reverie.clock import now_micros

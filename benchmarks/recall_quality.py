@@ -1,7 +1,7 @@
 """Measure whether recall finds what was said: LoCoMo by turn, LongMemEval and RealMem by session.
 
 Every turn is ingested through the queue as by an agent, and every question goes through `client.recall` or
-`client.search_sessions`; there is no shortcut. Options name the data files, which are only read.
+`client.sessions.search`; there is no shortcut. Options name the data files, which are only read.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from benchmarks.harness.calibration import add_calibration, judge
-from benchmarks.harness.figures import rounded
+from benchmarks.harness.datasets import (
+    DEPTHS,
+    NDCG_DEPTH,
+    Conversation,
+    PersonQuestion,
+    SessionQuestion,
+    TurnQuestion,
+    load_locomo,
+    load_longmemeval,
+    load_realmem,
+    session_measures,
+    turn_measures,
+)
 from benchmarks.harness.haystack import Haystack, ask, take_up
-from benchmarks.harness.locomo import DEPTHS, Conversation, Form, TurnQuestion, load_locomo, turn_measures
-from benchmarks.harness.longmemeval import NDCG_DEPTH, SessionQuestion, load_longmemeval, session_measures
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.published import PUBLISHED
-from benchmarks.harness.realmem import PersonQuestion, load_realmem
-from benchmarks.harness.reranker import add_reranker_options, reranker_settings
-from benchmarks.harness.result import Goal, Result, console, settings_of, shown
+from benchmarks.harness.result import Goal, Result, console, rounded, settings_of, shown
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
 from reverie.recall.types import FoundSessions, RecallResponse
@@ -43,6 +49,8 @@ _QUICK_QUESTIONS: Final = 2
 _QUICK_CONVERSATIONS: Final = 1
 # Results of which those of earlier sessions are looked at.
 _BEFORE_SESSIONS: Final = 100
+# Enough for a loaded machine: the benchmark measures quality, and a recall that is not reranked would spoil it.
+_RERANKER_SECONDS: Final = 20
 _ALL: Final = "all"
 
 Scores = Mapping[str, float]
@@ -94,12 +102,9 @@ def _options() -> argparse.Namespace:
     options.add_argument("--questions", type=int, help="use only the first N questions of LongMemEval (2 with --quick)")
     options.add_argument("--mode", nargs="+", default=[], help="also measure these modes: keyword, vector, hybrid")
     options.add_argument("--fusion", nargs="+", default=[], help="also measure these fusions: weighted, rrf")
-    options.add_argument(
-        "--without-names", action="store_true", help="LoCoMo: put the speaker into the text instead of the name"
-    )
-    options.add_argument("--without-dates", action="store_true", help="give all messages the present time")
-    options.add_argument("--one-session", action="store_true", help="LoCoMo: store each conversation as one session")
-    add_reranker_options(options)
+    options.add_argument("--reranker", help="base URL of a rerank endpoint; recalls are measured without it as well")
+    options.add_argument("--reranker-model", help="the model at that endpoint")
+    options.add_argument("--reranker-candidates", type=int, default=50, help="how many results it scores")
     return options.parse_args()
 
 
@@ -118,9 +123,8 @@ def _why_not(name: str, path: Path | None) -> str:
 
 
 def _locomo(options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress) -> None:
-    form = Form(names=not options.without_names, dates=not options.without_dates, one_session=options.one_session)
     limit = _limit(options.conversations, options.quick, _QUICK_CONVERSATIONS)
-    conversations = load_locomo(options.locomo, form, limit=limit)
+    conversations = load_locomo(options.locomo, limit=limit)
     asked = [(one, question) for one in conversations for question in one.questions]
     with _ready(result, options) as stack:
         haystacks = [one.haystack for one in conversations]
@@ -129,7 +133,6 @@ def _locomo(options: argparse.Namespace, strategies: Sequence[Strategy], result:
             grouped = _ask_turns(stack, asked, strategy, result, tell)
             _add(result, "locomo", strategy, grouped)
             result.add(f"locomo_questions{strategy.suffix}", len(asked))
-        add_calibration(result, judge(stack, conversations, tell))
 
 
 def _ask_turns(
@@ -160,7 +163,7 @@ def _ask_turns(
 
 def _longmemeval(options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress) -> None:
     limit = _limit(options.questions, options.quick, _QUICK_QUESTIONS)
-    questions = load_longmemeval(options.longmemeval, dates=not options.without_dates, limit=limit)
+    questions = load_longmemeval(options.longmemeval, limit=limit)
     with _ready(result, options) as stack:
         haystacks = [question.haystack for question in questions]
         _note_ingest(result, "longmemeval", haystacks, take_up(stack, "longmemeval", haystacks, tell))
@@ -176,7 +179,7 @@ def _ask_sessions(
     stack: Stack, questions: Sequence[SessionQuestion], strategy: Strategy, result: Result, tell: Progress
 ) -> Grouped:
     def call(client: Reverie, question: SessionQuestion) -> FoundSessions:
-        return client.search_sessions(question.text, limit=NDCG_DEPTH, **strategy.options)
+        return client.sessions.search(question.text, limit=NDCG_DEPTH, **strategy.options)
 
     answers = ask(stack, "longmemeval", [(one.haystack.agent, one) for one in questions], call, tell)
     _note_degraded(result, "longmemeval", strategy, (answer.degraded for answer in answers))
@@ -190,7 +193,7 @@ def _ask_sessions(
 
 def _realmem(options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress) -> None:
     limit = _limit(options.people, options.quick, _QUICK_CONVERSATIONS)
-    people = load_realmem(options.realmem, dates=not options.without_dates, limit=limit)
+    people = load_realmem(options.realmem, limit=limit)
     asked = [(person.haystack.agent, question) for person in people for question in person.questions]
     with _ready(result, options) as stack:
         haystacks = [person.haystack for person in people]
@@ -215,11 +218,24 @@ def _realmem(options: argparse.Namespace, strategies: Sequence[Strategy], result
 @contextmanager
 def _ready(result: Result, options: argparse.Namespace) -> Iterator[Stack]:
     """Yield a stack whose server answers; record its embedder."""
-    with reranker_settings(options) as environment, Stack(env=environment) as stack:
+    with Stack(env=_reranker_settings(options)) as stack:
         if not stack.wait_server():
             raise RuntimeError("the server does not answer: recall goes over HTTP, so nothing can be measured")
         result.settings["embedder"] = stack.embedder
         yield stack
+
+
+def _reranker_settings(options: argparse.Namespace) -> dict[str, str]:
+    """Return the environment of a stack with the reranker of these options; empty without one."""
+    if not options.reranker:
+        return {}
+    model = {"REVERIE_RERANKER_MODEL": options.reranker_model} if options.reranker_model else {}
+    return {
+        "REVERIE_RERANKER_BASE_URL": options.reranker,
+        "REVERIE_RERANKER_CANDIDATES": str(options.reranker_candidates),
+        "REVERIE_RERANKER_TIMEOUT_SECONDS": str(_RERANKER_SECONDS),
+        **model,
+    }
 
 
 def _limit(asked_for: int | None, quick: bool, tiny: int) -> int | None:
@@ -262,34 +278,14 @@ def _averages(scores: Sequence[Scores]) -> dict[str, float]:
 
 def _conclude(result: Result) -> None:
     parts = any(result.settings.get(option) for option in ("conversations", "questions", "people")) or result.quick
-    changed = [name for name in ("without_names", "without_dates", "one_session") if result.settings.get(name)]
     if parts:
         result.notes.append("only some of the questions were asked")
     if result.settings.get("reranker"):
         result.notes.append("a reranker ordered the results: the goals are those without one")
-    if changed:
-        result.notes.append(f"the conversations were changed ({', '.join(changed)}): the goals do not apply")
     for measure, goal in GOALS.items():
         figure = result.figures.get(measure)
         note = "" if figure is not None else f"{measure.split('_')[0]} was not measured"
         result.goals.append(Goal(what=_readable(measure), relation=">=", goal=goal, figure=figure, unit="%", note=note))
-    result.figures["published"] = [
-        {**published._asdict(), "here": result.figures.get(published.measure)} for published in PUBLISHED
-    ]
-    _print_published(result)
-
-
-def _print_published(result: Result) -> None:
-    table = Table(title="compared with published figures", title_justify="left", header_style="bold")
-    for column in ("measure", "here", "there", "who", "on"):
-        table.add_column(column, justify="right" if column in ("here", "there") else "left")
-    for published in PUBLISHED:
-        ours = result.figures.get(published.measure)
-        if ours is not None:
-            row = (_readable(published.measure), shown(ours), shown(published.percent), published.who, published.on)
-            table.add_row(*row)
-    if table.row_count:
-        console.print(table)
 
 
 def _readable(measure: str) -> str:

@@ -9,27 +9,117 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from rich.table import Table
 
-from benchmarks.harness.big_store import StoreSize
-from benchmarks.harness.default_embedder import default_embedder
-from benchmarks.harness.figures import percentile, rounded
-from benchmarks.harness.full_speed import BACKLOG_MESSAGES, FullSpeed
 from benchmarks.harness.haystack import client_of
-from benchmarks.harness.options import ROOT, parser, run, value_or_default
+from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.recall_process import InProcess, Plan, memory, run_in_process
-from benchmarks.harness.recall_stores import BuiltStore, built_store
-from benchmarks.harness.result import Goal, Result, console, settings_of, shown
+from benchmarks.harness.recall_process import (
+    Ask,
+    Asked,
+    InProcess,
+    Plan,
+    Timings,
+    memory,
+    run_in_process,
+    timed,
+    warm_up,
+)
+from benchmarks.harness.recall_stores import BuiltStore, StoreSize, built_store, default_embedder
+from benchmarks.harness.result import Goal, Result, console, percentile, rounded, settings_of, shown
 from benchmarks.harness.stack import WORKSPACE, Stack
-from benchmarks.harness.texts import Texts, load_texts
-from benchmarks.harness.timed import Ask, Asked, Timings, timed, warm_up
-from benchmarks.peers.run import run_peer
+from benchmarks.harness.texts import Texts, load_texts, payload_of
+from benchmarks.harness.watch import Watch
+from reverie.contract import MessagePayload
+
+_BATCH_MESSAGES: Final = 100
+# Enough for every stage to always have work, and little enough to be finished in seconds afterwards.
+BACKLOG_MESSAGES: Final = 2_000
+# The stages are at full speed once this many are through.
+_UNDER_WAY_MESSAGES: Final = 300
+_START_SECONDS: Final = 60.0
+_DRAIN_SECONDS: Final = 120.0
+_NAP_SECONDS: Final = 0.02
+
+
+class FullSpeed:
+    """Sends messages of one agent, batch after batch, for the duration of the `with` statement."""
+
+    def __init__(self, stack: Stack, texts: Texts, *, agent: str, backlog: int = BACKLOG_MESSAGES) -> None:
+        self._stack = stack
+        self._texts = texts
+        self._agent = agent
+        self._backlog = backlog
+        self._halt = threading.Event()
+        self._under_way = threading.Event()
+        self._thread = threading.Thread(target=self._send, name="full-speed", daemon=True)
+        self._failed: Exception | None = None
+        self.searchable = 0
+        self.seconds = 0.0
+
+    def __enter__(self) -> Self:
+        """Start, and return once the first messages are searchable. Raises TimeoutError: if none is in time."""
+        self._thread.start()
+        if not self._under_way.wait(_START_SECONDS):
+            self._halt.set()
+            raise TimeoutError(f"no message became searchable within {_START_SECONDS:g} s")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop sending and wait until everything is searchable."""
+        self._halt.set()
+        self._thread.join()
+        if self._failed is not None and error is None:
+            raise self._failed
+
+    @property
+    def rate(self) -> float:
+        """Return the messages made searchable per second meanwhile."""
+        return self.searchable / self.seconds if self.seconds else 0.0
+
+    def _send(self) -> None:
+        try:
+            with self._stack.watch(WORKSPACE) as watch:
+                self._send_until_halted(watch)
+        except Exception as error:  # noqa: BLE001 - the boundary of the thread: `__exit__` raises it
+            self._failed = error
+            self._under_way.set()
+
+    def _send_until_halted(self, watch: Watch) -> None:
+        producer = self._stack.producer(WORKSPACE)
+        before = watch.messages()
+        sent = done = base = 0
+        started = 0.0
+        while not self._halt.is_set():
+            done = watch.messages() - before - watch.waiting()
+            if not started and done >= min(_UNDER_WAY_MESSAGES, self._backlog // 2):
+                started, base = time.monotonic(), done
+                self._under_way.set()
+            if sent - done >= self._backlog:
+                self._halt.wait(_NAP_SECONDS)
+                continue
+            producer.enqueue([self._payload(number) for number in range(sent, sent + _BATCH_MESSAGES)])
+            sent += _BATCH_MESSAGES
+        self.searchable, self.seconds = done - base, time.monotonic() - (started or time.monotonic())
+        watch.wait_searchable(before + sent, _DRAIN_SECONDS)
+
+    def _payload(self, number: int) -> MessagePayload:
+        """Yield the texts over and over, each time in other sessions: a text repeated in its session makes no new
+        chunk.
+        """
+        turns = self._texts.turns
+        return payload_of(turns[number % len(turns)], agent=self._agent, label=f"#{number // len(turns)}")
+
 
 SMALL: Final = StoreSize(6_000)
 MANY_AGENTS: Final = StoreSize(10_000, 100)
@@ -42,7 +132,6 @@ _LARGE_GOALS: Final = (60.0, 90.0)
 _MOST_TIMES_SMALL: Final = 1.5
 _MOST_TIMES_IDLE: Final = 3.0
 _LEAST_OF_EXACT: Final = 0.98
-PEERS: Final = ("txtai", "chromadb_batch", "langgraph_batch", "mem0")
 _WARM_QUESTIONS: Final = 20
 # Long enough for some dozen batches of the embedder.
 _BESIDE_INGEST_SECONDS: Final = 15.0
@@ -75,8 +164,6 @@ def main() -> None:
             tell.step(f"{size}: measured in process")
             _over_http(store, size, warm, result, stream if number == 0 else None)
             tell.step(f"{size}: measured over HTTP")
-            if number == 0:
-                _peers(store, warm, options, result, tell)
     _goals(result, sizes)
     _print(result, sizes)
     result.finish(options.output)
@@ -85,19 +172,12 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     options = parser("recall_speed", __doc__)
     options.add_argument(
-        "--sizes", nargs="+", type=StoreSize.parse, help="CHUNKSxAGENTS; ingest and the peers run with the first size"
+        "--sizes", nargs="+", type=StoreSize.parse, help="CHUNKSxAGENTS; ingest runs with the first size"
     )
     options.add_argument("--queries", type=int, help="different questions for each store (200; 10 with --quick)")
     options.add_argument("--exact", type=int, default=50, help="how many of them are compared with the exact result")
     options.add_argument("--limit", type=int, default=5, help="results per recall")
     options.add_argument("--stores", type=Path, help="keep the large stores in this folder and reuse them")
-    options.add_argument(
-        "--peers",
-        type=Path,
-        nargs="?",
-        const=ROOT / ".venv-peers" / "bin" / "python",
-        help="also measure the peers, with this Python (created by `python -m benchmarks.peers.install`)",
-    )
     return options.parse_args()
 
 
@@ -171,21 +251,6 @@ def _beside_ingest(
         result.add(f"{size}_ingest_of_{whose}", rounded(stream.rate), "messages/s")
         ratio = percentile(timings.seconds, 0.95) * 1_000 / result.figures[f"{size}_http_p95"]
         result.add(f"{size}_during_ingest_of_{whose}_times_idle_p95", rounded(ratio))
-
-
-def _peers(store: BuiltStore, warm: int, options: argparse.Namespace, result: Result, tell: Progress) -> None:
-    if options.peers is None:
-        result.notes.append("the peers were not measured: run with --peers")
-        return
-    texts, queries = store.texts(), [question.text for question in store.questions[warm:]]
-    for peer in PEERS:
-        figure = run_peer(peer, options.peers, texts, queries)
-        tell.step(f"    {peer}: {figure.why_not or f'searched {len(figure.search_seconds)} times'}")
-        if figure.why_not:
-            result.notes.append(f"{peer} was not measured: {figure.why_not}")
-            continue
-        result.settings[peer] = figure.package
-        _add_timings(result, f"{peer}_search", Timings(seconds=figure.search_seconds))
 
 
 def _add_timings(result: Result, name: str, timings: Timings) -> None:

@@ -1,6 +1,6 @@
 """Write the latest figures into `docs/benchmarks.md`, between its markers: `python -m benchmarks.report`.
 
-Results of quick runs are ignored.
+Results of quick runs, and of studies whose programs are gone, are ignored.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Final
 
 import msgspec
 
+from benchmarks.__main__ import BENCHMARKS
 from benchmarks.harness.options import RESULTS, ROOT
 from benchmarks.harness.result import Goal, Result, read_result, shown
 
 BEGIN: Final = "<!-- figures:begin -->"
 END: Final = "<!-- figures:end -->"
 _PAGE: Final = ROOT / "docs" / "benchmarks.md"
-_REACHED: Final = {True: "reached", False: "**missed**", None: "not measured"}
+_REACHED: Final = {True: "", False: ", **missed**", None: ", not measured"}
 _RELATIONS: Final = {">=": "at least ", "<=": "at most ", "<": "under ", "==": ""}
 
 
@@ -51,42 +52,56 @@ def placed(page: str, block: str) -> str:
 
 
 def render(results: Sequence[Result]) -> Iterator[str]:
-    """Yield the lines of the block: the goals first, then every figure with its machine."""
+    """Yield the lines of the block: the goals, then when and where each benchmark ran.
+
+    The result files have every single figure, and notes on the runs that are marked.
+    """
     if not results:
         yield "No results yet: run `make bench`."
         return
-    yield "| benchmark | goal | target | measured | |"
-    yield "| --- | --- | --- | --- | --- |"
+    yield "| benchmark | goal | target | measured |"
+    yield "| --- | --- | --- | --- |"
     for result in results:
-        for goal in result.goals:
-            yield _goal_row(result.benchmark, goal)
-    for result in results:
-        yield ""
-        yield from _figures(result)
-
-
-def _goal_row(benchmark: str, goal: Goal) -> str:
-    target = f"{_RELATIONS[goal.relation]}{goal.goal:,g} {goal.unit}".strip()
-    measured = f"{shown(goal.figure)} {goal.unit}".strip() if goal.figure is not None else goal.note or "-"
-    return f"| `{benchmark}` | {goal.what} | {target} | {measured} | {_REACHED[goal.reached]} |"
-
-
-def _figures(result: Result) -> Iterator[str]:
-    about = result.machine
-    where = f"{about['cpu']}, {about['cores']} cores{', bfloat16' if about['bf16'] else ''}, {about['memory_gib']} GiB"
-    with_what = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    yield f"### {result.benchmark}"
-    yield f"{result.date[:10]}, {where}; {with_what}; seed {result.seed}."
+        for goals in _alike(result.goals):
+            yield _goal_row(result.benchmark, goals)
     yield ""
-    yield "| figure | value |"
-    yield "| --- | --- |"
-    for name, value in result.figures.items():
-        if isinstance(value, dict) or (isinstance(value, list) and not all(isinstance(v, (int, float)) for v in value)):
-            continue
-        values = ", ".join(shown(number) for number in value) if isinstance(value, list) else shown(value)
-        yield f"| {name.replace('_', ' ')} | {values} {result.units.get(name, '')} |"
-    for note in result.notes:
-        yield f"\nNote: {note}"
+    for run, names in _by_run(results).items():
+        yield f"- {run}: {', '.join(names)}."
+
+
+def _alike(goals: Sequence[Goal]) -> Iterator[list[Goal]]:
+    """Yield the goals that share a row: one figure with one target in several cases, and counts that must be 0."""
+    groups: dict[tuple[object, ...], list[Goal]] = {}
+    for goal in goals:
+        zero = goal.relation == "==" and goal.goal == 0
+        what = "" if zero else goal.what.rpartition(": ")[2]
+        groups.setdefault((what, goal.relation, goal.goal, goal.unit, goal.reached), []).append(goal)
+    yield from groups.values()
+
+
+def _goal_row(benchmark: str, goals: Sequence[Goal]) -> str:
+    worst = max(goals, key=lambda goal: (-1 if goal.relation == ">=" else 1) * (goal.figure or 0))
+    what = worst.what if len(goals) == 1 else f"{_shared(goals)} (worst of {len(goals)})"
+    target = f"{_RELATIONS[worst.relation]}{worst.goal:,g} {worst.unit}".strip()
+    measured = f"{shown(worst.figure)} {worst.unit}".strip() if worst.figure is not None else worst.note or "-"
+    return f"| `{benchmark}` | {what} | {target} | {measured}{_REACHED[worst.reached]} |"
+
+
+def _shared(goals: Sequence[Goal]) -> str:
+    """Return what several goals measure, without their cases; of more than three different ones the first three."""
+    names = list(dict.fromkeys(goal.what.rpartition(": ")[2] for goal in goals))
+    return "; ".join([*names[:3], "..."] if len(names) > 3 else names)
+
+
+def _by_run(results: Sequence[Result]) -> dict[str, list[str]]:
+    """Return the benchmarks by the day and the machine of their run."""
+    runs: dict[str, list[str]] = {}
+    for result in results:
+        about = result.machine
+        numbers = ", bfloat16" if about["bf16"] else ""
+        where = f"{result.date[:10]}, {about['cpu']}, {about['cores']} cores{numbers}, {about['memory_gib']} GiB"
+        runs.setdefault(where, []).append(f"`{result.benchmark}`" + ("*" if result.notes else ""))
+    return runs
 
 
 def _results(folder: Path) -> list[Result]:
@@ -96,7 +111,7 @@ def _results(folder: Path) -> list[Result]:
             result = read_result(path)
         except msgspec.DecodeError as error:
             sys.exit(f"{path} is not a result of a benchmark: {error}")
-        if not result.quick:
+        if not result.quick and result.benchmark in BENCHMARKS:
             found.append(result)
     return found
 

@@ -5,17 +5,18 @@ Exit codes: 0 success, 1 failure, 2 wrong command or invalid input, 130 interrup
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
-from cli.interrupts import clear_interrupt
 from reverie.errors import Conflict, NotFound, Rejected, ReverieError
 
-__all__ = ["main"]
+__all__ = ["clear_interrupt", "main"]
 
 
 def main() -> None:
     """Run the command given on the command line and exit with its code."""
+    _replace_closed_streams()
     try:
         # Inside the try: importing takes a moment, in which Ctrl-C may come.
         from cli.application import application
@@ -23,12 +24,9 @@ def main() -> None:
 
         # The group imports and builds the command that is used.
         limited_to(application)(standalone_mode=True)
-    except (NotFound, Conflict) as error:
-        _fail(str(error), code=1)
-    except Rejected as error:
-        _fail(str(error), code=2)
     except ReverieError as error:
-        _fail(str(error), code=1)
+        is_invalid = isinstance(error, Rejected) and not isinstance(error, (NotFound, Conflict))
+        _fail(str(error), code=2 if is_invalid else 1)
     except KeyboardInterrupt:
         clear_interrupt()
         _fail("interrupted", code=130)
@@ -41,7 +39,31 @@ def main() -> None:
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), code=1)
 
 
+def clear_interrupt() -> None:
+    """Clear the interpreter's flag of an interrupt that was caught, as running any string does: for exit code 130.
+
+    An interrupt within `exec` or `eval` of a string (a dataclass that is being created, a named tuple) sets a flag of
+    the interpreter (`unhandled_keyboard_interrupt`, CPython's Modules/main.c) that catching KeyboardInterrupt does not
+    clear. A program started by `python -m` would then kill itself by SIGINT instead of exiting with its own code.
+    """
+    exec("")  # noqa: S102 - the constant empty program
+
+
+def _replace_closed_streams() -> None:
+    """Open the standard streams that are closed, to nothing: files opened later would get their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.dup2(descriptor, number)
+            if descriptor != number:
+                os.close(descriptor)
+            os.set_inheritable(number, True)  # for the processes that this one starts
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
 def _fail(text: str, *, code: int) -> NoReturn:
     """Print an error to standard error and exit."""
-    print(f"reverie: {text}", file=sys.stderr)  # noqa: T201 - the output of the program
+    from cli.output import note
+
+    note(f"reverie: {text}")
     sys.exit(code)

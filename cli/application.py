@@ -1,4 +1,4 @@
-"""The Typer application, and what every command needs: the agent, the settings, and a way to send calls."""
+"""The Typer application, and the invocation that every command gets: agent, settings, and a way to send calls."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from cli.commands import LazyGroup
-from cli.sending import Sender
-from cli.target import Target
+from cli.target import Sender, Target
 from reverie import __version__, contract
 from reverie.calls import Call
 from reverie.checks import check_agent, check_workspace
@@ -23,9 +22,7 @@ from reverie.fields import MAX_PAGE
 from reverie.sessions.calls import ListAgents
 
 if TYPE_CHECKING:
-    from memory.memories.agent_memories import AgentMemories
-    from reverie.sessions.workspace_types import AgentSummary
-    from storage.stores import Store
+    from reverie.sessions.types import AgentSummary
     from worker.runtime import Runtime
     from worker.settings import Settings
 
@@ -130,48 +127,18 @@ class Invocation:
         self.target.existing_data()
         return runtime
 
-    @property
-    def store(self) -> Store:
-        """The workspace's store. Raises `NotFound` when nothing has been stored in the workspace."""
-        return self.runtime.stores.workspace(self.settings.workspace, create=False)
-
-    @property
-    def store_or_none(self) -> Store | None:
-        """The workspace's store, or None when nothing has been stored in the workspace: reading does not create it."""
-        try:
-            return self.store
-        except NotFound:
-            return None
-
-    @property
-    def memories(self) -> AgentMemories:
-        """The agent's memories in the workspace and the account."""
-        from memory.memories.agent_memories import AgentMemories
-
-        return AgentMemories(self.runtime.stores, self.settings.workspace, self.agent)
-
-    def store_with(self, name: str, id: object, *, field: str = "id") -> Store:
-        """Return the workspace's store, in which something is looked up by its id.
-
-        Raises `NotFound` naming it when nothing has been stored in the workspace.
-        """
-        store = self.store_or_none
-        if store is None:
-            raise self.missing(name, id, field=field)
-        return store
-
     def close(self) -> None:
         """Close what the command has opened."""
         self._closing.close()
 
-    def missing(self, name: str, id: object, *, field: str = "id") -> NotFound:
+    def missing(self, name: str, id: object) -> NotFound:
         """Return the error for something that the agent does not have."""
-        return NotFound(f"agent {self.agent} has no {name} {id!r}", field=field)
+        return NotFound(f"agent {self.agent} has no {name} {id!r}", field="id")
 
     def none_of(self, names: str, call: Call[Any]) -> str:
-        """Return the text shown for an empty list, with who has something: the agent may be the wrong one.
+        """Return the text shown for an empty list; it names agents that have data, as this one may be the wrong agent.
 
-        It is the right one if it has something itself, or if the call selects or skips items.
+        Others are not named if this agent has data itself, or if the call selects or skips items.
         """
         if _selects(call):
             return f"Agent {self.agent} has no such {names} in workspace {self.workspace}."
@@ -183,7 +150,7 @@ class Invocation:
 
 
 def _selects(call: Call[Any]) -> bool:
-    """Return whether a call for a list selects or skips items. A flag does not: each lists more than without it."""
+    """Return whether a call for a list selects or skips items. Flags do not count: each makes the list longer."""
     values = (getattr(call, name) for name in call.__struct_fields__ if name != "limit")
     return any(value and value is not True for value in values)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import typer.main
@@ -33,19 +34,29 @@ and `files add` need a Reverie that runs.
 """
 
 
+# An option that so many commands describe in the same words is described once, at the head of the page.
+_SHARED_BY: Final = 3
+
+
 def page() -> str:
     """Return the whole page as Markdown."""
     root = _root()
+    shared = _shared()
     parts = [
         _HEAD,
         "## Options of every command\n\n",
         "They stand before the command or after it: `reverie recall ... --agent ana`.\n\n",
+        *_described(_shown(root)),
+        "\n## Options of several commands\n\n",
+        "Where a command gives an option or an argument another meaning, its section says so.\n\n",
+        *_described(shared.values()),
     ]
-    parts.append(_parameters(root))
     for path, command in commands():
-        parts.append(f"## {' '.join(path)}\n\n{_help(command)}\n\n```\n{_usage(path, command)}\n```\n\n")
-        parts.append(_parameters(command))
-    return "".join(parts).rstrip() + "\n"
+        own = [parameter for parameter in _shown(command) if _text(parameter) != _text(shared.get(_names(parameter)))]
+        listed = [parameter for parameter in own if parameter.param_type_name == "option" and not parameter.required]
+        parts.append(f"\n## {' '.join(path)}\n\n{_help(command)}\n\n`{_usage(path, command, listed)}`\n")
+        parts.extend(["\n", *_described(own)] if own else [])
+    return "".join(parts)
 
 
 def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -74,10 +85,19 @@ def _help(command: Any) -> str:
     return inspect.cleandoc(command.help or "")
 
 
-def _usage(path: tuple[str, ...], command: Any) -> str:
-    arguments = [_argument(parameter) for parameter in command.params if parameter.param_type_name == "argument"]
-    options = ["[OPTIONS]"] if any(p.param_type_name == "option" for p in command.params) else []
-    return " ".join([*path, *options, *arguments])
+def _usage(path: tuple[str, ...], command: Any, listed: list[Any]) -> str:
+    """Return the command with its arguments and with the options that are not listed below it."""
+    shown = [parameter for parameter in _shown(command) if parameter not in listed]
+    shown.sort(key=lambda parameter: parameter.param_type_name != "argument")
+    return " ".join([*path, *(["[OPTIONS]"] if listed else []), *map(_in_usage, shown)])
+
+
+def _in_usage(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return _argument(parameter)
+    value = "" if parameter.is_flag else "=..."
+    name = "|".join((*parameter.opts, *parameter.secondary_opts)) + value
+    return name if parameter.required else f"[{name}]"
 
 
 def _argument(parameter: Any) -> str:
@@ -85,31 +105,50 @@ def _argument(parameter: Any) -> str:
     return name if parameter.required else f"[{name}]"
 
 
-def _parameters(command: Any) -> str:
-    """Return a table of arguments and options, without those for shell completion."""
-    shown = [p for p in command.params if p.name not in ("install_completion", "show_completion", "help")]
-    if not any(getattr(parameter, "help", None) for parameter in shown):
+def _shown(command: Any) -> list[Any]:
+    """Return the arguments and options of a command, without `--json` and `--help`, which all of them have."""
+    hidden = ("install_completion", "show_completion", "help")
+    return [p for p in command.params if p.name not in hidden and "--json" not in p.opts]
+
+
+def _shared() -> dict[str, Any]:
+    """Return the parameters that at least `_SHARED_BY` commands describe in the same words, by their names."""
+    parameters = [parameter for _, command in commands() for parameter in _shown(command)]
+    uses = Counter((_names(parameter), _text(parameter)) for parameter in parameters)
+    found: dict[str, Any] = {}
+    for parameter in sorted(parameters, key=lambda p: -uses[_names(p), _text(p)]):
+        if uses[_names(parameter), _text(parameter)] >= _SHARED_BY:
+            found.setdefault(_names(parameter), parameter)
+    return dict(sorted(found.items()))
+
+
+def _described(parameters: Iterable[Any]) -> Iterator[str]:
+    """Yield a line of a list for each parameter."""
+    for parameter in parameters:
+        yield f"- {_names(parameter)}: {_text(parameter)}\n"
+
+
+def _text(parameter: Any) -> str:
+    """Return the description with the default, or an empty text for no parameter."""
+    if parameter is None:
         return ""
-    rows = "".join(f"| {_names(p)} | {_cell(p)} | {_default(p)} |\n" for p in shown)
-    return f"| option | description | default |\n| --- | --- | --- |\n{rows}\n"
+    description = str(getattr(parameter, "help", None) or "")
+    default = "" if "Default: " in description else _default(parameter)
+    return f"{description} Default: {default}." if default else description
 
 
 def _names(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return f"`{_argument(parameter)}`"
-    value = "" if parameter.is_flag else " ..."
+    value = "" if parameter.is_flag else "=..."
     return ", ".join(f"`{name}{value}`" for name in (*parameter.opts, *parameter.secondary_opts))
-
-
-def _cell(parameter: Any) -> str:
-    return str(getattr(parameter, "help", None) or "").replace("|", "\\|")
 
 
 def _default(parameter: Any) -> str:
     shown = getattr(parameter, "show_default", None)
     if isinstance(shown, str):
         return f"`{shown}`"
-    if parameter.param_type_name == "argument" or parameter.is_flag or parameter.default is None:
+    if parameter.param_type_name == "argument" or parameter.is_flag or parameter.default in (None, ""):
         return ""
     return f"`{parameter.default}`"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 import threading
@@ -10,15 +9,14 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from cli.application import application, invocation
+from cli.application import Invocation
+from cli.groups import root
 from cli.output import note
 from cli.target import Target
 from reverie.calls import Call, validated
 from reverie.checks import check_label
-from reverie.config import resolve_config
-from reverie.errors import ReverieError, Unavailable
-from reverie.http import HttpTransport
-from reverie.problems import Unauthorised
+from reverie.connection import HttpTransport
+from reverie.errors import ReverieError, Unauthorised, Unavailable
 
 # A model waits for the result, and its client gives up after a minute or so.
 _TIMEOUT_SECONDS: Final = 20.0
@@ -28,9 +26,9 @@ _THREADS: Final = 16
 _A = TypeVar("_A")
 
 
-@application.command("mcp")
+@root.command("mcp")
 def serve_mcp(
-    context: typer.Context,
+    command: Invocation,
     user: Annotated[
         str | None,
         typer.Option(envvar="REVERIE_USER", help="The end user whose memory it is; by default that of nobody."),
@@ -42,10 +40,9 @@ def serve_mcp(
     REVERIE_WORKSPACE and REVERIE_USER; REVERIE_URL and REVERIE_TOKEN name another server. The model cannot choose
     them. A Reverie must run (`reverie up`); until one does, the tools say so.
     """
-    current = invocation(context)
     if user is not None:
         user = check_label("user", user, required=True)
-    server = RunningServer(current.flags, agent=current.agent, agent_named=current.names_agent, user=user)
+    server = RunningServer(command.flags, agent=command.agent, agent_named=command.names_agent, user=user)
     server.report()
     if sys.stdin.isatty():
         note("reverie: this speaks MCP; add it to an MCP client (docs/mcp.md). Ctrl-D ends it.")
@@ -61,7 +58,7 @@ def serve_mcp(
         if errors.split((BrokenPipeError, ConnectionResetError))[1] is not None:
             raise
         # The client has gone while an answer was written to it.
-    # What waits for a call that was given up, or for input after Ctrl-C, is a thread: nobody waits for it any more.
+    # Threads may still wait for an abandoned call, or for input after Ctrl-C: exit without waiting for them.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -122,15 +119,6 @@ class RunningServer:
                 raise Unavailable(f"the Reverie on {target.data} is starting, or busy: try again in a moment")
             where = "here" if target.data is None else f"on {target.data}"
             raise Unavailable(f"no Reverie runs {where}: start it with `reverie up`, or set REVERIE_URL")
-        config = resolve_config(
-            agent=self._agent,
-            url=target.url,
-            broker=None,
-            token=target.token,
-            workspace=target.workspace,
-            prefix=None,
-            timeout_seconds=_TIMEOUT_SECONDS,
+        return target.transport(
+            agent=self._agent, agent_named=self._agent_named, user=self.user, timeout_seconds=_TIMEOUT_SECONDS
         )
-        if target.token is None:  # the one in the environment may say itself what it is for
-            config = dataclasses.replace(config, agent_named=self._agent_named, workspace_named=target.names_workspace)
-        return HttpTransport(dataclasses.replace(config, user=self.user))

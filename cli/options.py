@@ -1,12 +1,13 @@
 """Derive the options of a command from the call that it makes: names, types, defaults, limits and help.
 
-    @application.command()
     @takes(Recall, arguments=("query",), leave_out=("query_embedding",))
-    def recall(context: typer.Context, call: Recall, as_json: AsJson = False) -> None:
+    def recall(command: Invocation, call: Recall, as_json: AsJson = False) -> None:
         ...
 
 Each field of the call becomes `--its-name`, or an argument where it is named among `arguments`; lists become an option
 that can be repeated, named in the singular. Invalid values are `Rejected` by the call itself, with the field.
+
+Here are also the common options, which may follow every command, and how options say durations: `90s`, `15m`, `2h`.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import typer
+import typer.main
 from msgspec import NODEFAULT
 
 from reverie.calls import Call, build, renamed
+from reverie.clock import from_micros, now_micros
 from reverie.errors import Rejected
 
 # The path of an item of a list: tags[0].
@@ -80,11 +84,11 @@ def takes(
                 kind = _kind_with(given, fields_by_kind, usage)
             return function(*args, call=_call(kind, values, form), **kwargs)
 
-        own = inspect.signature(function, eval_str=True).parameters
+        own = dict(inspect.signature(function, eval_str=True).parameters)
+        before = [own.pop("command")] if "command" in own else []
         positional = [parameters[name] for name in arguments]
         optional = [parameter for name, parameter in parameters.items() if name not in arguments]
-        before = [parameter for parameter in own.values() if parameter.annotation is typer.Context]
-        after = [one for name, one in own.items() if name != "call" and one.annotation is not typer.Context]
+        after = [one for one in own.values() if one.name != "call"]
         command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # read by typer
             [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*before, *positional, *optional, *after)]
         )
@@ -128,7 +132,7 @@ def _call(kind: type[Call[Any]], values: Mapping[str, Any], form: _Form) -> Call
 def _without_index(error: Rejected, values: Mapping[str, Any]) -> Rejected:
     """Return an error about an item of a list with the item named as it is given: in the singular, and counted from 1.
 
-    One that stands alone, or is quoted by the error, has no number.
+    A single item, or an item that the error quotes, has no number.
     """
     found = _ITEM.fullmatch(error.field)
     if found is None:
@@ -180,7 +184,7 @@ def _parts(hint: Any) -> list[Any]:
 
 
 def _plain_type(hint: Any) -> Any:
-    """Return what the command line takes for a field: a list for a sequence, text for a time, a choice or JSON."""
+    """Return the command line's type for a field: a list for a sequence, text for a time, a choice or JSON."""
     parts = _parts(hint)
     if any(isinstance(origin := get_origin(part), type) and issubclass(origin, Sequence) for part in parts):
         return list
@@ -218,3 +222,79 @@ def _from_json(name: str, text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise Rejected(f"{name} {text[:80]!r} is not JSON; put a text in double quotes", field=name) from None
+
+
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+# 12 digits exceed every cadence, and are few enough for int().
+_DURATION: Final = re.compile(r"(-?[0-9]{1,12})\s*([smhd]?)")
+_WEEKS: Final = re.compile(r"(\d{1,6})w")
+
+
+def seconds_of(text: str, option: str) -> int:
+    """Return the seconds in `90`, `90s`, `15m`, `2h` or `1d`. Raises `Rejected` naming the option for other texts."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise Rejected(
+            f"{option} {text[:40]!r} is not a duration: give whole seconds, or a text such as 90s, 15m, 2h or 1d",
+            field=option,
+        )
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def span(seconds: int) -> str:
+    """Return seconds in the largest unit that divides them, up to days: `15m`."""
+    unit = next(unit for unit in ("d", "h", "m", "s") if seconds % _UNITS[unit] == 0)
+    return f"{seconds // _UNITS[unit]}{unit}"
+
+
+def time_since(text: str) -> str:
+    """Return a time given as a duration before now, or as a date and time. Raises `Rejected`."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            weeks = _WEEKS.fullmatch(text)
+            seconds = int(weeks[1]) * _UNITS["w"] if weeks else seconds_of(text, "since")
+        except Rejected:
+            raise Rejected(
+                f"since is {text[:80]!r}; give a time like 90m, 2h or 3d, or a date and time", field="since"
+            ) from None
+        moment = from_micros(max(0, now_micros() - seconds * 1_000_000))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
+
+
+def _option(name: str, help_text: str) -> Any:
+    def override(context: typer.Context, value: str | None) -> None:
+        if value is not None:
+            context.find_root().obj.override(name, value)
+
+    return typer.Option(f"--{name}", help=help_text, callback=override, expose_value=False)
+
+
+_carrier = typer.Typer(add_completion=False)
+
+
+@_carrier.command()
+def _command(
+    data: Annotated[str | None, _option("data", "The data folder.")] = None,
+    workspace: Annotated[str | None, _option("workspace", "The workspace.")] = None,
+    agent: Annotated[str | None, _option("agent", "The agent.")] = None,
+    broker: Annotated[str | None, _option("broker", "The URL of a broker.")] = None,
+) -> None:
+    """Carry the options, from which Typer makes those that are added to the commands."""
+
+
+def add_common_options(command: Any) -> None:
+    """Let a command, or each command of a group, take the common options that are no options of its own."""
+    if hasattr(command, "commands"):
+        for inner in command.commands.values():
+            add_common_options(inner)
+        if not command.invoke_without_command:
+            return
+    taken = {name for parameter in command.params for name in parameter.opts}
+    command.params += [option for option in _options() if option.opts[0] not in taken]
+
+
+@functools.cache
+def _options() -> list[Any]:
+    return list(typer.main.get_command(_carrier).params)

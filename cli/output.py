@@ -1,9 +1,11 @@
-"""Output of the commands: tables and lines for people, or JSON with `--json`; and the question before a deletion."""
+"""Output, questions and input of commands: tables and lines for people, JSON with `--json`, progress bars, files."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -25,12 +27,17 @@ ExportFile = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write to this file. Default: standard output.")
 ]
 
-# Stored text must not control the terminal: control characters are printed as their visible symbols.
+# Stored text must not control the terminal, nor pass for a line or a column of the output: control characters are
+# printed as their visible symbols, as are those that reverse the direction of text or end a line without being one.
+_UNSEEN: Final = (*range(0x80, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
 _VISIBLE_SYMBOLS: Final = (
     {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
     | {0x7F: 0x2421}
-    | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+    | dict.fromkeys(_UNSEEN, 0xFFFD)
 )
+_IN_CELLS: Final = _VISIBLE_SYMBOLS | {ord("\n"): 0x240A, ord("\t"): 0x2409}
+# JSON escapes only those below U+0020 itself.
+_IN_JSON: Final = {code: f"\\u{code:04x}" for code in (0x7F, *_UNSEEN)}
 # In a table wider than the terminal, a last column wider than this is printed on lines of its own.
 _LONG_TEXT: Final = 16
 
@@ -51,22 +58,22 @@ def say(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """Print a line of text to standard error: what a person should know, but is no part of the output."""
+    """Print a line to standard error: a note for the person at the terminal that is no part of the output."""
     sys.stderr.write(_visible(text) + "\n")
 
 
 def print_json(value: Any) -> None:
     """Print a value as JSON to standard output."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode().translate(_IN_JSON) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str | Callable[[], str]) -> None:
-    """Print a table, or `empty`, a text or what returns it, when there are no rows.
+    """Print a table. Without rows, print `empty`: a text, or a function that returns one.
 
     No cell is truncated, so that ids can be copied. When the table is wider than the terminal, a long last
     column is printed below the rest of its row.
     """
-    shown = [[_visible(str(cell)) for cell in row] for row in rows]
+    shown = [[str(cell).translate(_IN_CELLS) for cell in row] for row in rows]
     if not shown:
         say(empty if isinstance(empty, str) else empty())
         return
@@ -107,21 +114,6 @@ def print_result(value: Any, as_json: bool, text: str) -> None:
         say(text)
 
 
-def print_list(
-    items: Any,
-    as_json: bool,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    empty: str | Callable[[], str],
-) -> None:
-    """Print a list as JSON, or as a table; `rows` may be a generator, which JSON leaves unused."""
-    if as_json:
-        print_json(items)
-    else:
-        print_table(columns, rows, empty=empty)
-
-
 def print_struct(struct: msgspec.Struct, as_json: bool) -> None:
     """Print a struct as JSON, or with each field on a line."""
     if as_json:
@@ -134,19 +126,15 @@ def print_fields(fields: dict[str, Any]) -> None:
     """Print each field on a line, with lists and objects as JSON."""
     width = max(map(len, fields))
     for name, value in fields.items():
-        say(f"{name:>{width}}: {encoded(value) if isinstance(value, (dict, list)) else value}")
-
-
-def print_shown(shown: int, total: int, name: str) -> None:
-    """Print how many were listed of how many there are, when there are more."""
-    if total > shown:
-        say(f"({shown:,} of {counted(total, name)})")
+        text = encoded(value) if isinstance(value, (dict, list)) else str(value)
+        # Lines after the first are indented, so that none passes for another field.
+        say(f"{name:>{width}}: " + text.replace("\n", "\n" + " " * (width + 2)))
 
 
 def confirm(question: str, yes: bool) -> None:
     """Ask on standard error before something is deleted or undone; `yes` skips the question."""
     if not yes:
-        typer.confirm(f"{question} (--yes skips this question)", abort=True, err=True)
+        typer.confirm(f"{_visible(question)} (--yes skips this question)", abort=True, err=True)
 
 
 def print_deleted(deleted: bool, as_json: bool, *, missing: NotFound) -> None:
@@ -180,6 +168,23 @@ def progress_bar(label: str) -> Progress:
         disable=not errors.is_terminal,
         transient=True,
     )
+
+
+@contextmanager
+def shown_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar; yield the function that is told how much is done, and of how much."""
+    with progress_bar(label) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@dataclass(slots=True)
+class StoreProgress:
+    """The store that a command works on and how far it has come, to be printed after Ctrl-C."""
+
+    store: str = ""
+    done: int = 0
+    total: int = 0
 
 
 def when(micros_or_time: int | datetime | None) -> str:
@@ -234,3 +239,16 @@ def size(count_bytes: float) -> str:
             return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
         count_bytes /= 1024
     return f"{count_bytes:.1f} GiB"
+
+
+def input_of(path: Path) -> bytes:
+    """Return the content of a file, or of standard input for `-`. Raises `Rejected`."""
+    return sys.stdin.buffer.read() if str(path) == "-" else bytes_of(path)
+
+
+def bytes_of(path: Path) -> bytes:
+    """Return the content of a file. Raises `Rejected`."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Rejected(f"{path} cannot be read: {error.strerror}", field="file") from error

@@ -1,4 +1,4 @@
-"""Commands that run processes: `up`, and `worker`, `beat` and `serve`, which it keeps running."""
+"""Commands that run processes: `up`, and `worker`, `beat` and `serve`, which it keeps running; and their broker."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.application import Invocation, application, invocation
+from cli.application import Invocation
+from cli.groups import root
 from cli.output import say
 from reverie import contract
 from reverie.errors import Rejected, ReverieError, Unavailable
@@ -30,6 +32,11 @@ from worker.supervision.server_file import local_url
 if TYPE_CHECKING:
     from worker.supervision.supervisor import ProcessEvent, ProcessSpec
 
+# Each worker executes 16 runs at once. There are two, so that a crash of one delays nothing.
+_SCHEDULE_WORKERS = 2
+# Without a sign of life for so long, a process is killed and started again. Processes give one every two seconds, and
+# later on a busy machine.
+HANG_SECONDS = 45.0
 _PIPELINE_QUEUES = (contract.QUEUE_INGEST, contract.QUEUE_INDEX)
 # -P: the current folder may contain an agent's own tasks.py or storage.py, which must not shadow our packages.
 _PYTHON = (sys.executable, "-P", "-m")
@@ -42,22 +49,22 @@ _LOOKING_SECONDS = 1.0
 Open = Annotated[bool, typer.Option("--open", help="Ask for no token: everyone on this machine may do everything.")]
 
 
-@application.command()
+@root.command("up")
 def up(
-    context: typer.Context,
+    command: Invocation,
     port: Annotated[int | None, typer.Option(help="The port of the HTTP server.", show_default="7437")] = None,
     open_: Open = False,
     show_logs: Annotated[bool, typer.Option("--logs", help="Print the logs instead of writing them to files.")] = False,
 ) -> None:
     """Run everything until Ctrl-C: broker, workers, beat and HTTP server."""
-    command = invocation(context)
     command.flags.update(port=port, open=open_ or None)
     command.starts_stack = True
     settings = command.settings
     operator_token(settings, os.environ)
+    from storage.stores import Stores
     from worker.logs import configure_logging
     from worker.supervision.embedded_broker import wait_until_ready
-    from worker.supervision.log_files import LogFiles
+    from worker.supervision.log_files import LogFiles, LogLimits
     from worker.supervision.processes import private_folder
     from worker.supervision.supervisor import Supervisor
 
@@ -69,17 +76,18 @@ def up(
     write_private_by_default()
     logs = None if show_logs else private_folder(settings.data / "logs")
     configure_logging(settings, process="up", file=logs and _new_log(logs / "up.log"))
-    printer = _EventPrinter(settings)
     specs = process_specs(settings, show_logs=show_logs)
     with registered(settings.data):
-        log_files = None if logs is None else LogFiles(logs, settings.log_limits)
-        code = Supervisor(specs, settings.data, on_event=printer.show, log_files=log_files).run()
+        log_files = None if logs is None else LogFiles(logs, LogLimits(settings.log_days))
+        code = Supervisor(specs, settings.data, on_event=partial(_print_event, settings), log_files=log_files).run()
+        if settings.database is None:
+            Stores(settings.data).empty_logs()
     raise typer.Exit(code)
 
 
-@application.command()
+@root.command("worker")
 def worker(
-    context: typer.Context,
+    command: Invocation,
     queues: Annotated[str, typer.Option(help="Comma-separated: " + ", ".join(contract.QUEUES) + ".")] = ",".join(
         contract.QUEUES
     ),
@@ -98,13 +106,13 @@ def worker(
     unknown = sorted(set(requested) - set(contract.QUEUES))
     if unknown or not requested:
         raise Rejected(f"no such queue: {', '.join(unknown) or '(none)'}; there are {', '.join(contract.QUEUES)}")
-    run_worker(_with_broker(invocation(context)), requested, concurrency)
+    run_worker(_with_broker(command), requested, concurrency)
 
 
-@application.command()
-def beat(context: typer.Context) -> None:
+@root.command("beat")
+def beat(command: Invocation) -> None:
     """Run the scheduler that sends periodic jobs. Running two does no harm."""
-    run_beat(_with_broker(invocation(context)))
+    run_beat(_with_broker(command))
 
 
 def _with_broker(command: Invocation) -> Settings:
@@ -122,15 +130,14 @@ def _with_broker(command: Invocation) -> Settings:
     return settings
 
 
-@application.command()
+@root.command("serve")
 def serve(
-    context: typer.Context,
+    command: Invocation,
     host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on.", show_default="7437")] = None,
     open_: Open = False,
 ) -> None:
     """Run the HTTP server."""
-    command = invocation(context)
     command.flags.update(host=host, port=port, open=open_ or None)
     pass_on(command.settings)
     os.environ.setdefault(PREFIX + "PROCESS", "server")
@@ -156,7 +163,7 @@ def process_specs(settings: Settings, *, show_logs: bool = False) -> list[Proces
         _process(settings, "beat", (*_PYTHON, "cli", "beat"), show_logs=show_logs),
         target=_forked(lambda: run_beat(settings)),
     )
-    return [*specs, server, *workers, beat]
+    return [_watched(settings, spec) for spec in (*specs, server, *workers, beat)]
 
 
 def _workers(settings: Settings) -> Iterator[tuple[str, Sequence[str], int | None]]:
@@ -167,7 +174,8 @@ def _workers(settings: Settings) -> Iterator[tuple[str, Sequence[str], int | Non
     if embeds:
         yield "embed", (contract.QUEUE_EMBED,), 1
     yield "maintenance", (contract.QUEUE_MAINTENANCE,), 1
-    for number in range(1, settings.schedule_workers + 1):
+    yield "extraction", (contract.QUEUE_EXTRACTION,), 1
+    for number in range(1, _SCHEDULE_WORKERS + 1):
         yield "schedules" if number == 1 else f"schedules-{number}", (contract.QUEUE_SCHEDULES,), None
 
 
@@ -181,11 +189,9 @@ def _worker(
 
 def _process(settings: Settings, name: str, argv: Sequence[str], *, show_logs: bool) -> ProcessSpec:
     from worker.logs import LOG_FILE
-    from worker.supervision.alive_signs import ALIVE_FILE
     from worker.supervision.supervisor import ProcessSpec
 
     log_path = None if show_logs else (settings.data / "logs" / f"{name}.log").absolute()
-    alive_path = (settings.data / "run" / f"{name}.alive").absolute() if settings.hang_seconds else None
     return ProcessSpec(
         name=name,
         argv=argv,
@@ -193,16 +199,22 @@ def _process(settings: Settings, name: str, argv: Sequence[str], *, show_logs: b
             **environment_of(settings),
             "PYTHONUNBUFFERED": "1",
             PREFIX + "PROCESS": name,
-            **({} if alive_path is None else {ALIVE_FILE: str(alive_path)}),
             **({} if log_path is None else {LOG_FILE: str(log_path)}),
         },
         order=1,
         log_path=log_path,
-        alive_path=alive_path,
-        hang_seconds=settings.hang_seconds,
         # A warm shutdown would wait for a broker that stops at the same moment.
         parent_death_signal=signal.SIGKILL,
     )
+
+
+def _watched(settings: Settings, spec: ProcessSpec) -> ProcessSpec:
+    """Return a process with the file of its signs of life: without new signs it is killed and started again."""
+    from worker.supervision.alive_signs import ALIVE_FILE
+
+    path = (settings.data / "run" / f"{spec.name}.alive").absolute()
+    env = {**spec.env, ALIVE_FILE: str(path)}
+    return replace(spec, env=env, alive_path=path, hang_seconds=HANG_SECONDS)
 
 
 def _forked(target: Callable[[], None]) -> Callable[[], None] | None:
@@ -225,33 +237,26 @@ def _serves(settings: Settings) -> bool:
         return False
 
 
-class _EventPrinter:
-    """Prints what happens to the processes of `up`: starts, readiness, crashes and stops."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    def show(self, event: ProcessEvent) -> None:
-        """Print one event."""
-        if event.kind == "process_died":
-            reason = event.signal or f"exit code {event.exit_code}"
-            say(f"  {event.name} died ({reason}); restarting it in {event.restart_in_seconds or 0:.1f} s")
-        elif event.kind == "process_hangs":
-            say(f"  {event.name} gave no sign for {self._settings.hang_seconds:g} s; killing it")
-        elif event.kind == "process_keeps_crashing":
-            say(f"  {event.name} keeps crashing; see its log {event.log_path}")
-            for line in event.last_lines:
-                say(f"    {line}")
-        elif event.kind == "process_started":
-            say(f"  {event.name:<12} pid {event.pid}")
-        elif event.kind == "process_ready" and event.name == "server":
-            settings = self._settings
-            url = local_url(settings.host, settings.port)
-            say(f"Reverie is up: {url} (data in {settings.data.resolve()}). Ctrl-C stops everything.")
-            if settings.open:
-                say("  WARNING: it is open: every user of this machine can read, change and delete all memories.")
-        elif event.kind in ("process_killed", "process_stopping"):
-            say(f"  {event.name} {event.kind.removeprefix('process_')}")
+def _print_event(settings: Settings, event: ProcessEvent) -> None:
+    """Print what happens to a process of `up`: it starts, is ready, crashes or stops."""
+    if event.kind == "process_died":
+        reason = event.signal or f"exit code {event.exit_code}"
+        say(f"  {event.name} died ({reason}); restarting it in {event.restart_in_seconds or 0:.1f} s")
+    elif event.kind == "process_hangs":
+        say(f"  {event.name} gave no sign for {HANG_SECONDS:g} s; killing it")
+    elif event.kind == "process_keeps_crashing":
+        say(f"  {event.name} keeps crashing; see its log {event.log_path}")
+        for line in event.last_lines:
+            say(f"    {line}")
+    elif event.kind == "process_started":
+        say(f"  {event.name:<12} pid {event.pid}")
+    elif event.kind == "process_ready" and event.name == "server":
+        url = local_url(settings.host, settings.port)
+        say(f"Reverie is up: {url} (data in {settings.data.resolve()}). Ctrl-C stops everything.")
+        if settings.open:
+            say("  WARNING: it is open: every user of this machine can read, change and delete all memories.")
+    elif event.kind in ("process_killed", "process_stopping"):
+        say(f"  {event.name} {event.kind.removeprefix('process_')}")
 
 
 def _refuse_second(settings: Settings) -> None:
@@ -296,8 +301,8 @@ def refuse_taken_port(settings: Settings) -> None:
 def _open_stores(data: Path, database: str | None) -> None:
     """Migrate the account, which everything needs, and report workspaces that cannot be used.
 
-    Workspaces are migrated when they are first used, so that one that takes long delays nobody else. Those that were
-    written last are looked at, within a time that a start may take.
+    Workspaces are migrated when they are first used, so that a long migration delays nobody else. The most recently
+    written ones are opened here, for as long as a start may take.
     """
     from storage.opened import open_stores
 
@@ -317,3 +322,9 @@ def _open_stores(data: Path, database: str | None) -> None:
 def _new_log(path: Path) -> Path:
     path.touch(mode=0o600)
     return path
+
+
+@root.command("broker-url")
+def broker_url(command: Invocation) -> None:
+    """Print the URL of the broker: `export REVERIE_BROKER=$(reverie broker-url)`."""
+    say(command.settings.broker_url)

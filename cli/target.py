@@ -1,32 +1,51 @@
-"""Find which Reverie a command is for: the data folder, and the server that answers for it.
+"""Find which Reverie a command is for, and send its calls: to the server that runs, or to its handlers in this process.
 
 Reads only what this takes, not all settings: loading those costs more than a whole call to the server.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from reverie import contract
+from cli.output import note
+from reverie import __version__, contract
+from reverie.calls import Call, route_of, scope_of
 from reverie.checks import check_workspace
+from reverie.config import resolve_config
+from reverie.connection import HttpTransport
 from reverie.errors import NotFound, Unavailable
+from reverie.pipeline.calls import GetStatus
+from reverie.types import Deleted
 from worker.data_folder import find_data_folder, nearest_data_folder, user_data_folder
 from worker.own_paths import check_own
 from worker.supervision.data_lock import supervisor_pid
 from worker.supervision.server_file import ServerFile, running_server
 
+if TYPE_CHECKING:
+    from server.app import InProcess
+    from worker.runtime import Runtime
+
 _PREFIX: Final = "REVERIE_"
+# Longer than a command waits for its answer: a recall while the server still loads its model.
+_TIMEOUT_SECONDS: Final = 60.0
+_STARTING_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.1
+
+_A = TypeVar("_A")
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the flags, the environment, `reverie.toml` and the current folder say about the Reverie to use."""
+    """The installation of Reverie to use, by the flags, the environment, `reverie.toml` and the current folder."""
 
     flags: Mapping[str, Any]
     # Whether to find a stack that runs elsewhere, if no data folder is near: not for a command that starts one.
@@ -57,7 +76,7 @@ class Target:
 
     @property
     def is_starting(self) -> bool:
-        """Whether a stack runs on the data folder whose server does not answer yet, or not at this moment."""
+        """Whether a stack runs on the data folder, and its server does not answer, or does not answer yet."""
         return self.server is None and self.has_supervisor
 
     @property
@@ -111,10 +130,27 @@ class Target:
 
         return read_local_token(self.data)
 
-    def existing_data(self) -> Path:
-        """Return the data folder; one that is named is created where a database has the content.
+    def transport(
+        self, *, agent: str, agent_named: bool, user: str | None = None, timeout_seconds: float
+    ) -> HttpTransport:
+        """Return a transport to the server, for an agent, which is `agent_named` unless it is the default."""
+        config = resolve_config(
+            agent=agent,
+            url=self.url,
+            broker=None,
+            token=self.token,
+            workspace=self.workspace,
+            prefix=None,
+            timeout_seconds=timeout_seconds,
+        )
+        if self.token is None:  # a token in the environment may be bound to an agent
+            config = dataclasses.replace(config, agent_named=agent_named, workspace_named=self.names_workspace)
+        return HttpTransport(dataclasses.replace(config, user=user))
 
-        Raises `NotFound`, saying how to get one, when there is none.
+    def existing_data(self) -> Path:
+        """Return the data folder. A named one is created if the content is in a PostgreSQL database.
+
+        Raises `NotFound` if there is no data folder, saying how to get one.
         """
         try:
             if self.named_data is not None and self._setting("database"):
@@ -142,7 +178,7 @@ class Target:
 
     @cached_property
     def _file(self) -> dict[str, Any]:
-        """The settings in the file; loading all settings says what is wrong with one that cannot be read."""
+        """The settings in the file. For one that cannot be read, all settings are loaded, which raises the error."""
         path = Path(os.environ.get(_PREFIX + "CONFIG") or "reverie.toml")
         if path.exists() and not os.environ.get(_PREFIX + "CONFIG"):
             check_own(path, what="settings file", instead=f"To use it as it is, set {_PREFIX}CONFIG", field="config")
@@ -164,3 +200,74 @@ def _unusable(data: Path, error: OSError) -> Unavailable:
         f"the data folder {data} cannot be used ({error.strerror}): run the command as the user who owns it,"
         " or name another folder with --data"
     )
+
+
+class Sender:
+    """Sends the calls of one command."""
+
+    def __init__(self, target: Target, runtime: Callable[[], Runtime], *, agent: str, agent_named: bool = True) -> None:
+        self._target = target
+        self._runtime = runtime
+        self._agent = agent
+        self._agent_named = agent_named
+        self._closing = ExitStack()
+        self._noted = False
+
+    def send(self, call: Call[_A]) -> _A:
+        """Send a call. Raises what the server raises, `NotFound` where there is no data folder, and `Unavailable`."""
+        if self._target.url is None and self._target.is_starting:
+            self._target = self._started()
+        if self._target.url is not None:
+            return self._http.send(call)
+        writes = route_of(type(call)).method != "GET" and scope_of(type(call)) != "read"
+        # Only a folder that the user has named is created, and only by a command that writes.
+        data = self._target.named_data if writes and self._target.named_data else self._target.existing_data()
+        response = self.answer(call)
+        # The output of the status says it itself, and a deletion leaves nothing to index.
+        if not self._noted and not isinstance(call, GetStatus) and not isinstance(response, Deleted):
+            files, are = ("files", "are") if self._runtime().settings.database is None else ("database", "is")
+            read, changed = f"this is read from its {files}", f"its {files} {are} changed, and indexed once one runs"
+            note(f"reverie: no Reverie runs on {data}: {changed if writes else read} (`reverie up`)")
+            self._noted = True
+        return response
+
+    def answer(self, call: Call[_A]) -> _A:
+        """Answer a call in this process, also where a server runs. Raises what the server raises."""
+        return self._in_process.send(call, agent=self._agent, workspace=self._target.workspace)
+
+    def close(self) -> None:
+        """Close the connections and files."""
+        self._closing.close()
+
+    @cached_property
+    def _http(self) -> HttpTransport:
+        server = self._target.server
+        if server is not None and server.version != __version__:
+            note(
+                f"reverie: the server at {server.url} is of version {server.version}, this command of {__version__}:"
+                " restart it with the `reverie up` of this version, or use the command of its version"
+            )
+        transport = self._target.transport(
+            agent=self._agent, agent_named=self._agent_named, timeout_seconds=_TIMEOUT_SECONDS
+        )
+        self._closing.callback(transport.close)
+        return transport
+
+    @cached_property
+    def _in_process(self) -> InProcess:
+        from server.app import InProcess
+
+        return self._closing.enter_context(InProcess(self._runtime()))
+
+    def _started(self) -> Target:
+        """Return the target once its server answers. Raises `Unavailable` when it does not in time."""
+        deadline = time.monotonic() + _STARTING_SECONDS
+        target = self._target
+        while target.url is None and target.is_starting:
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"Reverie runs on {target.data}, but its server does not answer: see the logs in {target.data}/logs"
+                )
+            time.sleep(_POLL_SECONDS)
+            target = Target(target.flags)
+        return target

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +22,7 @@ import msgspec
 import redis  # noqa: F401
 from rich.console import Console
 
-from cli.interrupts import clear_interrupt
+from cli import clear_interrupt
 from demo.stack import Stack, running_stack
 from reverie import Reverie, contract
 from reverie.errors import ReverieError, Unavailable
@@ -46,6 +45,7 @@ CONVERSATION: Final = Path(__file__).with_name("conversation.jsonl")
 _WARM_UP_SESSION: Final = "demo-warm-up"
 # Loading the model takes 5 s, and about ten on a machine that reads it from disk for the first time.
 _WAIT_SECONDS: Final = 120.0
+_POLL_SECONDS: Final = 0.1
 _STEP_WIDTH: Final = 12
 
 console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -118,17 +118,23 @@ def _run(steps: Steps) -> None:
 
 
 def _warm_up(memory: Reverie) -> str:
-    """Make the embed worker and the server load their model, with a message that is then forgotten and a recall."""
+    """Make the embed worker and the server load their model, with a message that is then forgotten and with recalls.
+
+    The server answers by keywords while it loads its model, so it is asked until it no longer does.
+    """
     for session in (_WARM_UP_SESSION, *_conversation()):
-        memory.forget_session(session)
-    with ThreadPoolExecutor() as pool:
-        answer = pool.submit(memory.recall, "ready?")
-        warm_up = [{"role": "user", "content": "Are you awake?"}]
-        receipt = memory.ingest(_WARM_UP_SESSION, warm_up, wait="searchable", timeout_seconds=_WAIT_SECONDS)
-        answer.result()
-    memory.forget_session(_WARM_UP_SESSION)
-    if receipt.degraded:
-        raise Unavailable(f"the model cannot be loaded: {receipt.degraded}")
+        memory.sessions.forget(session)
+    deadline = time.monotonic() + _WAIT_SECONDS
+    memory.recall("ready?")
+    warm_up = [{"role": "user", "content": "Are you awake?"}]
+    receipt = memory.ingest(_WARM_UP_SESSION, warm_up, wait="searchable", timeout_seconds=_WAIT_SECONDS)
+    degraded = receipt.degraded or memory.recall("ready?").degraded
+    while degraded and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+        degraded = memory.recall("ready?").degraded
+    memory.sessions.forget(_WARM_UP_SESSION)
+    if degraded:
+        raise Unavailable(f"the model cannot be loaded: {degraded}")
     embedder = memory.status().embedder
     return f"{embedder.model} in {embedder.dtype} on {embedder.device}"
 

@@ -2,7 +2,8 @@
 
 A workspace without activity costs nothing per run, however many there are: only those that were written lately, and
 those in which something has become due, are looked at. A store is opened only where something may be due, and its
-lease, which is a write, is taken only where something is due. What is known survives the process (`IdleFiles`).
+lease, which is a write, is taken only where something is due. The marks of idle stores survive the process
+(`IdleFiles`).
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ DueAt = Callable[[Store], int | None]
 
 # A store that cannot be read is tried again this much later; meanwhile its error is reported.
 _TRY_AGAIN_SECONDS: Final = 30.0
-# How long one call looks for what is due; opening a store takes some milliseconds.
+# How long one call looks for due work; opening a store takes some milliseconds.
 LOOK_SECONDS: Final = 5.0
-# No mark holds for longer: what a job goes by may change without a write of the store.
+# No mark is trusted for longer, because a job's conditions may change without a write to the store.
 LONGEST_IDLE_MICROS: Final = 7 * 24 * 3_600 * 1_000_000
-# How far the time may lie behind that of the last run: beyond it what was found then is not believed.
+# How far the time may lie behind that of the last run; if it lies further back, that run's findings are discarded.
 _STEP_BACK_MICROS: Final = 60 * 1_000_000
 
 
@@ -45,7 +46,7 @@ class DueJob:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known for one job: the idle stores, those to look at again, and those that could not be read."""
+    """The state of one job: the idle stores, the stores to look at again, and those that could not be read."""
 
     marks: dict[str, IdleMark]
     at: int
@@ -89,7 +90,7 @@ class IdleStores:
     ) -> tuple[list[str], dict[str, str]]:
         """Return the workspaces in which a job has something to do, and the errors of those that cannot be read.
 
-        Those that `look_seconds` do not suffice for are looked at by the next calls.
+        Stores for which `look_seconds` is too short are looked at by the next calls.
         """
         known = self._known(job, stores, now)
         due: list[str] = []
@@ -161,7 +162,7 @@ class IdleStores:
     ) -> None:
         """Note that a job has nothing to do in a workspace until a time (microseconds) or the next write.
 
-        `stamp` is the state in which that was found; by default the present one, which includes what the job wrote.
+        `stamp` is the state of the store at that time; by default its present state, with what the job wrote.
         """
         known = self._known(job, stores, now)
         stamp = stamp or stores.stamp(name)
@@ -293,5 +294,5 @@ def _changes(counts: Counter[str]) -> int:
     return sum(number for name, number in counts.items() if name not in NO_CHANGES)
 
 
-# The counts of jobs that say what was looked at, or left as it is.
+# Counts of jobs that do not count changes: what was looked at, or left as it is.
 NO_CHANGES: Final = frozenset({"looked_at", "candidates", "left_out_little_known", "refused"})

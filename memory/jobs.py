@@ -1,4 +1,4 @@
-"""What all curation jobs share: they run store by store, one instance at a time, within a time budget.
+"""The frame of all curation jobs: they run store by store, one instance at a time, within a time budget.
 
 A job decides in a read transaction and writes in bounded batches. Each batch is a transaction that first checks the
 job's lease, so of two instances only one works, and an instance that was too slow commits nothing. A job may be killed
@@ -30,7 +30,7 @@ BUDGET_SECONDS: Final = 240.0
 
 @dataclass(frozen=True, slots=True)
 class JobScope:
-    """What a job is limited to: a workspace, an agent, or both. By default it works on everything.
+    """The scope of a run: a workspace, an agent, or both. By default it works on everything.
 
     A workspace is without the account, whose memories apply in every workspace.
     """
@@ -39,7 +39,7 @@ class JobScope:
     agent: str | None = None
 
     def store_names(self, names: Sequence[str]) -> Sequence[str]:
-        """Return those of these stores that the job works on."""
+        """Return the stores among these that the job works on."""
         return names if self.workspace is None else [name for name in names if name == self.workspace]
 
     @property
@@ -71,7 +71,7 @@ class LeaseLost(Transient):
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What a job did on one store: how many things of each kind, and the changes that a dry run would make."""
+    """The result of a job on one store: counts by kind, and the changes that a dry run would make."""
 
     counts: Counter[str]
     planned: Sequence[dict[str, str]] = ()
@@ -107,7 +107,7 @@ class JobRun:
         return time.monotonic() >= self.deadline
 
     def chosen(self, agents: Sequence[str]) -> list[str]:
-        """Return those of these agents that the run is for."""
+        """Return the agents among these that the run is for."""
         return [agent for agent in agents if self.agent in (None, agent)]
 
     def until_deadline(self, names: Sequence[str], *, remaining: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What all stages share: claim a bounded batch, work outside any transaction, commit data and state together.
+"""The steps of every stage: claim a bounded batch, work outside any transaction, commit data and state together.
 
 A stage works until nothing is due or its time is up, and then reports whether another task is needed. When a worker is
 killed between two steps, the rows themselves still say what remains to be done.
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from reverie.counts import counted
 from reverie.errors import Permanent, ReverieError, StoreUnusable, Transient
+from storage.lifecycle.withdrawn import Table
 from storage.pipeline.records import NewDeadLetter
 from storage.pipeline.work import LIVE_MICROS, Claim, Stage
+from storage.rows import damaged_row
 from storage.stores import Store
 from storage.transaction import Transaction
 
@@ -30,12 +32,14 @@ MAX_CRASHES: Final = 3
 STAGE_BUDGET_SECONDS: Final = 0.25
 _RETRY_FIRST_SECONDS: Final = 1.0
 _RETRY_MAX_SECONDS: Final = 300.0
+# Rows that were forgotten wait as long as after this many failures, a minute: until then most of them are removed.
+_WITHDRAWN_ATTEMPTS: Final = 6
 # A batch whose result cannot be written now, because the disk is full, is tried again after this time.
 GIVEN_UP_SECONDS: Final = 5.0
 # How long a stage waits for the write lock of a store. One process serves all workspaces: one that is locked for long
 # (a migration, a slow disk) must not hold up the others. Among 16 writers of one store the longest wait was 0.11 s.
 STAGE_LOCK_WAIT_SECONDS: Final = 0.5
-# Giving a batch up must not wait for a lock for long: what it stands for is noted, and written later.
+# Giving up a batch must not wait long for a lock: the claim is noted in memory, and given back later.
 _GIVE_UP_LOCK_SECONDS: Final = 0.2
 
 
@@ -102,6 +106,20 @@ def claim_batch(
     return claim
 
 
+def put_off_withdrawn(store: Store, claim: Claim, table: Table, rows: Sequence[int], *, now: int) -> set[int]:
+    """Return those of some claimed rows that were forgotten or are being erased, and put these off.
+
+    They are due again in a minute, in case they are still there.
+    """
+    withdrawn = store.withdrawn(table, rows) if rows else set()
+    if withdrawn:
+        late = replace(claim, attempts=max(claim.attempts, _WITHDRAWN_ATTEMPTS))
+        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+            at = retry_at(now, late.attempts)
+            tx.work.retry(late, sorted(withdrawn), at=at, error="it was forgotten, or is being erased")
+    return withdrawn
+
+
 @contextmanager
 def released_on_failure(store: Store, claim: Claim, now: Callable[[], int]) -> Iterator[None]:
     """Give a claim back if its work fails for a reason that may pass, such as a full disk; raises what the work raises.
@@ -166,6 +184,18 @@ def bury(
     )
     tx.dead_letters.add([letter], now=now)
     tx.work.bury(claim, [item], error=str(error))
+
+
+def bury_damaged(store: Store, claim: Claim, rows: Sequence[int], now: int) -> int:
+    """Make dead letters of claimed rows that cannot be read because they are damaged; return of how many."""
+    if not rows:
+        return 0
+    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+        held = sorted(tx.work.still_claimed(claim, rows))
+        for row in held:
+            error = damaged_row(f"row {row} of stage {claim.stage}")
+            bury(tx, claim, row, owner=tx.work.owner(claim.stage, row), error=error, now=now)
+    return len(held)
 
 
 def crash_error(claim: Claim) -> WorkerCrashed | None:

@@ -1,42 +1,212 @@
 """Ranks the chunks of one store, or of a workspace and the account together, by the ranking that a request asks for.
 
-The chunk ids of the account's store are negated, as ids of two stores overlap. A recall that looks back also ranks
-memories that were replaced since, which have no chunks but numbers of their own.
+The chunk ids of the account's store are negated, as ids of two stores overlap. A recall of an earlier time also ranks
+memories that held then and were replaced since. They are in no index, so they are scored with the chunks by the same
+ranking; their numbers are above those of all chunks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from retrieval.filters import allowed_rows
-from retrieval.index.agent_index import IndexSnapshot
-from retrieval.past import Past, is_past
-from retrieval.ranking import contextual, plain, relevance
+from adapters.embedders.base import Embedder
+from adapters.embedders.openai_compatible import BATCH_INPUTS
+from retrieval.index.agent_index import IndexSnapshot, snapshot_of
+from retrieval.query import EmbedderFor, PreparedQuery, RecallRequest, StoreQuery, allowed_rows, chunk_filter
+from retrieval.ranking import relevance, retrievers
 from retrieval.ranking.fusion import (
     DEFAULT_FTS_WEIGHT,
     DEFAULT_VECTOR_WEIGHT,
     Fused,
+    Ranking,
     RetrieverName,
+    Scored,
     best_possible,
     fuse,
+    merge,
+    weighted_ranking,
 )
-from retrieval.ranking.languages import weights_for
 from retrieval.ranking.relevance import Relevance
-from retrieval.ranking.shares import Ranking, Scored, merge, weighted_ranking
-from retrieval.store_query import StoreQuery
+from reverie.errors import Permanent, Unavailable
 from storage.recall.chunk_filter import ChunkFilter
+from storage.recall.chunk_sources import SHOWN_CHARACTERS, PastMemory
+from storage.recall.forward import ForwardRow, thread_of
 from storage.recall.records import ChunkSource, Hit
+from storage.recall.words import hashes_of
+from storage.stores import Store
+
+_FIRST_NUMBER: Final = 1 << 62
+# Embedded by each recall that looks back, which takes the default model about half a second; others are found by words.
+_MAX_EMBEDDED: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Memories that were replaced, each with its store, and an index of them."""
+
+    memories: tuple[tuple[Store, PastMemory], ...]
+    snapshot: IndexSnapshot
+
+    def memory(self, number: int) -> PastMemory:
+        """Return the memory behind a number."""
+        return self.memories[number - _FIRST_NUMBER][1]
+
+    def vectors(self, numbers: list[int]) -> tuple[list[int], bytes]:
+        """Return those of these numbers that have a vector, and their float32 vectors concatenated."""
+        if self.snapshot.codes is None:
+            return [], b""
+        rows = self.snapshot.rows_of(np.asarray(numbers, np.int64))
+        rows = rows[self.snapshot.embedded[rows]]
+        return self.snapshot.chunk_ids[rows].tolist(), self.snapshot.codes.unit_vectors(rows).tobytes()
+
+    def withdrawn(self, numbers: Collection[int]) -> set[int]:
+        """Return those of these numbers whose memories were forgotten or are being erased."""
+        asked = list(numbers)
+        wanted = _not_withdrawn([self.memories[number - _FIRST_NUMBER] for number in asked])
+        return set(asked) - {asked[place] for place in wanted}
+
+
+def is_past(number: int) -> bool:
+    """Return whether a number is that of a memory that was replaced, and not of a chunk."""
+    return number >= _FIRST_NUMBER
+
+
+def read_past(
+    stores: Sequence[tuple[Store, RecallRequest]], prepared: PreparedQuery, embedder_for: EmbedderFor
+) -> Past | None:
+    """Read and embed what held at the time of the query, in stores with the request that each gets; None if nothing.
+
+    Call it outside any transaction: an embedder may be slow.
+    """
+    held: list[tuple[Store, PastMemory]] = []
+    embedder: Embedder | None = None
+    for position, (store, request) in enumerate(stores):
+        with store.reading() as tx:
+            rows = tx.for_agent(request.agent)
+            filter = chunk_filter(rows, request, until=prepared.until)
+            held += [(store, memory) for memory in rows.past_memories.held(filter)]
+            if position == 0 and prepared.vector is not None:
+                embedder = embedder_for(tx)
+    wanted = [held[place] for place in _not_withdrawn(held)]
+    held = [(store, replace(memory, chunk_id=number)) for number, (store, memory) in enumerate(wanted, _FIRST_NUMBER)]
+    if not held:
+        return None
+    indexed = [_row(memory) for _, memory in held]
+    vectors = _embedded(held, indexed, prepared, embedder)
+    return Past(tuple(held), snapshot_of(indexed, prepared.generation if vectors[0] else None, vectors))
+
+
+def _not_withdrawn(held: Sequence[tuple[Store, PastMemory]]) -> list[int]:
+    """Return the places of the memories that were not forgotten and are not being erased."""
+    withdrawn = {
+        store: store.withdrawn("memories", [memory.row_id for other, memory in held if other is store])
+        for store in {store for store, _ in held}
+    }
+    return [place for place, (store, memory) in enumerate(held) if memory.row_id not in withdrawn[store]]
+
+
+def _row(memory: PastMemory) -> ForwardRow:
+    words, thread = hashes_of(memory.text).tobytes(), thread_of("memory", memory.chunk_id - _FIRST_NUMBER)
+    return ForwardRow(memory.chunk_id, thread, 0, memory.created_at, "memory", None, words)
+
+
+def _embedded(
+    held: Sequence[tuple[Store, PastMemory]],
+    rows: Sequence[ForwardRow],
+    prepared: PreparedQuery,
+    embedder: Embedder | None,
+) -> tuple[list[int], bytes]:
+    """Return the numbers and vectors of the memories, of very many only those that share most words with the query."""
+    generation = prepared.generation
+    if embedder is None or generation is None:
+        return [], b""
+    places = list(range(len(held)))
+    if len(places) > _MAX_EMBEDDED:
+        asked = hashes_of(prepared.query.text)
+        shared = [int(np.isin(asked, np.frombuffer(row.words, "<u4")).sum()) for row in rows]
+        places = sorted(sorted(places, key=lambda place: -shared[place])[:_MAX_EMBEDDED])
+    numbers, vectors = list[int](), bytearray()
+    try:
+        embedder.load()
+        if (embedder.model, embedder.dimension) != (generation.model, generation.dim):
+            return [], b""
+        for first in range(0, len(places), BATCH_INPUTS):  # each may be a request to an endpoint
+            part = places[first : first + BATCH_INPUTS]
+            part = [part[one] for one in _not_withdrawn([held[place] for place in part])]
+            if part:
+                matrix = embedder.embed([held[place][1].text[:SHOWN_CHARACTERS] for place in part])
+                numbers += [rows[place].chunk_id for place in part]
+                vectors += np.asarray(matrix, "<f4").tobytes()
+    except (Unavailable, Permanent):  # found by words
+        return [], b""
+    return numbers, bytes(vectors)
+
 
 # Hits per plain retriever: enough for min-max to have a floor, and not all of them chunks of one message.
 _MIN_HITS: Final = 100
 _DEFAULT_WEIGHTS: Final = (DEFAULT_VECTOR_WEIGHT, DEFAULT_FTS_WEIGHT)
 
 _Retrieve = Callable[[StoreQuery, int, IndexSnapshot | None], list[Hit]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One of the sets that are ranked together: the chunks of one store, or the memories that were replaced.
+
+    The number of a chunk is its id times `sign`. `statistics` is the index whose word counts are used for its scores,
+    by default its own.
+    """
+
+    query: StoreQuery
+    sign: int = 1
+    statistics: IndexSnapshot | None = None
+    past: Past | None = None
+
+    def has(self, number: int) -> bool:
+        """Return whether a number is of this part."""
+        return self.sign * number > 0 and is_past(number) == (self.past is not None)
+
+    def texts(self, numbers: Sequence[int]) -> Mapping[int, ChunkSource]:
+        """Return the message, file or memory behind those of these numbers that are of this part."""
+        if self.past is not None:
+            return {number: self.past.memory(number) for number in filter(self.has, numbers)}
+        ids = [self.sign * number for number in filter(self.has, numbers)]
+        found = self.query.repositories.chunk_sources.texts(ids, until=self.query.prepared.until)
+        return {self.sign * chunk_id: text for chunk_id, text in found.items()}
+
+    def created_at(self, numbers: Sequence[int]) -> Mapping[int, int]:
+        """Return the time of those of these numbers that are of this part, in microseconds."""
+        if self.past is not None:
+            return {number: text.created_at for number, text in self.texts(numbers).items()}
+        ids = [self.sign * number for number in filter(self.has, numbers)]
+        found = self.query.repositories.chunk_sources.created_at(ids)
+        return {self.sign * chunk_id: at for chunk_id, at in found.items()}
+
+    def relevances(self, ranked: Sequence[Fused], texts: Mapping[int, ChunkSource]) -> dict[int, Relevance]:
+        """Return the relevance of those of these chunks that are of this part, by their numbers."""
+        items = [item for item in ranked if self.has(item.chunk_id)]
+        if self.query.snapshot is None:
+            return {item.chunk_id: _relevance_without_index(item) for item in items}
+        numbers = [item.chunk_id for item in items]
+        return indexed_relevances(self.query, self.query.snapshot, numbers, texts, self.statistics)
+
+    def scored(self, snapshot: IndexSnapshot) -> Scored:
+        """Return the scores of all rows of its index for each retriever, by the numbers of their chunks."""
+        prepared = self.query.prepared
+        scored = retrievers.score(
+            snapshot,
+            prepared.query,
+            prepared.vector,
+            allowed=allowed_rows(self.query.repositories.chunk_sources, snapshot, self.query.filter),
+            statistics=self.statistics,
+            model=prepared.model,
+        )
+        return scored if self.sign > 0 else replace(scored, chunk_ids=-scored.chunk_ids)
 
 
 class Candidates:
@@ -48,17 +218,18 @@ class Candidates:
 
     def __init__(self, query: StoreQuery, account: StoreQuery | None = None, past: Past | None = None) -> None:
         self.query = query
-        self.account = account
-        self.past = past
-        self._past_query = None
+        self.request = query.prepared.request
+        self._parts = [_Part(query)]
+        # Word statistics for all chunks are those of the workspace, so that scores are comparable.
+        statistics = query.snapshot if query.snapshot is not None and query.snapshot.documents else None
+        if account is not None:
+            self._parts.append(_Part(account, -1, statistics))
         if past is not None:  # filtered when it was read
             unfiltered = ChunkFilter(query.prepared.request.agent)
-            self._past_query = replace(query, snapshot=past.snapshot, filter=unfiltered, vectors=past.vectors)
-        self.request = query.prepared.request
-        # Word statistics for the account's chunks: those of the workspace, so that scores are comparable.
-        self._statistics = query.snapshot if query.snapshot is not None and query.snapshot.documents else None
+            of_past = replace(query, snapshot=past.snapshot, filter=unfiltered, vectors=past.vectors)
+            self._parts.append(_Part(of_past, 1, statistics, past))
         contextual_ranking = self.request.fusion == "contextual" and self.request.mode == "hybrid"
-        self._ranking = self._contextual(query.snapshot) if contextual_ranking and query.snapshot is not None else None
+        self._ranking = self._contextual() if contextual_ranking and query.snapshot is not None else None
         self._possible = self._ranking.possible if self._ranking else 0.0
 
     def best(self, count: int) -> list[Fused]:
@@ -69,53 +240,26 @@ class Candidates:
 
     def texts(self, numbers: Sequence[int]) -> dict[int, ChunkSource]:
         """Return the message, file or memory behind each chunk, by chunk id (negative in the account's store)."""
-        until, own, across, past = self.query.prepared.until, *_apart(numbers)
-        texts = self.query.repositories.chunk_sources.texts(own, until=until)
-        if self.account is not None:
-            found = self.account.repositories.chunk_sources.texts(across, until=until)
-            texts |= {-chunk_id: text for chunk_id, text in found.items()}
-        return texts if self.past is None else texts | self.past.sources(past)
+        return {number: text for part in self._parts for number, text in part.texts(numbers).items()}
 
     def relevances(self, ranked: Sequence[Fused], texts: Mapping[int, ChunkSource]) -> dict[int, Relevance]:
         """Return the relevance of each chunk, by chunk id (negative in the account's store)."""
-        own = [item for item in ranked if item.chunk_id > 0 and not is_past(item.chunk_id)]
-        found = _relevances(self.query, own, texts, None)
-        if self.account is not None:
-            across = [item for item in ranked if item.chunk_id < 0]
-            found |= _relevances(self.account, across, texts, self._statistics)
-        if self._past_query is not None:
-            past = [item for item in ranked if is_past(item.chunk_id)]
-            found |= _relevances(self._past_query, past, texts, self._statistics)
-        return found
-
-    def vectors(self, numbers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
-        """Return the unit vectors of those chunks that have one, by chunk id (negative in the account's store)."""
-        own, across, past = _apart(numbers)
-        found = _vectors(self.query, own)
-        if self.account is not None:
-            found |= _vectors(self.account, [-number for number in across])
-        if self._past_query is not None:
-            found |= _vectors(self._past_query, past)
-        return found
+        return {number: one for part in self._parts for number, one in part.relevances(ranked, texts).items()}
 
     def hit(self, ranked: Fused, relevance: Relevance) -> Hit:
         """Return a chunk as a hit in its store, its score as a share of the best possible score, on [0, 1].
 
-        What was replaced is in no store.
+        The hit of a replaced memory has no store.
         """
-        query = self.query if ranked.chunk_id > 0 or self.account is None else self.account
+        part = next(part for part in self._parts if part.has(ranked.chunk_id))
         share = min(1.0, max(0.0, ranked.score / self._possible)) if self._possible > 0 else 0.0
-        store = "" if is_past(ranked.chunk_id) else query.store
+        store = part.query.store if part.past is None else ""
         return Hit(abs(ranked.chunk_id), share, store, relevance.value, relevance.of_any_speaker)
 
-    def _contextual(self, snapshot: IndexSnapshot) -> Ranking:
-        scored = _score(self.query, snapshot, None)
-        if self.account is not None and self.account.snapshot is not None:
-            across = _score(self.account, self.account.snapshot, self._statistics)
-            scored = merge(scored, replace(across, chunk_ids=-across.chunk_ids))
-        if self._past_query is not None and self._past_query.snapshot is not None:
-            scored = merge(scored, _score(self._past_query, self._past_query.snapshot, self._statistics))
-        weights = weights_for(contextual.WEIGHTS, self.request.query, self.query.prepared.model)
+    def _contextual(self) -> Ranking:
+        indexed = [(part, part.query.snapshot) for part in self._parts]
+        scored = reduce(merge, [part.scored(snapshot) for part, snapshot in indexed if snapshot is not None])
+        weights = retrievers.weights_for(retrievers.WEIGHTS, self.request.query, self.query.prepared.model)
         return weighted_ranking(scored, self.request.retriever_weights(weights))
 
     def _plain(self, count: int) -> list[Fused]:
@@ -135,54 +279,19 @@ class Candidates:
 
     def _hits(self, retrieve: _Retrieve, depth: int) -> list[Hit]:
         """Return the best hits of one retriever in both stores by their raw scores; ties go to the newer chunk."""
-        hits = retrieve(self.query, depth, None)
-        if self.account is None and self._past_query is None:
-            return hits
-        if self.account is not None:
-            hits += [Hit(-hit.chunk_id, hit.score) for hit in retrieve(self.account, depth, self._statistics)]
-        if self._past_query is not None:
-            hits += retrieve(self._past_query, depth, self._statistics)
+        if len(self._parts) == 1:
+            return retrieve(self.query, depth, None)
+        hits = [
+            Hit(part.sign * hit.chunk_id, hit.score)
+            for part in self._parts
+            for hit in retrieve(part.query, depth, part.statistics)
+        ]
         created_at = self._created_at([hit.chunk_id for hit in hits])
         return sorted(hits, key=lambda hit: (-hit.score, -created_at.get(hit.chunk_id, 0)))[:depth]
 
     def _created_at(self, numbers: list[int]) -> dict[int, int]:
         """Return the time of each chunk in microseconds."""
-        own, across, past = _apart(numbers)
-        created_at = self.query.repositories.chunk_sources.created_at(own)
-        if self.account is not None:
-            found = self.account.repositories.chunk_sources.created_at(across)
-            created_at |= {-chunk_id: at for chunk_id, at in found.items()}
-        return created_at if self.past is None else created_at | self.past.created_at(past)
-
-
-def _apart(numbers: Iterable[int]) -> tuple[list[int], list[int], list[int]]:
-    """Return the chunk ids in the workspace's store and in the account's, and the numbers of what was replaced."""
-    own: list[int] = []
-    across: list[int] = []
-    past: list[int] = []
-    for number in numbers:
-        if number < 0:
-            across.append(-number)
-        else:
-            (past if is_past(number) else own).append(number)
-    return own, across, past
-
-
-def _score(query: StoreQuery, snapshot: IndexSnapshot, statistics: IndexSnapshot | None) -> Scored:
-    prepared = query.prepared
-    allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
-    return contextual.score(
-        snapshot, prepared.query, prepared.vector, allowed=allowed, statistics=statistics, model=prepared.model
-    )
-
-
-def _relevances(
-    query: StoreQuery, items: Sequence[Fused], texts: Mapping[int, ChunkSource], statistics: IndexSnapshot | None
-) -> dict[int, Relevance]:
-    """Return the relevance of chunks of one store, by their numbers."""
-    if query.snapshot is None:
-        return {item.chunk_id: _relevance_without_index(item) for item in items}
-    return indexed_relevances(query, query.snapshot, [item.chunk_id for item in items], texts, statistics)
+        return {number: at for part in self._parts for number, at in part.created_at(numbers).items()}
 
 
 def indexed_relevances(
@@ -194,7 +303,7 @@ def indexed_relevances(
 ) -> dict[int, Relevance]:
     """Return the relevance of chunks that are in the index of one store, by their numbers.
 
-    Those that are not among the `texts` are taken for texts in the script of the query.
+    Chunks without an entry in `texts` are assumed to be in the script of the query.
     """
     prepared = query.prepared
     rows = snapshot.rows_of(np.abs(np.asarray(numbers, np.int64)))
@@ -205,17 +314,6 @@ def indexed_relevances(
     return dict(zip(numbers, estimates, strict=True))
 
 
-def _vectors(query: StoreQuery, numbers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
-    snapshot = query.snapshot
-    if snapshot is None or snapshot.codes is None or not numbers:
-        return {}
-    by_id = {abs(number): number for number in numbers}
-    rows = snapshot.rows_of(np.asarray(sorted(by_id), np.int64))
-    rows = rows[snapshot.embedded[rows]]
-    found = [by_id[int(chunk_id)] for chunk_id in snapshot.chunk_ids[rows]]
-    return dict(zip(found, snapshot.codes.unit_vectors(rows), strict=True))
-
-
 def _relevance_without_index(item: Fused) -> Relevance:
     keyword, vector = item.retriever_scores.get("keyword"), item.retriever_scores.get("vector")
     return relevance.estimate_without_index(vector.score if vector else None, keyword.score if keyword else 0.0)
@@ -224,9 +322,9 @@ def _relevance_without_index(item: Fused) -> Relevance:
 def _keyword_hits(query: StoreQuery, depth: int, statistics: IndexSnapshot | None) -> list[Hit]:
     text, snapshot = query.prepared.request.query, query.snapshot
     if snapshot is None:
-        return plain.search_by_words_on_disk(query.tx.index, text, query.filter, depth)
+        return retrievers.search_by_words_on_disk(query.tx.index, text, query.filter, depth)
     allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
-    return plain.search_by_words(snapshot, text, allowed, depth, statistics=statistics)
+    return retrievers.search_by_words(snapshot, text, allowed, depth, statistics=statistics)
 
 
 def _vector_hits(query: StoreQuery, depth: int, _statistics: IndexSnapshot | None) -> list[Hit]:
@@ -236,5 +334,5 @@ def _vector_hits(query: StoreQuery, depth: int, _statistics: IndexSnapshot | Non
     if snapshot is None or generation is None:
         return query.tx.index.search_vectors(vector.tobytes(), query.filter, depth)
     allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
-    exact = query.vectors or plain.exact_vectors(query.repositories.forward, generation.model, generation.dim)
-    return plain.search_by_meaning(snapshot, vector, allowed, depth, exact)
+    exact = query.vectors or retrievers.exact_vectors(query.repositories.forward, generation.model, generation.dim)
+    return retrievers.search_by_meaning(snapshot, vector, allowed, depth, exact)

@@ -8,30 +8,83 @@ results after the transactions have ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
 
 from adapters.embedders.base import Embedder
-from adapters.embedders.query_cache import QueryCachingEmbedder
-from retrieval.candidates import Candidates
+from adapters.embedders.guarded import QueryCachingEmbedder
+from adapters.rerankers import GuardedReranker
+from retrieval.candidates import Candidates, Past, is_past, read_past
 from retrieval.index.cache import AgentIndexes
-from retrieval.past import is_past, read_past
-from retrieval.request import RecallRequest
-from retrieval.reranking import Reranking, applies
-from retrieval.results import find_results
+from retrieval.query import EmbedderFor, RecallRequest, StoreQuery, account_request, open_account_query, prepare_query
+from retrieval.results import FoundResult, find_results
 from retrieval.sessions import find_sessions
-from retrieval.store_query import EmbedderFor, StoreQuery, account_request, open_account_query, prepare_query
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE, DEFAULT_CHANNEL
-from reverie.errors import NotFound
-from reverie.moments import micros_until
-from reverie.recall.types import FoundSessions, RecallResponse
-from storage.recall.records import ChunkAttributes, Hit
-from storage.sessions.viewing import viewer_of
+from reverie.errors import NotFound, Permanent, Unavailable
+from reverie.fields import micros_until
+from reverie.recall.types import FoundSessions, RecallResponse, RecallResult
+from storage.recall.records import Hit
+from storage.store import viewer_of
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from storage.viewer import Viewer
+
+# A query may be a whole document: its beginning says what it is about, and models read little more.
+_QUERY_CHARACTERS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """A reranker, and how many of the best results it scores."""
+
+    reranker: GuardedReranker
+    candidates: int
+
+    def deepened(self, request: RecallRequest) -> RecallRequest:
+        """Return the request with a limit that covers the reranker's candidates; unchanged while it is not ready."""
+        if not self.reranker.is_ready:
+            return request
+        return msgspec.structs.replace(request, limit=max(request.limit, self.candidates))
+
+    def reorder(self, query: str, found: Sequence[FoundResult]) -> tuple[list[FoundResult], str]:
+        """Return the results in their new order and "", or in the old order and the reason.
+
+        Results that the reranker does not score follow in their old order. Equal scores keep theirs, too. Call it
+        outside any transaction: a reranker may be slow.
+        """
+        shown, rest = found[: self.candidates], found[self.candidates :]
+        if len(shown) < 2:
+            return [*found], ""
+        try:
+            scores = self.reranker.rerank(query[:_QUERY_CHARACTERS], [_passage(one.result) for one in shown])
+        except (Unavailable, Permanent) as error:
+            return [*found], f"not reranked: {error}"
+        order = sorted(range(len(shown)), key=lambda place: -scores[place])
+        return [*(_with_score(shown[place], scores[place]) for place in order), *rest], ""
+
+
+def applies(request: RecallRequest) -> bool:
+    """Return whether a request is reranked: the default ranking of a query in words, unless it is switched off."""
+    by_default = request.mode == "hybrid" and request.fusion == "contextual"
+    return request.rerank and by_default and bool(request.query.strip())
+
+
+def _passage(result: RecallResult) -> str:
+    """Return the text that was found: a chunk, whatever the length of its message or file."""
+    return result.excerpt or result.text
+
+
+def _with_score(found: FoundResult, score: float) -> FoundResult:
+    explanation = found.result.explanation
+    if explanation is None:
+        return found
+    explanation = msgspec.structs.replace(explanation, reranker=score)
+    return replace(found, result=msgspec.structs.replace(found.result, explanation=explanation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +92,25 @@ class RecallOutcome:
     """The response to a recall, and the hit behind each of its results.
 
     A hit's score is a share of the best possible score, on [0, 1], so that scores of different queries and rankings can
-    be recorded and compared. `folded` are the hits of memories whose source message was returned in their place, and
-    of what says the same as a result. `past` has the attributes of hits that were replaced since the time that a recall
-    looked back to: they are chunks of no store. `viewer` is who asked.
+    be recorded and compared. `folded` are the hits of memories whose source message was returned in their place, and of
+    duplicates of a result. `past` has the hits that were replaced since the time that a recall looked back to: they are
+    chunks of no store. `viewer` is the viewer who asked, `stores` the stores that were searched.
     """
 
     response: RecallResponse
     hits: tuple[Hit, ...] = ()
     folded: tuple[Hit, ...] = ()
-    past: Mapping[int, ChunkAttributes] = field(default_factory=dict)
+    past: Past | None = None
     viewer: Viewer = Viewer()  # noqa: RUF009 - frozen
+    stores: tuple[Store, ...] = ()
 
     def hits_in(self, store: str) -> list[Hit]:
-        """Return all hits in one store, folded ones last: what is recorded there as recalled."""
+        """Return all hits in one store, folded ones last: these are recorded there as recalled."""
         return [hit for hit in (*self.hits, *self.folded) if hit.store == store]
+
+    def withdrawn(self, chunks: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
+        """Return those of these chunks, by store and id, that were forgotten since, or are being erased."""
+        return _withdrawn(chunks, self.stores, self.past)
 
 
 class Recaller:
@@ -118,7 +176,11 @@ class Recaller:
             query = StoreQuery.bind(prepared, store, tx, self._indexes)
             found = find_results(Candidates(query, across, past), now=now if until is None else until)
         degraded = query.degraded
+        stores = (store,) if account is None else (store, account)
         if reranking is not None:
+            chunks = {(one.hit.store, one.hit.chunk_id): one for one in found}
+            withdrawn = _withdrawn(chunks, stores, past)
+            found = [one for chunk, one in chunks.items() if chunk not in withdrawn]
             found, why = reranking.reorder(request.query, found)
             found, degraded = found[: request.limit], "; ".join(filter(None, (degraded, why)))
         hits = tuple(one.hit for one in found)
@@ -126,8 +188,9 @@ class Recaller:
             RecallResponse(results=[one.result for one in found], mode=request.mode, degraded=degraded),
             hits,
             tuple(hit for one in found for hit in (*one.folded.values(), *one.duplicates.values())),
-            {} if past is None else past.attributes([hit.chunk_id for hit in hits if is_past(hit.chunk_id)]),
+            past,
             viewer,
+            stores,
         )
 
     def _account_seen_by(self, viewer: Viewer, workspace: str) -> Store | None:
@@ -159,6 +222,14 @@ class Recaller:
             return None if embedder is None else made.setdefault(id(embedder), QueryCachingEmbedder(embedder))
 
         return Recaller(self._stores, embedder_for, self._indexes, self._clock, self._reranking)
+
+
+def _withdrawn(chunks: Collection[tuple[str, int]], stores: Sequence[Store], past: Past | None) -> set[tuple[str, int]]:
+    found = {("", number) for number in past.withdrawn([n for _, n in chunks if is_past(n)])} if past else set()
+    for store in stores:
+        if own := [number for name, number in chunks if name == store.name]:
+            found |= {(store.name, number) for number in store.withdrawn("chunks", own)}
+    return found
 
 
 def _has_chunks(store: Store, agent: str) -> bool:

@@ -3,11 +3,17 @@
 A memory and the message that it came from are one result: the message, at its own rank, which takes the text around it
 into account. Ranked by the better of the two, notes taken during a conversation displaced the conversation itself from
 the first five results (docs/recall.md).
+
+Results that say the same as a better one, by their words (`storage.recall.sameness`), are its duplicates. Two messages
+say the same only if the same person said them, and nothing of one end user is a duplicate of something of another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,15 +22,70 @@ import msgspec
 from retrieval.candidates import Candidates
 from retrieval.ranking.fusion import Fused
 from retrieval.ranking.relevance import Relevance, shown_relevance
-from retrieval.twins import Twin, Twins
 from reverie.clock import from_micros
 from reverie.recall.types import Explanation, RecallResult, Turn
 from storage.recall.records import ChunkSource, Hit, NeighbourMessage
+from storage.recall.sameness import Statement, says_the_same, statement
+from storage.recall.words import with_few_marks
+
+_BETWEEN_WORDS = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """The statement of a text, the speaker if it is a message, and the end user it belongs to."""
+
+    statement: Statement
+    speaker: tuple[str | None, str | None] | None = None
+    owner: str | None = None
+
+
+def twin_of(source: ChunkSource) -> Twin:
+    """Return the parts of a chunk by which it is compared: its statement, its speaker and its owner."""
+    speaker = (source.role, source.name) if source.kind == "message" else None
+    return Twin(statement(source.chunk_text), speaker, source.owner)
+
+
+class Twins:
+    """Finds, among accepted texts, one that says the same as another."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        # Keyed by the parts that must be equal, so that few texts are compared.
+        self._accepted: dict[tuple[object, ...], list[tuple[int, Twin]]] = defaultdict(list)
+
+    def accept(self, twin: Twin) -> None:
+        """Add a text that others are compared with."""
+        self._accepted[twin.statement.exact].append((self._count, twin))
+        self._count += 1
+
+    def find(self, twin: Twin) -> int | None:
+        """Return the place of the first accepted text that says the same, or None."""
+        alike = self._accepted.get(twin.statement.exact, ())
+        return next((place for place, other in alike if _say_the_same(twin, other)), None)
+
+
+def _say_the_same(one: Twin, other: Twin) -> bool:
+    if _differ(one.speaker, other.speaker) or _differ(one.owner, other.owner):
+        return False
+    return says_the_same(one.statement, other.statement)
+
+
+def _differ(one: object, other: object) -> bool:
+    return one is not None and other is not None and one != other
+
+
+def normalised(text: str) -> str:
+    """Return a text without case, extra blanks and punctuation; a text of punctuation only keeps it."""
+    folded = unicodedata.normalize("NFKC", with_few_marks(text)).casefold()
+    return _BETWEEN_WORDS.sub(" ", folded).strip() or " ".join(folded.split())
+
 
 # Chunks that are looked at for results that reach a floor, at least.
 _DEPTH_WITH_FLOOR: Final = 100
 
-_Key = tuple[str, str]
+# A kind, the session of a message, and an id.
+_Key = tuple[str, str | None, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +115,13 @@ class _Found:
 def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
     """Return the results of a request, best first, without what has expired by `now` (microseconds).
 
-    With a `min_score`, results below it are left out, and only the best chunks are looked at: what ranks lower than
-    `_DEPTH_WITH_FLOOR` others hardly ever fits better than they do.
+    With a `min_score`, results below it are left out, and only the best chunks are looked at: a chunk that ranks below
+    `_DEPTH_WITH_FLOOR` others is hardly ever more relevant than they are.
     """
     request = candidates.request
     results: dict[_Key, FoundResult] = {}
     folded: list[_Found] = []
-    duplicates = None if request.separate_duplicates else _Duplicates(candidates)
+    duplicates = None if request.separate_duplicates else _Duplicates()
     read: set[int] = set()
     count = 2 * request.limit  # several chunks may belong to one result
     if request.min_score is not None:
@@ -69,9 +130,7 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
         ranked = candidates.best(count)
         # Not a slice: plain scores are normalised over the hits read, so reading more may change the order.
         batch = [item for item in ranked if item.chunk_id not in read]
-        if duplicates is not None:
-            duplicates.read(batch)
-        for found in _found(candidates, batch, now):
+        for found in _find_batch(candidates, batch, now):
             if found.hit.relevance < (request.min_score or 0.0):
                 continue
             if found.is_folded:
@@ -91,20 +150,15 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
 
 
 class _Duplicates:
-    """Adds what says the same as a result to the duplicates of that result."""
+    """Adds chunks that say the same as a result to the duplicates of that result."""
 
-    def __init__(self, candidates: Candidates) -> None:
-        self._candidates = candidates
+    def __init__(self) -> None:
         self._twins = Twins()
         self._keys: list[_Key] = []
 
-    def read(self, batch: Sequence[Fused]) -> None:
-        """Read the vectors of the chunks of a batch, for their comparison."""
-        self._twins.vectors |= self._candidates.vectors([item.chunk_id for item in batch])
-
     def take(self, found: _Found, results: Mapping[_Key, FoundResult]) -> bool:
         """Add a chunk to the duplicates of a result; False if it says the same as none, or belongs to a result."""
-        twin = Twin(found.item.chunk_id, found.text)
+        twin = twin_of(found.text)
         if found.key not in results:
             place = self._twins.find(twin)
             if place is not None and self._keys[place] in results:
@@ -121,7 +175,7 @@ def _with_duplicates(found: FoundResult) -> FoundResult:
     return replace(found, result=msgspec.structs.replace(found.result, duplicates=len(found.duplicates)))
 
 
-def _found(candidates: Candidates, batch: Sequence[Fused], now: int) -> list[_Found]:
+def _find_batch(candidates: Candidates, batch: Sequence[Fused], now: int) -> list[_Found]:
     """Return the unexpired chunks of a batch, each with the key of its result.
 
     A message is as relevant as the memory made from it, if that is the more relevant one.
@@ -131,12 +185,10 @@ def _found(candidates: Candidates, batch: Sequence[Fused], now: int) -> list[_Fo
         for number, text in candidates.texts([item.chunk_id for item in batch]).items()
         if text.expires_at is None or text.expires_at > now
     }
-    sources = _source_messages(candidates, texts.values())
+    sources = _source_messages(candidates, texts)
     batch = [item for item in batch if item.chunk_id in texts]
     relevances = candidates.relevances(batch, texts)
-    shown = {
-        item.chunk_id: sources.get(texts[item.chunk_id].source_message or "", texts[item.chunk_id]) for item in batch
-    }
+    shown = {item.chunk_id: sources.get(item.chunk_id, texts[item.chunk_id]) for item in batch}
     of_memories: dict[_Key, Relevance] = {}
     for item in batch:
         if shown[item.chunk_id] is not texts[item.chunk_id]:
@@ -151,21 +203,34 @@ def _found(candidates: Candidates, batch: Sequence[Fused], now: int) -> list[_Fo
 
 
 def _key(source: ChunkSource) -> _Key:
-    return source.kind, source.id
+    return source.kind, source.session if source.kind == "message" else None, source.id
 
 
-def _source_messages(candidates: Candidates, texts: Iterable[ChunkSource]) -> dict[str, ChunkSource]:
-    """Return the messages that these memories came from, by message id, as far as the request may find them."""
+def _source_messages(candidates: Candidates, texts: Mapping[int, ChunkSource]) -> dict[int, ChunkSource]:
+    """Return the messages that memories came from, by the memories' chunks, as far as the request may find them.
+
+    Ids of messages are unique within a session: a memory that does not say of which belongs to the one with its id, if
+    there is only one.
+    """
     request, query = candidates.request, candidates.query
     if request.separate_memories or not request.finds("message"):
         return {}
-    ids = {text.source_message for text in texts if text.source_message is not None}
+    ids = {text.source_message for text in texts.values() if text.source_message is not None}
     if not ids:
         return {}
     found = query.repositories.chunk_sources
     chunks = found.first_of_messages(sorted(ids), query.filter)
-    messages = found.texts(list(chunks.values()), until=query.prepared.until)
-    return {message: messages[chunk_id] for message, chunk_id in chunks.items() if chunk_id in messages}
+    messages: dict[str, list[ChunkSource]] = {}
+    for message in found.texts(chunks, until=query.prepared.until).values():
+        messages.setdefault(message.id, []).append(message)
+    sources = {}
+    for number, text in texts.items():
+        same = messages.get(text.source_message or "", [])
+        if text.source_session is not None:
+            same = [message for message in same if message.ref_code == text.source_session]
+        if len(same) == 1:
+            sources[number] = same[0]
+    return sources
 
 
 def _result(candidates: Candidates, found: _Found) -> RecallResult:

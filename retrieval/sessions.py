@@ -1,7 +1,7 @@
 """Ranks an agent's sessions by their best chunk and by what people said in them.
 
 Three scores, each as a share of its best, added up: the best cosine of any chunk; the best contextual score of a chunk
-of a person; BM25 of all that people said, as one document. People are users, and whoever has a name. Their messages
+of a person; BM25 of all that people said, as one document. People are users, and everybody with a name. Their messages
 tell what happened to them; the answers of an assistant are long and mention everything. A date in the query counts
 half. Memories are no part of a session, except notes that belong to it.
 """
@@ -9,6 +9,7 @@ half. Memories are no part of a session, except notes that belong to it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,24 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.candidates import Candidates, indexed_relevances
-from retrieval.filters import allowed_rows
-from retrieval.index.agent_index import K1, B, IndexSnapshot
-from retrieval.index.codes import Floats, Rows
-from retrieval.ranking import bm25, contextual
-from retrieval.ranking.languages import knows_languages, weights_for
-from retrieval.ranking.lexical import MAX_WORDS
-from retrieval.ranking.names import without_names
+from retrieval.index.agent_index import K1, B, Floats, IndexSnapshot, Rows
+from retrieval.query import StoreQuery, allowed_rows
+from retrieval.ranking import retrievers
+from retrieval.ranking.fusion import shares_of_best
+from retrieval.ranking.parsing import MAX_WORDS, without_names
 from retrieval.ranking.relevance import shown_relevance
-from retrieval.ranking.shares import shares_of_best
-from retrieval.store_query import StoreQuery
 from reverie.clock import from_micros
 from reverie.recall.types import FoundSession, FoundSessions
 from storage.recall.records import ChunkSource
 from storage.recall.words import hash_of
+from storage.rows import DamagedRow
+from storage.sessions.records import SessionRecord
 
 _DATE_WEIGHT: Final = 0.5
-# Chunks read if only the indexes on disk can be searched: several of the best may belong to one session. As many are
-# read for their scripts, if there is a floor.
+# How many of the best chunks are read if only the indexes on disk can be searched: several of them may belong to one
+# session. With a `min_score`, the texts of this many chunks are read to find out in which script they are written.
 _DEPTH: Final = 300
 _KINDS: Final = ("message", "file", "note")
 
@@ -54,7 +53,10 @@ def find_sessions(query: StoreQuery) -> FoundSessions:
     best = [] if query.prepared.request.is_empty else _best(query, texts)
     unread = [match.chunk_id for match in best if match.chunk_id not in texts]
     texts |= query.repositories.chunk_sources.texts(unread) if unread else {}
-    records = {match.session: query.repositories.sessions.get(match.session) for match in best}
+    records: dict[str, SessionRecord] = {}
+    for match in best:
+        with suppress(DamagedRow):  # its messages are still found by a recall
+            records[match.session] = query.repositories.sessions.get(match.session)
     found = [
         FoundSession(
             session=match.session,
@@ -65,6 +67,7 @@ def find_sessions(query: StoreQuery) -> FoundSessions:
             relevance=shown_relevance(match.relevance),
         )
         for match in best
+        if match.session in records and match.chunk_id in texts
     ]
     return FoundSessions(results=found, degraded=query.degraded)
 
@@ -85,7 +88,7 @@ def _best(query: StoreQuery, texts: dict[int, ChunkSource]) -> list[_BestMatch]:
         if request.min_score is None:
             order = order[: request.limit]
         chunks = [int(chunk_id) for chunk_id in ranked.chunk_ids[order]]
-        if knows_languages(query.prepared.model):
+        if retrievers.knows_languages(query.prepared.model):
             texts |= found.texts(chunks[:_DEPTH])
         relevances = indexed_relevances(query, query.snapshot, chunks, texts)
     if request.min_score is not None:
@@ -110,8 +113,8 @@ class _RankedSessions:
 def _rank(query: StoreQuery, snapshot: IndexSnapshot) -> _RankedSessions:
     request = query.prepared.request
     parsed = without_names(request.query, snapshot.names)
-    base_weights = weights_for(contextual.WEIGHTS, request.query, query.prepared.model)
-    ranking = contextual.rank(
+    base_weights = retrievers.weights_for(retrievers.WEIGHTS, request.query, query.prepared.model)
+    ranking = retrievers.rank(
         snapshot,
         parsed,
         None if request.mode == "keyword" else query.prepared.vector,
@@ -149,8 +152,8 @@ def _rank(query: StoreQuery, snapshot: IndexSnapshot) -> _RankedSessions:
 def _rows_of_people(snapshot: IndexSnapshot, session_of: Rows) -> NDArray[np.bool_]:
     """Mark the rows said by users and by whoever has a name, and notes of sessions; all live rows if there are none.
 
-    In a conversation of two people one has the role of an assistant: without what that one said, LoCoMo's sessions with
-    the answer are among the first five for 79 % of the questions, with it for 83 %.
+    In a conversation of two people one has the role of an assistant. Without this person's messages, LoCoMo's sessions
+    with the answer are among the first five for 79 % of the questions, with them for 83 %.
     """
     people = (snapshot.rows_of_role("user") | (snapshot.speakers >= 0)) & snapshot.alive
     if not people.any():
@@ -176,7 +179,7 @@ def _word_scores(
         rows, counts = snapshot.postings.of(word)
         own = counted[rows]
         frequency = np.bincount(session_numbers[rows[own]], counts[own], minlength=len(sessions))
-        weight = bm25.idf(int(np.count_nonzero(frequency)), len(sessions))
+        weight = retrievers.idf(int(np.count_nonzero(frequency)), len(sessions))
         scores += weight * frequency * (K1 + 1) / (frequency + norm)
     return scores.astype(np.float32)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
 import sys
 import threading
+import time
 from contextlib import ExitStack
 from types import FrameType
 from typing import Final
@@ -19,7 +21,7 @@ from reverie import __version__
 from reverie.errors import NotFound, Rejected, ReverieError, Unavailable
 from server.app import create_app
 from server.authentication import Access
-from server.connections import ConnectionLimits, Connections, guarded
+from server.connections import HEADER_SECONDS, MAX_CONNECTIONS, MAX_OF_ADDRESS, ConnectionLimits, Connections, guarded
 from storage.private_files import write_private_by_default
 from worker.access import is_loopback, operator_token
 from worker.host_upkeep import SERVER_WAITS_SECONDS, start_host_upkeep
@@ -27,7 +29,7 @@ from worker.logs import configure_logging
 from worker.running import limit_native_memory
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
-from worker.supervision.alive_signs import give_alive_signs
+from worker.supervision.alive_signs import LOOP_SECONDS, give_alive_signs
 from worker.supervision.local_token import announced_to_clients, local_token
 from worker.supervision.processes import end_with_supervisor, raise_file_limit
 from worker.supervision.server_file import ServerFile, announced, local_url
@@ -62,11 +64,11 @@ def main() -> int:
         return 2 if isinstance(error, Rejected) else 1
     limit_native_memory()
     end_with_supervisor(os.environ)
-    give_alive_signs(os.environ)
     configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "server"))
     # A query is one short text: a second thread gains nothing, and while the embed worker is busy the two threads wait
     # for each other. Measured on two cores during ingest: recall p95 37 ms with one thread, 669 ms with two.
-    runtime = Runtime(settings.model_copy(update={"embedding_threads": 1}))
+    runtime = Runtime(settings)
+    runtime.embedding_threads = 1
     runtime.store_patience_seconds = _STORE_PATIENCE_SECONDS
     runtime.make_all()
     start_host_upkeep(settings, first_after_seconds=SERVER_WAITS_SECONDS)
@@ -76,11 +78,21 @@ def main() -> int:
 
 
 class _Server(uvicorn.Server):
-    """A server that tells responses without an end that it is stopping: it would wait for them."""
+    """A server whose event loop shows that it turns, and which tells its streams when it stops, so that they end."""
 
     def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:
         super().__init__(config)
         self._stopping = stopping
+        self._turned_at = math.inf
+
+    async def on_tick(self, counter: int) -> bool:
+        """Note a turn of the event loop, ten times a second."""
+        self._turned_at = time.monotonic()
+        return await super().on_tick(counter)
+
+    def works(self) -> bool:
+        """Return whether the event loop turns, or has not begun to."""
+        return time.monotonic() - self._turned_at < LOOP_SECONDS
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop, after a signal."""
@@ -90,9 +102,7 @@ class _Server(uvicorn.Server):
 
 def _serve(settings: Settings, runtime: Runtime, access: Access, listening: socket.socket) -> None:
     app = create_app(runtime, access=access)
-    limits = ConnectionLimits(
-        settings.max_connections, settings.max_connections_per_address, settings.request_header_seconds
-    )
+    limits = ConnectionLimits(MAX_CONNECTIONS, MAX_OF_ADDRESS, HEADER_SECONDS)
     config = uvicorn.Config(
         app,
         http=guarded(Connections(limits)),
@@ -105,6 +115,7 @@ def _serve(settings: Settings, runtime: Runtime, access: Access, listening: sock
         timeout_graceful_shutdown=_GRACEFUL_SECONDS,
     )
     server = _Server(config, app.state.stopping)
+    give_alive_signs(os.environ, server.works)
     # Uvicorn installs its own handlers only while it runs, and afterwards raises again the signal that stopped it,
     # which would end this process with the signal's number instead of 0. A signal that arrives before it runs must not
     # be lost either.

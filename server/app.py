@@ -1,9 +1,11 @@
-"""The HTTP application of one runtime: its routes, error handlers and middleware."""
+"""The HTTP application of one runtime: routes, error handlers and middleware; and the same calls without a server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
@@ -12,63 +14,29 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from reverie import __version__
+from reverie.calls import Call, validated
+from reverie.clock import new_id
 from reverie.errors import ReverieError
+from server import items, memories, pipeline, recall, scheduling, sessions, trust, upkeep
 from server.authentication import Access, Authentication
-from server.caller import CALLER_HEADERS, TRACE_HEADER
-from server.docs_page import ASSETS, docs_page
+from server.caller import CALLER_HEADERS, TRACE_HEADER, Caller
 from server.endpoints import Endpoint
 from server.gate import MCP_PATH, Gate
-from server.items import items
 from server.mcp.endpoint import MCP_HEADERS, McpEndpoint
-from server.memories import facts, memories, notes, transfer
-from server.openapi import describe
-from server.page.routes import site_router
-from server.page.site import Site
-from server.pipeline import dead_letters, messages, operations
-from server.recall import context, recall
-from server.recall import events as recall_events
+from server.openapi import ASSETS, describe, docs_page
+from server.page import curation
+from server.page import memories as memories_page
+from server.page import pipeline as pipeline_page
+from server.page.site import Site, site_router
 from server.responses import on_reverie_error
-from server.scheduling import notifications, reminders, schedules
-from server.scheduling import runs as schedule_runs
 from server.services import Services
-from server.sessions import channels, coding_agents, scratchpads, sessions, summaries, workspaces
-from server.sessions import lifecycle as session_life
-from server.trust import erasures, exports, quotas, tokens
-from server.upkeep import curation, jobs, notebooks
 from worker.runtime import Runtime
 
+_A = TypeVar("_A")
+
 # The order matters: of two routes that match a path, the first is used.
-_ROOMS: Final = (
-    messages,
-    recall,
-    context,
-    recall_events,
-    sessions,
-    coding_agents,
-    session_life,
-    scratchpads,
-    channels,
-    workspaces,
-    curation,
-    summaries,
-    dead_letters,
-    operations,
-    jobs,
-    notebooks,
-    memories,
-    transfer,
-    facts,
-    notes,
-    items,
-    schedules,
-    schedule_runs,
-    reminders,
-    notifications,
-    erasures,
-    exports,
-    tokens,
-    quotas,
-)
+_ROOMS: Final = (pipeline, recall, sessions, upkeep, memories, items, scheduling, trust)
+_PAGES: Final = (memories_page, curation, pipeline_page)
 
 
 def endpoints() -> Iterator[Endpoint]:
@@ -102,7 +70,7 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
         services.token_checker, services.ledger, fixed=access.tokens, now=runtime.now, open=access.open
     )
     site = Site(services, endpoints(), authentication)
-    app.include_router(site_router(site))
+    app.include_router(site_router(site, [part.pages for part in _PAGES]))
     app.add_exception_handler(ReverieError, on_reverie_error)
     app.add_exception_handler(HTTPException, site.on_http_error)
     services.metrics.counter(
@@ -128,7 +96,30 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
         tracing=runtime.tracing,
         allowed_origins=runtime.settings.web_origins,
     )
-    app.include_router(operations.probes(services))
+    app.include_router(pipeline.probes(services))
     app.include_router(docs_page(app.title, "/openapi.json"))
     describe(app, [endpoint.kind for endpoint in endpoints()])
     return app
+
+
+class InProcess:
+    """Answers calls on the data folder of a runtime."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._services = Services(runtime)
+
+    @cached_property
+    def _endpoints(self) -> dict[type[Call[Any]], Endpoint]:
+        return {endpoint.kind: endpoint for endpoint in endpoints()}
+
+    def send(self, call: Call[_A], *, agent: str, workspace: str) -> _A:
+        """Return the response to a call of an agent in a workspace. Raises what the server would raise."""
+        endpoint = self._endpoints[type(call)]
+        response: _A = endpoint.answer(self._services, Caller(agent, workspace, new_id()), validated(call))
+        return response
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._services.runtime.close()

@@ -17,16 +17,21 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from reverie.decoding import rejected
-from reverie.errors import Rejected, Unavailable
-from reverie.problems import Malformed, TooLarge, TooSlow, UnsupportedType
+from reverie.errors import Malformed, Rejected, TooLarge, TooSlow, Unavailable, UnsupportedType
 from server.caller import IDEMPOTENCY_HEADER
 
 # A body is decoded in a thread if that takes longer than handing it over: 32 KiB take 0.1 ms.
 INLINE_BYTES: Final = 32 * 1024
-# Large bodies that are decoded at once. Each takes up to four times its size, and what its values take.
+# Large bodies that are decoded at once. Each takes up to four times its size, plus the memory of its values.
 _DECODERS: Final = 2
 # A value takes 16 to 250 bytes as a Python object, but only two in a body: 4 MiB of `[],` would become 120 MB.
 MAX_VALUES: Final = 400_000
+# The largest body of a call; those with files may have 17 MiB.
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+# The bodies that are read at once: 16 of the largest, which take up to four times as much while they are decoded.
+BODY_MEMORY_BYTES: Final = 64 * 1024 * 1024
+# For a whole body: the largest arrives in it over a line of 70 KB/s.
+BODY_SECONDS: Final = 60.0
 # A sender that pauses this long is gone, or means no good.
 _STALL_SECONDS: Final = 10.0
 # A body that waits for others this long is refused instead.
@@ -48,7 +53,7 @@ class BodyMemory:
     """Limits the bytes of the bodies that are read or decoded at once. For one thread: the event loop's.
 
     A body takes its bytes as they arrive, so a slow sender holds no more than it has sent. The oldest body always gets
-    what it needs: two that wait for each other would both wait in vain.
+    the bytes it needs: otherwise two bodies could wait for each other for ever.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -61,7 +66,7 @@ class BodyMemory:
     def holding(self) -> Iterator[Callable[[int], Awaitable[None]]]:
         """Yield the function that takes bytes for one body; they are given back at the end.
 
-        It raises `Busy` if others do not give back theirs in time.
+        The function raises `Busy` if other bodies do not give back enough bytes in time.
         """
         body = object()
         self._bodies[body] = 0
@@ -147,9 +152,9 @@ class BodyReader:
                     await take(len(chunk))
                     body += chunk
         except TimeoutError:
-            raise TooSlow("the body of the request did not arrive in time", field="body") from None
+            raise TooSlow("the body of the request did not arrive in time: send it again") from None
         except ClientDisconnect:
-            raise TooSlow("the connection was closed before the body had arrived", field="body") from None
+            raise TooSlow("the connection was closed before the body had arrived: send it again") from None
         request.scope["reverie.body_bytes"] = len(body)
         if IDEMPOTENCY_HEADER in request.headers:  # a megabyte takes half a millisecond
             request.scope["reverie.body_hash"] = blake3(body).hexdigest()
@@ -245,4 +250,4 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _too_large(limit_bytes: int) -> TooLarge:
-    return TooLarge(f"the body has more than {limit_bytes:,} bytes, the limit of max_body_bytes", field="body")
+    return TooLarge(f"the body has more than {limit_bytes:,} bytes, the limit of a request", field="body")

@@ -1,11 +1,12 @@
 """Read the caller of a request from its token and its headers: agent, workspace, user and trace id.
 
-Headers are percent-encoded UTF-8. They only narrow what the token allows: one that contradicts it is refused, and the
-error names the right that is missing, and nothing else.
+Headers are percent-encoded UTF-8. They only narrow the rights of the token: a header that contradicts it is refused,
+and the error names only the missing right.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -15,8 +16,7 @@ from fastapi import Request
 from memory.trust.principals import OPERATOR, Principal
 from reverie.checks import check_agent, check_label, check_trace, check_workspace
 from reverie.clock import new_id
-from reverie.errors import Rejected
-from reverie.problems import Forbidden
+from reverie.errors import Forbidden, Rejected
 from reverie.tracing import parse_traceparent
 
 AGENT_HEADER: Final = "X-Reverie-Agent"
@@ -28,6 +28,11 @@ IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
 
 CALLER_HEADERS: Final = (AGENT_HEADER, WORKSPACE_HEADER, USER_HEADER, TRACE_HEADER, IDEMPOTENCY_HEADER)
 
+# Headers that identify the caller, the target and the page of origin. If such a header comes twice, one proxy takes the
+# first value and another the last, so a caller who can add a header could ask as somebody else.
+_DECIDING: Final = frozenset({b"authorization", b"cookie", b"host", b"origin", b"sec-fetch-site", b"content-type"})
+_DECIDING_PREFIXES: Final = (b"x-reverie-", b"idempotency-", b"mcp-")
+
 # What a call is about, and so which headers it needs: an agent in a workspace, a whole workspace, or the server.
 Subject: TypeAlias = Literal["agent", "workspace", "server"]
 
@@ -37,8 +42,8 @@ class Caller:
     """The agent that a request is for, its workspace, the trace id of the request, and who makes it.
 
     `user` is the end user that the call is limited to, by its token or a header; None for any. `origin` is the address
-    that the request came from, empty for calls within this process; `request` what identifies the request and its
-    repetitions, empty if it has no key. With `notes_recalls` false, what is recalled does not count as recalled.
+    that the request came from, empty for calls within this process; `request` the key of the request and its
+    repetitions, empty if the client sent none. With `notes_recalls` false, results are not recorded as recalled.
     """
 
     agent: str
@@ -81,8 +86,19 @@ def principal_of(request: Request) -> Principal:
     return principal
 
 
+def check_sent_once(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Raise `Rejected` if a header that identifies the caller or the target was sent twice."""
+    seen: set[bytes] = set()
+    for name, _ in headers:
+        if name in seen:
+            shown = name.decode("latin-1").title()
+            raise Rejected(f"the header {shown} was sent more than once: send it once", field=shown)
+        if name in _DECIDING or name.startswith(_DECIDING_PREFIXES):
+            seen.add(name)
+
+
 def lacking(right: Literal["workspace", "agent", "user"]) -> Forbidden:
-    """Return the error for a call beyond what a token is bound to."""
+    """Return the error for a call outside the agent, workspace or user that a token is bound to."""
     return Forbidden(f"the token is not for this {right}", field=right)
 
 
@@ -102,7 +118,7 @@ def _agent(request: Request, principal: Principal) -> str:
 def required_header(subject: Subject, method: str) -> str | None:
     """Return the header that a call must have, if any.
 
-    A call that changes a whole workspace must name it, so that the default one is not deleted by mistake.
+    A call that changes a whole workspace must name it, so that `default` is not deleted by mistake.
     """
     if subject == "workspace" and method != "GET":
         return WORKSPACE_HEADER
@@ -131,6 +147,8 @@ def query_of(
     """Return the query parameters, those in `sequences` as lists. Raises `Rejected` for an unknown one."""
     query = request.query_params
     for name in query:
+        if name not in sequences and len(query.getlist(name)) > 1:
+            raise Rejected(f"the parameter {name[:80]!r} was sent more than once: send it once", field=name[:80])
         if name not in known:
             raise Rejected(f"unknown parameter {name[:80]!r}; known are: {', '.join(known) or 'none'}", field=name[:80])
     return {name: query.getlist(name) if name in sequences else query[name] for name in query}
@@ -145,4 +163,7 @@ def decoded(raw: bytes, field: str) -> str:
 
 
 def _header(request: Request, name: str, field: str) -> str:
+    # A proxy makes one header of two by a comma.
+    if "," in request.headers[name]:
+        raise Rejected(f"the header {name} has a comma: send one {field}, a comma in its name as %2C", field=field)
     return decoded(request.headers[name].encode("latin-1"), field)

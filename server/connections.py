@@ -19,9 +19,8 @@ import h11
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from reverie.errors import Unavailable
-from reverie.problems import CONTENT_TYPE, TooSlow, problem_of
-from server.failures import network_of
+from reverie.errors import CONTENT_TYPE, TooSlow, Unavailable, problem_of
+from server.authentication import network_of
 
 RETRY_AFTER_SECONDS: Final = 1
 # A client that has just connected gets this long before its place may go to another one.
@@ -29,6 +28,12 @@ _GRACE_SECONDS: Final = 1.0
 # A refused client gets this long to read why; beyond this number of them, a connection is just closed.
 _REFUSAL_SECONDS: Final = 1.0
 _MAX_REFUSALS: Final = 64
+# The connections of all addresses, and those of one address (of IPv6, one /64 network),
+# which leave a quarter to others.
+MAX_CONNECTIONS: Final = 512
+MAX_OF_ADDRESS: Final = 384
+# For the headers of a request: a client that sends a byte a second needs more, and one on a slow line less.
+HEADER_SECONDS: Final = 10.0
 # For the rest of a body after the response, such as 413 or 401.
 _REST_SECONDS: Final = 5.0
 
@@ -53,7 +58,8 @@ class Connections:
         self.refusing = 0
         self._total = 0
         self._open: dict[str, set[GuardedProtocol]] = {}
-        # Those without a request, by since when; by address, too, so that one address makes place only for itself.
+        # Connections without a request, with the time since when; also by address, so that an address over its limit
+        # loses only its own connections.
         self._waiting: OrderedDict[GuardedProtocol, float] = OrderedDict()
         self._waiting_of: dict[str, OrderedDict[GuardedProtocol, float]] = {}
 
@@ -176,7 +182,7 @@ class GuardedProtocol(H11Protocol):
             self._deadline = self.loop.call_later(_REST_SECONDS, self.transport.abort)
 
     def _current_phase(self) -> str:
-        """Return what the connection waits for: `headers`, `idle`, `rest` of a body; empty while it has a request.
+        """Return the phase of the connection: `headers`, `idle`, `rest` of a body; empty while it has a request.
 
         The idle time between two requests is limited by uvicorn.
         """
@@ -191,9 +197,9 @@ class GuardedProtocol(H11Protocol):
     def _too_slow(self) -> None:
         self.guard.closed_slow += 1
         seconds = self.guard.limits.header_seconds
-        error = TooSlow(f"the headers of the request did not arrive within {seconds:g} s")
+        error = TooSlow(f"the headers of the request did not arrive within {seconds:g} s: send it again")
         if self.conn.trailing_data[0]:
-            self._write_problem(408, b"Request Timeout", msgspec.json.encode(problem_of(error)))
+            self._write_problem(503, b"Service Unavailable", msgspec.json.encode(problem_of(error)))
         self.transport.close()
 
     def _refuse(self) -> None:

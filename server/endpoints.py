@@ -20,11 +20,11 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from reverie.calls import Call, build, check, route_of, scope_of
+from reverie.calls import Call, build, check, route_of, scope_of, validated
+from reverie.contract import Scope
 from reverie.errors import Rejected
-from reverie.trust.scopes import Scope
-from server.admission import admitted
 from server.authorisation import (
+    admitted,
     audited,
     creates_workspace,
     for_user,
@@ -32,16 +32,19 @@ from server.authorisation import (
     require_creator,
     require_reach,
     require_scope,
+    seen_store,
 )
-from server.bodies import body_bytes_of, decode
+from server.bodies import MAX_BODY_BYTES, body_bytes_of, decode
 from server.caller import Caller, Subject, caller_of, decoded, principal_of, query_of
 from server.openapi import operation
-from server.responses import encoded_response
 from server.services import Services
+from storage.stores import Store
 
+_A = TypeVar("_A")
 _C = TypeVar("_C", bound=Call[Any])
 _T = TypeVar("_T")
 _Handler = Callable[[Services, Caller, _C], Any]
+_StoreHandler = Callable[[Store, Caller, _C], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Endpoint:
     statuses: Mapping[str, str]
     subject: Subject
     limits_itself: bool
+    tag: str
 
     @property
     def scope(self) -> Scope:
@@ -95,7 +99,7 @@ def _ok(_: object) -> int:
 
 
 class Endpoints:
-    """The endpoints of one module, under one tag of the API description."""
+    """The endpoints of one module, and the section of the API description for those that name no other."""
 
     def __init__(self, tag: str) -> None:
         self._tag = tag
@@ -110,11 +114,36 @@ class Endpoints:
         statuses: Mapping[str, str] = MappingProxyType({"200": "Done"}),
         subject: Subject = "agent",
         limits_itself: bool = False,
+        tag: str = "",
     ) -> Callable[[_Handler[_C]], _Handler[_C]]:
         """Register the decorated function as the handler of a call."""
 
         def add(handler: _Handler[_C]) -> _Handler[_C]:
-            self._endpoints.append(Endpoint(kind, handler, waits, status, statuses, subject, limits_itself))
+            section = tag or self._tag
+            self._endpoints.append(Endpoint(kind, handler, waits, status, statuses, subject, limits_itself, section))
+            return handler
+
+        return add
+
+    def reads(
+        self,
+        kind: type[_C],
+        empty: Any,
+        *,
+        see: Callable[[Services, Caller, Any], Store | None] = seen_store,
+        tag: str = "",
+    ) -> Callable[[_StoreHandler[_C]], _StoreHandler[_C]]:
+        """Register the decorated function as the handler of a call; it gets the store that `see` returns.
+
+        Where nothing has been stored in the workspace, the response is `empty`.
+        """
+
+        def add(handler: _StoreHandler[_C]) -> _StoreHandler[_C]:
+            @self.serves(kind, tag=tag)
+            def answer(services: Services, caller: Caller, call: _C) -> Any:
+                store = see(services, caller, call)
+                return empty if store is None else handler(store, caller, call)
+
             return handler
 
         return add
@@ -124,7 +153,7 @@ class Endpoints:
 
     def router(self, services: Services) -> APIRouter:
         """Return the routes of all endpoints."""
-        router = APIRouter(tags=[self._tag])
+        router = APIRouter()
         for endpoint in self._endpoints:
             route = route_of(endpoint.kind)
             router.add_api_route(
@@ -132,6 +161,7 @@ class Endpoints:
                 _route_function(endpoint, services),
                 methods=[route.method],
                 name=endpoint.kind.__name__,
+                tags=[endpoint.tag],
                 description=endpoint.kind.__doc__,
                 openapi_extra=operation(endpoint.kind, subject=endpoint.subject, statuses=endpoint.statuses),
             )
@@ -153,7 +183,7 @@ def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request
                 return services.repeats.answer(key, endpoint.kind, answer) if key else answer()
 
             body = await in_threads(endpoint, services, caller, call, work)
-        return encoded_response(body, status=endpoint.status(call))
+        return Response(body, status_code=endpoint.status(call), media_type="application/json")
 
     return respond
 
@@ -180,7 +210,7 @@ async def in_threads(
 def checked_caller(endpoint: Endpoint, request: Request, services: Services) -> Caller:
     """Return the caller of a request. Raises `Forbidden` for what its token does not allow, and `Rejected`.
 
-    What stores have to be read for is checked later: see `Endpoint.answer`.
+    Checks that need to read a store follow later: see `Endpoint.answer`.
     """
     require_scope(principal_of(request), endpoint.scope)
     if not endpoint.limits_itself:
@@ -200,7 +230,7 @@ async def _read(kind: type[_C], request: Request, services: Services) -> _C:
                 raise Rejected(f"{name} is {str(query[name])[:80]!r}; it must be true or false", field=name)
         return build(kind, {**query, **in_path}, from_text=True)
     query_of(request)
-    limit_bytes = max(services.runtime.settings.max_body_bytes, kind.body_bytes)
+    limit_bytes = max(MAX_BODY_BYTES, kind.body_bytes)
     if not in_path:
         return await services.bodies.decoded(request, lambda body: check(decode(body, kind)), limit_bytes=limit_bytes)
     arguments = await services.bodies.decoded(
@@ -230,3 +260,42 @@ def _sequences(kind: type[Call[Any]]) -> frozenset[str]:
     """Return the arguments that may be given several times in a query string."""
     fields = msgspec.structs.fields(kind)
     return frozenset(field.encode_name for field in fields if "Sequence" in str(field.type))
+
+
+class BoundToRequest:
+    """Sends calls in this process, for whom the token and the headers of a request name: for MCP and pages.
+
+    Scopes, bounds of the token, quotas, rates, threads and the audit log are those of the routes below /v1. With
+    `notes_recalls` false, what its recalls find does not count as recalled.
+    """
+
+    def __init__(
+        self, services: Services, endpoints: Mapping[Any, Endpoint], request: Request, *, notes_recalls: bool = True
+    ) -> None:
+        self._services = services
+        self._endpoints = endpoints
+        self._request = request
+        self._notes_recalls = notes_recalls
+        # Counted once for each request, however many calls it makes.
+        self._bytes = body_bytes_of(request)
+
+    @property
+    def user(self) -> str | None:
+        """The user that the token or the header X-Reverie-User names. Raises `Rejected` and `Forbidden`."""
+        workspace = self._services.runtime.settings.workspace
+        return caller_of(self._request, subject="agent", workspace=workspace).user
+
+    async def send(self, call: Call[_A]) -> _A:
+        """Return the response to a call. Raises what the same call over HTTP does."""
+        services, checked = self._services, validated(call)
+        endpoint = self._endpoints[type(call)]
+        with noting_refusals(services, self._request, endpoint.kind):
+            caller = checked_caller(endpoint, self._request, services)
+            if not self._notes_recalls:
+                caller = replace(caller, notes_recalls=False)
+            taken, self._bytes = self._bytes, 0
+            own = permitted(services, caller, checked, body_bytes=taken)
+            response: _A = await in_threads(
+                endpoint, services, caller, own, lambda: endpoint.answer(services, caller, own)
+            )
+        return response

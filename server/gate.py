@@ -1,4 +1,4 @@
-"""The outermost middleware: checks host and token, sets the trace id, restores raw paths, measures and catches errors.
+"""The outermost middleware: checks host, origin and token, sets the trace id, measures, and catches errors.
 
 It is plain ASGI instead of a framework's middleware because every recall passes through it.
 """
@@ -7,29 +7,93 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
-from typing import Final
-from urllib.parse import quote
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlsplit
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from adapters.tracing import Tracing
+from adapters.tracing import Tracing, mark_failed, traceparent_of
 from reverie.clock import new_id
-from reverie.errors import Rejected, ReverieError, Unavailable
+from reverie.errors import CrossSite, Rejected, ReverieError, Unavailable
+from reverie.tracing import parse_traceparent
 from server.authentication import Authentication
-from server.caller import TRACE_HEADER, trace_from
-from server.docs_page import HEADERS
+from server.caller import TRACE_HEADER, check_sent_once, trace_from
 from server.metrics import Metrics
-from server.origins import check_no_upgrade, check_site
+from server.openapi import HEADERS
 from server.responses import error_response, internal_problem, problem_response
-from server.tracing import RequestSpan
 from worker.access import is_loopback
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+log = structlog.get_logger(__name__)
+
+
+# From a page of this server (its documentation), or typed by the user.
+_OWN: Final = (b"same-origin", b"none")
+
+
+def check_site(headers: Mapping[bytes, bytes], allowed_origins: Collection[str]) -> None:
+    """Raise `CrossSite` if a page of another site makes the request, unless its origin is allowed.
+
+    A browser adds the header Sec-Fetch-Site, or at least Origin, and a page cannot leave them out. Programs send
+    neither.
+    """
+    origin = headers.get(b"origin")
+    if origin is not None and origin.decode("latin-1").lower() in allowed_origins:
+        return
+    site = headers.get(b"sec-fetch-site")
+    foreign = site not in _OWN if site is not None else origin is not None and not _is_own(origin, headers)
+    if foreign:
+        named = (origin or b"of another site").decode("latin-1")[:200]
+        raise CrossSite(
+            f"a web page ({named}) made this request, and pages of other sites are refused: to allow its origin, add it"
+            " to the setting allowed_origins",
+            field="origin",
+        )
+
+
+def check_no_upgrade(headers: Mapping[bytes, bytes]) -> None:
+    """Raise `CrossSite` for a websocket: there are none, and a browser lets any page open one."""
+    if b"websocket" in headers.get(b"upgrade", b"").lower() or b"sec-websocket-key" in headers:
+        raise CrossSite("this server has no websockets", field="upgrade")
+
+
+def _is_own(origin: bytes, headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether an origin is this server, as the request names it. The scheme may differ behind a proxy."""
+    try:
+        host = urlsplit(origin.decode("ascii")).netloc.lower()
+    except ValueError:
+        return False
+    return bool(host) and host == headers.get(b"host", b"").decode("latin-1").lower()
+
+
+class RequestSpan:
+    """The span of one request. Without a collector it is nothing, and the trace id stays what it is."""
+
+    def __init__(self, tracing: Tracing | None, trace: str, *, is_own: bool) -> None:
+        """`is_own` says that the caller chose the trace id, which is then kept for searching the logs."""
+        self._span: Span | None = None if tracing is None else tracing.start("request", trace, "server")
+        self.trace = trace
+        if self._span is not None and (not is_own or parse_traceparent(trace) is not None):
+            self.trace = traceparent_of(self._span)
+
+    def end(self, method: str, route: str, status: int) -> None:
+        """End the span with the attributes that became known during the request."""
+        span = self._span
+        if span is None:
+            return
+        span.update_name(f"{method} {route}")
+        span.set_attributes({"http.request.method": method, "http.route": route, "http.response.status_code": status})
+        if status >= 500:
+            mark_failed(span)
+        span.end()
+
 
 _TRACE: Final = TRACE_HEADER.lower().encode()
 MCP_PATH: Final = "/mcp"
-
-log = structlog.get_logger(__name__)
 
 
 class Gate:
@@ -110,6 +174,7 @@ class Gate:
         return None
 
     async def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        check_sent_once(scope["headers"])
         authorization = headers.get(b"authorization")
         check_no_upgrade(headers)
         if _is_preflight(scope, headers) and headers[b"origin"].decode("latin-1").lower() in self._allowed_origins:

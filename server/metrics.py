@@ -1,19 +1,29 @@
-"""Metrics for Prometheus: the pipeline's status, read on each scrape, and the duration of requests.
+"""Metrics for Prometheus: the pipeline's status, the counts of all processes, the machine, and the time of requests.
 
-Workspaces, agents and sessions are never labels: their number is unbounded, and their names are private.
+They are read on each scrape. Workspaces, agents and sessions are never labels: their number is unbounded, and their
+names are private.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, disable_created_metrics, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from adapters.broker.shared_metrics import Sample, SharedMetric
+from beat_schedule import PERIODIC_JOBS
 from reverie.contract import BACK_UP
+from reverie.errors import Unavailable
 from reverie.pipeline.status import PipelineStatus, TimeStatus
+from worker.runtime import Runtime
+from worker.settings import Settings
 
 # From a recall in process to a call that waits for its messages.
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
@@ -26,10 +36,10 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 class Metrics:
     """The registry of one application."""
 
-    def __init__(self, read_status: Callable[[], PipelineStatus], *collectors: Collector) -> None:
+    def __init__(self, read_status: Callable[[], PipelineStatus], *others: Callable[[], Iterable[Metric]]) -> None:
         self._registry = CollectorRegistry()
-        for collector in (_Pipeline(read_status), *collectors):
-            self._registry.register(collector)
+        for read in (lambda: _pipeline_gauges(read_status()), *others):
+            self._registry.register(_Scraped(read))
         ProcessCollector(registry=self._registry)
         self._requests = Histogram(
             "reverie_http_request_seconds",
@@ -65,52 +75,48 @@ class Metrics:
 
     def counter(self, name: str, description: str, read_value: Callable[[], float]) -> None:
         """Add a counter that `read_value` returns on each scrape; its name gets the suffix `_total`."""
-        self._registry.register(_Counter(name, description, read_value))
+        self._registry.register(_Scraped(lambda: [CounterMetricFamily(name, description, value=read_value())]))
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
 
-class _Counter(Collector):
-    def __init__(self, name: str, description: str, read_value: Callable[[], float]) -> None:
-        self._name, self._description, self._read_value = name, description, read_value
+class _Scraped(Collector):
+    """Metrics that a function reads on each scrape, and not when they are registered."""
 
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        """Read the number."""
-        yield CounterMetricFamily(self._name, self._description, value=self._read_value())
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
+        self._read = read
 
-
-class _Pipeline(Collector):
-    def __init__(self, read_status: Callable[[], PipelineStatus]) -> None:
-        self._read_status = read_status
-
-    def describe(self) -> list[GaugeMetricFamily]:
-        """Return nothing, so that registering does not read the status."""
+    def describe(self) -> list[Metric]:
+        """Return nothing, so that registering reads nothing."""
         return []
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Read the status, once."""
-        status = self._read_status()
-        yield _gauge("reverie_broker_up", "Whether the broker answers.", float(status.broker == "up"))
-        yield from _broker_gauges(status)
-        yield from _stage_gauges(status)
-        yield _gauge("reverie_dead_letters", "Dead letters, which a person replays or drops.", status.dead_letters)
-        yield _gauge("reverie_wal_bytes", "Size of the write-ahead logs of all workspaces.", status.wal_bytes)
-        yield _gauge("reverie_workspaces", "Workspaces that exist.", status.workspaces_total)
-        yield _gauge("reverie_stores_unusable", "Databases that cannot be read.", len(status.errors))
-        up = float(status.embedder.state != "down")
-        yield _gauge("reverie_embedder_up", "Whether the server's embedder answers.", up)
-        yield _gauge("reverie_memories", "Current memories of all workspaces and the account.", status.memories)
-        stored = {name: float(amount) for name, amount in status.stored.items()}
-        yield _labelled("reverie_stored", "What all workspaces hold of what quotas limit.", "what", stored)
-        use = "Largest part of a quota that a workspace has used; 1 is full."
-        yield _labelled("reverie_quota_use", use, "quota", status.quota_use)
-        yield from _job_gauges(status)
-        yield from _language_model_gauges(status)
-        reranks = float(status.reranker.state != "down")
-        yield _gauge("reverie_reranker_up", "Whether the server's reranker answers.", reranks)
-        yield from _time_gauges(status.time)
+    def collect(self) -> Iterable[Metric]:
+        """Read the metrics."""
+        return self._read()
+
+
+def _pipeline_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
+    yield _gauge("reverie_broker_up", "Whether the broker answers.", float(status.broker == "up"))
+    yield from _broker_gauges(status)
+    yield from _stage_gauges(status)
+    yield _gauge("reverie_dead_letters", "Dead letters, which a person replays or drops.", status.dead_letters)
+    yield _gauge("reverie_wal_bytes", "Size of the write-ahead logs of all workspaces.", status.wal_bytes)
+    yield _gauge("reverie_workspaces", "Workspaces that exist.", status.workspaces_total)
+    yield _gauge("reverie_stores_unusable", "Databases that cannot be read.", len(status.errors))
+    up = float(status.embedder.state != "down")
+    yield _gauge("reverie_embedder_up", "Whether the server's embedder answers.", up)
+    yield _gauge("reverie_memories", "Current memories of all workspaces and the account.", status.memories)
+    stored = {name: float(amount) for name, amount in status.stored.items()}
+    yield _labelled("reverie_stored", "What all workspaces hold of what quotas limit.", "what", stored)
+    use = "Largest part of a quota that a workspace has used; 1 is full."
+    yield _labelled("reverie_quota_use", use, "quota", status.quota_use)
+    yield from _job_gauges(status)
+    yield from _language_model_gauges(status)
+    reranks = float(status.reranker.state != "down")
+    yield _gauge("reverie_reranker_up", "Whether the server's reranker answers.", reranks)
+    yield from _time_gauges(status.time)
 
 
 def _broker_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
@@ -124,6 +130,7 @@ def _broker_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
     use = max([status.inbox.full, *(box.full for box in status.inboxes)])
     yield _gauge("reverie_inbox_full", "Largest part of a limit of the inboxes that is used; 1 is full.", use)
     yield _gauge("reverie_workers", "Workers that are alive.", len(status.workers))
+    yield _gauge("reverie_faults", "What keeps accepted messages from being worked on.", len(status.faults))
     percentiles = {"50": status.lag.p50_seconds, "99": status.lag.p99_seconds}
     known = {name: value for name, value in percentiles.items() if value is not None}
     yield _labelled(
@@ -199,4 +206,53 @@ def _labelled(name: str, description: str, label: str, values: dict[str, int] | 
     family = GaugeMetricFamily(name, description, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
+    return family
+
+
+def host_metrics(settings: Settings) -> Iterator[GaugeMetricFamily]:
+    """Yield the metrics of the installation that alerts compare others with: the disk, and how often jobs are due."""
+    with contextlib.suppress(OSError):  # the folder is not there yet
+        disk = shutil.disk_usage(settings.data)
+        yield GaugeMetricFamily(
+            "reverie_disk_free_bytes", "Free space on the disk of the data folder.", value=disk.free
+        )
+        yield GaugeMetricFamily("reverie_disk_size_bytes", "Size of the disk of the data folder.", value=disk.total)
+    intervals = GaugeMetricFamily("reverie_job_interval_seconds", "How often a job runs.", labels=["job"])
+    for job in PERIODIC_JOBS:
+        intervals.add_metric([job.task.removeprefix("reverie.")], job.every(settings).total_seconds())
+    yield intervals
+    if settings.backup_folder is not None:
+        seconds = settings.backup_interval_hours * 3_600
+        yield GaugeMetricFamily("reverie_backup_interval_seconds", "How often a backup is made.", value=seconds)
+
+
+def shared_metrics(runtime: Runtime) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
+    """Add what this server has counted, and yield the sums of all processes. Without a broker they are unknown."""
+    try:
+        metrics = runtime.shared_metrics
+        metrics.flush()
+        found = metrics.read()
+        accepted = runtime.inbox.totals().accepted
+    except Unavailable:
+        return
+    yield CounterMetricFamily(
+        "reverie_accepted_items", "Messages and files that were put into an inbox.", value=accepted
+    )
+    for metric, samples in found.items():
+        yield _histogram(metric, samples) if metric.buckets else _counter(metric, samples)
+
+
+def _counter(metric: SharedMetric, samples: list[Sample]) -> CounterMetricFamily:
+    family = CounterMetricFamily(metric.name, metric.description, labels=list(metric.labels))
+    for sample in samples:
+        family.add_metric(sample.labels, sample.value)
+    return family
+
+
+def _histogram(metric: SharedMetric, samples: list[Sample]) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(metric.name, metric.description, labels=list(metric.labels))
+    bounds = [*map(str, metric.buckets), "+Inf"]
+    for sample in samples:
+        counts = list(accumulate(sample.bucket_counts))
+        family.add_metric(sample.labels, list(zip(bounds, counts, strict=True)), sum_value=sample.value)
     return family

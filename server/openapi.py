@@ -1,16 +1,24 @@
-"""Describe the API at /openapi.json from the declared calls: arguments, limits, documentation and responses."""
+"""Describe the API from the declared calls, at /openapi.json, and show it at /docs.
+
+The page loads nothing from other hosts, and the policy sent with it lets no script run but its own. Here are also the
+headers by which browsers keep every response to this server.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Response
+from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 
 from reverie.calls import Call, is_repeatable, response_type, route_of, scope_of
-from reverie.problems import CONTENT_TYPE, Problem
+from reverie.errors import CONTENT_TYPE, Problem
 from server.caller import (
     AGENT_HEADER,
     IDEMPOTENCY_HEADER,
@@ -119,3 +127,48 @@ def _parameter(name: str, location: str, arguments: dict[str, Any]) -> dict[str,
 
 def _reference(kind: type) -> dict[str, str]:
     return {"$ref": _REFERENCE.format(name=kind.__name__)}
+
+
+ASSETS: Final = "/docs/assets"
+# For every response without a policy of its own: nothing in it is to be run, shown in a frame, or kept.
+HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+_INLINE_SCRIPT: Final = re.compile(rb"<script>([^<]*(?:<(?!/?script>)[^<]*)*)</script>")
+
+
+def docs_page(title: str, openapi_url: str) -> APIRouter:
+    """Return the route of /docs."""
+    page = bytes(
+        get_swagger_ui_html(
+            openapi_url=openapi_url,
+            title=title,
+            swagger_js_url=f"{ASSETS}/swagger-ui-bundle.js",
+            swagger_css_url=f"{ASSETS}/swagger-ui.css",
+            swagger_favicon_url=f"{ASSETS}/favicon.png",
+            # Otherwise the page would ask swagger.io whether the description is valid.
+            swagger_ui_parameters={"validatorUrl": None},
+        ).body
+    )
+    policy = _policy(page)
+    router = APIRouter()
+
+    @router.get("/docs", include_in_schema=False)
+    async def get_docs() -> Response:
+        return Response(page, media_type="text/html", headers={"Content-Security-Policy": policy})
+
+    return router
+
+
+def _policy(page: bytes) -> str:
+    """Return the policy of the page: its inline script is allowed by its hash. Swagger UI sets styles by itself."""
+    hashes = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _INLINE_SCRIPT.findall(page)]
+    scripts = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return (
+        f"default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )

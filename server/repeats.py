@@ -2,9 +2,9 @@
 
 A client repeats a request whose connection was closed before the answer came, and cannot know whether it was carried
 out. So it gives each request that changes something a key of its own, in the header `Idempotency-Key`, and repeats it
-with the same key. What was answered under a key is kept for ten minutes: in this process, and in the broker for the
-next process, if this one ends. Errors are not kept: a request that failed is carried out again. So is one whose process
-was killed before its answer was kept. What is written has an id that the client made, and is written once; an undo
+with the same key. Answers are kept by key for ten minutes: in this process, and in the broker for the next process, if
+this one ends. Errors are not kept: a request that failed is carried out again. So is one whose process was killed
+before its answer was kept. That is safe: rows have ids that the client made, so they are written once, and an undo
 notes in its own transaction which request it was for.
 """
 
@@ -32,7 +32,15 @@ from server.caller import IDEMPOTENCY_HEADER, Caller
 KEPT_SECONDS: Final = 600
 _KEPT_BYTES: Final = 8 * 1024 * 1024
 # Larger answers are of calls that read or import much, which may be made twice; they are kept in this process only.
-_BROKER_BYTES: Final = 64 * 1024
+_BROKER_BYTES: Final = 8 * 1024
+# Together at most 8 MiB, as in a process. After a kill, clients repeat the requests that the server answered last.
+BROKER_ANSWERS: Final = 1_000
+_KEEP: Final = """
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
+redis.call('RPUSH', KEYS[2], KEYS[1])
+redis.call('EXPIRE', KEYS[2], ARGV[2])
+if redis.call('LLEN', KEYS[2]) > tonumber(ARGV[3]) then redis.call('DEL', redis.call('LPOP', KEYS[2])) end
+"""
 # The broker is asked only for requests that change something, which take longer than this as a rule.
 _BROKER_SECONDS: Final = 1.0
 # A request that waits for the first one gives up with its connection; this only bounds its thread.
@@ -41,7 +49,7 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 class Repeats:
-    """What requests with a key were answered. Safe to use from several threads."""
+    """The answers to requests with a key. Safe to use from several threads."""
 
     def __init__(self, broker: Callable[[], redis.Redis], *, prefix: str) -> None:
         self._broker = broker
@@ -52,7 +60,7 @@ class Repeats:
         self._kept_bytes = 0
 
     def key_of(self, request: Request, caller: Caller, kind: type[Call[Any]]) -> str:
-        """Return what identifies a request and its repetitions, empty without a key. Raises `Rejected`.
+        """Return a hash that identifies a request and its repetitions, empty without a key. Raises `Rejected`.
 
         It covers the caller and the request: the same key for something else, or of somebody else, is another request.
         """
@@ -64,14 +72,15 @@ class Repeats:
                 f"the header {IDEMPOTENCY_HEADER} must be 1 to 128 printable ASCII characters", field="header"
             )
         who = (caller.principal.token, caller.principal.name, caller.workspace, caller.agent, caller.user)
-        # Not the call: what it does not name, such as an id, is made up when it is decoded.
+        # The body, not the decoded call: decoding fills in fields that the request lacks, such as an id.
         what = (request.method, request.url.path, request.url.query, body_hash_of(request))
-        return hashlib.sha256(msgspec.json.encode((key, *who, *what))).hexdigest()
+        # With the workspace, with which its answers are deleted.
+        return f"{caller.workspace}:{hashlib.sha256(msgspec.json.encode((key, *who, *what))).hexdigest()}"
 
     def answer(self, key: str, kind: type[Call[Any]], make: Callable[[], bytes]) -> bytes:
-        """Return what the request was answered before, or else what `make` returns, which is then kept.
+        """Return the kept answer of the request, or else make one with `make` and keep it.
 
-        A request whose first copy is still being carried out waits for it, and gets what it gets.
+        If the first copy of the request is still being carried out, this one waits for it and gets the same answer.
         """
         with self._lock:
             first = self._running.get(key)
@@ -110,15 +119,19 @@ class Repeats:
         with self._lock:
             self._kept[key] = (now, answer)
             self._kept_bytes += len(answer)
-            while self._kept_bytes > _KEPT_BYTES or now - next(iter(self._kept.values()))[0] > KEPT_SECONDS:
+            while self._kept and (self._kept_bytes > _KEPT_BYTES or now - self._oldest() > KEPT_SECONDS):
                 self._kept_bytes -= len(self._kept.popitem(last=False)[1][1])
         if secret or len(answer) > _BROKER_BYTES:
             return
         try:
             with within(_BROKER_SECONDS):
-                call_broker(lambda: self._broker().set(self._name(key), answer, ex=KEPT_SECONDS))
+                keys = (self._name(key), f"{self._prefix}answered")
+            call_broker(lambda: self._broker().eval(_KEEP, 2, *keys, answer, KEPT_SECONDS, BROKER_ANSWERS))
         except Unavailable:
             return  # this process knows it
+
+    def _oldest(self) -> float:
+        return next(iter(self._kept.values()))[0]
 
     def _name(self, key: str) -> str:
         return f"{self._prefix}answered:{key}"

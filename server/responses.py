@@ -1,7 +1,8 @@
-"""Build responses: structs as JSON and errors as problem details. `Threads` runs handlers off the event loop."""
+"""Build the responses to errors, as problem details. `Threads` runs handlers off the event loop."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -11,13 +12,12 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 
-from reverie.errors import ReverieError, Unavailable
-from reverie.problems import CONTENT_TYPE, TYPE_PREFIX, Internal, Problem, problem_of
+from reverie.errors import CONTENT_TYPE, TYPE_PREFIX, Internal, Problem, ReverieError, Unavailable, problem_of
 from server.caller import trace_of
 
 # Each call that waits for the workers takes a thread; further ones are refused at once.
 MAX_WAITING: Final = 32
-# Of the 40 threads for all other calls.
+# How many of the 40 threads for all other calls one workspace may use.
 MAX_OF_ONE_WORKSPACE: Final = 24
 # Probes wait for the broker at most. Not Prometheus: its figures are read from stores.
 _PROBE_THREADS: Final = 4
@@ -54,7 +54,7 @@ class Threads:
                 del self._turns[workspace]
 
     async def probe(self, work: Callable[[], _T]) -> _T:
-        """Run work that says how the server is, also while a database has stopped all other threads."""
+        """Run a health check, also while all other threads wait for a database."""
         if self._probes is None:
             self._probes = CapacityLimiter(_PROBE_THREADS)
         return await to_thread.run_sync(work, limiter=self._probes)
@@ -75,14 +75,9 @@ class Threads:
             self._waiting -= 1
 
 
-def json_response(value: object, *, status: int = 200) -> Response:
-    """Return a response with a struct as its JSON body."""
-    return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
-
-
-def encoded_response(body: bytes, *, status: int = 200) -> Response:
-    """Return a response with a body that is JSON already."""
-    return Response(body, status_code=status, media_type="application/json")
+# A file of a store with its path, or the address of a PostgreSQL server.
+# Each word is searched once, from its beginning, so that a long text takes a time proportional to its length.
+_DATABASE: Final = re.compile(r"postgresql(?:\+\w+)?://\S+|(?<![^\s'\"])([^\s'\"/]*)/[^\s'\"]*\.db\b")
 
 
 def problem_response(problem: Problem) -> Response:
@@ -90,16 +85,21 @@ def problem_response(problem: Problem) -> Response:
     response = Response(msgspec.json.encode(problem), status_code=problem.status, media_type=CONTENT_TYPE)
     if problem.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
-    if problem.status == 408:
-        # The rest of the body comes too slowly to be waited for. That of one that is too large (413) is read and thrown
-        # away for some seconds (`server.connections`): most clients read no response before they have sent all.
+    if problem.type == TYPE_PREFIX + "too-slow":
+        # The rest of the body comes too slowly to be waited for. The rest of a body that is too large (413) is read and
+        # thrown away for some seconds (`server.connections`): most clients read no response before they have sent all.
         response.headers["Connection"] = "close"
     return response
 
 
 def error_response(error: ReverieError, *, trace: str) -> Response:
-    """Return the response to an error of Reverie, with the time after which to try again if the error has one."""
-    response = problem_response(problem_of(error, trace=trace))
+    """Return the response to an error of Reverie, with the time after which to try again if the error has one.
+
+    Where the server keeps its databases is for its operator, who reads it in the log.
+    """
+    problem = problem_of(error, trace=trace)
+    detail = _DATABASE.sub(r"\1the database", problem.detail)
+    response = problem_response(msgspec.structs.replace(problem, detail=detail))
     retry_after_seconds = getattr(error, "retry_after_seconds", 0)
     if retry_after_seconds:
         response.headers["Retry-After"] = str(retry_after_seconds)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
-from typing import Any, Final
+from functools import cached_property, partial
+from typing import Any, Final, Generic, TypeVar
 
+import msgspec
 from blake3 import blake3
 
-from memory.pipeline.status import StatusReader
-from memory.trust.checking import TokenChecker
+from memory.status import StatusReader
+from memory.trust.audited import audited_name, audited_trace
+from memory.trust.principals import Principal
 from memory.trust.quotas import Quotas
+from memory.trust.tokens import TokenChecker
 from memory.upkeep.dreaming import normalised_query
-from retrieval.request import RecallRequest
+from retrieval.query import RecallRequest
 from reverie.calls import InSession
 from reverie.clock import new_id
 from reverie.contract import ACCOUNT_STORE
@@ -23,23 +26,54 @@ from reverie.errors import NotFound, Unavailable
 from reverie.pipeline.producer import Producer
 from reverie.pipeline.status import PipelineStatus
 from reverie.recall.types import RecallResponse
-from server.bodies import BodyReader
+from server.authentication import Ledger, Rates
+from server.bodies import BODY_MEMORY_BYTES, BODY_SECONDS, BodyReader
 from server.caller import Caller
-from server.host_metrics import HostCollector
-from server.kept import Kept
-from server.ledger import Ledger
-from server.metrics import Metrics
-from server.rates import Rates
+from server.metrics import Metrics, host_metrics, shared_metrics
 from server.repeats import Repeats
 from server.responses import Threads
-from server.shared_metrics import SharedMetricsCollector
 from storage.recall.records import Hit
-from storage.sessions.viewing import viewer_of
+from storage.store import viewer_of
 from storage.stores import Store
 from storage.trust.audit import AuditEntry
 from storage.viewer import Viewer
+from worker.doctor import check_logs, run_check
 from worker.runtime import Runtime
 
+_T = TypeVar("_T")
+_PAUSE_SHARE: Final = 10
+
+
+class Kept(Generic[_T]):
+    """A value that is read again once it is older than `seconds`. Thread-safe; only one caller reads at a time.
+
+    A value that takes long to read is kept for ten times that long, so that reading takes a tenth of a core at most. An
+    error is raised and not kept.
+    """
+
+    def __init__(
+        self, read: Callable[[], _T], *, seconds: float, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._read = read
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._took_seconds = 0.0
+        self._kept: tuple[float, _T] | None = None
+
+    def read(self) -> _T:
+        """Return the value."""
+        with self._lock:
+            fresh_seconds = max(self._seconds, _PAUSE_SHARE * self._took_seconds)
+            if self._kept is None or self._monotonic() - self._kept[0] >= fresh_seconds:
+                started = self._monotonic()
+                self._kept = (started, self._read())
+                self._took_seconds = self._monotonic() - started
+            return self._kept[1]
+
+
+# Below the relevance that unrelated results have (docs/recall-measurements.md), a result was returned, but not found.
+RECALL_EVENT_MIN_SCORE: Final = 0.05
 # The status reads every workspace: however many ask for it, it is read so often.
 STATUS_SECONDS: Final = 1.0
 
@@ -50,19 +84,16 @@ class Services:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.threads = Threads()
-        # Set when the process begins to stop: responses without an end have to end by themselves.
+        # Set when the process begins to stop, so that streams, such as server-sent events, end their responses.
         self.stopping = threading.Event()
-        self.bodies = BodyReader(
-            memory_bytes=runtime.settings.body_memory_bytes, seconds=runtime.settings.request_body_seconds
-        )
+        self.bodies = BodyReader(memory_bytes=BODY_MEMORY_BYTES, seconds=BODY_SECONDS)
         self.repeats = Repeats(lambda: runtime.broker, prefix=runtime.settings.broker_prefix)
         self.rates = Rates(runtime.settings.token_rates)
         # The workspaces that do not exist yet, for which this server has accepted something.
         self._workspaces: set[str] = set()
         self._creating = threading.Lock()
-        self._status = Kept(lambda: self._status_reader.read(now=runtime.now()), seconds=STATUS_SECONDS)
-        shared = SharedMetricsCollector(lambda: runtime.shared_metrics, lambda: runtime.inbox)
-        self.metrics = Metrics(self.status, shared, HostCollector(runtime.settings))
+        self._status = Kept(self._read_status, seconds=STATUS_SECONDS)
+        self.metrics = Metrics(self.status, partial(shared_metrics, runtime), partial(host_metrics, runtime.settings))
         self.metrics.counter(
             "reverie_recalls_dropped",
             "Recalls whose hits were not recorded because the buffer was full.",
@@ -81,6 +112,11 @@ class Services:
             runtime.reranker,
             self.quotas.amounts_allowed,
         )
+
+    def _read_status(self) -> PipelineStatus:
+        status = self._status_reader.read(now=self.runtime.now())
+        logs = [found.found for found in run_check("Logs", partial(check_logs, self.runtime.settings.data))]
+        return msgspec.structs.replace(status, faults=[*status.faults, *logs])
 
     @cached_property
     def token_checker(self) -> TokenChecker:
@@ -115,8 +151,8 @@ class Services:
     def recall(self, caller: Caller, request: RecallRequest) -> RecallResponse:
         """Recall in the caller's workspace and record the hits. Raises as `Recaller.recall` does.
 
-        A recall that looks back is not recorded: what it finds is not what the agent goes by now. Nor is one by a
-        person who looks around: memories last by what the agent needs.
+        A recall of an earlier time is not recorded, since its results are not the present knowledge. Nor is a recall by
+        a person who browses: only the agent's own recalls make memories last.
         """
         started = time.perf_counter()
         outcome = self.runtime.recaller.recall(caller.workspace, request)
@@ -129,15 +165,14 @@ class Services:
     def record_recall(self, caller: Caller, query: str, hits: Sequence[Hit], *, viewer: Viewer) -> None:
         """Record the hits of a recall that fit its query, each in its own store.
 
-        What a recall returns although it does not fit was not found by it: it must neither last longer nor be promoted.
-        Takes microseconds: a worker writes them later.
+        Results that do not fit the query are not recorded: they must neither last longer nor be promoted. Takes
+        microseconds: a worker writes them later.
         """
-        settings = self.runtime.settings
-        fitting = [hit for hit in hits if hit.relevance >= settings.recall_event_min_score]
-        if not fitting or not settings.recall_events:
+        fitting = [hit for hit in hits if hit.relevance >= RECALL_EVENT_MIN_SCORE]
+        if not fitting or not self.runtime.settings.recall_events:
             return
         if viewer.group is not None:
-            # It belongs to nobody, and may have the words of a group, which only the group's users may read.
+            # The event has no owner, and the query may have words of a group, which only the group's users may read.
             query = f"asked in a group: {blake3(normalised_query(query).encode()).hexdigest(length=8)}"
         recall, at = new_id(), self.runtime.now()
         for store in (caller.workspace, ACCOUNT_STORE):
@@ -158,7 +193,7 @@ class Services:
     def creating(self, workspace: str, *, creates: bool) -> Iterator[None]:
         """Note a workspace that a call may create, until it exists; a call that fails has created none.
 
-        Raises `QuotaExceeded` if its tenant has as many as it may.
+        Raises `QuotaExceeded` if its tenant has as many workspaces as it may have.
         """
         if not creates or not workspace or self.has_workspace(workspace):
             yield
@@ -186,11 +221,14 @@ class Services:
             self.quotas.refresh_all()
 
     def audit(self, caller: Caller, action: str, target: str = "", *, outcome: str = "done") -> None:
-        """Record in the audit log what a caller did to which id, without content. Raises `StoreUnavailable`."""
+        """Record a caller's action and its target in the audit log, without content. Raises `StoreUnavailable`.
+
+        The target must not contain a caller's words: see `memory.trust.audited`.
+        """
         self.runtime.stores.audit().record(
             AuditEntry(
                 at=self.runtime.now(),
-                actor=caller.principal.name,
+                actor=self.audited_actor(caller.principal),
                 token=caller.principal.token,
                 action=action,
                 target=target,
@@ -198,16 +236,22 @@ class Services:
                 agent=caller.agent,
                 outcome=outcome,
                 origin=caller.origin,
-                trace=caller.trace,
+                trace=audited_trace(self.runtime.settings.data, caller.trace),
             )
         )
+
+    def audited_actor(self, principal: Principal) -> str:
+        """Return who acts, for the audit log: the name of the token, or a hash if that is for one user."""
+        if principal.user is None:
+            return principal.name
+        return audited_name(self.runtime.settings.data, "user", principal.user)
 
     def existing_store(self, workspace: str) -> Store | None:
         """Return a workspace's store; None if nothing has been stored in it."""
         return self.runtime.recaller.find_store(workspace)
 
     def viewer(self, caller: Caller, call: object) -> Viewer:
-        """Return who asks: the user that the caller is limited to or the call names, else those of its session."""
+        """Return who asks: the user that the caller is limited to or the call names, else the users of its session."""
         user, session = caller.user or getattr(call, "user", None), getattr(call, "session", None)
         session = session if isinstance(session, str) else None  # a change may leave it as it is
         return viewer_of(self.existing_store(caller.workspace), caller.agent, user=user, session=session)

@@ -1,4 +1,4 @@
-"""What times in a store tell about a clock that was ahead when they were written, and was set right since."""
+"""Conditions on times in a store that were written while the clock was ahead, before it was set right."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def is_over(column: str, *, longest_seconds: int, clock: str = ":clock") -> str:
     return f"(coalesce({column}, 0) <= {clock} OR {column} > {clock} + {longest_seconds * 1_000_000})"
 
 
-# A pause after a failed push, of at most an hour. One that was noted in the future was noted before the clock was set
-# back; it could last for as long as the step.
+# A pause after a failed push, of at most an hour. A pause that was noted in the future dates from before the clock was
+# set back, and could last as long as that step.
 PUSH_PAUSE_OVER: Final = (
     f"({is_over('not_before', longest_seconds=3_700)} OR paused_at > :clock + {CLOCK_TOLERANCE_MICROS})"
 )

@@ -11,7 +11,7 @@ from typing import Final
 
 from reverie.errors import StoreUnavailable
 
-# What belongs to processes, or to copies.
+# Files of running processes, and of copies.
 _LEFT_OUT: Final = frozenset(
     {
         "run",

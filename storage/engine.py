@@ -7,6 +7,7 @@ waits for nobody.
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import time
@@ -22,6 +23,8 @@ from sqlalchemy.pool import QueuePool
 
 from reverie.errors import Permanent, ReverieError, StoreUnavailable, StoreUnusable
 from storage.engines import READ_ONLY
+from storage.held_locks import holding_lock
+from storage.rows import text_from_bytes
 
 # https://sqlite.org/wal.html#walresetbug: 3.7.0 to 3.51.2 can corrupt a WAL database with several writers.
 OLDEST_SAFE_SQLITE: Final = (3, 51, 3)
@@ -37,8 +40,8 @@ _RETRY_SECONDS: Final = (0.0005, 0.003)
 _CONTENDED_TIMES: Final = 4
 # 16 MiB of page cache for each connection: the inner pages of the indexes of about 100,000 chunks.
 CACHE_KIBIBYTES: Final = 16 * 1024
-# What all page caches of a process may hold together: beyond it they reuse their pages instead of growing. The caches
-# of hundreds of open stores would otherwise take gigabytes.
+# The limit of all page caches of a process together; beyond it they reuse pages instead of growing. The caches of
+# hundreds of open stores would otherwise take gigabytes.
 HEAP_BYTES: Final = 384 * 1024 * 1024
 
 _PRAGMAS: Final = (
@@ -53,6 +56,9 @@ _PRAGMAS: Final = (
     f"PRAGMA soft_heap_limit = {HEAP_BYTES}",
     "PRAGMA temp_store = MEMORY",
 )
+# How often the version of a file is advanced while it is written: an older copy in its place is noticed if more than
+# this lies between.
+_VERSION_SECONDS: Final = 300.0
 _LOCK_WAIT: Final = "reverie_lock_wait_seconds"
 _NO_SPACE = re.compile(r"disk is full|disk I/O error|unable to open database file|readonly database")
 _LOCKED = re.compile(r"locked")
@@ -72,11 +78,25 @@ def check_sqlite_version(version: tuple[int, ...] = tuple(pysqlite3.sqlite_versi
 class Database:
     """One SQLite file and its connections, at most five in this process. Open it after a fork, never before."""
 
-    def __init__(self, path: Path, on_write: Callable[[], None] = lambda: None) -> None:
-        """`on_write` is called before each transaction that writes."""
+    def __init__(
+        self,
+        path: Path,
+        on_write: Callable[[], None] = lambda: None,
+        on_long_write: Callable[[float], None] = lambda _: None,
+        on_version: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """`on_write` is called before each transaction that writes, `on_long_write` after one that held the lock long.
+
+        The latter gets the seconds. `on_version` gets the identity of the file and a version that has been committed;
+        without it the version stays as it is.
+        """
         check_sqlite_version()
         self._path = path
         self._on_write = on_write
+        self._on_long_write = on_long_write
+        self._on_version = on_version
+        self._is_version_noted = False
+        self._version_until = -math.inf
         self.engine = _engine(path)
         self._inode = _inode(path)
 
@@ -94,14 +114,36 @@ class Database:
         self._on_write()
         with translate_errors(self._path), self.engine.connect() as connection:
             writer = connection.execution_options(**{_LOCK_WAIT: lock_wait_seconds})
-            with writer.begin():
+            with holding_lock(self._on_long_write) as lock_taken, writer.begin():
+                lock_taken()
                 self._check_in_place()
+                raw: Any = connection.connection.driver_connection
+                changes = raw.total_changes
                 yield writer
+                if self._on_version is not None:
+                    self._advance_version(raw, has_changes=raw.total_changes != changes)
+
+    def _advance_version(self, raw: Any, *, has_changes: bool) -> None:
+        """Note the committed version, and advance it with the first write after opening and every few minutes.
+
+        Only a version that an earlier transaction committed is noted, so the file is never behind its note, even after
+        a kill.
+        """
+        assert self._on_version is not None
+        advances = has_changes and time.monotonic() >= self._version_until
+        if self._is_version_noted and not advances:
+            return
+        (version,) = raw.execute("PRAGMA user_version").fetchone()
+        self._on_version(raw.execute("PRAGMA application_id").fetchone()[0], version)
+        self._is_version_noted = not advances
+        if advances:
+            raw.execute(f"PRAGMA user_version = {version + 1}")
+            self._version_until = time.monotonic() + _VERSION_SECONDS
 
     def _check_in_place(self) -> None:
         """Raise `StoreUnavailable` in a write transaction on a file that was deleted or replaced meanwhile.
 
-        Whoever deletes a store holds its write lock, so what is committed after this check is not deleted.
+        A deletion holds the write lock, so rows that are committed after this check are not deleted.
         """
         if self._inode is None:
             self._inode = _inode(self._path)
@@ -135,7 +177,7 @@ class Database:
             return before - int(raw.execute("PRAGMA freelist_count").fetchone()[0])
 
     def refresh_statistics(self) -> None:
-        """Refresh what the planner knows of the tables that have changed much."""
+        """Refresh the planner's statistics of tables that have changed much."""
         with self.autocommit() as raw:
             raw.execute("PRAGMA optimize")
 
@@ -154,7 +196,7 @@ class Database:
         return bool(busy), int(log_pages), int(moved)
 
     def problems(self, connection: Connection, *, quick: bool) -> list[str]:
-        """Return what is wrong with the pages and the references of the file; `quick` skips reading every page."""
+        """Return the damage of the file's pages and references; `quick` skips reading every page."""
         found = []
         if not quick:
             lines = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
@@ -213,6 +255,8 @@ def _translate(path: Path, error: Exception) -> ReverieError:
         return StoreUnavailable(f"{path} cannot be written now ({text}): check free space and permissions of its disk")
     if isinstance(error, (exc.OperationalError, pysqlite3.OperationalError)):
         return StoreUnavailable(f"{path}: {text}")
+    if isinstance(error, (exc.IntegrityError, pysqlite3.IntegrityError)):  # its text names tables and columns
+        return Permanent("a database refused a row that contradicts others, so nothing was stored: this is a defect")
     return Permanent(f"{path}: {text}")
 
 
@@ -238,6 +282,7 @@ def _engine(path: Path) -> Engine:
 
 
 def _on_connect(raw: Any, _record: object) -> None:
+    raw.text_factory = text_from_bytes
     raw.isolation_level = None  # transactions are begun below, not by the driver
     raw.enable_load_extension(True)
     sqlite_vec.load(raw)

@@ -70,7 +70,7 @@ class StoreDatabase(Protocol):
         ...
 
     def refresh_statistics(self) -> None:
-        """Refresh what the planner knows of the tables that have changed much."""
+        """Refresh the planner's statistics of tables that have changed much."""
         ...
 
     def truncate_log(self) -> tuple[bool, int, int]:

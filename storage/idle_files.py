@@ -7,7 +7,6 @@ ahead, or when it cannot be read.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from storage.private_files import write_private
 from storage.stores import FileStamp
 from storage.written import hash_of
 
@@ -30,9 +30,9 @@ class _Writes(NamedTuple):
 
 
 class IdleMark(NamedTuple):
-    """In which state of its file a workspace has nothing to do, and until when, in microseconds.
+    """The state of a workspace's file in which a job has nothing to do there, and until when (microseconds).
 
-    `content` stands for what jobs go by (see `content_mark`); empty if the state of the file is all that counts.
+    `content` is a mark of the rows that matter to jobs (see `content_mark`); empty if only the file's state counts.
     """
 
     stamp: FileStamp
@@ -88,12 +88,10 @@ class IdleFiles:
             for name, mark in marks.items()
         }
         path = self._path(job)
-        draft = path.with_name(f"{path.name}.{os.getpid()}")
         with contextlib.suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft.write_bytes(msgspec.msgpack.encode(_Kept(self._fingerprint, now, kept)))
-            draft.chmod(0o600)
-            draft.replace(path)
+            for folder in (path.parent.parent, path.parent):  # not the data folder, which may have been removed
+                folder.mkdir(mode=0o700, exist_ok=True)
+            write_private(path, msgspec.msgpack.encode(_Kept(self._fingerprint, now, kept)))
         return True
 
     def _path(self, job: str) -> Path:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import Database
+from storage.lifecycle.withdrawn import BeingErased
 from storage.opening import identity_of, inode_of
 from storage.store import Store, new_serial
 
@@ -53,9 +55,15 @@ class OpenWorkspaces:
     """
 
     def __init__(
-        self, opener: Opener, *, patience_seconds: float | None = None, connections: int | None = None
+        self,
+        opener: Opener,
+        *,
+        patience_seconds: float | None = None,
+        connections: int | None = None,
+        being_erased: Callable[[str], Sequence[BeingErased]] = lambda _: (),
     ) -> None:
         self._opener = opener
+        self._being_erased = being_erased
         self._patience_seconds = patience_seconds
         self._max_connections = max_connections() if connections is None else connections
         self._lock = threading.Lock()
@@ -156,7 +164,8 @@ class OpenWorkspaces:
             database = self._opener(path)
             identity = identity_of(database)
             with self._lock:
-                store = Store(name, database, self._serial(name, inode_of(path), identity))
+                serial = self._serial(name, inode_of(path), identity)
+                store = Store(name, database, serial, being_erased=partial(self._being_erased, name))
                 self._open[name] = store
                 closing = self._surplus(keep=name, now=True)
                 del self._opening[name]

@@ -14,15 +14,16 @@ def open_stores(
     *,
     patience_seconds: float | None = None,
     connections: int | None = None,
+    kept_connections: int | None = None,
 ) -> Stores:
     """Return the stores of a data folder, or those of the PostgreSQL database at the address `database`.
 
-    `patience_seconds` limits the wait for a file that is being opened, `connections` how many threads use the database
-    at once. Open them after a fork, never before. Raises
+    `patience_seconds` limits the wait for a file that is being opened, `kept_connections` how many connections to files
+    stay open, and `connections` how many threads use the database at once. Open them after a fork, never before. Raises
     `StoreUnusable` or `StoreUnavailable` when the database cannot be used.
     """
     if database is None:
-        return Stores(data_dir, patience_seconds=patience_seconds)
+        return Stores(data_dir, patience_seconds=patience_seconds, connections=kept_connections)
     try:
         from storage.postgres.stores import PostgresStores
     except ImportError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from pathlib import Path
 from typing import Final
 
@@ -42,8 +43,9 @@ def write_private(path: Path, content: bytes) -> None:
         path.write_bytes(content)
         return
     target = path.resolve()
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    # Not by the process: threads have the same id, and so may processes of containers that share the folder.
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.fchmod(descriptor, 0o600)
         with os.fdopen(descriptor, "wb") as file:

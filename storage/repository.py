@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Row
 
-from storage.rows import execute, execute_many, read_row, read_rows, stream
+from storage.rows import execute, execute_many, read_row, records_of, stream
 from storage.viewer import Viewer
 
 Record = TypeVar("Record")
@@ -39,8 +39,18 @@ class Repository:
         execute_many(self._connection, sql, rows)
 
     def _records(self, record: type[Record], sql: str, /, **values: Any) -> list[Record]:
-        """Return all rows of a query as records."""
-        return read_rows(self._execute(sql, **values), record)
+        """Return all rows of a query as records, without damaged ones.
+
+        A page (`limit` rows from `offset`) has the rows that follow in their place, so that only the last one is short.
+        """
+        found: list[Record] = []
+        while True:
+            result = self._execute(sql, **values)
+            columns, rows = tuple(result.keys()), result.all()
+            found += records_of(rows, record, columns)
+            if "offset" not in values or len(found) >= values["limit"] or len(rows) < values["limit"]:
+                return found[: values["limit"]] if "offset" in values else found
+            values["offset"] += len(rows)
 
     def _record(self, record: type[Record], sql: str, /, **values: Any) -> Record | None:
         """Return the only row of a query as a record, or None when there is none."""
@@ -53,6 +63,11 @@ class Repository:
     def _value(self, sql: str, /, **values: Any) -> Any:
         """Return the first column of the first row, or None when there is none."""
         return self._execute(sql, **values).scalar()
+
+    def _integer(self, sql: str, /, **values: Any) -> int | None:
+        """Return the first column of the first row; None when there is none, or what it holds is damaged."""
+        found = self._value(sql, **values)
+        return found if isinstance(found, int) else None
 
 
 class AgentRepository(Repository):

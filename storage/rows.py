@@ -2,6 +2,10 @@
 
 A query names its columns like the fields of the record it is read into, so columns may come in any order and a new
 field is declared in the record alone. Fields of a collection type are stored as JSON, booleans as 0 and 1.
+
+Invariant: a row that nothing could have written, because its file is damaged, makes no record. A query for many rows
+leaves it out, so that one damaged row fails no page and stops no job; a query for one row raises `DamagedRow`.
+`reverie db verify` names each such row (`storage/verify.py`). No error quotes what a row holds.
 """
 
 from __future__ import annotations
@@ -9,14 +13,14 @@ from __future__ import annotations
 import json
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, CursorResult
 
-from reverie.errors import StoreUnusable
+from reverie.errors import Permanent
 from storage.engines import OPTION, Dialect, parsed
 
 Record = TypeVar("Record")
@@ -37,12 +41,52 @@ _COLUMN_NAMES: Final[Mapping[str, str]] = {
 _TABLES: Final = """
     SELECT t.name, json_group_array(c.name) FROM sqlite_schema AS t CROSS JOIN pragma_table_info(t.name) AS c
     WHERE t.type = 'table' AND t.sql NOT LIKE 'CREATE VIRTUAL%' AND t.name NOT LIKE 'sqlite!_%' ESCAPE '!'
-      AND t.name NOT LIKE 'alembic!_%' ESCAPE '!' AND t.name <> 'memory_version'
+      AND t.name <> 'schema_version'
+      AND t.name NOT LIKE 'chunks!_index!_replaced!_%' ESCAPE '!'
       AND NOT EXISTS (SELECT 1 FROM sqlite_schema AS v WHERE v.sql LIKE 'CREATE VIRTUAL%'
                       AND substr(t.name, 1, length(v.name) + 1) = v.name || '_')
     GROUP BY t.name
 """
+_IF_DAMAGED: Final = "if_damaged"
 _decode_json = msgspec.json.Decoder().decode
+
+# The times of the years 1 to 9999, in microseconds: no other one is ever stored.
+FIRST_MICROS: Final = -62_135_596_800_000_000
+LAST_MICROS: Final = 253_402_300_799_999_999
+_TIMES: Final = frozenset({"at", "claim_until", "deadline", "valid_from", "valid_to"})
+
+
+def is_time(name: str) -> bool:
+    """Return whether a column or field of this name holds a time in microseconds."""
+    return name in _TIMES or name.endswith("_at")
+
+
+def is_possible_time(micros: int) -> bool:
+    """Return whether a stored time is one of the years 1 to 9999."""
+    return FIRST_MICROS <= micros <= LAST_MICROS
+
+
+def if_damaged(value: Any) -> Mapping[str, Any]:
+    """Return the metadata of a field that may be damaged without making its row unusable; this value replaces it."""
+    return {_IF_DAMAGED: value}
+
+
+class DamagedText(str):
+    """The text that is returned for stored bytes that are not UTF-8."""
+
+    __slots__ = ()
+
+
+# Not empty: an empty agent or session means something.
+_DAMAGED_TEXT: Final = DamagedText("\N{REPLACEMENT CHARACTER}")
+
+
+def text_from_bytes(stored: bytes) -> str:
+    """Return stored text. It is the text factory of every connection: SQLite's driver quotes damaged text in errors."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return _DAMAGED_TEXT
 
 
 def execute(connection: Connection, sql: str, /, **values: Any) -> CursorResult[*tuple[Any, ...]]:
@@ -66,7 +110,7 @@ def stream(connection: Connection, sql: str, /, **values: Any) -> CursorResult[*
 
 
 def tables_of(connection: Connection) -> Mapping[str, frozenset[str]]:
-    """Return the tables of the store that a transaction is on, with their columns; those of search indexes left out."""
+    """Return the tables of a transaction's store with their columns, without the tables of search indexes."""
     dialect: Dialect | None = connection.get_execution_options().get(OPTION)
     if dialect is not None:
         return dialect.tables(connection)
@@ -97,22 +141,38 @@ def defer_references(connection: Connection) -> None:
 
 
 def read_rows(result: CursorResult[*tuple[Any, ...]], record: type[Record]) -> list[Record]:
-    """Return all rows of a result as records. Raises `TypeError` when the columns do not fit the fields."""
-    read = _reader(record, tuple(result.keys()))
-    return [read(row) for row in result]
+    """Return the rows of a result as records, without damaged ones.
+
+    Raises `TypeError` when the columns do not fit the fields.
+    """
+    return records_of(result, record, tuple(result.keys()))
 
 
 def stream_rows(result: CursorResult[*tuple[Any, ...]], record: type[Record]) -> Iterator[Record]:
-    """Yield the rows of a result as records, each read when it is asked for."""
-    read = _reader(record, tuple(result.keys()))
-    with closing(result):  # whoever reads only the first ones leaves no cursor open
-        yield from (read(row) for row in result)
+    """Yield the rows of a result as records, each read when it is asked for, without damaged ones."""
+    with closing(result):  # so that a caller who stops early leaves no cursor open
+        yield from _readable(result, record, tuple(result.keys()))
 
 
 def read_row(result: CursorResult[*tuple[Any, ...]], record: type[Record]) -> Record | None:
-    """Return the only row of a result as a record, or None when there is none."""
+    """Return the only row of a result as a record, or None when there is none. Raises `DamagedRow` if it is damaged."""
     row = result.one_or_none()
     return None if row is None else _reader(record, tuple(result.keys()))(row)
+
+
+def records_of(rows: Iterable[Sequence[Any]], record: type[Record], columns: tuple[str, ...]) -> list[Record]:
+    """Return rows with these columns as records, without damaged ones."""
+    return list(_readable(rows, record, columns))
+
+
+def _readable(rows: Iterable[Sequence[Any]], record: type[Record], columns: tuple[str, ...]) -> Iterator[Record]:
+    read = _reader(record, columns)
+    for row in rows:
+        try:
+            found = read(row)
+        except DamagedRow:
+            continue
+        yield found
 
 
 def field_names(record: type) -> tuple[str, ...]:
@@ -158,20 +218,38 @@ def to_json(value: Any) -> str:
 
 
 def from_json(value: str) -> Any:
-    """Return the value of JSON text. Raises `StoreUnusable` for anything else: the file is damaged."""
+    """Return the value of JSON text. Raises `DamagedRow` for anything else: the file is damaged."""
     try:
         return _decode_json(value)
-    except msgspec.DecodeError:  # NaN and lone surrogates, which `json` writes
+    except (msgspec.DecodeError, TypeError, UnicodeDecodeError):  # NaN, which `json` writes, or damage
         pass
     try:
-        return json.loads(value)
-    except ValueError as error:
-        raise damaged_row(type(error).__name__) from error
+        found = json.loads(value)
+        to_json([found]).encode()  # a lone surrogate is in no text that was stored
+    except (ValueError, TypeError, RecursionError) as error:
+        raise damaged_row("JSON") from error
+    return found
 
 
-def damaged_row(reason: str) -> StoreUnusable:
-    """Return the error of a row that nothing could have written: its file is damaged."""
-    return StoreUnusable(f"a row of a database is damaged ({reason}): run `reverie db verify`, and restore a backup")
+class DamagedRow(Permanent):
+    """A row that nothing could have written: its file is damaged. The rest of the store can be used."""
+
+
+def is_vector(stored: Any, dim: int) -> bool:
+    """Return whether a stored value is a vector of `dim` numbers (float32, little-endian). Others are damaged."""
+    return isinstance(stored, bytes) and len(stored) == 4 * dim
+
+
+def valid_json(column: str) -> str:
+    """Return SQL for a column of JSON, with empty JSON for damaged values, which would fail the whole statement."""
+    return f"CASE WHEN json_valid({column}) THEN {column} ELSE '[]' END"
+
+
+def damaged_row(what: str) -> DamagedRow:
+    """Return the error of a damaged row; `what` names the damaged part, never its content."""
+    return DamagedRow(
+        f"a row of a database is damaged ({what}): run `reverie db verify`, which names it, and restore a backup"
+    )
 
 
 _SCALARS: Final = (str, int, float, bytes, types.NoneType)
@@ -195,28 +273,93 @@ def _make_reader(record: type[Record], columns: tuple[str, ...]) -> Callable[[Se
         raise TypeError(f"{record.__name__} has no field for the columns {', '.join(unknown)}")
     hints = typing.get_type_hints(record)
     converters = {f"convert_{name}": convert for name in columns if (convert := _converter(hints[name]))}
+    declared = getattr(record, "__dataclass_fields__", {})
+    spared = {name for name in columns if name in declared and _IF_DAMAGED in declared[name].metadata}
+    for name in spared:
+        converters[f"convert_{name}"] = _sparing(name, hints[name], declared[name].metadata[_IF_DAMAGED])
     arguments = (
         f"{name}=convert_{name}({name})" if f"convert_{name}" in converters else f"{name}={name}" for name in columns
     )
     # A generated call: with the 34 fields of a memory, a dict of keyword arguments takes twice as long.
-    source = f"lambda {', '.join(columns)}: record({', '.join(arguments)})"
-    make: Callable[..., Any] = eval(source, {"record": record, **converters})  # noqa: S307 - field names of our own
+    found = [_test(name, hints[name]) for name in columns if name not in spared]
+    tests = " and ".join(f"({test})" for test in found if test) or "True"
+    source = f"lambda {', '.join(columns)}: record({', '.join(arguments)}) if {tests} else damaged()"
+
+    def damaged() -> typing.NoReturn:
+        raise damaged_row(f"a value of {record.__name__} has another type or no possible time")
+
+    names_of_source = {"record": record, "damaged": damaged, **converters}
+    make: Callable[..., Any] = eval(source, names_of_source)  # noqa: S307 - field names of our own
     return lambda row: make(*row)
+
+
+def _sparing(name: str, hint: Any, instead: Any) -> Callable[[Any], Any]:
+    """Return how a stored value becomes that of a field, with another one in place of a damaged value."""
+    is_sound = eval(f"lambda {name}: {_test(name, hint) or 'True'}")  # noqa: S307 - field names of our own
+    convert = _converter(hint)
+
+    def read(value: Any) -> Any:
+        with suppress(DamagedRow):
+            if is_sound(value):
+                return value if convert is None else convert(value)
+        return instead
+
+    return read
+
+
+def _test(name: str, hint: Any) -> str:
+    """Return the Python expression that a value as stored must meet to be one of a field; empty where all do."""
+    kind, optional = _kind_of(hint)
+    if kind is int:
+        test = f"{name}.__class__ is int"
+        if is_time(name):
+            test += f" and {FIRST_MICROS} <= {name} <= {LAST_MICROS}"
+    elif kind is float:
+        test = f"{name}.__class__ is float or {name}.__class__ is int"
+    elif kind is bytes:
+        test = f"{name}.__class__ is bytes"
+    elif kind is bool:
+        test = f"{name}.__class__ is int or {name}.__class__ is bool"
+    elif kind is Any:  # JSON of any kind
+        return f"{name}.__class__ is str"
+    elif kind in (str, Literal) or _is_collection(kind):
+        test = f"{name}.__class__ is str"
+        optional = optional or _is_collection(kind)
+    else:
+        return ""
+    return f"{name} is None or ({test})" if optional else test
+
+
+def _is_collection(kind: Any) -> bool:
+    return kind in (tuple, list) or (isinstance(kind, type) and issubclass(kind, Mapping))
+
+
+def _kind_of(hint: Any) -> tuple[Any, bool]:
+    """Return the type of a field without None, and whether it may be None."""
+    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    kind = next((typing.get_origin(option) or option for option in options if option is not types.NoneType), None)
+    return kind, types.NoneType in options
 
 
 def _converter(hint: Any) -> Callable[[Any], Any] | None:
     """Return how a stored value becomes one of this type, or None where it already is."""
-    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    kind = next((typing.get_origin(option) or option for option in options if option is not types.NoneType), None)
-    optional = types.NoneType in options
+    kind, optional = _kind_of(hint)
     if kind is bool:
         return bool
     if kind is Any:
         return from_json
     if kind is tuple:
-        return lambda value: tuple(from_json(value)) if value else ()
+        return lambda value: tuple(from_json_of(list, value)) if value else ()
     if kind is list:
-        return lambda value: from_json(value) if value else []
+        return lambda value: from_json_of(list, value) if value else []
     if isinstance(kind, type) and issubclass(kind, Mapping):
-        return lambda value: from_json(value) if value else (None if optional else {})
+        return lambda value: from_json_of(dict, value) if value else (None if optional else {})
     return None
+
+
+def from_json_of(kind: type, value: str) -> Any:
+    """Return the value of JSON text, which is of this type. Raises `DamagedRow` for anything else."""
+    found = from_json(value)
+    if not isinstance(found, kind):
+        raise damaged_row(f"JSON without a {kind.__name__}")
+    return found

@@ -6,7 +6,7 @@ evicts no other workspace from those kept open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,14 +16,15 @@ from urllib.parse import quote
 import pysqlite3
 
 from reverie.calls import Resource
-from reverie.errors import NotFound, StoreUnavailable
+from reverie.errors import NotFound, ReverieError, StoreUnavailable
 from storage.engine import check_sqlite_version, translate_errors
-from storage.migrate import LINES, Kind, check_not_newer, newest_version
+from storage.migrations import LINES, Kind, check_known, newest_version, read_versions
 from storage.opening import inode_of
-from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql
-from storage.recall.scripts import share_outside_latin
-from storage.scheduling.status import SchedulingCounts, read_scheduling
-from storage.trust.amounts import stored_amounts_of
+from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql, unfinished_sql
+from storage.recall.words import share_outside_latin
+from storage.rows import text_from_bytes
+from storage.scheduling.schedules import SchedulingCounts, read_scheduling
+from storage.trust.quotas import stored_amounts_of
 
 # A status page must not hang: a file that stays locked for longer is reported as such.
 _BUSY_SECONDS: Final = 1.0
@@ -38,14 +39,14 @@ _AGENTS: Final = """
         SELECT agent_id, count(*) AS sessions, 0 AS memories FROM sessions WHERE agent_id <> '' GROUP BY agent_id
         UNION ALL
         SELECT agent_id, 0, count(*) FROM memories
-        WHERE superseded_by IS NULL AND (expires_at IS NULL OR expires_at > ?) GROUP BY agent_id
+        WHERE superseded_by IS NULL AND (expires_at IS NULL OR expires_at > :now) GROUP BY agent_id
     ) GROUP BY agent_id ORDER BY agent_id
 """
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCounts:
-    """What waits in one store (for workers, for a person, for its time), and what it holds.
+    """The waiting rows of one store (for workers, for a person, for their time), and its contents.
 
     `model` is that of the vectors that answer searches, empty without any, `dim` their dimension; `has_embedder` says
     that they have an embedder of their own, whatever the settings select. `outside_latin` is the share of the texts,
@@ -93,6 +94,18 @@ def read_amounts(path: Path) -> Mapping[Resource, int]:
         return stored_amounts_of(raw)
 
 
+def is_idle_file(path: Path, stages: Sequence[Stage], kind: Kind = "workspace") -> bool:
+    """Return whether a store has no work left at these stages.
+
+    False when it cannot be read, and when its schema is older: opening it reports the first and mends the second.
+    """
+    try:
+        with _reading(path, kind) as raw:
+            return not any(raw.execute(unfinished_sql(stage), {"stage": stage}).fetchone() for stage in stages)
+    except ReverieError:
+        return False
+
+
 def check_usable(path: Path) -> None:
     """Raise `StoreUnusable` for a workspace that is damaged or newer than this code; 0.3 ms. Opens nothing for longer.
 
@@ -111,10 +124,10 @@ def _reading(path: Path, kind: Kind) -> Iterator[Any]:
     with translate_errors(path):
         raw = pysqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_BUSY_SECONDS)
         try:
+            raw.text_factory = text_from_bytes
             raw.execute("PRAGMA query_only = ON")
             raw.execute("BEGIN")
-            for line, table in LINES[kind].items():
-                _check_schema(raw, path, line, table)
+            _check_schema(raw, path, kind)
             yield raw
         finally:
             raw.close()
@@ -122,7 +135,8 @@ def _reading(path: Path, kind: Kind) -> Iterator[Any]:
 
 def agents_of(raw: Any, now: int) -> list[AgentCounts]:
     """Return the agents of a store by name, read by a connection of the driver, or one with its `execute`."""
-    return [AgentCounts(str(agent), int(count), int(known)) for agent, count, known in raw.execute(_AGENTS, (now,))]
+    found = raw.execute(_AGENTS, {"now": now})
+    return [AgentCounts(str(agent), int(count), int(known)) for agent, count, known in found]
 
 
 def counts_of(raw: Any) -> StoreCounts:
@@ -137,22 +151,22 @@ def counts_of(raw: Any) -> StoreCounts:
         int(memories[0]),
         read_scheduling(raw),
         model=str(model[0]) if model else "",
-        dim=int(model[1]) if model else 0,
+        dim=model[1] if model and isinstance(model[1], int) else 0,
         has_embedder=bool(model and model[2]),
         outside_latin=share_outside_latin(raw),
         amounts=stored_amounts_of(raw),
     )
 
 
-def _check_schema(raw: Any, path: Path, line: Kind, table: str) -> None:
+def _check_schema(raw: Any, path: Path, kind: Kind) -> None:
     """Raise when a line of migrations is not at the version of this code."""
-    known = raw.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
-    version = raw.execute(f"SELECT version_num FROM {table}").fetchone() if known else None
-    check_not_newer(path, line, version[0] if version else None)
-    if version is None or version[0] != newest_version(line):
-        raise StoreUnavailable(
-            f"{path} has an older schema: it is migrated when it is next used, or by `reverie db migrate`"
-        )
+    versions = read_versions(raw.execute)
+    for line in LINES[kind]:
+        check_known(path, line, versions.get(line))
+        if versions.get(line) != newest_version(line):
+            raise StoreUnavailable(
+                f"{path} has an older schema: it is migrated when it is next used, or by `reverie db migrate`"
+            )
 
 
 def _backlog(raw: Any, stage: Stage) -> StageBacklog:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Final
 
 from storage.engines import StoreDatabase
+from storage.lifecycle.withdrawn import BeingErased, Table
 from storage.opening import inode_of
 from storage.pipeline.held_claims import HeldClaims
+from storage.rows import execute
 from storage.transaction import Transaction
 from storage.viewer import Viewer
 
 _serials = itertools.count(1)
+_SESSION: Final = "SELECT user_id, is_group FROM sessions WHERE agent_id = :agent AND id = :session"
 
 
 def new_serial() -> int:
@@ -35,13 +39,18 @@ class Store:
         database: StoreDatabase,
         serial: int,
         held_claims: Callable[[Path], HeldClaims] = HeldClaims,
+        being_erased: Callable[[], Sequence[BeingErased]] = list,
     ) -> None:
-        """`held_claims` makes the notes of claims, given a file of this host."""
+        """`held_claims` makes the notes of claims, given a file of this host.
+
+        `being_erased` returns the scopes of unfinished erasures in this store.
+        """
         self.name = name
         self.database = database
         self.viewer: Viewer | None = None
         self.serial = serial
         self.inode = inode_of(database.path)
+        self._being_erased = being_erased
         noted = database.path.with_name(f"{database.path.name}.held")
         # Claims of rows that this process has given up, and of runs whose outcome it still has to write.
         self.given_up = held_claims(noted)
@@ -52,6 +61,17 @@ class Store:
         seen = copy.copy(self)
         seen.viewer = viewer
         return seen
+
+    def withdrawn(self, table: Table, keys: Collection[Any]) -> set[Any]:
+        """Return those of these rows that nothing may be done with: gone, forgotten, or being erased.
+
+        Asked before rows are taken up, and again before each call by which something of them leaves the process.
+        """
+        if self.inode is not None and inode_of(self.database.path) != self.inode:
+            return set(keys)  # the workspace was deleted: this process still has its file open
+        erasing = self._being_erased()
+        with self.reading() as tx:
+            return tx.withdrawn.among(table, keys, erasing)
 
     @contextmanager
     def writing(self, *, lock_wait_seconds: float | None = None) -> Iterator[Transaction]:
@@ -67,3 +87,17 @@ class Store:
         """Open a read-only transaction: a snapshot of the file, which waits for no writer."""
         with self.database.reading() as connection:
             yield Transaction(connection, self.viewer)
+
+
+def viewer_of(store: Store | None, agent: str, *, user: str | None, session: str | None) -> Viewer:
+    """Return the viewer of a call: its `user`, else those of its `session`; `store` is None before anything is stored.
+
+    A session of several users sees what all of them see: its own rows, and rows without an owner.
+    """
+    if user is not None or session is None or store is None:
+        return Viewer(user)
+    with store.reading() as tx:
+        found = execute(tx.connection, _SESSION, agent=agent, session=session).one_or_none()
+    if found is None:
+        return Viewer()
+    return Viewer(group=session) if found.is_group else Viewer(found.user_id)

@@ -11,36 +11,44 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from reverie.calls import Resource
-from reverie.checks import check_workspace
+from reverie.checks import check_workspace, is_workspace_name
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import StoreUnavailable, StoreUnusable
+from reverie.errors import NotFound, StoreUnavailable, StoreUnusable
 from storage.engine import Database, is_locked
 from storage.engines import StoreDatabase
-from storage.kept_reads import KeptReads
-from storage.migrate import ACCOUNT_FILE, Kind
+from storage.known_stores import KnownStores, WorkspaceNames
+from storage.lifecycle.erasures import Erasures, Forgets
+from storage.lifecycle.withdrawn import BeingErased, being_erased
+from storage.migrations import ACCOUNT_FILE, Kind
 from storage.open_workspaces import OpenWorkspaces
-from storage.opening import cannot_read, inode_of, open_database
+from storage.opening import cannot_read, identity_of, inode_of, open_database
 from storage.pipeline.samples import PipelineSamples
-from storage.pipeline.work import Stage, is_idle_file
-from storage.status import AgentCounts, StoreCounts, check_usable, read_agents, read_amounts, read_counts
+from storage.pipeline.work import Stage
+from storage.status import (
+    AgentCounts,
+    StoreCounts,
+    check_usable,
+    is_idle_file,
+    read_agents,
+    read_amounts,
+    read_counts,
+)
 from storage.store import Store as Store
 from storage.store import new_serial
 from storage.trust.audit import AuditLog
-from storage.trust.erasures import Erasures
-from storage.trust.forgets import Forgets
-from storage.trust.hosts import Hosts
-from storage.trust.quotas import QuotaRecord, Quotas
-from storage.trust.tenants import Tenants
+from storage.trust.quotas import QuotaRecord, Quotas, Tenants
 from storage.trust.tokens import Tokens
-from storage.upkeep.jobs import JobRuns
-from storage.upkeep.usage import UsageLog
+from storage.upkeep.jobs import JobRuns, UsageLog
 from storage.viewer import LOCAL_TENANT
-from storage.workspace_names import WorkspaceNames
-from storage.written import Written, WrittenStores
+from storage.written import KeptReads, Written, WrittenStores
+
+if TYPE_CHECKING:
+    from storage.postgres.hosts import Hosts  # its module needs the driver of the database
 
 # File times advance in timer ticks, so a file written this recently may be written again without a new time.
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
@@ -82,12 +90,16 @@ class Stores:
         """`patience_seconds` limits the wait for a workspace that is being opened; `connections` how many are kept."""
         self._data_dir = data_dir
         self._lock = threading.RLock()
+        # Called after a transaction that held the write lock of a store for long, with the seconds.
+        self.on_long_write: Callable[[float], None] = lambda _: None
+        self._register = KnownStores(data_dir)
         self._names = WorkspaceNames(data_dir / "workspaces")
         self.written: Written = WrittenStores(data_dir, self.names, self.stamp)
         self._open = OpenWorkspaces(
             self._open_workspace,
             patience_seconds=patience_seconds,
             connections=connections,
+            being_erased=self.being_erased,
         )
         self._account: Database | None = None
         self._account_store: Store | None = None
@@ -108,28 +120,55 @@ class Stores:
         """
         if name == ACCOUNT_STORE:
             return self.account_store()
-        return self._open.get(name, self.database_path(name), create=create)
+        path = self.database_path(name)
+        try:
+            return self._open.get(name, path, create=create)
+        except NotFound:
+            self._register.check(name, path)
+            raise
 
     def _open_workspace(self, path: Path) -> Database:
         name = path.parent.name
-        is_new = not path.exists()
-        database = open_database(path, "workspace", self._data_dir, on_write=lambda: self.written.note(name))
+        is_new = not self._register.check(name, path)
+        database = open_database(
+            path,
+            "workspace",
+            self._data_dir,
+            on_write=lambda: self.written.note(name),
+            on_long_write=self._note_long_write,
+            on_version=partial(self._register.note_version, name),
+        )
+        self._register.remember(name, path, identity_of(database))
         if is_new:
             self.written.note(name)
         return database
+
+    def _note_long_write(self, seconds: float) -> None:
+        self.on_long_write(seconds)
 
     def account(self) -> StoreDatabase:
         """Return the account's database, which is shared by all workspaces."""
         with self._lock:
             if self._account is None:
-                self._account = open_database(self.database_path(ACCOUNT_STORE), "account", self._data_dir)
+                path = self.database_path(ACCOUNT_STORE)
+                self._register.check(ACCOUNT_STORE, path)
+                self._account = open_database(
+                    path,
+                    "account",
+                    self._data_dir,
+                    on_long_write=self._note_long_write,
+                    on_version=partial(self._register.note_version, ACCOUNT_STORE),
+                )
+                self._register.remember(ACCOUNT_STORE, path, identity_of(self._account))
             return self._account
 
     def account_store(self) -> Store:
         """Return the store of the account tier, whose memories are seen from every workspace."""
         with self._lock:
             if self._account_store is None:
-                self._account_store = Store(ACCOUNT_STORE, self.account(), new_serial())
+                self._account_store = Store(
+                    ACCOUNT_STORE, self.account(), new_serial(), being_erased=partial(self.being_erased, ACCOUNT_STORE)
+                )
             return self._account_store
 
     def jobs(self) -> JobRuns:
@@ -147,6 +186,12 @@ class Stores:
     def erasures(self) -> Erasures:
         """Return the erasures."""
         return Erasures(self.account())
+
+    def being_erased(self, name: str) -> list[BeingErased]:
+        """Return what unfinished erasures remove from a store."""
+        if not self.exists(ACCOUNT_STORE):
+            return []
+        return being_erased(self.account(), name, is_account=name == ACCOUNT_STORE)
 
     def forgets(self) -> Forgets:
         """Return what is being forgotten."""
@@ -205,12 +250,18 @@ class Stores:
         return None if tenant == LOCAL_TENANT else tenant
 
     def names(self) -> list[str]:
-        """Return the names of all workspaces; a folder with an invalid name (a manual copy) is left out."""
-        return self._names.all()
+        """Return the names of all workspaces, with those whose files are lost; each use of these is an error.
+
+        A folder with an invalid name (a manual copy) is left out.
+        """
+        found = self._names.all()
+        lost = self._register.names().difference(found, (ACCOUNT_STORE,))
+        return sorted((*found, *filter(is_workspace_name, lost))) if lost else found
 
     def all_names(self) -> list[str]:
         """Return the names of all stores: the account's, once it exists, and the workspaces'."""
-        account = [ACCOUNT_STORE] if self.database_path(ACCOUNT_STORE).exists() else []
+        has_account = ACCOUNT_STORE in self._register.names() or self.database_path(ACCOUNT_STORE).exists()
+        account = [ACCOUNT_STORE] if has_account else []
         return [*account, *self.names()]
 
     def last_written(self) -> list[str]:
@@ -223,8 +274,11 @@ class Stores:
         return sorted(written, key=lambda name: -written[name])
 
     def exists(self, name: str) -> bool:
-        """Return whether a store exists. Raises `StoreUnavailable` for a folder without rights."""
-        return inode_of(self.database_path(name)) is not None
+        """Return whether a store exists, or did and its file is lost.
+
+        Raises `StoreUnavailable` for a folder without rights.
+        """
+        return name in self._register.names() or inode_of(self.database_path(name)) is not None
 
     def database_path(self, name: str) -> Path:
         """Return the path of a store's database. Raises `Rejected` for a name that could leave the data folder."""
@@ -258,38 +312,64 @@ class Stores:
         """
         if name in self._open or (name == ACCOUNT_STORE and self._account is not None):
             return False
-        return is_idle_file(self.database_path(name), stages)
+        return is_idle_file(self.database_path(name), stages, _kind(name))
 
     def counts(self, name: str) -> StoreCounts:
         """Return the counts of a store. Raises `NotFound`, `StoreUnavailable`, or `StoreUnusable` (damaged, newer)."""
-        return read_counts(self.database_path(name), _kind(name))
+        return read_counts(self._checked_path(name), _kind(name))
 
     def agents(self, name: str, *, now: int) -> list[AgentCounts]:
         """Return the agents of a store by name; `now` is in microseconds. Raises the errors of `counts`."""
-        return read_agents(self.database_path(name), _kind(name), now=now)
+        return read_agents(self._checked_path(name), _kind(name), now=now)
 
     def amounts(self, name: str) -> Mapping[Resource, int]:
         """Return how much a workspace holds of what quotas limit. Raises the errors of `counts`."""
-        return read_amounts(self.database_path(name))
+        return read_amounts(self._checked_path(name))
 
     def check_usable(self, name: str) -> None:
-        """Raise `StoreUnusable` for a workspace that is damaged or newer than this code; 0.3 ms."""
-        check_usable(self.database_path(name))
+        """Raise `StoreUnusable` for a store that is lost, damaged or newer than this code; 0.3 ms."""
+        check_usable(self._checked_path(name))
+
+    def accept(self, name: str) -> Path | None:
+        """Take what is there as the file of a store: another sound database, or none, and the store begins anew.
+
+        A file that is no database is moved aside; return where it is then, None if nothing was moved. The caller makes
+        sure that no other process uses the data folder.
+        """
+        path = self.database_path(name)
+        self._open.forget(name)
+        self._register.forget(name)
+        try:
+            self._register.check(name, path)
+        except StoreUnusable:
+            aside = self._data_dir / "damaged" / f"{name}-{secrets.token_hex(4)}"
+            aside.mkdir(mode=0o700, parents=True)
+            for file in path.parent.glob(f"{path.name}*"):
+                file.rename(aside / file.name)
+            return aside
+        return None
+
+    def _checked_path(self, name: str) -> Path:
+        path = self.database_path(name)
+        self._register.check(name, path)
+        return path
 
     def delete_workspace(self, name: str, *, when_closed: Callable[[], None] = lambda: None) -> bool:
         """Remove a workspace with all its files; False when it does not exist.
 
         `when_closed` is called at the moment from which on nothing can be written to it: what is to go with it is
-        removed there. What is written afterwards is in a new workspace of this name. Killed half-way, either nothing is
-        deleted, or the workspace is gone and `remove_deleted` removes its files.
+        removed there. Later writes go to a new workspace of this name. Killed half-way, either nothing is deleted, or
+        the workspace is gone and `remove_deleted` removes its files.
 
         Raises `StoreUnavailable` when another writer holds its lock for long, or its folder cannot be removed.
         """
         path = self.database_path(name)
         self._open.forget(name)
+        # First: a kill after this leaves a store that becomes known again when it is next opened.
+        was_known = self._register.forget(name)
         if not path.parent.exists():
             when_closed()
-            return False
+            return was_known
         with ExitStack() as held:
             database = Database(path)
             held.callback(database.close)
@@ -301,6 +381,7 @@ class Stores:
                     raise
             when_closed()
             deleted = self._set_aside(path.parent)
+            self._register.forget(name)  # another process may have opened it meanwhile
         self._remove_set_aside(deleted)
         return True
 
@@ -345,6 +426,16 @@ class Stores:
     def _remove_empty(self) -> None:
         with suppress(OSError):  # another is being deleted
             (self._data_dir / _DELETED).rmdir()
+
+    def empty_logs(self) -> None:
+        """Move into their databases what processes that were killed left in logs; damaged databases are left alone."""
+        for name in self.all_names():
+            with suppress(StoreUnavailable, StoreUnusable):
+                stamp = self.stamp(name)
+                if stamp is not None and stamp.log_size:
+                    database = Database(self._checked_path(name))
+                    database.truncate_log()
+                    database.close()
 
     def close(self) -> None:
         """Close every connection of this process."""

@@ -7,47 +7,38 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection
 
+from storage.curation import CurationLog
 from storage.items.items import Items, WaitingItems
+from storage.leases import ContentMark, JobLeases
+from storage.lifecycle.erased_rows import Candidates, ErasedRows
+from storage.lifecycle.exported_rows import ExportedRows
+from storage.lifecycle.imported_rows import ImportedRows
+from storage.lifecycle.removal import Removal
+from storage.lifecycle.stored_texts import StoredTexts
+from storage.lifecycle.withdrawn import KeptOut, Marks, Withdrawn
 from storage.memories.instructions import StandingInstructions
 from storage.memories.memories import AllMemories, Memories
 from storage.memories.provenance import Provenances
 from storage.pipeline.broker_content import BrokerContent
 from storage.pipeline.chunks import Chunks
 from storage.pipeline.dead_letters import DeadLetters
-from storage.pipeline.files import Files
-from storage.pipeline.forgotten_files import ForgottenFiles
+from storage.pipeline.files import Files, ForgottenFiles
 from storage.pipeline.messages import Messages
 from storage.pipeline.work import WorkQueue
-from storage.recall.chunk_sources import ChunkSources
+from storage.recall.chunk_sources import ChunkSources, PastMemories
 from storage.recall.events import RecallEvents, RecallHistory
 from storage.recall.forward import ForwardIndex
 from storage.recall.index import SearchIndex
-from storage.recall.past import PastMemories
 from storage.repository import AgentRepository
-from storage.scheduling.due_schedules import DueSchedules
-from storage.scheduling.goal_vectors import GoalVectors
-from storage.scheduling.notifications import AllNotifications, Notifications
-from storage.scheduling.reminders import AllReminders, Reminders
+from storage.scheduling.deliveries import AllNotifications, AllReminders, Notifications, Reminders
 from storage.scheduling.runs import OpenRuns, ScheduleRuns
-from storage.scheduling.schedules import Schedules
+from storage.scheduling.schedules import DueSchedules, GoalVectors, Schedules
 from storage.sessions.channels import Channels
-from storage.sessions.forgotten import ForgottenSessions
-from storage.sessions.lifecycle import AllSessionLifecycles, SessionLifecycle
 from storage.sessions.scratchpads import Scratchpads
-from storage.sessions.sessions import Sessions
+from storage.sessions.sessions import AllSessionLifecycles, ForgottenSessions, SessionLifecycle, Sessions
 from storage.sessions.summaries import AllSummaries, Summaries
-from storage.trust.candidates import Candidates
-from storage.trust.erased_rows import ErasedRows
-from storage.trust.exported_rows import ExportedRows
-from storage.trust.imported_rows import ImportedRows
-from storage.trust.live_texts import StoredTexts
-from storage.trust.removal import KeptOut, Marks, Removal
-from storage.upkeep.content import ContentMark
-from storage.upkeep.curation import CurationLog
 from storage.upkeep.dreams import AllDreams, Dreams
-from storage.upkeep.expiry import Expiry
-from storage.upkeep.leases import JobLeases
-from storage.upkeep.retention import Retention
+from storage.upkeep.retention import Expiry, Retention
 from storage.viewer import Viewer
 
 T = TypeVar("T")
@@ -140,6 +131,7 @@ class Transaction:
     kept_out = _Lazy(KeptOut)
     broker_content = _Lazy(BrokerContent)
     stored_texts = _Lazy(StoredTexts)
+    withdrawn = _Lazy(Withdrawn)
 
     def __init__(self, connection: Connection, viewer: Viewer | None = None) -> None:
         self.connection = connection

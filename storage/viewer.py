@@ -1,7 +1,7 @@
 """Who reads: an end user of an agent, and what of the agent's content that user may see.
 
-Content belongs to the user who was named when it was stored, and is seen by that user alone unless it is shared. What
-belongs to nobody is seen by everybody. A session with several users is seen by each of them. Jobs read without a
+Content belongs to the user who was named when it was stored, and is seen by that user alone unless it is shared. Rows
+without an owner are seen by everybody. A session with several users is seen by each of them. Jobs read without a
 viewer, and see everything.
 """
 
@@ -40,7 +40,7 @@ class Viewer:
 
 @dataclass(frozen=True, slots=True)
 class Audiences:
-    """The audiences of chunks that a viewer belongs to; `everybody` if also what has none."""
+    """The audiences of chunks that a viewer belongs to. With `everybody`, chunks without an audience are included."""
 
     names: tuple[str, ...]
     everybody: bool = True
@@ -90,18 +90,30 @@ def seen_by_several(memory: str) -> str:
     )
 
 
+def is_source(message: str, memory: str) -> str:
+    """Return a condition on the message under an alias that a memory under another came from.
+
+    An id is unique within a session only. A memory that names a message and no session may mean any with that id.
+    """
+    return (
+        f"{message}.agent_id = {memory}.agent_id AND {message}.id = {memory}.source_message"
+        f" AND ({memory}.session_row IS NULL OR {message}.session_row = {memory}.session_row)"
+    )
+
+
 def author_of(memory: str) -> str:
     """Return an expression for the user whose words a memory has: its owner, or else who said its message."""
     return (
-        f"coalesce({memory}.owner_user_id, (SELECT am.user_id FROM messages AS am"
-        f" WHERE am.agent_id = :agent AND am.id = {memory}.source_message))"
+        f"coalesce({memory}.owner_user_id, (SELECT min(am.user_id) FROM messages AS am"
+        f" WHERE {is_source('am', memory)}))"
     )
 
 
 def of_schedule(viewer: Viewer | None, alias: str) -> str:
-    """Return a condition on schedules, notifications or reminders: those of a viewer, of its groups and of nobody.
+    """Return a condition on schedules, notifications or reminders that a viewer may see.
 
-    One without a user belongs to the users of its session; if there is no such session, to nobody.
+    These are the rows of the viewer, of its groups, and without an owner. A row without a user belongs to the users of
+    its session; if there is no such session, it has no owner.
     """
     if viewer is None:
         return "1"
@@ -115,7 +127,7 @@ def of_schedule(viewer: Viewer | None, alias: str) -> str:
 def of_own_schedule(viewer: Viewer | None, alias: str) -> str:
     """Return a condition on schedules, notifications or reminders that a viewer may change.
 
-    A user changes what belongs to that user or to a session that the user is in, and not what belongs to nobody.
+    A user may change rows of that user and of sessions that the user is in, but not rows without an owner.
     """
     if viewer is None or viewer.user is None:
         return of_schedule(viewer, alias)
@@ -127,7 +139,7 @@ def of_own_schedule(viewer: Viewer | None, alias: str) -> str:
 
 
 def audiences(connection: Connection, agent: str, viewer: Viewer | None) -> Audiences | None:
-    """Return whose chunks of an agent a viewer finds; None for all."""
+    """Return the audiences whose chunks a viewer finds; None for all chunks."""
     if viewer is None:
         return None
     names = [] if viewer.user is None else [f"u:{viewer.user}"]

@@ -1,11 +1,11 @@
 """Which workspaces were written lately, known to every process of a data folder without looking at each file.
 
 Every process that begins to write a workspace appends the hash of its name to one small file, and every process reads
-what was appended since it last looked. So the cost of a sweep follows the workspaces that changed: looking at the files
-of 10,000 takes a tenth of a second, which several sweeps would spend every few seconds.
+the hashes that were appended since it last looked. So the cost of a sweep follows the workspaces that changed: looking
+at the files of 10,000 takes a tenth of a second, which several sweeps would spend every few seconds.
 
-Invariant: `since` leaves out only workspaces that were not written. What the file cannot tell (the first call, a file
-that was begun anew, writes by other programs) is found by looking at all files, now or within ten minutes.
+Invariant: `since` leaves out only workspaces that were not written. Writes that are missing in the file (at the first
+call, after a new file was begun, or by other programs) are found by looking at all files, now or within ten minutes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 WRITTEN_FILE: Final = "written"
 _RECORD_BYTES: Final = 8
@@ -30,7 +30,7 @@ _TAIL_BYTES: Final = 64 * 1024
 _NOTE_SECONDS: Final = 30.0
 # A note is made before a write. This covers the time until the next one, the wait for the lock, and the transaction.
 _WATCH_SECONDS: Final = 180.0
-# How often all files are looked at, for what was written by other means.
+# How often all files are looked at, to find writes by other programs.
 LOOK_SECONDS: Final = 600.0
 
 
@@ -60,7 +60,7 @@ class WrittenStores:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`names` lists the workspaces, `stamp` returns what changes with every write of one (see `Stores.stamp`)."""
+        """`names` lists the workspaces; `stamp` returns a value that changes with every write (see `Stores.stamp`)."""
         self._path = data_dir / "run" / WRITTEN_FILE
         self._names, self._stamp, self._monotonic = names, stamp, monotonic
         self._lock = threading.Lock()
@@ -74,7 +74,7 @@ class WrittenStores:
         self._looked_at: float | None = None
 
     def note(self, name: str) -> None:
-        """Note that a workspace is about to be written. Costs nothing when that was noted a moment ago."""
+        """Note that a workspace is about to be written. Costs nothing if the workspace was noted a moment ago."""
         now = self._monotonic()
         if now - self._noted.get(name, -_NOTE_SECONDS) < _NOTE_SECONDS:
             return
@@ -147,7 +147,7 @@ class WrittenStores:
             except Exception:  # noqa: BLE001 - whoever uses this workspace gets the error
                 stamps[name] = None
             stamp = stamps[name]
-            # Whoever asks for the first time is told all names: only what was just written need be told again.
+            # The first call returns all names, so only stores that were just written have to be named again.
             if stamp is None or (stamp.written_ns > lately_ns if is_first else stamp != self._stamps.get(name)):
                 self._add(name, now)
         for name in self._written.keys() - stamps.keys():
@@ -160,5 +160,58 @@ class WrittenStores:
 
 
 def hash_of(name: str) -> bytes:
-    """Return what stands for the name of a workspace in files about many of them."""
+    """Return the hash that stands for a workspace's name in files about many workspaces."""
     return blake2b(name.encode(), digest_size=_RECORD_BYTES).digest()
+
+
+# A change by another process is seen within a second. Within this time no file is looked at.
+FRESH_SECONDS: Final = 0.5
+_KEPT: Final = 4_096
+_NANOSECONDS_IN_MICROSECOND: Final = 1_000
+
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V")
+
+
+class KeptReads(Generic[_K, _V]):
+    """Values by key, each with the state of the file before it was read. Safe to use from several threads.
+
+    `stamp` returns the times and sizes of the file: see `Stores.stamp`.
+    """
+
+    def __init__(self, stamp: Callable[[], Any], *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._stamp = stamp
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._generation = 0
+        # By key: the value, the stamp before it was read (None if that proves nothing), and when it was last checked.
+        self._kept: OrderedDict[_K, tuple[_V, Any, float]] = OrderedDict()
+
+    def get(self, key: _K, read: Callable[[], _V]) -> _V:
+        """Return a value that was right at most `FRESH_SECONDS` ago; `read` reads it if it is not known."""
+        found = self._kept.get(key)
+        now = self._monotonic()
+        if found is not None and now - found[2] < FRESH_SECONDS:
+            return found[0]
+        stamp, generation = self._stamp(), self._generation
+        if found is None or stamp is None or stamp != found[1]:
+            # A file that was written a moment ago may be written again without a new time.
+            settled = stamp is not None and stamp.is_settled(_now_micros())
+            found = (read(), stamp if settled else None, now)
+        with self._lock:
+            if generation == self._generation:
+                self._kept[key] = (found[0], found[1], now)
+                self._kept.move_to_end(key)
+                while len(self._kept) > _KEPT:
+                    self._kept.popitem(last=False)
+        return found[0]
+
+    def forget(self) -> None:
+        """Read every value again: this process has changed some."""
+        with self._lock:
+            self._generation += 1
+            self._kept.clear()
+
+
+def _now_micros() -> int:
+    return time.time_ns() // _NANOSECONDS_IN_MICROSECOND

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import support.environment  # noqa: F401 - first, because it sets what libraries read when they are imported
+from memory.scheduling.rules import ScheduleRules
 from reverie.clock import now_micros
 from support.broker import running_valkey
 from worker.runtime import Runtime
@@ -91,6 +92,13 @@ def make_runtime(valkey_url: str, broker_prefix: str, tmp_path: Path) -> Iterato
     yield make
     for runtime in made:
         runtime.close()
+
+
+@pytest.fixture
+def fires_every_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedules may fire every second."""
+    rules = property(lambda settings: ScheduleRules(1, max_per_user=settings.schedules_per_user))
+    monkeypatch.setattr(Settings, "schedule_rules", rules)
 
 
 @pytest.fixture

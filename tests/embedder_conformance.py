@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from adapters.embedders import Embedder, EmbeddingRefused
+from adapters.embedders.base import Embedder, EmbeddingRefused
 
 # Of all lengths, so that an embedder that sorts by length has to put the rows back.
 TEXTS = [

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from adapters.webhooks import WebhookAnswer, WebhookRefused, WebhookSender, delivery_outcome
+from adapters.webhooks.sender import WebhookAnswer, WebhookRefused, WebhookSender, delivery_outcome
 
 
 class Message(msgspec.Struct):

@@ -11,7 +11,7 @@ from reverie.errors import Rejected
 from storage.opened import open_stores
 from worker.settings import PREFIX, Settings
 
-# As many as 16 random bytes have in hexadecimal digits. Shorter ones are words that people think of.
+# 16 random bytes have 32 hexadecimal digits. Shorter tokens tend to be words, which can be guessed.
 _MIN_CHARACTERS: Final = 32
 
 

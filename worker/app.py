@@ -13,27 +13,32 @@ from typing import Any, Final
 
 import structlog
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
-from celery import Celery, signals
+from billiard.process import current_process
+from celery import Celery, current_task, signals
+from celery.apps import worker as celery_worker
 from celery.loaders.app import AppLoader
+from celery.utils.nodenames import node_format
 
 from adapters.embedders.guarded import GuardedEmbedder
 from reverie import contract
 from reverie.errors import ReverieError
-from reverie.pipeline.celery_settings import celery_settings, celery_url
+from reverie.pipeline.broker import celery_settings, celery_url
 from storage.opened import open_stores
-from worker.heartbeat import HEARTBEAT_SECONDS, TaskReporter, send_heartbeat
+from worker.consumption import Consumption
 from worker.host_upkeep import start_host_upkeep
-from worker.logs import configure_logging
+from worker.logs import LOG_FILE, configure_logging, logs_json, write_line
 from worker.pipeline import warn_of_broker
+from worker.reports import HEARTBEAT_SECONDS, TaskReporter, count_task, observe_wait, send_heartbeat, trace_task
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
-from worker.supervision.alive_signs import give_alive_signs
+from worker.supervision.alive_signs import PoolSigns, give_alive_signs
 from worker.supervision.processes import die_with_parent, lower_priority_now
-from worker.task_metrics import count_task, observe_wait
-from worker.tracing import trace_task
 
 # Hard limit of a task; a stage returns after seconds. Must stay below the broker's visibility timeout.
 TASK_TIME_LIMIT_SECONDS: Final = 300
+# A worker goes from one workspace to the next, and opens one again in 3 ms. A connection that is kept takes some 2.5 MB
+# with its schema: the 300 of a server took 1 GB in the processes of the workers after a thousand workspaces.
+_KEPT_CONNECTIONS: Final = 20
 # A backup copies every database that was written, each as a whole.
 _TIME_LIMITS_SECONDS: Final = {contract.BACK_UP: 540}
 # Long-lived connections of sqlite-vec are reported to leak memory, so pool children are replaced after this many tasks.
@@ -42,8 +47,12 @@ TASKS_PER_CHILD: Final = 20_000
 _THREADS_REPORT_SECONDS: Final = 0.25
 # A store is usually open after some milliseconds; one that migrates much data would hold the only child of the pool.
 STORE_PATIENCE_SECONDS: Final = 5.0
+# A connection to a host that is gone is given up when the broker has not answered for this long. kombu's 25 s, which it
+# counts twice, leave a worker waiting for nearly a minute.
+_BROKER_CHECK_SECONDS: Final = 10
 # Embedding takes longest: the short steps of other workers, and recalls, have priority.
 _EMBED_NICENESS: Final = 10
+_REQUEST: Final = "worker.consumer:PoolRequest"
 # The arguments of tasks that appear in log lines. Any program may send a task with arguments of other names.
 _LOGGED_ARGUMENTS: Final = ("workspace", "run", "manual", "dry_run")
 # Maximum number of trace ids in a log line; the line also has their total count.
@@ -52,25 +61,14 @@ _MAX_LOGGED_TRACES: Final = 50
 log = structlog.get_logger(__name__)
 
 _TASK_MODULES: Final = (
-    "tasks.pipeline.ingest",
-    "tasks.pipeline.chunk",
-    "tasks.upkeep.consolidate",
-    "tasks.scheduling.deliver",
-    "tasks.upkeep.dream",
-    "tasks.pipeline.embed",
-    "tasks.items.embed",
-    "tasks.memories.extract",
-    "tasks.scheduling.goals",
-    "tasks.pipeline.index",
-    "tasks.recall.record_events",
-    "tasks.pipeline.recovery",
-    "tasks.upkeep.retention",
-    "tasks.scheduling.schedules",
-    "tasks.sessions.close_idle",
-    "tasks.sessions.summarize",
-    "tasks.upkeep.back_up",
-    "tasks.upkeep.store_files",
-    "tasks.trust.erase",
+    "tasks.pipeline",
+    "tasks.memories",
+    "tasks.recall",
+    "tasks.items",
+    "tasks.sessions",
+    "tasks.upkeep",
+    "tasks.scheduling",
+    "tasks.trust",
 )
 
 
@@ -89,8 +87,15 @@ class InstalledLoader(AppLoader):  # type: ignore[misc]  # celery has no types
 
 def create_app(settings: Settings) -> Celery:
     """Return the Celery app, with the settings that make workers safe to kill."""
-    app = Celery("reverie", broker=celery_url(settings.broker_url), include=list(_TASK_MODULES), loader=InstalledLoader)
+    app = Celery(
+        "reverie",
+        broker=celery_url(settings.broker_url),
+        include=list(_TASK_MODULES),
+        loader=InstalledLoader,
+        events="worker.consumer:Events",
+    )
     app.conf.update(celery_settings(settings.broker_prefix))
+    app.conf.broker_transport_options["health_check_interval"] = _BROKER_CHECK_SECONDS
     app.conf.update(
         # A task is acknowledged after it has ended; if its worker died, it is delivered again. That is safe because
         # every task may run twice, and bounded because the rows count crashes.
@@ -112,7 +117,7 @@ def create_app(settings: Settings) -> Celery:
         # and kills its children during their tasks.
         broker_channel_error_retry=True,
         beat_scheduler="worker.beat:CatchUpScheduler",
-        worker_consumer="worker.queue_messages:QueueConsumer",
+        worker_consumer="worker.consumer:QueueConsumer",
     )
     return app
 
@@ -120,6 +125,7 @@ def create_app(settings: Settings) -> Celery:
 settings = load_settings()
 app = create_app(settings)
 _runtime: Runtime | None = None
+_pool_signs: PoolSigns | None = None
 
 
 def prepare_threads() -> None:
@@ -138,6 +144,8 @@ def current_runtime() -> Runtime:
     if _runtime is None or _runtime.pid != os.getpid():
         _runtime = Runtime(settings)
         _runtime.store_patience_seconds = STORE_PATIENCE_SECONDS
+        _runtime.kept_connections = _KEPT_CONNECTIONS
+        _runtime.current_task = lambda: str(current_task.name) if current_task else ""
     return _runtime
 
 
@@ -189,7 +197,8 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
         run.__doc__ = function.__doc__
         run.__module__ = function.__module__
         limit_seconds = _TIME_LIMITS_SECONDS.get(name)
-        registered = app.task(name=name, bind=True, time_limit=limit_seconds)(run)  # its queue: `task_routes`
+        # Its queue is in `task_routes`.
+        registered = app.task(name=name, bind=True, time_limit=limit_seconds, Request=_REQUEST)(run)
         registered.body = function  # for `reverie run`, which needs the counts and the errors
         return registered
 
@@ -217,6 +226,18 @@ def _log_end(counts: Mapping[str, Any], started: float, arguments: Mapping[str, 
     write("task_done", milliseconds=round((time.monotonic() - started) * 1_000, 1), **{**arguments, **fields})
 
 
+@signals.celeryd_init.connect  # type: ignore[untyped-decorator]
+def _begin_worker(sender: str, instance: Any, options: Mapping[str, Any], **_: Any) -> None:
+    """Name a worker that `celery -A worker.app` started by its node, and keep what Celery prints out of JSON logs."""
+    os.environ.setdefault("REVERIE_PROCESS", sender)
+    if options.get("logfile"):
+        os.environ.setdefault(LOG_FILE, node_format(str(options["logfile"]), sender))
+    _configure_logging()
+    if logs_json(settings):
+        instance.quiet = True
+        celery_worker.safe_say = write_line
+
+
 @signals.setup_logging.connect  # type: ignore[untyped-decorator]
 def _configure_logging(**_: Any) -> None:
     configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "worker"))
@@ -226,6 +247,8 @@ def _configure_logging(**_: Any) -> None:
 def _start_child(**_: Any) -> None:
     """Have a pool child end with its parent: an orphan would continue to take tasks unseen."""
     die_with_parent(os.getppid(), signal=signal.SIGKILL)
+    if _pool_signs is not None:
+        _pool_signs.give(current_process().index)
     configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "worker"))
     start_host_upkeep(settings)
     if contract.QUEUE_EMBED in app.amqp.queues.consume_from:
@@ -248,7 +271,9 @@ def _load_embedder(embedder: GuardedEmbedder | None) -> None:
 
 
 @signals.worker_process_shutdown.connect  # type: ignore[untyped-decorator]
-def _stop_child(**_: Any) -> None:
+@signals.worker_shutdown.connect  # type: ignore[untyped-decorator]
+def _close_runtime(**_: Any) -> None:
+    """Close what this process has open: the last one that closes a database moves its log into the file."""
     if _runtime is not None and _runtime.pid == os.getpid():
         _runtime.close()
 
@@ -263,7 +288,7 @@ def _note_killed(sender: Any = None, exception: Any = None, **_: Any) -> None:
     reason = f"it was killed after its time limit of {limit} s" if killed_at_limit else f"its process died: {exception}"
     log.error("task_killed", task=sender.name, error=reason)
     count_task(current_runtime(), sender.name, "killed")
-    # Opened for this alone: the parent forks, and must hold no database then.
+    # The stores are opened only here: the parent forks, and must hold no open database then.
     stores = open_stores(settings.data, settings.database)
     try:
         if stores.exists(contract.ACCOUNT_STORE):
@@ -279,18 +304,48 @@ def _count_task(**_: Any) -> None:
     _reporter.count_task()
 
 
+@signals.worker_init.connect  # type: ignore[untyped-decorator]
+def _prepare_pool(**_: Any) -> None:
+    """Make the memory in which the children of this worker's pool give their signs, before there are any."""
+    global _pool_signs
+    _pool_signs = PoolSigns()
+
+
 @signals.worker_ready.connect  # type: ignore[untyped-decorator]
 def _start_heartbeat(sender: Any = None, **_: Any) -> None:
+    consumption: Consumption = sender.consumption
     queues = sorted(str(queue) for queue in sender.app.amqp.queues.consume_from)
-    threading.Thread(target=_send_heartbeats, args=(queues,), name="heartbeat", daemon=True).start()
-    give_alive_signs(os.environ)
+    threading.Thread(target=_send_heartbeats, args=(consumption, queues), name="heartbeat", daemon=True).start()
+
+    def works() -> bool:
+        if _pool_signs is not None:
+            _pool_signs.kill_stopped(time.monotonic())
+        return consumption.works()
+
+    give_alive_signs(os.environ, works)
+    # A worker that is told to end finishes its tasks first, and takes no others.
+    signals.worker_shutting_down.connect(lambda **_: consumption.end(), weak=False)
 
 
-def _send_heartbeats(queues: list[str]) -> None:
+def _send_heartbeats(consumption: Consumption, queues: list[str]) -> None:
     runtime = current_runtime()
     started_at = time.time()
     warn_of_broker(runtime)
+    name, is_first, shares_name_with = runtime.worker_name, True, ""
     while True:
-        send_heartbeat(runtime, runtime.worker_name, queues=queues, started_at=started_at)
+        other = send_heartbeat(
+            runtime,
+            name,
+            queues=queues,
+            started_at=started_at,
+            stalled_seconds=consumption.stalled_seconds,
+            shares_name_with=shares_name_with,
+        )
+        if other is not None:
+            consumption.broker_answered()
+            # At the first heartbeat, the other sign of life may be that of this worker's predecessor, which has ended.
+            if other and not is_first and not shares_name_with:
+                log.warning("worker_name_is_taken", name=name, other=other, advice="start one of them with another -n")
+            is_first, shares_name_with = False, "" if is_first else other
         _reporter.report()
         time.sleep(HEARTBEAT_SECONDS)

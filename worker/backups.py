@@ -1,22 +1,38 @@
-"""What a backup takes from this process's settings, and the check that a restored one can be used."""
+"""Periodic backups: decides by the existing backups whether one is due, and makes it.
+
+A backup that fails leaves none, so it is due at the next look, some minutes later.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from adapters.backups.manifest import Manifest
-from adapters.backups.repository import Repository
-from memory.upkeep.backup import BackupSource
-from memory.upkeep.restore import RestoreOptions, restore
-from retrieval.request import RecallRequest
+from adapters.backups.repository import (
+    Header,
+    Repository,
+    create_repository,
+    locked,
+    make_private,
+    open_repository,
+    prune_repository,
+    read_header,
+)
+from memory.lifecycle.backup import BackupSource, back_up
+from memory.lifecycle.restore import RestoreOptions, restore
+from retrieval.query import RecallRequest
 from reverie import __version__
-from reverie.clock import now_micros
+from reverie.clock import from_micros, now_micros
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import Rejected, Unavailable
-from storage.upkeep.verify import random_chunks, verify
+from reverie.errors import Conflict, Permanent, Rejected, StoreUnavailable, Unavailable
+from storage.private_files import write_private
+from storage.recall.words import hashes_of, words_of
+from storage.verify import SampledChunk, sampled_chunks, verify
 from storage.viewer import Viewer
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
@@ -26,13 +42,14 @@ _RECALLS: Final = 20
 # Words of a message that are asked for.
 _WORDS: Final = 24
 _LEAST_WORDS: Final = 3
-# A message whose words many others repeat may not be among the first; below this share something is wrong.
-_FOUND_SHARE: Final = 0.9
+# A result that shares so many of the words that were asked for stands for the message: where hundreds of messages
+# differ in one number, which ten of them are found says nothing about the backup.
+_SHARED_WORDS: Final = 0.5
 
 
 @dataclass(slots=True)
 class BackupCheck:
-    """The result of a trial restore: rows by store, what is wrong, and how many messages were recalled of how many."""
+    """The result of a trial restore: rows by store, faults, and how many of the sampled messages were recalled."""
 
     backup: str
     bytes: int
@@ -44,7 +61,7 @@ class BackupCheck:
 
 
 def backup_source(runtime: Runtime, scratch: Path | None = None, *, with_keys: bool = False) -> BackupSource:
-    """Return what is backed up: the runtime's data folder, its settings, and its inbox if the broker answers.
+    """Return the source of a backup: the runtime's data folder, its settings, and its inbox if the broker answers.
 
     Its keys are in encrypted backups, and `with_keys` in others, too.
 
@@ -101,19 +118,31 @@ def check_backup(repository: Repository, manifest: Manifest, scratch: Path) -> B
 
 def _recall(runtime: Runtime, workspace: str, check: BackupCheck) -> None:
     asked = found = 0
-    for chunk in random_chunks(runtime.stores.workspace(workspace), _RECALLS):
+    for chunk in sampled_chunks(runtime.stores.workspace(workspace), _RECALLS):
         words = chunk.text.split()
-        if len(words) < _LEAST_WORDS:
+        if len(words_of(chunk.text)) < _LEAST_WORDS:  # nothing can be found by emoji or dots
             continue
         request = RecallRequest(agent=chunk.agent, query=" ".join(words[:_WORDS]), limit=10)
         viewer = Viewer(chunk.user, group=chunk.group)
         results = runtime.recaller.recall(workspace, request, viewer=viewer).response.results
         asked += 1
-        found += any(result.text.strip() and result.text.strip() in chunk.source for result in results)
+        found += _is_recalled(chunk, request.query, [result.text for result in results])
     check.asked += asked
     check.recalled += found
-    if found < asked * _FOUND_SHARE:
+    if found < asked:
         check.wrong.setdefault(workspace, []).append(f"only {found} of {asked} messages were recalled by their words")
+
+
+def _is_recalled(chunk: SampledChunk, query: str, texts: Sequence[str]) -> bool:
+    """Return whether the words of a chunk are in the index, and a recall found its message or one like it."""
+    if hashes_of(f"{chunk.lead} {chunk.text}").tobytes() != chunk.words:
+        return False
+    asked = set(hashes_of(query).tolist())
+    return any(
+        text.strip() in chunk.source or len(asked.intersection(hashes_of(text).tolist())) >= _SHARED_WORDS * len(asked)
+        for text in texts
+        if text.strip()
+    )
 
 
 def _without_password(value: Any) -> Any:
@@ -122,3 +151,92 @@ def _without_password(value: Any) -> Any:
         return value
     parts = urlsplit(value)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+_MAX_KEY_FILE_BYTES: Final = 64 * 1024
+
+
+def backup_secret(settings: Settings) -> bytes | None:
+    """Return the passphrase of the backups that Reverie makes by itself, None for none. Raises `Rejected`."""
+    if settings.backup_key_file is not None:
+        return secret_in(settings.backup_key_file)
+    return settings.backup_passphrase.encode() if settings.backup_passphrase else None
+
+
+def secret_in(path: Path) -> bytes:
+    """Return the content of a key file. Raises `Rejected` if it cannot be read, is empty, or too large."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_KEY_FILE_BYTES + 1).strip()
+    except OSError as error:
+        raise Rejected(f"the key file {path} cannot be read: {error.strerror}", field="key_file") from error
+    if not 0 < len(content) <= _MAX_KEY_FILE_BYTES:
+        raise Rejected(f"the key file {path} must have 1 to {_MAX_KEY_FILE_BYTES:,} bytes", field="key_file")
+    return content
+
+
+# The id of the folder of backups that was used last: an empty folder in its place is a disk that is not mounted.
+_USED = "backups.used"
+
+
+def back_up_if_due(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
+    """Add a backup to `backup_folder` if the newest is older than `backup_interval_hours`, and return counts.
+
+    A manual run always adds a backup. Raises what `back_up` raises, `Rejected` for a folder that cannot be used, and
+    `Permanent` while the newest backup is incomplete.
+    """
+    settings = runtime.settings
+    assert settings.backup_folder is not None
+    folder = settings.backup_folder.resolve()
+    try:
+        repository = _opened(runtime, folder)
+        with locked(folder):
+            ids = repository.ids()
+            newest = repository.manifest(ids[-1]) if ids else None
+            if not manual and newest is not None and not _is_due(newest, runtime, settings.backup_interval_hours):
+                counts = {"not_due": 1}
+            else:
+                newest = back_up(backup_source(runtime), repository)
+                removed = prune_repository(repository, settings.backup_keep)[0]
+                counts = {"backups": 1, "stores": len(newest.stores), "new_bytes": newest.new_bytes}
+                counts["removed"] = len(removed)
+            kept = len(repository.ids())
+    except Conflict:  # a backup or restore that somebody has started
+        return {"busy": 1}
+    if newest is not None and newest.failed:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in newest.failed.items())
+        raise Permanent(f"backup {newest.id} in {folder} is incomplete ({reasons})")
+    made_at = {} if newest is None else {"newest_at": newest.created_at.timestamp()}
+    return {**counts, "kept": kept, **made_at}
+
+
+def _is_due(newest: Manifest, runtime: Runtime, hours: float) -> bool:
+    """Return whether the next backup is due; a backup of the future means that the clock was set back."""
+    now: datetime = from_micros(runtime.now())
+    return not newest.created_at <= now < newest.created_at + timedelta(hours=hours)
+
+
+def _opened(runtime: Runtime, folder: Path) -> Repository:
+    """Return the folder of backups, created if it is empty and none was used before. Raises `Rejected`."""
+    data = runtime.settings.data.resolve()
+    if folder == data or folder.is_relative_to(data):
+        raise Rejected(f"backup_folder {folder} lies in the data folder: name another", field="backup_folder")
+    if not folder.is_dir():
+        raise StoreUnavailable(f"backup_folder {folder} does not exist: create it, or mount its disk")
+    secret = backup_secret(runtime.settings)
+    used, header = data / _USED, read_header(folder)
+    if header is None and used.exists():
+        raise StoreUnavailable(
+            f"backup_folder {folder} has no backups any more: mount its disk, or remove {used} to begin anew"
+        )
+    make_private(folder, encrypted=secret is not None)
+    if header is None:
+        create_repository(folder, secret)
+        header = read_header(folder)
+    _note_used(used, header)
+    return open_repository(folder, secret)
+
+
+def _note_used(used: Path, header: Header | None) -> None:
+    if header is not None and not (used.exists() and used.read_text().strip() == header.id):
+        write_private(used, f"{header.id}\n".encode())

@@ -6,6 +6,7 @@ beat that is restarted every ten seconds still runs a 15-second sweep, and misse
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from datetime import UTC, datetime, timedelta
@@ -21,8 +22,9 @@ from reverie.clock import from_micros
 from reverie.errors import ReverieError, Unavailable
 from storage.upkeep.jobs import JobRun
 from worker.app import current_runtime, settings
-from worker.heartbeat import HEARTBEAT_SECONDS, send_heartbeat
 from worker.host_upkeep import start_host_upkeep
+from worker.reports import HEARTBEAT_SECONDS, send_heartbeat
+from worker.supervision.alive_signs import LOOP_SECONDS, give_alive_signs
 
 BEAT_NAME: Final = "beat"
 # A worker that lives takes tasks within seconds, and one that runs a long job within minutes.
@@ -40,7 +42,7 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
     max_interval = HEARTBEAT_SECONDS
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        """Take what Celery's scheduler takes."""
+        """Take the arguments of Celery's scheduler."""
         self._first_runs_late: dict[str, timedelta] = {}
         super().__init__(*arguments, **keywords)
 
@@ -59,9 +61,12 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
         start_host_upkeep(settings)
         self._heartbeat_at = 0.0
         self._started_at = time.time()
+        self._acted_at = time.monotonic()
+        give_alive_signs(os.environ, lambda: time.monotonic() - self._acted_at < LOOP_SECONDS)
 
     def tick(self, *arguments: Any, **keywords: Any) -> float:
         """Send the tasks of due jobs, and a heartbeat; return the seconds until the next tick."""
+        self._acted_at = time.monotonic()
         if time.monotonic() - self._heartbeat_at > HEARTBEAT_SECONDS - 0.5:
             self._heartbeat_at = time.monotonic()
             send_heartbeat(current_runtime(), f"{BEAT_NAME}@{socket.gethostname()}", started_at=self._started_at)
@@ -73,6 +78,7 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
 
         A task costs some 600 bytes in the broker, and the jobs of a day 20 MB. The job's next time comes in any case.
         """
+        self._acted_at = time.monotonic()  # a broker that hangs makes each job of a tick wait
         queue = entry.options["queue"]
         try:
             waiting = current_runtime().monitor.queue_depths()[queue]
@@ -83,6 +89,10 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
             log.warning("job_not_sent", job=entry.task, queue=queue, waiting=waiting, error="no worker takes its tasks")
             return
         super().apply_entry(entry, producer)
+
+    def _ensure_connected(self) -> Any:
+        """Return the connection as it is: Celery's method would wait in a tick until the broker is there."""
+        return self.connection
 
     def _follow_clock(self) -> None:
         """Correct last runs that lie in the future because the machine's clock was set back: jobs would wait for it."""
@@ -101,7 +111,7 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
     def _entry(self, job: PeriodicJob, last: JobRun | None, now: datetime) -> ScheduleEntry:
         every = job.every(settings)
         # A job with `at_start` never runs if beat keeps dying within `first_after`, rather than at every start.
-        last_run_at = first_due(every, job.first_after, None if job.at_start(settings) else last, now)
+        last_run_at = first_due(every, job.first_after, None if job.at_start else last, now)
         return ScheduleEntry(
             name=job.task,
             task=job.task,

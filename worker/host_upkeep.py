@@ -1,8 +1,9 @@
-"""Looks after the files of this host where several share a database: one process of each host does, in a thread.
+"""Opens the stores of this host, and looks after its files where several hosts share a database.
 
-All long-lived processes have the thread, and the one that holds a lock in the data folder works: at its start, every
-two seconds what an erasure or a deletion elsewhere asks for, and every hour the memory files. At its start it gives all
-hosts the rotations of webhook secrets that are in files of this one. If its process dies, another one goes on.
+One process of each host does that, in a thread. All long-lived processes have the thread, and the one that holds a lock
+in the data folder works: at its start, every two seconds for erasures and deletions on other hosts, and every hour for
+the memory files. At its start it gives all hosts the rotations of webhook secrets that are in files of this one. If its
+process dies, another one goes on.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import cache
 from typing import Final
 
 import structlog
 
 from adapters.workspace_git import GitFolders
-from memory.memories.secrets import looks_secret
-from memory.trust.host_folder import HostFolder, leading
+from memory.lifecycle.host_folder import HostFolder, leading, share_keys
+from memory.secrets import looks_secret
 from memory.trust.webhook_secrets import share_rotations
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import now_micros
 from reverie.errors import ReverieError
+from storage.opened import open_stores
 from storage.stores import FileStamp, Stores
-from worker.own_stores import open_own_stores
 from worker.settings import Settings
 
 POLL_SECONDS: Final = 2.0
@@ -35,6 +36,24 @@ SERVER_WAITS_SECONDS: Final = 20.0
 log = structlog.get_logger(__name__)
 
 
+def open_own_stores(
+    settings: Settings, *, patience_seconds: float | None = None, kept_connections: int | None = None
+) -> Stores:
+    """Open the stores, whose hosts share their keys; see `open_stores` for the rest."""
+    stores = open_stores(
+        settings.data,
+        settings.database,
+        patience_seconds=patience_seconds,
+        connections=settings.database_connections,
+        kept_connections=kept_connections,
+    )
+    with ExitStack() as on_error:
+        on_error.callback(stores.close)
+        share_keys(stores)
+        on_error.pop_all()
+    return stores
+
+
 def host_folder(settings: Settings, stores: Stores, now: Callable[[], int]) -> HostFolder | None:
     """Return this host's data folder among those that share the stores; None for stores in files."""
     hosts = stores.hosts()
@@ -42,13 +61,13 @@ def host_folder(settings: Settings, stores: Stores, now: Callable[[], int]) -> H
         return None
     # Also with `workspace_git` off: there may be files from before.
 
-    @cache  # of what succeeded: once is enough for a process
+    @cache  # only a success is cached: once is enough for a process
     def join() -> None:
         folder.join()
 
     repositories = GitFolders(settings.data, looks_secret, before_commit=join)
-    notebooks = Notebooks(repositories, settings.memory_file_bytes)
-    folder = HostFolder(stores, hosts, notebooks, now, away_days=settings.host_days)
+    notebooks = Notebooks(repositories)
+    folder = HostFolder(stores, hosts, notebooks, now)
     return folder
 
 
@@ -95,7 +114,7 @@ class HostUpkeep:
             while True:
                 try:
                     counts = folder.look()
-                    if rotations_left != "":  # after the first look, which takes out of them what was erased
+                    if rotations_left != "":  # after the first look, which removes erased agents from them
                         counts["rotations"], rotations_left = _share_rotations(stores)
                     if time.monotonic() - refreshed >= _REFRESH_SECONDS:
                         refreshed = time.monotonic()
@@ -121,7 +140,7 @@ class HostUpkeep:
 
 
 def _share_rotations(stores: Stores) -> tuple[int, str]:
-    """Share rotations; return of how many workspaces they were new, and what is left because of which error.
+    """Share rotations; return the number of workspaces with new ones, and the error that kept some from being shared.
 
     The memory files do not wait until a damaged file is repaired.
     """

@@ -1,4 +1,7 @@
-"""Runs of periodic jobs: at most one per period, with the outcome kept in `job_runs`."""
+"""Runs of periodic jobs: at most one per period, with the outcome kept in `job_runs`, and on request at any time.
+
+`POST /v1/jobs/{job}/run` and `reverie run` have a job run in the process that asks.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, Final, Literal
 
-from beat_schedule import PERIODIC_JOBS
-from reverie.errors import Unavailable
-from worker.app import current_runtime, task
+from beat_schedule import PERIODIC_JOBS, PeriodicJob
+from memory.jobs import JobScope
+from memory.status import job_status
+from reverie.contract import job_name
+from reverie.errors import NotFound, Rejected, Unavailable
+from reverie.upkeep import Job, JobLimit, JobReport, PlannedChange, RunJob
+from storage.upkeep.jobs import JobRun
+from worker.app import app, current_runtime, task
+from worker.clock_watch import SETTLE_SECONDS
 from worker.runtime import Runtime
 from worker.settings import Settings
 
@@ -20,11 +29,11 @@ from worker.settings import Settings
 # into the same period, or a sweep would be skipped.
 _PERIOD_SHARE: Final = 0.8
 
-# What a job does by the clock that cannot be taken back.
+# Effects of a job that depend on the clock and cannot be undone.
 Settles = Literal["removing", "firing"]
-# How long the clock must be steady after a jump; None is the setting. A clock that is ahead for a moment must not fire
-# all reminders of a year, and one that was set right must not delay them for long.
-_SETTLE_SECONDS: Final[dict[Settles, float | None]] = {"removing": None, "firing": 60.0}
+# How long the clock must be steady after a jump. A clock that is ahead for a moment must not fire all reminders of a
+# year, and one that was set right must not delay them for long.
+_SETTLE_SECONDS: Final[dict[Settles, float]] = {"removing": SETTLE_SECONDS, "firing": 60.0}
 # Workspaces that the record of one run names.
 MOST_NAMED: Final = 20
 
@@ -69,7 +78,7 @@ def _jumped(runtime: Runtime, name: str, wait_seconds: float) -> str:
     hours = runtime.clock_watch.look().jumped_by / 3_600_000_000
     return (
         f"the machine's clock has just jumped {hours:.1f} hours ahead: {name} does not go by it for another"
-        f" {wait_seconds / 60:.0f} minutes. Set the clock right, or wait if it is right now (`clock_settle_minutes`)"
+        f" {wait_seconds / 60:.0f} minutes. Set the clock right, or wait if it is right now"
     )
 
 
@@ -141,7 +150,7 @@ def run_job(
 
 
 def bounded(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return counts with at most twenty entries of what is counted by workspace, those with errors first.
+    """Return counts with at most twenty entries where they are by workspace, entries with errors first.
 
     Otherwise the runs of a job, each with a line for 10,000 workspaces, would fill the account's database and the log.
     """
@@ -157,3 +166,72 @@ def bounded(counts: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[name] = value
     return result
+
+
+def list_jobs(runtime: Runtime) -> list[Job]:
+    """Return all periodic jobs with their last runs, in the order of the table in `beat_schedule`."""
+    last_runs = runtime.stores.jobs().last_runs(now=runtime.now())
+    return [_job(runtime, periodic, last_runs.get(periodic.task)) for periodic in PERIODIC_JOBS]
+
+
+def run_job_now(runtime: Runtime, call: RunJob) -> JobReport:
+    """Run a job, whether it is due or not, and return its counts.
+
+    Raises `Rejected` for a dry run or a limit that the job does not have, and `NotFound` for an unknown workspace.
+    """
+    periodic = next(periodic for periodic in PERIODIC_JOBS if job_name(periodic.task) == call.job)
+    job = _registered(periodic.task)
+    options = _options(call, job)
+    if call.workspace is not None and call.workspace not in runtime.stores.all_names():
+        raise NotFound(f"there is no workspace {call.workspace!r}", field="workspace")
+    counts = job.run(runtime, manual=True, **options)
+    planned = [PlannedChange(**change) for change in counts.pop("planned", ())]
+    return JobReport(job=call.job, dry_run=call.dry_run, counts=counts, planned=planned)
+
+
+def _job(runtime: Runtime, periodic: PeriodicJob, last: JobRun | None) -> Job:
+    options = _registered(periodic.task).options
+    return Job(
+        name=job_name(periodic.task),
+        description=periodic.description,
+        every_seconds=periodic.every(runtime.settings).total_seconds(),
+        dry_run="dry_run" in options,
+        limits=_limits(options),
+        last_run=None if last is None else job_status(last),
+    )
+
+
+def _limits(options: frozenset[str]) -> list[JobLimit]:
+    if "scope" in options:
+        return ["workspace", "agent"]
+    return ["workspace"] if "workspace" in options else []
+
+
+def _options(call: RunJob, job: PeriodicTask) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if call.dry_run:
+        if "dry_run" not in job.options:
+            raise Rejected(f"{call.job} has no dry run; those that have one: {_jobs_with('dry_run')}", field="dry_run")
+        options["dry_run"] = True
+    if call.agent is not None and "scope" not in job.options:
+        raise Rejected(
+            f"{call.job} cannot be limited to an agent; those that can: {_jobs_with('scope')}", field="agent"
+        )
+    if call.agent is not None or (call.workspace is not None and "scope" in job.options):
+        options["scope"] = JobScope(call.workspace, call.agent)
+    elif call.workspace is not None:
+        if "workspace" not in job.options:
+            raise Rejected(f"{call.job} works on all workspaces: it cannot be limited to one", field="workspace")
+        options["workspace"] = call.workspace
+    return options
+
+
+def _jobs_with(option: str) -> str:
+    names = (periodic.task for periodic in PERIODIC_JOBS if option in _registered(periodic.task).options)
+    return ", ".join(sorted(map(job_name, names)))
+
+
+def _registered(task: str) -> PeriodicTask:
+    if task not in registered_jobs:
+        app.loader.import_default_modules()  # the modules of the tasks, which lie above this one
+    return registered_jobs[task]

@@ -5,12 +5,15 @@ Every line has the process and, within a task or a request, the trace id. Messag
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import logging.handlers
 import os
 import re
 import sys
 from collections.abc import MutableMapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +23,8 @@ from worker.settings import Settings
 
 # Loggers with a line for each request or task at INFO, which are limited to warnings.
 _NOISY_LOGGERS = (
-    "alembic", "celery.app.trace", "celery.beat", "celery.redirected", "celery.worker.strategy", "filelock",
-    "httpcore2", "httpx2", "kombu", "sentence_transformers", "transformers", "uvicorn.access",
+    "celery.app.trace", "celery.beat", "celery.redirected", "celery.worker.strategy", "filelock", "httpcore2",
+    "httpx2", "kombu", "sentence_transformers", "transformers", "uvicorn.access",
 )  # fmt: skip
 
 
@@ -74,21 +77,28 @@ def configure_logging(settings: Settings, *, process: str, file: Path | None = N
         cache_logger_on_first_use=True,
     )
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
-    if file is not None:
-        handler = RotatedLog(file, owns_outputs=False)
-    elif LOG_FILE in os.environ:
-        handler = RotatedLog(Path(os.environ[LOG_FILE]), owns_outputs=True)
+    path = file or (Path(os.environ[LOG_FILE]) if LOG_FILE in os.environ else None)
+    unopened: OSError | None = None
+    if path is not None:
+        try:
+            handler = RotatedLog(path, owns_outputs=file is None)
+        except OSError as error:  # a process works without its log
+            unopened = error
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[_drop_meta, *_renderer(settings)])
     )
     # A full disk is reported where it is met; a traceback for each failed log line would hide that report.
     logging.raiseExceptions = False
+    logging.captureWarnings(True)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
     for name in _NOISY_LOGGERS:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     structlog.contextvars.bind_contextvars(process=process, pid=os.getpid())
+    if unopened is not None:
+        reason = unopened.strerror or str(unopened)
+        structlog.get_logger(__name__).warning("log_file_not_opened", path=str(path), error=reason)
 
 
 def log_to_standard_error() -> None:
@@ -108,9 +118,22 @@ def log_to_standard_error() -> None:
     )
 
 
+def logs_json(settings: Settings) -> bool:
+    """Return whether each line of the log is a JSON object."""
+    return settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
+
+
+def write_line(event: str, _stream: object = None) -> None:
+    """Write a JSON line to the log from a signal handler, which may have interrupted a logger that holds its lock."""
+    bound = structlog.contextvars.get_contextvars()
+    line = {"event": event, **bound, "level": "info", "timestamp": datetime.now(UTC).isoformat()}
+    stream = getattr(logging.getLogger().handlers[0], "stream", None)
+    with contextlib.suppress(OSError):
+        os.write(2 if stream is None else stream.fileno(), f"{json.dumps(line)}\n".encode())
+
+
 def _renderer(settings: Settings) -> list[Any]:
-    console = settings.log_format == "console" or (settings.log_format == "auto" and sys.stderr.isatty())
-    if console:
+    if not logs_json(settings):
         return [_plain(colors=sys.stderr.isatty()), _without_tokens]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), _without_tokens]
 

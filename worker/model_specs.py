@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from adapters.embedders import EmbedderSpec
+from adapters.embedders.base import EmbedderSpec
 from adapters.language_models import LanguageModelSpec
 from adapters.rerankers import RerankerSpec
 from worker.settings import Settings
 
 
-def embedder_spec(settings: Settings) -> EmbedderSpec:
-    """Return the specification of the configured embedder."""
+def embedder_spec(settings: Settings, *, threads: int = 0) -> EmbedderSpec:
+    """Return the specification of the configured embedder; `threads` of the CPU for a local model, 0 for all cores."""
     return EmbedderSpec(
         provider=settings.embedding_provider,
         model=settings.embedding_model,
-        dtype=settings.embedding_dtype,
         device=settings.embedding_device,
         base_url=settings.embedding_base_url,
         api_key=settings.embedding_api_key,
         dimension=settings.embedding_dimension,
-        timeout_seconds=settings.embedding_timeout_seconds,
-        recall_wait_seconds=settings.embedding_recall_wait_seconds,
-        threads=settings.embedding_threads,
+        threads=threads,
         other_urls=settings.other_embedding_urls,
     )
 

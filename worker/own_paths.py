@@ -1,9 +1,10 @@
-"""Whether files that were found rather than named are the user's own: nobody else could have put or changed them.
+"""Checks that files which were found, not named by the user, are the user's own: nobody else could have written them.
 
 A settings file or data folder in the current folder decides which model, broker and server get the user's texts and
-keys. In a folder that others can write to, they could have left one. The rules are those of OpenSSH's StrictModes: the
-file and every folder above it belong to the user or to root, and only their owner can write to them. A folder with the
-sticky bit, such as /tmp, may be writable by all, since nobody can replace another's files there.
+keys. In a folder that other users can write to, one of them could have left such a file. The rules are those of
+OpenSSH's StrictModes: the file and every folder above it belong to the user or to root, and only their owner can write
+to them. A folder with the sticky bit, such as /tmp, may be writable by all, since nobody can replace another's files
+there.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from reverie.errors import Rejected
 def check_own(path: Path, *, what: str, instead: str, field: str) -> None:
     """Raise `Rejected` if somebody else could have written a file or folder.
 
-    `what` is what it is, as in "settings file"; `instead` says how to use it anyway, by naming it. A path that does not
-    exist is checked as far as it does.
+    `what` names the kind of path, as in "settings file"; `instead` says how to use it anyway, by naming it. A path that
+    does not exist is checked as far as it does.
     """
     reason = _reason(path)
     if reason is not None:
@@ -35,7 +36,7 @@ def _reason(path: Path) -> str | None:
     # A symbolic link is as safe as the folder that it is in, and as what it leads to.
     real, folder = path.resolve(), path.absolute().parent.resolve()
     places = dict.fromkeys((real, *real.parents, folder, *folder.parents))
-    # Whoever can write to the root folder needs nothing of this.
+    # The root folder is not checked: a user who can write to it can do everything anyway.
     for place in (one for one in places if one != one.parent):
         try:
             status = place.stat()

@@ -1,4 +1,4 @@
-"""What the stages of the pipeline share: how much to embed at once, and what to tell waiting producers."""
+"""Parts that the pipeline's stages share: sizes of embedding batches, and replies to waiting producers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any
 
 import structlog
 
-from adapters.embedders import Embedder
-from adapters.embedders.base import REMOTE
+from adapters.broker.inbox import row_name
+from adapters.embedders.base import REMOTE, Embedder
 from adapters.embedders.openai_compatible import BATCH_INPUTS
-from memory.pipeline.broker_watch import watch_broker
-from memory.pipeline.history import take_sample
+from memory.pipeline.broker_status import take_sample, watch_broker
 from memory.stage import live_latencies
 from reverie.contract import Outcome
 from reverie.errors import Unavailable
 from storage.pipeline.records import ReadyMessage
 from storage.stores import Store
+from worker.reports import observe_latencies
 from worker.runtime import Runtime
-from worker.task_metrics import observe_latencies
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +57,7 @@ def keep_figures(runtime: Runtime) -> None:
 
 
 def warn_of_broker(runtime: Runtime) -> None:
-    """Log what of the broker's configuration could lose messages, and tell producers how much may wait.
+    """Log broker settings that could lose messages, and tell producers how much may wait.
 
     Broker errors are suppressed: the sweep does it then.
     """
@@ -84,6 +83,7 @@ def report_searchable(
             runtime.monitor.record_lags(latencies)
         if runtime.inbox.anyone_waiting(store.name):
             outcomes = [
-                (message.agent, Outcome(id=message.id, state="searchable", degraded=degraded)) for message in messages
+                (row_name(one.kind, one.row_id), Outcome(id=one.id, state="searchable", degraded=degraded))
+                for one in messages
             ]
             runtime.inbox.reply(store.name, outcomes)

@@ -7,14 +7,13 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from adapters.embedders import native_memory
+from adapters.embedders.local import MEMORY_ENVIRONMENT
 from reverie import contract
 from storage.private_files import write_private_by_default
 from worker.settings import PREFIX, Settings
-from worker.supervision.alive_signs import give_alive_signs
 from worker.supervision.processes import end_with_supervisor, lower_priority, raise_file_limit
 
-# Jobs have the lowest priority and a worker of their own: otherwise a few jobs that wait for a language model would
+# Jobs have the lowest priority and workers of their own: otherwise a few jobs that wait for a language model would
 # take every process from incoming messages.
 _MAINTENANCE_NICENESS: Final = 15
 # Runs of schedules mostly wait for webhooks and models, so they use threads.
@@ -39,7 +38,7 @@ def pass_on(settings: Settings) -> None:
 
 def limit_native_memory() -> None:
     """Limit what the libraries of a model keep, where the environment does not say how much."""
-    for name, value in native_memory.ENVIRONMENT.items():
+    for name, value in MEMORY_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
@@ -72,7 +71,7 @@ def run_worker(settings: Settings, queues: Sequence[str], concurrency: int | Non
     end_with_supervisor(os.environ)
     # Unique on a host, so that `reverie status` tells workers of the same queues apart.
     os.environ.setdefault(PREFIX + "PROCESS", f"{'-'.join(queues)}-{os.getpid()}")
-    if list(queues) == [contract.QUEUE_MAINTENANCE]:
+    if set(queues) <= {contract.QUEUE_MAINTENANCE, contract.QUEUE_EXTRACTION}:
         lower_priority(_MAINTENANCE_NICENESS)
     from worker.app import app, prepare_threads
 
@@ -98,7 +97,6 @@ def run_beat(settings: Settings) -> None:
     write_private_by_default()
     pass_on(settings)
     end_with_supervisor(os.environ)
-    give_alive_signs(os.environ)
     os.environ.setdefault(PREFIX + "PROCESS", "beat")
     from worker.app import app
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import asdict, replace
+from functools import cached_property, partial
+from hashlib import blake2b
+from pathlib import Path
 from typing import Final, TypedDict, Unpack
 
 import redis
@@ -17,56 +20,147 @@ import structlog
 from adapters.broker.erasing import BrokerErasure
 from adapters.broker.inbox import WorkerInbox
 from adapters.broker.monitor import Monitor
-from adapters.broker.recall_buffer import RecallBuffer
-from adapters.broker.recall_log import RecallLog
-from adapters.broker.shared_metrics import SharedMetrics
+from adapters.broker.queued_tasks import QueuedTasks
+from adapters.broker.recall_log import RecallBuffer, RecallLog
+from adapters.broker.shared_metrics import (
+    EMBEDDED_TEXTS,
+    EMBEDDED_TOKENS,
+    EMBEDDING_CALLS,
+    LONG_TRANSACTIONS,
+    MODEL_CALLS,
+    MODEL_TOKENS,
+    OTHER_TASK,
+    SharedMetrics,
+)
 from adapters.broker.working_memory import WorkingMemory
-from adapters.embedders import Embedder, build_embedder
-from adapters.embedders.guarded import GuardedEmbedder
-from adapters.kept_token_counts import KeptTokenCounts
+from adapters.embedders.base import Embedder
+from adapters.embedders.guarded import EmbeddingObserver, EmbeddingPurpose, GuardedEmbedder
+from adapters.embedders.record import build_embedder
 from adapters.language_models import (
     GuardedLanguageModel,
     LanguageModelSpec,
+    ModelUsage,
     OpenAICompatibleLanguageModel,
     Prices,
 )
 from adapters.rerankers import GuardedReranker, RerankEndpoint
-from adapters.tokens import TokenCounter, build_token_counter
+from adapters.tokens import EstimatedTokens, KeptTokenCounts, TokenCounter, build_token_counter
 from adapters.tracing import Tracing, make_tracing
 from adapters.workspace_git import GitFolders
+from beat_schedule import SCHEDULE_SECONDS
 from memory.idle_stores import IdleStores
-from memory.memories.secrets import looks_secret
+from memory.lifecycle.erased_indexes import ALL_AGENTS, changed_at, name_of, read_erased
+from memory.lifecycle.erasing import ErasureServices
+from memory.lifecycle.host_folder import HostFolder
+from memory.pipeline.pace import Pace
 from memory.pipeline.recovery import StageSweep
-from memory.scheduling.due_loop import DueLoop
-from memory.trust.erasing import ErasureServices
-from memory.trust.host_folder import HostFolder
+from memory.scheduling.due_runs import DueLoop
+from memory.scheduling.executing import AttemptLimits
+from memory.secrets import looks_secret
+from memory.tombstones import hash_key
 from memory.trust.quotas import Quotas
 from memory.upkeep.notebook import Notebooks
 from retrieval.index.cache import AgentIndexes
-from retrieval.recaller import Recaller
-from retrieval.reranking import Reranking
-from reverie import contract
+from retrieval.recaller import Recaller, Reranking
+from reverie import __version__, contract
 from reverie.clock import now_micros
-from reverie.errors import Unavailable
+from reverie.config import parse_keys
+from reverie.errors import ReverieError, Unavailable
 from reverie.pipeline.broker import connect
-from reverie.pipeline.payload_signing import parse_keys
 from reverie.pipeline.producer import TaskSender
 from storage.idle_files import IdleFiles
+from storage.migrations import newest_version
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
-from worker.clock_watch import ClockWatch
-from worker.erased_indexes import ErasedIndexes
-from worker.fingerprint import fingerprint
-from worker.host_upkeep import host_folder
-from worker.model_metrics import embedding_counter, flush_at_end, usage_recorder, webhook_counter
+from storage.upkeep.jobs import Usage
+from worker.clock_watch import ClockWatch, steady_micros
+from worker.host_upkeep import host_folder, open_own_stores
 from worker.model_specs import embedder_spec, language_model_spec, remote_services, reranker_spec
-from worker.own_stores import open_own_stores
 from worker.scheduling.services import ScheduleParts, ScheduleServices
 from worker.settings import Settings
-from worker.steady_clock import steady_micros
 from worker.store_embedders import StoreEmbedders
 from worker.supervision.broker_address import embedded_broker_url
+
+_POLL_SECONDS: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class ErasedIndexes:
+    """A thread that looks once a second whether an erasure has named an index of this process."""
+
+    def __init__(self, data: Path, indexes: AgentIndexes) -> None:
+        self._data = data
+        self._indexes = indexes
+        self._seen_file = changed_at(data)
+        self._seen = dict(read_erased(data))
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="erased-indexes", daemon=True)
+        self._thread.start()
+
+    def look(self) -> int:
+        """Drop the indexes of agents that were erased since the last look; return how many."""
+        changed = changed_at(self._data)
+        if changed == self._seen_file:
+            return 0
+        erased, key = read_erased(self._data), hash_key(self._data)
+        since = {name for name, at in erased.items() if self._seen.get(name) != at}
+        self._seen_file, self._seen = changed, dict(erased)
+        return self._indexes.drop(
+            lambda store, agent: not since.isdisjoint((name_of(key, store, agent), name_of(key, store, ALL_AGENTS)))
+        )
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.wait(_POLL_SECONDS):
+            try:
+                self.look()
+            except ReverieError as error:  # the next look tries again
+                log.warning("erased_indexes_not_dropped", error=str(error))
+
+
+def fingerprint(settings: Settings) -> str:
+    """Return a hash of the version, the schema and the settings."""
+    parts = f"{__version__} {newest_version('workspace')} {settings.model_dump_json()}"
+    return blake2b(parts.encode(), digest_size=16).hexdigest()
+
+
+def embedding_counter(metrics: SharedMetrics) -> EmbeddingObserver:
+    """Return an observer of embedders. Tokens are estimated: counting them exactly would take 40 us a text."""
+    tokens = EstimatedTokens()
+
+    def observe(purpose: EmbeddingPurpose, texts: Sequence[str], succeeded: bool) -> None:
+        metrics.count(EMBEDDING_CALLS, purpose, "done" if succeeded else "failed")
+        if succeeded:
+            metrics.count(EMBEDDED_TEXTS, purpose, amount=len(texts))
+            metrics.count(EMBEDDED_TOKENS, purpose, amount=sum(tokens.count(texts)))
+
+    return observe
+
+
+def usage_recorder(stores: Stores, metrics: SharedMetrics, *, now: Callable[[], int]) -> Callable[[ModelUsage], None]:
+    """Return a function that records usage of the language model in the account's database, and then counts it."""
+
+    def record(used: ModelUsage) -> None:
+        stores.usage().add(Usage(**asdict(used)), now=now())
+        metrics.count(MODEL_CALLS, used.purpose, "done", amount=used.calls - used.failures)
+        metrics.count(MODEL_CALLS, used.purpose, "failed", amount=used.failures)
+        metrics.count(MODEL_TOKENS, used.purpose, "input", amount=used.input_tokens)
+        metrics.count(MODEL_TOKENS, used.purpose, "output", amount=used.output_tokens)
+
+    return record
+
+
+def flush_at_end(metrics: SharedMetrics) -> None:
+    """Add what a process has counted, when it ends; without a broker it is lost."""
+    with contextlib.suppress(Unavailable):
+        metrics.flush()
+
 
 # The task that runs each stage.
 STAGE_TASKS: Final[dict[str, str]] = {
@@ -79,8 +173,6 @@ STAGE_TASKS: Final[dict[str, str]] = {
     "items": contract.EMBED_ITEMS,
     "recalls": contract.RECORD_RECALLS,
 }
-
-log = structlog.get_logger(__name__)
 
 
 class RuntimeParts(TypedDict, total=False):
@@ -109,16 +201,24 @@ class Runtime:
     def __init__(self, settings: Settings, **parts: Unpack[RuntimeParts]) -> None:
         self.settings = settings
         self.pid = os.getpid()
-        self.worker_name = f"{os.environ.get('REVERIE_PROCESS', 'process')}@{socket.gethostname()}"
+        process = os.environ.get("REVERIE_PROCESS", "process")
+        self.worker_name = process if "@" in process else f"{process}@{socket.gethostname()}"
         self.clock: Callable[[], int] = now_micros
-        # A clock that is given cannot be compared with the machine's: it is taken for one that nobody sets.
+        # A given clock cannot be compared with the machine's, so it is trusted not to jump.
         self.steady_clock: Callable[[], int] = parts.get("clock", steady_micros)
         # The models that this process has made so far, for the report of its state.
         self.embedder_made: GuardedEmbedder | None = None
         self.language_models_made: list[GuardedLanguageModel] = []
         self.schedule_parts: ScheduleParts = {}
+        # The name of the task that this thread carries out, empty outside of tasks.
+        self.current_task: Callable[[], str] = lambda: ""
+        self._paces: dict[str, Pace] = {}
         # How long a caller waits for a workspace that is being opened or migrated; None for as long as it takes.
         self.store_patience_seconds: float | None = None
+        # How many connections to files of stores this process keeps open; None for as many as it may.
+        self.kept_connections: int | None = None
+        # CPU threads that a local embedding model uses; 0 for all cores.
+        self.embedding_threads = 0
         self._closing = ExitStack()
         for name, part in parts.items():
             setattr(self, name, part)  # takes the place of the cached property
@@ -126,9 +226,18 @@ class Runtime:
     @cached_property
     def stores(self) -> Stores:
         """The databases."""
-        stores = open_own_stores(self.settings, patience_seconds=self.store_patience_seconds)
+        stores = open_own_stores(
+            self.settings, patience_seconds=self.store_patience_seconds, kept_connections=self.kept_connections
+        )
         self._closing.callback(stores.close)
+        stores.on_long_write = self._note_long_write
         return stores
+
+    def _note_long_write(self, seconds: float) -> None:
+        """Count a transaction that has held the write lock of a store for long, and say which task made it."""
+        task = self.current_task().removeprefix("reverie.") or OTHER_TASK
+        log.warning("long_transaction", task=task, seconds=round(seconds, 3))
+        self.shared_metrics.count(LONG_TRANSACTIONS, task)
 
     @cached_property
     def broker(self) -> redis.Redis:
@@ -146,8 +255,7 @@ class Runtime:
     @cached_property
     def working_memory(self) -> WorkingMemory:
         """The newest messages of each session, in the broker."""
-        capacity = self.settings.working_memory_cap
-        return WorkingMemory(self.broker, prefix=self.settings.broker_prefix, capacity=capacity)
+        return WorkingMemory(self.broker, prefix=self.settings.broker_prefix)
 
     @cached_property
     def recall_log(self) -> RecallLog:
@@ -170,7 +278,7 @@ class Runtime:
 
     @cached_property
     def erasure_services(self) -> ErasureServices:
-        """What erasures need of this process."""
+        """The services of this process that erasures use."""
         settings = self.settings
         embedded = settings.broker_url == embedded_broker_url(settings.data)
         return ErasureServices(
@@ -226,17 +334,7 @@ class Runtime:
     @cached_property
     def schedules(self) -> ScheduleServices:
         """The senders that schedules and reminders use: webhooks, tasks for runs, the agents' own workers."""
-        turn_seconds = max(self.settings.schedule_interval_seconds, 1.0)
-        services = ScheduleServices(
-            self.settings,
-            lambda: self.stores,
-            self.task_sender,
-            self.inbox,
-            self.monitor,
-            lambda: DueLoop(stores=self.stores, idle_stores=self.idle_stores, now=self.now, turn_seconds=turn_seconds),
-            webhook_counter(self.shared_metrics),
-            **self.schedule_parts,
-        )
+        services = ScheduleServices(self, **self.schedule_parts)
         self._closing.callback(services.close)
         return services
 
@@ -246,7 +344,7 @@ class Runtime:
 
         The model itself is loaded on first use.
         """
-        spec = embedder_spec(self.settings)
+        spec = embedder_spec(self.settings, threads=self.embedding_threads)
         embedder = build_embedder(spec)
         if embedder is not None:
             self.embedder_made = GuardedEmbedder(
@@ -278,8 +376,8 @@ class Runtime:
     @cached_property
     def schedule_model(self) -> GuardedLanguageModel | None:
         """The language model with the longer timeout of schedules: no caller waits for their answers."""
-        spec, seconds = language_model_spec(self.settings), self.settings.schedule_llm_seconds
-        return None if spec is None else self._guarded(replace(spec, timeout_seconds=seconds))
+        spec = language_model_spec(self.settings)
+        return None if spec is None else self._guarded(replace(spec, timeout_seconds=AttemptLimits().llm))
 
     @cached_property
     def reranker(self) -> GuardedReranker | None:
@@ -293,11 +391,8 @@ class Runtime:
 
     @cached_property
     def clock_watch(self) -> ClockWatch:
-        """What is known of the machine's clock: whether it has just jumped."""
-        settle_seconds = self.settings.clock_settle_minutes * 60
-        return ClockWatch(
-            self.settings.data, now=lambda: self.now(), steady=lambda: self.steady(), settle_seconds=settle_seconds
-        )
+        """The watch of the machine's clock, which knows whether it has just jumped."""
+        return ClockWatch(self.settings.data, now=lambda: self.now(), steady=lambda: self.steady())
 
     @cached_property
     def idle_stores(self) -> IdleStores:
@@ -309,7 +404,7 @@ class Runtime:
     def store_embedders(self) -> StoreEmbedders:
         """The embedders by store: a store may still be searched by the vectors of an earlier model."""
         observe = embedding_counter(self.shared_metrics)
-        return StoreEmbedders(embedder_spec(self.settings), self.embedder, observe)
+        return StoreEmbedders(embedder_spec(self.settings, threads=self.embedding_threads), self.embedder, observe)
 
     @cached_property
     def recaller(self) -> Recaller:
@@ -327,10 +422,10 @@ class Runtime:
         """The git repositories of the agents' memory files, unless `workspace_git` is off. Opens none."""
         settings = self.settings
         if not settings.workspace_git:
-            return Notebooks(None, settings.memory_file_bytes)
+            return Notebooks(None)
         if self.host_folder is not None:  # which joins the hosts before anything is written
             return self.host_folder.notebooks
-        return Notebooks(GitFolders(settings.data, looks_secret), settings.memory_file_bytes)
+        return Notebooks(GitFolders(settings.data, looks_secret))
 
     @cached_property
     def stage_sweep(self) -> StageSweep:
@@ -349,12 +444,20 @@ class Runtime:
             if isinstance(attribute, cached_property):
                 getattr(self, name)
 
+    def due_loop(self) -> DueLoop:
+        """Return a new loop over the stores in which something becomes due."""
+        return DueLoop(stores=self.stores, idle_stores=self.idle_stores, now=self.now, turn_seconds=SCHEDULE_SECONDS)
+
     def embedder_for(self, store: Store) -> GuardedEmbedder | None:
         """Return the embedder of the vectors that a store searches, or None for keyword search only.
 
         Call it again for each piece of work: the model may have been changed since.
         """
         return self.store_embedders.for_store(store)
+
+    def pace_of(self, embedder: Embedder) -> Pace:
+        """Return how fast an embedder was in this process."""
+        return self._paces.setdefault(embedder.model, Pace())
 
     def store(self, workspace: str) -> Store:
         """Return the store of a workspace; creates it if it does not exist."""
@@ -370,15 +473,23 @@ class Runtime:
 
     def notify_stage(self, stage: str, workspace: str, *, trace: str = "") -> None:
         """Send the task of a stage unless one is on its way. Broker errors are suppressed: the sweep sends it later."""
-        task = STAGE_TASKS[stage]
-        with contextlib.suppress(Unavailable):
-            if self.inbox.claim_notification(task, workspace):
-                self.task_sender.send(task, workspace=workspace, trace=trace)
-                self.inbox.confirm_notification(task, workspace)
+        self._notify(self.inbox.claim_notification, stage, workspace, trace=trace)
+
+    def sweep_notifier(self) -> Callable[[str, str], None]:
+        """Return, for one sweep, a function that sends a stage's task for a workspace unless one is queued already."""
+        queued = QueuedTasks(self.inbox, self.broker, prefix=self.settings.broker_prefix)
+        return partial(self._notify, queued.must_be_sent)
 
     def close(self) -> None:
         """Close what this runtime made, in reverse order. Given parts are left to their owner."""
         self._closing.close()
+
+    def _notify(self, must_be_sent: Callable[[str, str], bool], stage: str, workspace: str, *, trace: str = "") -> None:
+        task = STAGE_TASKS[stage]
+        with contextlib.suppress(Unavailable):
+            if must_be_sent(task, workspace):
+                self.task_sender.send(task, workspace=workspace, trace=trace)
+                self.inbox.confirm_notification(task, workspace)
 
     def _guarded(self, spec: LanguageModelSpec | None) -> GuardedLanguageModel | None:
         if spec is None:

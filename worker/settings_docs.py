@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import types
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -12,10 +13,10 @@ import annotated_types
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from worker.settings import PREFIX, Settings
+from worker.settings import Settings
 
 _HEAD: Final = """\
-<!-- Written by `make docs` from worker/settings/: change the descriptions there. -->
+<!-- Written by `make docs` from worker/settings_declared.py: change the descriptions there. -->
 # Configuration
 
 Reverie runs without any configuration. Each process reads its settings once, when it starts. If a setting is given
@@ -23,13 +24,17 @@ more than once, the last of these takes precedence:
 
 1. the default,
 2. `reverie.toml` in the current folder, or the file that `REVERIE_CONFIG` names,
-3. an environment variable: `REVERIE_` followed by the key in capitals,
+3. an environment variable: `REVERIE_` followed by the key in capitals, such as `REVERIE_EMBEDDING_DEVICE`,
 4. a flag of the command: `--data`, `--workspace`, `--broker`, and `--host` and `--port` of `up` and `serve`.
 
 `reverie up` passes its settings on to the processes that it starts. Workers on other hosts read their own settings:
 `broker`, `broker_prefix` and all settings that begin with `embedding_` must be the same on every host.
 
-An unknown key or variable is an error that names the most similar one. An empty variable is ignored.
+What was measured is no setting but a constant beside the code that uses it. A local embedding model uses all cores;
+`OMP_NUM_THREADS` limits it to fewer.
+
+An unknown key or variable is an error that names the most similar one. An empty variable is ignored. Each key below has
+its default and, in brackets, the values that it allows; no number may be negative.
 
 ```toml
 # reverie.toml
@@ -40,25 +45,16 @@ worker_concurrency = 4
 
 """
 
-_TABLE: Final = """\
-| key in `reverie.toml` | environment variable | type | default | description |
-| --- | --- | --- | --- | --- |
-"""
-
 _TAIL: Final = """
 ## Other environment variables
 
-| environment variable | read by | description |
-| --- | --- | --- |
-| `REVERIE_CONFIG` | every command | The settings file. Default: `reverie.toml` in the current folder. |
-| `REVERIE_AGENT` | client, command line | Default of the client's `agent=` and the command line's `--agent`. |
-| `REVERIE_URL` | client, commands that ask the server | URL of the server. Default: `http://127.0.0.1:7437`. |
-| `REVERIE_TOKEN` | server, client, command line | For the server: the operator's token, at least 32 \
-characters. For the client and the command line: the token to send; without one they find that of a server of the same \
-user on this machine. |
-| `REVERIE_PROCESS` | worker, beat | Name of the process in logs and in `reverie status`. |
-| `REVERIE_LOG_FILE` | set by `reverie up` | The file that the process logs to. |
-| `REVERIE_PARENT_PID` | set by `reverie up` | Id of the parent process; when it ends, this process ends too. |
+- `REVERIE_CONFIG`: the settings file. Default: `reverie.toml` in the current folder.
+- `REVERIE_AGENT`: default of the client's `agent=` and the command line's `--agent`.
+- `REVERIE_URL`: URL of the server, for the client and commands. Default: `http://127.0.0.1:7437`.
+- `REVERIE_TOKEN`: for the server the operator's token, at least 32 characters. For the client and the command line the
+  token to send; without one they find that of a server of the same user on this machine.
+- `REVERIE_PROCESS`: name of a worker or beat in logs and in `reverie status`.
+- `REVERIE_LOG_FILE`, `REVERIE_PARENT_PID`: set by `reverie up` for its processes.
 
 The client also reads `REVERIE_BROKER`, `REVERIE_BROKER_PREFIX` and `REVERIE_WORKSPACE`, unless its arguments set
 them.
@@ -70,26 +66,35 @@ _BOUNDS: Final = (
     (annotated_types.Le, "le", "at most {}"),
     (annotated_types.Lt, "lt", "less than {}"),
 )
-_NAMES: Final = {str: "text", int: "whole number", float: "number", bool: "`true` or `false`", Path: "path"}
+
+
+# The settings that most installations change; the page begins with them.
+COMMON: Final = (
+    "data", "database", "broker", "broker_key", "host", "port", "worker_concurrency", "embedding_provider",
+    "embedding_model", "embedding_device", "language_model_base_url", "language_model", "language_model_api_key",
+    "context_token_budget", "backup_folder",
+)  # fmt: skip
 
 
 def page() -> str:
     """Return the whole page as Markdown."""
-    return _HEAD + "\n".join(_section(group) for group in Settings.__bases__) + _TAIL
+    groups: list[type[Any]] = [*Settings.__bases__]
+    others = [_section(group.title, [key for key in group.model_fields if key not in COMMON]) for group in groups]
+    return _HEAD + "\n".join([_section("Settings that most installations touch", COMMON), *others]) + _TAIL
 
 
-def _section(group: type[Any]) -> str:
-    """Return the table of a group of settings, with its heading."""
-    rows = (_row(key, field) for key, field in group.model_fields.items())
-    return f"## {group.title}\n\n{_TABLE}{''.join(rows)}"
+def _section(title: str, keys: Iterable[str]) -> str:
+    """Return a list of settings with its heading."""
+    return f"## {title}\n\n{''.join(_row(key, Settings.model_fields[key]) for key in keys)}"
 
 
 def _row(key: str, field: FieldInfo) -> str:
-    cells = (f"`{key}`", f"`{PREFIX}{key.upper()}`", _type(field), _default(field), field.description or "")
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+    value, allowed = _default(field), _allowed(field)
+    return f"- `{key}`{value and f' = {value}'}{allowed and f' ({allowed})'}: {field.description or ''}\n"
 
 
-def _type(field: FieldInfo) -> str:
+def _allowed(field: FieldInfo) -> str:
+    """Return the values or the range that a setting allows; empty if there is no limit, or only that of 0."""
     kind: Any = field.annotation
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(part for part in get_args(kind) if part is not types.NoneType)
@@ -99,9 +104,13 @@ def _type(field: FieldInfo) -> str:
         words.format(f"{getattr(rule, name):,}")
         for rule in field.metadata
         for bound, name, words in _BOUNDS
-        if isinstance(rule, bound)
+        if isinstance(rule, bound) and getattr(rule, name) != 0
     ]
-    return ", ".join([_NAMES[kind], *bounds])
+    match bounds:
+        case [least, most] if least.startswith("at least ") and most.startswith("at most "):
+            return f"{least.removeprefix('at least ')} to {most.removeprefix('at most ')}"
+        case _:
+            return ", ".join(bounds)
 
 
 def _default(field: FieldInfo) -> str:
@@ -109,8 +118,8 @@ def _default(field: FieldInfo) -> str:
         return f"`{field.json_schema_extra['default']}`"
     if field.default is PydanticUndefined:
         return "required"
-    if field.default is None:
-        return "none"
+    if field.default in (None, ""):
+        return ""
     return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
 
 

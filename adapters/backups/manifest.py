@@ -1,11 +1,11 @@
-"""The manifest of a backup: what it holds, and the blocks and hashes from which that is made again."""
+"""The manifest of a backup: its contents, and the blocks and hashes from which they are restored."""
 
 from __future__ import annotations
 
 import hashlib
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -26,10 +26,11 @@ _KNOWN: Final = (
     "inbox",
     "settings.json",
     "installation.key",
-    "webhook.secret",
     "webhook-secrets.json",
 )
 
+# With its offset from UTC: times without one cannot be compared with others.
+BackupTime = Annotated[datetime, msgspec.Meta(tz=True)]
 # A database; a folder as a tar file; or one file.
 FileKind = Literal["database", "folder", "file"]
 
@@ -49,7 +50,7 @@ class SourceStamp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a database held when it was copied: the versions of its schema, its rows, and its newest message."""
+    """The state of a database when it was copied: schema versions, numbers of rows, and the newest message."""
 
     name: str
     schema: dict[str, str]
@@ -73,8 +74,8 @@ class BackupFile(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """One backup. `failed` are the stores that could not be copied, with the reason: it is then incomplete.
 
-    `queued` counts the accepted messages that were still in the broker, by workspace. `new_blocks` and `new_bytes` are
-    what this backup added to the repository.
+    `queued` counts the accepted messages that were still in the broker, by workspace. `new_blocks` and `new_bytes`
+    count what this backup added to the repository.
     """
 
     format: int = FORMAT
@@ -82,8 +83,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     repository: str
     product: str
-    created_at: datetime
-    finished_at: datetime
+    created_at: BackupTime
+    finished_at: BackupTime
     files: tuple[BackupFile, ...]
     failed: dict[str, str]
     queued: dict[str, int]
@@ -128,7 +129,9 @@ def decode_manifest(content: bytes, name: str) -> Manifest:
             raise StoreUnusable(f"{name} has format {version}, newer than {FORMAT}: upgrade Reverie")
         manifest = msgspec.json.decode(body, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreUnusable(f"{name} is damaged ({error})") from error
+        raise StoreUnusable(
+            f"{name} of the backup is damaged ({error}): restore another backup, or take this file from a copy"
+        ) from error
     for file in manifest.files:
         _check_path(file.path, name)
     return manifest

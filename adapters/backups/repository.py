@@ -9,12 +9,16 @@ manifest names, and the next backup removes them.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import hashlib
 import os
 import secrets
+import shutil
 import stat
+import sys
+import tarfile
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,10 +26,78 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from adapters.backups.manifest import MAX_MANIFEST_BYTES, BackupFile, Manifest, decode_manifest, encode_manifest
-from adapters.backups.moving import sync_folder
-from adapters.backups.sealing import KeySlot, PlainSealing, Sealing, new_key_slot, open_key_slot
+from adapters.backups.manifest import (
+    MAX_MANIFEST_BYTES,
+    BackupFile,
+    BackupTime,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+)
+from adapters.backups.sealing import KeySlot, Sealing, new_key_slot, open_key_slot
+from adapters.kept_secrets import sync_folder
 from reverie.errors import Conflict, NotFound, Rejected, StoreUnavailable, StoreUnusable
+
+_AT_FDCWD: Final = -100  # fcntl.h
+_RENAME_EXCHANGE: Final = 2  # linux/fs.h
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Exchange two folders of one file system. Raises OSError.
+
+    One step where the kernel has it (Linux); elsewhere three renames, and a power cut in between leaves the first
+    folder under the name of the second with `.moving` appended.
+    """
+    if not _exchange_at_once(one, other):
+        moving = other.with_name(f"{other.name}.moving")
+        one.rename(moving)
+        other.rename(one)
+        moving.rename(other)
+    for folder in {one.parent, other.parent}:
+        sync_folder(folder)
+
+
+def _exchange_at_once(one: Path, other: Path) -> bool:
+    """Return whether the kernel exchanged the two; False where it cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+    if rename is None:
+        return False
+    return bool(rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+
+
+def unpack(tar: tarfile.TarFile, folder: Path) -> None:
+    """Write the files and folders of an archive, as their owner's alone. Raises `TarError` for anything else in it.
+
+    Python's own filter for this is not in every 3.11.
+    """
+    for member in tar:
+        target = folder / member.name
+        if not (member.isfile() or member.isdir()) or not target.resolve().is_relative_to(folder.resolve()):
+            raise tarfile.TarError(f"{member.name!r} is no file or folder of it")
+        (target if member.isdir() else target.parent).mkdir(mode=0o700, parents=True, exist_ok=True)
+        source = tar.extractfile(member)
+        if source is not None:
+            with source, os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                shutil.copyfileobj(source, file)
+            os.utime(target, (member.mtime, member.mtime))
+
+
+def prune_repository(repository: Repository, keep: int) -> tuple[list[str], int, int]:
+    """Remove the backups older than the newest `keep` complete ones; return their ids, and blocks and bytes freed.
+
+    An incomplete backup does not count, so that a store that has become damaged never loses its last good copy.
+    Raises `Rejected`, and removes nothing, if a manifest is damaged.
+    """
+    manifests, damaged = repository.manifests()
+    if damaged:
+        raise Rejected(f"{damaged[0].error}: remove the file if it cannot be repaired", field="dest")
+    complete = [manifest.number for manifest in manifests if not manifest.failed]
+    oldest_kept = complete[-keep] if len(complete) >= keep else 0
+    removed = [manifest.id for manifest in manifests if manifest.number < oldest_kept]
+    for backup_id in removed:
+        repository.remove(backup_id)
+    return removed, *repository.remove_unused_blocks()
+
 
 FORMAT: Final = 1
 # A changed page of a database costs a block. Smaller blocks make smaller increments, and more files.
@@ -41,7 +113,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
     format: int = FORMAT
     id: str
-    created_at: datetime
+    created_at: BackupTime
     key: KeySlot | None = None
 
 
@@ -98,8 +170,8 @@ class Repository:
     def adding(self) -> Iterator[None]:
         """Write a backup within this context: whatever fails, the blocks that it has added are removed again.
 
-        What an earlier one left when it was killed is removed first (drafts) or at the end (blocks).
-        Raises `StoreUnavailable` when the disk is full or fails.
+        Leftovers of an earlier backup that was killed are removed first (drafts) or at the end (blocks). Raises
+        `StoreUnavailable` when the disk is full or fails.
         """
         self._created.clear()
         marker = self.folder / _UNFINISHED
@@ -145,7 +217,7 @@ class Repository:
             raise StoreUnusable(f"{file.path} of the backup differs from its hash: its manifest or a block was changed")
 
     def block(self, address: str) -> bytes:
-        """Return a block. Raises `StoreUnusable` if it is missing, damaged, or not what its address says."""
+        """Return a block. Raises `StoreUnusable` if the block is missing, damaged, or does not match its address."""
         name = _block_name(address)
         content = self._sealing.unseal(name, _read(self.folder / name, 2 * BLOCK_BYTES), max_bytes=BLOCK_BYTES)
         if self._sealing.address(content) != address:
@@ -251,7 +323,7 @@ def open_repository(folder: Path, secret: bytes | None) -> Repository:
     if header.key is None:
         if secret is not None:
             raise Rejected(f"the backups in {folder} are not encrypted, but a passphrase is given", field="passphrase")
-        return Repository(folder, header, PlainSealing())
+        return Repository(folder, header, Sealing())
     if secret is None:
         raise Rejected(f"the backups in {folder} are encrypted: give the passphrase or key file", field="passphrase")
     return Repository(folder, header, open_key_slot(header.key, secret))

@@ -12,7 +12,7 @@ import hmac
 import os
 import zlib
 from base64 import b64decode, b64encode
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -40,37 +40,27 @@ class KeySlot(msgspec.Struct, frozen=True, kw_only=True):
     sealed_key: str
 
 
-class Sealing(Protocol):
-    """Makes the address of a content, and the bytes that are written for it."""
+class Sealing:
+    """Makes the address of a content, and the bytes that are written for it: compressed, and addressed by SHA-256.
+
+    It detects damage, but not the work of somebody who can write the files.
+    """
 
     def address(self, content: bytes) -> str:
         """Return the address of a content: 64 hexadecimal digits, the same for the same content."""
-
-    def seal(self, name: str, content: bytes) -> bytes:
-        """Return what is written under a name."""
-
-    def unseal(self, name: str, sealed: bytes, *, max_bytes: int) -> bytes:
-        """Return the content that was sealed under a name. Raises `StoreUnusable` for anything else."""
-
-
-class PlainSealing:
-    """Compresses, and addresses by SHA-256. Detects damage, but not the work of somebody who can write the files."""
-
-    def address(self, content: bytes) -> str:
-        """Return the SHA-256 of a content."""
         return hashlib.sha256(content).hexdigest()
 
     def seal(self, name: str, content: bytes) -> bytes:
-        """Return the compressed content."""
+        """Return what is written under a name."""
         del name
         return zlib.compress(content, _COMPRESSION)
 
     def unseal(self, name: str, sealed: bytes, *, max_bytes: int) -> bytes:
-        """Return the decompressed content. Raises `StoreUnusable`."""
+        """Return the content that was sealed under a name. Raises `StoreUnusable` for anything else."""
         return _decompress(name, sealed, max_bytes)
 
 
-class EncryptedSealing:
+class EncryptedSealing(Sealing):
     """Compresses and encrypts. Addresses are keyed hashes, which do not tell whether a known text is in a backup."""
 
     def __init__(self, key: bytes) -> None:

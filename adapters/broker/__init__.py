@@ -1,1 +1,1 @@
-"""What workers and the server keep in the broker: inbox, monitoring data, working memory and the recall log."""
+"""The data that workers and the server keep in the broker: inbox, monitoring data, working memory and recall log."""

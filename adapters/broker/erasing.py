@@ -70,8 +70,8 @@ class BrokerErasure:
     def remove(self, is_erased: Callable[[bytes], bool]) -> Counter[str]:
         """Remove every element of a list, hash, set or stream that holds erased content; return how many.
 
-        Inboxes are left alone: what is in them now was accepted from others, or later, and must not be lost because it
-        says the same.
+        Inboxes are left alone: their items were accepted from others, or later, and must not be lost because they have
+        the same text.
         """
         counts: Counter[str] = Counter()
         inboxes = f"{self._prefix}inbox".encode()
@@ -86,6 +86,16 @@ class BrokerErasure:
                     counts[self._remove_element(key, element, value)] += 1
         return counts
 
+    def clear_workspace(self, workspace: str) -> None:
+        """Remove the answers that are kept for repeated requests to a workspace that was deleted, and rewrite the file.
+
+        The rest of what the broker has of it was deleted with it, but is in the file until then.
+        """
+        pattern = f"{_escaped(f'{self._prefix}answered:{workspace}')}:*"
+        for key in call_broker(lambda: list(self._broker.scan_iter(match=pattern, count=_PAGE))):
+            call_broker(partial(self._broker.delete, key))
+        self.rewrite_file()
+
     def rewrite_file(self) -> None:
         """Have the embedded broker write its file anew, without what was deleted, and wait until it has."""
         if not self.embedded:
@@ -93,7 +103,7 @@ class BrokerErasure:
         # Compressed values could not be searched.
         call_broker(lambda: self._broker.config_set("rdbcompression", "no"))
         deadline = time.monotonic() + _REWRITE_SECONDS
-        # One that was begun before may write what was deleted since.
+        # A rewrite that began before this call may still write keys that were deleted since.
         while not self._rewrite_begun():
             _pause_before(deadline)
         while self._info("aof_rewrite_in_progress") or self._info("aof_rewrite_scheduled"):
@@ -102,7 +112,7 @@ class BrokerErasure:
             raise Unavailable("the broker could not write its file anew: is its disk full? See logs/broker.log")
 
     def _rewrite_begun(self) -> bool:
-        """Have the broker rewrite its file; return False if it is at it already."""
+        """Have the broker rewrite its file; return False if a rewrite is already in progress."""
         try:
             call_broker(self._broker.bgrewriteaof)
         except Unavailable as error:

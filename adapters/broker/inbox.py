@@ -7,6 +7,7 @@ after the database has committed them.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -19,20 +20,30 @@ from adapters.broker.inbox_scripts import (
     BEGIN,
     FORGET,
     NUMBER,
+    RECLAIM,
     RELEASE,
     REPLY,
     SETTLE,
     STAMP_DIGITS,
     STATS,
     TAKE,
+    WAIT_FOR_ROWS,
 )
 from reverie.clock import new_id
-from reverie.contract import Outcome
+from reverie.contract import (
+    CHUNK_MESSAGES,
+    EMBED_CHUNKS,
+    EMBED_ITEMS,
+    INDEX_CHUNKS,
+    INGEST_MESSAGES,
+    RECORD_RECALLS,
+    TASK_QUEUES,
+    Outcome,
+)
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import call_broker
-from reverie.pipeline.inbox import REPLY_SECONDS, Inbox, inbox_field
-from reverie.pipeline.inbox_limits import InboxLimits
-from reverie.pipeline.payload_signing import refusal, split_payload
+from reverie.pipeline.calls import InboxLimits
+from reverie.pipeline.inbox import NOTIFYING_SECONDS, REPLY_SECONDS, Inbox, refusal, split_payload
 
 # No JSON begins with it, and no signature.
 _TIME_MARK: Final = b"@"
@@ -44,8 +55,16 @@ LEASE_SECONDS: Final = 10
 # The sweep says every few seconds again that a workspace is full. If it does not run, producers stay refused this long.
 FULL_SECONDS: Final = 600
 
+# The tasks of stages, of which one at a time is sent for each workspace.
+_NOTIFIED: Final = (INGEST_MESSAGES, CHUNK_MESSAGES, EMBED_CHUNKS, EMBED_ITEMS, INDEX_CHUNKS, RECORD_RECALLS)
+
+# A producer that waits is blocked on its reply list: it has an answer within a millisecond or two.
+_HEARD_SECONDS: Final = 0.1
+
 # Items that could not be given back, because the broker did not answer, are given back with the next take.
 _MAX_OWED: Final = 100
+# A stream of messages to one workspace has at most one task of each stage in a queue.
+_TASKS_OF_ONE_WORKSPACE: Final = 4
 
 
 class Taken(NamedTuple):
@@ -69,10 +88,20 @@ class Taken(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A number between those of items accepted before and after it, and the id of the broker's content that gave it."""
+    """A number between those of the items accepted before and after it, and the id of its broker's content."""
 
     value: int
     content: str
+
+
+class Settled(NamedTuple):
+    """The fields for which producers wait or were informed.
+
+    Producers of `awaited` fields wait until they are searchable. `informed` has the fields with their reply lists.
+    """
+
+    awaited: tuple[bytes, ...] = ()
+    informed: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class InboxStats(NamedTuple):
@@ -89,7 +118,7 @@ class InboxStats(NamedTuple):
 
 
 class InboxTotals(NamedTuple):
-    """What waits in all inboxes, how much may, and how many items were ever accepted."""
+    """How much waits in all inboxes, the limits, and the number of items that were ever accepted."""
 
     items: int
     bytes: int
@@ -98,7 +127,10 @@ class InboxTotals(NamedTuple):
 
 
 class _Owed(NamedTuple):
-    """What is to be given back: `begun` counts as not tried; without `given`, all that the token holds."""
+    """Items that a worker still has to give back to the inbox.
+
+    Items in `begun` count as not tried, although work on them had begun. `given` None means all that the token holds.
+    """
 
     workspace: str
     token: str
@@ -114,6 +146,10 @@ class WorkerInbox(Inbox):
         """Take the `keys` that sign payloads, as `Inbox` does."""
         super().__init__(broker, prefix=prefix, keys=keys)
         self._owed: deque[_Owed] = deque(maxlen=_MAX_OWED)
+
+    def has_many_tasks(self, task: str) -> bool:
+        """Return whether tasks of several workspaces wait in the queue of this task."""
+        return call_broker(lambda: self._broker.llen(self._prefix + TASK_QUEUES[task])) > _TASKS_OF_ONE_WORKSPACE
 
     def take(self, workspace: str, *, limit: int, max_bytes: int = 32 * 1024 * 1024) -> list[Taken]:
         """Take at most `limit` of the oldest items under a lease of 10 s, items with an expired lease included.
@@ -142,7 +178,7 @@ class WorkerInbox(Inbox):
     def begin(self, workspace: str, items: Sequence[Taken]) -> bool:
         """Count a try of these items, all of one take, and renew their lease; False if another worker holds them now.
 
-        What was taken and not begun with was not tried: it cannot be what killed a worker.
+        An item that was taken but never begun does not count as tried, since it cannot have killed the worker.
         """
         if not items:
             return True
@@ -152,14 +188,14 @@ class WorkerInbox(Inbox):
 
     def settle(
         self, workspace: str, items: Sequence[Taken], outcomes: Mapping[bytes, Outcome] | None = None
-    ) -> list[bytes]:
+    ) -> Settled:
         """Remove items of one take for good and, in the same step, tell producers that wait for their `outcomes`.
 
         Call this only after the database has committed them (or their dead letters). Items that another worker holds
-        by now are left to it. Return the fields that producers still wait for, until they are searchable.
+        by now are left to it.
         """
         if not items:
-            return []
+            return Settled()
         keys = [*self._keys(workspace, "", ":due", ":taken", ":tries"), self._workspaces_key]
         keys += [*self._keys(workspace, ":waiting", ":holder"), self._state_key]
         arguments: list[Any] = [workspace, items[0].token, REPLY_SECONDS]
@@ -167,14 +203,27 @@ class WorkerInbox(Inbox):
             outcome = (outcomes or {}).get(item.field)
             reply = (outcome.state, msgspec.json.encode(outcome)) if outcome is not None else ("", "")
             arguments += (item.field, *reply)
-        return cast("list[bytes] | None", self._run(SETTLE, keys, arguments)) or []
+        answer = cast("list[list[bytes]] | None", self._run(SETTLE, keys, arguments))
+        if answer is None:
+            return Settled()
+        awaited, informed = answer
+        return Settled(tuple(awaited), tuple(zip(informed[::2], informed[1::2], strict=True)))
+
+    def heard(self, informed: Sequence[tuple[bytes, bytes]]) -> set[bytes]:
+        """Return the fields whose outcome a producer has taken off its reply list, which a live one does at once."""
+        deadline = time.monotonic() + _HEARD_SECONDS
+        while True:
+            unheard = {field for field, reply in informed if call_broker(partial(self._broker.exists, reply))}
+            if not unheard or time.monotonic() > deadline:
+                return {field for field, _ in informed} - unheard
+            time.sleep(_HEARD_SECONDS / 20)
 
     def release(
         self, workspace: str, items: Sequence[Taken], *, delay_seconds: float, begun: Sequence[Taken] = ()
     ) -> None:
         """Put items of one take back in their old order; nothing is taken until the delay is over.
 
-        Those that were `begun` with count as not tried. What another worker holds by now is left to it. Never raises:
+        Items in `begun` count as not tried. Items that another worker holds by now stay with that worker. Never raises:
         without a broker it is done with the next take.
         """
         if items:
@@ -184,7 +233,7 @@ class WorkerInbox(Inbox):
                 self._pay()
 
     def _pay(self) -> None:
-        """Give back what could not be given back before. Raises `Unavailable`, and keeps the rest."""
+        """Give back the items that are owed. Raises `Unavailable`, and keeps those that are left."""
         while self._owed:
             owed = self._owed[0]
             keys = self._keys(owed.workspace, "", ":due", ":taken", ":tries", ":pause", ":holder")
@@ -260,6 +309,7 @@ class WorkerInbox(Inbox):
         """Delete the inbox of a workspace that has been deleted."""
         keys = [*self._keys(workspace, ""), self._workspaces_key, self._state_key]
         keys += self._keys(workspace, ":due", ":taken", ":tries", ":waiting", ":pause", ":full", ":holder")
+        keys += [self._notification_key(task, workspace) for task in _NOTIFIED]
         self._run(FORGET, keys, [workspace])
 
     def stats(self, workspace: str) -> InboxStats:
@@ -272,24 +322,45 @@ class WorkerInbox(Inbox):
         """Return whether any producer waits for an outcome. Check this before `reply`: usually none does."""
         return bool(call_broker(lambda: self._broker.exists(*self._keys(workspace, ":waiting"))))
 
-    def reply(self, workspace: str, agent_outcomes: Sequence[tuple[str, Outcome]]) -> None:
-        """Send outcomes to waiting producers; `stored` does not end the wait of those that wait for `searchable`."""
-        by_state: dict[str, list[tuple[str, Outcome]]] = {}
-        for agent, outcome in agent_outcomes:
-            by_state.setdefault(outcome.state, []).append((agent, outcome))
+    def wait_for_rows(self, workspace: str, rows: Mapping[bytes, str]) -> None:
+        """Map waiting fields to the names of their stored rows (see `row_name`): the later stages know only rows."""
+        arguments = [part for pair in rows.items() for part in pair]
+        self._run(WAIT_FOR_ROWS, self._keys(workspace, ":waiting"), arguments)
+
+    def reply(self, workspace: str, outcomes: Sequence[tuple[bytes | str, Outcome]]) -> None:
+        """Send outcomes to the producers that wait for fields, or for rows by their names.
+
+        `stored` does not end the wait of those that wait for `searchable`.
+        """
+        by_state: dict[str, list[tuple[bytes | str, Outcome]]] = {}
+        for name, outcome in outcomes:
+            by_state.setdefault(outcome.state, []).append((name, outcome))
         for state, items in by_state.items():
             arguments: list[Any] = [state, REPLY_SECONDS]
-            for agent, outcome in items:
-                arguments += (inbox_field(agent, outcome.id), msgspec.json.encode(outcome))
+            for name, outcome in items:
+                arguments += (name, msgspec.json.encode(outcome))
             self._run(REPLY, self._keys(workspace, ":waiting"), arguments)
+
+    def reclaim_notification(self, task: str, workspace: str, *, before: int) -> bool:
+        """Set the notification flag, also over one from `before` (microseconds); return whether the task must be sent.
+
+        A flag that was set shortly before `before` is left alone: its sender may not have sent the task yet.
+        """
+        key, latest = self._notification_key(task, workspace), before - NOTIFYING_SECONDS * 1_000_000
+        return bool(self._run(RECLAIM, [key], [NOTIFYING_SECONDS * 1_000, latest]))
 
     def clear_notification(self, task: str, workspace: str) -> None:
         """Clear the notification flag. A task does so before it looks for work: later work needs a task of its own."""
         call_broker(lambda: self._broker.delete(self._notification_key(task, workspace)))
 
 
+def row_name(kind: str, row_id: int) -> str:
+    """Return the name of a stored "message" or "file" that producers wait for."""
+    return f"row {kind} {row_id}"
+
+
 def names_in(broker: redis.Redis, key: str) -> list[str]:
-    """Return the names in a set; what is no text is removed from it. Raises `Unavailable`."""
+    """Return the names in a set; entries that are no text are removed from it. Raises `Unavailable`."""
     names: list[str] = []
     for member in call_broker(lambda: cast("set[bytes]", broker.smembers(key))):
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reverie.pipeline.inbox_scripts import ADD, CLOCK
+from reverie.pipeline.inbox import ADD, CLOCK, RAISE_FLAG
 
 # Microseconds need no more digits before the year 5138; a longer number would not fit the columns for times.
 STAMP_DIGITS: Final = 17
@@ -45,6 +45,7 @@ end
 # outcomes for one producer make one element of its list: it fetches them in one round trip.
 _TELL: Final = """
 local replies = {}
+local notified = {}
 local function tell(waiting, field, state, outcome)
   local remaining = ''
   local noted = redis.call('HGET', waiting, field) or ''
@@ -56,6 +57,8 @@ local function tell(waiting, field, state, outcome)
     if reply and (wanted == state or state ~= 'stored') then
       if not replies[reply] then replies[reply] = {} end
       table.insert(replies[reply], outcome)
+      notified[#notified + 1] = field
+      notified[#notified + 1] = reply
     elseif reply then
       remaining = remaining .. reply .. ' ' .. wanted .. ';'
     end
@@ -141,7 +144,8 @@ return 1
 
 # KEYS: inbox, due, taken, tries, inboxes, waiting, holder, state.
 # ARGV: workspace, token, lifetime of replies, then field, state and outcome of each; without a state nobody is told.
-# Returns the fields that producers still wait for, and nothing if another worker holds them by now.
+# Returns the fields that producers still wait for, and fields with the reply lists that were told; and nothing if
+# another worker holds them by now.
 SETTLE: Final = (
     _SUBTRACT
     + _TELL
@@ -162,7 +166,7 @@ end
 if items > 0 then subtract(KEYS[8], KEYS[1], KEYS[5], ARGV[1], items, bytes) end
 if redis.call('ZCARD', KEYS[3]) == 0 then redis.call('DEL', KEYS[7]) end
 send_replies(ARGV[3])
-return awaited
+return {awaited, notified}
 """
 )
 
@@ -223,15 +227,33 @@ return {redis.call('HLEN', KEYS[1]), now - oldest, bytes, set_back}
 """
 )
 
-# KEYS: waiting. ARGV: state, lifetime of replies, then fields and outcomes.
+# Fields of producers that wait for one row; no field has this character.
+_BETWEEN_FIELDS: Final = "\x1e"
+
+# KEYS: waiting. ARGV: state, lifetime of replies, then fields or names of rows, and outcomes.
 REPLY: Final = (
     _TELL
-    + """
-for i = 3, #ARGV, 2 do tell(KEYS[1], ARGV[i], ARGV[1], ARGV[i + 1]) end
+    + f"""
+for i = 3, #ARGV, 2 do
+  local fields = string.sub(ARGV[i], 1, 4) == 'row ' and (redis.call('HGET', KEYS[1], ARGV[i]) or '') or ARGV[i]
+  for field in string.gmatch(fields, '[^{_BETWEEN_FIELDS}]+') do tell(KEYS[1], field, ARGV[1], ARGV[i + 1]) end
+  if fields ~= ARGV[i] then redis.call('HDEL', KEYS[1], ARGV[i]) end
+end
 send_replies(ARGV[2])
 return 1
 """
 )
+
+# KEYS: waiting. ARGV: fields and names of the rows that producers wait for by them.
+WAIT_FOR_ROWS: Final = f"""
+for i = 1, #ARGV, 2 do
+  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1 then
+    local fields = redis.call('HGET', KEYS[1], ARGV[i + 1])
+    redis.call('HSET', KEYS[1], ARGV[i + 1], (fields and fields .. '{_BETWEEN_FIELDS}' or '') .. ARGV[i])
+  end
+end
+return 1
+"""
 
 # An item that a worker holds stays: the worker finds its mark in the store, and settles it.
 # KEYS: inbox, due, taken, tries, inboxes, state. ARGV: workspace, fields.
@@ -279,5 +301,16 @@ local number = next_number(KEYS[1], wall())
 save_number(KEYS[1], number)
 redis.call('HSETNX', KEYS[1], 'id', ARGV[1])
 return {string.format('%.0f', number), redis.call('HGET', KEYS[1], 'id')}
+"""
+)
+
+# KEYS: flag. ARGV: its lifetime in ms, the time up to which a flag is replaced.
+RECLAIM: Final = (
+    CLOCK
+    + RAISE_FLAG
+    + """
+local since = tonumber(redis.call('GET', KEYS[1]) or '')
+if since and since <= tonumber(ARGV[2]) then redis.call('DEL', KEYS[1]) end
+return raise_flag(KEYS[1], wall(), ARGV[1]) and 1 or 0
 """
 )

@@ -3,8 +3,8 @@
 Workers come and go: a child is replaced after some thousands of tasks, and nothing scrapes it. So each process adds up
 what it does, and adds its sums to those in the broker after each task, a server before each scrape. The sums therefore
 survive restarts of workers and servers, and are the same whichever server is asked. They begin anew only when the
-broker loses its content, which Prometheus takes for the restart of a process. A process that is killed loses what it
-has not added yet: the task that it was working on, or what a server did since the last scrape.
+broker loses its content, which Prometheus takes for the restart of a process. A killed process loses the counts that it
+has not added yet: those of its current task or, in a server, those since the last scrape.
 
 Prometheus' own mode for several processes was not used: its files are named by process id, which containers share, and
 it needs them on one host.
@@ -25,7 +25,7 @@ import redis
 from reverie import contract
 from reverie.pipeline.broker import call_broker
 
-# Beyond this a double no longer counts by ones.
+# Above this, a double can no longer represent every whole number.
 _LARGEST: Final = 2.0**53
 _SEPARATOR: Final = "|"
 _SUM: Final = "sum"
@@ -70,6 +70,8 @@ QUEUE_WAIT: Final = SharedMetric(
     {"queue": contract.QUEUES},
     _WAITS,
 )
+# The task label of writes that no task makes: those of the server and of commands.
+OTHER_TASK: Final = "none"
 TASKS: Final = SharedMetric(
     "reverie_tasks",
     "Tasks that ended, by outcome.",
@@ -112,9 +114,14 @@ MODEL_TOKENS: Final = SharedMetric(
     "Tokens of the language model, estimated where the endpoint does not report them.",
     {"purpose": _PURPOSES, "direction": ("input", "output")},
 )
+LONG_TRANSACTIONS: Final = SharedMetric(
+    "reverie_long_transactions",
+    "Transactions that held the write lock of a store for more than half a second, by the task that made them.",
+    {"task": (*TASKS.labels["task"], OTHER_TASK)},
+)
 SHARED_METRICS: Final = (
     INGESTED, MESSAGE_LATENCY, QUEUE_WAIT, TASKS, TASK_DURATION, WEBHOOKS, EMBEDDING_CALLS, EMBEDDED_TEXTS,
-    EMBEDDED_TOKENS, MODEL_CALLS, MODEL_TOKENS,
+    EMBEDDED_TOKENS, MODEL_CALLS, MODEL_TOKENS, LONG_TRANSACTIONS,
 )  # fmt: skip
 
 
@@ -182,7 +189,7 @@ class SharedMetrics:
                 call_broker(partial(_raise, answer))
 
     def read(self) -> dict[SharedMetric, list[Sample]]:
-        """Return the sums of all processes. Raises `Unavailable`. What no process of Reverie writes is left out."""
+        """Return the sums of all processes. Raises `Unavailable`. Unknown fields are ignored."""
         found = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(self._key)))
         values = {name.decode("utf-8", "replace"): _number(value) for name, value in found.items()}
         return {metric: list(_samples(metric, values)) for metric in SHARED_METRICS}
@@ -208,7 +215,7 @@ def _field(metric: SharedMetric, *parts: str) -> str:
 
 
 def _number(value: bytes) -> float:
-    """Return a sum that is not negative; 0 for anything else, which any program may have written."""
+    """Return a stored sum; 0 for a negative or invalid value, since any program can write to the broker."""
     try:
         number = float(value)
     except ValueError:

@@ -17,22 +17,23 @@ import redis
 
 from reverie.clock import new_id
 from reverie.pipeline.broker import call_broker
-from reverie.pipeline.inbox_scripts import CLOCK
+from reverie.pipeline.inbox import CLOCK
 from reverie.sessions.types import Message
 from reverie.sessions.working import read_working, working_epoch_key, working_key, working_patterns
 
 # A session without new messages for an hour is read from the store again.
 KEEP_SECONDS: Final = 3_600
 _EPOCH_SECONDS: Final = 2 * KEEP_SECONDS
-# Reading the store takes milliseconds. Whoever needs longer, because the process was stopped, fills nothing.
+# Reading the store takes milliseconds. A reader that takes longer, because its process was stopped, does not fill the
+# list.
 _FILL_SECONDS: Final = 60
 # How long a change without a list is remembered: until every reader who may fill an older state has given up.
 _CHANGE_SECONDS: Final = 2 * _FILL_SECONDS
 
 # An epoch is "<number> <token>": the number that the broker would have given to an item when the list was last dropped,
-# and a token that changes with the list's content in the store. What was accepted before the number is not appended;
-# what was read from the store before the token changed is not filled in.
-# Lua: `since` is the number in an epoch, `renewed` the epoch with another token.
+# and a token that changes with the list's content in the store. Messages accepted before the number are not appended;
+# messages read from the store before the token changed are not filled in. Lua: `since` is the number in an epoch,
+# `renewed` the epoch with another token.
 _EPOCH: Final = """
 local function since(epoch)
   return tonumber(string.match(epoch or '', '^(%d+)') or '0')
@@ -129,9 +130,12 @@ class WorkingMemory:
         self._prefix = prefix
         self.capacity = capacity
 
-    def read(self, workspace: str, agent: str, session: str) -> list[Message] | None:
-        """Return the messages, oldest first, or None if they must be read from the store."""
-        return read_working(self._broker, prefix=self._prefix, workspace=workspace, agent=agent, session=session)
+    def read(self, workspace: str, agent: str, session: str, *, user: str | None = None) -> list[Message] | None:
+        """Return the messages, oldest first, or None if they, or whether `user` may see them, must be read from the
+        store."""
+        return read_working(
+            self._broker, prefix=self._prefix, workspace=workspace, agent=agent, session=session, user=user
+        )
 
     def epoch(self, workspace: str, agent: str, session: str) -> Epoch:
         """Return the epoch of a session: read it before the store, and pass it to `fill`."""

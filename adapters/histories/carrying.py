@@ -1,36 +1,99 @@
-"""Carry a history into Reverie: read file by file, send in batches, and report what was taken, left and why.
+"""Carry a history into Reverie: read file by file, send in batches, and report what was imported or left out.
 
 Nothing of the history is kept in memory but the batch that is sent. Every record has the same id each time, so carrying
 it again changes nothing, and goes on where an interrupted import ended.
+
+Leave out of a transcript what the hooks of its coding agent have handed over already.
+
+A hook does not know the ids that prompts and answers get in the transcript. So a message that a hook handed over is
+recognised by session, role and text, and left out as many times as the hook handed it over. A tool's result has the
+same id in both, but the hook's message also has the tool's input, so that one stays.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from adapters.histories.handed_over import without_handed_over
-from adapters.histories.reading import History, LeftOut, Reading
+from adapters.histories.chat_exports import CHATGPT, CLAUDE
+from adapters.histories.hook_events import HOOK
+from adapters.histories.memories import LANGGRAPH, MCP_MEMORY, MEM0
+from adapters.histories.reading import Format, LeftOut, Reading
+from adapters.histories.transcripts import CLAUDE_CODE, CODEX
 from reverie.counts import counted
-from reverie.errors import Rejected
+from reverie.errors import NotFound, Rejected
+from reverie.fields import MAX_PAGE
+from reverie.sessions.calls import ListMessages
 from reverie.trust.export_calls import ImportRecords
 from reverie.trust.export_checks import check_record, described
 from reverie.trust.export_files import ReportSum, batches, patiently
-from reverie.trust.export_types import ExportedRecord, part_of
+from reverie.trust.export_types import ExportedMessage, ExportedRecord, ExportedSession, part_of
+
+# How often each message was handed over. The key is its role and a hash of its text, or the id of a tool's result.
+_Counts = Counter[tuple[str, bytes] | str]
+
+_REASON: Final = "messages that hooks have handed over already"
+
+
+def without_handed_over(
+    records: Iterator[ExportedRecord], send: Callable[[Any], Any], source: str, reading: Reading
+) -> Iterator[ExportedRecord]:
+    """Yield the records of a transcript except messages that hooks have handed over; raises what `send` raises."""
+    known: dict[str, _Counts] = {}
+    for record in records:
+        if isinstance(record, ExportedSession):
+            known[record.id] = _handed_over(send, source, record.id)
+        elif isinstance(record, ExportedMessage) and (left := known.get(record.session)):
+            key = next((key for key in ((record.role, _digest(record.content)), record.id) if left[key]), None)
+            if key is not None:
+                left[key] -= 1
+                reading.leave(_REASON)
+                continue
+        yield record
+
+
+def _handed_over(send: Callable[[Any], Any], source: str, session: str) -> _Counts:
+    """Return how often each message of a session was handed over, without keeping the texts."""
+    found: _Counts = Counter()
+    offset = 0
+    while True:
+        try:
+            page = send(ListMessages(session, limit=MAX_PAGE, offset=offset)).messages
+        except NotFound:
+            return found
+        for message in page:
+            if message.id.startswith(f"{source}:{HOOK}:"):
+                found[message.role, _digest(message.content)] += 1
+            elif message.role == "tool" and "input" in message.metadata:  # what a tool was given: only a hook stores it
+                found[message.id] += 1
+        if not page:
+            return found
+        offset += MAX_PAGE
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.strip().encode("utf-8", "replace"), digest_size=16).digest()
+
+
+FORMATS: Final[Mapping[str, Format]] = {
+    one.name: one for one in (CLAUDE_CODE, CODEX, CHATGPT, CLAUDE, MEM0, MCP_MEMORY, LANGGRAPH)
+}
+
 
 # Called with the bytes read, and how many there are.
 Progress = Callable[[int, int], None]
 
 
 class HistoryReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was taken of a history, in numbers of records by part, and what was left out.
+    """The numbers of records that an import of a history added, by part, and the reasons why others were left out.
 
-    `present` were there already; `cut` texts were shortened.
+    `present` counts records that were stored already, `cut` the texts that were shortened.
     """
 
     source: str
@@ -44,20 +107,19 @@ class HistoryReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 def carry(
     send: Callable[[Any], Any],
-    history: History,
+    history: Format,
     path: Path,
     reading: Reading,
     *,
     call: ImportRecords,
     with_erased: bool = False,
-    hooked: str | None = None,
     progress: Progress = lambda _done, _total: None,
 ) -> HistoryReport:
     """Import a history with a call that has no records yet, and say what became of it.
 
-    What was erased here after a file was last changed is left out, unless `with_erased`; and what the hooks of the
-    program of the name `hooked` have handed over. Raises `Rejected` if there is
-    no such path or no file of this format below it, and what `send` raises: carried again, it goes on from there.
+    Left out are records that were erased here after their file was last changed (unless `with_erased`), and messages
+    that the program's hooks have handed over. Raises `Rejected` if there is no such path or no file of this format
+    below it, and what `send` raises: carried again, it goes on from there.
     """
     if not path.exists():
         raise Rejected(f"there is no {path}", field="path")
@@ -70,8 +132,8 @@ def carry(
         before = sum(sizes[:number])
         reading.progress = lambda read, before=before: progress(before + read, sum(sizes))  # type: ignore[misc]
         found = history.read(file, reading)
-        if hooked is not None:
-            found = without_handed_over(found, send, hooked, reading)
+        if history.has_hooks:
+            found = without_handed_over(found, send, history.name, reading)
         for records in batches(_records(found, file, reading)):
             changed = None if with_erased else datetime.fromtimestamp(file.stat().st_mtime, UTC)
             done.add(
@@ -82,7 +144,9 @@ def carry(
             first = False
         progress(before + sizes[number], sum(sizes))
     report = done.report()
-    _explain(report.left_out, reading)
+    for part, left_out in report.left_out.items():
+        reason = f"{part} whose ids belong to others, that were erased here since, or are not for this token"
+        reading.leave(reason, number=left_out)
     if report.shared:
         reading.note(f"{counted(report.shared, 'memory')} wait for approval: `reverie memory pending` lists them")
     return HistoryReport(
@@ -115,10 +179,3 @@ def _records(found: Iterator[ExportedRecord], file: Path, reading: Reading) -> I
     else:
         if not seen:
             reading.leave("files without anything to take", file.name)
-
-
-def _explain(left_out: dict[str, int], reading: Reading) -> None:
-    """Count what the server left out."""
-    for part, number in left_out.items():
-        reason = f"{part} that belong to another session, were erased here since, or are not for this token"
-        reading.leave(reason, number=number)

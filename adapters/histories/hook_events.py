@@ -1,6 +1,6 @@
 """The events that hooks of coding agents get, as messages of a session.
 
-The ids of results are those that the import of a transcript gives them, so that neither stores what the other has.
+Results get the same ids as from the import of a transcript, so that no result is stored twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-from adapters.histories.blocks import text_of
 from adapters.histories.conversations import (
     TOOL_CHARACTERS,
     is_own_tool,
@@ -22,8 +21,10 @@ from adapters.histories.conversations import (
     shortened,
     shortened_value,
     stored_text,
+    text_of,
+    typed_in_codex,
+    typed_text,
 )
-from adapters.histories.typed import typed_in_codex, typed_text
 from reverie.errors import Rejected
 
 HOOK: Final = "hook"
@@ -37,7 +38,7 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "afterAgentResponse": "text",
 }
 _RESULTS: Final = frozenset({"PostToolUse", "PostToolUseFailure", "AfterTool", "postToolUse", "postToolUseFailure"})
-# Where tools put what they returned, the most telling first.
+# The fields in which tools return their results, the most informative first.
 _OUTPUTS: Final = ("stdout", "output", "content", "llmContent", "text", "result", "stderr", "error")
 _MESSAGE_CHARACTERS: Final = 256_000
 
@@ -77,21 +78,21 @@ def read_event(tool: str, id: str, event: Mapping[str, Any], at: datetime | None
 
 def _messages(tool: str, id: str, name: str, event: Mapping[str, Any]) -> list[dict[str, Any]]:
     if name in _PROMPTS:
-        # As it is read from a transcript, so that an import recognises it.
+        # The same text as a transcript has, so that an import recognises the prompt.
         typed = typed_in_codex if tool == "codex" else typed_text
         text = typed(_text(event.get("prompt")))
         return [{"id": f"{tool}:{HOOK}:{id}", "role": "user", "content": text}] if text else []
     if name in _ANSWERS:
         text = _text(event.get(_ANSWERS[name]))
         return [{"id": f"{tool}:{HOOK}:{id}", "role": "assistant", "content": text}] if text else []
-    # What Reverie's own tools return is remembered already: stored once more, it would be found instead of itself.
+    # Results of Reverie's own tools are memories already: a second copy would be found in place of the memory.
     if name in _RESULTS and not is_own_tool(event.get("tool_name")):
         return _result(tool, id, event)
     return []
 
 
 def _result(tool: str, id: str, event: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the message for what a tool returned, with what it was given."""
+    """Return the message for a tool's result, with the tool's input in its metadata."""
     call, session = event.get("tool_use_id"), str(event.get("session_id") or event.get("conversation_id"))
     output = next((event[name] for name in ("tool_response", "tool_output", "error") if event.get(name)), "")
     text, characters = shortened(stored_text(_output_text(output)), TOOL_CHARACTERS)

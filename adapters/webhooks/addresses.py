@@ -15,6 +15,164 @@ from typing import Final, TypeAlias
 
 from reverie.errors import Rejected
 
+MAX_URL_CHARACTERS: Final = 2048
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_THIS_MACHINE: Final = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookUrl:
+    """The parts of a URL. `host` is a name, or an address without brackets."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+
+    @property
+    def address(self) -> Address | None:
+        """Return the address in the URL, or None if it has a name that must be resolved."""
+        return literal(self.host)
+
+    @property
+    def authority(self) -> str:
+        """Return host and port for the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        """Return the URL without path and query, which may contain a secret; used in errors."""
+        return f"{self.scheme}://{self.authority}"
+
+
+def check_webhook_url(url: str, allow: AllowedHosts | WebhookPolicy, *, field: str = "url") -> WebhookUrl:
+    """Parse a URL and check that it is allowed, without resolving names. `AllowedHosts` alone allows http, too.
+
+    Raises Rejected, naming `field`, unless the URL is http or https and its address is allowed.
+    """
+    policy = allow if isinstance(allow, WebhookPolicy) else WebhookPolicy(allow, https_only=False)
+    try:
+        found = _parsed(url)
+        _check_host(found.host)
+    except ValueError as error:
+        raise Rejected(f"{field} is not the URL of a webhook: {error}", field=field) from error
+    candidates = _THIS_MACHINE if is_local_name(found.host) else [found.address] if found.address else []
+    if candidates and not any(policy.private.allows(found.host, address) for address in candidates):
+        raise Rejected(f"{field} leads to {found.host}: {not_allowed(found.host)}", field=field)
+    policy.check(found.scheme, found.host, field=field)
+    return found
+
+
+def not_allowed(host: str) -> str:
+    """Return why an address was refused and what to do."""
+    return f"that is not a public address; if the receiver is yours, let the operator add {host} to {SETTING}"
+
+
+def _parsed(url: str) -> WebhookUrl:
+    """Parse a URL. Raises ValueError with the cause, but never with the URL, which may contain a secret."""
+    import httpx2
+
+    if len(url) > MAX_URL_CHARACTERS:
+        raise ValueError(f"it has {len(url):,} characters; at most {MAX_URL_CHARACTERS:,} are allowed")
+    if not all(character.isprintable() and not character.isspace() for character in url):
+        raise ValueError("it contains a blank or a control character")
+    try:
+        parts = httpx2.URL(url)
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise ValueError("it cannot be read: check host and port") from error
+    if parts.scheme not in _DEFAULT_PORTS:
+        raise ValueError("it must begin with http:// or https://")
+    if parts.userinfo:
+        raise ValueError("it must not contain a user name or a password: messages are signed instead")
+    port = parts.port if parts.port is not None else _DEFAULT_PORTS[parts.scheme]
+    if not 1 <= port <= 65535:
+        raise ValueError(f"its port is {port}; it must be from 1 to 65535")
+    host = parts.raw_host.decode("ascii").lower().removesuffix(".")
+    return WebhookUrl(parts.scheme, host, port, parts.raw_path.decode("ascii"))
+
+
+def _check_host(host: str) -> None:
+    """Raise ValueError unless the host is a name or an address in its usual notation.
+
+    Resolvers read 2130706433, 0x7f.1 and 0177.0.0.1 as 127.0.0.1; such notations only serve to hide an address.
+    """
+    if not host:
+        raise ValueError("it names no host")
+    if "%" in host:
+        raise ValueError("its host has a % in it: zones of IPv6 addresses and escapes are not supported")
+    if literal(host) is None and not is_name(host):
+        raise ValueError(
+            "its host is neither a name nor an address in the usual form,"
+            " as in agent.example, 192.0.2.7 or [2001:db8::7]"
+        )
+
+
+HOSTS_SETTING: Final = "webhook_hosts"
+HTTP_SETTING: Final = "webhook_allow_http"
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookPolicy:
+    """What the operator allows. Addresses that are not global need `private` as well, whatever `hosts` says.
+
+    `hosts` has names, addresses, and patterns such as `*.example.org`; None allows every host.
+    """
+
+    private: AllowedHosts
+    hosts: frozenset[str] | None = None
+    https_only: bool = True
+
+    def check(self, scheme: str, host: str, *, field: str) -> None:
+        """Raise Rejected, naming `field`, for a host that is not on the list, and for http beyond this machine."""
+        if not (self.hosts is None or self._is_listed(host)):
+            raise Rejected(
+                f"{field} leads to {host}, which the operator does not allow: let them add it to {HOSTS_SETTING}",
+                field=field,
+            )
+        if self.https_only and scheme != "https" and not _is_this_machine(host):
+            raise Rejected(
+                f"{field} begins with http://: what is sent could be read on the way. Use https://, or let the operator"
+                f" set {HTTP_SETTING}",
+                field=field,
+            )
+
+    def _is_listed(self, host: str) -> bool:
+        assert self.hosts is not None
+        if host in self.hosts or self.private.names_explicitly(host):
+            return True
+        parents = (host[place + 1 :] for place, character in enumerate(host) if character == ".")
+        return literal(host) is None and any(f"*.{parent}" in self.hosts for parent in parents)
+
+
+def parse_hosts(text: str) -> frozenset[str] | None:
+    """Return the hosts of a list separated by commas, None for `*`: all. Raises Rejected for an invalid host."""
+    entries = [entry.strip().lower().removesuffix(".") for entry in text.split(",") if entry.strip()]
+    for entry in entries:
+        if entry != "*" and literal(entry) is None and not is_name(entry.removeprefix("*.")):
+            raise Rejected(
+                f"{HOSTS_SETTING} has {entry!r:.80}, which is not a host name, *.name, address or *: give hosts alone,"
+                " without scheme, port or path",
+                field=HOSTS_SETTING,
+            )
+    return None if "*" in entries else frozenset(entries)
+
+
+def policy_of(*, private: Sequence[str], hosts: str, allow_http: bool) -> WebhookPolicy:
+    """Return the policy of the settings. Raises Rejected for an invalid one."""
+    return WebhookPolicy(AllowedHosts.parse(private), parse_hosts(hosts), https_only=not allow_http)
+
+
+def _is_this_machine(host: str) -> bool:
+    """Return whether a host is this machine whatever a resolver says: nobody can listen on the way."""
+    address: Address | None = literal(host)
+    if address is None:
+        return is_local_name(host)
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return bool(mapped.is_loopback)
+
+
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 

@@ -1,41 +1,273 @@
-"""Webhooks over HTTP/1.1: one connection per message, to an address that was checked and is not resolved again.
+"""Webhooks over HTTP/1.1: signed JSON, posted to receivers run by others, at an address that was checked.
 
 No HTTP client is used on purpose: nothing can follow a redirect, keep a cookie, read a proxy from the environment,
-decompress a small body into a huge one, or keep a connection open.
+decompress a small body into a huge one, or keep a connection open. The timeouts of an HTTP client apply to each read
+only, so that a receiver that sends one byte per second would never time out: here all waits share one deadline. The
+answer is untrusted: it is bounded in size and in time.
 """
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from ipaddress import ip_address
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
+import httpcore2
 import msgspec
 
-from adapters.endpoint import retry_after_seconds
-from adapters.webhooks.addresses import AllowedHosts
-from adapters.webhooks.base import (
-    MAX_ANSWER_BYTES,
-    Body,
-    WebhookAnswer,
-    WebhookFailed,
-    WebhookRefused,
-)
-from adapters.webhooks.deadline import Deadline
-from adapters.webhooks.policy import WebhookPolicy
-from adapters.webhooks.resolving import ResolvedAddress, Resolver
+from adapters.calls import BoundedCalls, retry_after_seconds
+from adapters.webhooks.addresses import Address, AllowedHosts, WebhookPolicy, WebhookUrl, check_webhook_url, not_allowed
 from adapters.webhooks.signing import Signer
-from adapters.webhooks.urls import WebhookUrl, check_webhook_url, not_allowed
 from reverie import __version__
-from reverie.errors import Rejected
+from reverie.errors import Permanent, Rejected, ReverieError
 
-if TYPE_CHECKING:
-    import httpcore2
+# An answer reports a result and perhaps a text for the user; more than this is a mistake or an attack.
+MAX_ANSWER_BYTES: Final = 1024 * 1024
+
+Body: TypeAlias = Mapping[str, Any] | msgspec.Struct
+
+
+class WebhookRefused(Permanent):
+    """Nothing was sent, and nothing ever will be: the URL is invalid, or leads to an address that is not allowed."""
+
+
+class WebhookFailed(ReverieError):
+    """There is no answer, although the receiver may have processed the message.
+
+    `passing` is whether a retry may help: it may for an unreachable receiver, but not for a wrong certificate.
+    """
+
+    def __init__(self, message: str, *, passing: bool) -> None:
+        super().__init__(message)
+        self.passing = passing
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookAnswer:
+    """The answer of a receiver, whatever its status.
+
+    `body` is complete if the status is 2xx; otherwise it is cut at MAX_ANSWER_BYTES, and empty if it was compressed.
+    `location` is the target of a redirect, which is never followed.
+    """
+
+    status: int
+    content_type: str | None = None
+    body: bytes = b""
+    retry_after_seconds: float | None = None
+    location: str | None = None
+
+
+class WebhookSender(Protocol):
+    """Sends webhooks. Safe to use from several threads."""
+
+    def post(
+        self,
+        url: str,
+        *,
+        message_id: str,
+        body: Body,
+        timeout_seconds: float,
+        now: datetime,
+        signer: Signer | None = None,
+    ) -> WebhookAnswer:
+        """Send `body` as JSON once, and return the answer; `timeout_seconds` limits the total time.
+
+        `signer` has the secrets of the agent that it is sent for; by default those of the installation sign.
+        A retry must use the same `message_id`, so that the receiver can drop duplicates. Call it outside of
+        transactions. Raises WebhookRefused, WebhookFailed, and ValueError for a `now` without time zone or an id that
+        no header can contain.
+        """
+
+
+# ok: delivered. retry: send it again later. failed: a retry would fail in the same way. gone: the receiver no longer
+# exists.
+DeliveryOutcome: TypeAlias = Literal["ok", "retry", "failed", "gone"]
+
+# Timeout, too early, too many requests: the receiver itself asks for a retry. Every 5xx is retried too.
+_RETRY: Final = frozenset({408, 425, 429})
+_GONE: Final = 410
+_MAX_SHOWN_CHARACTERS: Final = 200
+
+
+def delivery_outcome(answer: WebhookAnswer) -> DeliveryOutcome:
+    """Return the outcome of a delivery by the status of the answer."""
+    if 200 <= answer.status <= 299:
+        return "ok"
+    if answer.status in _RETRY or 500 <= answer.status <= 599:
+        return "retry"
+    return "gone" if answer.status == _GONE else "failed"
+
+
+def describe_answer(answer: WebhookAnswer) -> str:
+    """Return one line about the answer, for the owner of the schedule."""
+    if 300 <= answer.status <= 399:
+        return (
+            f"the receiver answered {answer.status}, a redirect to {_printable(answer.location or '') or 'nowhere'}:"
+            " redirects are never followed, so set the URL to where the receiver is"
+        )
+    body = _printable(answer.body[: 8 * _MAX_SHOWN_CHARACTERS].decode("utf-8", "replace"))
+    return f"the receiver answered {answer.status}" + (f": {body}" if body else " with an empty body")
+
+
+def _printable(text: str) -> str:
+    """Return untrusted text on one line, without characters that could control a terminal."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(printable.split())[:_MAX_SHOWN_CHARACTERS]
+
+
+class CountedWebhookSender:
+    """Sends by `inner`, and calls `count` with the outcome: that of the answer, `unanswered` or `not_allowed`."""
+
+    def __init__(self, inner: WebhookSender, count: Callable[[str], None]) -> None:
+        self._inner = inner
+        self._count = count
+
+    def post(self, url: str, **message: Any) -> WebhookAnswer:
+        """Send as the inner sender does. Raises what it raises."""
+        try:
+            answer = self._inner.post(url, **message)
+        except WebhookRefused:
+            self._count("not_allowed")
+            raise
+        except WebhookFailed:
+            self._count("unanswered")
+            raise
+        outcome = delivery_outcome(answer)
+        self._count("delivered" if outcome == "ok" else outcome)
+        return answer
+
+
+class Deadline:
+    """A deadline `seconds` after its creation, by the monotonic clock."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def left(self, *, share: int = 1) -> float:
+        """Return the remaining seconds, divided by `share`. Raises TimeoutError after the deadline."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the time limit has passed")
+        return left / share
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedAddress:
+    """One address to connect to; `sockaddr` is passed to the socket, so that no name is looked up again."""
+
+    address: Address
+    family: socket.AddressFamily
+    sockaddr: tuple[Any, ...]
+
+
+def resolve(url: WebhookUrl, lookups: BoundedCalls, deadline: Deadline) -> list[ResolvedAddress]:
+    """Return all addresses of the URL's host, without duplicates, in the resolver's order.
+
+    A lookup that hangs blocks its thread until the system gives up, after about 30 s. Raises TimeoutError, and
+    socket.gaierror or another OSError if there is no address.
+    """
+    if url.address is not None:
+        family = socket.AF_INET if url.address.version == 4 else socket.AF_INET6
+        return [ResolvedAddress(url.address, family, (url.host, url.port))]
+    try:
+        answers = lookups.call(
+            lambda: socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP),
+            timeout_seconds=deadline.left(),
+        )
+    except UnicodeError as error:  # a name that the system cannot encode
+        raise OSError(str(error)) from error
+    found = {
+        sockaddr[0]: ResolvedAddress(ip_address(sockaddr[0]), family, sockaddr)
+        for family, _, _, _, sockaddr in answers
+        if family in (socket.AF_INET, socket.AF_INET6)
+    }
+    if not found:
+        raise OSError("the name has no address")
+    return list(found.values())
+
+
+class DeadlineStream(httpcore2.NetworkStream):
+    """Reads from and writes to a socket until the deadline; the timeouts of the caller are ignored."""
+
+    def __init__(self, connected: socket.socket, deadline: Deadline) -> None:
+        self._socket = connected
+        self._deadline = deadline
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Return received bytes, at most `max_bytes`; empty at the end. Raises TimeoutError and other OSErrors."""
+        del timeout
+        self._socket.settimeout(self._deadline.left())
+        return self._socket.recv(max_bytes)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send everything. Raises TimeoutError, and WriteError if the receiver stopped reading."""
+        del timeout
+        view = memoryview(buffer)
+        try:
+            while view:
+                self._socket.settimeout(self._deadline.left())
+                view = view[self._socket.send(view) :]
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise httpcore2.WriteError(str(error)) from error
+
+    def close(self) -> None:
+        """Close the socket; unread data is dropped."""
+        self._socket.close()
+
+    def get_extra_info(self, info: str) -> Any:
+        """Return None: the protocol above needs no extra information for a single request."""
+        del info
+
+
+def connect(
+    addresses: Sequence[ResolvedAddress], deadline: Deadline, *, tls: ssl.SSLContext | None, host: str
+) -> DeadlineStream:
+    """Connect to the first address that accepts; with `tls` its certificate must be for `host`.
+
+    Each address gets its share of the remaining time, so that one that drops packets leaves time for the others. TLS is
+    attempted with one address only. Raises the OSError of the last address, TimeoutError, ssl.SSLError.
+    """
+    connection = _connect_first(addresses, deadline)
+    with ExitStack() as on_error:
+        on_error.callback(connection.close)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(deadline.left())  # limits the TLS handshake as a whole, not each of its reads
+        stream = DeadlineStream(tls.wrap_socket(connection, server_hostname=host) if tls else connection, deadline)
+        on_error.pop_all()
+    return stream
+
+
+def _connect_first(addresses: Sequence[ResolvedAddress], deadline: Deadline) -> socket.socket:
+    for untried in range(len(addresses), 0, -1):
+        address = addresses[len(addresses) - untried]
+        try:
+            return _connect(address, deadline.left(share=untried))
+        except OSError:
+            if untried == 1:
+                raise
+    raise OSError("there is no address to connect to")
+
+
+def _connect(address: ResolvedAddress, timeout_seconds: float) -> socket.socket:
+    connection = socket.socket(address.family, socket.SOCK_STREAM)
+    with ExitStack() as on_error:
+        on_error.callback(connection.close)
+        connection.settimeout(timeout_seconds)
+        connection.connect(address.sockaddr)
+        on_error.pop_all()
+    return connection
+
 
 _USER_AGENT: Final = f"Reverie/{__version__}"
-_MAX_RETRY_AFTER_CHARACTERS: Final = 64
 
 
 class HttpWebhookSender:
@@ -49,7 +281,7 @@ class HttpWebhookSender:
         self._policy = allow if isinstance(allow, WebhookPolicy) else WebhookPolicy(allow, https_only=False)
         self._tls = tls
         self._making_tls = threading.Lock()
-        self._resolver = Resolver()
+        self._lookups = BoundedCalls("webhook-lookup")
 
     def post(
         self,
@@ -81,7 +313,7 @@ class HttpWebhookSender:
     def _resolve(self, target: WebhookUrl, deadline: Deadline) -> list[ResolvedAddress]:
         """Return the addresses of the host. All of them must be allowed, since any of them may be used."""
         try:
-            addresses = self._resolver.resolve(target, deadline)
+            addresses = resolve(target, self._lookups, deadline)
         except TimeoutError:
             raise
         except OSError as error:
@@ -100,10 +332,6 @@ class HttpWebhookSender:
         signed: dict[str, str],
         deadline: Deadline,
     ) -> WebhookAnswer:
-        import httpcore2
-
-        from adapters.webhooks.connection import connect
-
         try:
             tls = self._tls_context() if target.scheme == "https" else None
             request = _request(target, content, signed)
@@ -126,8 +354,6 @@ class HttpWebhookSender:
             ) from error
 
     def _tls_context(self) -> ssl.SSLContext:
-        import httpcore2
-
         with self._making_tls:
             if self._tls is None:
                 self._tls = httpcore2.default_ssl_context()
@@ -135,8 +361,6 @@ class HttpWebhookSender:
 
 
 def _request(target: WebhookUrl, content: bytes, signed: dict[str, str]) -> httpcore2.Request:
-    import httpcore2
-
     headers = {
         "host": target.authority,
         "user-agent": _USER_AGENT,
@@ -171,7 +395,7 @@ def _answer(target: WebhookUrl, response: httpcore2.Response) -> WebhookAnswer:
         response.status,
         headers.get("content-type"),
         body[:MAX_ANSWER_BYTES],
-        _retry_after(headers),
+        retry_after_seconds(headers.get("retry-after"), answered_at=headers.get("date")),
         headers.get("location"),
     )
 
@@ -184,13 +408,3 @@ def _read_bounded(parts: Iterable[bytes]) -> bytes:
         if len(body) > MAX_ANSWER_BYTES:
             break
     return bytes(body)
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    header, answered_at = headers.get("retry-after"), headers.get("date")
-    if any(len(value or "") > _MAX_RETRY_AFTER_CHARACTERS for value in (header, answered_at)):
-        return None
-    try:
-        return retry_after_seconds(header, answered_at=answered_at)
-    except OverflowError:  # a date with an invalid time zone
-        return None

@@ -21,10 +21,9 @@ from benchmarks.faults.others import Others
 from benchmarks.faults.scenario import Scenario, Scene
 from benchmarks.faults.scenarios import SCENARIOS
 from benchmarks.faults.setting import NotHere, Setting
-from benchmarks.harness.figures import rounded
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, console, settings_of, shown
+from benchmarks.harness.result import Goal, Result, console, rounded, settings_of, shown
 from benchmarks.harness.stack import Stack
 
 _RECOVERY_SECONDS: Final = 300.0

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.harness.audit import verified
+from benchmarks.harness.load import verified
 from benchmarks.harness.stack import WORKSPACE, Stack
 from reverie.clock import new_id, now_micros
 from reverie.contract import MessagePayload, WaitFor

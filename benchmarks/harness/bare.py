@@ -59,9 +59,9 @@ def main(path: str) -> None:
 
 
 def _encoder() -> tuple[Callable[[list[str]], Any], str, str]:
-    from adapters.embedders import build_embedder
-    from adapters.embedders.hardware import choose_device, choose_dtype
+    from adapters.embedders.local import choose_device, choose_dtype
     from adapters.embedders.model_files import find_sentence_transformer
+    from adapters.embedders.record import build_embedder
     from worker.model_specs import embedder_spec
     from worker.settings import load_settings
 

@@ -1,7 +1,13 @@
-"""Hosts that run Reverie's processes in namespaces of a network, the broker of all, and what is done to them."""
+"""Hosts that run Reverie's processes in namespaces of a network, the broker of all, and what is done to them.
+
+The namespaces are connected by a bridge, and their links can be cut. Needs root, and `ip` of iproute2. Nothing is
+changed in the network of the machine itself: the bridge has a namespace of its own, too.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import random
 import secrets
 import shutil
@@ -10,19 +16,104 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import psutil
 
-from benchmarks.harness.network import Network
+from benchmarks.harness import steps
 from benchmarks.harness.postgres import RunningServer
 from benchmarks.harness.stack import WORKSPACE, Stack
 from reverie.pipeline.producer import Producer
 from worker.supervision.embedded_broker import valkey_server_path, wait_until_ready
 from worker.supervision.processes import spawn
+
+ADDRESSES: Final = "10.77.0.0/24"
+_CLONE_NEWNET: Final = 0x40000000
+_HUB: Final = "hub"
+_BRIDGE: Final = "rvb0"
+_FOLDER: Final = Path("/run/netns")
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class Network:
+    """Hosts by their names, with addresses in 10.77.0.0/24. Use it in a `with` statement."""
+
+    def __init__(self) -> None:
+        self._prefix = f"rvb{os.getpid()}"
+        self._hosts: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._add_namespace(_HUB)
+        self._in(_HUB, "link", "add", _BRIDGE, "type", "bridge")
+        self._in(_HUB, "link", "set", _BRIDGE, "up")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove all namespaces, and with them their links. Processes in them should have ended."""
+        for name in (*self._hosts, _HUB):
+            subprocess.run(["ip", "netns", "del", self._namespace(name)], check=False)
+
+    def add(self, name: str) -> str:
+        """Add a host; return its address."""
+        self._add_namespace(name)
+        self._hosts.append(name)
+        here, there = f"v{len(self._hosts)}a", f"v{len(self._hosts)}b"
+        self._in(_HUB, "link", "add", here, "type", "veth", "peer", "name", there, "netns", self._namespace(name))
+        self._in(_HUB, "link", "set", here, "master", _BRIDGE, "up")
+        address = f"10.77.0.{len(self._hosts)}"
+        self._in(name, "address", "add", f"{address}/24", "dev", there)
+        self._in(name, "link", "set", there, "up")
+        return address
+
+    def cut(self, name: str) -> None:
+        """Cut the link of a host: what it sends is lost, and nobody is told."""
+        self._in(_HUB, "link", "set", self._link(name), "down")
+
+    def mend(self, name: str) -> None:
+        """Connect a host again."""
+        self._in(_HUB, "link", "set", self._link(name), "up")
+
+    @contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        """Have this thread be on a host: what it connects to and what it starts is there."""
+        before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        try:
+            self.enter(name)
+            yield
+        finally:
+            _set_namespace(before)
+            os.close(before)
+
+    def enter(self, name: str) -> None:
+        """Have this thread, and the threads that it starts from now on, be on a host."""
+        descriptor = os.open(_FOLDER / self._namespace(name), os.O_RDONLY)
+        try:
+            _set_namespace(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _link(self, name: str) -> str:
+        return f"v{self._hosts.index(name) + 1}a"
+
+    def _namespace(self, name: str) -> str:
+        return f"{self._prefix}-{name}"
+
+    def _add_namespace(self, name: str) -> None:
+        subprocess.run(["ip", "netns", "add", self._namespace(name)], check=True)
+        self._in(name, "link", "set", "lo", "up")
+
+    def _in(self, name: str, *words: str) -> None:
+        subprocess.run(["ip", "-netns", self._namespace(name), *words], check=True)
+
+
+def _set_namespace(descriptor: int) -> None:
+    if _libc.setns(descriptor, _CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, f"setns: {os.strerror(number)}")
+
 
 DATA_HOST: Final = "data"
 AGENTS_HOST: Final = "agents"
@@ -31,8 +122,12 @@ _WRONG_CLOCK: Final = Path(__file__).with_name("wrong_clock.c")
 _OFFSETS: Final = (-2.0, 0.0, 2.0, 1.0)
 _START_SECONDS: Final = 180.0
 _POLL_SECONDS: Final = 0.5
+# How long a task of embedding lasts at least, and for how long the broker is away.
+_TASK_SECONDS: Final = 3.0
+_OUTAGES_SECONDS: Final = (2.0, 8.0, 30.0)
+_BROKER: Final = "broker"
 # What happens, each as likely as it is here often.
-_KINDS: Final = (*("process",) * 8, *("link",) * 4, *("host",) * 2, "vanish", *("database",) * 2, *("broker",) * 2)
+_KINDS: Final = (*("process",) * 8, *("link",) * 4, *("host",) * 2, "vanish", *("database",) * 2, *("broker",) * 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +161,6 @@ class Broker:
             # From there, for the link of the agents' host, where this process is, may be cut.
             wait_until_ready(self.url, _START_SECONDS)
 
-    def crash(self) -> None:
-        """Kill it and start it again."""
-        self.stop()
-        self.start()
-
     def stop(self) -> None:
         """Kill it."""
         if self._process is not None:
@@ -93,7 +183,9 @@ class Hosts:
             offset = _OFFSETS[number % len(_OFFSETS)]
             clock = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": f"{offset:g}"}
             named = ("unshare", "--uts", "sh", "-c", f'hostname {name}; exec "$@"', "sh")
-            self.stacks.append(Stack(env={**environment, **clock}, broker=broker, prefix=named))
+            slow = {steps.TASK_SECONDS: str(_TASK_SECONDS)}
+            prefix = (*named, *steps.PREFIX, str(folder))
+            self.stacks.append(Stack(env={**environment, **clock, **slow}, broker=broker, prefix=prefix))
 
     def producer(self) -> Producer:
         """Return a producer on this host."""
@@ -113,6 +205,11 @@ class Hosts:
             for stack in self.stacks:
                 stack.check_alive(deadline)
             time.sleep(_POLL_SECONDS)
+
+    def deaf(self) -> int:
+        """Return how often a worker ended itself because it took no task although it could."""
+        logs = (log for stack in self.stacks for log in stack.data.glob("logs/*.log*"))
+        return sum(log.read_text("utf-8", "replace").count("worker_takes_no_tasks") for log in logs)
 
     def stop(self) -> None:
         """End all processes and remove their folders."""
@@ -167,7 +264,10 @@ class Faults:
         """Do what is due, `now` seconds after the start; yield a line about each."""
         for name in [name for name, at in self._mend_at.items() if at <= now]:
             del self._mend_at[name]
-            if name not in {self._hosts.names[number] for number in self._return_at}:
+            if name == _BROKER:
+                self._broker.start()
+                yield "the broker is back"
+            elif name not in {self._hosts.names[number] for number in self._return_at}:
                 self._network.mend(name)
                 yield f"the link of {name} is back"
         for number in [number for number, at in self._return_at.items() if at <= now]:
@@ -175,6 +275,11 @@ class Faults:
             self._hosts.crash(number)
             del self._return_at[number]
             yield f"{self._hosts.names[number]} starts again"
+        for number, stack in enumerate(self._hosts.stacks):
+            # It refuses to start while the broker is away: a service manager would try again.
+            if stack.has_ended() and _BROKER not in self._mend_at:
+                self._hosts.launch(number)
+                yield f"{self._hosts.names[number]} had ended, and starts again"
         while self._plan and self._plan[0].at <= now:
             fault = self._plan.pop(0)
             self.done_by_kind[fault.what] += 1
@@ -193,7 +298,10 @@ class Faults:
             case "database":
                 self._database.crash()
             case "broker":
-                self._broker.crash()
+                self._broker.stop()
+                seconds = self._chance.choice(_OUTAGES_SECONDS)
+                self._mend_at[_BROKER] = fault.at + seconds
+                return f"away for {seconds:.0f} s"
             case _:
                 return self._cut(fault)
         return "restarted"

@@ -1,31 +1,32 @@
-"""Producers that keep going through failures: what a call could not confirm is sent again with the same ids."""
+"""Producers that keep going through failures, and what a database holds afterwards of what they sent.
+
+What a call could not confirm is sent again with the same ids.
+"""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from benchmarks.harness.stack import Stack
 from benchmarks.harness.texts import Texts, Turn, payload_of
+from benchmarks.harness.watch import Watch
 from reverie.contract import MessagePayload, WaitFor
 from reverie.errors import Unavailable, WaitTimeout
 from reverie.pipeline.producer import Producer
+from storage.stores import Store
+from storage.verify import verify
 
 _LARGEST_BATCH = 50
 _AGAIN_SECONDS = 0.2
 _STORED_SECONDS = 60.0
 PATIENCE_SECONDS = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """An acknowledgement: when the call began, and which state it returned."""
-
-    called_at: float
-    state: WaitFor
 
 
 class Receiving(Protocol):
@@ -57,7 +58,7 @@ class Load:
         self._patience = patience
         self._noted = threading.Lock()
         self._halt = threading.Event()
-        self._acknowledged: dict[str, Acknowledged] = {}
+        self._acknowledged: dict[str, WaitFor] = {}
         self.markers: dict[str, str] = {}
         self.unavailable = 0
         self.resent = 0
@@ -105,18 +106,7 @@ class Load:
     def acknowledged_as(self, state: WaitFor) -> set[str]:
         """Return the ids acknowledged with this state."""
         with self._noted:
-            return {
-                item_id for item_id, acknowledgement in self._acknowledged.items() if acknowledgement.state == state
-            }
-
-    def acknowledged_after(self, moment: float) -> set[str]:
-        """Return the ids of calls that began after a monotonic time, and of everything acknowledged as stored."""
-        with self._noted:
-            return {
-                item_id
-                for item_id, acknowledgement in self._acknowledged.items()
-                if acknowledgement.called_at > moment or acknowledgement.state == "stored"
-            }
+            return {item_id for item_id, acknowledged in self._acknowledged.items() if acknowledged == state}
 
     def _messages(self, texts: Texts, numbers: range) -> list[MessagePayload]:
         payloads = []
@@ -145,11 +135,10 @@ class Load:
         """Send until it is acknowledged. Return False if it never was."""
         give_up = time.monotonic() + self._patience
         while time.monotonic() < give_up:
-            called_at = time.monotonic()
             try:
                 producer.enqueue(batch, wait=wait, timeout_seconds=_STORED_SECONDS)
             except WaitTimeout:
-                self._note(batch, called_at, "queued")
+                self._note(batch, "queued")
                 return True
             except Unavailable:
                 with self._noted:
@@ -161,12 +150,72 @@ class Load:
                     self.surprises.append(f"{type(error).__name__}: {error}")
                 time.sleep(_AGAIN_SECONDS)
             else:
-                self._note(batch, called_at, wait)
+                self._note(batch, wait)
                 return True
         with self._noted:
             self.surprises.append(f"{len(batch)} messages were never accepted within {self._patience:g} s")
         return False
 
-    def _note(self, batch: Sequence[MessagePayload], called_at: float, state: WaitFor) -> None:
+    def _note(self, batch: Sequence[MessagePayload], state: WaitFor) -> None:
         with self._noted:
-            self._acknowledged.update(dict.fromkeys((p.id for p in batch), Acknowledged(called_at, state)))
+            self._acknowledged.update(dict.fromkeys((p.id for p in batch), state))
+
+
+@dataclass(slots=True)
+class Audit:
+    """Counts of lost and duplicate messages, and the findings of `verify`."""
+
+    stored: int = 0
+    lost: int = 0
+    doubled: int = 0
+    dead_letters: int = 0
+    not_searchable: int = 0
+    dead_reasons: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def broken(self) -> bool:
+        """Return whether a guarantee was broken."""
+        return bool(self.lost or self.doubled or self.dead_letters or self.not_searchable or self.wrong)
+
+
+def audit(stack: Stack, workspace: str, load: Load) -> Audit:
+    """Count lost, duplicate and changed messages."""
+    with closing(stack.stores()) as stores, stack.watch(workspace) as watch:
+        return audit_workspace(watch, stores.workspace(workspace, create=False), load)
+
+
+def audit_workspace(watch: Watch, store: Store, load: Load) -> Audit:
+    """Do what `audit` does for a workspace wherever it is."""
+    found = Audit()
+    rows = watch.rows("SELECT id, content FROM messages")
+    searchable = {row.id for row in watch.searchable()}
+    dead = watch.rows("SELECT item_id, stage, error_type, error FROM dead_letters")
+    stored = {str(item_id) for item_id, _ in rows}
+    missing = load.acknowledged() - stored - {str(row[0]) for row in dead}
+    contents = Counter(content for _, content in rows)
+    found.stored = len(stored)
+    found.lost = len(missing)
+    # By id and by text: every message of the load has a unique text.
+    found.doubled = len(rows) - len(stored) + sum(count - 1 for count in contents.values())
+    found.not_searchable = len(stored - searchable)
+    found.dead_letters = len(dead)
+    found.dead_reasons = sorted({f"{stage}: {error_type}: {error}" for _, stage, error_type, error in dead})[:10]
+    changed = sum(1 for item_id, content in rows if load.markers.get(item_id) != content)
+    found.wrong = [f"{changed} messages are not what was sent"] if changed else []
+    found.wrong += _wrong_in(store)
+    return found
+
+
+def verified(stack: Stack, workspace: str) -> list[str]:
+    """Return what `verify` finds wrong in a workspace, and whether every chunk is in the vector index."""
+    with closing(stack.stores()) as stores:
+        return _wrong_in(stores.workspace(workspace, create=False))
+
+
+def _wrong_in(store: Store) -> list[str]:
+    verdict = verify(store)
+    wrong = list(verdict.wrong)
+    if verdict.counts["chunks"] != verdict.counts["in_vector_index"]:
+        wrong.append(f"{verdict.counts['chunks']} chunks, {verdict.counts['in_vector_index']} in the vector index")
+    return wrong

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from adapters.broker.inbox import Taken, WorkerInbox
+from adapters.broker.inbox import Settled, Taken, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.ingest import ingest_batch
@@ -37,7 +37,7 @@ class LocalInbox(WorkerInbox):
         """Keep payloads until they are taken."""
         del workspace, reply_to, wait, accepted_at
         for payload in payloads:
-            field = inbox_field(payload.agent, payload.id).encode()
+            field = inbox_field(payload).encode()
             now = now_micros()
             self._items.append(Taken(field, now, msgspec.json.encode(payload), 1, waits_since=now))
         return len(payloads), True
@@ -54,10 +54,15 @@ class LocalInbox(WorkerInbox):
 
     def settle(
         self, workspace: str, items: Sequence[Taken], outcomes: Mapping[bytes, Outcome] | None = None
-    ) -> list[bytes]:
+    ) -> Settled:
         """Do nothing: taken payloads are not stored, and nobody waits."""
         del workspace, items, outcomes
-        return []
+        return Settled()
+
+    def heard(self, told: Sequence[tuple[bytes, bytes]]) -> set[bytes]:
+        """Do nothing: nobody waits."""
+        del told
+        return set()
 
     def release(
         self, workspace: str, items: Sequence[Taken], *, delay_seconds: float, begun: Sequence[Taken] = ()
@@ -69,7 +74,7 @@ class LocalInbox(WorkerInbox):
         del workspace
         return False
 
-    def reply(self, workspace: str, agent_outcomes: Sequence[tuple[str, Outcome]]) -> None:
+    def reply(self, workspace: str, outcomes: Sequence[tuple[bytes | str, Outcome]]) -> None:
         """Do nothing: nobody waits."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -17,8 +18,8 @@ from benchmarks.harness.watch import Watch
 from reverie.errors import NotFound
 from storage.postgres.columns import tables
 from storage.postgres.engine import SCHEMA
-from storage.postgres.positional import PositionalConnection
 from storage.postgres.stores import PostgresStores
+from storage.rows import execute
 
 _USER = "reverie"
 
@@ -138,4 +139,6 @@ class PostgresWatch(Watch):
         except NotFound:
             return []
         with store.database.reading() as connection:
-            return list(PositionalConnection(connection).execute(sql, tuple(parameters)))
+            values = {f"value_{place}": value for place, value in enumerate(parameters)}
+            names = iter(values)
+            return list(execute(connection, re.sub(r"\?", lambda _: f":{next(names)}", sql), **values))

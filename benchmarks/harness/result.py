@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
+import os
+import platform
+import statistics
+import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 import psutil
+import pysqlite3
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness.machine import machine, versions
+from reverie import __version__
 
 # Tables have a dozen columns: where no terminal says how wide it is, as in a file, they need not be cut.
 _FILE_COLUMNS: Final = 140
@@ -134,3 +142,74 @@ def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
     # Of a path, only the name: the rest is about this machine.
     settings = {name: value.name if isinstance(value, Path) else value for name, value in relevant.items()}
     return {**settings, BUSY_BEFORE: psutil.cpu_percent(interval=_LOOK_SECONDS)}
+
+
+_PACKAGES: Final = {
+    "celery": "celery",
+    "torch": "torch",
+    "sentence_transformers": "sentence-transformers",
+    "sqlite_vec": "sqlite-vec",
+}
+_FLAGS: Final = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "avx512_vnni")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions on which a figure depends."""
+    found = {"reverie": __version__, "python": platform.python_version(), "sqlite": str(pysqlite3.sqlite_version)}
+    for name, package in _PACKAGES.items():
+        try:
+            found[name] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    found["valkey"] = _valkey()
+    return found
+
+
+def machine() -> dict[str, object]:
+    """Return the processor, its features, and the memory."""
+    about = _cpuinfo()
+    flags = set(about.get("flags", about.get("Features", "")).split())
+    return {
+        "cpu": about.get("model name") or platform.processor() or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "flags": [flag for flag in _FLAGS if flag in flags],
+        "bf16": bool(flags & {"avx512_bf16", "amx_bf16", "bf16"}),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": platform.platform(),
+    }
+
+
+def _cpuinfo() -> dict[str, str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in lines)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _valkey() -> str:
+    from worker.supervision.embedded_broker import broker_command
+
+    with tempfile.TemporaryDirectory(prefix="rvb-version-") as name:
+        binary = broker_command(Path(name))[0]
+    done = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False).stdout
+    return next((word.removeprefix("v=") for word in done.split() if word.startswith("v=")), "unknown")
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the nearest-rank percentile. Raises ValueError: if the list is empty."""
+    if not values:
+        raise ValueError("no values, so no percentile")
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the median, rounded for display."""
+    return rounded(statistics.median(values))
+
+
+def rounded(value: float) -> float:
+    """Return a figure with five digits: measurements are not more precise."""
+    return float(f"{value:.5g}")

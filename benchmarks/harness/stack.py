@@ -25,7 +25,7 @@ from typing import Final, Self
 import psutil
 
 from adapters.broker.inbox import WorkerInbox
-from adapters.broker.monitor import Monitor, WorkerHeartbeat
+from adapters.broker.monitor import Monitor
 from benchmarks.harness.folders import short_folder
 from benchmarks.harness.options import ROOT
 from benchmarks.harness.watch import Watch, watch_workspace
@@ -35,6 +35,7 @@ from reverie.contract import MessagePayload
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import connect
 from reverie.pipeline.producer import Producer
+from reverie.pipeline.status import WorkerStatus
 from storage.opened import open_stores
 from storage.stores import Stores
 from worker.supervision.broker_address import embedded_broker_url
@@ -131,6 +132,10 @@ class Stack:
         if process is not None:
             _kill(process, _family(process.pid))
 
+    def has_ended(self) -> bool:
+        """Return whether `reverie up` was started and has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
     def producer(self, workspace: str = WORKSPACE) -> Producer:
         """Return a producer, which puts messages into the inbox as the client does."""
         return Producer(self.broker_url, workspace=workspace)
@@ -195,6 +200,12 @@ class Stack:
         up = read_run_file(self.data)
         return list(up.processes) if up else []
 
+    def command(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command of `reverie` on its folder, with its environment; the output is text in a pipe."""
+        argv = [sys.executable, "-m", "cli", "--data", str(self.data), *words]
+        environment = {**os.environ, **self._environment()}
+        return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
     def server_answers(self) -> bool:
         """Return whether an HTTP server exists and answers."""
         try:
@@ -212,7 +223,7 @@ class Stack:
             time.sleep(0.2)
         return True
 
-    def monitor(self) -> list[WorkerHeartbeat]:
+    def monitor(self) -> list[WorkerStatus]:
         """Return the workers that have reported."""
         with connect(self.broker_url) as broker:
             return Monitor(broker, prefix=contract.DEFAULT_PREFIX).workers()
@@ -222,12 +233,15 @@ class Stack:
         foreign = dict.fromkeys(("REVERIE_BROKER", "REVERIE_BROKER_PREFIX", "REVERIE_WORKSPACE", "REVERIE_HOST"), "")
         return {**foreign, "REVERIE_CONFIG": os.devnull, "HF_HUB_OFFLINE": "1", **self._env}
 
+    def output(self) -> str:
+        """Return what `reverie up` has written to its terminal."""
+        return (self.data / "up.out").read_text(encoding="utf-8", errors="replace")
+
     def check_alive(self, deadline: float) -> None:
         """Raise RuntimeError, with the output, if the stack has ended or the monotonic clock is past `deadline`."""
         process = self._process
         if process is None or process.poll() is not None or time.monotonic() > deadline:
-            output = (self.data / "up.out").read_text(encoding="utf-8", errors="replace")[-2_000:]
-            raise RuntimeError(f"the stack did not start; its output:\n{output}")
+            raise RuntimeError(f"the stack did not start; its output:\n{self.output()[-2_000:]}")
 
     def _await_workers(self) -> None:
         deadline = time.monotonic() + _START_SECONDS

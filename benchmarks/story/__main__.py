@@ -10,30 +10,61 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
+from benchmarks.harness.datasets import (
+    DEPTHS,
+    Conversation,
+    TurnQuestion,
+    load_locomo,
+    turn_measures,
+)
 from benchmarks.harness.haystack import DatasetMessage, Haystack
-from benchmarks.harness.locomo import DEPTHS, Conversation, Form, TurnQuestion, load_locomo, turn_measures
-from benchmarks.harness.longmemeval import SessionQuestion, load_longmemeval
 from benchmarks.harness.options import ROOT, UnusableData, parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, console, settings_of
 from benchmarks.story.census import Day
-from benchmarks.story.contexts import CONTEXT_ANY, CONTEXT_TOKENS, context_measures, greet
-from benchmarks.story.example import ASKED_TOO, answers_of, example_lines
-from benchmarks.story.month import DAY, DAYS, Life, Month
-from benchmarks.story.observed import Observation, load_observations
+from benchmarks.story.month import DAY, DAYS, Life, Month, Observation, load_observations
 from benchmarks.story.page import write_page
 from benchmarks.story.picture import draw
-from benchmarks.story.sessions import sessions_before_and_after
 from benchmarks.story.undoing import UndoneMonth, undo_month
 from benchmarks.story.world import World, micros, opened
 from demo.__main__ import CONVERSATION, QUESTIONS
+
+# Tokens of the whole document.
+CONTEXT_TOKENS: Final = 500
+CONTEXT_ANY: Final = f"context_any_at_{CONTEXT_TOKENS}"
+_CONTEXT_SHARE: Final = f"context_share_at_{CONTEXT_TOKENS}"
+_SESSION: Final = "asking-now"
+
+
+def greet(world: World, agents: Iterable[str]) -> None:
+    """Start the session of each agent in which its contexts are built."""
+    greeting = DatasetMessage(id="greeting", session=_SESSION, role="user", content="Hello!")
+    for agent in agents:
+        world.say(agent, _SESSION, [greeting])
+
+
+def context_measures(world: World, asked: Sequence[tuple[str, TurnQuestion]]) -> dict[str, float]:
+    """Return in percent how often any turn of the evidence is in the context, and the share of it that is.
+
+    A turn counts as itself or by a memory made from it. Empty if no question has marked evidence.
+    """
+    shares = []
+    for agent, question in asked:
+        if question.evidence:
+            built = world.context(agent, _SESSION, question.text, tokens=CONTEXT_TOKENS)
+            found = {memory.source_message or memory.id for memory in built.memories}
+            shares.append(len(question.evidence & found) / len(question.evidence))
+    if not shares:
+        return {}
+    return {CONTEXT_ANY: 100 * fmean(share > 0 for share in shares), _CONTEXT_SHARE: 100 * fmean(shares)}
+
 
 # Not the page in docs/: that one is only written with --page.
 _FOLDER: Final = ROOT / "build" / "story"
@@ -56,7 +87,7 @@ def main() -> None:
     options = _options()
     result = Result(benchmark="story", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     tell = Progress()
-    conversations, of_sessions = _conversations(options, result), _session_questions(options)
+    conversations = _conversations(options, result)
     notes = load_observations(options.locomo, options.seed) if options.locomo else {}
     with _world(options) as twin:
         _month(twin, conversations, notes, options, tell, maintained=False).live()
@@ -65,16 +96,14 @@ def main() -> None:
         days = _month(world, conversations, notes, options, tell, maintained=True).live()
         after = _measures(world, conversations, tell)
         undone = undo_month(world, [one.haystack.agent for one in conversations], tell)
-        settings = world.runtime.settings
-    sessions = _sessions(options, of_sessions, tell)
+        policy = world.runtime.settings.curation_policy
     quality = {which: (before[which], after[which]) for which in before}
-    _note(result, days, undone, quality, sessions)
-    rows = [*_rows(quality), *_session_rows(sessions)]
-    example = list(_example(options, tell))
+    _note(result, days, undone, quality)
+    rows = _rows(quality)
     result.finish(options.output)
-    svg = draw(days, promote_at=settings.promote_relevance, prune_at=settings.prune_relevance, figures=rows)
+    svg = draw(days, promote_at=policy.promote_relevance, prune_at=policy.prune_relevance, figures=rows)
     options.picture.write_text(svg, encoding="utf-8")
-    write_page(options.page, options.picture, result, days, rows, example)
+    write_page(options.page, options.picture, result, days, rows)
     console.print(f"the page: {options.page}\nthe picture: {options.picture}", markup=False, soft_wrap=True)
 
 
@@ -82,19 +111,14 @@ def _options() -> argparse.Namespace:
     options = parser("story", __doc__, data=False)
     options.set_defaults(output=_FOLDER / "story.json")
     options.add_argument("--locomo", type=Path, help="LoCoMo conversations as JSON; by default the demo's conversation")
-    options.add_argument(
-        "--longmemeval", type=Path, help="LongMemEval-S as JSON lines, to measure session search before and after"
-    )
-    options.add_argument("--questions", type=int, help="use only the first N questions of LongMemEval (1 with --quick)")
     options.add_argument("--conversations", type=int, help="use only the first N conversations (1 with --quick)")
     options.add_argument("--decay-profile", default="standard", choices=("standard", "fast"))
     options.add_argument("--embedding-provider", default="sentence-transformers", help="hash is for trial runs")
     options.add_argument("--page", type=Path, default=_FOLDER / "story.md", help="where to write the page")
     options.add_argument("--picture", type=Path, default=_FOLDER / "story.svg", help="where to write the plot")
     arguments = options.parse_args()
-    for data in (arguments.locomo, arguments.longmemeval):
-        if data is not None and not data.is_file():
-            raise UnusableData(f"there is no file {data}: name another, or omit the option")
+    if arguments.locomo is not None and not arguments.locomo.is_file():
+        raise UnusableData(f"there is no file {arguments.locomo}: name another, or omit the option")
     for written in (arguments.output, arguments.page, arguments.picture):
         written.parent.mkdir(parents=True, exist_ok=True)
     return arguments
@@ -103,7 +127,7 @@ def _options() -> argparse.Namespace:
 def _conversations(options: argparse.Namespace, result: Result) -> list[Conversation]:
     if options.locomo:
         limit = options.conversations or (_QUICK_CONVERSATIONS if options.quick else None)
-        return load_locomo(options.locomo, Form(), limit=limit)
+        return load_locomo(options.locomo, limit=limit)
     result.notes.append("no --locomo FILE: the conversation of `make demo` was used, which has no marked answers")
     console.print(result.notes[-1], markup=False)
     return [_demo_conversation()]
@@ -184,47 +208,6 @@ def _ask_all(
     return {**averages, "questions": float(len(scores))}
 
 
-def _session_questions(options: argparse.Namespace) -> list[SessionQuestion]:
-    if not options.longmemeval:
-        return []
-    return load_longmemeval(options.longmemeval, limit=options.questions or (1 if options.quick else None))
-
-
-def _sessions(
-    options: argparse.Namespace, questions: Sequence[SessionQuestion], tell: Callable[[str], None]
-) -> tuple[Measures, Measures] | None:
-    """Return the figures of LongMemEval before and after, or None without that data set."""
-    if not questions:
-        return None
-    with _world(options) as world:
-        return sessions_before_and_after(world, questions, _days(options), tell)
-
-
-def _session_rows(of_sessions: tuple[Measures, Measures] | None) -> list[tuple[str, str, str]]:
-    if of_sessions is None:
-        return []
-    before, after = of_sessions
-    names = {"any_at_5": "any@5", "all_at_5": "all@5", "ndcg_at_10": "NDCG@10"}
-    return [
-        (f"LongMemEval sessions, {shown}", f"{before[name]:.1f}", f"{after[name]:.1f}")
-        for name, shown in names.items()
-        if name in before
-    ]
-
-
-def _example(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterator[str]:
-    """Yield the section about the month with our own conversation."""
-    conversation = _demo_conversation()
-    answers = []
-    for maintained in (False, True):
-        with _world(options) as world:
-            asks = [*(asked.text for asked in conversation.questions), *ASKED_TOO]
-            life = Life(conversation.haystack, asks)
-            Month(world, [life], _start([conversation]), options.seed, tell, _days(options), maintained).live()
-            answers.append(answers_of(world, conversation))
-    return example_lines(*answers)
-
-
 def _rows(quality: Mapping[str, tuple[Measures, Measures]]) -> list[tuple[str, str, str]]:
     """Return the rows of the table in the plot and on the page."""
     return [
@@ -240,7 +223,6 @@ def _note(
     days: Sequence[Day],
     undone: UndoneMonth,
     quality: dict[str, tuple[Measures, Measures]],
-    of_sessions: tuple[Measures, Measures] | None,
 ) -> None:
     total: Counter[str] = Counter()
     for day in days:
@@ -262,13 +244,6 @@ def _note(
     result.notes += [f"not undone: {why}" for why in undone.refused[:3]]
     result.add("rows_that_differ_after_undoing_all", undone.differing)
     result.goals += _goals(quality, undone)
-    if of_sessions is not None:
-        for name, figure in of_sessions[0].items():
-            result.add(f"longmemeval_{name}_before", round(figure, 2))
-            result.add(f"longmemeval_{name}_after", round(of_sessions[1][name], 2))
-        what, goal = "LongMemEval all@5 after the month", round(of_sessions[0]["all_at_5"], 2)
-        figure = round(of_sessions[1]["all_at_5"], 2)
-        result.goals.append(Goal(what=what, relation=">=", goal=goal, figure=figure, unit="%"))
 
 
 def _goals(quality: dict[str, tuple[Measures, Measures]], undone: UndoneMonth) -> list[Goal]:

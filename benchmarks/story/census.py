@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from memory.upkeep.relevance import relevance
 from reverie import contract
+from storage.curation import CurationEntry
 from storage.memories.records import MemoryFilter, MemoryRecord, Tier
 from storage.stores import Store
-from storage.upkeep.curation import CurationEntry
 
 ALL_DATA = MemoryFilter(active=None)
 

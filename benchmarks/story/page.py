@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,25 +31,21 @@ def write_page(
     result: Result,
     days: Sequence[Day],
     rows: Sequence[Sequence[str]],
-    example: Iterable[str],
 ) -> None:
     """Write the page, with a link to the plot in the same folder."""
-    path.write_text("\n".join(_lines(picture.name, result, days, rows, example)) + "\n", encoding="utf-8")
+    path.write_text("\n".join(_lines(picture.name, result, days, rows)) + "\n", encoding="utf-8")
 
 
-def _lines(
-    picture: str, result: Result, days: Sequence[Day], rows: Sequence[Sequence[str]], example: Iterable[str]
-) -> Iterator[str]:
+def _lines(picture: str, result: Result, days: Sequence[Day], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     figures, count = result.figures, count_in_words(days)
     yield f"# {count.capitalize()} days of an agent's memory"
     yield ""
     yield "<!-- Written by `make story`; change benchmarks/story/page.py instead. -->"
     yield ""
     yield (
-        f"What the jobs do to an agent's memory: {shown(figures['messages'])} messages stored over {count} simulated"
-        f" days, {shown(figures['questions_asked_during_the_month'])} questions asked meanwhile, and the jobs run at"
-        " their intervals. Pipeline, recall and tasks are the real ones; only the clock is simulated. Of a data set,"
-        " the page contains figures only, and none of its text."
+        f"{shown(figures['messages'])} messages are stored over {count} simulated days,"
+        f" {shown(figures['questions_asked_during_the_month'])} questions are asked meanwhile, and the jobs run at"
+        " their intervals. Pipeline, recall and tasks are the real ones; only the clock is simulated."
     )
     yield ""
     yield f"![Memories, relevance, access and job activity over {count} days]({picture})"
@@ -57,7 +53,6 @@ def _lines(
     yield from _quality(rows, count)
     yield from _done(days)
     yield from _end(result, days)
-    yield from example
     yield from _again(result)
 
 
@@ -66,8 +61,8 @@ def _quality(rows: Sequence[Sequence[str]], count: str) -> Iterator[str]:
     yield ""
     yield (
         "The same questions are put to an agent after its month, and to a twin that had the same month without any job."
-        " any@k: a turn with the answer is among the first k results, in percent. Context any: it is in the context of"
-        " this size that a fresh session asks for, as itself or by a memory made from it."
+        " any@k: a turn with the answer is among the first k results, in percent. Context any: that turn, or a memory"
+        " made from it, is in the context of a new session."
     )
     yield ""
     if not rows:

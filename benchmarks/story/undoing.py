@@ -10,10 +10,10 @@ from sqlalchemy import text
 
 from benchmarks.story.census import ALL_DATA
 from benchmarks.story.world import World
-from memory.upkeep.curation import undo_all
+from memory.lifecycle.curation import undo_all
 from storage.memories.records import MemoryRecord
 from storage.stores import Store
-from storage.upkeep.verify import verify
+from storage.verify import verify
 
 # Changed by use and by the pipeline: changes by a job are undone, those by use stay.
 _OF_OTHERS: Final = ("access_count", "accessed_at", "chunked_at")

@@ -24,20 +24,23 @@ from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
 from memory.pipeline.ingest import ingest_batch
 from memory.stage import StageReport
-from retrieval.context.building import BuiltContext, build_context
-from retrieval.context.selection import ContextRequest
+from retrieval.context.select import ContextRequest
+from retrieval.context.write import BuiltContext, build_context
+from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
-from retrieval.request import RecallRequest
 from reverie.clock import to_micros
-from reverie.memories.checks import check_memory
+from reverie.memories.calls import check_memory
 from reverie.memories.types import MemoryDraft
-from reverie.pipeline.items import build_messages, build_session
+from reverie.pipeline.submission import build_messages, build_session
 from reverie.recall.types import FoundSessions
+from server.recall import INSTRUCTION_TOKENS, MAX_CONTEXT_MEMORIES
+from server.services import RECALL_EVENT_MIN_SCORE
 from storage.memories.records import MemoryRecord
 from storage.recall.events import NewRecall
 from storage.stores import Store
 from worker.app import app, use_runtime
 from worker.runtime import Runtime
+from worker.scheduling.goal_context import CONTEXT_MIN_SCORE
 from worker.settings import Settings
 
 WORKSPACE: Final = "story"
@@ -65,7 +68,7 @@ class ClockedRuntime(Runtime):
         """Return the same: simulated days pass, and no clock is set."""
         return self.moment
 
-    def notify_stage(self, stage: str, workspace: str, *, trace: str = "") -> None:
+    def _notify(self, must_be_sent: Callable[[str, str], bool], stage: str, workspace: str, *, trace: str = "") -> None:
         """Send nothing."""
 
 
@@ -144,9 +147,9 @@ class World:
             channel=None,
             recency_window=settings.recency_window,
             max_messages=settings.max_context_messages,
-            max_memories=settings.max_context_memories,
-            min_best=settings.context_min_score,
-            instruction_tokens=settings.context_instruction_tokens,
+            max_memories=MAX_CONTEXT_MEMORIES,
+            min_best=CONTEXT_MIN_SCORE,
+            instruction_tokens=INSTRUCTION_TOKENS,
             rates=settings.decay_rates,
             now=self.now,
         )
@@ -177,9 +180,9 @@ class World:
 
     def _note(self, agent: str, query: str, found: RecallOutcome) -> None:
         """Record the results that fit as the server and the recording task do, each hit in its store."""
-        floor = self.runtime.settings.recall_event_min_score
         for store in self.stores:
-            hits = [(hit.chunk_id, hit.score) for hit in found.hits_in(store.name) if hit.relevance >= floor]
+            fitting = [hit for hit in found.hits_in(store.name) if hit.relevance >= RECALL_EVENT_MIN_SCORE]
+            hits = [(hit.chunk_id, hit.score) for hit in fitting]
             if hits:
                 note = NewRecall(agent, f"recall-{self.recalls}", query, self.now, tuple(hits))
                 with store.writing() as tx:

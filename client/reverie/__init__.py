@@ -13,175 +13,103 @@ Importing it is cheap: each name is loaded when it is first used.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from reverie.client import AsyncReverie, Reverie
-    from reverie.errors import (
-        Conflict,
-        NotFound,
-        Permanent,
-        Rejected,
-        Rejection,
-        ReverieError,
-        Transient,
-        Unavailable,
-        WaitTimeout,
-    )
-    from reverie.items.types import FoundItem, FoundItems, Item, ItemOutcome
-    from reverie.memories.tool import MEMORY_TOOL, memory_tool, memory_tool_async
-    from reverie.memories.types import Fact, FoundMemories, Memory, MemoryStats, Note, Remembered
-    from reverie.pipeline.status import PipelineStatus
-    from reverie.pipeline.types import DeadLetter, Receipt
-    from reverie.recall.types import Context, Explanation, RecallResponse, RecallResult, Restored, RetrieverScore
-    from reverie.scheduling.agent_worker import AgentWorker
-    from reverie.scheduling.cadence import (
-        Cron,
-        Interval,
-        Once,
-        format_in_timezone,
-        next_run_for_cadence,
-        parse_cadence,
-        validate_cadence,
-    )
-    from reverie.scheduling.notification_types import Notification, NotificationPage
-    from reverie.scheduling.reminder_types import ClaimedReminder, Reminder, ReminderPage
-    from reverie.scheduling.schedule_types import (
-        LlmExecutor,
-        NextRuns,
-        RunReport,
-        Schedule,
-        SchedulePage,
-        ScheduleRun,
-        TaskExecutor,
-        WebhookExecutor,
-    )
-    from reverie.sessions.channel_types import Channel
-    from reverie.sessions.scratchpad_types import ScratchpadEntry
-    from reverie.sessions.types import Compacted, Message, Session, SessionExport, SessionSummary
-    from reverie.trust.erasure_types import Erasure, ErasureReceipt
-    from reverie.upkeep.curation_types import CurationChange, CurationEntry, Undone
-    from reverie.upkeep.notebook_types import Checkpoint, Commit, Promotion
+    from reverie.client import AsyncReverie as AsyncReverie
+    from reverie.client import Reverie as Reverie
+    from reverie.errors import Conflict as Conflict
+    from reverie.errors import NotFound as NotFound
+    from reverie.errors import Permanent as Permanent
+    from reverie.errors import Rejected as Rejected
+    from reverie.errors import Rejection as Rejection
+    from reverie.errors import ReverieError as ReverieError
+    from reverie.errors import Transient as Transient
+    from reverie.errors import Unavailable as Unavailable
+    from reverie.errors import WaitTimeout as WaitTimeout
+    from reverie.items import FoundItem as FoundItem
+    from reverie.items import FoundItems as FoundItems
+    from reverie.items import Item as Item
+    from reverie.items import ItemOutcome as ItemOutcome
+    from reverie.memories.tool import MEMORY_TOOL as MEMORY_TOOL
+    from reverie.memories.tool import memory_tool as memory_tool
+    from reverie.memories.tool import memory_tool_async as memory_tool_async
+    from reverie.memories.types import Fact as Fact
+    from reverie.memories.types import FoundMemories as FoundMemories
+    from reverie.memories.types import Memory as Memory
+    from reverie.memories.types import MemoryStats as MemoryStats
+    from reverie.memories.types import Note as Note
+    from reverie.memories.types import Remembered as Remembered
+    from reverie.pipeline.calls import DeadLetter as DeadLetter
+    from reverie.pipeline.calls import Receipt as Receipt
+    from reverie.pipeline.status import PipelineStatus as PipelineStatus
+    from reverie.recall.types import Context as Context
+    from reverie.recall.types import Explanation as Explanation
+    from reverie.recall.types import RecallResponse as RecallResponse
+    from reverie.recall.types import RecallResult as RecallResult
+    from reverie.recall.types import Restored as Restored
+    from reverie.recall.types import RetrieverScore as RetrieverScore
+    from reverie.scheduling.agent_worker import AgentWorker as AgentWorker
+    from reverie.scheduling.cadence import format_in_timezone as format_in_timezone
+    from reverie.scheduling.cadence import next_run_for_cadence as next_run_for_cadence
+    from reverie.scheduling.cadence import parse_cadence as parse_cadence
+    from reverie.scheduling.cadence import validate_cadence as validate_cadence
+    from reverie.scheduling.types import ClaimedReminder as ClaimedReminder
+    from reverie.scheduling.types import Cron as Cron
+    from reverie.scheduling.types import Interval as Interval
+    from reverie.scheduling.types import LlmExecutor as LlmExecutor
+    from reverie.scheduling.types import NextRuns as NextRuns
+    from reverie.scheduling.types import Notification as Notification
+    from reverie.scheduling.types import NotificationPage as NotificationPage
+    from reverie.scheduling.types import Once as Once
+    from reverie.scheduling.types import Reminder as Reminder
+    from reverie.scheduling.types import ReminderPage as ReminderPage
+    from reverie.scheduling.types import RunReport as RunReport
+    from reverie.scheduling.types import Schedule as Schedule
+    from reverie.scheduling.types import SchedulePage as SchedulePage
+    from reverie.scheduling.types import ScheduleRun as ScheduleRun
+    from reverie.scheduling.types import TaskExecutor as TaskExecutor
+    from reverie.scheduling.types import WebhookExecutor as WebhookExecutor
+    from reverie.sessions.types import Channel as Channel
+    from reverie.sessions.types import Compacted as Compacted
+    from reverie.sessions.types import Message as Message
+    from reverie.sessions.types import ScratchpadEntry as ScratchpadEntry
+    from reverie.sessions.types import Session as Session
+    from reverie.sessions.types import SessionExport as SessionExport
+    from reverie.sessions.types import SessionSummary as SessionSummary
+    from reverie.trust.calls import Erasure as Erasure
+    from reverie.trust.calls import ErasureReceipt as ErasureReceipt
+    from reverie.upkeep import Checkpoint as Checkpoint
+    from reverie.upkeep import Commit as Commit
+    from reverie.upkeep import CurationChange as CurationChange
+    from reverie.upkeep import CurationEntry as CurationEntry
+    from reverie.upkeep import Promotion as Promotion
+    from reverie.upkeep import Undone as Undone
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "MEMORY_TOOL",
-    "AgentWorker",
-    "AsyncReverie",
-    "Channel",
-    "Checkpoint",
-    "ClaimedReminder",
-    "Commit",
-    "Compacted",
-    "Conflict",
-    "Context",
-    "Cron",
-    "CurationChange",
-    "CurationEntry",
-    "DeadLetter",
-    "Erasure",
-    "ErasureReceipt",
-    "Explanation",
-    "Fact",
-    "FoundItem",
-    "FoundItems",
-    "FoundMemories",
-    "Interval",
-    "Item",
-    "ItemOutcome",
-    "LlmExecutor",
-    "Memory",
-    "MemoryStats",
-    "Message",
-    "NextRuns",
-    "NotFound",
-    "Note",
-    "Notification",
-    "NotificationPage",
-    "Once",
-    "Permanent",
-    "PipelineStatus",
-    "Promotion",
-    "RecallResponse",
-    "RecallResult",
-    "Receipt",
-    "Rejected",
-    "Rejection",
-    "Remembered",
-    "Reminder",
-    "ReminderPage",
-    "Restored",
-    "RetrieverScore",
-    "Reverie",
-    "ReverieError",
-    "RunReport",
-    "Schedule",
-    "SchedulePage",
-    "ScheduleRun",
-    "ScratchpadEntry",
-    "Session",
-    "SessionExport",
-    "SessionSummary",
-    "TaskExecutor",
-    "Transient",
-    "Unavailable",
-    "Undone",
-    "WaitTimeout",
-    "WebhookExecutor",
-    "__version__",
-    "format_in_timezone",
-    "memory_tool",
-    "memory_tool_async",
-    "next_run_for_cadence",
-    "parse_cadence",
-    "validate_cadence",
-]
-
-_MODULES = {
-    "Reverie": "client",
-    "AsyncReverie": "client",
-    "PipelineStatus": "pipeline.status",
-    **dict.fromkeys(
-        (
-            "Conflict",
-            "NotFound",
-            "Permanent",
-            "Rejected",
-            "Rejection",
-            "ReverieError",
-            "Transient",
-            "Unavailable",
-            "WaitTimeout",
-        ),
-        "errors",
+# The public names, by the module that has them.
+_NAMES: Final = {
+    "client": "AsyncReverie Reverie",
+    "errors": "Conflict NotFound Permanent Rejected Rejection ReverieError Transient Unavailable WaitTimeout",
+    "items": "FoundItem FoundItems Item ItemOutcome",
+    "memories.tool": "MEMORY_TOOL memory_tool memory_tool_async",
+    "memories.types": "Fact FoundMemories Memory MemoryStats Note Remembered",
+    "pipeline.calls": "DeadLetter Receipt",
+    "pipeline.status": "PipelineStatus",
+    "recall.types": "Context Explanation RecallResponse RecallResult Restored RetrieverScore",
+    "scheduling.agent_worker": "AgentWorker",
+    "scheduling.cadence": "format_in_timezone next_run_for_cadence parse_cadence validate_cadence",
+    "scheduling.types": (
+        "ClaimedReminder Cron Interval LlmExecutor NextRuns Notification NotificationPage Once Reminder ReminderPage"
+        " RunReport Schedule SchedulePage ScheduleRun TaskExecutor WebhookExecutor"
     ),
-    **dict.fromkeys(("DeadLetter", "Receipt"), "pipeline.types"),
-    **dict.fromkeys(("Compacted", "Message", "Session", "SessionExport", "SessionSummary"), "sessions.types"),
-    **dict.fromkeys(
-        ("Context", "Explanation", "RecallResponse", "RecallResult", "Restored", "RetrieverScore"), "recall.types"
-    ),
-    **dict.fromkeys(("FoundItem", "FoundItems", "Item", "ItemOutcome"), "items.types"),
-    **dict.fromkeys(("MEMORY_TOOL", "memory_tool", "memory_tool_async"), "memories.tool"),
-    **dict.fromkeys(("AgentWorker",), "scheduling.agent_worker"),
-    "RunReport": "scheduling.schedule_types",
-    **dict.fromkeys(("Fact", "FoundMemories", "Memory", "MemoryStats", "Note", "Remembered"), "memories.types"),
-    **dict.fromkeys(("Checkpoint", "Commit", "Promotion"), "upkeep.notebook_types"),
-    **dict.fromkeys(("Erasure", "ErasureReceipt"), "trust.erasure_types"),
-    "Channel": "sessions.channel_types",
-    "ScratchpadEntry": "sessions.scratchpad_types",
-    **dict.fromkeys(("Cron", "Interval", "Once"), "scheduling.cadence_types"),
-    **dict.fromkeys(
-        ("format_in_timezone", "next_run_for_cadence", "parse_cadence", "validate_cadence"), "scheduling.cadence"
-    ),
-    **dict.fromkeys(
-        ("LlmExecutor", "NextRuns", "Schedule", "SchedulePage", "ScheduleRun", "TaskExecutor", "WebhookExecutor"),
-        "scheduling.schedule_types",
-    ),
-    **dict.fromkeys(("ClaimedReminder", "Reminder", "ReminderPage"), "scheduling.reminder_types"),
-    **dict.fromkeys(("Notification", "NotificationPage"), "scheduling.notification_types"),
-    **dict.fromkeys(("CurationChange", "CurationEntry", "Undone"), "upkeep.curation_types"),
+    "sessions.types": "Channel Compacted Message ScratchpadEntry Session SessionExport SessionSummary",
+    "trust.calls": "Erasure ErasureReceipt",
+    "upkeep": "Checkpoint Commit CurationChange CurationEntry Promotion Undone",
 }
+_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = [*_MODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, get_args
@@ -22,17 +23,17 @@ from typing import Annotated, Any, ClassVar, Final, Generic, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta
 
+from reverie.contract import Scope
 from reverie.decoding import convert
 from reverie.errors import Rejected
 from reverie.fields import Limit, Offset, Query, SessionId, UserId, check_fields
-from reverie.trust.scopes import Scope
 
 _PATH_FIELD: Final = re.compile(r"\{(\w+)\}")
 
 _A = TypeVar("_A")
 
 
-# What the rates of a token limit.
+# The resources that a token's rates limit.
 Resource: TypeAlias = Literal["messages", "bytes", "memories", "schedules"]
 
 
@@ -53,11 +54,13 @@ class Call(msgspec.Struct, Generic[_A], frozen=True, omit_defaults=True, forbid_
     """A call and its arguments; the type parameter is the type of the response."""
 
     route: ClassVar[str] = ""
-    # What a token must allow; None for the scope that follows from the method of the route: see `scope_of`.
+    # The scope that a token needs; None for the scope that follows from the route's method: see `scope_of`.
     required_scope: ClassVar[Scope | None] = None
+    # The amounts that the call adds, unless its arguments decide them: see `amounts`.
+    adds: ClassVar[Mapping[Resource, int]] = {}
     # Whether the call changes what is stored already: no quota refuses it.
     changes_stored: ClassVar[bool] = False
-    # How large the body may be, in bytes, if that is more than the server's `max_body_bytes`.
+    # How large the body may be, in bytes, if that is more than the 4 MiB of other calls.
     body_bytes: ClassVar[int] = 0
     # How many seconds the client waits for the response; None for its default timeout.
     response_timeout_seconds: ClassVar[float | None] = None
@@ -69,7 +72,7 @@ class Call(msgspec.Struct, Generic[_A], frozen=True, omit_defaults=True, forbid_
 
     def amounts(self) -> Mapping[Resource, int]:
         """Return how much the call adds of what the server counts, for the rates of a token and for quotas."""
-        return {}
+        return self.adds
 
     def checked(self) -> Self:
         """Return the call normalised. Overridden to check rules that span several arguments. Raises `Rejected`."""
@@ -89,10 +92,10 @@ class OfUser(Call[_A], kw_only=True, frozen=True):
 class OfOneOrAll(OfUser[_A], kw_only=True, frozen=True):
     """A call about what belongs to `user` or to nobody, or with `all_users` to anybody."""
 
-    # What a token needs for `all_users`; it must not be bound to a user.
+    # The scope that a token needs for `all_users`; the token must not be bound to a user.
     all_users_scope: ClassVar[Scope] = "operate"
     all_users: Annotated[
-        bool, Meta(description="Of all users and of nobody: for operators, and for what delivers to all users.")
+        bool, Meta(description="Include content of all users and of nobody; for operators and deliveries.")
     ] = False
 
 
@@ -204,7 +207,8 @@ def _plain(value: Any) -> Any:
         return value.total_seconds()
     if isinstance(value, date):
         if isinstance(value, datetime) and value.tzinfo is not None:
-            value = value.astimezone(UTC)
+            with suppress(OverflowError):  # out of range, which its check says
+                value = value.astimezone(UTC)
         return value.isoformat()
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         return value

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from reverie import contract
-from reverie.clock import new_id
+from reverie.clock import new_id, to_micros
 from reverie.contract import FilePayload, MessagePayload, Payload, WaitFor
 from reverie.errors import Rejected
 from reverie.tracing import current_traceparent
@@ -22,6 +23,8 @@ _WORKSPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # The years 1 to 9999, in microseconds since 1970 UTC: other times cannot be written as RFC 3339.
 MICROS_RANGE: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+# The largest number that every reader of JSON keeps as it is.
+MAX_INTEGER: Final = 2**53
 
 
 def is_workspace_name(name: str) -> bool:
@@ -156,6 +159,39 @@ def _check_text(field: str, text: str) -> bytes:
     return encoded
 
 
+def check_time(field: str, moment: datetime) -> datetime:
+    """Return a time that can be stored and shown: with a time zone, within the years 1 to 9999 in UTC.
+
+    Every time that a caller gives passes this one check, whatever it belongs to and however it comes in.
+    """
+    if moment.utcoffset() is None:
+        raise Rejected(f"{field} needs a time zone, as in 2027-05-01T09:30:00Z", field=field)
+    if not MICROS_RANGE[0] <= to_micros(moment) <= MICROS_RANGE[1]:
+        raise Rejected(f"{field} is outside the years 1 to 9999 in UTC", field=field)
+    return moment
+
+
+def check_value(field: str, value: object) -> None:
+    """Raise `Rejected` for a time, text or number that cannot be stored, on its own, in a list or in a struct.
+
+    JSON of callers (a mapping) is checked by `check_json`, where a call takes it.
+    """
+    if isinstance(value, datetime):
+        check_time(field, value)
+    elif isinstance(value, str):
+        _check_text(field, value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise Rejected(f"{field} is {value}; it must be a finite number", field=field)
+    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise Rejected(f"{field} is out of range: it must be from {-MAX_INTEGER:,} to {MAX_INTEGER:,}", field=field)
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            check_value(f"{field}.{name}", getattr(value, name))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            check_value(field, item)
+
+
 def check_label(field: str, value: object, *, required: bool = False, limit: int = contract.MAX_NAME_CHARACTERS) -> Any:
     """Return a short text that names something: not blank, no control characters, at most `limit` characters."""
     if value is None and not required:
@@ -170,11 +206,14 @@ def check_label(field: str, value: object, *, required: bool = False, limit: int
     return value
 
 
-def check_json(field: str, value: object, limit_bytes: int) -> None:
-    """Raise `Rejected` unless a value can be encoded as JSON in at most `limit_bytes`."""
+def check_json(field: str, value: object, limit_bytes: int, *, any_text: bool = False) -> None:
+    """Raise `Rejected` unless a value can be encoded as JSON in at most `limit_bytes`.
+
+    With `any_text` a text may hold any character, also NUL.
+    """
     if not value:
         return
-    check_depth(field, value)
+    check_depth(field, value, any_text=any_text)
     try:
         size = len(msgspec.json.encode(value))
     except (TypeError, ValueError, RecursionError, OverflowError) as error:  # UnicodeEncodeError is a ValueError
@@ -183,29 +222,25 @@ def check_json(field: str, value: object, limit_bytes: int) -> None:
         raise Rejected(f"{field} has {size:,} bytes of JSON; the limit is {limit_bytes:,}", field=field)
 
 
-def check_depth(field: str, value: object) -> None:
+def check_depth(field: str, value: object, *, any_text: bool = False) -> None:
     """Raise `Rejected` for JSON nested too deep, and for numbers that JSON does not have.
 
     Iterative: a depth that breaks a decoder must not break this check.
     """
     level = [value]
     for _ in range(contract.MAX_JSON_DEPTH):
-        level = [inner for item in level for inner in _children(item, field)]
+        level = [inner for item in level for inner in _children(item, field, any_text)]
         if not level:
             return
     raise Rejected(f"{field} is nested more than {contract.MAX_JSON_DEPTH} levels deep", field=field)
 
 
-def _children(item: object, field: str) -> Iterable[object]:
+def _children(item: object, field: str, any_text: bool) -> Iterable[object]:
     if isinstance(item, float) and not math.isfinite(item):
         raise Rejected(f"{field} contains NaN or infinity, which JSON cannot represent", field=field)
-    if isinstance(item, dict):
-        for key in item:
-            if isinstance(key, str):
-                _check_text(field, key)
+    for text in item if isinstance(item, Mapping) else (item,):
+        if isinstance(text, str) and not any_text:
+            _check_text(field, text)
+    if isinstance(item, Mapping):
         return item.values()
-    if isinstance(item, (list, tuple)):
-        return item
-    if isinstance(item, str):
-        _check_text(field, item)
-    return ()
+    return item if isinstance(item, (list, tuple)) else ()

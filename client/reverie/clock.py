@@ -53,7 +53,7 @@ def from_micros(micros: int) -> datetime:
         return _EPOCH + timedelta(microseconds=micros)
     except (OverflowError, TypeError) as error:  # a damaged number can read as NULL or text
         raise StoreUnusable(
-            f"a row of a database is damaged (its time is {micros}): run `reverie db verify`, and restore a backup"
+            "a row of a database is damaged (it has no possible time): run `reverie db verify`, and restore a backup"
         ) from error
 
 

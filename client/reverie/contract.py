@@ -1,4 +1,4 @@
-"""The contract between agents and workers: names of tasks and queues, limits, and versioned payloads.
+"""The contract between agents and workers: names of tasks and queues, scopes, limits, and versioned payloads.
 
 Both sides import this module and nothing else of each other. A payload is JSON in the inbox; `v` is the version of its
 format. A worker turns a payload of a newer version into a dead letter, which can be replayed after an upgrade.
@@ -6,75 +6,73 @@ format. A worker turns a payload of a newer version into a dead letter, which ca
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+import hashlib
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 PAYLOAD_VERSION: Final = 1
-
-# Names of tasks. Workers register exactly these; a test checks this.
-INGEST_MESSAGES: Final = "reverie.ingest_messages"
-CHUNK_MESSAGES: Final = "reverie.chunk_messages"
-EMBED_CHUNKS: Final = "reverie.embed_chunks"
-INDEX_CHUNKS: Final = "reverie.index_chunks"
-RECORD_RECALLS: Final = "reverie.record_recalls"
-RECOVER_INBOX: Final = "reverie.recover_inbox"
-SWEEP_STAGES: Final = "reverie.sweep_stages"
-BACKFILL_EMBEDDINGS: Final = "reverie.backfill_embeddings"
-OPTIMIZE_STORE: Final = "reverie.optimize_store"
-VERIFY_STORE: Final = "reverie.verify_store"
-CONSOLIDATE_MEMORIES: Final = "reverie.consolidate_memories"
-PRUNE_DECAYED: Final = "reverie.prune_decayed"
-CONSOLIDATE_CONVERSATIONS: Final = "reverie.consolidate_conversations"
-SUMMARIZE_SESSIONS: Final = "reverie.summarize_sessions"
-EXTRACT_MEMORIES: Final = "reverie.extract_memories"
-DREAM_SWEEP: Final = "reverie.dream_sweep"
-CLOSE_IDLE_SESSIONS: Final = "reverie.close_idle_sessions"
-APPLY_RETENTION: Final = "reverie.apply_retention"
-RUN_DUE_SCHEDULES: Final = "reverie.run_due_schedules"
-RUN_SCHEDULE: Final = "reverie.run_schedule"
-DELIVER_REMINDERS: Final = "reverie.deliver_reminders"
-EMBED_GOALS: Final = "reverie.embed_goals"
-EMBED_ITEMS: Final = "reverie.embed_items"
-CONTINUE_ERASURES: Final = "reverie.continue_erasures"
-BACK_UP: Final = "reverie.back_up"
 
 # Names of queues.
 QUEUE_INGEST: Final = "ingest"
 QUEUE_INDEX: Final = "index"
 QUEUE_EMBED: Final = "embed"
 QUEUE_MAINTENANCE: Final = "maintenance"
+QUEUE_EXTRACTION: Final = "extraction"
 QUEUE_SCHEDULES: Final = "schedules"
-QUEUES: Final = (QUEUE_INGEST, QUEUE_INDEX, QUEUE_EMBED, QUEUE_MAINTENANCE, QUEUE_SCHEDULES)
+QUEUES: Final = (QUEUE_INGEST, QUEUE_INDEX, QUEUE_EMBED, QUEUE_MAINTENANCE, QUEUE_EXTRACTION, QUEUE_SCHEDULES)
 
-TASK_QUEUES: Final[dict[str, str]] = {
-    INGEST_MESSAGES: QUEUE_INGEST,
-    CHUNK_MESSAGES: QUEUE_INDEX,
-    EMBED_CHUNKS: QUEUE_EMBED,
-    INDEX_CHUNKS: QUEUE_INDEX,
-    RECORD_RECALLS: QUEUE_MAINTENANCE,
-    # Short tasks that keep the pipeline going: they must not wait behind a job that takes minutes.
-    RECOVER_INBOX: QUEUE_INDEX,
-    SWEEP_STAGES: QUEUE_INDEX,
-    BACKFILL_EMBEDDINGS: QUEUE_EMBED,
-    OPTIMIZE_STORE: QUEUE_MAINTENANCE,
-    VERIFY_STORE: QUEUE_MAINTENANCE,
-    CONSOLIDATE_MEMORIES: QUEUE_MAINTENANCE,
-    PRUNE_DECAYED: QUEUE_MAINTENANCE,
-    CONSOLIDATE_CONVERSATIONS: QUEUE_MAINTENANCE,
-    SUMMARIZE_SESSIONS: QUEUE_MAINTENANCE,
-    EXTRACT_MEMORIES: QUEUE_MAINTENANCE,
-    DREAM_SWEEP: QUEUE_MAINTENANCE,
-    CLOSE_IDLE_SESSIONS: QUEUE_MAINTENANCE,
-    APPLY_RETENTION: QUEUE_MAINTENANCE,
-    RUN_DUE_SCHEDULES: QUEUE_SCHEDULES,
-    RUN_SCHEDULE: QUEUE_SCHEDULES,
-    DELIVER_REMINDERS: QUEUE_SCHEDULES,
-    EMBED_GOALS: QUEUE_EMBED,
-    EMBED_ITEMS: QUEUE_EMBED,
-    CONTINUE_ERASURES: QUEUE_MAINTENANCE,
-    BACK_UP: QUEUE_MAINTENANCE,
-}
+# The queue of each task, by the names below; and the names of the periodic jobs, as a person writes them.
+TASK_QUEUES: Final[dict[str, str]] = {}
+JOB_NAMES: Final[list[str]] = []
+
+
+def _task(name: str, queue: str) -> str:
+    """Name a task and its queue; return its name for Celery. Workers register exactly these; a test checks this."""
+    TASK_QUEUES[f"reverie.{name}"] = queue
+    return f"reverie.{name}"
+
+
+def job_name(task: str) -> str:
+    """Return the name of a job as a person writes it: `prune-decayed` for the task `reverie.prune_decayed`."""
+    return task.removeprefix("reverie.").replace("_", "-")
+
+
+def _job(name: str, queue: str) -> str:
+    """Name the task of a periodic job, whose interval is in `beat_schedule`, and its queue; return it as `_task`."""
+    task = _task(name, queue)
+    JOB_NAMES.append(job_name(task))
+    return task
+
+
+INGEST_MESSAGES: Final = _task("ingest_messages", QUEUE_INGEST)
+CHUNK_MESSAGES: Final = _task("chunk_messages", QUEUE_INDEX)
+EMBED_CHUNKS: Final = _task("embed_chunks", QUEUE_EMBED)
+INDEX_CHUNKS: Final = _task("index_chunks", QUEUE_INDEX)
+RUN_SCHEDULE: Final = _task("run_schedule", QUEUE_SCHEDULES)
+EMBED_GOALS: Final = _task("embed_goals", QUEUE_EMBED)
+EMBED_ITEMS: Final = _task("embed_items", QUEUE_EMBED)
+# Short tasks that keep the pipeline going: they must not wait behind a job that takes minutes.
+RECORD_RECALLS: Final = _task("record_recalls", QUEUE_INDEX)
+RECOVER_INBOX: Final = _job("recover_inbox", QUEUE_INDEX)
+SWEEP_STAGES: Final = _job("sweep_stages", QUEUE_INDEX)
+RUN_DUE_SCHEDULES: Final = _job("run_due_schedules", QUEUE_SCHEDULES)
+DELIVER_REMINDERS: Final = _job("deliver_reminders", QUEUE_SCHEDULES)
+BACKFILL_EMBEDDINGS: Final = _job("backfill_embeddings", QUEUE_EMBED)
+# Somebody waits for what was said to be remembered. In a process of its own: a text may kill the one that reads it.
+EXTRACT_MEMORIES: Final = _job("extract_memories", QUEUE_EXTRACTION)
+DREAM_SWEEP: Final = _job("dream_sweep", QUEUE_MAINTENANCE)
+CONSOLIDATE_MEMORIES: Final = _job("consolidate_memories", QUEUE_MAINTENANCE)
+CONSOLIDATE_CONVERSATIONS: Final = _job("consolidate_conversations", QUEUE_MAINTENANCE)
+SUMMARIZE_SESSIONS: Final = _job("summarize_sessions", QUEUE_MAINTENANCE)
+PRUNE_DECAYED: Final = _job("prune_decayed", QUEUE_MAINTENANCE)
+CLOSE_IDLE_SESSIONS: Final = _job("close_idle_sessions", QUEUE_MAINTENANCE)
+APPLY_RETENTION: Final = _job("apply_retention", QUEUE_MAINTENANCE)
+OPTIMIZE_STORE: Final = _job("optimize_store", QUEUE_MAINTENANCE)
+BACK_UP: Final = _job("back_up", QUEUE_MAINTENANCE)
+VERIFY_STORE: Final = _job("verify_store", QUEUE_MAINTENANCE)
+# Somebody waits for the receipt. In a thread beside others, and with the priority of those who write.
+CONTINUE_ERASURES: Final = _job("continue_erasures", QUEUE_SCHEDULES)
 
 # How long one call waits for the broker. A script that puts 4 MB into an inbox takes some 10 ms.
 BROKER_TIMEOUT_SECONDS: Final = 5.0
@@ -112,6 +110,14 @@ Visibility = Literal["private", "shared"]
 
 WaitFor = Literal["queued", "stored", "searchable"]
 WAITS: Final[tuple[WaitFor, ...]] = ("queued", "stored", "searchable")
+
+# read: see what is stored. write: store and change. forget: delete what is stored. schedule: schedules and reminders.
+# operate: workspaces, jobs, dead letters, tokens, the audit log, and what shows or changes the memories of all users:
+# the curation log and undo, notebooks and their history, promotions, approvals.
+Scope: TypeAlias = Literal["read", "write", "forget", "schedule", "operate"]
+# How the text of a stored token begins.
+TOKEN_PREFIX: Final = "rv_"  # noqa: S105 - no secret
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
 DEFAULT_WORKSPACE: Final = "default"
 DEFAULT_AGENT: Final = "default"
@@ -191,11 +197,43 @@ class FilePayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 Payload = MessagePayload | FilePayload
 
+# The fields that identify a message's content, then those of its audience.
+_CONTENT_FIELDS: Final = (
+    "role",
+    "content",
+    "name",
+    "tool_call_id",
+    "tool_name",
+    "tool_calls",
+    "metadata",
+    "tags",
+    "original",
+)
+_AUDIENCE_FIELDS: Final = ("user", "visibility")
+
+
+def content_hash(message: Any, *, whose: bool = True) -> str:
+    """Return a hash of a message's content and, if `whose`, of its audience.
+
+    It is the same for a payload, its stored record and its exported record, and tells whether two messages of a session
+    with one id are the same. Left out are fields that Reverie fills in if the caller omits them (the time, the
+    sequence, the importance, the count of tokens), and fields that are only about the call.
+    """
+    values = [getattr(message, name) or None for name in (*_CONTENT_FIELDS, *(_AUDIENCE_FIELDS if whose else ()))]
+    return hashlib.blake2b(msgspec.json.encode(values, order="sorted"), digest_size=16).hexdigest()
+
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The outcome of one accepted item, sent to a producer that waits for it."""
+    """The outcome of one accepted item, sent to a producer that waits for it; `field` is the one at fault.
+
+    `conflict` says that a dead item is valid, but cannot be stored beside what is there. A file that is there already,
+    unchanged, is `stored_as` the id that it has.
+    """
 
     id: str
     state: Literal["stored", "searchable", "dead", "forgotten"]
     error: str = ""
     degraded: str = ""
+    field: str = ""
+    conflict: bool = False
+    stored_as: str = ""

@@ -19,11 +19,11 @@ def plural(noun: str) -> str:
 
 def counts_text(counts: Mapping[str, int | float]) -> str:
     """Return counts under names in the plural as text, without those that are 0: "1 page freed, 2 pruned"."""
-    parts = (f"{number:,} {_of_one(name) if number == 1 else name}" for name, number in counts.items() if number)
+    parts = (f"{number:,} {_singular_name(name) if number == 1 else name}" for name, number in counts.items() if number)
     return ", ".join(part.replace("_", " ") for part in parts)
 
 
-def _of_one(name: str) -> str:
+def _singular_name(name: str) -> str:
     """Return the name of a count with its nouns in the singular, except what follows "of"."""
     words = name.split("_")
     return "_".join(

@@ -1,4 +1,4 @@
-"""Decode untrusted values into typed structs; what does not fit is `Rejected`, naming the field and what is allowed.
+"""Decode untrusted values into typed structs; an invalid value is `Rejected`, naming the field and the allowed values.
 
 The only place that reads the text of msgspec's validation errors.
 """
@@ -21,7 +21,7 @@ _NAMED: Final = re.compile(r"(?:unknown|required) field `([^`]*)`")
 _ENUM: Final = re.compile(r"Invalid enum value ('.*'|\S+)", re.DOTALL)
 _BOUND: Final = re.compile(r"Expected `(?:int|float)` [<>]=? ?[-\d.]+")
 _TYPES: Final = re.compile(r"Expected `([a-z |]+)`, got `(\w+)`")
-# What errors call the types of JSON, and those of Python that have no counterpart there.
+# The names in errors of JSON's types, and of Python's types without a counterpart there.
 _TYPE_NAMES: Final = {
     "str": "a text",
     "int": "a whole number",
@@ -43,8 +43,8 @@ _T = TypeVar("_T")
 def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) -> _T:
     """Convert `raw`, made of dicts, lists and plain values, to a struct of type `kind`.
 
-    `name` is what errors call the whole value ("body", "message"). With `from_text`, numbers, booleans and None may be
-    texts, as in a query string. Raises `Rejected`.
+    `name` is the name of the whole value in errors ("body", "message"). With `from_text`, numbers, booleans and None
+    may be texts, as in a query string. Raises `Rejected`.
     """
     if not isinstance(raw, Mapping):
         raise Rejected(f"{name} must be an object, not {type_name(raw)}", field=name)
@@ -66,7 +66,7 @@ def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) 
 
 
 def type_name(value: object) -> str:
-    """Return what errors call the type of a value: such as "a text"."""
+    """Return the name of a value's type in errors, such as "a text"."""
     name = type(value).__name__
     return _TYPE_NAMES.get(name, name)
 

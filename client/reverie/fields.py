@@ -5,16 +5,19 @@ The client, the HTTP body, the command line and the API description all read the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from functools import cache, partial
 from types import UnionType
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Meta, Struct
 from msgspec.structs import replace
 
 from reverie import contract
-from reverie.checks import check_json, check_label, check_query, check_text, normalise_tags
+from reverie.checks import MICROS_RANGE, check_json, check_label, check_query, check_text, check_value, normalise_tags
+from reverie.clock import rfc3339, to_micros
 from reverie.errors import Rejected
 
 # Largest count in a page of a list, and the largest offset: SQLite counts in 64 bits, JSON in 53.
@@ -68,6 +71,8 @@ def _check_metadata(field: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_fields(struct: _S) -> _S:
     """Return a struct with every field that is set checked and normalised. Raises `Rejected`."""
+    for field, name in zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True):
+        check_value(name, getattr(struct, field))
     changes: dict[str, Any] = {}
     for field, name, check in _checks_of(type(struct)):
         value = changes.get(field, getattr(struct, field))
@@ -121,3 +126,53 @@ Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE, description="The maximum number o
 Offset = Annotated[int, Meta(ge=0, le=MAX_COUNT, description="The number of items to skip.")]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+
+
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_HINT: Final = "write it as in 2023-05-03T09:30:00Z, or 2023-05-03 for the end of that day"
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def micros_of(moment: str | date) -> int:
+    """Return a moment in microseconds; a date is the last microsecond of that day. Raises `ValueError`."""
+    if isinstance(moment, str):
+        text = moment.strip()
+        moment = date.fromisoformat(text) if _DATE.fullmatch(text) else datetime.fromisoformat(text)
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day, 23, 59, 59, 999_999, tzinfo=UTC)
+    if moment.tzinfo is None:
+        raise ValueError("no time zone")
+    return to_micros(moment)
+
+
+def micros_until(moment: str | date | None, *, now: int) -> int | None:
+    """Return a checked moment in microseconds, `now` for one in the future; None for None."""
+    return None if moment is None else min(now, micros_of(moment))
+
+
+def _check_moment(field: str, moment: Any) -> str:
+    shown = repr(moment[:80]) if isinstance(moment, str) else str(moment)
+    try:
+        micros = micros_of(moment)
+        if not MICROS_RANGE[0] <= micros <= MICROS_RANGE[1]:
+            raise OverflowError
+        return rfc3339(micros)
+    except ValueError as error:
+        what = "has no time zone" if str(error) == "no time zone" else "is not a time"
+        raise Rejected(f"{field} {shown} {what}: {_HINT}", field=field) from None
+    except OverflowError:
+        raise Rejected(f"{field} {shown} is out of range: {_HINT}", field=field) from None
+
+
+if TYPE_CHECKING:
+    Moment: TypeAlias = str | datetime | date
+else:
+    Moment = str
+
+AsOf = Annotated[
+    Moment,
+    checked(
+        _check_moment,
+        "Look back to this time, such as 2023-05-03T09:30:00Z, or to the end of a day, such as 2023-05-03.",
+    ),
+]

@@ -29,7 +29,7 @@ _FLAGS: Final = "|".join(
     "\U0001f3f4" + "".join(chr(0xE0000 + ord(letter)) for letter in f"gb{region}") + "\U000e007f"
     for region in ("eng", "sct", "wls")
 )
-# What is invisible and still makes a difference that people see: once, and at its place.
+# Invisible characters that change what people see, such as variation selectors after emojis: one, in the right place.
 _KEPT: Final = "|".join(
     (
         _FLAGS,
@@ -74,37 +74,43 @@ _COMPATIBILITY: Final = (
     (0x1D400, 0x1D800),
 )
 
-_ROLES: Final = "system|user|assistant|human|developer|model|tool|function|observation|ipython|bot|ai"
+_ROLES: Final = (
+    "system|users?|assistants?|humans?|developers?|model|tool|function|observation|ipython|bot|ai|agent|chatbot|prompter"
+    "|gpt|roles?|speaker|turn|messages?|prompt|conversation|instructions?|input|output|response|query|question|answer"
+    "|\u7528\u6237|\u52a9\u624b|\u7cfb\u7edf"
+)
 _NAMES: Final = (
     f"{_ROLES}|s|bos|eos|pad|unk|mask|cls|sep|eot|eod|eoh|eoa|sop|eop|gmask|smask|pre|suf|mid|img|image|audio|video"
-    "|think|thinking|thought|tools|invoke|parameter|antml|result|results|document|documents|instructions|context"
+    "|think|thinking|thought|tools|invoke|parameter|antml|result|results|document|documents|context|inst|sys"
     "|filename|reponame|endoftext|startoftext|fim|unused[0-9]+|reserved[0-9]+|tokens"
 )
-# Names in square brackets, of Mistral, Llama 2, GLM, Kimi and BERT.
+# Names in square brackets, of Mistral, Llama 2, GLM, Kimi and BERT, and roles.
 _BRACKETED: Final = (
-    "inst|sys|system_prompt|available_tools|tool_calls|tool_results|tool_content|call_id|args|img|img_break|img_end"
+    f"{_ROLES}|inst|sys|system_prompt|available_tools|tool_calls|tool_results|tool_content|call_id|args|img|img_break|img_end"
     "|image|audio|begin_audio|transcribe|think|prefix|middle|suffix|model_settings|ref|control_[0-9]+|unused_?[0-9]+"
     "|g?mask|smask|cls|sep|pad|unk|bos|eos|eot|multimodal|start_header_id|end_header_id|extra_id_[0-9]+|round [0-9]+"
 )
+_BLANKS: Final = r"[ \t]{0,3}"
 # Matched in a text whose lookalikes are folded. Every match ends where the
-# backslash goes: after the first character, or before a colon. None takes more than linear time.
+# backslash goes: after the first character, or before a colon. Each pattern takes linear time.
 _CONTROL: Final = re.compile(
     "|".join(
         (
-            r"[<\[](?=\|)",  # <|im_start|>, [|user|], and the full-width bars of DeepSeek
-            r"<(?=!--|/|\[)",
-            rf"\[(?=/?(?i:{_BRACKETED})\]|/)",
-            r"<(?=</?(?i:sys)>>)",
-            rf"<(?=(?i:{_NAMES})(?:[\s>=/|:]|$))",
+            rf"[<\[](?={_BLANKS}\|)",  # <|im_start|>, [|user|], and the full-width bars of DeepSeek
+            rf"<(?=!--|{_BLANKS}/|\[)",
+            rf"\[(?={_BLANKS}/?{_BLANKS}(?i:{_BRACKETED}){_BLANKS}\]|/)",
+            rf"<(?=<{_BLANKS}/?(?i:sys)>>)",
+            rf"<(?={_BLANKS}(?i:{_NAMES})(?:[\s>=/|:]|$))",
             r"<(?=[^\W_]*_\w*(?:[\s>|=]|$))",  # <start_of_turn>, <tool_call>, <function_calls>, <extra_id_0>
             r"<(?=[A-Z][A-Z0-9]+>)",  # <PRE>, <EOT>, <BOS>
             r"<(?=\w+\|>)",  # <turn|>
             r"<(?=\w+:\w)",  # <seed:bos>, <xai:function_call>
             r">(?=>[A-Za-z_]+<<)",  # >>QUESTION<<
             r"(?i:\](?=~!?b\[|~b\])|\[(?=e~\[))",  # ]~b], [e~[
-            r"#(?=##? *(?i:instruction|response|input|human|assistant|user|system)s?\b)",
-            r"\b(?:USER|ASSISTANT|SYSTEM|HUMAN)(?=:)",
-            r"\n[ \t]*\n[ \t]*(?:Human|Assistant|User|System|H|A)(?=:)",
+            rf"#(?=#[ \t]{{0,8}}#?[ \t]{{0,8}}(?i:{_ROLES})s?\b)",
+            rf"\b(?:USER|ASSISTANT|SYSTEM|HUMAN|BOT|AI|GPT|INST|INSTRUCTION|RESPONSE)(?={_BLANKS}:)",
+            rf"\bGPT4 Correct (?:User|Assistant)(?={_BLANKS}:)",
+            rf"\n[ \t]*\n[ \t]*(?:Human|Assistant|User|System|Bot|AI|H|A|\u95ee|\u7b54)(?={_BLANKS}:)",
         )
     )
 )

@@ -1,22 +1,27 @@
 """Locates an agent's memories: the workspace store for most tiers, the account store for the account tier.
 
 Reading creates neither store; the first memory stored does. An id is looked up in both.
+
+The account's memories of a session or workspace are forgotten in steps that hold its write lock for a moment each. They
+are told from the memories of a new session with the same id by ref codes, not by times: a session that was forgotten
+and begun again has another ref code, and its memories stay.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
-from memory.trust.tombstones import note_forgotten
+from memory.tombstones import note_forgotten
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, WaitTimeout
+from storage.memories.extraction import KnownMemories
 from storage.memories.records import MemoryRecord
 from storage.stores import Store, Stores
-from storage.transaction import AgentRepositories
+from storage.transaction import AgentRepositories, Transaction
 from storage.viewer import Viewer
 
 # Pauses between checks whether a memory is searchable: short at first, because it usually takes some 50 ms.
@@ -47,7 +52,7 @@ class AgentMemories:
 
     def store_for_tier(self, tier: str) -> Store:
         """Return the store that holds memories of a tier, created if it does not exist."""
-        return self._seen(self.stores.workspace(ACCOUNT_STORE if tier == "account" else self.workspace))
+        return self._as_viewer(self.stores.workspace(ACCOUNT_STORE if tier == "account" else self.workspace))
 
     @property
     def tenant(self) -> str:
@@ -87,7 +92,7 @@ class AgentMemories:
         """Erase from the curation logs a memory that a job or an undo has removed; False if no log has it."""
         erased = 0
         if self.viewer is not None and self.viewer.user is not None:
-            return False  # the log of what is gone does not tell whose it was
+            return False  # the log does not say which user a removed memory had
         if self.viewer is not None and replace(self, viewer=None).find(memory_id) is not None:
             return False  # it is there, and belongs to a user
         for store in self.existing_stores():
@@ -136,11 +141,11 @@ class AgentMemories:
         if name == ACCOUNT_STORE and not self.stores.exists(name):
             return None
         try:
-            return self._seen(self.stores.workspace(name, create=False))
+            return self._as_viewer(self.stores.workspace(name, create=False))
         except NotFound:
             return None
 
-    def _seen(self, store: Store) -> Store:
+    def _as_viewer(self, store: Store) -> Store:
         if self.viewer is None or store.name != ACCOUNT_STORE:
             return store.seen_by(self.viewer)
         return store.seen_by(Viewer(self.viewer.user, tenant=self.tenant))
@@ -179,3 +184,73 @@ def _is_settled(stored: StoredMemory, with_vectors: bool) -> bool:
             return True
         current = memories.find(stored.record.id)
         return current is None or not current.active
+
+
+# A memory takes a millisecond under the write lock, which all workspaces share; an entry less.
+_AT_ONCE: Final = 100
+# Between two steps, so that those who wait for the write lock get it: they look for it every 3 ms.
+_PAUSE_SECONDS: Final = 0.01
+
+T = TypeVar("T")
+
+# Returns those of these ref codes whose sessions exist.
+Existing = Callable[[Collection[str]], set[str]]
+
+
+def _none_exist(_ref_codes: Collection[str]) -> set[str]:
+    return set()
+
+
+def forget_in_account(
+    account: Store, *, agent: str | None, workspace: str, session: str | None, existing: Existing = _none_exist
+) -> int:
+    """Delete the account memories that came from a session of a workspace, or from all its sessions; return how many.
+
+    Used when a session or workspace is forgotten: the memories in its own store go with it, those of the account do
+    not. Memories that they had superseded become current again. Memories of `existing` sessions stay. Without an
+    `agent` it is done for all agents. It may be interrupted and done again.
+    """
+    # Extraction checks under this lock whether the session still exists. So memories of the session that are not
+    # committed by now are never committed.
+    with account.writing():
+        pass
+    deleted = 0
+    for one in [agent] if agent is not None else _agents(account):
+        with account.reading() as tx:
+            rows = KnownMemories(tx.connection, one).rows_from_workspace(workspace, session)
+        for part in _parts(rows):
+            with account.writing() as tx:
+                deleted += _forget_memories(tx, one, part, existing)
+    with account.reading() as tx:
+        entries = tx.curation.of_origin(workspace, session, agent=agent)
+    kept = existing({ref_code for _, ref_code in entries if ref_code is not None}) if entries else set()
+    for part in _parts([entry for entry, ref_code in entries if ref_code not in kept]):
+        with account.writing() as tx:
+            tx.curation.forget_entries(part)
+    return deleted
+
+
+def _agents(account: Store) -> list[str]:
+    with account.reading() as tx:
+        return tx.memories.agents()
+
+
+def _parts(keys: Sequence[T]) -> Iterator[Sequence[T]]:
+    for first in range(0, len(keys), _AT_ONCE):
+        if first:
+            time.sleep(_PAUSE_SECONDS)
+        yield keys[first : first + _AT_ONCE]
+
+
+def _forget_memories(tx: Transaction, agent: str, rows: Sequence[int], existing: Existing) -> int:
+    """Delete memories in the caller's transaction, with the curation log's entries about them; return how many."""
+    ref_codes = KnownMemories(tx.connection, agent).ref_codes(rows)
+    kept = existing({ref_code for ref_code in ref_codes.values() if ref_code is not None})
+    gone = [row for row, ref_code in ref_codes.items() if ref_code not in kept]
+    if not gone:
+        return 0
+    memories = tx.for_agent(agent).memories
+    names = [memory.id for memory in memories.by_rows(gone).values()]
+    memories.detach_superseded(gone)
+    tx.curation.forget_memories(agent, names)
+    return memories.delete(gone)

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from storage.recall.stop_words import STOP_WORDS
-from storage.recall.words import hash_of, with_few_marks
+from storage.recall.words import STOP_WORDS, hash_of, with_few_marks
 
 MAX_TAGS: Final = 8
 MIN_CHARACTERS: Final = 3

@@ -10,8 +10,7 @@ from dataclasses import replace
 from memory.conversion import convert
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
-from memory.memories.history import add_superseding
-from memory.memories.memories import delete_permanently, visibility_after_change
+from memory.memories.memories import add_superseding, delete_permanently, visibility_after_change
 from reverie.clock import new_id, rfc3339
 from reverie.errors import NotFound
 from reverie.memories.calls import SetFact
@@ -59,7 +58,7 @@ def read_fact(memories: AgentMemories, category: str, key: str, *, held_at: int 
             found = next(iter(sorted(held, key=lambda fact: fact.owner_user_id is None)), None)
     if found is None:
         raise _no_fact(memories, category, key, held_at)
-    return to_fact(found)
+    return convert(found, Fact)
 
 
 def list_facts(
@@ -71,7 +70,7 @@ def list_facts(
             return []
         conditions = MemoryFilter(category=category) if held_at is None else _held(held_at, category=category)
         found = rows.memories.page(replace(conditions, facts=True), limit=limit, offset=offset)
-    return [to_fact(record) for record in found]
+    return [convert(record, Fact) for record in found]
 
 
 def fact_history(memories: AgentMemories, category: str, key: str) -> list[Fact]:
@@ -82,7 +81,7 @@ def fact_history(memories: AgentMemories, category: str, key: str) -> list[Fact]
     found = own or found
     if not found:
         raise _no_fact(memories, category, key)
-    return [to_fact(record) for record in sorted(found, key=_by_validity, reverse=True)]
+    return [convert(record, Fact) for record in sorted(found, key=_by_validity, reverse=True)]
 
 
 def forget_fact(memories: AgentMemories, category: str, key: str) -> bool:
@@ -95,11 +94,6 @@ def forget_fact(memories: AgentMemories, category: str, key: str) -> bool:
         values = [value for value in _all_values(rows, category, key) if user in (None, value.owner_user_id)]
         delete_permanently(memories, rows, values)
     return bool(values)
-
-
-def to_fact(record: MemoryRecord) -> Fact:
-    """Return a stored fact as the client sees it."""
-    return convert(record, Fact)
 
 
 def _refresh(

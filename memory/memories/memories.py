@@ -2,10 +2,18 @@
 
 The pipeline indexes the content afterwards; the caller of these functions notifies it. An explicit call may change what
 a user wrote; jobs may not.
+
+Of the memories of one subject or fact, the one that was said last is current. A message may arrive late, or a
+conversation be imported long after it took place. Its memory must not replace one that was said later: it becomes
+history, between the earlier and the later memories.
+
+An import adds what is missing: an existing id, note or fact stays as it is. So an import is idempotent, and one that
+was interrupted continues where it stopped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from msgspec import UNSET
@@ -14,29 +22,92 @@ from msgspec.structs import replace
 from memory.conversion import convert, set_fields
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
-from memory.memories.history import add_in_history
-from memory.memories.patterns.instruction_subjects import subject_of
-from memory.memories.provenance import to_memories, to_whole_memory
-from reverie.clock import to_micros
+from memory.memories.patterns.instruction_sentences import subject_of
+from reverie.clock import from_micros, to_micros
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, Rejected
-from reverie.memories.calls import ListMemories
-from reverie.memories.checks import check_account_kind, check_place
-from reverie.memories.types import Memory, MemoryChanges, MemoryDraft, MemoryStats
-from storage.memories.counts import MemoryCounts, count_memories
+from reverie.memories.calls import ListMemories, check_account_kind, check_place
+from reverie.memories.transfer import check_export, check_version
+from reverie.memories.types import (
+    IMPORT,
+    JobChange,
+    Memory,
+    MemoryChanges,
+    MemoryDraft,
+    MemoryExport,
+    MemoryImport,
+    MemoryStats,
+)
+from storage.curation import CurationFilter, EntryDraft
 from storage.memories.instructions import READ_CHARACTERS
-from storage.memories.memories import Memories
-from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory, Visibility, is_standing
+from storage.memories.memories import Memories, MemoryCounts, count_memories
+from storage.memories.records import EXTRACTION_SOURCE, MemoryFilter, MemoryRecord, NewMemory, Visibility, is_standing
+from storage.stores import Store
 from storage.transaction import AgentRepositories
-from storage.upkeep.curation import EntryDraft
 from storage.viewer import Viewer
 
-# Changes that are not simply stored: rules decide what follows from them.
+# More changes are not shown: `reverie curation` lists them all.
+_MAX_CHANGES: Final = 20
+
+
+def to_memories(rows: AgentRepositories, records: Sequence[MemoryRecord]) -> list[Memory]:
+    """Return stored memories as the client sees them, with their provenance."""
+    found = rows.provenances.of([record.id for record in records])
+    return [convert(record, Memory, provenance=found.get(record.id)) for record in records]
+
+
+def to_whole_memory(rows: AgentRepositories, record: MemoryRecord) -> Memory:
+    """Return a stored memory with its provenance and the changes that jobs made to it, newest first."""
+    (memory,) = to_memories(rows, [record])
+    if memory.provenance is None:
+        return memory
+    entries = rows.curation.page(CurationFilter(memory=record.id, undone=False), limit=_MAX_CHANGES)
+    changes = [JobChange(job=_short(entry.job), action=entry.action, at=from_micros(entry.at)) for entry in entries]
+    return replace(memory, provenance=replace(memory.provenance, changes=changes))
+
+
+def _short(job: str) -> str:
+    """Return the name of a job as people give it: "dream-sweep" for "reverie.dream_sweep"."""
+    return job.removeprefix("reverie.").replace("_", "-")
+
+
+def add_superseding(stored: Memories, memory: NewMemory, older_rows: Sequence[int], *, now: int) -> MemoryRecord:
+    """Store a memory that supersedes the memories of these rows, within the caller's transaction."""
+    # Only one row may be the current fact of a category and key: the older ones first supersede themselves.
+    for row_id in older_rows:
+        stored.supersede(row_id, by=row_id, now=now)
+    added = stored.add(memory, now=now)
+    for row_id in older_rows:
+        stored.supersede(row_id, by=added.row_id, now=now)
+    return added
+
+
+def add_in_history(
+    stored: Memories, memory: NewMemory, older_rows: Sequence[int], newer_rows: Sequence[int], *, now: int
+) -> MemoryRecord:
+    """Store a memory that was said after the current memories `older_rows` and before the current ones `newer_rows`.
+
+    It supersedes the older memories, and those that the newer ones replaced and that were said before it. It is
+    superseded itself by the first memory that was said after it. Without `newer_rows` it is current.
+    """
+    if not newer_rows:
+        return add_superseding(stored, memory, older_rows, now=now)
+    chain = stored.with_all_superseded(newer_rows)
+    successor = next(one for one in chain if one.created_at > memory.created_at)
+    added = stored.add(memory, now=now, superseded_by=successor.row_id)
+    before = [one for one in chain if one.superseded_by == successor.id and one.created_at <= memory.created_at]
+    stored.move_superseded([one.row_id for one in before], to=added.row_id)
+    for row_id in older_rows:
+        stored.supersede(row_id, by=added.row_id, now=now)
+    return added
+
+
+# Fields with rules of their own: a change of one of these has consequences for other fields or rows.
 _RULED_FIELDS: Final = frozenset({"content", "tier", "lifetime", "channel", "pinned"})
 # The action of an approval in the curation log.
 APPROVE: Final = "approve"
 _PENDING: Final = MemoryFilter(visibility="requested")
-# What says which memory is changed, and by whom.
+# Fields of the call that say which memory is changed and by whom. They are not changes.
 _NO_CHANGES: Final = frozenset({"id", "user"})
 
 
@@ -103,11 +174,20 @@ def read_memories(memories: AgentMemories, memory_ids: list[str], *, superseded:
 
 
 def list_memories(memories: AgentMemories, call: ListMemories, *, now: int) -> list[Memory]:
-    """Return a page of the memories of both stores that match a checked call at a time, the newest first.
+    """Return a page of the memories of both stores that match a checked call at a time, the newest first."""
+    return _newest(memories, _filter(call, now), limit=call.limit, offset=call.offset)
+
+
+def pending_memories(memories: AgentMemories, *, limit: int, offset: int) -> list[Memory]:
+    """Return the memories of both stores that wait for approval, the newest first."""
+    return _newest(memories, _PENDING, limit=limit, offset=offset)
+
+
+def _newest(memories: AgentMemories, conditions: MemoryFilter, *, limit: int, offset: int) -> list[Memory]:
+    """Return a page of the memories of both stores that meet conditions, the newest first.
 
     If only one store has matches, it is asked for the page itself; of two, the first `offset + limit` of each are read.
     """
-    conditions, limit, offset = _filter(call, now), call.limit, call.offset
     matching = []
     for store in memories.existing_stores():
         with store.reading() as tx:
@@ -131,7 +211,7 @@ def update_memory(
 ) -> StoredMemory:
     """Change a memory in one transaction. Changed content is indexed again and gets new concept tags.
 
-    With `needs_approval`, one that is shared waits for an operator's approval again: what was approved is not this.
+    With `needs_approval`, a shared memory waits for an operator's approval again: its new text was not approved.
     Raises `NotFound`, `Conflict` for a superseded memory, and `Rejected` for what its tier, its kind or its being a
     fact does not allow. A memory cannot move between the account tier and another: that is a different database.
     """
@@ -162,7 +242,7 @@ def visibility_after_change(record: MemoryRecord) -> Visibility:
 
 
 def approve_memory(memories: AgentMemories, memory_id: str, *, now: int, content: str | None = None) -> MemoryRecord:
-    """Show a memory to all users of its agent, as an entry of the curation log.
+    """Show a memory to all users of its agent, as an entry of the curation log; or confirm one user's instruction.
 
     Raises `NotFound`, and `Conflict` for a superseded memory, or one whose content is not `content`, if that is given.
     """
@@ -174,21 +254,14 @@ def approve_memory(memories: AgentMemories, memory_id: str, *, now: int, content
             raise Conflict(f"memory {memory_id} was replaced by {record.superseded_by}: approve that one", field="id")
         if content not in (None, record.content):
             raise Conflict(f"memory {memory_id} has been changed, and reads: {record.content}", field="content")
-        draft = EntryDraft(f"approved for all users; it belongs to {record.owner_user_id}", memories=[memory_id])
+        # Memories extracted from a user's words stay that user's.
+        is_own = record.source == EXTRACTION_SOURCE and record.owner_user_id is not None
+        confirmed = is_own and is_standing(record.kind, record.importance)
+        audience = "its owner" if confirmed else "all users"
+        draft = EntryDraft(f"approved for {audience}; it belongs to {record.owner_user_id}", memories=[memory_id])
         with tx.curation.entry(draft, job=APPROVE, agent=memories.agent, action=APPROVE, at=now):
-            rows.memories.change(record.row_id, now=now, visibility="shared")
+            rows.memories.change(record.row_id, now=now, visibility="private" if confirmed else "shared")
         return rows.memories.get(memory_id)
-
-
-def pending_memories(memories: AgentMemories, *, limit: int, offset: int) -> list[Memory]:
-    """Return the memories of both stores that wait for approval, the newest first."""
-    found: list[Memory] = []
-    for store in memories.existing_stores():
-        with store.reading() as tx:
-            rows = tx.for_agent(memories.agent)
-            found += to_memories(rows, rows.memories.page(_PENDING, limit=offset + limit))
-    found.sort(key=lambda memory: memory.created_at, reverse=True)
-    return found[offset : offset + limit]
 
 
 def forget(memories: AgentMemories, memory_id: str) -> bool:
@@ -230,11 +303,6 @@ def memory_stats(memories: AgentMemories) -> MemoryStats:
     return convert(
         total, MemoryStats, **{f"by_{column}": dict(sorted(counts.items())) for column, counts in total.by.items()}
     )
-
-
-def to_memory(record: MemoryRecord) -> Memory:
-    """Return a stored memory as the client sees it."""
-    return convert(record, Memory)
 
 
 def _filter(call: ListMemories, now: int) -> MemoryFilter:
@@ -287,8 +355,8 @@ def _said_at(memories: AgentMemories, draft: MemoryDraft, now: int) -> int:
     if draft.source_message is None:
         return now
     with memories.reading_workspace() as rows:
-        found = rows.messages.with_ids([draft.source_message]) if rows is not None else {}
-    return min([now, *(message.created_at for message in found.values())])
+        found = rows.messages.with_id(draft.source_message) if rows is not None else []
+    return min([now, *(one.created_at for one in found if draft.session in (None, one.session))])
 
 
 def _add_to_subject(stored: Memories, new: NewMemory, now: int) -> MemoryRecord:
@@ -345,3 +413,76 @@ def _plain_columns(changes: MemoryChanges) -> dict[str, Any]:
     if changes.expires_at is not UNSET:
         columns["expires_at"] = None if changes.expires_at is None else to_micros(changes.expires_at)
     return columns
+
+
+# Memories per transaction: some 100 ms of writing, so that other writers do not wait longer.
+_BATCH: Final = 500
+
+
+def export_memories(memories: AgentMemories) -> MemoryExport:
+    """Return every current memory, fact and note, the oldest first; each store is read in one transaction."""
+    found: list[Memory] = []
+    for store in memories.existing_stores():
+        with store.reading() as tx:
+            found += (convert(record, Memory) for record in tx.for_agent(memories.agent).memories.iterate())
+    return MemoryExport(memories=sorted(found, key=lambda memory: memory.created_at))
+
+
+def import_memories(
+    memories: AgentMemories,
+    document: MemoryExport,
+    *,
+    now: int,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> tuple[MemoryImport, list[Store]]:
+    """Add the memories that are missing, with their times and counts; return the counts and the stores written.
+
+    Everything is checked before anything is stored. `progress` is called with (done, total). Raises `Rejected` naming
+    the memory at fault.
+    """
+    check_version(document.schema_version)
+    check_export(document.memories)
+    added = done = 0
+    written: dict[str, Store] = {}
+    for tier in ("workspace", "account"):
+        of_store = [memory for memory in document.memories if (memory.tier == "account") == (tier == "account")]
+        if of_store:
+            store = memories.store_for_tier(tier)
+            for first in range(0, len(of_store), _BATCH):
+                batch = of_store[first : first + _BATCH]
+                with store.writing() as tx:
+                    rows = tx.for_agent(memories.agent)
+                    tenant = memories.stored_tenant if tier == "account" else None
+                    added += sum(_add(rows, memory, tenant, now) for memory in batch)
+                done += len(batch)
+                progress(done, len(document.memories))
+            written[store.name] = store
+    return MemoryImport(added=added, present=len(document.memories) - added), list(written.values())
+
+
+def _add(rows: AgentRepositories, memory: Memory, tenant: str | None, now: int) -> bool:
+    if _exists(rows, memory):
+        return False
+    if memory.session is not None:
+        rows.sessions.ensure(memory.session, now=now)
+    new = convert(memory, NewMemory, concept_tags=concept_tags(memory.content), tenant=tenant, made_by=IMPORT)
+    stored = rows.memories.add(new, now=now)
+    rows.memories.change(
+        stored.row_id,
+        now=to_micros(memory.updated_at),
+        access_count=memory.access_count,
+        accessed_at=to_micros(memory.accessed_at),
+    )
+    return True
+
+
+def _exists(rows: AgentRepositories, memory: Memory) -> bool:
+    return (
+        rows.memories.find(memory.id) is not None
+        or (memory.note_id is not None and rows.memories.by_note(memory.note_id) is not None)
+        or (
+            memory.category is not None
+            and memory.key is not None
+            and rows.memories.fact(memory.category, memory.key, owner=memory.owner_user_id) is not None
+        )
+    )

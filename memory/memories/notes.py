@@ -1,6 +1,7 @@
 """Notes: texts that an agent stores under an id of its choice and may rewrite.
 
-A note about a user belongs to the session `memory:{user}`, so it is indexed apart and forgotten with that session. The
+A note about a user belongs to the session `memory:{user}`, so it is indexed apart and forgotten with that session; if
+somebody else has a session of that name, to none. The
 id of a note is also the id of its memory: what a recall finds can be updated.
 """
 
@@ -33,10 +34,14 @@ def store_note(memories: AgentMemories, draft: NoteDraft, *, now: int, trace: st
             if existing.note_id is None or existing.content != draft.content:
                 raise Conflict(f"there is another note or memory {draft.note_id!r}: update that one", field="note_id")
             return StoredMemory(store, existing)
-        session = None
-        if draft.user is not None:
-            rows.sessions.ensure(session_of_user(draft.user), now=now, user=draft.user)
-            session = session_of_user(draft.user)
+        session = None if draft.user is None else session_of_user(draft.user)
+        if session is not None:
+            hidden = rows.sessions.is_hidden(session)
+            found = rows.sessions.find(session)
+            if found is None and not hidden:
+                found = rows.sessions.ensure(session, now=now, user=draft.user)
+            if found is None or rows.sessions.users(found) != {draft.user}:
+                session = None
         return StoredMemory(store, rows.memories.add(_new_note(draft, session, now, trace), now=now))
 
 
@@ -62,7 +67,7 @@ def update_note(
 ) -> StoredMemory:
     """Change a note in one transaction; its id and creation time stay. Raises `NotFound`.
 
-    With `needs_approval`, one that is shared waits for an operator's approval again.
+    With `needs_approval`, a shared note waits for an operator's approval again.
     """
     with memories.writing_workspace() as workspace:
         if workspace is None:

@@ -1,20 +1,31 @@
-"""The part of the status that comes from the broker: queues, inboxes and how full they are, workers, and the lag."""
+"""The broker's part of the status: queues, inboxes and how full they are, workers, the lag, and losses.
+
+The broker holds an id that was made up when a sweep first found it empty. A file in the data folder remembers the id:
+if the broker has another one, it was flushed, replaced, or has lost its file. Stored messages are not affected.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from adapters.broker.inbox import InboxStats, WorkerInbox
-from adapters.broker.monitor import Monitor, WorkerHeartbeat
+from adapters.broker.monitor import Monitor
+from reverie.clock import from_micros, rfc3339
+from reverie.counts import counted
 from reverie.errors import Unavailable
-from reverie.pipeline.inbox_limits import InboxLimits
+from reverie.pipeline.calls import InboxLimits
 from reverie.pipeline.status import InboxStatus, InboxUse, LagStatus, WorkerStatus
+from storage.pipeline.samples import MINUTE_MICROS, PipelineSample, PipelineSamples
+from storage.private_files import write_private
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """What the broker says; empty, with the error, if it does not answer."""
+    """The state that the broker reports; empty, with the error, if it does not answer."""
 
     queues: dict[str, int] = field(default_factory=dict)
     inboxes: list[InboxStatus] = field(default_factory=list)
@@ -31,7 +42,7 @@ def read_broker(inbox: WorkerInbox, monitor: Monitor) -> BrokerState:
         queues = monitor.queue_depths()
         totals = inbox.totals()
         inboxes = [_inbox(name, inbox.stats(name), totals.limits) for name in inbox.workspaces()]
-        workers = [_worker(heartbeat) for heartbeat in monitor.workers()]
+        workers = monitor.workers()
         lag = monitor.lag()
         warnings = monitor.warnings()
     except Unavailable as error:
@@ -45,8 +56,7 @@ def read_broker(inbox: WorkerInbox, monitor: Monitor) -> BrokerState:
         full=_share(totals.items, limits.items, totals.bytes, limits.bytes),
         accepted=totals.accepted,
     )
-    known = LagStatus(samples=lag.samples, p50_seconds=lag.p50_seconds, p99_seconds=lag.p99_seconds)
-    return BrokerState(queues, inboxes, use, workers, known, warnings)
+    return BrokerState(queues, inboxes, use, workers, lag, warnings)
 
 
 def _inbox(name: str, stats: InboxStats, limits: InboxLimits) -> InboxStatus:
@@ -63,20 +73,72 @@ def _share(items: int, max_items: int, size: int, max_bytes: int) -> float:
     return round(max(items / max_items, size / max_bytes), 3)
 
 
-def _worker(heartbeat: WorkerHeartbeat) -> WorkerStatus:
-    return WorkerStatus(
-        name=heartbeat.name,
-        host=heartbeat.host,
-        pid=heartbeat.pid,
-        queues=heartbeat.queues,
-        started_at=_moment(heartbeat.started_at),
-        seen_at=_moment(heartbeat.seen_at),
-        progress_at=_moment(heartbeat.progress_at) if heartbeat.progress_at else None,
-        tasks_done=heartbeat.tasks_done,
-        embedder=heartbeat.embedder,
-        language_model=heartbeat.language_model,
+_SHOWN_MICROS: Final = 24 * 3_600 * 1_000_000
+
+
+class _Known(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker as last seen. `items` waited in it then; times are in microseconds, 0 for never."""
+
+    id: str
+    items: int
+    seen_at: int
+    lost_at: int = 0
+    lost_items: int = 0
+    lost_seen_at: int = 0
+
+
+def watch_broker(inbox: WorkerInbox, data: Path, *, now: int) -> str:
+    """Compare the broker with the one last seen; return what was lost, an empty text if nothing was.
+
+    Raises `Unavailable` without a broker.
+    """
+    found, items = inbox.identity(), inbox.totals().items
+    known = _read(data)
+    lost = known is not None and known.id != found
+    state = _Known(
+        id=found,
+        items=items,
+        seen_at=now,
+        lost_at=now if lost else known.lost_at if known else 0,
+        lost_items=known.items if lost and known else known.lost_items if known else 0,
+        lost_seen_at=known.seen_at if lost and known else known.lost_seen_at if known else 0,
+    )
+    path = _path(data)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    write_private(path, msgspec.json.encode(state))
+    return _line(state) if lost else ""
+
+
+def lost_lines(data: Path, *, now: int) -> list[str]:
+    """Return a line for the status if the broker has lost its content within the last day."""
+    known = _read(data)
+    return [_line(known)] if known is not None and 0 <= now - known.lost_at < _SHOWN_MICROS else []
+
+
+def _line(known: _Known) -> str:
+    return (
+        f"the broker has lost its content, noticed at {rfc3339(known.lost_at)}: it was flushed, replaced or started"
+        " without its file. Everything stored is there. What was accepted and not stored yet is lost:"
+        f" {counted(known.lost_items, 'message')} waited at {from_micros(known.lost_seen_at):%H:%M:%S} UTC. Agents that"
+        " waited for `stored` have sent theirs again; others must"
     )
 
 
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+def _read(data: Path) -> _Known | None:
+    try:
+        return msgspec.json.decode(_path(data).read_bytes(), type=_Known)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _path(data: Path) -> Path:
+    return data / "run" / "broker.json"
+
+
+def take_sample(samples: PipelineSamples, inbox: WorkerInbox, monitor: Monitor, *, now: int) -> None:
+    """Keep the figures of this minute, unless they are kept. `now` is in microseconds. Raises `Unavailable`."""
+    minute = now // MINUTE_MICROS
+    if samples.has(minute):
+        return
+    totals, lag = inbox.totals(), monitor.lag(now=now / 1_000_000)
+    samples.add(PipelineSample(minute, totals.accepted, totals.items, lag.p50_seconds, lag.p99_seconds))

@@ -14,23 +14,27 @@ from typing import Any, Final, Literal
 
 from blake3 import blake3
 
-from memory.pipeline.cutting import CHUNK_CHARACTERS, normalise, split
+from memory.cutting import CHUNK_CHARACTERS, normalise, split
 from memory.pipeline.questions import questions_in
 from memory.stage import (
     STAGE_LOCK_WAIT_SECONDS,
     StageReport,
     bury,
+    bury_damaged,
     claim_batch,
     crash_error,
     live_latencies,
+    put_off_withdrawn,
     released_on_failure,
     run_batches,
 )
 from reverie.errors import Permanent
+from storage.lifecycle.withdrawn import Table
 from storage.pipeline.chunks import SourceKind
-from storage.pipeline.forgotten_files import NOBODY
+from storage.pipeline.files import NOBODY, STEP_CHUNKS
 from storage.pipeline.records import NewChunk, SourceText
 from storage.pipeline.work import Claim
+from storage.rows import DamagedRow, from_json_of
 from storage.stores import Store
 from storage.transaction import Transaction
 
@@ -52,6 +56,8 @@ _KINDS: Final[dict[_SourceStage, SourceKind]] = {
     "chunk-memories": "memory",
 }
 
+_TABLES: Final[dict[SourceKind, Table]] = {"message": "messages", "file": "files", "memory": "memories"}
+
 # One to three words that do not begin with a small letter (a to z here, others are checked where it is used), then a
 # colon and a blank.
 _LABEL = re.compile(r"\A((?:[^\W\d_a-z][\w.'-]{0,30})(?: [^\W\d_a-z][\w.'-]{0,30}){0,2}): \S")
@@ -62,7 +68,7 @@ class TextNotCut(Permanent):
 
 
 class _NextBatch(Exception):
-    """The time of a batch is up; what is being cut belongs to the next one."""
+    """The time of a batch is up; the source that is being cut belongs to the next batch."""
 
 
 def chunk_messages(
@@ -119,7 +125,10 @@ def _chunk_claimed(
     kind = _KINDS[stage]
     with store.reading() as tx:
         sources = tx.chunks.sources(kind, claim.items, max_bytes=_BATCH_BYTES)
-    sources = _without_forgotten(store, sources)
+        read = {source.row_id for source in sources}
+        damaged = [row for row in tx.chunks.source_rows(kind, claim.items, max_bytes=_BATCH_BYTES) if row not in read]
+    report.buried += bury_damaged(store, claim, damaged, now())
+    sources = _without_forgotten(store, claim, kind, sources, now())
     error = crash_error(claim)
     if error is not None:
         _bury_sources(store, claim, sources, error, now())
@@ -127,6 +136,9 @@ def _chunk_claimed(
         return None
     pieces, uncut = _cut_within(sources, _CUT_SECONDS)
     cut_sources = [source for source in sources if source.row_id in pieces]
+    if kind == "file":
+        for source in cut_sources:
+            _remove_outdated(store, claim, source.row_id, pieces[source.row_id])
     _store_chunks(store, claim, kind, [(source, pieces[source.row_id]) for source in cut_sources], uncut, now())
     report.buried += len(uncut)
     report.done += len(cut_sources)
@@ -136,25 +148,29 @@ def _chunk_claimed(
     return [source.row_id for source in cut_sources]
 
 
-def _without_forgotten(store: Store, sources: list[SourceText]) -> list[SourceText]:
-    """Return the sources that belong to an agent; of a large file that was forgotten or replaced some chunks go."""
-    forgotten = [source for source in sources if source.agent == NOBODY]
-    if forgotten:
+def _without_forgotten(
+    store: Store, claim: Claim, kind: SourceKind, sources: list[SourceText], now: int
+) -> list[SourceText]:
+    """Return the sources that were not forgotten; remove some chunks of a large file that was forgotten or replaced."""
+    set_aside = [source for source in sources if source.agent == NOBODY]
+    if set_aside:
         with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
-            tx.forgotten_files.remove_step(forgotten[0].row_id)
-    return [source for source in sources if source.agent != NOBODY]
+            tx.forgotten_files.remove_step(set_aside[0].row_id)
+    rows = [source.row_id for source in sources if source.agent != NOBODY]
+    withdrawn = put_off_withdrawn(store, claim, _TABLES[kind], rows, now=now)
+    return [source for source in sources if source.agent != NOBODY and source.row_id not in withdrawn]
 
 
 def _cut_within(
     sources: list[SourceText], seconds: float
-) -> tuple[dict[int, list[NewChunk]], list[tuple[SourceText, TextNotCut]]]:
+) -> tuple[dict[int, list[NewChunk]], list[tuple[SourceText, Permanent]]]:
     """Return the chunks by source, for the first sources that can be cut within this time but at least one.
 
-    Also returns the sources that take too long by themselves, with the error.
+    Also returns the sources that take too long by themselves, or are damaged, with the error.
     """
     deadline = time.monotonic() + seconds
     pieces: dict[int, list[NewChunk]] = {}
-    uncut: list[tuple[SourceText, TextNotCut]] = []
+    uncut: list[tuple[SourceText, Permanent]] = []
     for source in sources:
         began = time.thread_time()
 
@@ -168,7 +184,7 @@ def _cut_within(
             pieces[source.row_id] = cut(source, check)
         except _NextBatch:
             break
-        except TextNotCut as error:
+        except (TextNotCut, DamagedRow) as error:
             uncut.append((source, error))
         if time.monotonic() > deadline:
             break
@@ -180,13 +196,13 @@ def _store_chunks(
     claim: Claim,
     kind: SourceKind,
     pieces: list[tuple[SourceText, list[NewChunk]]],
-    uncut: list[tuple[SourceText, TextNotCut]],
+    uncut: list[tuple[SourceText, Permanent]],
     now: int,
 ) -> None:
     """Store chunks, mark their sources as chunked, and end the claim, in as many transactions as it takes.
 
-    Each stores some of the chunks, so that nobody waits long for the write lock. What was stored of a source before a
-    kill is not stored again.
+    Each stores some of the chunks, so that nobody waits long for the write lock. Chunks that were stored before a kill
+    are not stored again.
     """
     *first, last = list(_parts(pieces)) or [[]]
     for part in first:
@@ -198,6 +214,16 @@ def _store_chunks(
             if source.row_id in held:
                 _bury(tx, claim, source, error, now)
         tx.work.finish(claim, claim.items)  # sources that there was no time for can be claimed again
+
+
+def _remove_outdated(store: Store, claim: Claim, row: int, pieces: list[NewChunk]) -> None:
+    """Remove the chunks of a file's earlier version that the new one does not have; the others keep their vectors."""
+    with store.reading() as tx:
+        outdated = tx.chunks.outdated(row, pieces)
+    for first in range(0, len(outdated), STEP_CHUNKS):
+        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+            if row in tx.work.still_claimed(claim):
+                tx.chunks.remove(outdated[first : first + STEP_CHUNKS])
 
 
 def _parts(
@@ -226,6 +252,7 @@ def _add_chunks(
     now: int,
 ) -> set[int]:
     """Store chunks of the sources that are still claimed, and mark those that end; return which are claimed."""
+    tx.index.restore_lost()
     held = tx.work.still_claimed(claim)
     claimed = [(source, chunks, is_end) for source, chunks, is_end in part if source.row_id in held]
     if kind == "message":
@@ -283,10 +310,14 @@ def _speaker_label(body: str) -> str | None:
 
 
 def source_text(content: str, tool_calls: str | None) -> str:
-    """Return the content, followed by the names and argument texts of the tool calls (JSON)."""
+    """Return the content, followed by the names and argument texts of the tool calls (JSON).
+
+    Raises `DamagedRow` if they are no JSON.
+    """
     if not tool_calls:
         return content
-    texts = [content, *(text for call in json.loads(tool_calls) for text in _call_texts(call))]
+    calls = from_json_of(list, tool_calls)
+    texts = [content, *(text for call in calls if isinstance(call, dict) for text in _call_texts(call))]
     return "\n".join(text for text in texts if text)
 
 

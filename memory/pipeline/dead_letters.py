@@ -12,29 +12,29 @@ from adapters.broker.inbox import WorkerInbox
 from reverie.clock import now_micros
 from reverie.contract import EXTRACT_MEMORIES, INGEST_MESSAGES, PAYLOAD_VERSION, FilePayload, MessagePayload
 from reverie.errors import Conflict
+from storage.leases import JobLeases
 from storage.memories.extraction import EXTRACT_STAGE, ExtractionProgress
 from storage.pipeline.records import DeadLetter
 from storage.pipeline.work import Stage
 from storage.stores import Store
-from storage.upkeep.leases import JobLeases
 
 # The pause between two looks for the outcome of a replay; a stage takes some 100 ms.
 _PAUSE_SECONDS: Final = 0.05
 
 
 class ReplayOutcome(NamedTuple):
-    """What became of a replay, and its dead letter: the new one if it failed again, else the one that was replayed."""
+    """The outcome of a replay, and its dead letter, with the new error if it failed again."""
 
     state: Literal["queued", "succeeded", "failed"]
     letter: DeadLetter
 
 
 def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | None = None) -> DeadLetter:
-    """Retry the item of a dead letter from the start and remove the letter, which is returned.
+    """Retry the item of a dead letter from the start, and return the letter.
 
-    If it fails again, it becomes a dead letter with its new error. A payload is put back into the inbox before the
-    letter is removed, so a crash between the two duplicates nothing. Raises `NotFound`, and `Conflict` for a payload
-    that this version of Reverie cannot read or that belongs to another agent.
+    The letter stays until the item succeeds: whoever stores it removes the letter, and a sweep those of stages. If it
+    fails again, the letter gets the new error, and its attempts are added up. Raises `NotFound`, and `Conflict` for a
+    payload that this version of Reverie cannot read or that belongs to another agent.
     """
     letter = _read(store, letter_id, agent)
     if letter.stage == "ingest":
@@ -43,22 +43,16 @@ def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | Non
         number = inbox.next_number().value
         letter = _read(store, letter_id, agent)
         _accept_again(store, inbox, letter, number)
-        with store.writing() as tx:
-            tx.dead_letters.remove(
-                letter
-            )  # a worker may already have taken the payload and made a new dead letter of it
     elif letter.stage == EXTRACT_STAGE:
         ref_code, position = _read_session(letter)
         with store.writing() as tx:
             progress = ExtractionProgress(tx.connection, EXTRACT_MEMORIES)
             progress.read_again(ref_code, after=position, now=now_micros())  # by the next sweep
-            tx.dead_letters.remove(letter)
     else:
         with store.writing() as tx:
             tx.work.revive(cast("Stage", letter.stage), int(letter.item_id))
             if letter.stage == "embed":
                 tx.chunks.set_embedding_error([int(letter.item_id)], None)
-            tx.dead_letters.remove(letter)
     return letter
 
 
@@ -81,7 +75,7 @@ def await_replay(
     monotonic: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> ReplayOutcome:
-    """Return what became of a letter that was replayed: "queued" if that is not known after `timeout_seconds`.
+    """Return the outcome of a replayed letter: "queued" if it is not known after `timeout_seconds`.
 
     Polls the store, whose rows say it whichever process does the work.
     """
@@ -89,18 +83,21 @@ def await_replay(
     while True:
         outcome = _outcome(store, letter)
         if outcome.state != "queued" or monotonic() >= deadline:
-            return outcome
+            break
         pause(_PAUSE_SECONDS)
+    if outcome.state == "succeeded":
+        with store.writing() as tx:
+            tx.dead_letters.remove(letter)
+    return outcome
 
 
 def _outcome(store: Store, letter: DeadLetter) -> ReplayOutcome:
     with store.reading() as tx:
-        rows = tx.for_agent(letter.agent)
-        again = rows.dead_letters.of_item(letter.stage, letter.item_id)
-        if again is not None:
-            return ReplayOutcome("failed", again)
+        now = tx.dead_letters.find(letter.id)
+        if now is not None and now != letter:
+            return ReplayOutcome("failed", now)
         if letter.stage == "ingest":
-            done = bool(rows.messages.existing_ids([letter.item_id])) or rows.files.exists(letter.item_id)
+            done = now is None
         elif letter.stage == EXTRACT_STAGE:
             ref_code, position = _read_session(letter)
             done = JobLeases(tx.connection).progress(EXTRACT_MEMORIES, ref_code) > position
@@ -110,9 +107,9 @@ def _outcome(store: Store, letter: DeadLetter) -> ReplayOutcome:
 
 
 def take_up_refused(store: Store) -> int:
-    """Have workers embed again what an embedder refused, and remove the dead letters of it; returns how many chunks.
+    """Have workers embed refused chunks again, and remove their dead letters; return the number of chunks.
 
-    What is refused again becomes a dead letter again.
+    A chunk that is refused again becomes a dead letter again.
     """
     with store.reading() as tx:
         if not tx.work.has_buried("embed"):

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.embedders.base import Embedder, EmbedderUnavailable, refusal_of_all, relearn_dimension
+from adapters.embedders.base import REMOTE, Embedder, EmbedderUnavailable, refusal_of_all, relearn_dimension
+from adapters.embedders.openai_compatible import BATCH_INPUTS
+from memory.pipeline.pace import BATCH_SECONDS, Pace
 from memory.pipeline.questions import text_to_embed
 from memory.stage import (
     STAGE_LEASE_SECONDS,
     STAGE_LOCK_WAIT_SECONDS,
     StageReport,
     bury,
+    bury_damaged,
     claim_batch,
     crash_error,
     live_latencies,
+    put_off_withdrawn,
     released_on_failure,
     retry_at,
     run_batches,
 )
-from reverie.errors import Permanent
-from storage.pipeline.records import PendingChunk
+from reverie.errors import Permanent, ReverieError
+from storage.pipeline.records import Origin, PendingChunk
 from storage.pipeline.work import Claim
 from storage.stores import Store
 from storage.transaction import Transaction
@@ -40,6 +47,12 @@ class ModelChanged(EmbedderUnavailable):
     """The store switched to another model while a batch was embedded with the previous one: embed it again."""
 
 
+# Returns those of some chunks that may still be embedded: some may have been forgotten since they were read.
+Wanted = Callable[[Sequence[PendingChunk]], Sequence[PendingChunk]]
+# Returns the vectors of some chunks, with their ids.
+Request = Callable[[Sequence[PendingChunk]], list[tuple[int, bytes]]]
+
+
 @dataclass(frozen=True, slots=True)
 class EmbedHooks:
     """Callbacks after a batch: notify the index stage, or tell waiting producers that results are keyword-only.
@@ -51,6 +64,17 @@ class EmbedHooks:
     on_unavailable: Callable[[Sequence[int], str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The chunks of one store that are embedded at once."""
+
+    store: Store
+    hooks: EmbedHooks
+    claim: Claim
+    chunks: list[PendingChunk]
+    origins: list[Origin]
+
+
 def embed_chunks(
     store: Store,
     embedder: Embedder,
@@ -58,11 +82,15 @@ def embed_chunks(
     now: Callable[[], int],
     hooks: EmbedHooks,
     batch_size: int = BATCH_CHUNKS,
+    pace: Pace | None = None,
+    others: Iterable[tuple[Store, EmbedHooks]] = (),
 ) -> StageReport:
     """Embed all new chunks, until the time is up or the embedder is unavailable.
 
-    The model is loaded before anything is claimed: loading takes seconds, and a worker killed meanwhile holds no claim.
-    If the store's vectors are of another model, nothing is embedded and the report says why in `blocked`.
+    `pace` keeps batches from taking too long. A batch with room left is filled with chunks of `others`, the stores
+    whose turn is next: for one short text a model takes as long as for ten. The model is loaded before anything is
+    claimed: loading takes seconds, and a worker killed meanwhile holds no claim. If the store's vectors are of another
+    model, nothing is embedded and the report says why in `blocked`.
     """
     with store.reading() as tx:
         if not tx.work.is_waiting("embed", now=now()):
@@ -73,45 +101,123 @@ def embed_chunks(
             newest = tx.chunks.newest_without_vector(_NEWEST_CHUNKS)
         hooks.on_unavailable(newest, blocked)
         return StageReport(blocked=blocked)
-
-    # A larger batch gets a longer lease, so that a slow batch is not taken for a dead worker.
-    lease_seconds = STAGE_LEASE_SECONDS * max(1.0, batch_size / BATCH_CHUNKS)
+    used_pace, next_stores = pace or Pace(batch_size), iter(others)
 
     def batch(report: StageReport) -> bool:
-        claim = claim_batch(store, "embed", now=now(), limit=batch_size, seconds=lease_seconds)
-        if claim is None:
+        size = used_pace.texts_at_once(batch_size)
+        own = _claim_chunks(store, hooks, size, now, used_pace, report)
+        if own is None:
             return False
-        with released_on_failure(store, claim, now):
-            with store.reading() as tx:
-                chunks = tx.chunks.pending(claim.items)
-                origins = tx.chunks.origins(claim.items)
-            report.traces |= {origin.trace for origin in origins}
-            done = report.done
-            goes_on = _embed_batch(store, embedder, claim, chunks, now, hooks, report)
-            if report.done > done:
-                report.latencies += live_latencies(origins, now())
-            return goes_on
+        room = 0 if own.claim.crashes else size - len(own.chunks)
+        batches = [*_claim_in_other_stores(next_stores, embedder, room, now, used_pace, report), own]
+        return _embed_together(batches, embedder, now, used_pace, report)
 
     return run_batches(batch)
 
 
-def _embed_batch(
-    store: Store,
+def _claim_chunks(
+    store: Store, hooks: EmbedHooks, size: int, now: Callable[[], int], pace: Pace, report: StageReport
+) -> _Batch | None:
+    """Claim chunks of one store, and give back those that would take too long; None if nothing is due."""
+    # A larger batch, or one on a slower host, gets a longer lease, so that it is not taken for a dead worker's.
+    lease_seconds = STAGE_LEASE_SECONDS * max(1.0, size / BATCH_CHUNKS, pace.last_seconds / BATCH_SECONDS)
+    claim = claim_batch(store, "embed", now=now(), limit=size, seconds=lease_seconds)
+    if claim is None:
+        return None
+    with released_on_failure(store, claim, now):
+        with store.reading() as tx:
+            chunks = tx.chunks.pending(claim.items)
+            waiting = set(claim.items) - {chunk.id for chunk in chunks}
+            damaged = [item for item in sorted(waiting) if not tx.work.is_done("embed", item)]
+        report.buried += bury_damaged(store, claim, damaged, now())
+        fitting = pace.fitting([chunk.text for chunk in chunks])
+        if fitting < len(chunks) and not claim.crashes:
+            left, chunks = chunks[fitting:], chunks[:fitting]
+            with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+                tx.work.finish(claim, [chunk.id for chunk in left])
+        with store.reading() as tx:
+            origins = tx.chunks.origins([chunk.id for chunk in chunks])
+    return _Batch(store, hooks, claim, chunks, origins)
+
+
+def _claim_in_other_stores(
+    stores: Iterator[tuple[Store, EmbedHooks]],
     embedder: Embedder,
-    claim: Claim,
-    chunks: list[PendingChunk],
+    room: int,
     now: Callable[[], int],
-    hooks: EmbedHooks,
+    pace: Pace,
     report: StageReport,
+) -> list[_Batch]:
+    """Claim chunks of other stores while there is room. Chunks that cannot be claimed are left to that store's task."""
+    batches: list[_Batch] = []
+    while room > 0 and (following := next(stores, None)) is not None:
+        store, hooks = following
+        with contextlib.suppress(ReverieError):
+            with store.reading() as tx:
+                active = tx.index.active("vector")
+                takes = tx.work.has_only_fresh("embed", now=now())
+            if takes and (active is None or (active.model, active.dim) == (embedder.model, embedder.dimension)):
+                batch = _claim_chunks(store, hooks, room, now, pace, report)
+                if batch is not None:
+                    batches.append(batch)
+                    room -= len(batch.chunks)
+    return batches
+
+
+def _embed_together(
+    batches: Sequence[_Batch], embedder: Embedder, now: Callable[[], int], pace: Pace, report: StageReport
 ) -> bool:
-    """Embed one claimed batch; return whether to continue with the next."""
+    """Embed the batches of several stores at once and commit each by itself; return whether to continue.
+
+    The last batch is that of the task, and its errors are raised. An error of another store is left to its own task.
+    """
+    vectors: dict[str, list[tuple[int, bytes]]] = {}
+    # Before each further request to an endpoint, chunks that were forgotten meanwhile are looked up again.
+    is_one_request = embedder.device != REMOTE or sum(len(batch.chunks) for batch in batches) <= BATCH_INPUTS
+    if len(batches) > 1 and is_one_request:
+        chunks = {}
+        for batch in batches:
+            with contextlib.suppress(ReverieError):
+                chunks[batch.store.name] = _still_wanted(batch, now, batch.chunks)
+        # If the embedder refuses or is unavailable, each batch is embedded by itself below, which handles the error.
+        with contextlib.suppress(Permanent, EmbedderUnavailable):
+            found = iter(_vectors(embedder, lambda some: some, pace, [one for some in chunks.values() for one in some]))
+            vectors = {name: list(islice(found, len(some))) for name, some in chunks.items()}
+    should_continue = True
+    for batch in batches:
+        others_errors = contextlib.nullcontext() if batch is batches[-1] else contextlib.suppress(ReverieError)
+        with others_errors, released_on_failure(batch.store, batch.claim, now):
+            should_continue = _embed_batch(batch, embedder, now, report, pace, vectors.get(batch.store.name))
+    return should_continue
+
+
+def _still_wanted(batch: _Batch, now: Callable[[], int], some: Sequence[PendingChunk]) -> Sequence[PendingChunk]:
+    """Return these chunks without any that were forgotten or are being erased."""
+    withdrawn = put_off_withdrawn(batch.store, batch.claim, "chunks", [chunk.id for chunk in some], now=now())
+    return [chunk for chunk in some if chunk.id not in withdrawn]
+
+
+def _embed_batch(
+    batch: _Batch,
+    embedder: Embedder,
+    now: Callable[[], int],
+    report: StageReport,
+    pace: Pace,
+    known_vectors: list[tuple[int, bytes]] | None,
+) -> bool:
+    """Embed one claimed batch, unless its vectors are known; return whether to continue with the next."""
+    store, claim, chunks, hooks = batch.store, batch.claim, batch.chunks, batch.hooks
+    report.traces |= {origin.trace for origin in batch.origins}
     error = crash_error(claim)
     if error is not None:
         report.buried += _bury(store, claim, {chunk.id: error for chunk in chunks}, now(), hooks)
         return True
+    refused: dict[int, Permanent] = {}
     try:
-        vectors, refused = vectors_of_chunks(embedder, chunks)
-        report.done += _commit(store, embedder, claim, vectors, now())
+        vectors = known_vectors
+        if vectors is None:
+            vectors, refused = vectors_of_chunks(embedder, chunks, partial(_still_wanted, batch, now), pace)
+        done = _commit(store, embedder, claim, vectors, now())
     except ModelChanged:
         with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
             tx.work.release(claim)
@@ -124,29 +230,34 @@ def _embed_batch(
         report.blocked = str(unavailable)
         hooks.on_unavailable([chunk.id for chunk in chunks], str(unavailable))
         return False
+    report.done += done
+    if done:
+        report.latencies += live_latencies(batch.origins, now())
     report.buried += _bury(store, claim, refused, now(), hooks)
     hooks.on_embedded()
     return True
 
 
 def vectors_of_chunks(
-    embedder: Embedder, chunks: Sequence[PendingChunk]
+    embedder: Embedder, chunks: Sequence[PendingChunk], wanted: Wanted, pace: Pace
 ) -> tuple[list[tuple[int, bytes]], dict[int, Permanent]]:
     """Return the vectors of chunks, and the errors of refused ones: a refused batch is halved to find them.
 
-    Raises `EmbedderUnavailable` if the embedder is away, which it is, too, while it refuses every text.
+    Before each request `wanted` is called; chunks that it leaves out get neither a vector nor an error. Raises
+    `EmbedderUnavailable` if the embedder is away, which it is, too, while it refuses every text.
     """
+    request = partial(_vectors, embedder, wanted, pace)
     try:
-        return _vectors(embedder, chunks), {}
+        return request(chunks), {}
     except Permanent as error:
         away = refusal_of_all(embedder, error)
         if away is not None:
             raise away from error
-        return _halved(embedder, chunks, error)
+        return _halved(request, chunks, error)
 
 
 def _halved(
-    embedder: Embedder, chunks: Sequence[PendingChunk], error: Permanent
+    request: Request, chunks: Sequence[PendingChunk], error: Permanent
 ) -> tuple[list[tuple[int, bytes]], dict[int, Permanent]]:
     """Return what `vectors_of_chunks` does, for chunks that were refused together with this error."""
     if len(chunks) == 1:
@@ -156,17 +267,24 @@ def _halved(
     half = len(chunks) // 2
     for part in (chunks[:half], chunks[half:]):
         try:
-            vectors += _vectors(embedder, part)
+            vectors += request(part)
         except Permanent as part_error:
-            more, part_refused = _halved(embedder, part, part_error)
+            more, part_refused = _halved(request, part, part_error)
             vectors += more
             refused |= part_refused
     return vectors, refused
 
 
-def _vectors(embedder: Embedder, chunks: Sequence[PendingChunk]) -> list[tuple[int, bytes]]:
-    matrix = embedder.embed([text_to_embed(chunk.lead, chunk.text, chunk.speaker) for chunk in chunks])
-    return [(chunk.id, to_blob(vector)) for chunk, vector in zip(chunks, matrix, strict=True)]
+def _vectors(embedder: Embedder, wanted: Wanted, pace: Pace, chunks: Sequence[PendingChunk]) -> list[tuple[int, bytes]]:
+    embed = pace.timed(embedder.embed)
+    at_once = BATCH_INPUTS if embedder.device == REMOTE else max(1, len(chunks))
+    vectors: list[tuple[int, bytes]] = []
+    for first in range(0, len(chunks), at_once):
+        part = wanted(chunks[first : first + at_once])
+        if part:
+            matrix = embed([text_to_embed(chunk.lead, chunk.text, chunk.speaker) for chunk in part])
+            vectors += [(chunk.id, to_blob(vector)) for chunk, vector in zip(part, matrix, strict=True)]
+    return vectors
 
 
 def _commit(store: Store, embedder: Embedder, claim: Claim, vectors: Sequence[tuple[int, bytes]], now: int) -> int:
@@ -209,7 +327,7 @@ def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int, h
     with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
         held = tx.work.still_claimed(claim, list(refused))
         for item in held:
-            bury(tx, claim, item, owner=tx.chunks.owner(item), error=refused[item], now=now)
+            bury(tx, claim, item, owner=tx.work.owner(claim.stage, item), error=refused[item], now=now)
             tx.chunks.set_embedding_error([item], str(refused[item]))
     for item in sorted(held):
         hooks.on_unavailable([item], str(refused[item]))

@@ -11,13 +11,13 @@ from typing import Final
 import msgspec
 
 from adapters.broker.inbox import Taken
+from memory.conversion import convert
 from memory.stage import MAX_CRASHES, WorkerCrashed
 from reverie.checks import check_payload
-from reverie.clock import from_micros
 from reverie.contract import FilePayload, MessagePayload, Payload
 from reverie.counts import counted
 from reverie.errors import Rejected, ReverieError
-from reverie.pipeline.inbox import parse_inbox_field
+from reverie.pipeline.inbox import inbox_field, parse_inbox_field
 from reverie.sessions.types import Message
 from storage.pipeline.records import NewDeadLetter, NewMessage
 
@@ -46,12 +46,12 @@ class Item:
     @property
     def agent(self) -> str:
         """Return the agent that the item belongs to."""
-        return self.payload.agent if self.payload else parse_inbox_field(self.taken.field)[0]
+        return self.payload.agent if self.payload else parse_inbox_field(self.taken.field).agent
 
     @property
     def id(self) -> str:
-        """Return the id of the item, unique per agent."""
-        return self.payload.id if self.payload else parse_inbox_field(self.taken.field)[1]
+        """Return the id of the item; for a message it is unique within its session."""
+        return self.payload.id if self.payload else parse_inbox_field(self.taken.field).id
 
 
 def decode(taken: Taken) -> Item:
@@ -70,8 +70,8 @@ def decode(taken: Taken) -> Item:
         return Item(taken, None, Rejected(taken.refusal, field="payload"))
     try:
         payload = _decoder.decode(taken.payload)
-        if (payload.agent, payload.id) != parse_inbox_field(taken.field):
-            raise Rejected("the agent and id in the payload differ from those it was accepted under", field="id")
+        if inbox_field(payload).encode() != taken.field:
+            raise Rejected("its agent, session, id or content differ from those it was accepted under", field="id")
         check_payload(payload)
     except Rejected as error:
         return Item(taken, None, error)
@@ -92,54 +92,33 @@ def dead_letter(item: Item, error: ReverieError) -> NewDeadLetter:
         error=str(error),
         attempts=item.taken.tries,
         trace=item.payload.trace if item.payload else "",
+        variant=variant_of(item),
     )
+
+
+def variant_of(item: Item) -> str:
+    """Return what tells apart deliveries with one id, as the inbox does: see `inbox_field`."""
+    field = parse_inbox_field(item.taken.field)
+    return f"{field.session}\x1f{field.content}" if field.content else ""
 
 
 def new_message(item: Item, payload: MessagePayload) -> NewMessage:
     """Convert an item to a message to insert; the role decides an importance that is not given."""
     importance = payload.importance if payload.importance is not None else DEFAULT_IMPORTANCE[payload.role]
-    return NewMessage(
-        id=payload.id,
-        agent=payload.agent,
-        role=payload.role,
-        name=payload.name,
-        content=payload.content,
-        tool_call_id=payload.tool_call_id,
-        tool_name=payload.tool_name,
+    return convert(
+        payload,
+        NewMessage,
         tool_calls=to_json(payload.tool_calls) if payload.tool_calls else None,
-        token_count=payload.token_count,
         importance=importance,
         tags=to_json(payload.tags),
         metadata=to_json(payload.metadata),
-        trace=payload.trace,
-        created_at=payload.created_at,
         accepted_at=item.taken.waits_since,
-        user=payload.user,
-        visibility=payload.visibility,
-        original=payload.original,
     )
 
 
 def to_message(payload: MessagePayload, session_id: str, sequence: int, importance: float) -> Message:
     """Convert a stored payload to a message for working memory, which holds no originals."""
-    return Message(
-        id=payload.id,
-        session=session_id,
-        sequence=sequence,
-        role=payload.role,
-        content=payload.content,
-        created_at=from_micros(payload.created_at),
-        name=payload.name,
-        tool_call_id=payload.tool_call_id,
-        tool_name=payload.tool_name,
-        tool_calls=payload.tool_calls,
-        token_count=payload.token_count,
-        importance=importance,
-        tags=payload.tags,
-        metadata=payload.metadata,
-        user=payload.user,
-        visibility=payload.visibility,
-    )
+    return convert(payload, Message, session=session_id, sequence=sequence, importance=importance, original=None)
 
 
 def _session_of_invalid(payload: bytes) -> str | None:

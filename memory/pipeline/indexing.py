@@ -12,6 +12,7 @@ from memory.stage import (
     bury,
     claim_batch,
     crash_error,
+    put_off_withdrawn,
     released_on_failure,
     run_batches,
 )
@@ -38,6 +39,7 @@ def index_chunks(store: Store, *, now: Callable[[], int], on_indexed: Callable[[
         claim = claim_batch(store, "index", now=now(), limit=BATCH_VECTORS)
         if claim is None:
             return False
+        put_off_withdrawn(store, claim, "chunks", claim.items, now=now())
         # Commit the claim before the work, so that an item that kills its worker is counted.
         with released_on_failure(store, claim, now), store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
             indexed = _index(tx, claim, now(), report)
@@ -52,9 +54,12 @@ def _index(tx: Transaction, claim: Claim, now: int, report: StageReport) -> Inde
     error = crash_error(claim)
     if error is not None:
         for item in held:
-            bury(tx, claim, item, owner=tx.chunks.owner(item), error=error, now=now)
+            bury(tx, claim, item, owner=tx.work.owner(claim.stage, item), error=error, now=now)
         report.buried += len(held)
         return IndexedBatch([], now)
+    damaged = tx.chunks.remove_damaged_vectors(held)  # they are made again
+    tx.work.finish(claim, damaged)
+    held = [item for item in held if item not in set(damaged)]
     tx.index.add_vectors(tx.chunks.vectors(held))
     tx.chunks.mark_indexed(held, now=now)
     tx.work.finish(claim, held)

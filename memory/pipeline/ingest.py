@@ -15,15 +15,14 @@ from typing import Final
 
 import msgspec
 
-from adapters.broker.inbox import Taken, WorkerInbox
+from adapters.broker.inbox import Taken, WorkerInbox, row_name
 from adapters.broker.working_memory import WorkingMemory
 from adapters.tokens import EstimatedTokens, TokenCounter
-from memory.pipeline.incoming import Item, decode
-from memory.pipeline.storing import IngestReport, Written, is_searchable, store_items
+from memory.pipeline.incoming import Item, decode, to_json, variant_of
+from memory.pipeline.storing import IngestReport, Written, searchable_among, store_items, stored_rows
 from memory.stage import STAGE_BUDGET_SECONDS
 from reverie.contract import INGEST_MESSAGES, MessagePayload, Outcome
 from reverie.errors import Permanent, StoreUnusable, Transient, Unavailable
-from reverie.pipeline.inbox import inbox_field
 from storage.stores import Store
 
 BATCH_ITEMS: Final = 500
@@ -54,9 +53,10 @@ def drain_inbox(
     """Store the items of an inbox until it is empty or the time is up; return the report and whether more may wait.
 
     While messages stream in, it waits briefly for the next ones and leaves the notification flag set: a stream costs
-    one task per quarter of a second rather than one per call. The flag is cleared before the last look, so items that
-    arrive after this look get a task of their own. `on_batch` is called after each batch, `on_stored` after
-    one of which something was stored.
+    one task per quarter of a second rather than one per call. It does not wait while tasks of other workspaces do: a
+    thousand workspaces that begin at once would wait for 30 s in two processes. The flag is cleared before the last
+    look, so items that arrive after this look get a task of their own. `on_batch` is called after each batch,
+    `on_stored` after one of which something was stored.
     """
     total = IngestReport()
     deadline = time.monotonic() + STAGE_BUDGET_SECONDS
@@ -73,11 +73,11 @@ def drain_inbox(
             on_batch(batch)
             if batch.stored:
                 on_stored(batch)
-            if batch.taken < _SMALL_BATCH:
+            if batch.taken < _SMALL_BATCH and not inbox.has_many_tasks(INGEST_MESSAGES):
                 time.sleep(_GATHER_SECONDS)
         elif flag_cleared:
             return total, False
-        elif looks < _EMPTY_LOOKS and total.taken:
+        elif looks < _EMPTY_LOOKS and total.taken and not inbox.has_many_tasks(INGEST_MESSAGES):
             looks += 1
             time.sleep(_LOOK_SECONDS)
         else:
@@ -140,12 +140,18 @@ def _counted(taken: Sequence[Taken], tokens: TokenCounter | None) -> list[Item]:
         for place, item in enumerate(items)
         if isinstance(item.payload, MessagePayload) and item.error is None and item.payload.token_count is None
     }
-    short = [place for place, payload in uncounted.items() if len(payload.content) <= MAX_COUNTED_CHARACTERS]
-    counts = dict(zip(short, tokens.count([uncounted[place].content for place in short]), strict=True)) if short else {}
+    texts = {place: _text_for_model(payload) for place, payload in uncounted.items()}
+    short = [place for place, text in texts.items() if len(text) <= MAX_COUNTED_CHARACTERS]
+    counts = dict(zip(short, tokens.count([texts[place] for place in short]), strict=True)) if short else {}
     for place, payload in uncounted.items():
-        count = counts[place] if place in counts else EstimatedTokens().count([payload.content])[0]
+        count = counts[place] if place in counts else EstimatedTokens().count([texts[place]])[0]
         items[place] = replace(items[place], payload=msgspec.structs.replace(payload, token_count=count))
     return items
+
+
+def _text_for_model(payload: MessagePayload) -> str:
+    """Return the parts of a message that a model reads: its content and its tool calls."""
+    return "\n".join(filter(None, (payload.content, to_json(payload.tool_calls) if payload.tool_calls else "")))
 
 
 def _store_group(
@@ -162,10 +168,10 @@ def _store_group(
             return
         written = store_items(store, [Item(items[0].taken, items[0].payload, error)], now)
     _publish(store, working, written)
-    outcomes = {inbox_field(agent, outcome.id).encode(): outcome for agent, outcome in written.outcomes}
-    awaited = inbox.settle(store.name, [item.taken for item in items], outcomes)
-    if awaited:
-        _tell_searchable(inbox, store, [item for item in items if item.taken.field in set(awaited)])
+    settled = inbox.settle(store.name, [item.taken for item in items], written.outcomes)
+    if settled.awaited:
+        _await_searchable(inbox, store, [item for item in items if item.taken.field in settled.awaited], written)
+    _drop_reported(inbox, store, [item for item in items if item.taken.field in written.refused], settled.informed)
     report.add(written.report)
 
 
@@ -181,16 +187,32 @@ def _publish(store: Store, working: WorkingMemory, written: Written) -> None:
         working.drop(store.name, sorted(certain))
 
 
-def _tell_searchable(inbox: WorkerInbox, store: Store, items: Sequence[Item]) -> None:
-    """Tell producers that sent items again what nobody else will tell them: they have been searchable for some time.
+def _drop_reported(
+    inbox: WorkerInbox, store: Store, refused: Sequence[Item], informed: Sequence[tuple[bytes, bytes]]
+) -> None:
+    """Remove the dead letters of refused items whose producers have received the refusal and can react to it.
 
-    The other stages tell those who waited when they did their work.
+    If the producer has gone meanwhile, its letter stays.
+    """
+    fields = {item.taken.field for item in refused}
+    heard = inbox.heard([one for one in informed if one[0] in fields])
+    letters = [(item.agent, item.id, variant_of(item)) for item in refused if item.taken.field in heard]
+    if letters:
+        with store.writing() as tx:
+            tx.dead_letters.remove_of_items("ingest", letters)
+
+
+def _await_searchable(inbox: WorkerInbox, store: Store, items: Sequence[Item], written: Written) -> None:
+    """Have the later stages report searchable items to waiting producers, and report those that are searchable already.
+
+    The later stages know rows, not items. Items that became searchable before their rows were noted are reported here.
     """
     with store.reading() as tx:
-        known = [
-            (item.agent, Outcome(id=item.id, state="searchable"))
-            for item in items
-            if is_searchable(tx.for_agent(item.agent), item)
-        ]
-    if known:
-        inbox.reply(store.name, known)
+        rows = stored_rows(tx, items, written)
+    inbox.wait_for_rows(store.name, {field: row_name(*row) for field, row in rows.items()})
+    with store.reading() as tx:
+        ready = searchable_among(tx, rows.values())
+    if ready:
+        inbox.reply(
+            store.name, [(row_name(one.kind, one.row_id), Outcome(id=one.id, state="searchable")) for one in ready]
+        )

@@ -61,13 +61,15 @@ def recover_inbox(
     *,
     now: Callable[[], int],
     on_stored: Callable[[str], None],
+    on_late: Callable[[str], None] = lambda _: None,
     on_batch: Callable[[IngestReport], None] = lambda _: None,
     tokens: TokenCounter | None = None,
     budget_seconds: float = _SWEEP_BUDGET_SECONDS,
 ) -> SweepReport:
     """Store items that have been in an inbox for more than 20 s, in bounded batches and within a time budget.
 
-    It stores the items itself instead of sending tasks, so a long backlog does not multiply tasks.
+    It stores the items itself. `on_late` is called with each workspace that has such items: its task may be lost, and
+    then nothing that comes later would be stored before the next sweep.
     """
     report = SweepReport()
     deadline = time.monotonic() + budget_seconds
@@ -80,6 +82,8 @@ def recover_inbox(
             report.errors[workspace[:80]] = str(error)
             continue
         try:
+            if _is_late(inbox.stats(workspace)):
+                on_late(workspace)
             while _is_late(inbox.stats(workspace)) and time.monotonic() < deadline:
                 batch = ingest_batch(inbox, stores.workspace(workspace), working, now=now(), tokens=tokens)
                 if not batch.taken:
@@ -93,7 +97,7 @@ def recover_inbox(
 
 
 def _is_late(stats: InboxStats) -> bool:
-    # An item from before the clock was set back has waited for nobody knows how long.
+    # The age of an item from before the clock was set back is unknown.
     return stats.oldest_age_seconds > GRACE_SECONDS or stats.clock_set_back
 
 

@@ -18,10 +18,11 @@ from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefu
 from adapters.embedders.record import EmbedderRecord
 from memory.pipeline.dead_letters import take_up_refused
 from memory.pipeline.embedding import BATCH_CHUNKS, vectors_of_chunks
+from memory.pipeline.pace import Pace
 from reverie.errors import Conflict, Permanent
 from storage.pipeline.records import PendingChunk
-from storage.recall.generations import Generation
-from storage.recall.reembed import (
+from storage.recall.index import Generation
+from storage.reindex import (
     ModelChange,
     count_vectors,
     has_leftovers,
@@ -141,6 +142,8 @@ class _Change:
         self._report = report
         self._control = control
         self._refused: dict[int, Permanent] = {}
+        self._withdrawn: set[int] = set()
+        self._pace = Pace(control.batch_size)
         with store.reading() as tx:
             self._total = count_vectors(tx, change.active.model)
             self._done = count_vectors(tx, change.target.model)
@@ -150,9 +153,8 @@ class _Change:
         reached = rounds = 0
         while not self._control.stop():
             with self._store.reading() as tx:
-                chunks = to_reembed(
-                    tx, self._change, after=reached, limit=self._control.batch_size, exclude=self._refused.keys()
-                )
+                size = self._pace.texts_at_once(self._control.batch_size)
+                chunks = to_reembed(tx, self._change, after=reached, limit=size, exclude=self._left_out)
             if chunks:
                 if not self._embed(chunks):
                     return True
@@ -181,16 +183,20 @@ class _Change:
         with self._store.writing() as tx:
             if not self._is_current(tx):
                 return True
-            left = to_reembed(tx, self._change, after=0, limit=_MAX_LEFT_TO_WORKERS + 1, exclude=self._refused.keys())
+            left = to_reembed(tx, self._change, after=0, limit=_MAX_LEFT_TO_WORKERS + 1, exclude=self._left_out)
             if left and not (last_round and len(left) <= _MAX_LEFT_TO_WORKERS):
                 return False
-            waiting = {chunk.id for chunk in left} | self._refused.keys()
+            waiting = {chunk.id for chunk in left} | self._left_out
             if waiting:
                 leave_to_workers(tx, waiting)
             tx.index.promote(self._change.target)
             tx.waiting_items.wait_again(self._change.target.model)
         self._report.left_to_workers = len(waiting)
         return True
+
+    @property
+    def _left_out(self) -> set[int]:
+        return self._refused.keys() | self._withdrawn
 
     def _is_current(self, tx: Transaction) -> bool:
         """Return whether this change is still in progress. Raises `Conflict` if another change has replaced it."""
@@ -222,10 +228,16 @@ class _Change:
     def _embed_with_retries(self, chunks: list[PendingChunk]) -> tuple[list[tuple[int, bytes]], dict[int, Permanent]]:
         for wait in _WAITS_SECONDS:
             try:
-                return vectors_of_chunks(self._embedder, chunks)
+                return vectors_of_chunks(self._embedder, chunks, self._not_withdrawn, self._pace)
             except EmbedderUnavailable as error:
                 self._control.pause(min(max(wait, error.retry_after_seconds or 0.0), _MAX_WAIT_SECONDS))
-        return vectors_of_chunks(self._embedder, chunks)
+        return vectors_of_chunks(self._embedder, chunks, self._not_withdrawn, self._pace)
+
+    def _not_withdrawn(self, chunks: Sequence[PendingChunk]) -> Sequence[PendingChunk]:
+        """Leave out what was forgotten or is being erased: the switch leaves what then remains of it to the workers."""
+        withdrawn = self._store.withdrawn("chunks", [chunk.id for chunk in chunks])
+        self._withdrawn |= withdrawn
+        return [chunk for chunk in chunks if chunk.id not in withdrawn]
 
 
 def _start(store: Store, target: ReembedTarget, *, now: Callable[[], int]) -> ReembedStart:

@@ -5,22 +5,30 @@ All decisions are based on reads in the same transaction, so a second delivery c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from blake3 import blake3
 
-from memory.pipeline.incoming import Item, dead_letter, new_message, to_json, to_message
+from memory.pipeline.incoming import Item, dead_letter, new_message, to_json, to_message, variant_of
 from memory.stage import STAGE_LOCK_WAIT_SECONDS
-from reverie.contract import FilePayload, MessagePayload, Outcome, chat_key
-from reverie.errors import Conflict, Rejected
+from reverie.contract import FilePayload, MessagePayload, Outcome, chat_key, content_hash
+from reverie.errors import Conflict, Rejected, ReverieError
 from reverie.sessions.types import Message
-from storage.pipeline.records import NewDeadLetter, NewMessage
+from storage.pipeline.records import ReadyMessage
+from storage.recall.index import SearchIndex
 from storage.sessions.records import SessionRecord
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 
+# An item that becomes a dead letter, and why.
+Dead = tuple[Item, ReverieError]
+
+OTHER_CONTENT: Final = (
+    "message {id!r} of session {session!r} is stored already and says something else, or is of another user: it stays"
+    " as it is; send this one with another id"
+)
 NOT_OWN_SESSION: Final = "session {session!r} is not one of this user's: use a session of your own"
 
 
@@ -51,26 +59,37 @@ class IngestReport:
 
 @dataclass(slots=True)
 class Written:
-    """What a transaction wrote, for working memory and waiting producers after the commit. Keys are (agent, session).
+    """The result of a transaction, for working memory and waiting producers after the commit. Keys are (agent,
+    session).
 
-    `accepted_at` is the number of the oldest new message. Working memory of the `uncertain` sessions must be
-    dropped: an earlier delivery may have been committed without reaching it.
+    `accepted_at` is the number of the oldest new message. Working memory of the `uncertain` sessions must be dropped:
+    an earlier delivery may have been committed without reaching it. `outcomes` and `sessions` (the sessions of the
+    messages) are keyed by the items' fields. `refused` has the fields of items that the caller can correct.
     """
 
     messages: dict[tuple[str, str], list[Message]] = field(default_factory=dict)
     accepted_at: dict[tuple[str, str], int] = field(default_factory=dict)
     uncertain: set[tuple[str, str]] = field(default_factory=set)
-    outcomes: list[tuple[str, Outcome]] = field(default_factory=list)
+    outcomes: dict[bytes, Outcome] = field(default_factory=dict)
+    sessions: dict[bytes, str] = field(default_factory=dict)
+    refused: set[bytes] = field(default_factory=set)
     report: IngestReport = field(default_factory=IngestReport)
 
-    def note(self, agent: str, item_id: str, state: Any, error: str = "") -> None:
-        """Record an outcome for waiting producers."""
-        self.outcomes.append((agent, Outcome(id=item_id, state=state, error=error)))
+    def note(self, item: Item, state: Any, error: ReverieError | None = None, *, stored_as: str = "") -> None:
+        """Record an outcome for waiting producers; `stored_as` is the id of what is there, if it has another."""
+        self.outcomes[item.taken.field] = Outcome(
+            id=item.id,
+            state=state,
+            error=str(error or ""),
+            field=error.field if isinstance(error, Rejected) else "",
+            conflict=isinstance(error, Conflict),
+            stored_as=stored_as,
+        )
 
-    def note_forgotten(self, agent: str, item_id: str) -> None:
+    def note_forgotten(self, item: Item) -> None:
         """Count and record an item that was accepted before its session was forgotten."""
         self.report.forgotten += 1
-        self.note(agent, item_id, "forgotten")
+        self.note(item, "forgotten")
 
 
 def store_items(store: Store, items: Sequence[Item], now: int) -> Written:
@@ -85,52 +104,88 @@ def store_items(store: Store, items: Sequence[Item], now: int) -> Written:
         for agent in dict.fromkeys(item.agent for item in items):
             agent_items = [item for item in items if item.agent == agent]
             _store_agent(tx, tx.for_agent(agent), agent_items, written, now)
+        stored = [item for item in items if written.outcomes[item.taken.field].state in ("stored", "searchable")]
+        tx.dead_letters.remove_of_items("ingest", [(item.agent, item.id, variant_of(item)) for item in stored])
     return written
 
 
 def _store_agent(tx: Transaction, rows: AgentRepositories, items: Sequence[Item], written: Written, now: int) -> None:
-    dead: list[NewDeadLetter] = []
+    dead: list[Dead] = []
     by_session: dict[str, list[tuple[Item, MessagePayload]]] = {}
     chats: dict[str, str] = {}
     for item in items:
         if item.error is not None:
-            dead += _unless_forgotten(rows, dead_letter(item, item.error), item, written)
+            dead += _unless_forgotten(rows, item, item.error, written)
         elif isinstance(item.payload, FilePayload):
-            _store_file(tx, rows, item, item.payload, written, now)
+            dead += _store_file(tx, rows, item, item.payload, written, now)
         elif isinstance(item.payload, MessagePayload):
-            by_session.setdefault(_session_id(rows, item.payload, chats), []).append((item, item.payload))
+            by_session.setdefault(_session_id(rows, item.payload, chats, by_session), []).append((item, item.payload))
     for session_id, group in by_session.items():
         dead += _store_session(rows, session_id, group, written, now)
-    tx.dead_letters.add(dead, now=now)
+    tx.dead_letters.add([dead_letter(item, error) for item, error in dead], now=now)
     written.report.dead += len(dead)
-    for letter in dead:
-        written.note(letter.agent, letter.item_id, "dead", letter.error)
+    for item, error in dead:
+        written.note(item, "dead", error)
+        if item.payload is not None and isinstance(error, Rejected):
+            written.refused.add(item.taken.field)
 
 
-def _unless_forgotten(
-    rows: AgentRepositories, letter: NewDeadLetter, item: Item, written: Written
-) -> list[NewDeadLetter]:
-    """Return the letter in a list, empty if the item was accepted before its session was forgotten."""
+def _unless_forgotten(rows: AgentRepositories, item: Item, error: ReverieError, written: Written) -> list[Dead]:
+    """Return the item with its error in a list, empty if it was accepted before its session was forgotten."""
+    letter = dead_letter(item, error)
     forgotten_at = 0
     if letter.session is not None:  # an id, or the key of a chat
         forgotten_at = max(rows.sessions.forgotten_at(letter.session), rows.sessions.chat_forgotten_at(letter.session))
     user = item.payload.user if isinstance(item.payload, MessagePayload) else None
     forgotten_at = max(forgotten_at, rows.marks.forgotten_at(user=user))
     if not forgotten_at or item.taken.accepted_at > forgotten_at:
-        return [letter]
-    written.note_forgotten(letter.agent, letter.item_id)
+        return [(item, error)]
+    written.note_forgotten(item)
     return []
 
 
 def _store_session(
     rows: AgentRepositories, session_id: str, group: Sequence[tuple[Item, MessagePayload]], written: Written, now: int
-) -> list[NewDeadLetter]:
+) -> list[Dead]:
+    live = _not_forgotten(rows, session_id, group, written)
+    found = rows.sessions.find(session_id)
+    fresh, dead = _drop_known(rows, found, live, written)
+    fresh, refused = _check_members(rows, found, fresh)
+    row_id, last = (found.row_id, found.last_sequence) if found else (0, 0)
+    numbered, conflicts, last = _number(rows, row_id, last, fresh)
+    dead += [*refused, *conflicts]
+    if not numbered:
+        return dead
+    session = rows.sessions.ensure(session_id, now=now, **_session_fields([payload for _, payload in fresh]))
+    stored = [(item, payload) for _, item, payload in numbered]
+    rows.sessions.add_users(session, [payload.user for _, payload in stored if payload.user is not None])
+    messages = [(sequence, new_message(item, payload)) for sequence, item, payload in numbered]
+    rows.messages.insert(session.row_id, messages, now=now)
+    rows.sessions.touch(session.row_id, now=now, last_sequence=last)
+    written.report.stored += len(stored)
+    written.report.traces |= {payload.trace for _, payload in stored}
+    written.report.latencies += [(now - item.taken.accepted_at) / 1_000_000 for item, _ in stored]
+    key = (rows.agent, session_id)
+    written.accepted_at[key] = min(item.taken.accepted_at for item, _ in stored)
+    written.messages.setdefault(key, []).extend(
+        to_message(payload, session_id, sequence, message.importance)
+        for (_, payload), (sequence, message) in zip(stored, messages, strict=True)
+    )
+    for item, _ in stored:
+        written.note(item, "stored")
+    return dead
+
+
+def _not_forgotten(
+    rows: AgentRepositories, session_id: str, group: Sequence[tuple[Item, MessagePayload]], written: Written
+) -> list[tuple[Item, MessagePayload]]:
+    """Return the items that were accepted after whatever they belong to was forgotten."""
     forgotten_at = rows.sessions.forgotten_at(session_id)
     chats_forgotten_at = {
         key: rows.sessions.chat_forgotten_at(key) for key in {_chat_alone(payload) for _, payload in group} if key
     }
     users_forgotten_at = {user: rows.marks.forgotten_at(user=user) for user in {payload.user for _, payload in group}}
-    messages_forgotten_at = rows.marks.messages_forgotten_at([payload.id for _, payload in group])
+    messages_forgotten_at = rows.marks.messages_forgotten_at(session_id, [payload.id for _, payload in group])
     live: list[tuple[Item, MessagePayload]] = []
     for item, payload in group:
         if item.taken.accepted_at > max(
@@ -141,97 +196,101 @@ def _store_session(
         ):
             live.append((item, payload))
         else:
-            written.note_forgotten(payload.agent, payload.id)
-    rows.sessions.make_way([payload.id for _, payload in live])
-    known = rows.messages.existing_ids(payload.id for _, payload in live)
-    if known:
-        _note_repeated(rows, session_id, known, written)
-    fresh = [(item, payload) for item, payload in live if payload.id not in known]
-    if not fresh:
-        return []
-    found = rows.sessions.find(session_id)
-    fresh, refused = _without_intruders(rows, found, fresh)
-    if not fresh:
-        return refused
-    row_id, last = (found.row_id, found.last_sequence) if found else (0, 0)
-    numbered, dead, last = _number(rows, row_id, last, fresh)
-    dead = [*refused, *dead]
-    if not numbered:
-        return dead
-    session = rows.sessions.ensure(session_id, now=now, **_session_fields([payload for _, payload in fresh]))
-    rows.sessions.add_users(session, [message.user for _, message in numbered if message.user is not None])
-    rows.messages.insert(session.row_id, numbered, now=now)
-    rows.sessions.touch(session.row_id, now=now, last_sequence=last)
-    written.report.stored += len(numbered)
-    messages = written.messages.setdefault((rows.agent, session_id), [])
-    stored_ids = {message.id for _, message in numbered}
-    written.accepted_at[rows.agent, session_id] = min(
-        item.taken.accepted_at for item, payload in fresh if payload.id in stored_ids
-    )
-    written.report.latencies += [
-        (now - item.taken.accepted_at) / 1_000_000 for item, payload in fresh if payload.id in stored_ids
-    ]
-    payloads = {payload.id: payload for _, payload in fresh}
-    for sequence, message in numbered:
-        messages.append(to_message(payloads[message.id], session_id, sequence, message.importance))
-        written.report.traces.add(message.trace)
-        written.note(message.agent, message.id, "stored")
-    return dead
+            written.note_forgotten(item)
+        written.sessions[item.taken.field] = session_id
+    return live
 
 
-def _without_intruders(
+def _drop_known(
+    rows: AgentRepositories,
+    session: SessionRecord | None,
+    live: Sequence[tuple[Item, MessagePayload]],
+    written: Written,
+) -> tuple[list[tuple[Item, MessagePayload]], list[Dead]]:
+    """Return the items whose ids are new in their session, and the errors of items whose id is taken by other content.
+
+    An item with the same id and content was stored by an earlier delivery. Its outcome is sent again, since the first
+    may have been lost with its worker.
+    """
+    if session is None:
+        known: dict[str, str] = {}
+    else:
+        stored = rows.messages.whole(session.row_id, {payload.id for _, payload in live})
+        known = {message.id: content_hash(message) for message in stored}
+    before, repeated = set(known), set[str]()
+    fresh: list[tuple[Item, MessagePayload]] = []
+    dead: list[Dead] = []
+    for item, payload in live:
+        if known.setdefault(payload.id, content := content_hash(payload)) != content:
+            text = OTHER_CONTENT.format(id=payload.id, session=payload.session)
+            dead.append((item, Conflict(text, field="id")))
+        elif payload.id in before or payload.id in repeated:
+            written.note(item, "stored")
+            written.report.repeated += 1
+            written.uncertain.add((rows.agent, session.id if session else payload.session))
+        else:
+            repeated.add(payload.id)
+            fresh.append((item, payload))
+    return fresh, dead
+
+
+def _check_members(
     rows: AgentRepositories, session: SessionRecord | None, fresh: Sequence[tuple[Item, MessagePayload]]
-) -> tuple[list[tuple[Item, MessagePayload]], list[NewDeadLetter]]:
-    """Return the items that may be stored in a session, and dead letters of those of users who may not join it."""
+) -> tuple[list[tuple[Item, MessagePayload]], list[Dead]]:
+    """Return the items that may be stored in a session, and errors for the items of users who may not join it."""
     users = None if session is None else rows.sessions.users(session)
     allowed: list[tuple[Item, MessagePayload]] = []
-    dead: list[NewDeadLetter] = []
+    dead: list[Dead] = []
     for item, payload in fresh:
         if users is None and payload.own_sessions_only:  # a new session belongs to the first who writes to it
             users = {payload.user} if payload.user is not None else set()
         if not payload.own_sessions_only or (users is not None and payload.user in users):
             allowed.append((item, payload))
         else:
-            dead.append(dead_letter(item, Rejected(NOT_OWN_SESSION.format(session=payload.session), field="session")))
+            dead.append((item, Rejected(NOT_OWN_SESSION.format(session=payload.session), field="session")))
     return allowed, dead
 
 
-def _note_repeated(rows: AgentRepositories, session_id: str, known: set[str], written: Written) -> None:
-    """Record second deliveries: the outcome of the first may have been lost with its worker, so it is sent again."""
-    written.report.repeated += len(known)
-    written.uncertain.add((rows.agent, session_id))
-    for item_id in known:
-        written.note(rows.agent, item_id, "stored")
-    for item_id in rows.messages.searchable(known, with_vectors=_with_vectors(rows)):
-        written.note(rows.agent, item_id, "searchable")
+def stored_rows(tx: Transaction, items: Sequence[Item], written: Written) -> dict[bytes, tuple[str, int]]:
+    """Return the rows that the messages and files of items are stored in, each with its kind, by the items' fields."""
+    found: dict[bytes, tuple[str, int]] = {}
+    for item in items:
+        rows, payload = tx.for_agent(item.agent), item.payload
+        if isinstance(payload, FilePayload):
+            session = rows.sessions.find(payload.session) if payload.session is not None else None
+            stored = rows.files.version(payload.source_uri, session.row_id if session else None, payload.user)
+            if stored is not None:
+                found[item.taken.field] = ("file", stored.row_id)
+        elif (name := written.sessions.get(item.taken.field)) is not None:
+            session = rows.sessions.find(name)
+            row = rows.messages.row(session.row_id, item.id) if session is not None else None
+            if row is not None:
+                found[item.taken.field] = ("message", row)
+    return found
 
 
-def is_searchable(rows: AgentRepositories, item: Item) -> bool:
-    """Return whether the message or file of an item can be recalled."""
-    with_vectors = _with_vectors(rows)
-    if not isinstance(item.payload, FilePayload):
-        return item.id in set(rows.messages.searchable([item.id], with_vectors=with_vectors))
-    session = rows.sessions.find(item.payload.session) if item.payload.session is not None else None
-    row_id = session.row_id if session is not None else None
-    stored = rows.files.version(item.payload.source_uri, row_id, item.payload.user)
-    return stored is not None and rows.files.is_searchable(stored.row_id, with_vectors=with_vectors)
+def searchable_among(tx: Transaction, rows: Collection[tuple[str, int]]) -> list[ReadyMessage]:
+    """Return those of these messages and files, each a kind and a row, that can be recalled."""
+    with_vectors = _with_vectors(tx)
+    messages = tx.chunks.ready_messages([row for kind, row in rows if kind == "message"], with_vectors=with_vectors)
+    return messages + tx.chunks.ready_files([row for kind, row in rows if kind == "file"], with_vectors=with_vectors)
 
 
-def _with_vectors(rows: AgentRepositories) -> bool:
+def _with_vectors(tx: Transaction) -> bool:
     """Return whether searchable chunks have vectors: search is keyword-only until the first vector is made."""
-    return rows.chunk_sources.index().active("vector") is not None
+    return SearchIndex(tx.connection).active("vector") is not None
 
 
 def _number(
     rows: AgentRepositories, session_row: int, last: int, fresh: Sequence[tuple[Item, MessagePayload]]
-) -> tuple[list[tuple[int, NewMessage]], list[NewDeadLetter], int]:
+) -> tuple[list[tuple[int, Item, MessagePayload]], list[Dead], int]:
     """Assign sequences: the caller's if it is free, otherwise the next one.
 
-    Return (sequence, message) pairs, dead letters of conflicts, and the new last sequence.
+    Return the items with their sequences, those with conflicts, and the new last sequence.
     """
     taken = rows.messages.used_sequences(session_row, (p.sequence for _, p in fresh if p.sequence is not None))
-    numbered: list[tuple[int, NewMessage]] = []
-    dead: list[NewDeadLetter] = []
+    numbered: list[tuple[int, Item, MessagePayload]] = []
+    dead: list[Dead] = []
     for item, payload in fresh:
         sequence = payload.sequence if payload.sequence is not None else last + 1
         if sequence in taken:
@@ -241,16 +300,16 @@ def _number(
         else:
             taken.add(sequence)
             last = max(last, sequence)
-            numbered.append((sequence, new_message(item, payload)))
+            numbered.append((sequence, item, payload))
             continue
         error = Conflict(f"sequence {sequence} of session {payload.session!r} {problem}", field="sequence")
-        dead.append(dead_letter(item, error))
+        dead.append((item, error))
     return numbered, dead, last
 
 
 def _store_file(
     tx: Transaction, rows: AgentRepositories, item: Item, payload: FilePayload, written: Written, now: int
-) -> None:
+) -> list[Dead]:
     forgotten_at = max(
         rows.files.forgotten_at(payload.id, payload.source_uri, payload.session),
         rows.marks.forgotten_at(user=payload.user),
@@ -258,34 +317,38 @@ def _store_file(
     if payload.session is not None:
         forgotten_at = max(forgotten_at, rows.sessions.forgotten_at(payload.session))
     if item.taken.accepted_at <= forgotten_at:
-        written.note_forgotten(payload.agent, payload.id)
-        return
+        written.note_forgotten(item)
+        return []
     session_row = None
     if payload.session is not None:
         session_row = rows.sessions.ensure(payload.session, now=now, user=payload.user).row_id
     content_hash = blake3(payload.content.encode()).digest()
-    written.note(payload.agent, payload.id, "stored")
+    written.note(item, "stored")
     stored = rows.files.version(payload.source_uri, session_row, payload.user)
+    if rows.files.row(payload.id) not in (None, stored.row_id if stored is not None else None):
+        error = f"the id {payload.id!r} is that of another file: hand this one over without an id, or with another"
+        return [(item, Conflict(error, field="id"))]
     # An older version that arrives late, because its worker died, must not replace a newer one.
-    outdated = (
-        stored is not None
-        and stored.accepted_at > item.taken.accepted_at
-        and not tx.broker_content.is_file_of_earlier(stored.row_id)
-    )
-    if stored is not None and (outdated or stored.content_hash == content_hash):
+    is_comparable = stored is not None and not tx.broker_content.is_file_of_earlier(stored.row_id)
+    outdated = stored is not None and is_comparable and stored.accepted_at > item.taken.accepted_at
+    tags, metadata = to_json(payload.tags), to_json(payload.metadata)
+    has_same_labels = stored is not None and (tags, payload.visibility) == (stored.tags, stored.visibility)
+    if stored is not None and (
+        outdated or (has_same_labels and (content_hash, metadata) == (stored.content_hash, stored.metadata))
+    ):
         rows.files.set_accepted_at(stored.row_id, accepted_at=item.taken.accepted_at)
         written.report.unchanged += 1
-        if outdated or rows.files.is_searchable(stored.row_id, with_vectors=_with_vectors(rows)):
-            written.note(payload.agent, payload.id, "searchable")
+        if outdated or rows.files.is_searchable(stored.row_id, with_vectors=_with_vectors(tx)):
+            written.note(item, "searchable", stored_as=stored.id)
         else:
             rows.files.rename(stored.row_id, payload.id)
-        return
+        return []
     row = {
         "id": payload.id,
         "content": payload.content,
         "content_hash": content_hash,
-        "tags": to_json(payload.tags),
-        "metadata": to_json(payload.metadata),
+        "tags": tags,
+        "metadata": metadata,
         "trace": payload.trace,
         "user": payload.user,
         "visibility": payload.visibility,
@@ -293,16 +356,23 @@ def _store_file(
         "accepted_at": item.taken.accepted_at,
         "stored_at": now,
     }
-    rows.files.replace(payload.source_uri, session_row, row)
+    if stored is not None and has_same_labels and is_comparable:
+        rows.files.rewrite(stored.row_id, row)
+    else:
+        rows.files.replace(payload.source_uri, session_row, row)
     written.report.stored += 1
     written.report.latencies.append((now - item.taken.accepted_at) / 1_000_000)
     written.report.traces.add(payload.trace)
+    return []
 
 
-def _session_id(rows: AgentRepositories, payload: MessagePayload, chats: dict[str, str]) -> str:
+def _session_id(
+    rows: AgentRepositories, payload: MessagePayload, chats: dict[str, str], used_ids: Collection[str]
+) -> str:
     """Return the session of a payload; a session named only by its chat may exist under another id.
 
-    `chats` maps the keys of chats of earlier payloads in this batch to their session ids.
+    `chats` maps the keys of chats of earlier payloads in this batch to their session ids; `used_ids` are the ids of the
+    sessions of earlier payloads.
     """
     if not (payload.provider and payload.chat_id):
         return payload.session
@@ -310,7 +380,7 @@ def _session_id(rows: AgentRepositories, payload: MessagePayload, chats: dict[st
     named = payload.session if payload.session != key else None
     if key not in chats:
         owner = rows.sessions.id_by_chat(payload.provider, payload.chat_id)
-        chats[key] = owner or named or rows.sessions.free_id_for_chat(payload.provider, payload.chat_id)
+        chats[key] = owner or named or rows.sessions.free_id_for_chat(payload.provider, payload.chat_id, used_ids)
     return named or chats[key]
 
 

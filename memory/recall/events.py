@@ -1,4 +1,4 @@
-"""Recall events: record them from the broker's log into the database, prune them, and read them.
+"""Recall events: record them from the broker's log into the database, and read them.
 
 A recall never writes to the database itself. A batch is committed in one transaction before it is removed from the log;
 if the worker is killed in between, the batch is delivered again, which changes nothing.
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapters.broker.recall_log import RecallLog
+from memory.conversion import convert
 from reverie.checks import check_workspace
-from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected
 from reverie.recall.types import RecallEvent
@@ -23,10 +23,8 @@ from storage.stores import Store, Stores
 
 # At worst 100 results each: 20,000 rows, a third of a second under the write lock.
 BATCH_RECALLS: Final = 200
-_BUDGET_SECONDS: Final = 5.0
-_PRUNE_EVENTS: Final = 2_000
-_PRUNE_BUDGET_SECONDS: Final = 10.0
-_DAY_MICROS: Final = 24 * 3_600 * 1_000_000
+# As that of a stage, with which it shares a worker: others take their turn.
+_BUDGET_SECONDS: Final = 0.25
 
 
 @dataclass(slots=True)
@@ -37,10 +35,6 @@ class RecordReport:
     events: int = 0
     unreadable: int = 0
     more: bool = False
-
-    def counts(self) -> dict[str, Any]:
-        """Return the numbers, for a log line."""
-        return {"recalls": self.recalls, "events": self.events, "unreadable": self.unreadable, "more": self.more}
 
 
 def record_recalls(
@@ -96,25 +90,6 @@ def sweep_recalls(log: RecallLog, *, notify: Callable[[str], None]) -> dict[str,
     return {"recall_logs": notified, **({"recall_log_errors": errors} if errors else {})}
 
 
-def prune_recalls(store: Store, *, now: int, keep_days: float, budget_seconds: float = _PRUNE_BUDGET_SECONDS) -> int:
-    """Delete events older than `keep_days`, in short transactions; return how many.
-
-    Events that the time does not suffice for are deleted by a later run. The access counts of chunks do not change.
-    """
-    before = now - int(keep_days * _DAY_MICROS)
-    deadline = time.monotonic() + budget_seconds
-    pruned = 0
-    with store.reading() as tx:
-        agents = tx.recalls.agents()
-    for agent in agents:
-        removed = _PRUNE_EVENTS
-        while removed == _PRUNE_EVENTS and time.monotonic() < deadline:
-            with store.writing() as tx:
-                removed = tx.recalls.prune(agent, before=before, limit=_PRUNE_EVENTS)
-            pruned += removed
-    return pruned
-
-
 def recent_recalls(
     store: Store,
     *,
@@ -148,14 +123,4 @@ def _events(store: Store, agent: str, limit: int, offset: int, memory: str | Non
 
 
 def _event(event: StoredEvent, in_account: bool, explain: bool) -> RecallEvent:
-    return RecallEvent(
-        recall=event.recall,
-        query=event.query,
-        at=from_micros(event.at),
-        kind=event.kind,  # type: ignore[arg-type]  # the query says one of the three
-        id=event.id,
-        session=event.session,
-        access_count=event.access_count,
-        score=event.score if explain else None,
-        account=in_account,
-    )
+    return convert(event, RecallEvent, score=event.score if explain else None, account=in_account)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from memory.conversion import convert
-from memory.scheduling.ownership import check_session, own_reminder
-from reverie.clock import from_micros, now_micros
+from memory.scheduling.schedules import check_session
+from reverie.clock import from_micros, now_micros, to_micros
 from reverie.errors import Conflict, Rejected
-from reverie.scheduling.checks import to_due_micros
-from reverie.scheduling.reminder_calls import ClaimReminders, ListReminders
-from reverie.scheduling.reminder_types import (
+from reverie.scheduling.calls import ClaimReminders, ListReminders, Remind
+from reverie.scheduling.types import (
     ClaimedReminder,
     ClaimedReminders,
     Reminder,
-    ReminderDraft,
     ReminderPage,
     ReminderStatus,
 )
@@ -20,51 +18,41 @@ from storage.scheduling.records import NewReminder, ReminderFilter, ReminderReco
 from storage.stores import Store
 
 
-def check_delivery(draft: ReminderDraft, *, notifier: bool) -> ReminderDraft:
-    """Return the draft. Raises `Rejected` for one that is to be pushed if there is no notifier."""
-    if draft.delivery == "push" and not notifier:
+def check_delivery(call: Remind, *, notifier: bool) -> None:
+    """Raise `Rejected` for a reminder that is to be pushed if there is no notifier."""
+    if call.delivery == "push" and not notifier:
         raise Rejected(
             "delivery is push, but this server has no notifier: set notifier_webhook_url, or leave delivery at auto",
             field="delivery",
         )
-    return draft
 
 
-def remind(store: Store, draft: ReminderDraft, *, agent: str, now: int) -> Reminder:
+def remind(store: Store, call: Remind, *, agent: str, now: int) -> Reminder:
     """Store a checked reminder and return it; one with the same id and content is returned as it is.
 
     Without a user it belongs to those of its session. Raises `NotFound` for a session of others, and `Conflict` if the
     id is in use for another reminder.
     """
-    assert draft.id is not None
+    assert call.id is not None
+    due_at = to_micros(call.due_time(now=now))
     with store.writing() as tx:
         rows = tx.for_agent(agent).reminders
-        stored = rows.find(draft.id)
+        stored = rows.find(call.id)
         if stored is None:
-            if rows.is_taken(draft.id):
-                raise _taken(draft.id)
-            check_session(tx.for_agent(agent), draft.session)
-            new = NewReminder(
-                id=draft.id,
-                user=draft.user,
-                session=draft.session,
-                channel=draft.channel,
-                recipient=draft.recipient,
-                message=draft.message,
-                delivery=draft.delivery,
-                due_at=to_due_micros(draft),
-            )
-            rows.add(new, now=now)
-        elif _content(stored) != _content(draft):
-            raise _taken(draft.id)
-        return to_reminder(rows.get(draft.id), now=now)
+            if rows.is_taken(call.id):
+                raise _id_taken(call.id)
+            check_session(tx.for_agent(agent), call.session)
+            rows.add(convert(call, NewReminder, due_at=due_at), now=now)
+        elif _content(stored) != _content(call):
+            raise _id_taken(call.id)
+        return to_reminder(rows.get(call.id), now=now)
 
 
-def _content(reminder: ReminderDraft | ReminderRecord) -> tuple[str, str, str, str | None]:
+def _content(reminder: Remind | ReminderRecord) -> tuple[str, str, str, str | None]:
     return reminder.session, reminder.recipient, reminder.message, reminder.user
 
 
-def _taken(reminder_id: str) -> Conflict:
+def _id_taken(reminder_id: str) -> Conflict:
     """Return the error for an id in use. It says the same whether or not the caller may see the other reminder."""
     return Conflict(f"id {reminder_id} is in use for another reminder: leave it out, or choose another", field="id")
 
@@ -118,7 +106,7 @@ def reminder_delivered(store: Store, reminder_id: str, token: str, *, agent: str
     with store.writing() as tx:
         seen, rows = tx.for_agent(agent), tx.for_everybody(agent).reminders
         if seen.viewer is not None and seen.viewer.user is not None:
-            own_reminder(seen, reminder_id)
+            seen.reminders.own(reminder_id)
         is_number = token.isascii() and token.isdigit() and len(token) < 20
         if not is_number or not rows.mark_delivered(reminder_id, int(token), now=now):
             seen.reminders.get(reminder_id)
@@ -139,29 +127,18 @@ def cancel_reminder(store: Store, reminder_id: str, *, agent: str) -> bool:
         rows = tx.for_agent(agent)
         if rows.reminders.find(reminder_id) is None:
             return False
-        own_reminder(rows, reminder_id)
+        rows.reminders.own(reminder_id)
         return rows.reminders.delete(reminder_id)
 
 
 def to_reminder(record: ReminderRecord, *, now: int) -> Reminder:
     """Return a stored reminder as the client sees it at `now`."""
-    return Reminder(
-        id=record.id,
-        agent=record.agent,
-        user=record.user,
-        session=record.session,
-        recipient=record.recipient,
-        message=record.message,
-        due_at=from_micros(record.due_at),
+    claim_until = record.claim_until
+    return convert(
+        record,
+        Reminder,
         status=_status(record, now),
-        created_at=from_micros(record.created_at),
-        channel=record.channel,
-        delivery=record.delivery,
-        claimed_at=None if record.claimed_at is None else from_micros(record.claimed_at),
-        claim_expires_at=None if record.claim_until is None else from_micros(record.claim_until),
-        delivered_at=None if record.delivered_at is None else from_micros(record.delivered_at),
-        attempts=record.attempts,
-        error=record.error,
+        claim_expires_at=None if claim_until is None else from_micros(claim_until),
     )
 
 

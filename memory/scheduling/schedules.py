@@ -1,38 +1,142 @@
-"""The schedules of an agent: created, found, changed, paused, resumed and deleted."""
+"""The schedules of an agent and their runs: created, found, changed, paused, resumed, deleted, run by hand, reported.
+
+The state of schedules and reminders for operators: overdue work, start delays, undelivered notifications. Ages are
+computed when the report is read: they grow also in a store that nobody writes to any more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from memory.scheduling.ownership import check_session, new_owner, own_schedule
-from memory.scheduling.rules import ScheduleRules, read_cadence
-from reverie.clock import from_micros, to_micros
-from reverie.errors import Conflict, Rejected
+from memory.conversion import convert
+from memory.scheduling.rules import RunResult, ScheduleRules, end_run, read_cadence
+from reverie.clock import from_micros, new_id, now_micros, to_micros
+from reverie.errors import Conflict, NotFound, Rejected
+from reverie.pipeline.status import StartLag, TimeStatus
 from reverie.scheduling.cadence import (
     Cadence,
     Interval,
     Once,
+    as_utc,
     format_in_timezone,
     next_run_for_cadence,
     next_runs,
     validate_cadence,
 )
-from reverie.scheduling.schedule_types import (
+from reverie.scheduling.calls import CountSchedules, ListSchedules, Moment
+from reverie.scheduling.types import (
     Executor,
     NextRuns,
+    RunReport,
     Schedule,
     ScheduleChanges,
     ScheduleDraft,
     SchedulePage,
+    ScheduleRun,
+    ScheduleStatus,
+    TaskExecutor,
     WebhookExecutor,
 )
-from storage.scheduling.records import NewSchedule, ScheduleFilter, ScheduleRecord
+from storage.scheduling.records import OPEN_STATUSES, NewRun, NewSchedule, RunRecord, ScheduleFilter, ScheduleRecord
+from storage.scheduling.schedules import SchedulingCounts
 from storage.stores import Store, Stores
+from storage.transaction import AgentRepositories
+
+
+def schedule_filter(call: ListSchedules | CountSchedules) -> ScheduleFilter:
+    """Return the filter of a checked call. Raises `Rejected` for a time without a zone."""
+    statuses = (call.status,) if isinstance(call.status, str) else call.status or ()
+    return convert(
+        call,
+        ScheduleFilter,
+        statuses=tuple(statuses),
+        text=call.text or None,
+        due_before=_micros("due_before", call.due_before),
+        due_after=_micros("due_after", call.due_after),
+    )
+
+
+def _micros(field: str, moment: Moment | None) -> int | None:
+    assert not isinstance(moment, str), "decoded by the call"
+    return None if moment is None else to_micros(as_utc(moment, field))
+
+
+def check_session(rows: AgentRepositories, session: str | None) -> None:
+    """Raise `NotFound` for a session that exists and that the viewer may not see."""
+    if session is not None and rows.sessions.is_hidden(session):
+        raise NotFound(f"agent {rows.agent} has no session {session!r} of this user", field="session")
+
+
+def new_owner(rows: AgentRepositories, stored: ScheduleRecord, session: str | None) -> str | None:
+    """Return the user of a schedule without one that gets another session; None if the session has no single user.
+
+    Raises `Rejected` for the schedule of a group, because other users would see the texts that it has recalled.
+    """
+    if stored.session not in (None, session) and rows.sessions.has_users(stored.session):
+        raise Rejected(
+            f"schedule {stored.id} belongs to the users of session {stored.session!r}: add another for other users",
+            field="session",
+        )
+    return None if session is None else rows.sessions.owner(session)
+
+
+_SECOND: Final = 1_000_000
+LAG_WINDOW_SECONDS: Final = 3_600
+FAILURE_WINDOW_SECONDS: Final = 86_400
+
+
+def time_status(stores: Iterable[SchedulingCounts], *, now: int) -> TimeStatus:
+    """Return the totals of all workspaces as of `now`, in microseconds."""
+    counts = list(stores)
+    lag_since, failed_since = now - LAG_WINDOW_SECONDS * _SECOND, now - FAILURE_WINDOW_SECONDS * _SECOND
+    reminders_due = sum(bisect_right(one.remind_at, now) for one in counts)
+    return TimeStatus(
+        schedules=_sums((one.schedules for one in counts), get_args(ScheduleStatus)),
+        schedules_overdue=sum(bisect_right(one.due, now) for one in counts),
+        schedules_oldest_overdue_seconds=_age((one.due[0] for one in counts if one.due), now),
+        runs_open=_sums((one.runs_open for one in counts), OPEN_STATUSES),
+        runs_oldest_pending_seconds=_age((one.pending_since for one in counts if one.pending_since is not None), now),
+        start_lag=_lag([start.lag for one in counts for start in one.starts if lag_since < start.at <= now]),
+        runs_failed_last_day=sum(len(one.failures) - bisect_left(one.failures, failed_since) for one in counts),
+        reminders_waiting=sum(one.reminders for one in counts) - reminders_due,
+        reminders_due=reminders_due,
+        reminders_oldest_due_seconds=_age((one.remind_at[0] for one in counts if one.remind_at), now),
+        reminders_oldest_push_seconds=_age((one.push_at[0] for one in counts if one.push_at), now),
+        notifications_waiting=sum(one.notifications for one in counts),
+        notifications_unacknowledged=sum(one.unacknowledged for one in counts),
+        pushes_put_back=sum(one.failed_deliveries for one in counts),
+    )
+
+
+def _sums(counts: Iterable[Mapping[str, int]], names: Iterable[str]) -> dict[str, int]:
+    """Return the sums by name, 0 for a missing one: a monitored value must not come and go."""
+    summed: Counter[str] = Counter()
+    for part in counts:
+        summed.update(part)
+    return {name: summed[name] for name in names}
+
+
+def _age(times: Iterable[int], now: int) -> float:
+    """Return how many seconds ago the first of these times was; 0 if it is in the future or there is none."""
+    first = min(times, default=now)
+    return round(max(0, now - first) / _SECOND, 3)
+
+
+def _lag(micros: Sequence[int]) -> StartLag:
+    if not micros:
+        return StartLag()
+    ordered = sorted(micros)
+    p50, p99 = (ordered[math.ceil(share * len(ordered)) - 1] / _SECOND for share in (0.5, 0.99))
+    return StartLag(samples=len(ordered), p50_seconds=p50, p99_seconds=p99)
+
 
 MAX_NEXT_RUNS: Final = 100
 
@@ -57,18 +161,12 @@ def create_schedule(
         return to_schedule(_check_same(stored, draft))
     cadence, next_run_at = _start_cadence(draft.cadence, rules, now)
     _check_url(draft.executor, check_url)
-    new = NewSchedule(
-        id=draft.id,
-        user=draft.user,
-        name=draft.name,
-        goal=draft.goal,
+    new = convert(
+        draft,
+        NewSchedule,
         cadence=_json(cadence),
         executor=_json(draft.executor),
         policy=draft.notification_policy,
-        timeout_seconds=draft.timeout_seconds,
-        recall_limit=draft.recall_limit,
-        channel=draft.channel,
-        session=draft.session,
         next_run_at=next_run_at,
     )
     with store.writing() as tx:
@@ -77,7 +175,7 @@ def create_schedule(
         if stored is not None:  # sent twice at once
             return to_schedule(_check_same(stored, draft))
         if rows.is_taken(new.id):
-            raise _taken(new.id)
+            raise _id_taken(new.id)
         check_session(tx.for_agent(agent), new.session)
         if rows.count_unfinished(new.user) >= rules.max_per_user:
             raise Rejected(
@@ -158,7 +256,7 @@ def update_schedule(
     started = None if isinstance(changes.cadence, UnsetType) else _start_cadence(changes.cadence, rules, now)
     with store.writing() as tx:
         rows = tx.for_agent(agent).schedules
-        stored = own_schedule(tx.for_agent(agent), schedule_id)
+        stored = rows.own(schedule_id)
         if isinstance(changes.session, str):
             check_session(tx.for_agent(agent), changes.session)
         if changes.session is not UNSET and stored.user is None:
@@ -178,7 +276,7 @@ def pause_schedule(store: Store, schedule_id: str, *, agent: str, now: int) -> S
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent).schedules
-        stored = own_schedule(tx.for_agent(agent), schedule_id)
+        stored = rows.own(schedule_id)
         if stored.status not in ("active", "paused"):
             raise Conflict(f"schedule {schedule_id} is {stored.status}: there is nothing to pause", field="status")
         if stored.status == "active":
@@ -195,7 +293,7 @@ def resume_schedule(store: Store, schedule_id: str, *, agent: str, rules: Schedu
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent).schedules
-        stored = own_schedule(tx.for_agent(agent), schedule_id)
+        stored = rows.own(schedule_id)
         if stored.status == "completed":
             raise Conflict(f"schedule {schedule_id} is completed: give it a new time instead", field="status")
         if stored.status != "active":
@@ -217,7 +315,7 @@ def delete_schedule(store: Store, schedule_id: str, *, agent: str) -> bool:
         rows = tx.for_agent(agent)
         if rows.schedules.find(schedule_id) is None:
             return False
-        own_schedule(rows, schedule_id)
+        rows.schedules.own(schedule_id)
         return rows.schedules.delete(schedule_id)
 
 
@@ -255,27 +353,8 @@ def preview_runs(cadence: Cadence, *, count: int, rules: ScheduleRules, now: int
 def to_schedule(record: ScheduleRecord) -> Schedule:
     """Return a stored schedule as the client sees it."""
     executor: Executor = msgspec.json.decode(record.executor, type=Executor)
-    return Schedule(
-        id=record.id,
-        agent=record.agent,
-        user=record.user,
-        name=record.name,
-        goal=record.goal,
-        cadence=read_cadence(record),
-        executor=executor,
-        notification_policy=record.policy,
-        status=record.status,
-        timeout_seconds=record.timeout_seconds,
-        recall_limit=record.recall_limit,
-        channel=record.channel,
-        session=record.session,
-        created_at=from_micros(record.created_at),
-        updated_at=from_micros(record.updated_at),
-        next_run_at=None if record.next_run_at is None else from_micros(record.next_run_at),
-        last_run_at=None if record.last_run_at is None else from_micros(record.last_run_at),
-        last_run_status=record.last_run_status,
-        consecutive_failures=record.consecutive_failures,
-    )
+    cadence = read_cadence(record)
+    return convert(record, Schedule, cadence=cadence, executor=executor, notification_policy=record.policy)
 
 
 def _start_cadence(cadence: Cadence, rules: ScheduleRules, now: int) -> tuple[Cadence, int]:
@@ -318,11 +397,11 @@ def _check_same(stored: ScheduleRecord, draft: ScheduleDraft) -> ScheduleRecord:
         cadence = replace(cadence, anchor=None)
     content = (schedule.goal, cadence, schedule.executor, schedule.user)
     if content != (draft.goal, draft.cadence, draft.executor, draft.user):
-        raise _taken(stored.id)
+        raise _id_taken(stored.id)
     return stored
 
 
-def _taken(schedule_id: str) -> Conflict:
+def _id_taken(schedule_id: str) -> Conflict:
     """Return the error for an id in use. It says the same whether or not the caller may see the other schedule."""
     return Conflict(f"id {schedule_id} is in use for another schedule: leave it out, or choose another", field="id")
 
@@ -338,3 +417,106 @@ def _check_url(executor: Executor, check_url: UrlCheck) -> None:
 
 def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def run_history(store: Store, schedule_id: str, *, agent: str, limit: int, offset: int = 0) -> list[ScheduleRun]:
+    """Return runs of a schedule, newest first. Raises `NotFound`."""
+    with store.reading() as tx:
+        rows = tx.for_agent(agent)
+        rows.schedules.get(schedule_id)
+        return [to_run(run) for run in rows.runs.history(schedule_id, limit=limit, offset=offset)]
+
+
+def read_run(store: Store, run_id: str, *, agent: str) -> ScheduleRun:
+    """Return one run. Raises `NotFound`."""
+    with store.reading() as tx:
+        return to_run(tx.for_agent(agent).runs.get(run_id))
+
+
+def run_now(
+    store: Store, schedule_id: str, *, agent: str, now: int, trace: str = "", run_id: str | None = None
+) -> ScheduleRun:
+    """Make a manual run; the next time of the schedule does not change. The caller sends its task.
+
+    A run that exists under `run_id` is returned as it is. Raises `NotFound`, `Rejected` for a schedule that does not
+    belong to the viewer, and `Conflict` while another run of the schedule is open: there is one at a time.
+    """
+    with store.writing() as tx:
+        rows = tx.for_agent(agent)
+        schedule = rows.schedules.own(schedule_id)
+        if run_id is not None and (owner := tx.open_runs.find_agent(run_id)) is not None:
+            stored = rows.runs.find(run_id) if owner == agent else None
+            if stored is None or stored.schedule != schedule_id:
+                raise Conflict(f"id {run_id} is in use for another run: leave it out, or choose another", field="id")
+            return to_run(stored)
+        open_run = rows.runs.find_open(schedule_id)
+        if open_run is not None:
+            raise Conflict(
+                f"run {open_run.id} of schedule {schedule_id} is {open_run.status}: wait for it, or cancel it",
+                field="id",
+            )
+        run = NewRun(run_id or new_id(), now, now, 0, "manual", 1, trace or new_id())
+        while not rows.runs.add(schedule, run, now=now, sent_at=now_micros()):  # a run is due this very microsecond
+            run = NewRun(run.id, run.due_at + 1, run.due_at + 1, 0, "manual", 1, run.trace)
+        return to_run(rows.runs.get(run.id))
+
+
+def cancel_run(store: Store, run_id: str, *, agent: str, rules: ScheduleRules, now: int) -> ScheduleRun:
+    """End an open run as cancelled; a later result of its executor is dropped. Doing so again changes nothing.
+
+    Raises `NotFound`, `Rejected` for a schedule that does not belong to the viewer, and `Conflict` if the run ended in
+    another way.
+    """
+    with store.writing() as tx:
+        rows = tx.for_agent(agent)
+        run = rows.runs.get(run_id)
+        rows.schedules.own(run.schedule)
+        if run.status != "cancelled":
+            if not end_run(rows, run, RunResult("cancelled"), now=now, rules=rules):
+                raise Conflict(f"run {run_id} has ended: {run.status}", field="run")
+            run = rows.runs.get(run_id)
+    return to_run(run)
+
+
+def complete_run(
+    store: Store, run_id: str, report: RunReport, *, agent: str, rules: ScheduleRules, now: int
+) -> ScheduleRun:
+    """Store the result of a run that the agent's own workers executed. Reporting the same again changes nothing.
+
+    Without a user as viewer, the runs of all users are found, since a worker may know only the run. The returned run
+    then lacks the texts that only its users may see.
+
+    Raises `NotFound`, `Rejected` for a schedule that does not belong to the viewer, and `Conflict` if Reverie executes
+    the run itself or the run ended in another way: it was cancelled, or the report came too late.
+    """
+    with store.writing() as tx:
+        seen = tx.for_agent(agent)
+        of_all = seen.viewer is None or seen.viewer.user is None
+        rows = tx.for_everybody(agent) if of_all else seen
+        run = rows.runs.get(run_id)
+        rows.schedules.own(run.schedule)
+        if run.status not in OPEN_STATUSES:
+            if run.status != report.status:
+                raise Conflict(f"run {run_id} has ended: {run.status.replace('_', ' ')}", field="run")
+            return _shown(run, seen)
+        # A delegated run stays with the agent's workers even if its schedule has another executor by now.
+        if not (rows.runs.is_delegated(run_id) or _has_task_executor(rows.schedules.get(run.schedule))):
+            raise Conflict(f"run {run_id} is executed by Reverie itself: its result cannot be reported", field="run")
+        end_run(rows, run, RunResult(**msgspec.structs.asdict(report)), now=now, rules=rules)
+        return _shown(rows.runs.get(run_id), seen)
+
+
+def _shown(run: RunRecord, seen: AgentRepositories) -> ScheduleRun:
+    shown = to_run(run)
+    return shown if seen.runs.find(run.id) is not None else replace(shown, output="", summary="", error="")
+
+
+def to_run(record: RunRecord) -> ScheduleRun:
+    """Return a stored run as the client sees it."""
+    first_due_at = from_micros(record.first_due_at) if record.coalesced else None
+    return convert(record, ScheduleRun, schedule_id=record.schedule, first_due_at=first_due_at)
+
+
+def _has_task_executor(schedule: ScheduleRecord) -> bool:
+    executor: Executor = msgspec.json.decode(schedule.executor, type=Executor)
+    return isinstance(executor, TaskExecutor)

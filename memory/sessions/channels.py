@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from memory.conversion import convert
-from memory.sessions.sessions import to_session
 from reverie.checks import check_label
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.counts import counted
 from reverie.errors import Conflict, NotFound
 from reverie.sessions.calls import check_description
-from reverie.sessions.channel_types import Channel
-from reverie.sessions.types import Session
+from reverie.sessions.types import Channel, Session
 from storage.sessions.channels import ChannelRecord
 from storage.stores import Store
 from storage.transaction import AgentRepositories
 
-# What is listed for a workspace in which nothing has been stored yet.
+# The list for a workspace in which nothing has been stored yet.
 ONLY_DEFAULT = Channel(id=DEFAULT_CHANNEL, description="", is_default=True, sessions=0, memories=0)
 
 
 def list_channels(store: Store, *, agent: str) -> list[Channel]:
     """Return all channels, also those that only messages have named: the default first, then by id."""
     with store.reading() as tx:
-        return [_to_channel(found) for found in tx.for_agent(agent).channels.list()]
+        return [convert(found, Channel) for found in tx.for_agent(agent).channels.list()]
 
 
 def read_channel(store: Store, *, agent: str, channel: str) -> Channel:
     """Return one channel. Raises `NotFound`."""
     with store.reading() as tx:
-        return _to_channel(_get(tx.for_agent(agent), channel))
+        return convert(_get(tx.for_agent(agent), channel), Channel)
 
 
 def create_channel(store: Store, *, agent: str, channel: str, description: str = "", now: int) -> Channel:
@@ -40,7 +38,7 @@ def create_channel(store: Store, *, agent: str, channel: str, description: str =
             raise Conflict(f"agent {agent} already has a channel {name!r}: update that one", field="id")
         _ensure_default(rows, now)
         rows.channels.ensure(name, now=now, description=checked)
-        return _to_channel(_get(rows, name))
+        return convert(_get(rows, name), Channel)
 
 
 def describe_channel(store: Store, *, agent: str, channel: str, description: str, now: int) -> Channel:
@@ -51,7 +49,7 @@ def describe_channel(store: Store, *, agent: str, channel: str, description: str
         _get(rows, channel)
         _ensure_default(rows, now)
         rows.channels.ensure(channel, now=now, description=checked)
-        return _to_channel(_get(rows, channel))
+        return convert(_get(rows, channel), Channel)
 
 
 def delete_channel(store: Store, *, agent: str, channel: str) -> None:
@@ -79,7 +77,7 @@ def move_session(store: Store, *, agent: str, session: str, channel: str, now: i
         _get(rows, channel)
         _ensure_default(rows, now)
         rows.channels.move_session(found.row_id, channel)
-        return to_session(rows.sessions.get(session))
+        return convert(rows.sessions.get(session), Session)
 
 
 def _ensure_default(rows: AgentRepositories, now: int) -> None:
@@ -91,7 +89,3 @@ def _get(rows: AgentRepositories, channel: str) -> ChannelRecord:
     if found is None:
         raise NotFound(f"agent {rows.agent} has no channel {channel!r}: create it first", field="channel")
     return found
-
-
-def _to_channel(record: ChannelRecord) -> Channel:
-    return convert(record, Channel)

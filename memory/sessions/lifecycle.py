@@ -1,41 +1,46 @@
 """The states of a session (active, idle, archived), and what happens when a session ends.
 
 A session that ends is first read once more for memories; then its conversation-tier memories are cleared and its state
-changes, in one transaction; then the agent's memory files are committed. If it is killed between two of
-these steps and repeated, the result is the same.
+changes, in one transaction unless they are many; then the agent's memory files are committed. If it is killed between
+two of these steps and repeated, the result is the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from memory.conversion import convert
 from memory.idle_stores import DueJob, IdleStores, run_where_due
 from memory.jobs import ALL_DATA, JobRun, JobScope
-from memory.sessions.sessions import to_session
 from reverie import contract
 from reverie.errors import Conflict, NotFound, StoreUnavailable
 from reverie.sessions.calls import StartSession
 from reverie.sessions.types import Session
-from storage.sessions.lifecycle import CLEAR, CLOSE
+from storage.curation import EntryDraft
 from storage.sessions.records import SessionName, SessionRecord
+from storage.sessions.sessions import CLEAR, CLOSE
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
-from storage.upkeep.curation import EntryDraft
 
 # The job name in the curation log for a session that a call ended.
 CALL_JOB: Final = "reverie.close_session"
 # Sessions that one run ends in a store; the rest is left to the next run, minutes later.
 MAX_SESSIONS: Final = 500
+# Memories cleared in one transaction, so that nobody waits for the write lock for long: 50 ms on a busy machine.
+_CLEARED_AT_ONCE: Final = 50
+# The highest count of a dry run.
+_COUNTED: Final = 1_000_000
 _HOUR_MICROS: Final = 3_600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEndHooks:
-    """What runs when a session ends: `extract` before it (store, agent, session), `publish` after it (store, agent).
+    """Hooks of the end of a session: `extract` before it (store, agent, session), `publish` after it (store, agent).
 
-    Neither runs inside a transaction. What either leaves undone is done by the next run of its job.
+    Neither runs inside a transaction. The next run of the job finishes what a hook leaves undone.
     """
 
     extract: Callable[[Store, str, str], object]
@@ -64,7 +69,7 @@ def start_session(store: Store, call: StartSession, *, agent: str, now: int) -> 
         if call.metadata:
             rows.sessions.set_metadata(found.row_id, {**found.metadata, **call.metadata})
         rows.sessions.touch(found.row_id, now=now, last_sequence=found.last_sequence)
-        return to_session(rows.sessions.get(call.session))
+        return convert(rows.sessions.get(call.session), Session)
 
 
 def idle_session(store: Store, hooks: SessionEndHooks, *, agent: str, session: str, now: int) -> Session:
@@ -86,7 +91,7 @@ def session_by_ref(store: Store, *, agent: str, ref_code: str) -> Session:
         found = rows.sessions.id_by_ref_code(ref_code)
         if found is None:
             raise NotFound(f"agent {agent} has no session with reference code {ref_code!r}", field="ref_code")
-        return to_session(rows.sessions.get(found))
+        return convert(rows.sessions.get(found), Session)
 
 
 def close_idle_sessions(
@@ -175,7 +180,7 @@ def _end_inactive(run: JobRun, name: SessionName, before: int) -> None:
         cleared = _end(tx, found, "idle", job=run.job, why=f"it had no message for {hours:.1f} hours", now=run.now)
         _note_unpublished(tx, name.agent, run.now)
     run.counts["closed"] += 1
-    run.counts["cleared"] += cleared
+    run.counts["cleared"] += cleared + _clear_rest(run.writing, name, job=run.job, now=run.now)
 
 
 def _clear_leftovers(run: JobRun, name: SessionName) -> None:
@@ -184,12 +189,9 @@ def _clear_leftovers(run: JobRun, name: SessionName) -> None:
         with run.store.reading() as tx:
             rows = tx.for_agent(name.agent)
             session_row = rows.sessions.get(name.session).row_id
-            run.counts["cleared"] += len(rows.session_lifecycle.clearable(session_row))
+            run.counts["cleared"] += len(rows.session_lifecycle.clearable(session_row, limit=_COUNTED))
         return
-    with run.writing() as tx:
-        found = tx.for_agent(name.agent).sessions.find(name.session)
-        if found is not None and found.status != "active":
-            run.counts["cleared"] += _clear(tx, found, job=run.job, why="its conversation is over", now=run.now)
+    run.counts["cleared"] += _clear_rest(run.writing, name, job=run.job, now=run.now)
 
 
 def _close(store: Store, hooks: SessionEndHooks, name: SessionName, status: str, *, now: int, force: bool) -> Session:
@@ -201,8 +203,9 @@ def _close(store: Store, hooks: SessionEndHooks, name: SessionName, status: str,
         found = rows.sessions.get(name.session)
         _check_transition(found, status, force)  # another call may have been faster
         _end(tx, found, status, job=CALL_JOB, why=f"a call made it {status}", now=now)
-        closed = to_session(rows.sessions.get(name.session))
+        closed = convert(rows.sessions.get(name.session), Session)
         _note_unpublished(tx, name.agent, now)
+    _clear_rest(store.writing, name, job=CALL_JOB, now=now)
     hooks.publish(store, name.agent)
     with store.writing() as tx:
         tx.leases.drop(contract.CLOSE_IDLE_SESSIONS, name.agent)
@@ -234,10 +237,26 @@ def _end(tx: Transaction, session: SessionRecord, status: str, *, job: str, why:
     return cleared
 
 
+def _clear_rest(
+    writing: Callable[[], AbstractContextManager[Transaction]], name: SessionName, *, job: str, now: int
+) -> int:
+    """Clear the conversation memories that an ended session still has, in bounded steps; return how many."""
+    total = 0
+    while True:
+        with writing() as tx:
+            found = tx.for_agent(name.agent).sessions.find(name.session)
+            if found is None or found.status == "active":
+                return total
+            cleared = _clear(tx, found, job=job, why="its conversation is over", now=now)
+        total += cleared
+        if not cleared:
+            return total
+
+
 def _clear(tx: Transaction, session: SessionRecord, *, job: str, why: str, now: int) -> int:
-    """Delete a session's conversation memories, logged; return how many."""
+    """Delete some of a session's conversation memories, logged; return how many."""
     rows = tx.for_agent(session.agent)
-    clearable = rows.session_lifecycle.clearable(session.row_id)
+    clearable = rows.session_lifecycle.clearable(session.row_id, limit=_CLEARED_AT_ONCE)
     if not clearable:
         return 0
     draft = EntryDraft(why, session=session.id)

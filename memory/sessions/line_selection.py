@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from adapters.tokens import TokenCounter, truncate
 from memory.sessions.passages import Passage
-from storage.recall.stop_words import STOP_WORDS
-from storage.recall.words import hash_of, words_of
+from storage.recall.words import STOP_WORDS, hash_of, words_of
 from storage.sessions.summary_text import Line
 
 Floats = NDArray[np.float32]
@@ -91,8 +90,8 @@ class _Ranked:
 def select_lines(passages: Sequence[Passage], limit_tokens: int, counter: TokenCounter) -> list[Line]:
     """Return the most informative lines of these passages in at most `limit_tokens`, in their order.
 
-    At least one, cut if not even the shortest fits; none without passages. Deterministic. Very many passages are first
-    reduced in groups, each with its share, so that none is ignored.
+    Returns at least one line if there are passages; if not even the shortest fits, it is cut. The result is
+    deterministic. Very many passages are first reduced in groups, each with its share, so that no part is ignored.
     """
     left = list(passages)
     while len(left) > GROUP_SIZE:

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Final
 
 from adapters.tokens import TokenCounter, last_lines, truncate
+from memory.conversion import convert
 from memory.sessions.exchanges import count_tokens, valid_starts
-from memory.sessions.sessions import to_message
 from reverie.errors import Rejected
 from reverie.recall.types import Restored
+from reverie.sessions.types import Message
 from storage.pipeline.records import MessageRecord
 from storage.sessions.summary_text import without_quoted
 from storage.stores import Store
@@ -50,7 +51,7 @@ def restore_session(store: Store, counter: TokenCounter, *, agent: str, session:
     (used,) = counter.count([summary])
     return Restored(
         session=session,
-        messages=[to_message(message) for message in messages],
+        messages=[convert(message, Message) for message in messages],
         tokens=used + sum(tokens),
         left_out=record.messages - len(messages),
         summary=summary or None,
@@ -62,14 +63,14 @@ def restore_session(store: Store, counter: TokenCounter, *, agent: str, session:
 def _newest(
     rows: AgentRepositories, session_row: int, counter: TokenCounter, room: int
 ) -> tuple[list[MessageRecord], list[int]]:
-    """Return the newest messages with their tokens, oldest first: enough pages to fill the room."""
-    found: list[MessageRecord] = []
-    tokens: list[int] = []
+    """Return the newest messages with their tokens, oldest first: enough to fill the room."""
+    limit = _PAGE
     while True:
-        page = rows.messages.in_session(session_row, limit=_PAGE, newest=True, offset=len(found))
-        found, tokens = [*page, *found], [*count_tokens(page, counter), *tokens]
-        if len(page) < _PAGE or (sum(tokens) > room and found[0].role != "tool"):
+        found = rows.messages.in_session(session_row, limit=limit, newest=True)
+        tokens = count_tokens(found, counter)
+        if len(found) < limit or (sum(tokens) > room and found[0].role != "tool"):
             return found, tokens
+        limit *= 2
 
 
 def _first_that_fits(messages: Sequence[MessageRecord], tokens: Sequence[int], room: int) -> int:

@@ -12,8 +12,7 @@ from memory.conversion import convert
 from reverie.clock import from_micros
 from reverie.errors import NotFound, Rejected
 from reverie.sessions.calls import MAX_KEYS, check_items, check_key, check_value
-from reverie.sessions.scratchpad_types import ScratchpadEntry, ScratchpadList
-from storage.sessions.scratchpads import ScratchpadRow
+from reverie.sessions.types import ScratchpadEntry, ScratchpadList
 from storage.stores import Store
 from storage.transaction import AgentRepositories
 
@@ -53,7 +52,7 @@ def list_keys(store: Store, *, agent: str, session: str) -> list[ScratchpadEntry
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         row = _row_of(rows, session)
-        return [_to_entry(found) for found in rows.scratchpads.keys(row)] if row is not None else []
+        return [convert(found, ScratchpadEntry) for found in rows.scratchpads.keys(row)] if row is not None else []
 
 
 def read_key(store: Store, *, agent: str, session: str, key: str) -> ScratchpadEntry:
@@ -64,7 +63,7 @@ def read_key(store: Store, *, agent: str, session: str, key: str) -> ScratchpadE
         found = rows.scratchpads.find(row, key) if row is not None else None
     if found is None:
         raise NotFound(f"the scratchpad of session {session!r} has no key {key!r}", field="key")
-    return _to_entry(found)
+    return convert(found, ScratchpadEntry)
 
 
 def write_key(store: Store, *, agent: str, session: str, key: str, value: Any, now: int) -> ScratchpadEntry:
@@ -75,7 +74,7 @@ def write_key(store: Store, *, agent: str, session: str, key: str, value: Any, n
         row = rows.sessions.ensure(session, now=now).row_id
         if rows.scratchpads.find(row, name) is None and rows.scratchpads.count(row) >= MAX_KEYS:
             raise Rejected(f"the scratchpad has {MAX_KEYS} keys, the limit: delete one first", field="key")
-        return _to_entry(rows.scratchpads.write(row, name, checked, now=now))
+        return convert(rows.scratchpads.write(row, name, checked, now=now), ScratchpadEntry)
 
 
 def delete_keys(store: Store, *, agent: str, session: str, key: str | None = None) -> int:
@@ -89,7 +88,3 @@ def delete_keys(store: Store, *, agent: str, session: str, key: str | None = Non
 def _row_of(rows: AgentRepositories, session: str) -> int | None:
     found = rows.sessions.find(session)
     return found.row_id if found is not None else None
-
-
-def _to_entry(row: ScratchpadRow) -> ScratchpadEntry:
-    return convert(row, ScratchpadEntry)

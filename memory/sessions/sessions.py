@@ -1,38 +1,44 @@
-"""Sessions and their messages as the client sees them: list, read and export.
+"""Sessions and their messages as the client sees them: list, read and export; and who has stored what where.
 
-The newest messages come from working memory; the store is read only where working memory does not have them.
+The newest messages come from working memory; the store is read only where working memory does not have them. The end
+of a session, as its caller added it, is in the order of the sequence in which messages were stored, not of the times
+that their callers gave.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from adapters.broker.inbox import Number, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from memory.conversion import convert
-from reverie.errors import Unavailable
-from reverie.sessions.types import Message, MessageList, Session, SessionExport
-from storage.pipeline.records import MessageRecord
-from storage.sessions.records import SessionRecord
-from storage.stores import Store
+from memory.tombstones import note_forgotten
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import NotFound, ReverieError, Unavailable
+from reverie.fields import MAX_COUNT
+from reverie.sessions.types import AgentSummary, Message, MessageList, Session, SessionExport, WorkspaceSummary
+from storage.lifecycle.erasures import Subject, message_name
+from storage.pipeline.records import WholeMessage
+from storage.status import AgentCounts
+from storage.stores import Store, Stores
+from storage.transaction import AgentRepositories
 from storage.viewer import Viewer
-
-_EXPORT_PAGE: Final = 1_000
 
 
 def list_sessions(store: Store, *, agent: str, limit: int, offset: int, status: str | None) -> list[Session]:
     """Return sessions, the most recently active first; with a `status`, only those in that state."""
     with store.reading() as tx:
         records = tx.for_agent(agent).sessions.list(limit=limit, offset=offset, status=status)
-    return [to_session(record) for record in records]
+    return [convert(record, Session) for record in records]
 
 
 def read_session(store: Store, *, agent: str, session: str) -> Session:
     """Return one session. Raises `NotFound`."""
     with store.reading() as tx:
-        return to_session(tx.for_agent(agent).sessions.get(session))
+        return convert(tx.for_agent(agent).sessions.get(session), Session)
 
 
-def is_of_others(store: Store, viewer: Viewer, *, agent: str, session: str) -> bool:
+def is_hidden_session(store: Store, viewer: Viewer, *, agent: str, session: str) -> bool:
     """Return whether a session exists that a viewer may not see."""
     with store.reading() as tx:
         exists = tx.for_agent(agent).sessions.find(session) is not None
@@ -55,7 +61,7 @@ def read_messages(
         if around is not None:
             offset = max(0, rows.messages.position(session_row, around) - limit // 2)
         found = rows.messages.in_session(session_row, limit=limit, offset=offset)
-    return MessageList(messages=[to_message(record) for record in found], offset=offset)
+    return MessageList(messages=[convert(record, Message) for record in found], offset=offset)
 
 
 def newest_messages(store: Store, working: WorkingMemory, *, agent: str, session: str) -> list[Message]:
@@ -80,30 +86,141 @@ def newest_messages(store: Store, working: WorkingMemory, *, agent: str, session
 
 def export_session(store: Store, *, agent: str, session: str) -> SessionExport:
     """Return a session with all its messages, read in one transaction. Raises `NotFound`."""
-    messages: list[Message] = []
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         record = rows.sessions.get(session)
-        while True:
-            page = rows.messages.in_session(record.row_id, limit=_EXPORT_PAGE, offset=len(messages))
-            originals = rows.messages.originals(record.row_id for record in page)
-            messages += (convert(record, Message, original=originals.get(record.row_id)) for record in page)
-            if len(page) < _EXPORT_PAGE:
-                return SessionExport(session=to_session(record), messages=messages)
-
-
-def to_session(record: SessionRecord) -> Session:
-    """Return a stored session as the client sees it."""
-    return convert(record, Session)
-
-
-def to_message(record: MessageRecord) -> Message:
-    """Return a stored message as the client sees it."""
-    return convert(record, Message)
+        found = rows.messages.in_session(record.row_id, limit=record.messages)
+        originals = rows.messages.originals(one.row_id for one in found)
+    messages = [convert(one, Message, original=originals.get(one.row_id)) for one in found]
+    return SessionExport(session=convert(record, Session), messages=messages)
 
 
 def _newest_stored(store: Store, agent: str, session: str, limit: int) -> list[Message]:
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         found = rows.messages.in_session(rows.sessions.get(session).row_id, limit=limit, newest=True)
-    return [to_message(record) for record in found]
+    return [convert(record, Message) for record in found]
+
+
+# The limit of one response: five messages of the largest size.
+_PAGE_BYTES: Final = 16 * 1024 * 1024
+
+
+def read_newest(store: Store, *, agent: str, session: str, limit: int, before: int | None = None) -> list[Message]:
+    """Return the last messages of a session, or the last below sequence `before`, oldest first. Raises `NotFound`."""
+    with store.reading() as tx:
+        rows = tx.for_agent(agent)
+        row = rows.sessions.get(session).row_id
+        last = rows.messages.last(row, before=before or MAX_COUNT, limit=limit, max_bytes=_PAGE_BYTES)
+    return [convert(record, Message) for record in last]
+
+
+def pop_message(
+    stores: Stores, store: Store, inbox: WorkerInbox, working: WorkingMemory, *, agent: str, session: str
+) -> Message | None:
+    """Delete the last message of a session with all that came from it, and return it; None if there is none.
+
+    It gets a tombstone. A delivery of it that was accepted until now is not stored any more. Raises `Unavailable`
+    without a broker, before anything is deleted: what was accepted before is told by a number that the broker gives.
+    """
+    popped = None
+    while popped is None:
+        with store.reading() as tx:
+            newest = _newest(tx.for_agent(agent), session)
+        if newest is None:
+            return None
+        forgotten_at = inbox.next_number()
+        working.drop(store.name, [(agent, session)])
+        popped = _remove(stores, store, newest, forgotten_at)
+    _remove_from_account(stores, store, popped)
+    # Again, for what was cached between the two steps.
+    working.drop(store.name, [(agent, session)])
+    return convert(popped, Message)
+
+
+def _newest(rows: AgentRepositories, session: str) -> WholeMessage | None:
+    found = rows.sessions.find(session)
+    if found is None:
+        return None
+    return next(iter(rows.messages.last(found.row_id, before=MAX_COUNT, limit=1, max_bytes=1)), None)
+
+
+def _remove(stores: Stores, store: Store, message: WholeMessage, forgotten_at: Number) -> WholeMessage | None:
+    """Remove a message and what came from it; None if meanwhile it is not the last one of its session any more."""
+    subject = Subject("message", message.id, session=message.session)
+    with store.reading() as tx:  # which reads all memories of the agent, and must hold no lock
+        selection = tx.for_agent(message.agent).erased.select(subject)
+    with store.writing() as tx:
+        rows = tx.for_agent(message.agent)
+        newest = _newest(rows, message.session)
+        if newest is None or newest.row_id != message.row_id:
+            return None
+        tx.broker_content.follow(forgotten_at.content)
+        rows.removal.remove(selection, forgotten_at=forgotten_at.value)
+        tx.kept_out.add(subject, message.agent, at=forgotten_at.value)
+        name = message_name(message.session, message.id)
+        note_forgotten(stores.data_dir, "message", [name], workspace=store.name, agent=message.agent)
+    return newest
+
+
+def _remove_from_account(stores: Stores, store: Store, message: WholeMessage) -> None:
+    """Remove memories of the account that came from a message."""
+    account = stores.account_store()
+    with account.reading() as tx:
+        subject = Subject("message", message.id, store.name, session=message.session)
+        selection = tx.for_agent(message.agent).erased.select(subject)
+    if selection.is_empty():
+        return
+    with account.writing() as tx:
+        tx.for_agent(message.agent).removal.remove(selection, forgotten_at=0)
+
+
+def list_workspaces(
+    stores: Stores, *, now: int, limit: int, offset: int, only: str | None = None
+) -> list[WorkspaceSummary]:
+    """Return a page of the workspaces by name, or the one that is named by `only`.
+
+    A workspace that cannot be read has an error instead of numbers.
+    """
+    page = [name for name in stores.names() if only in (None, name)][offset : offset + limit]
+    return [found for name in page if (found := _workspace(stores, name, now)) is not None]
+
+
+def list_agents(stores: Stores, workspace: str, *, now: int) -> list[AgentSummary]:
+    """Return the agents with anything in a workspace or in the account, by name.
+
+    Raises `StoreUnavailable` and `StoreUnusable`.
+    """
+    here = {found.agent: found for found in _agents(stores, workspace, now)}
+    account = {found.agent: found for found in _agents(stores, ACCOUNT_STORE, now)}
+    nothing = AgentCounts("", 0, 0)
+    return [
+        AgentSummary(
+            name=agent,
+            sessions=here.get(agent, nothing).sessions,
+            memories=here.get(agent, nothing).memories + account.get(agent, nothing).memories,
+        )
+        for agent in sorted({*here, *account})
+    ]
+
+
+def _workspace(stores: Stores, name: str, now: int) -> WorkspaceSummary | None:
+    try:
+        agents = stores.agents(name, now=now)
+    except NotFound:  # deleted a moment ago
+        return None
+    except ReverieError as error:
+        return WorkspaceSummary(name=name, error=str(error))
+    return WorkspaceSummary(
+        name=name,
+        agents=len(agents),
+        sessions=sum(found.sessions for found in agents),
+        memories=sum(found.memories for found in agents),
+    )
+
+
+def _agents(stores: Stores, name: str, now: int) -> list[AgentCounts]:
+    try:
+        return stores.agents(name, now=now)
+    except NotFound:
+        return []

@@ -1,5 +1,8 @@
 """Summarise sessions: the oldest messages are condensed and appended, and written if the session is unchanged.
 
+How many become summary, and how long that may be, is pure arithmetic: the newest message always stays, and what remains
+starts only where `Usage.valid_starts` allows it, so that no tool result is left without its call.
+
 A batch reads in one transaction, condenses outside of any, and writes in another by compare-and-swap, so a slow batch
 never overwrites a newer one. Text, epoch, upper sequence and the marks of the covered messages are one entry of the
 curation log. A batch depends only on stored rows: one that was killed is simply repeated.
@@ -9,27 +12,173 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
 
-from memory.memories.secret_answers import redact_secret_answers
-from memory.sessions import summary_plan
+from memory.secrets import redact_secret_answers
 from memory.sessions.condensers import Condensed, Condenser, append_lines
 from memory.sessions.exchanges import MESSAGE_OVERHEAD_TOKENS, count_tokens, valid_starts
 from memory.sessions.passages import ChunkVector
-from memory.sessions.summary_plan import CompactionRules, RollingRules, Usage
+from memory.withdrawn import require_wanted
 from reverie.counts import counted
+from storage.curation import EntryDraft
 from storage.pipeline.records import MessageRecord
 from storage.sessions.records import SessionName
 from storage.sessions.summaries import SUMMARISE, MessageSize, SummaryState
 from storage.sessions.summary_text import format_summary, parse_summary
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
-from storage.upkeep.curation import EntryDraft
 
-# What one batch reads and condenses at most; the next one continues.
+# Messages shrink to a fifth, unless there is less room than that for the summary.
+SHRINK_FACTOR: Final = 5
+# A line or two: less says nothing.
+MIN_TOKENS: Final = 48
+# Five or six lines. A short conversation shrinks less, to two thirds: it may have nothing but small talk to lose.
+SHORT_TOKENS: Final = 160
+# A summary takes at most a quarter of a small budget: the share that `restore` and `context` give it.
+SUMMARY_SHARE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RollingRules:
+    """When a rolling summary is due, and to which share of the budget it reduces a session."""
+
+    min_turns: int = 4
+    trigger_ratio: float = 0.8
+    target_ratio: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRules:
+    """When compaction is due (less than the reserve is free), and how many of the newest tokens it keeps."""
+
+    reserve_tokens: int = 16_384
+    keep_recent_tokens: int = 20_000
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The tokens of a session: its summary, and its unsummarised messages, oldest first.
+
+    `valid_starts` says at which of them a conversation may start. `newer` and `newer_tokens` count the messages after
+    those listed, whose tokens are only estimated: they stay. `max_summary_tokens` is the limit of the summary.
+    """
+
+    message_tokens: Sequence[int]
+    valid_starts: Sequence[bool]
+    summary_tokens: int
+    max_summary_tokens: int
+    newer: int = 0
+    newer_tokens: int = 0
+
+    @property
+    def messages(self) -> int:
+        """How many messages are not summarised yet."""
+        return len(self.message_tokens) + self.newer
+
+    @property
+    def total_tokens(self) -> int:
+        """The tokens of the summary and all messages."""
+        return self.summary_tokens + self._sums[-1] + self.newer_tokens
+
+    def tokens_after(self, condensed: int) -> int:
+        """Return the total once the `condensed` oldest messages, at least one, are in the summary."""
+        tokens = self._sums[condensed]
+        summary = summary_tokens_after(self.summary_tokens, tokens, self.max_summary_tokens)
+        return self._sums[-1] - tokens + self.newer_tokens + summary
+
+    def oldest_tokens(self, count: int) -> int:
+        """Return the tokens of the `count` oldest messages."""
+        return self._sums[count]
+
+    @cached_property
+    def allowed_counts(self) -> list[int]:
+        """The numbers of oldest messages that may be condensed: the rest begins at a valid start and is never empty."""
+        return [count for count in range(1, len(self.message_tokens)) if self.valid_starts[count]]
+
+    @cached_property
+    def _sums(self) -> list[int]:
+        return [0, *accumulate(self.message_tokens)]
+
+
+def rolling_count(usage: Usage, budget: int, rules: RollingRules) -> int:
+    """Return how many of the oldest messages a rolling summary condenses; 0 if it is not due.
+
+    Due with at least `min_turns` unsummarised messages and more tokens than `trigger_ratio` of the budget. Condenses as
+    few messages as bring the total, with the new summary, to `target_ratio` of the budget; if none do, all it may.
+    """
+    if usage.messages < rules.min_turns or usage.total_tokens <= rules.trigger_ratio * budget:
+        return 0
+    return count_to_reach(usage, rules.target_ratio * budget)
+
+
+def compaction_count(usage: Usage, budget: int, rules: CompactionRules) -> int:
+    """Return how many of the oldest messages a compaction condenses; 0 if it is not due.
+
+    Due when the total exceeds the budget less the reserve. A message that is partly among the newest
+    `keep_recent_tokens` is kept whole.
+    """
+    if usage.total_tokens <= budget - rules.reserve_tokens:
+        return 0
+    kept_tokens = usage.newer_tokens
+    kept_from = len(usage.message_tokens)
+    while kept_from and kept_tokens < rules.keep_recent_tokens:
+        kept_from -= 1
+        kept_tokens += usage.message_tokens[kept_from]
+    return next((cut for cut in reversed(usage.allowed_counts) if cut <= kept_from), 0)
+
+
+def count_to_reach(usage: Usage, tokens: float) -> int:
+    """Return the fewest oldest messages to condense so that at most `tokens` remain in use.
+
+    0 if that is already so. If no number reaches it, as many as may go, or none if their summary would be longer than
+    they are.
+    """
+    if usage.total_tokens <= tokens:
+        return 0
+    enough = next((cut for cut in usage.allowed_counts if usage.tokens_after(cut) <= tokens), None)
+    if enough is not None:
+        return enough
+    return (
+        usage.allowed_counts[-1]
+        if usage.allowed_counts and usage.tokens_after(usage.allowed_counts[-1]) < usage.total_tokens
+        else 0
+    )
+
+
+def limit_count(usage: Usage, count: int, tokens: int) -> int:
+    """Reduce a count of oldest messages to at most `tokens`, without splitting an exchange; one exchange at least."""
+    if usage.oldest_tokens(count) <= tokens:
+        return count
+    cuts = [cut for cut in usage.allowed_counts if cut < count] or [count]
+    return next((cut for cut in reversed(cuts) if usage.oldest_tokens(cut) <= tokens), cuts[0])
+
+
+# The tokens of the longest summary: each context of its session has room for it besides messages.
+MAX_SUMMARY_TOKENS: Final = 2_000
+
+
+def max_summary_tokens(limit: int, budget: int) -> int:
+    """Return the tokens that a summary may have next to messages that share a budget with it."""
+    return max(1, min(limit, budget // SUMMARY_SHARE))
+
+
+def new_part_tokens(summary_tokens: int, condensed_tokens: int, limit: int) -> int:
+    """Return the tokens to append for `condensed_tokens`: a fifth, within the free room or half the limit."""
+    target = max(MIN_TOKENS, condensed_tokens // SHRINK_FACTOR, min(SHORT_TOKENS, condensed_tokens * 2 // 3))
+    return max(1, min(target, max(limit - summary_tokens, limit // 2)))
+
+
+def summary_tokens_after(summary_tokens: int, condensed_tokens: int, limit: int) -> int:
+    """Return the expected tokens of the summary once messages of `condensed_tokens` are in it."""
+    return min(limit, summary_tokens + new_part_tokens(summary_tokens, condensed_tokens, limit))
+
+
+# The most that one batch reads and condenses; the next batch continues.
 STEP_MESSAGES: Final = 2_000
 STEP_BYTES: Final = 1024 * 1024
 _BYTES_PER_TOKEN: Final = 4
@@ -52,7 +201,7 @@ class SummaryRules:
     @property
     def summary_limit(self) -> int:
         """The tokens of a summary that fits into the budget."""
-        return summary_plan.max_summary_tokens(self.max_summary_tokens, self.budget_tokens)
+        return max_summary_tokens(self.max_summary_tokens, self.budget_tokens)
 
     @property
     def min_due_tokens(self) -> float:
@@ -61,12 +210,12 @@ class SummaryRules:
         return min(self.rolling.trigger_ratio * self.budget_tokens, self.budget_tokens - reserve)
 
     def decide(self, usage: Usage) -> Decision:
-        """Return what is due: a compaction, else a rolling summary."""
+        """Return the due kind of summary: a compaction, else a rolling summary."""
         if self.compaction is not None:
-            compacted = summary_plan.compaction_count(usage, self.budget_tokens, self.compaction)
+            compacted = compaction_count(usage, self.budget_tokens, self.compaction)
             if compacted:
                 return compacted, "compaction"
-        return summary_plan.rolling_count(usage, self.budget_tokens, self.rolling), "rolling summary"
+        return rolling_count(usage, self.budget_tokens, self.rolling), "rolling summary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +229,6 @@ class DueSummary:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """How many messages a batch condensed; `stale` if the session had changed and nothing was written."""
-
-    messages: int = 0
-    stale: bool = False
-
-
 class _StaleSummary(Exception):
     """Rolls back the transaction of a batch whose session has changed."""
 
@@ -95,7 +236,7 @@ class _StaleSummary(Exception):
 def due_summary(
     store: Store, condenser: Condenser, decide: Decide, name: SessionName, *, summary_limit: int
 ) -> DueSummary | None:
-    """Return what is to be condensed in a session, or None. Raises `NotFound`.
+    """Return the part of a session to condense, or None. Raises `NotFound`.
 
     `summary_limit` is the tokens that its summary may have. Reads a bounded part of the session, the oldest first.
     """
@@ -118,7 +259,7 @@ def due_summary(
     if not count:
         return None
     if condenser.max_tokens is not None:
-        count = summary_plan.limit_count(usage, count, condenser.max_tokens)
+        count = limit_count(usage, count, condenser.max_tokens)
     return DueSummary(state, messages[:count], usage.oldest_tokens(count), usage, reason)
 
 
@@ -141,18 +282,23 @@ def was_undone(store: Store, name: SessionName) -> bool:
 
 def condense(
     store: Store, condenser: Condenser, due: DueSummary, writing: Writing, *, job: str, now: int
-) -> StepResult:
-    """Condense what is due and write it if the session is still as it was read. Raises `NotCondensed`."""
+) -> int | None:
+    """Condense the due messages and write the summary; return how many messages it covers anew.
+
+    None if the session has changed since it was read: then nothing was written. Raises `NotCondensed`, and `Withdrawn`
+    if it was forgotten before a language model was asked.
+    """
     state, limit = due.state, due.usage.max_summary_tokens
-    room = summary_plan.new_part_tokens(due.usage.summary_tokens, due.tokens, limit)
+    room = new_part_tokens(due.usage.summary_tokens, due.tokens, limit)
     with store.reading() as tx:
         rows = tx.for_agent(state.agent)
         vectors = _vectors(tx, rows, due.messages)
-        before = rows.messages.preceding_texts([message.id for message in due.messages[:1]])
+        before = rows.messages.preceding_texts([message.row_id for message in due.messages[:1]])
     messages = redact_secret_answers(due.messages, "".join(before.values()))
+    covered = [message.row_id for message in messages]
+    condenser = replace(condenser, check=partial(require_wanted, store, "messages", covered))
     condensed = condenser.condense(messages, vectors, room)
     lines = append_lines(parse_summary(state.text), condensed.lines, limit, condenser.counter)
-    covered = [message.row_id for message in due.messages]
     try:
         with (
             writing() as tx,
@@ -167,8 +313,8 @@ def condense(
             if not tx.for_agent(state.agent).summaries.write(state, format_summary(lines), covered, now=now):
                 raise _StaleSummary
     except _StaleSummary:
-        return StepResult(stale=True)
-    return StepResult(messages=len(covered))
+        return None
+    return len(covered)
 
 
 def _log_text(due: DueSummary, condensed: Condensed) -> str:

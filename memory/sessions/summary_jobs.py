@@ -14,10 +14,19 @@ from typing import Final
 
 from adapters.tokens import TokenCounter
 from memory.jobs import JobRun
-from memory.sessions import summary_plan
 from memory.sessions.condensers import Condenser, NotCondensed
-from memory.sessions.summaries import Decide, Decision, SummaryRules, condense, due_summary, may_exceed, was_undone
-from memory.sessions.summary_plan import Usage
+from memory.sessions.summaries import (
+    Decide,
+    Decision,
+    SummaryRules,
+    Usage,
+    condense,
+    count_to_reach,
+    due_summary,
+    max_summary_tokens,
+    may_exceed,
+    was_undone,
+)
 from reverie import contract
 from reverie.counts import counted
 from reverie.errors import NotFound, Rejected
@@ -66,9 +75,9 @@ class _Sweep:
                     )
                     return True
                 self.run.renew_lease()
-                result = condense(store, self.condenser, due, self.run.writing, job=self.run.job, now=self.run.now)
-                counts["stale" if result.stale else "summaries"] += 1
-                counts["messages"] += result.messages
+                condensed = condense(store, self.condenser, due, self.run.writing, job=self.run.job, now=self.run.now)
+                counts["stale" if condensed is None else "summaries"] += 1
+                counts["messages"] += condensed or 0
         except NotFound:  # forgotten in the meantime
             return True
         except NotCondensed:
@@ -199,20 +208,20 @@ def compact_session(
     if token_budget is not None and token_budget < MIN_BUDGET_TOKENS:
         raise Rejected(f"token_budget is {token_budget}; it must be at least {MIN_BUDGET_TOKENS}", field="token_budget")
     target = int(rules.rolling.target_ratio * rules.budget_tokens) if token_budget is None else token_budget
-    limit = summary_plan.max_summary_tokens(rules.max_summary_tokens, token_budget or rules.budget_tokens)
+    limit = max_summary_tokens(rules.max_summary_tokens, token_budget or rules.budget_tokens)
     deadline = time.monotonic() + _BUDGET_SECONDS
     condensed = 0
     while time.monotonic() < deadline:
         due = due_summary(
             store,
             condenser,
-            lambda usage: (summary_plan.count_to_reach(usage, target), "asked for"),
+            lambda usage: (count_to_reach(usage, target), "asked for"),
             SessionName(agent, session),
             summary_limit=limit,
         )
         if due is None:
             break
-        condensed += condense(store, condenser, due, store.writing, job=MANUAL_COMPACTION, now=now).messages
+        condensed += condense(store, condenser, due, store.writing, job=MANUAL_COMPACTION, now=now) or 0
     return Compacted(condensed=condensed, summary=read_summary(store, condenser.counter, agent=agent, session=session))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from reverie.trust.scopes import SCOPES, Scope
+from reverie.contract import SCOPES, Scope
 
 
 @dataclass(frozen=True, slots=True)

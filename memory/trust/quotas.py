@@ -1,8 +1,8 @@
 """Quotas: how much a workspace may hold, and how many workspaces a tenant may have.
 
-What is stored belongs to the workspace, whoever wrote it: tokens are rotated and revoked, and what they wrote stays. So
-the counts are those of the store, kept by the database itself, and what waits in the inbox counts, too. A quota refuses
-before anything is accepted. What was accepted is stored, even if that goes beyond.
+Stored rows count for their workspace, whoever wrote them: tokens are rotated and revoked, but their rows stay. So the
+database itself keeps the counts of each store, and items in the inbox count, too. A quota refuses a call before
+anything is accepted. Accepted items are stored, even if that exceeds the quota.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 from adapters.broker.inbox import WorkerInbox
 from reverie.calls import Resource
-from reverie.errors import NotFound, ReverieError
-from reverie.problems import QUOTA_RETRY_SECONDS, QuotaExceeded
-from reverie.trust.quota_types import Holder, Quota
+from reverie.errors import QUOTA_RETRY_SECONDS, NotFound, QuotaExceeded, ReverieError
+from reverie.trust.calls import Holder, Quota, QuotaUse
 from storage.stores import FileStamp, Stores
-from storage.trust.amounts import RESOURCES, nothing_stored, stored_amounts
-from storage.trust.quotas import QuotaRecord
+from storage.trust.quotas import RESOURCES, QuotaRecord, nothing_stored, stored_amounts
 from storage.viewer import LOCAL_TENANT
 
 # What producers that have the broker send: only of these does the broker itself refuse more.
 _OF_MESSAGES: Final[tuple[Resource, ...]] = ("messages", "bytes")
-_WHAT: Final[Mapping[Quota, str]] = {
+_NOUNS: Final[Mapping[Quota, str]] = {
     "messages": "messages and files",
     "bytes": "bytes of texts",
     "memories": "memories",
@@ -45,7 +44,7 @@ class Limit:
 
 @dataclass(slots=True)
 class _Seen:
-    """What a sweep found in a workspace: the state of its file, and whether it was full."""
+    """The result of a sweep for a workspace: the state of its file, and whether it was full."""
 
     stamp: FileStamp | None
     full: bool
@@ -63,7 +62,7 @@ class Quotas:
         self._defaults = {name: Limit(amount) for name, amount in defaults.items() if amount}
         self._lock = threading.Lock()
         self._moment: float | None = None
-        # What calls in progress are about to store, by holder and resource.
+        # The amounts that calls in progress are about to store, by holder and resource.
         self._held: Counter[tuple[str, Resource]] = Counter()
         self._seen: dict[str, _Seen] = {}
         self._swept_for: Sequence[QuotaRecord] = ()
@@ -188,7 +187,7 @@ class Quotas:
     def refresh_all(self) -> dict[str, str]:
         """Tell producers of every workspace whether it is full; return the errors by workspace.
 
-        One that was not full and was not written since is not looked at again, unless quotas were changed.
+        A workspace that was not full and was not written since is not checked again, unless quotas were changed.
         """
         records = self._stores.known_quotas()
         if not self._defaults and not records and not self._seen:
@@ -241,8 +240,66 @@ def _nothing() -> None:
 def _exceeded(holder: str, quota: Quota, used: int, limit: int, more: int = 1) -> QuotaExceeded:
     beyond = f", and {more:,} more do not fit" if more > 1 and used < limit else ""
     return QuotaExceeded(
-        f"{holder} holds {used:,} of at most {limit:,} {_WHAT[quota]}{beyond}: forget what is not needed any more, or"
+        f"{holder} holds {used:,} of at most {limit:,} {_NOUNS[quota]}{beyond}: forget what is not needed any more, or"
         " ask the operator for more (`reverie quotas set`)",
         field=quota,
         retry_after_seconds=QUOTA_RETRY_SECONDS,
+    )
+
+
+_OF_WORKSPACE: Final[tuple[Quota, ...]] = ("messages", "bytes", "memories", "schedules")
+# A tenant has workspaces, and its part of the account tier.
+_OF_TENANT: Final[tuple[Quota, ...]] = ("workspaces", "memories", "bytes")
+
+
+def quota_uses(stores: Stores, quotas: Quotas, *, only: str | None, limit: int, offset: int) -> list[QuotaUse]:
+    """Return the use and limits of a page of tenants and workspaces, tenants first; with `only`, of one workspace.
+
+    Raises `StoreUnavailable` and `StoreUnusable`.
+    """
+    if only is not None:
+        return uses_of(stores, quotas, "workspace", only) if offset == 0 else []
+    page = islice(_holders(stores), offset, offset + limit)
+    return [use for holder, name in page for use in uses_of(stores, quotas, holder, name)]
+
+
+def uses_of(stores: Stores, quotas: Quotas, holder: Holder, name: str) -> list[QuotaUse]:
+    """Return the use and limits of a workspace or a tenant. Raises `StoreUnavailable` and `StoreUnusable`."""
+    used: Mapping[Any, int]
+    if holder == "workspace":
+        tenant, names = stores.tenant_of(name), _OF_WORKSPACE
+        used = _held_by(stores, name)
+        limits = quotas.limits(name, tenant)
+    else:
+        tenant, names = name, _OF_TENANT
+        used = {**quotas.used_in_account(name), "workspaces": quotas.workspaces_of(name)}
+        limits = quotas.limits(None, name)
+    return [_use(holder, name, tenant, one, used[one], limits.get(one)) for one in names]
+
+
+def _held_by(stores: Stores, workspace: str) -> Mapping[Any, int]:
+    try:
+        return stores.amounts(workspace)
+    except NotFound:
+        return nothing_stored()
+
+
+def _holders(stores: Stores) -> Iterator[tuple[Holder, str]]:
+    workspaces = stores.names()
+    named = {one.name for one in stores.known_quotas() if one.holder == "tenant"}
+    for tenant in sorted({stores.tenant_of(name) for name in workspaces} | named):
+        yield "tenant", tenant
+    for name in workspaces:
+        yield "workspace", name
+
+
+def _use(holder: Holder, name: str, tenant: str, resource: Quota, used: int, limit: Limit | None) -> QuotaUse:
+    return QuotaUse(
+        holder=holder,
+        name=name,
+        tenant=tenant,
+        resource=resource,
+        used=used,
+        limit=None if limit is None else limit.amount,
+        set_for="" if limit is None else limit.set_for or "",
     )

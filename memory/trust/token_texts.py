@@ -12,7 +12,7 @@ import secrets
 import zlib
 from typing import Final
 
-from reverie.trust.scopes import TOKEN_PREFIX as PREFIX
+from reverie.contract import TOKEN_PREFIX as PREFIX
 
 _RANDOM_BYTES: Final = 32
 _BODY_CHARACTERS: Final = 43
@@ -35,7 +35,7 @@ def is_well_formed(token: str) -> bool:
 
 
 def hash_of(token: str) -> bytes:
-    """Return what is stored of a token: its SHA-256."""
+    """Return the SHA-256 of a token, which is stored in its place."""
     return hashlib.sha256(token.encode()).digest()
 
 

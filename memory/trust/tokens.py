@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from memory.tombstones import note_forgotten
 from memory.trust.principals import Principal
 from memory.trust.token_texts import hash_of, new_token
-from memory.trust.tombstones import note_forgotten
 from reverie.clock import new_id
-from reverie.errors import Conflict, NotFound, Rejected
-from reverie.problems import Forbidden
-from reverie.trust.scopes import Scope
-from storage.stores import Stores
+from reverie.contract import ACCOUNT_STORE, Scope
+from reverie.errors import Conflict, Forbidden, NotFound, Rejected
+from storage.stores import FileStamp, Stores
 from storage.trust.tokens import TokenRecord
 
 SECOND_MICROS: Final = 1_000_000
@@ -23,7 +25,7 @@ REVOKED: Final = "token"
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """What a new token is to allow. None, and no agents, mean any; `lifetime_seconds` None means for ever."""
+    """The rights of a new token. None, and no agents, mean any; `lifetime_seconds` None means for ever."""
 
     workspace: str | None
     agents: tuple[str, ...]
@@ -173,7 +175,7 @@ def _excess(request: TokenRequest, by: Principal) -> str:
 def _set_tenant(stores: Stores, request: TokenRequest, by: Principal) -> None:
     """Give the workspace of a new token its tenant: the requested one, or one of its own if it has none yet.
 
-    Raises `Conflict` if it belongs to another tenant: what it keeps in the account would be left behind.
+    Raises `Conflict` if it belongs to another tenant: its memories in the account tier would stay with the old tenant.
     """
     if request.workspace is None or by.is_bound:
         return
@@ -185,7 +187,81 @@ def _set_tenant(stores: Stores, request: TokenRequest, by: Principal) -> None:
 
 
 def _default_name(request: TokenRequest) -> str:
-    """Return the name of a token that was given none: what it is for, as in `w/ana/kate`."""
+    """Return the default name of a token, made of the names it is bound to, as in `w/ana/kate`."""
     if request.workspace is None:
         return "operator" if "operate" in request.scopes else "all"
     return "/".join(filter(None, (request.workspace, "+".join(request.agents), request.user)))
+
+
+# A revoked token is refused within a second. Within this time a token is checked without touching a file.
+FRESH_SECONDS: Final = 0.5
+# Tokens that are kept in memory, about 1 KB each.
+_KEPT: Final = 4_096
+
+
+@dataclass(slots=True)
+class _Checked:
+    """A token that was looked up, and the state of the file before."""
+
+    record: TokenRecord
+    principal: Principal
+    stamp: FileStamp | None
+    checked_at: float
+
+
+class TokenChecker:
+    """The tokens that a process has checked. Safe to use from several threads."""
+
+    def __init__(
+        self, stores: Stores, *, now: Callable[[], int], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stores = stores
+        self._now = now
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
+        self._used_at: dict[str, int] = {}
+
+    def known(self, token: str) -> Principal | None:
+        """Return the holder of a token that was checked a moment ago, without touching a file; else None."""
+        found = self._checked.get(hash_of(token))
+        if found is None or self._monotonic() - found.checked_at > FRESH_SECONDS:
+            return None
+        return self._holder(found)
+
+    def check(self, token: str) -> Principal | None:
+        """Return the holder of a valid token, else None. The token must be well-formed. Raises `StoreUnavailable`."""
+        key, stamp = hash_of(token), self._stores.stamp(ACCOUNT_STORE)
+        with self._lock:
+            found = self._checked.get(key)
+            if found is not None and stamp is not None and stamp == found.stamp and stamp.is_settled(self._now()):
+                found.checked_at = self._monotonic()
+                return self._holder(found)
+        record = self._stores.tokens().by_hash(key)
+        with self._lock:
+            self._checked.pop(key, None)
+            if record is None:
+                return None
+            found = _Checked(record, principal_of(record), stamp, self._monotonic())
+            self._checked[key] = found
+            while len(self._checked) > _KEPT:
+                self._checked.popitem(last=False)
+        return self._holder(found)
+
+    def forget(self) -> None:
+        """Look every token up again: this process has changed some."""
+        with self._lock:
+            self._checked.clear()
+
+    def take_uses(self) -> dict[str, int]:
+        """Return when tokens were used, by id, since this was last asked."""
+        with self._lock:
+            used, self._used_at = self._used_at, {}
+        return used
+
+    def _holder(self, found: _Checked) -> Principal | None:
+        now = self._now()
+        if not found.record.is_valid(now):
+            return None
+        self._used_at[found.record.id] = now
+        return found.principal

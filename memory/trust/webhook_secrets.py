@@ -9,14 +9,24 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adapters.kept_secrets import installation_key, share_installation_key
-from adapters.webhooks.agent_secrets import AgentSecrets, Rotation, decode_rotations, encode_rotations
-from adapters.webhooks.rotation_file import ROTATIONS_FILE, RotationFile, secrets_in
+from adapters.webhooks.signing import (
+    ROTATIONS_FILE,
+    AgentSecrets,
+    Rotation,
+    RotationFile,
+    decode_rotations,
+    encode_rotations,
+    secrets_in,
+)
 from reverie.clock import to_micros
 from reverie.errors import NotFound, StoreUnavailable, StoreUnusable
 from storage.stores import Stores
-from storage.trust.hosts import Hosts
+
+if TYPE_CHECKING:
+    from storage.postgres.hosts import Hosts  # its module needs the driver of the database
 
 
 @dataclass(frozen=True)
@@ -104,7 +114,7 @@ def forget_agent(stores: Stores, agent: str, workspaces: Iterable[str]) -> int:
 
 
 def forget_absent_agents(stores: Stores, workspace: str, present: Collection[str]) -> int:
-    """Do the same for the agents in this host's file of a workspace of whom nothing is stored; return how many."""
+    """Do the same for each agent in this host's file of a workspace that has no stored rows; return how many."""
     folder = _folder(stores.data_dir, workspace)
     if not RotationFile(folder).exists():
         return 0

@@ -1,1 +1,1 @@
-"""The jobs that curate memories: consolidation, decay, dreams, retention, and undo."""
+"""The jobs that curate memories and keep stores in order: consolidation, decay, dreams, notebooks and retention."""

@@ -1,38 +1,43 @@
-"""The dream sweep: promotes what was recalled often, by different queries and on different days.
+"""The dream sweep: promotes memories that were recalled often, by different queries and on different days.
 
 A memory becomes long-term; a message without a memory gets one. A promotion is written in one transaction with its row
-in the ledger, its concept tags and its entry in the curation log, and never happens twice. What several users see needs
-recalls of several users on several days. Then the files of each agent are rendered and, if they changed, committed, so
-that the next sweep completes one that was killed.
+in the ledger, its concept tags and its entry in the curation log, and never happens twice. A memory that several users
+see needs recalls by several users on several days. Then the files of each agent are rendered and, if they changed,
+committed, so that the next sweep completes one that was killed.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import blake3
 
-from adapters.workspace_git import Repositories
+from adapters.workspace_git import GitFolders
 from memory.idle_stores import IdleStores, run_where_changed
 from memory.jobs import ORDINARY_RUN, JobRun, RunOptions
 from memory.memories.concept_tags import concept_tags
+from memory.pipeline.questions import is_only_questions
+from memory.secrets import announces_secret, asks_for_secret, looks_secret
+from memory.upkeep.consolidation import AgentUsers
 from memory.upkeep.dreaming import DreamRules, Signals, Tally
-from memory.upkeep.known_to_several import AgentUsers
 from memory.upkeep.notebook import Notebooks, refresh
-from memory.upkeep.promotable import is_lasting, refuse_memory, refuse_message, tags_without_secrets
 from reverie.contract import DREAM_SWEEP
 from reverie.errors import StoreUnavailable
 from reverie.memories.types import DREAM_SWEEP as MADE_BY
+from storage.curation import EntryDraft
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.pipeline.records import MessageRecord
+from storage.recall.words import FILLER_WORDS, words_of
 from storage.stores import Stores
 from storage.transaction import AgentRepositories, Transaction
-from storage.upkeep.curation import EntryDraft
 from storage.upkeep.dreams import DreamEvent, DreamSource, Promotion
 
 ACTION: Final = "promote"
@@ -175,9 +180,9 @@ def _known_to_several(
     return known, refused
 
 
-def memory_id_of(agent: str, message_id: str) -> str:
+def memory_id_of(agent: str, session: str, message_id: str) -> str:
     """Return the id of the memory that a sweep makes from a message; always the same for one message."""
-    return "dream-" + blake3.blake3(f"{agent}\x1f{message_id}".encode()).hexdigest(length=16)
+    return "dream-" + blake3.blake3(f"{agent}\x1f{session}\x1f{message_id}".encode()).hexdigest(length=16)
 
 
 def _events(run: JobRun, agent: str, rules: DreamRules) -> Iterator[tuple[DreamEvent, DreamSource]]:
@@ -204,9 +209,9 @@ def _events(run: JobRun, agent: str, rules: DreamRules) -> Iterator[tuple[DreamE
 def _choose(
     run: JobRun, agent: str, candidates: Sequence[Candidate], limit: int
 ) -> tuple[list[Candidate], list[LeftOut]]:
-    """Return the best candidates, without those that were promoted before, undone by a person, or are refused.
+    """Return the best candidates that were neither promoted before, nor undone by a person, nor refused.
 
-    The refused ones are returned with the reason.
+    The refused candidates are returned with the reason.
     """
     chosen: list[Candidate] = []
     refused: list[LeftOut] = []
@@ -222,12 +227,14 @@ def _choose(
             memories = rows.memories.by_rows(
                 [candidate.source.memory_row for candidate in batch if candidate.source.memory_row]
             )
-            messages = rows.messages.with_ids([*_message_ids(batch), *_sources_of(memories.values())])
-            preceding = rows.messages.preceding_texts(_message_ids(batch))
+            message_rows = [candidate.source.message_row for candidate in batch if candidate.is_message]
+            messages = {message.row_id: message for message in rows.messages.by_rows(message_rows)}
+            preceding = rows.messages.preceding_texts(message_rows)
+            sources = rows.messages.sources_of(memory.row_id for memory in memories.values())
         for candidate in batch:
             if _memory_id(agent, candidate) in excluded:
                 continue
-            refusal = _refuse(candidate, memories, messages, preceding, run.now)
+            refusal = _refuse(candidate, memories, sources, messages, preceding, run.now)
             if refusal is not None:
                 run.counts[f"left_out_{refusal}"] += 1
                 refused.append((candidate, refusal.replace("_", " ")))
@@ -239,34 +246,28 @@ def _choose(
 
 
 def _memory_id(agent: str, candidate: Candidate) -> str:
-    return memory_id_of(agent, candidate.source.id) if candidate.is_message else candidate.source.id
-
-
-def _message_ids(candidates: Sequence[Candidate]) -> list[str]:
-    return [candidate.source.id for candidate in candidates if candidate.is_message]
-
-
-def _sources_of(memories: Any) -> list[str]:
-    return [memory.source_message for memory in memories if memory.source_message is not None]
+    source = candidate.source
+    return memory_id_of(agent, source.session, source.id) if candidate.is_message else source.id
 
 
 def _refuse(
     candidate: Candidate,
     memories: dict[int, MemoryRecord],
-    messages: dict[str, MessageRecord],
-    preceding: dict[str, str],
+    sources: dict[int, MessageRecord],
+    messages: dict[int, MessageRecord],
+    preceding: dict[int, str],
     now: int,
 ) -> str | None:
     """Return why a candidate must not be promoted, or None."""
     if candidate.source.memory_row is None:
-        message = messages.get(candidate.source.id)
-        return "gone" if message is None else refuse_message(message, preceding.get(candidate.source.id, ""))
+        message = messages.get(candidate.source.message_row)
+        return "gone" if message is None else refuse_message(message, preceding.get(message.row_id, ""))
     memory = memories.get(candidate.source.memory_row)
     if memory is None or not memory.active:
         return "gone"
     if not is_lasting(memory, now):
         return "passing"
-    return refuse_memory(memory, messages.get(memory.source_message or ""))
+    return refuse_memory(memory, sources.get(memory.row_id))
 
 
 def _promote(tx: Transaction, agent: str, candidate: Candidate, now: int) -> Phase | None:
@@ -294,12 +295,13 @@ def _keep(tx: Transaction, rows: AgentRepositories, candidate: Candidate, now: i
 
 
 def _make(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory_id: str, now: int) -> Phase | None:
-    message = rows.messages.with_ids([candidate.source.id]).get(candidate.source.id)
-    preceding_text = rows.messages.preceding_texts([candidate.source.id]).get(candidate.source.id, "")
+    row = candidate.source.message_row
+    message = next(iter(rows.messages.by_rows([row])), None)
+    preceding_text = rows.messages.preceding_texts([row]).get(row, "")
     if message is None or refuse_message(message, preceding_text) is not None:
         return None
     found = rows.chunk_sources.texts([candidate.chunk_id]).get(candidate.chunk_id)
-    if found is None or found.id != message.id:
+    if found is None or (found.session, found.id) != (message.session, message.id):
         return None
     session = rows.sessions.get(message.session)
     # In a session of several users, words belong to the user whom the message names, or else to all of them.
@@ -333,16 +335,14 @@ def _make(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory
 
 
 def _source_message(rows: AgentRepositories, memory: MemoryRecord) -> MessageRecord | None:
-    if memory.source_message is None:
-        return None
-    return rows.messages.with_ids([memory.source_message]).get(memory.source_message)
+    return rows.messages.sources_of([memory.row_id]).get(memory.row_id)
 
 
 def _add_to_ledger(rows: AgentRepositories, memory_id: str, signals: Signals, phase: Phase, now: int) -> None:
     rows.dreams.promote(Promotion(memory_id, now, round(signals.score, 6), phase))
 
 
-def _refresh_files(run: JobRun, notebooks: Notebooks, repositories: Repositories) -> None:
+def _refresh_files(run: JobRun, notebooks: Notebooks, repositories: GitFolders) -> None:
     """Bring the files of every agent up to date with its ledger, including agents whose ledger is now empty.
 
     A failure does not stop the others; the first one is raised at the end.
@@ -362,3 +362,98 @@ def _refresh_files(run: JobRun, notebooks: Notebooks, repositories: Repositories
         run.counts["refused"] += len(done.refused)
     if failed is not None:
         raise failed
+
+
+Refusal = Literal["command", "filler", "question", "secret", "tool_output", "too_long"]
+
+# Longer texts are documents, too long for MEMORY.md and for a prompt.
+MAX_CHARACTERS: Final = 20_000
+# Fillers are short; a longer text need not be read.
+_MAX_FILLER: Final = 200
+_TOOL_ROLES: Final = frozenset({"tool", "system"})
+# White space, zero-width characters and quotation marks that may precede a command.
+_COMMAND_PREFIX: Final = " \t\r\n\f\v`'\"\u200b\u200c\u200d\u2060\ufeff\xa0"
+_COMMAND = re.compile(
+    r"""
+    [/!](?=\S)                                  # /reset, !rm
+    | [$%\u276f\u279c\u03bb]\s{1,9}\S               # $ ls, and the prompts of other shells
+    | \#\s(?:[a-z][\w./-]{0,60})(?:\s{1,9}-|\s{0,9}$)        # a root prompt, not a heading
+    | >>>\s | In\s\[\d+\]:                      # Python's
+    | # ana@host:~/src$
+      (?:\([\w.-]{1,60}\)\s)?\[?[\w.-]{1,60}@[\w.-]{1,60}(?::[~/][^\s$\#%]{0,200}|\s[~/\w.-]{1,200})\]?\s?[$\#%]\s
+    | PS\s[A-Z]:\\[^>\n]{0,200}> | [A-Z]:\\[^>\n]{0,200}>   # PowerShell and cmd
+    | (?:sudo|doas)\s{1,9}\S
+    """,
+    re.VERBOSE,
+)
+_OUTPUT = re.compile(
+    r"""
+    ``` | ~~~                                   # a block of code or its output
+    | Traceback\s\(most\srecent\scall\slast\)
+    | <(?:tool|function)[_-]?(?:result|response|call|output)
+    | \[(?:tool|function)[_\s-]?(?:result|response|call|output)
+    | (?:tool|function)[_\s](?:result|response|call|output)\b\s{0,9}[:=({\[]
+    | (?:stdout|stderr)\s{0,9}:
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def refuse_memory(memory: MemoryRecord, source: MessageRecord | None) -> Refusal | None:
+    """Return why a memory must not be promoted, or None. `source` is the message that it was made from, if any."""
+    if memory.source.lower() in _TOOL_ROLES or (source is not None and source.role in _TOOL_ROLES):
+        return "tool_output"
+    return refuse_text(f"{memory.value or ''}\n{memory.content}".strip())
+
+
+def is_lasting(memory: MemoryRecord, now: int) -> bool:
+    """Return whether a memory is current, unexpired, and outlives its conversation. `now` is in microseconds."""
+    return memory.active and memory.tier != "conversation" and not (memory.expires_at and memory.expires_at <= now)
+
+
+def tags_without_secrets(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return the tags without those that look like a secret."""
+    return tuple(tag for tag in tags if looks_secret(tag) is None)
+
+
+def refuse_message(message: MessageRecord, preceding_text: str) -> Refusal | None:
+    """Return why a message must not become a memory, or None. `preceding_text` is the message just before it."""
+    if asks_for_secret(preceding_text) or announces_secret(preceding_text):
+        return "secret"
+    if message.role in _TOOL_ROLES or message.tool_call_id or message.tool_name or message.tool_calls:
+        return "tool_output"
+    # A question is recalled by similar questions, but answers none of them.
+    if is_only_questions(message.content):
+        return "question"
+    return "filler" if is_filler(message.content) else refuse_text(message.content)
+
+
+def is_filler(text: str) -> bool:
+    """Return whether a text only acknowledges another one, as "Noted." or "OK, thanks" do.
+
+    It is recalled together with the question that it answers, and is worth nothing without it.
+    """
+    return len(text) <= _MAX_FILLER and FILLER_WORDS.issuperset(words_of(text.replace("\u2019", "'")))
+
+
+def refuse_text(text: str) -> Refusal | None:
+    """Return why a text must not be promoted, or None."""
+    beginning = unicodedata.normalize("NFKC", text[:400]).lstrip(_COMMAND_PREFIX)
+    raw = text.lstrip(" \t\r\n")
+    if _COMMAND.match(beginning):
+        return "command"
+    if _OUTPUT.match(raw) or _is_json(raw):
+        return "tool_output"
+    if looks_secret(text):
+        return "secret"
+    return "too_long" if len(text) > MAX_CHARACTERS else None
+
+
+def _is_json(text: str) -> bool:
+    if not text.startswith(("{", "[")) or len(text) > MAX_CHARACTERS:
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

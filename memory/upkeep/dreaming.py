@@ -1,8 +1,8 @@
 """Scores how worth keeping a memory is, from its recall events. Pure: events in, numbers out.
 
 The score is the weighted sum of five signals on [0, 1]. It is high for memories that were recalled often, with high
-relevance, recently, by different queries and on different days; the gates reject those that were requested repeatedly
-within a minute. What several users see has gates of its own: one user alone must not make it last.
+relevance, recently, by different queries and on different days; the gates reject memories that were requested
+repeatedly within a minute. Memories that several users see have further gates: one user alone must not make them last.
 """
 
 from __future__ import annotations
@@ -78,6 +78,9 @@ class DreamRules:
         return now - int(self.lookback_days * DAY_MICROS)
 
 
+DREAM_RULES: Final = DreamRules()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
     """The five signals of one memory, each on [0, 1], and the counts behind them. `last_at` is in microseconds.
@@ -115,14 +118,14 @@ class Signals:
         return not self.missed_gate(rules)
 
     def missed_gate(self, rules: DreamRules) -> str:
-        """Return which minimum was not reached, with the setting that gives it; empty if all were."""
+        """Return which minimum was not reached and what it is; empty if all were."""
         if self.hits < rules.min_hits:
-            return f"recalled {counted(self.hits, 'time')}, needs {rules.min_hits} (dream_min_hits)"
+            return f"recalled {counted(self.hits, 'time')}, needs {rules.min_hits}"
         if self.queries < rules.min_queries:
             queries = f"{self.queries} different {'query' if self.queries == 1 else 'queries'}"
-            return f"recalled by {queries}, needs {rules.min_queries} (dream_min_queries)"
+            return f"recalled by {queries}, needs {rules.min_queries}"
         if self.score < rules.min_score:
-            return f"score {self.score:.3f}, needs {rules.min_score:g} (dream_min_score)"
+            return f"score {self.score:.3f}, needs {rules.min_score:g}"
         return ""
 
     def missed_shared_gate(self, rules: DreamRules) -> SharedGate | None:
@@ -132,18 +135,12 @@ class Signals:
         return "too_few_days" if self.user_days < rules.shared_min_days else None
 
     def explain_shared_gate(self, gate: SharedGate, rules: DreamRules) -> str:
-        """Return what a gate for what several users see has counted, and the setting that it needs."""
+        """Return what was counted for the rule about content that several users see, and what it needs."""
         if gate == "too_few_users":
             users = counted(self.users, "named user")
-            return (
-                f"several users see it: recalled by {users} besides its author,"
-                f" needs {rules.shared_min_users} (dream_shared_min_users)"
-            )
+            return f"several users see it: recalled by {users} besides its author, needs {rules.shared_min_users}"
         days = counted(self.user_days, "day")
-        return (
-            f"several users see it: recalled by such users on {days},"
-            f" needs {rules.shared_min_days} (dream_shared_min_days)"
-        )
+        return f"several users see it: recalled by such users on {days}, needs {rules.shared_min_days}"
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What a session begins with while nothing has been asked: the strongest memories, and the sessions before it."""
+"""The opening of a session, before anything has been asked: the strongest memories, and earlier sessions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final
 from adapters.tokens import TokenCounter
 from reverie.counts import counted
 from reverie.memories.types import Memory, Tier
-from storage.memories.decay import decay
+from storage.memories.records import decay
 
 _LINE_CHARACTERS: Final = 400
 _PROMPT_CHARACTERS: Final = 160
-# At most this part (1/n) of the room is for earlier sessions: memories are what was made of them.
+# At most this part (1/n) of the room is for earlier sessions, since memories have been extracted from them.
 _SESSIONS_SHARE: Final = 3
 _SECONDS_PER_HOUR: Final = 3_600
 
@@ -30,9 +30,9 @@ class EarlierSession:
 
 
 def strongest(memories: Iterable[Memory], *, now: datetime, rates: Mapping[Tier, float]) -> list[Memory]:
-    """Return memories by what is left of their importance, most first; `rates` is what an hour leaves of it.
+    """Return memories by their decayed importance, the highest first; `rates` is the share that an hour leaves of it.
 
-    Pinned ones come before all others, and of equal ones the newest.
+    Pinned memories come first; of equal ones, the newest comes first.
     """
 
     def strength(memory: Memory) -> tuple[bool, float, datetime]:

@@ -18,7 +18,7 @@ import structlog
 from retrieval.index.agent_index import AgentIndex, IndexSnapshot
 from reverie.errors import ReverieError
 from storage.recall.forward import largest_agents
-from storage.recall.generations import Generation
+from storage.recall.index import Generation
 from storage.stores import Store
 from storage.transaction import Transaction
 
@@ -115,9 +115,7 @@ class AgentIndexes:
 
     def forget_workspace(self, workspace: str) -> None:
         """Drop the indexes of a deleted workspace."""
-        with self._lock:
-            for key in [key for key in self._indexes if key.workspace == workspace]:
-                del self._indexes[key]
+        self.drop(lambda store, _: store == workspace)
 
     def drop(self, holds: Callable[[str, str], bool]) -> int:
         """Drop the indexes for which `holds(store, agent)`; return how many. Recalls in progress keep theirs."""

@@ -26,16 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.embedders.base import DEFAULT_MODEL
-from retrieval.index.agent_index import IndexSnapshot
-from retrieval.index.codes import Floats, Rows
-from retrieval.ranking.contextual import date_fit
-from retrieval.ranking.cosine_scale import on_default_scale
-from retrieval.ranking.languages import WITHOUT_MEANING, knows_languages
-from retrieval.ranking.lexical import MAX_WORDS
-from retrieval.ranking.names import ParsedQuery
-from storage.recall.scripts import is_outside_latin
-from storage.recall.stop_words import is_function_word
-from storage.recall.words import hash_of, is_character_pair
+from retrieval.index.agent_index import Floats, IndexSnapshot, Rows
+from retrieval.ranking.parsing import MAX_WORDS, ParsedQuery
+from retrieval.ranking.retrievers import WITHOUT_MEANING, date_fit, knows_languages, on_default_scale
+from storage.recall.words import hash_of, is_character_pair, is_function_word, is_outside_latin
 
 
 class _Coefficients(NamedTuple):
@@ -56,13 +50,13 @@ class _Evidence(NamedTuple):
 
 
 class Relevance(NamedTuple):
-    """The relevance of a chunk, and what it would be whoever had said it, which is never lower."""
+    """The relevance of a chunk, and its relevance regardless of the speaker, which is never lower."""
 
     value: float
     of_any_speaker: float
 
     def at_least(self, other: Relevance) -> Relevance:
-        """Return the higher of both relevances, and of what they would be."""
+        """Return the higher value of both, in each field."""
         return Relevance(max(self.value, other.value), max(self.of_any_speaker, other.of_any_speaker))
 
 
@@ -71,14 +65,14 @@ _WORDS_ONLY: Final = _Coefficients(base=-3.9, cosine=0.0, words=6.1, date=0.5, o
 _ACROSS_SCRIPTS: Final = _Coefficients(base=-6.4, cosine=12.2, words=0.0, date=0.5, other_speaker=3.4)
 # Rare words found after which more words add little.
 _HALF_AMOUNT: Final = 2.0
-# About what one rare word adds to a BM25 score in an index large enough to be still in the making (ln 100,000).
+# About the BM25 score of one rare word in a large index (ln 100,000).
 _BM25_OF_A_RARE_WORD: Final = 12.0
 # A store of few messages does not show how common a word is. So words are counted as if there were this many chunks
 # more, of which each function word ("when", "my") is in half, and no other word in any.
 _ADDED_DOCUMENTS: Final = 100
 _WITH_FUNCTION_WORD: Final = 50
-# Of the pairs of characters in a text without spaces about a third are words, the others cross a border between words.
-# A pair that no chunk contains may be either, so it is a third of a word that is missing.
+# About a third of the character pairs in a text without spaces are words; the others cross a border between words. A
+# pair that no chunk contains may be either, so it is a third of a word that is missing.
 _PAIRS_THAT_ARE_WORDS: Final = 1 / 3
 # Characters of a text that tell its script.
 _SCRIPT_READ: Final = 100

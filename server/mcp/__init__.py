@@ -1,1 +1,33 @@
-"""MCP: what models and their clients see of a memory, over HTTP (`/mcp`) and standard input and output."""
+"""MCP: what models and their clients see of a memory, over HTTP (`/mcp`) and standard input and output.
+
+Tools name no agent, workspace or user: a model chooses their arguments, and must not choose whose memory it reads. Who
+asks is a property of the connection, which sends each call for exactly that agent, workspace and user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+from reverie.calls import Call
+
+_A = TypeVar("_A")
+
+
+class Bound(Protocol):
+    """Sends calls for one agent in one workspace, and for one user if the connection is bound to one."""
+
+    @property
+    def user(self) -> str | None:
+        """The end user that the connection is bound to, if the connection itself knows."""
+
+    async def send(self, call: Call[_A]) -> _A:
+        """Return the response to a call, which is checked first. Raises `ReverieError`."""
+
+
+# Returns whom a tool call that is carried out now is for.
+Current: TypeAlias = Callable[[], Bound]
+
+# Set for each HTTP request, and so for all that it starts.
+of_request: Final[ContextVar[Bound]] = ContextVar("reverie_mcp_bound")

@@ -1,8 +1,8 @@
 """`/mcp`: streamable HTTP. Each request stands for itself: it brings its token, and nothing is kept between two.
 
-Clients of the specification of 2026-07-28 send single requests anyway. Those of 2025-11-25 and before first initialize
-a session; they get none, and are answered all the same. So a token that is revoked opens nothing from the next request
-on, no client has anything of another, and a restart of the server ends nothing.
+Clients of the specification of 2026-07-28 send single requests anyway. Clients of 2025-11-25 and before first
+initialize a session; they get no session, and their requests are answered all the same. So a token that is revoked
+opens nothing from the next request on, no client has anything of another, and a restart of the server ends nothing.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from starlette.types import Message, Receive, Scope, Send
 from reverie.contract import DEFAULT_AGENT
 from reverie.errors import ReverieError
 from server.bodies import check_values
-from server.bound_calls import BoundToRequest
 from server.caller import AGENT_HEADER, trace_of
-from server.endpoints import Endpoint
+from server.endpoints import BoundToRequest, Endpoint
 from server.gate import MCP_PATH
-from server.mcp.binding import Bound, of_request
+from server.mcp import Bound, of_request
 from server.responses import error_response
 from server.services import Services
 
 if TYPE_CHECKING:
     from server.mcp.building import MemoryServer
 
-# What clients in web pages send besides.
+# Further headers that clients in web pages send.
 MCP_HEADERS: Final = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-ID")
 # A message holds one memory or one question. The package decodes it in the event loop: 1 MiB takes 10 ms.
 MAX_BODY_BYTES: Final = 1024 * 1024
@@ -55,7 +54,7 @@ class McpEndpoint:
         scope["route"] = self  # its path is the label in the metrics
         request = Request(_with_agent(scope), receive)
         if request.method != "POST":
-            # A stream of what happens meanwhile, and sessions to end: there are neither.
+            # GET asks for a stream of events and DELETE ends a session: this server has neither.
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
         try:
@@ -68,14 +67,14 @@ class McpEndpoint:
 
     async def _body(self, request: Request) -> bytes:
         """Return the body. Raises what the other routes raise for one that is too large, too slow or no JSON."""
-        limit_bytes = min(self._services.runtime.settings.max_body_bytes, MAX_BODY_BYTES)
-        return await self._services.bodies.decoded(request, _checked, limit_bytes=limit_bytes)
+        return await self._services.bodies.decoded(request, _checked, limit_bytes=MAX_BODY_BYTES)
 
     async def _serve(self, bound: Bound, scope: Scope, receive: Receive, send: Send) -> None:
         server = await self._built()
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        # One for each request: what it starts ends with the request. Host, origin and size are checked already.
+        # One manager for each request, so that its tasks end with the request. Host, origin and size are checked
+        # already.
         manager = StreamableHTTPSessionManager(server.protocol, stateless=True, max_request_body_size=MAX_BODY_BYTES)
         token = of_request.set(bound)
         try:

@@ -1,29 +1,58 @@
-"""/: search as you type, and browse memories."""
+"""Memories and conversations: search as you type, browse them, and look at one; a memory can be changed.
+
+The page that follows a change has a form that undoes it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import groupby
 from typing import Any, Final, get_args
 
+import msgspec
 from fastapi import Response
+from msgspec import json
+from msgspec.structs import replace
 
-from reverie.errors import Rejected
-from reverie.memories.calls import GetMemoryStats, ListMemories, Remember
-from reverie.memories.types import Lifetime, Memory, MemoryKind, Tier
-from reverie.recall.calls import Recall
-from reverie.recall.types import RecallResult
-from server.page.moments import day_heading
-from server.page.pages import Pages
-from server.page.shares import Share, shares_of
-from server.page.visits import Visit
+from retrieval.ranking.retrievers import WEIGHTS
+from reverie.clock import new_id
+from reverie.errors import Conflict, Forbidden, NotFound, Rejected, Transient
+from reverie.memories.calls import (
+    Forget,
+    GetFactHistory,
+    GetMemory,
+    GetMemoryStats,
+    ImportMemories,
+    ListMemories,
+    Remember,
+    SetFact,
+    UpdateMemory,
+)
+from reverie.memories.types import Fact, ImportedMemory, Lifetime, Memory, MemoryKind, Tier
+from reverie.recall.calls import ListRecallEvents, Recall, SearchSessions
+from reverie.recall.types import RecallEvent, RecallResult
+from reverie.sessions.calls import (
+    GetScratchpad,
+    GetSession,
+    GetSummary,
+    ListMessages,
+    ListScratchpadKeys,
+    ListSessions,
+    ListWorkspaces,
+    Status,
+)
+from reverie.sessions.types import Message, WorkspaceSummary
+from reverie.upkeep import CurationEntry, GetCurationEntry, ListCuration
+from server.page.rendering import day_heading
+from server.page.site import PAGE_SIZE, Form, Pages, Visit, agents_in
+from storage.memories.records import decay
 
-PAGE_SIZE: Final = 50
 _RESULTS: Final = 25
 # Results with a lower relevance are not shown: nothing found says more than something that does not fit.
 _MIN_RELEVANCE: Final = 0.03
-# What the address of the list may have besides a query, with its name on the page.
+# Filters in the address of the list, besides the query, with their names on the page.
 _FILTERS: Final[Mapping[str, str]] = {
     "kind": "Kind",
     "tier": "Tier",
@@ -35,11 +64,11 @@ _FILTERS: Final[Mapping[str, str]] = {
     "since": "From",
     "until": "To",
 }
-# Of these, those that are days.
+# The filters that are days.
 _DAYS: Final = ("since", "until")
-# And what limits a search, too.
+# The filters that also apply to a search.
 _SEARCH_FILTERS: Final = ("tag", "session", "channel")
-# What those of the filters offer that are chosen from a list.
+# The options of the filters that are chosen from a list.
 _CHOICES: Final = {"kind": get_args(MemoryKind), "tier": get_args(Tier), "lifetime": get_args(Lifetime)}
 _RESULT_KINDS: Final[Mapping[str, str]] = {
     "": "Everything",
@@ -103,13 +132,11 @@ async def _listed(visit: Visit, filters: Mapping[str, str]) -> dict[str, Any]:
     )
     found = (await visit.send(call)).memories
     page = found[:PAGE_SIZE]
-    more = {**filters, "replaced": replaced}
     return {
         "results": None,
         "days": _by_day(visit, page),
         "offset": offset,
-        "newer": visit.link("/", **more, offset=max(0, offset - PAGE_SIZE)) if offset else "",
-        "older": visit.link("/", **more, offset=offset + PAGE_SIZE) if len(found) > PAGE_SIZE else "",
+        **visit.beside("/", is_last=len(found) <= PAGE_SIZE, **filters, replaced=replaced),
         "degraded": "",
     }
 
@@ -137,3 +164,391 @@ def day_of(text: str) -> datetime:
 
 def _words(text: str | None) -> list[str]:
     return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+_MESSAGES_AROUND: Final = 3
+_EVENTS: Final = 50
+_ENTRIES: Final = 20
+_MAX_MERGES: Final = 5
+_NOTICES: Final = {
+    "created": "Remembered. It is found a second from now.",
+    "pinned": "Pinned: no job changes or removes it.",
+    "unpinned": "No longer pinned.",
+    "restored": "Restored, under a new id.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MergedText:
+    """A memory that was merged into another: what it said, when, and the entry of the log that can undo it."""
+
+    content: str
+    at: datetime
+    entry: CurationEntry
+
+
+@pages.get("/memory")
+async def _memory(visit: Visit) -> Response:
+    memory = await visit.send(GetMemory(id=visit.query("id")))
+    return await memory_page(visit, memory, notice=_NOTICES.get(visit.query("done"), ""), done=visit.query("done"))
+
+
+async def memory_page(visit: Visit, memory: Memory, **view: Any) -> Response:
+    """Return the page of a memory; `view` may have a notice and the values before a change, which undo it."""
+    events = (await visit.send(ListRecallEvents(memory=memory.id, limit=_EVENTS))).recall_events
+    entries = await _entries(visit, memory)
+    shown: dict[str, Any] = {
+        "memory": memory,
+        "messages": await _messages_of(visit, memory),
+        "events": _by_query(events),
+        "entries": entries,
+        "merged": await _merged(visit, memory, entries),
+        "history": await _fact_history(visit, memory),
+        "curve": curve_of(memory, events, now=visit.now, rates=visit.decay_rates),
+        "can_change": visit.allows(UpdateMemory) and memory.superseded_by is None,
+        "can_delete": visit.allows(Forget),
+        "notice": "",
+        "done": "",
+        "earlier": None,
+    }
+    return visit.page("memory.html", **{**shown, **view})
+
+
+async def _messages_of(visit: Visit, memory: Memory) -> list[Message]:
+    """Return the message that a memory comes from, between those around it; none if it cannot be read."""
+    origin = memory.provenance
+    session = origin.session if origin else None
+    message = (origin.message if origin else None) or memory.source_message
+    if session is None or message is None:
+        return []
+    try:
+        call = ListMessages(session=session, around=message, limit=2 * _MESSAGES_AROUND + 1)
+        return (await visit.send(call)).messages
+    except NotFound:  # forgotten since, or of another user
+        return []
+
+
+async def _entries(visit: Visit, memory: Memory) -> list[CurationEntry]:
+    if not visit.allows(ListCuration) or visit.principal.user is not None:
+        return []
+    return (await visit.send(ListCuration(memory=memory.id, limit=_ENTRIES))).entries
+
+
+async def _merged(visit: Visit, memory: Memory, entries: list[CurationEntry]) -> list[MergedText]:
+    """Return what was merged into a memory, by the rows that the log has kept."""
+    found = []
+    merges = [entry for entry in entries if entry.action == "merge" and entry.undone_at is None]
+    for entry in merges[:_MAX_MERGES]:
+        whole = await visit.send(GetCurationEntry(entry.id))
+        before = [change.before for change in whole.changes if change.table == "memories" and change.before]
+        found += [MergedText(str(row["content"]), entry.at, entry) for row in before if row.get("id") != memory.id]
+    return found
+
+
+async def _fact_history(visit: Visit, memory: Memory) -> list[Fact]:
+    if memory.category is None or memory.key is None:
+        return []
+    values = (await visit.send(GetFactHistory(category=memory.category, key=memory.key))).facts
+    return values if len(values) > 1 else []
+
+
+def _by_query(events: list[RecallEvent]) -> list[tuple[str, int, datetime]]:
+    """Return the queries that found a memory, each with how often and when last, the latest first."""
+    found: dict[str, tuple[int, datetime]] = {}
+    for event in events:
+        times, last = found.get(event.query, (0, event.at))
+        found[event.query] = (times + 1, max(last, event.at))
+    return [(query, times, last) for query, (times, last) in found.items()]
+
+
+WIDTH: Final = 640
+HEIGHT: Final = 96
+_STEPS: Final = 80
+_MICROSECOND: Final = timedelta(microseconds=1)
+_SECONDS_PER_HOUR: Final = 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The relevance of a memory over time. `points` are for an SVG of `WIDTH` by `HEIGHT`, `recalls` the x of each."""
+
+    points: str
+    recalls: list[float]
+    now: float
+    highest: float
+    since: datetime
+
+
+def curve_of(memory: Memory, events: Sequence[RecallEvent], *, now: datetime, rates: Mapping[Tier, float]) -> Curve:
+    """Return the curve of a memory, by the recalls that are known: they are kept for some months."""
+    start = memory.created_at
+    recalls = sorted(event.at for event in events if start < event.at <= now)
+    whole = max((now - start).total_seconds(), 1.0)
+    moments = [start + timedelta(seconds=whole * step / _STEPS) for step in range(_STEPS + 1)]
+    moments = sorted([*moments, *recalls, *(at - _MICROSECOND for at in recalls)])
+    values = [_relevance(memory, recalls, at, rates) for at in moments]
+    highest = max(values) or 1.0
+
+    def x_of(at: datetime) -> float:
+        return round(WIDTH * (at - start).total_seconds() / whole, 1)
+
+    points = [f"{x_of(at)},{HEIGHT * (1 - value / highest):.1f}" for at, value in zip(moments, values, strict=True)]
+    return Curve(" ".join(points), [x_of(at) for at in recalls], values[-1], highest, start)
+
+
+def _relevance(memory: Memory, recalls: Sequence[datetime], at: datetime, rates: Mapping[Tier, float]) -> float:
+    before = [recall for recall in recalls if recall <= at]
+    # Recalls older than the known ones count from the beginning.
+    count = max(0, memory.access_count - len(recalls)) + len(before)
+    last = before[-1] if before else memory.created_at
+    hours = (at - last).total_seconds() / _SECONDS_PER_HOUR
+    return decay(memory.tier, importance=memory.importance, access_count=count, hours=hours, rates=rates)
+
+
+_NAMES: Final[Mapping[str, str]] = {
+    "keyword": "Words in it",
+    "vector": "Meaning of it",
+    "keyword_around": "Words around it",
+    "vector_around": "Meaning around it",
+    "speaker": "Who said it",
+    "date": "When it was said",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The share of one retriever in the score of a result, from 0 to 1, and the rank that it gave the result."""
+
+    name: str
+    share: float
+    rank: int
+
+
+def shares_of(result: RecallResult) -> list[Share]:
+    """Return the shares of all retrievers that found a result, the largest first."""
+    explanation = result.explanation
+    if explanation is None:
+        return []
+    scored = {name: score for name in _NAMES if (score := getattr(explanation, name)) is not None}
+    weighted = {name: WEIGHTS[name] * score.normalised for name, score in scored.items()}  # type: ignore[index]
+    total = sum(weighted.values())
+    if total <= 0:
+        return []
+    shares = [Share(_NAMES[name], weight / total, scored[name].rank) for name, weight in weighted.items() if weight > 0]
+    return sorted(shares, key=lambda share: share.share, reverse=True)
+
+
+_KINDS: Final = get_args(MemoryKind)
+# The source of memories that a person wrote: no job ever rewrites them.
+_BY_A_PERSON: Final = "user"
+
+
+@pages.get("/memory/new")
+async def _new(visit: Visit) -> Response:
+    return visit.page("memory_new.html", id=new_id(), kinds=_KINDS)
+
+
+@pages.post("/memory/new")
+async def _create(visit: Visit) -> Response:
+    form = visit.form
+    remembered = await visit.send(
+        Remember(
+            id=form.word("id") or new_id(),  # the form has one, so that sending it twice stores one memory
+            content=form.text("content"),
+            kind=form.text("kind"),  # type: ignore[arg-type]  # checked by the call
+            tags=form.tags(),
+            source=_BY_A_PERSON,
+            pinned=form.is_checked("pinned"),
+            owner_user_id=form.word("user"),
+        )
+    )
+    return visit.see_other("/memory", id=remembered.id, done="created")
+
+
+@pages.get("/memory/edit")
+async def _edit(visit: Visit) -> Response:
+    return _edit_page(visit, await visit.send(GetMemory(id=visit.query("id"))))
+
+
+@pages.post("/memory/edit")
+async def _save(visit: Visit) -> Response:
+    form, before = visit.form, await visit.send(GetMemory(id=visit.query("id")))
+    if form.text("read_at") != before.updated_at.isoformat():
+        # Saved in another tab, or by somebody else: neither text is lost.
+        return _edit_page(visit, before, typed=form)
+    if before.category is not None and before.key is not None:
+        return await _save_fact(visit, before, before.category, before.key)
+    changes = _changes(form, before)
+    after = await visit.send(UpdateMemory(before.id, **changes)) if changes else before
+    # The response of a change does not say where the memory comes from.
+    after = await visit.send(GetMemory(id=after.id))
+    notice = "Undone." if form.is_checked("undoes") else "Saved." if changes else "Nothing was changed."
+    return await memory_page(visit, after, notice=notice, earlier=before if changes else None)
+
+
+@pages.post("/memory/pin")
+async def _pin(visit: Visit) -> Response:
+    pinned = visit.form.is_checked("pinned")
+    memory = await visit.send(UpdateMemory(visit.query("id"), pinned=pinned))
+    return visit.see_other("/memory", id=memory.id, done="pinned" if pinned else "unpinned")
+
+
+@pages.post("/memory/delete")
+async def _delete(visit: Visit) -> Response:
+    memory = await visit.send(GetMemory(id=visit.query("id")))
+    await visit.send(Forget(id=memory.id))
+    # A deleted id never comes back, not even from a backup: what is restored gets a new one.
+    restorable = replace(memory, provenance=None, superseded_by=None, valid_from=None, valid_to=None)
+    document = msgspec.json.encode(restorable).decode()
+    return visit.page("memory_deleted.html", memory=memory, document=document)
+
+
+@pages.post("/memory/restore")
+async def _restore(visit: Visit) -> Response:
+    try:
+        memory = msgspec.json.decode(visit.form.text("memory").encode(), type=ImportedMemory)
+    except msgspec.DecodeError as error:
+        raise Rejected(f"the form does not hold a memory ({error}): nothing was restored", field="memory") from None
+    fresh = replace(memory, id=new_id(), note_id=new_id() if memory.note_id else None)
+    if fresh.note_id:
+        fresh = replace(fresh, id=fresh.note_id)  # the id of a note is that of its memory
+    restored = await visit.send(ImportMemories(memories=[fresh]))
+    if not restored.added:
+        raise Conflict("the fact has a new value by now: it was not replaced", field="memory")
+    return visit.see_other("/memory", id=fresh.id, done="restored")
+
+
+def _edit_page(visit: Visit, memory: Memory, *, typed: Form | None = None) -> Response:
+    return visit.page(
+        "memory_edit.html", memory=memory, kinds=_KINDS, typed=typed, status=200 if typed is None else 409
+    )
+
+
+async def _save_fact(visit: Visit, before: Memory, category: str, key: str) -> Response:
+    """Set the value of a fact, which is a new memory; the earlier value stays in its history."""
+    call = SetFact(
+        category=category,
+        key=key,
+        value=visit.form.text("value"),
+        source="user",
+        importance=visit.form.number("importance"),
+        tags=visit.form.tags(),
+    )
+    fact = await visit.send(call)
+    after = await visit.send(GetMemory(id=fact.id))
+    notice = "Undone." if visit.form.is_checked("undoes") else "Saved."
+    return await memory_page(visit, after, notice=notice, earlier=before if after.id != before.id else None)
+
+
+def _changes(form: Form, before: Memory) -> dict[str, Any]:
+    """Return the fields of a form that differ from a memory: what nobody touched stays as it is."""
+    sent: dict[str, Any] = {
+        "content": form.text("content"),
+        "importance": form.number("importance"),
+        "tags": form.tags(),
+        "pinned": form.is_checked("pinned"),
+    }
+    if before.note_id is None:
+        sent["kind"] = form.text("kind")
+    now = {
+        "content": as_typed(before.content),
+        "importance": before.importance,
+        "tags": before.tags,
+        "pinned": before.pinned,
+        "kind": before.kind,
+    }
+    return {name: value for name, value in sent.items() if value != now[name]}
+
+
+def as_typed(text: str) -> str:
+    """Return a text as a browser sends it back from a field that nobody touched."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+
+
+_MAX_WORKSPACES: Final = 1_000
+
+
+@pages.get("/agents")
+async def _agents(visit: Visit) -> Response:
+    assert visit.place is not None
+    workspaces = await _workspaces(visit)
+    agents = await agents_in(visit, visit.place.workspace)
+    return visit.page("agents.html", agents=agents, workspaces=workspaces)
+
+
+async def _workspaces(visit: Visit) -> list[WorkspaceSummary]:
+    """Return the workspaces; none for a token that may not list them."""
+    try:
+        return (await visit.send(ListWorkspaces(limit=_MAX_WORKSPACES))).workspaces
+    except Forbidden:
+        return []
+
+
+_MESSAGES: Final = 100
+
+
+@pages.get("/conversations")
+async def _conversations(visit: Visit) -> Response:
+    query = visit.query("q")
+    view = await (_found_sessions(visit, query) if query else _listed_sessions(visit))
+    template = "parts/conversation_rows.html" if visit.is_partial else "conversations.html"
+    return visit.page(template, query=query, **view)
+
+
+@pages.get("/conversation")
+async def _one_conversation(visit: Visit) -> Response:
+    id, around = visit.query("id"), visit.query("around")
+    session = await visit.send(GetSession(id))
+    offset = visit.number("offset") if visit.query("offset") else max(0, session.messages - _MESSAGES)
+    page = await visit.send(ListMessages(session=id, limit=_MESSAGES, offset=offset, around=around or None))
+    end = page.offset + len(page.messages)
+    earlier = visit.link("/conversation", id=id, offset=str(max(0, page.offset - _MESSAGES)))
+    notes = await visit.send(GetScratchpad(id))
+    entries = await visit.send(ListScratchpadKeys(id))
+    return visit.page(
+        "conversation.html",
+        session=session,
+        messages=page.messages,
+        around=around,
+        earlier=earlier if page.offset else "",
+        later=visit.link("/conversation", id=id, offset=str(end)) if end < session.messages else "",
+        first=page.offset + 1,
+        last=end,
+        notes=notes,
+        entries=[(entry, json.format(json.encode(entry.value), indent=2).decode()) for entry in entries],
+        summary=await _summary(visit, id),
+    )
+
+
+async def _listed_sessions(visit: Visit) -> dict[str, Any]:
+    status = visit.query("status")
+    call = ListSessions(limit=PAGE_SIZE + 1, offset=visit.number("offset"), status=status or None)  # type: ignore[arg-type]
+    found = (await visit.send(call)).sessions
+    return {
+        "sessions": found[:PAGE_SIZE],
+        "results": None,
+        "degraded": "",
+        "chosen_status": status,
+        "statuses": get_args(Status),
+        **visit.beside("/conversations", is_last=len(found) <= PAGE_SIZE, status=status),
+    }
+
+
+async def _found_sessions(visit: Visit, query: str) -> dict[str, Any]:
+    found = await visit.send(SearchSessions(query=query, limit=_RESULTS, min_score=_MIN_RELEVANCE))
+    return {
+        "sessions": [],
+        "results": found.results,
+        "degraded": found.degraded,
+        "chosen_status": "",
+        "statuses": get_args(Status),
+        "newer": "",
+        "older": "",
+    }
+
+
+async def _summary(visit: Visit, session: str) -> str:
+    try:
+        return (await visit.send(GetSummary(session))).text
+    except Transient:  # the conversation can be read without it
+        return ""

@@ -1,10 +1,11 @@
-"""/pipeline: what operators watch, live by server-sent events, with the curves of the last day."""
+"""The pipeline, live by server-sent events, with the curves of the last day; dead letters; schedules and their runs."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import anyio
@@ -14,13 +15,87 @@ from starlette.responses import StreamingResponse
 
 from reverie.clock import to_micros
 from reverie.errors import ReverieError
-from reverie.pipeline.calls import GetStatus
+from reverie.pipeline.calls import DropDeadLetter, GetDeadLetter, GetStatus, ListDeadLetters, ReplayDeadLetter
 from reverie.pipeline.status import PipelineStatus
-from server.page.charts import Curve, curves
-from server.page.pages import Pages
-from server.page.rendering import PAGE_HEADERS
-from server.page.visits import Visit
-from storage.pipeline.samples import MINUTE_MICROS, PipelineSample
+from reverie.scheduling.calls import (
+    AddSchedule,
+    DeleteSchedule,
+    GetNextRuns,
+    GetSchedule,
+    ListScheduleRuns,
+    ListSchedules,
+    PauseSchedule,
+    ResumeSchedule,
+    RunScheduleNow,
+)
+from reverie.scheduling.types import Cadence, Cron, Interval
+from server.page.rendering import PAGE_HEADERS, duration, exact
+from server.page.site import PAGE_SIZE, Pages, Visit
+from storage.pipeline.samples import MINUTE_MICROS, SAMPLES_KEPT, PipelineSample
+
+# The size of a curve's viewBox, which the page scales.
+WIDTH: Final = 480
+HEIGHT: Final = 72
+# Room for the width of the line.
+_MARGIN: Final = 2
+# A curve is drawn over this many minutes, so that a day has no more points than a screen.
+_STEP_MINUTES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A curve: `points` of SVG polylines, one for each stretch without a gap, and its highest and latest values."""
+
+    title: str
+    lines: list[str]
+    highest: float
+    latest: float | None
+    unit: str
+
+
+def curves(samples: Sequence[PipelineSample], *, minute: int) -> list[Curve]:
+    """Return the curves of the day that ends with a minute."""
+    lags = {one.minute: one.lag_p99_seconds for one in samples if one.lag_p99_seconds is not None}
+    waiting = {one.minute: float(one.waiting) for one in samples}
+    return [
+        _curve("Messages", _rates(samples), minute, "/s"),
+        _curve("Lag, p99", lags, minute, "s"),
+        _curve("Waiting in the inbox", waiting, minute, ""),
+    ]
+
+
+def _rates(samples: Sequence[PipelineSample]) -> dict[int, float]:
+    """Return the items a second of each minute; none after the broker began to count anew."""
+    return {
+        later.minute: (later.accepted - earlier.accepted) / (60 * (later.minute - earlier.minute))
+        for earlier, later in pairwise(samples)
+        if later.accepted >= earlier.accepted
+    }
+
+
+def _curve(title: str, values: dict[int, float], minute: int, unit: str) -> Curve:
+    first = minute - SAMPLES_KEPT
+    buckets: dict[int, float] = {}
+    for at, value in values.items():
+        if first < at <= minute:
+            bucket = (at - first) // _STEP_MINUTES
+            buckets[bucket] = max(buckets.get(bucket, 0.0), value)  # a peak of a minute must be seen
+    highest = max(buckets.values(), default=0.0)
+    lines: list[list[str]] = []
+    before = None
+    for bucket in sorted(buckets):
+        if before is None or bucket - before > 1:
+            lines.append([])
+        lines[-1].append(_point(bucket, buckets[bucket], highest))
+        before = bucket
+    return Curve(title, [" ".join(line) for line in lines], highest, values.get(max(values, default=0)), unit)
+
+
+def _point(bucket: int, value: float, highest: float) -> str:
+    x = bucket * _STEP_MINUTES / SAMPLES_KEPT * WIDTH
+    y = HEIGHT - _MARGIN - (value / highest if highest else 0.0) * (HEIGHT - 2 * _MARGIN)
+    return f"{x:.1f},{y:.1f}"
+
 
 # How often the page is told of changes.
 _TICK_SECONDS: Final = 2.0
@@ -37,7 +112,7 @@ pages = Pages()
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """What the page shows: the status, and what this process knows of its machine and of the last day."""
+    """The content of the page: the status, and this process's figures of its machine and of the last day."""
 
     status: PipelineStatus
     rate: float | None
@@ -54,7 +129,7 @@ async def _pipeline(visit: Visit) -> Response:
 
 @pages.get("/pipeline/events", has_place=False)
 async def _events(visit: Visit) -> Response:
-    first = await _event(visit)  # before the stream: what the token lacks is an answer of its own
+    first = await _event(visit)  # before the stream, so that a missing scope gets an ordinary error response
     return StreamingResponse(_stream(visit, first), media_type="text/event-stream", headers=_STREAM_HEADERS)
 
 
@@ -116,3 +191,120 @@ def _rate(samples: list[PipelineSample], status: PipelineStatus, now: int) -> fl
         return None
     seconds = now / 1_000_000 - 60 * earlier[-1].minute
     return (status.inbox.accepted - earlier[-1].accepted) / seconds
+
+
+# A person who watches waits no longer.
+_REPLAY_SECONDS: Final = 3.0
+_LETTER_NOTICES: Final = {
+    "succeeded": "Replayed: the work is done.",
+    "failed": "Replayed, and it failed again: its letter has the new error.",
+    "queued": "Replayed: it is on its way, and its letter stays until the work is done.",
+    "dropped": "Dropped.",
+}
+
+
+@pages.get("/dead-letters")
+async def _dead_letters(visit: Visit) -> Response:
+    call = ListDeadLetters(limit=PAGE_SIZE + 1, offset=visit.number("offset"))
+    letters = (await visit.send(call)).dead_letters
+    return visit.page(
+        "dead_letters.html",
+        letters=letters[:PAGE_SIZE],
+        **visit.beside("/dead-letters", is_last=len(letters) <= PAGE_SIZE),
+        notice=_LETTER_NOTICES.get(visit.query("done"), ""),
+    )
+
+
+@pages.get("/dead-letter")
+async def _dead_letter(visit: Visit) -> Response:
+    return visit.page("dead_letter.html", letter=await visit.send(GetDeadLetter(visit.number("id"))))
+
+
+@pages.post("/dead-letter/replay")
+async def _replay(visit: Visit) -> Response:
+    letter = await visit.send(ReplayDeadLetter(visit.number("id"), timeout_seconds=_REPLAY_SECONDS))
+    return visit.see_other("/dead-letters", done=letter.replay)
+
+
+@pages.post("/dead-letter/drop")
+async def _drop(visit: Visit) -> Response:
+    await visit.send(DropDeadLetter(visit.number("id")))
+    return visit.see_other("/dead-letters", done="dropped")
+
+
+_RUNS: Final = 20
+_NEXT: Final = 5
+_SCHEDULE_NOTICES: Final = {
+    "paused": "Paused, until it is resumed.",
+    "resumed": "Resumed. What it missed is skipped.",
+    "started": "A run has started.",
+    "deleted": "Deleted, with its runs.",
+}
+
+
+@pages.get("/schedules")
+async def _schedules(visit: Visit) -> Response:
+    offset = visit.number("offset")
+    page = await visit.send(ListSchedules(limit=PAGE_SIZE, offset=offset, all_users=_sees_all(visit)))
+    return visit.page(
+        "schedules.html",
+        schedules=[(schedule, cadence_text(schedule.cadence)) for schedule in page.schedules],
+        total=page.total,
+        **visit.beside("/schedules", is_last=offset + len(page.schedules) >= page.total),
+        notice=_SCHEDULE_NOTICES.get(visit.query("done"), ""),
+    )
+
+
+@pages.get("/schedule")
+async def _schedule(visit: Visit) -> Response:
+    id, everybody = visit.query("id"), _sees_all(visit)
+    schedule = await visit.send(GetSchedule(id, all_users=everybody))
+    return visit.page(
+        "schedule.html",
+        schedule=schedule,
+        cadence=cadence_text(schedule.cadence),
+        next_times=(await visit.send(GetNextRuns(id=id, count=_NEXT, all_users=everybody))).at,
+        runs=(await visit.send(ListScheduleRuns(id=id, limit=_RUNS, all_users=everybody))).runs,
+        can_change=visit.allows(AddSchedule),
+        notice=_SCHEDULE_NOTICES.get(visit.query("done"), ""),
+    )
+
+
+@pages.post("/schedule/pause")
+async def _pause(visit: Visit) -> Response:
+    await visit.send(PauseSchedule(visit.query("id"), all_users=_sees_all(visit)))
+    return visit.see_other("/schedule", id=visit.query("id"), done="paused")
+
+
+@pages.post("/schedule/resume")
+async def _resume(visit: Visit) -> Response:
+    await visit.send(ResumeSchedule(visit.query("id"), all_users=_sees_all(visit)))
+    return visit.see_other("/schedule", id=visit.query("id"), done="resumed")
+
+
+@pages.post("/schedule/run")
+async def _run(visit: Visit) -> Response:
+    call = RunScheduleNow(id=visit.query("id"), run_id=visit.form.word("run"), all_users=_sees_all(visit))
+    await visit.send(call)
+    return visit.see_other("/schedule", id=visit.query("id"), done="started")
+
+
+@pages.post("/schedule/delete")
+async def _delete(visit: Visit) -> Response:
+    await visit.send(DeleteSchedule(id=visit.query("id"), all_users=_sees_all(visit)))
+    return visit.see_other("/schedules", done="deleted")
+
+
+def cadence_text(cadence: Cadence) -> str:
+    """Return when a schedule fires, in words where there are any."""
+    if isinstance(cadence, Cron):
+        return f"cron {cadence.expression} ({cadence.tz})"
+    if isinstance(cadence, Interval):
+        return f"every {duration(cadence.seconds)}"
+    return f"once, {exact(cadence.at)}"
+
+
+def _sees_all(visit: Visit) -> bool:
+    """Return whether a visitor may see the schedules of all users, as operators do."""
+    as_user = visit.place is not None and visit.place.user is not None
+    return visit.principal.allows("operate") and visit.principal.user is None and not as_user

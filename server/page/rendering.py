@@ -1,4 +1,4 @@
-"""Templates and static files, and the headers under which a browser runs nothing but the page's own scripts.
+"""Templates, static files, times in words, and headers that let a browser run only the scripts of the page itself.
 
 Everything that was stored is text: Jinja escapes it, the policy lets no inline script or style work, and characters
 that cannot be seen, or that change the order of others, are shown by their numbers.
@@ -7,7 +7,7 @@ that cannot be seen, or that change the order of others, are shown by their numb
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,10 +19,65 @@ from fastapi import Response
 from reverie import __version__
 from reverie.counts import counted
 from reverie.inert import revealed
-from server.page.moments import date_text, day_heading, duration, exact, in_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+_MINUTE: Final = 60
+_HOUR: Final = 3_600
+_DAY: Final = 86_400
+_WEEK: Final = 7 * _DAY
+# Beyond this a date says more than a number of days.
+_LONGEST_SPAN: Final = 4 * _WEEK
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def in_words(moment: datetime, *, now: datetime) -> str:
+    """Return a time as seen from now: "just now", "5 minutes ago", "in 3 days", "12 May 2025"."""
+    seconds = (now - moment).total_seconds()
+    distance = abs(seconds)
+    if distance < _MINUTE:
+        return "just now" if seconds >= 0 else "in a moment"
+    if distance >= _LONGEST_SPAN:
+        return date_text(moment)
+    text = _span(distance)
+    return f"{text} ago" if seconds > 0 else f"in {text}"
+
+
+def exact(moment: datetime) -> str:
+    """Return a time to the second, in UTC: "12 May 2025, 09:30:00 UTC"."""
+    moment = moment.astimezone(UTC)
+    return f"{date_text(moment)}, {moment:%H:%M:%S} UTC"
+
+
+def date_text(moment: datetime) -> str:
+    """Return a date in UTC: "12 May 2025"."""
+    moment = moment.astimezone(UTC)
+    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
+
+
+def day_heading(moment: datetime, *, now: datetime) -> str:
+    """Return the heading of a day in a list: "Today", "Yesterday", "Tuesday, 12 May 2025"."""
+    day, today = moment.astimezone(UTC).date(), now.astimezone(UTC).date()
+    if day == today:
+        return "Today"
+    if day == today - timedelta(days=1):
+        return "Yesterday"
+    return f"{_DAYS[day.weekday()]}, {date_text(moment)}"
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time: "0.4 seconds", "12 seconds", "3 hours"."""
+    return f"{seconds:.1f} seconds" if seconds < 10 else _span(seconds)
+
+
+def _span(seconds: float) -> str:
+    for unit, name in ((_WEEK, "week"), (_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
+        if seconds >= unit:
+            return counted(int(seconds // unit), name)
+    return counted(int(seconds), "second")
+
 
 _FOLDER: Final = Path(__file__).parent
 STATIC_PATH: Final = "/page-assets"

@@ -1,31 +1,371 @@
-"""The site: finds out who visits, guards its forms, and turns errors into pages that say what to do."""
+"""The site: finds out who visits, guards its forms, and turns errors into pages that say what to do.
+
+A login is a cookie that holds the token, encrypted; a second token, derived from it, guards the forms. A visit is one
+request of a logged-in browser, for one agent in one workspace.
+"""
 
 from __future__ import annotations
 
+import base64
+import hmac
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
-from urllib.parse import urlsplit
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import parse_qs, quote, urlsplit
 
-from fastapi import Request, Response
+import msgspec
+from blake3 import blake3
+from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
+from starlette.types import Scope as AsgiScope
 
-from memory.trust.tombstones import hash_key
-from reverie.calls import Call
+from memory.tombstones import hash_key
+from memory.trust.principals import Principal
+from reverie.calls import Call, scope_of
 from reverie.checks import check_agent, check_label, check_workspace
-from reverie.errors import Rejected, ReverieError
-from reverie.problems import Forbidden, Problem, Unauthorised, problem_of
+from reverie.clock import from_micros
+from reverie.contract import DEFAULT_AGENT, Scope
+from reverie.errors import (
+    Forbidden,
+    Problem,
+    Rejected,
+    ReverieError,
+    TooManyFailures,
+    Unauthorised,
+    UnsupportedType,
+    problem_of,
+)
+from reverie.memories.types import Tier
+from reverie.sessions.calls import ListAgents
+from reverie.sessions.types import AgentSummary
+from reverie.trust.calls import Erase, ListErasures
 from server.authentication import Authentication
-from server.caller import trace_of
-from server.endpoints import Endpoint
-from server.page.forms import MAX_FORM_BYTES, Form, check_form_type, decode_form
-from server.page.logins import LOGIN_SECONDS, Logins, cookie_name
-from server.page.places import default_place
-from server.page.rendering import Rendering, address, html
-from server.page.visits import Place, Visit
+from server.caller import AGENT_HEADER, USER_HEADER, WORKSPACE_HEADER, principal_of, trace_of
+from server.endpoints import BoundToRequest, Endpoint
+from server.page.rendering import STATIC_PATH, Rendering, address, html, static_file
 from server.responses import on_http_error
 from server.services import Services
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet
+
+_A = TypeVar("_A")
+
+
+# The items of a list that one page shows.
+PAGE_SIZE: Final = 50
+# More than any form here has.
+_MAX_FIELDS: Final = 64
+# A memory has at most 64 KiB, of which each byte may be encoded by three; and a form may send its earlier text, too.
+MAX_FORM_BYTES: Final = 1024 * 1024
+_TYPE: Final = re.compile(r"application/x-www-form-urlencoded\s*(?:;|$)", re.IGNORECASE)
+
+
+class Form:
+    """The fields of a form, with line ends as line feeds."""
+
+    def __init__(self, fields: Mapping[str, list[str]]) -> None:
+        self._fields = fields
+
+    def text(self, name: str) -> str:
+        """Return a field; empty if it was not sent."""
+        return self._fields.get(name, [""])[-1].replace("\r\n", "\n")
+
+    def word(self, name: str) -> str | None:
+        """Return a field without blanks around it; None if nothing was entered."""
+        return self.text(name).strip() or None
+
+    def is_checked(self, name: str) -> bool:
+        """Return whether a box was checked."""
+        return bool(self.text(name))
+
+    def tags(self, name: str = "tags") -> list[str]:
+        """Return tags that were entered with commas between them."""
+        return [tag.strip() for tag in self.text(name).split(",") if tag.strip()]
+
+    def number(self, name: str) -> float:
+        """Return a field as a number. Raises `Rejected`."""
+        try:
+            return float(self.text(name))
+        except ValueError:
+            raise Rejected(f"{name} must be a number, not {self.text(name)[:40]!r}", field=name) from None
+
+
+def decode_form(body: bytes) -> Form:
+    """Return the fields of a body. Raises `Rejected`."""
+    try:
+        text = body.decode("ascii")
+        fields = parse_qs(
+            text, keep_blank_values=True, strict_parsing=bool(text), errors="strict", max_num_fields=_MAX_FIELDS
+        )
+    except ValueError as error:
+        raise Rejected(f"the form cannot be read ({error}): load the page again", field="body") from None
+    return Form(fields)
+
+
+def check_form_type(request: Request) -> None:
+    """Raise `UnsupportedType` for a body that no form of the page sends."""
+    if not _TYPE.match(request.headers.get("content-type", "").strip()):
+        raise UnsupportedType("the body is not that of a form of this page", field="content-type")
+
+
+# A browser that is not used for so long has to log in again.
+LOGIN_SECONDS: Final = 30 * 86_400
+_COOKIE_CONTEXT: Final = "reverie memory page: cookie of a login, v1"
+_FORM_CONTEXT: Final = "reverie memory page: token of forms, v1"
+# An encrypted token has some 200 characters; a longer text is not one of ours.
+_MAX_COOKIE_CHARACTERS: Final = 1_024
+# Whoever uses a server that was started with --open has no cookie.
+_NO_COOKIE: Final = "open"
+
+
+class Logins:
+    """The logins of one installation; `secret` returns its key, which is read when it is first needed.
+
+    The server keeps nothing of a login, so a restart ends none. The cookie is valid as long as the token in it: every
+    request checks the token again. It is encrypted because browsers keep cookies on disk and send them to every port of
+    a host, and the token must not be read there.
+    """
+
+    def __init__(self, secret: Callable[[], bytes]) -> None:
+        self._secret = secret
+
+    def cookie_for(self, token: str) -> str:
+        """Return the value of the cookie for a token. Raises `StoreUnavailable`."""
+        return self._box.encrypt(token.encode()).decode()
+
+    def token_in(self, cookie: str) -> str | None:
+        """Return the token of a cookie; None if the cookie is older than `LOGIN_SECONDS` or not one of ours."""
+        from cryptography.fernet import InvalidToken
+
+        if len(cookie) > _MAX_COOKIE_CHARACTERS:
+            return None
+        try:
+            return self._box.decrypt(cookie.encode(), ttl=LOGIN_SECONDS).decode()
+        except (InvalidToken, UnicodeError):
+            return None
+
+    def form_token(self, cookie: str | None) -> str:
+        """Return what every form of a login must send: no other site can know it."""
+        return blake3((cookie or _NO_COOKIE).encode(), key=self._form_key).hexdigest(length=16)
+
+    def is_form_token(self, text: str, cookie: str | None) -> bool:
+        """Return whether a form comes from a page of this login."""
+        return hmac.compare_digest(text.encode(), self.form_token(cookie).encode())
+
+    @cached_property
+    def _box(self) -> Fernet:
+        from cryptography.fernet import Fernet
+
+        return Fernet(base64.urlsafe_b64encode(blake3(self._secret(), derive_key_context=_COOKIE_CONTEXT).digest()))
+
+    @cached_property
+    def _form_key(self) -> bytes:
+        return blake3(self._secret(), derive_key_context=_FORM_CONTEXT).digest()
+
+
+def cookie_name(port: int) -> str:
+    """Return the name of the cookie; it differs between servers on different ports of one host."""
+    return f"reverie-{port}"
+
+
+class Section(NamedTuple):
+    """A section: its name, its address, and the scope without which it has nothing to show."""
+
+    name: str
+    path: str
+    scope: Scope
+
+
+SECTIONS: Final = (
+    Section("Memories", "/", "read"),
+    Section("Conversations", "/conversations", "read"),
+    Section("Schedules", "/schedules", "read"),
+    Section("Dreams", "/dreams", "operate"),
+    Section("Log", "/log", "operate"),
+    Section("Dead letters", "/dead-letters", "operate"),
+    Section("Erasures", "/erasures", "read"),
+    Section("Pipeline", "/pipeline", "operate"),
+)
+
+
+def sections_for(principal: Principal) -> list[Section]:
+    """Return the sections that a token opens."""
+    return [section for section in SECTIONS if principal.allows(section.scope)]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose memory is looked at: an agent's in a workspace, as one of its users sees it, or as nobody in particular.
+
+    It is in every address, so each tab has its own.
+    """
+
+    agent: str
+    workspace: str
+    user: str | None = None
+
+    def parameters(self) -> dict[str, str]:
+        """Return the parameters of an address that name the place."""
+        named = {"agent": self.agent, "workspace": self.workspace}
+        return named if self.user is None else {**named, "user": self.user}
+
+
+class Visit:
+    """The context of a page: its visitor's calls, the submitted fields, and the response to the browser."""
+
+    def __init__(self, site: Site, request: Request, *, place: Place | None, form: Form, cookie: str | None) -> None:
+        self.request = request
+        self.form = form
+        self._site = site
+        # Whose memory is looked at; None on pages that are about no agent and were not reached from one.
+        self.place = place
+        self._cookie = cookie
+
+    @property
+    def principal(self) -> Principal:
+        """Whose token the visitor has."""
+        return principal_of(self.request)
+
+    @property
+    def decay_rates(self) -> Mapping[Tier, float]:
+        """The share of a memory's relevance that is left after an hour, by tier."""
+        return self._site.services.runtime.settings.decay_rates
+
+    @property
+    def services(self) -> Services:
+        """The services of this process, whose state the pages of operators show."""
+        return self._site.services
+
+    async def check_login(self) -> None:
+        """Raise `Unauthorised` if the visitor's token is worth nothing any more: a page that stays open asks again."""
+        await self._site.authenticate(self.request)
+
+    def elsewhere(self, place: Place) -> Visit:
+        """Return the same visit at another place."""
+        return Visit(self._site, self.request, place=place, form=self.form, cookie=self._cookie)
+
+    @property
+    def now(self) -> datetime:
+        """The present time, also of what is sent later to a page that stays open."""
+        return from_micros(self._site.services.runtime.now())
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a script of the page asks for a part of it."""
+        return self.request.headers.get("hx-request") == "true"
+
+    async def send(self, call: Call[_A]) -> _A:
+        """Return the response to a call, as the user of the place. Raises what the same call over HTTP does."""
+        user = None if self.place is None else self.place.user
+        if user is not None and _asks_as_user(call):
+            call = msgspec.structs.replace(call, user=user)
+        return await self._calls.send(call)
+
+    def allows(self, *calls: type[Call[Any]]) -> bool:
+        """Return whether the visitor's token has the scopes of these calls."""
+        return all(self.principal.allows(scope_of(call)) for call in calls)
+
+    def query(self, name: str) -> str:
+        """Return a parameter of the address without blanks around it; empty if there is none."""
+        return self.request.query_params.get(name, "").strip()
+
+    def number(self, name: str) -> int:
+        """Return a parameter of the address as a number; 0 if there is none, or it is none."""
+        text = self.query(name)
+        return int(text) if text.isdecimal() and len(text) < 16 else 0
+
+    def link(self, path: str, **parameters: Any) -> str:
+        """Return the address of a page about the same agent, unless the parameters name another."""
+        place = {} if self.place is None else self.place.parameters()
+        return address(path, {**place, **parameters})
+
+    def beside(self, path: str, *, is_last: bool, **parameters: Any) -> dict[str, Any]:
+        """Return the addresses of the pages of a list that are newer and older than this one, empty for none."""
+        offset = self.number("offset")
+        return {
+            "newer": self.link(path, **parameters, offset=max(0, offset - PAGE_SIZE)) if offset else "",
+            "older": "" if is_last else self.link(path, **parameters, offset=offset + PAGE_SIZE),
+        }
+
+    def page(self, template: str, *, status: int = 200, **view: Any) -> Response:
+        """Return a page, or a part of one, made of a template and what it shows."""
+        return html(self.text(template, **view), status=status)
+
+    def text(self, template: str, **view: Any) -> str:
+        """Render a template with the values that it shows."""
+        return self._site.rendering.render(template, self._view(view))
+
+    def see_other(self, path: str, **parameters: Any) -> Response:
+        """Return a response that has the browser load another page about the same agent."""
+        return RedirectResponse(self.link(path, **parameters), status_code=303)
+
+    @cached_property
+    def _calls(self) -> BoundToRequest:
+        request = self.request
+        if self.place is not None:
+            request = Request(_about(request.scope, self.place))
+        # A person who looks around must not make memories last: only what the agent recalls counts.
+        return BoundToRequest(self._site.services, self._site.endpoints, request, notes_recalls=False)
+
+    def _view(self, view: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "visit": self,
+            "place": self.place,
+            "now": self.now,
+            "link": self.link,
+            "path": self.request.url.path,
+            "sections": sections_for(self.principal),
+            "form_token": self._site.logins.form_token(self._cookie),
+            "is_logged_in": self._cookie is not None,
+            **view,
+        }
+
+
+def _asks_as_user(call: Call[Any]) -> bool:
+    """Return whether a call can be made as a user, and names none itself."""
+    named = getattr(call, "user", "")
+    # The user of an erasure is not who asks.
+    return (named is None or named is msgspec.UNSET) and not isinstance(call, (Erase, ListErasures))
+
+
+def _about(scope: AsgiScope, place: Place) -> AsgiScope:
+    """Return the scope of a request with the headers that name an agent and a workspace."""
+    named: Iterable[tuple[str, str]] = ((AGENT_HEADER, place.agent), (WORKSPACE_HEADER, place.workspace))
+    ours = {name.lower().encode() for name in (AGENT_HEADER, WORKSPACE_HEADER, USER_HEADER)}
+    kept = [header for header in scope["headers"] if header[0] not in ours]
+    return {**scope, "headers": [*kept, *((name.lower().encode(), quote(value).encode()) for name, value in named)]}
+
+
+# The longest list of agents that is shown; others are reached by their address.
+MAX_AGENTS: Final = 1_000
+
+
+async def default_place(visit: Visit, workspace: str) -> Place:
+    """Return the agent with the most memories that a visitor may see, in the workspace of its token or the default."""
+    principal = visit.principal
+    workspace = visit.query("workspace") or principal.workspace or workspace
+    if principal.agents is not None and len(principal.agents) == 1:
+        (agent,) = principal.agents
+        return Place(agent, workspace)
+    agents = await agents_in(visit, workspace)
+    fullest = max(agents, key=lambda agent: (agent.memories, agent.sessions), default=None)
+    if fullest is not None:
+        return Place(fullest.name, workspace)
+    return Place(min(principal.agents) if principal.agents else DEFAULT_AGENT, workspace)
+
+
+async def agents_in(visit: Visit, workspace: str) -> list[AgentSummary]:
+    """Return the agents of a workspace; none for a token that may not list them."""
+    try:
+        return (await visit.elsewhere(Place("", workspace)).send(ListAgents(limit=MAX_AGENTS))).agents
+    except Forbidden:
+        return []
+
 
 LOGIN_PATH: Final = "/login"
 FORM_TOKEN: Final = "form_token"  # noqa: S105 - the name of a field
@@ -118,7 +458,10 @@ class Site:
 
     async def authenticate(self, request: Request) -> str | None:
         """Note in the request who makes it; return its cookie, None on an open server. Raises `Unauthorised`."""
-        cookie = request.cookies.get(_cookie_name(request))
+        name = _cookie_name(request)
+        cookie = request.cookies.get(name)
+        if [part.partition("=")[0].strip() for part in request.headers.get("cookie", "").split(";")].count(name) > 1:
+            raise Rejected(f"the browser sent the cookie {name} twice: delete the cookies of this site", field="cookie")
         token = self.logins.token_in(cookie) if cookie else None
         authorization = None if token is None else b"Bearer " + token.encode()
         if authorization is None and not self._authentication.is_open:
@@ -186,3 +529,111 @@ def _place_of(request: Request) -> Place | None:
 
 def _cookie_name(request: Request) -> str:
     return cookie_name(int((request.scope.get("server") or ("", 0))[1] or 0))
+
+
+Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
+
+
+class Pages:
+    """The pages of one module, each declared at the function that makes it.
+
+        pages = Pages()
+
+        @pages.get("/conversations")
+        async def conversations(visit: Visit) -> Response:
+            found = await visit.send(ListSessions())
+            return visit.page("conversations.html", sessions=found)
+
+    Login, forms, errors and the choice of the agent follow for each.
+    """
+
+    def __init__(self) -> None:
+        self._pages: list[Page] = []
+
+    def get(self, path: str, *, has_place: bool = True) -> Callable[[Handler], Handler]:
+        """Register the decorated function as what makes a page.
+
+        A page that has a place is about one agent: an address that names none leads to the one that is most likely
+        meant.
+        """
+        return self._adding(path, "GET", has_place)
+
+    def post(self, path: str, *, has_place: bool = True) -> Callable[[Handler], Handler]:
+        """Register the decorated function as what carries out a form. Only forms of pages of the same login arrive."""
+        return self._adding(path, "POST", has_place)
+
+    def router(self, site: Site) -> APIRouter:
+        """Return the routes of all pages."""
+        router = APIRouter()
+        for page in self._pages:
+            methods = ["GET", "HEAD"] if page.method == "GET" else [page.method]
+            router.add_api_route(page.path, _responding(site, page), methods=methods, include_in_schema=False)
+        return router
+
+    def _adding(self, path: str, method: str, has_place: bool) -> Callable[[Handler], Handler]:
+        def add(handler: Handler) -> Handler:
+            self._pages.append(Page(path, method, handler, has_place))
+            return handler
+
+        return add
+
+
+def _responding(site: Site, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(request: Request) -> Response:
+        return await site.respond(page, request)
+
+    return respond
+
+
+_LOGIN_BYTES: Final = 16 * 1024
+
+
+def site_router(site: Site, parts: Iterable[Pages]) -> APIRouter:
+    """Return all routes: the login and static files, which everybody may load, and the pages of each module."""
+    router = APIRouter(include_in_schema=False)
+    _add_login(router, site)
+    _add_static_files(router)
+    for part in parts:
+        router.include_router(part.router(site))
+    return router
+
+
+def _add_login(router: APIRouter, site: Site) -> None:
+    @router.get(LOGIN_PATH)
+    async def show_login(request: Request) -> Response:
+        return site.login_page(page=request.query_params.get("page", ""))
+
+    @router.post(LOGIN_PATH)
+    async def log_in(request: Request) -> Response:
+        # It needs no token of forms: the gate lets no page of another site post anything.
+        form = await site.services.bodies.decoded(
+            request, decode_form, limit_bytes=_LOGIN_BYTES, check_type=check_form_type
+        )
+        token, page = form.word("token") or "", form.text("page")
+        try:
+            return await site.log_in(request, token, page)
+        except Unauthorised:
+            error = "This token is not valid: it is unknown, revoked or expired."
+            return site.login_page(page=page, error=error, status=401)
+        except TooManyFailures as failures:
+            error = f"Too many wrong tokens. Try again in {failures.retry_after_seconds} seconds."
+            return site.login_page(page=page, error=error, status=429)
+
+    @router.post("/logout")
+    async def log_out(request: Request) -> Response:
+        return site.log_out(request)
+
+
+def _add_static_files(router: APIRouter) -> None:
+    @router.get(f"{STATIC_PATH}/{{name}}")
+    async def get_static_file(name: str) -> Response:
+        found = static_file(name)
+        if found is None:
+            raise HTTPException(404, "Not Found")
+        return found
+
+    @router.get("/favicon.ico")
+    async def get_icon() -> Response:
+        found = static_file("icon.svg")
+        assert found is not None
+        return found

@@ -64,7 +64,7 @@ class WaitingItem:
 _COLUMNS: Final = select_list(ItemRow, is_indexed="index_fields IS NOT NULL")
 # The condition of the partial index.
 _WAITING: Final = "embedding_model IS NULL AND index_fields IS NOT NULL"
-_OF_OTHERS: Final = "index_fields IS NOT NULL AND embedding_model IS NOT NULL AND embedding_model <> :model"
+_OF_OTHER_MODELS: Final = "index_fields IS NOT NULL AND embedding_model IS NOT NULL AND embedding_model <> :model"
 _OWN: Final = "agent_id = :agent AND coalesce(user_id, '') = :user"
 _BELOW: Final = "(namespace = :exactly OR namespace >= :from_text AND namespace < :to_text)"
 _ALIVE: Final = "(expires_at IS NULL OR expires_at > :alive_at)"
@@ -82,7 +82,7 @@ _PUT: Final = f"""
 
 
 class Items(AgentRepository):
-    """The items of one agent within one transaction; `of` limits it to those of a user, or of nobody."""
+    """The items of one agent within one transaction; `of` limits them to the items of a user, or to the agent's own."""
 
     def __init__(self, connection: Connection, agent: str) -> None:
         super().__init__(connection, agent)
@@ -191,15 +191,15 @@ class WaitingItems(Repository):
     """Items of all agents that are to be embedded, within one transaction: for the workers that have the model."""
 
     def any(self) -> bool:
-        """Return whether there is any."""
+        """Return whether any item waits to be embedded."""
         return self._value(f"SELECT 1 FROM items WHERE {_WAITING} LIMIT 1") is not None
 
-    def any_of_others(self, model: str) -> bool:
-        """Return whether there are items whose vectors are of another model than this."""
-        return self._value(f"SELECT 1 FROM items WHERE {_OF_OTHERS} LIMIT 1", model=model) is not None
+    def any_of_other_models(self, model: str) -> bool:
+        """Return whether there are items with vectors of a different model."""
+        return self._value(f"SELECT 1 FROM items WHERE {_OF_OTHER_MODELS} LIMIT 1", model=model) is not None
 
     def first(self, *, after: int, limit: int) -> list[WaitingItem]:
-        """Return the first ones behind a row."""
+        """Return the first waiting items after a row."""
         return self._records(
             WaitingItem,
             f"SELECT row_id, value, index_fields, stored_at FROM items WHERE {_WAITING} AND row_id > :after"
@@ -223,9 +223,9 @@ class WaitingItems(Repository):
     def wait_again(self, model: str) -> None:
         """Have items whose vectors are of another model than this wait to be embedded."""
         values = {"model": model}
-        rows = f"SELECT row_id FROM items WHERE {_OF_OTHERS}"
+        rows = f"SELECT row_id FROM items WHERE {_OF_OTHER_MODELS}"
         self._execute(f"DELETE FROM item_vectors WHERE item_row IN ({rows})", **values)
-        self._execute(f"UPDATE items SET embedding_model = NULL WHERE {_OF_OTHERS}", **values)
+        self._execute(f"UPDATE items SET embedding_model = NULL WHERE {_OF_OTHER_MODELS}", **values)
 
 
 def add_vectors(rows: Repository, item_row: int, vectors: Sequence[bytes]) -> None:

@@ -13,12 +13,15 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from storage.clock_steps import CLOCK_TOLERANCE_MICROS
+from storage.leases import JobLeases
+from storage.memories.records import CONFIRMED
+from storage.pipeline.dead_letters import DeadLetters
 from storage.repository import AgentRepository, Repository
-from storage.rows import select_list
-from storage.upkeep.leases import JobLeases
+from storage.rows import select_list, valid_json
 
 # Sessions are checked again this long after the watermark: one may be committed a little after its `updated_at`.
 RECHECK_MICROS: Final = 3_600 * 1_000_000
+_METADATA: Final = valid_json("metadata")
 _WATERMARK: Final = "mark"
 _READING: Final = "reading "
 # The stage of the dead letters of sessions that kill their reader.
@@ -52,9 +55,8 @@ class WaitingSession:
 class SourceMessage:
     """The parts of a message that extraction reads.
 
-    `created_at` is never after the time at which it was stored: what a clock that is wrong dates to next year would
-    otherwise hold until then, whatever is said in the meantime. `user` is the end user it was stored for, if it named
-    one.
+    `created_at` is never after the time at which the message was stored. Otherwise a message that a wrong clock dates
+    to next year would override everything said until then. `user` is the end user it was stored for, if it named one.
     """
 
     id: str
@@ -64,6 +66,7 @@ class SourceMessage:
     content: str
     created_at: int
     trace: str
+    row_id: int
     user: str | None = None
 
 
@@ -85,6 +88,7 @@ class KnownMemory:
     pinned: bool
     created_at: int
     visibility: str = "private"
+    importance: float = 0.0
 
 
 # One index lookup for each agent, however many sessions it has.
@@ -114,7 +118,7 @@ _WAITING: Final = f"""
 _OLDEST_WAITING: Final = f"""
     {_AGENTS} SELECT min(s.updated_at) {_FROM_AGENTS} WHERE s.last_sequence > coalesce(p.position, 0)
 """
-_ONE: Final = f"""
+_SESSION_WAITING: Final = f"""
     SELECT {_SESSION_COLUMNS}
     FROM sessions AS s LEFT JOIN job_progress AS p ON p.job = :job AND p.item = s.ref_code
     WHERE s.agent_id = :agent AND s.id = :session AND s.last_sequence > coalesce(p.position, 0)
@@ -147,12 +151,12 @@ class ExtractionProgress(Repository):
 
     def oldest_waiting(self, *, now: int) -> int | None:
         """Return the earliest `updated_at` of sessions with new messages, postponed or not; None without any."""
-        oldest: int | None = self._value(_OLDEST_WAITING, since=self.watermark(now))
+        oldest: int | None = self._integer(_OLDEST_WAITING, since=self.watermark(now))
         return oldest
 
     def waiting_session(self, agent: str, session: str) -> WaitingSession | None:
         """Return one session if it has new messages."""
-        return self._record(WaitingSession, _ONE, agent=agent, session=session)
+        return self._record(WaitingSession, _SESSION_WAITING, agent=agent, session=session)
 
     def first_waiting_since(self, session: WaitingSession) -> int:
         """Return when the first new message of a session was stored."""
@@ -172,8 +176,11 @@ class ExtractionProgress(Repository):
         """Return the last messages up to the position, in sequence order."""
         return self._messages("sequence <= :position ORDER BY sequence DESC LIMIT :limit", session, limit)[::-1]
 
-    def advance(self, session: WaitingSession, *, to: int, now: int) -> bool:
-        """Move the position of a session; False when another worker has moved it, or the session is gone."""
+    def advance(self, session: WaitingSession, *, to: int, now: int, was_read: bool = True) -> bool:
+        """Move the position of a session; False when another worker has moved it, or the session is gone.
+
+        A dead letter of what `was_read`, after a replay, stands for nothing any more.
+        """
         exists = self._value(
             "SELECT 1 FROM sessions WHERE row_id = :row AND ref_code = :ref_code",
             row=session.row_id,
@@ -184,6 +191,9 @@ class ExtractionProgress(Repository):
         ):
             return False
         self._progress.drop(self._job, f"retry {session.ref_code}")
+        if was_read:
+            letter = (session.agent, f"{session.ref_code} {session.position}", "")
+            DeadLetters(self._connection).remove_of_items(EXTRACT_STAGE, [letter])
         return True
 
     def postpone(self, session: WaitingSession, *, now: int, first_seconds: float, longest_seconds: float) -> None:
@@ -278,8 +288,8 @@ class KnownMemories(AgentRepository):
         """Return the rows of account memories, superseded or not, from a workspace or one session of it."""
         return self._values(
             "SELECT row_id FROM memories WHERE agent_id = :agent AND session_row IS NULL"
-            " AND json_extract(metadata, '$.workspace') = :workspace"
-            " AND (:session IS NULL OR json_extract(metadata, '$.session') = :session)",
+            f" AND {_METADATA} ->> 'workspace' = :workspace"
+            f" AND (:session IS NULL OR {_METADATA} ->> 'session' = :session)",
             workspace=workspace,
             session=session,
         )
@@ -287,16 +297,17 @@ class KnownMemories(AgentRepository):
     def ref_codes(self, rows: Sequence[int]) -> dict[int, str | None]:
         """Return, of these account memories those that exist, the ref code of the session that each came from."""
         found = self._execute(
-            "SELECT row_id, metadata ->> 'ref_code' FROM memories"
+            f"SELECT row_id, {_METADATA} ->> 'ref_code' FROM memories"
             " WHERE +agent_id = :agent AND row_id IN (SELECT value FROM json_each(:rows))",
             rows=rows,
         )
         return {int(row[0]): row[1] for row in found}
 
     def contents(self, *, owner: str | None) -> list[str]:
-        """Return the contents of all memories that belong to an owner or to nobody."""
+        """Return the contents of all memories that belong to an owner or to nobody, and wait for no confirmation."""
         return self._values(
-            "SELECT content FROM memories WHERE agent_id = :agent AND superseded_by IS NULL AND tenant IS :tenant"
+            f"SELECT content FROM memories WHERE agent_id = :agent AND superseded_by IS NULL AND tenant IS :tenant"
+            f" AND {CONFIRMED}"
             " AND (owner_user_id IS NULL OR owner_user_id IS :owner)",
             owner=owner,
         )

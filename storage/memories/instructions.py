@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from storage.memories.records import Tier
+from storage.memories.records import CONFIRMED, Tier
 from storage.repository import AgentRepository
 from storage.rows import select_list
 from storage.viewer import of_memory
@@ -18,7 +18,8 @@ READ_CHARACTERS: Final = 600
 # Counted at most, so that a context costs the same with a million of them.
 MAX_COUNTED: Final = 1_000
 # As in the index `memories_in_force`, word for word: else SQLite does not use it.
-_IN_FORCE: Final = "superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND importance >= 0.8))"
+_CURRENT: Final = "superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND importance >= 0.8))"
+_IN_FORCE: Final = f"{_CURRENT} AND {CONFIRMED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ _APPLIES: Final = (
 
 
 class StandingInstructions(AgentRepository):
-    """What is in force for an agent, within one transaction."""
+    """The instructions that are in force for an agent, within one transaction."""
 
     def newest(self, applies: Applies, *, limit: int) -> list[StandingInstruction]:
         """Return the newest that apply, of the user and of nobody, and shared ones, newest first."""

@@ -9,16 +9,116 @@ whatever restores or replaces the successor also restores or moves the end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sqlalchemy import Connection
+
 from reverie.errors import NotFound
-from storage.memories.chunks import MemoryChunks
-from storage.memories.filters import filter_sql
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
+from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository, Repository
-from storage.rows import column_name, field_names, insert_sql, select_list, to_parameters
-from storage.viewer import of_memory
+from storage.rows import column_name, execute, field_names, insert_sql, select_list, to_parameters, valid_json
+from storage.viewer import Viewer, of_memory
+
+TAGS: Final = valid_json("m.tags")
+_ONE_OF: Final = {"tiers": "m.tier", "lifetimes": "m.lifetime", "kinds": "m.kind", "sources": "m.source"}
+_EQUAL: Final = {
+    "channel": "m.channel_id = :channel",
+    "session": "s.id = :session",
+    "owner": "m.owner_user_id = :owner",
+    "category": "m.category = :category",
+    "key": "m.key = :key",
+    "subject": "m.subject = :subject",
+    "visibility": "m.visibility = :visibility",
+    "source_message": "m.source_message = :source_message",
+    "held_at": "(m.created_at <= :held_at AND (m.superseded_by IS NULL OR b.created_at > :held_at))",
+    "since": "m.created_at >= :since",
+    "until": "m.created_at < :until",
+    "unexpired_at": "(m.expires_at IS NULL OR m.expires_at > :unexpired_at)",
+}
+_TRUE_OR_FALSE: Final = {
+    "active": "m.superseded_by IS NULL",
+    "facts": "m.category IS NOT NULL",
+    "notes": "m.note_id IS NOT NULL",
+}
+
+
+def filter_sql(memory_filter: MemoryFilter) -> tuple[str, dict[str, Any]]:
+    """Return a condition (`1` for an empty filter) and its parameters."""
+    clauses: list[str] = []
+    parameters: dict[str, Any] = {}
+    for name, column in _ONE_OF.items():
+        if values := getattr(memory_filter, name):
+            clauses.append(f"{column} IN (SELECT value FROM json_each(:{name}))")
+            parameters[name] = values
+    for name, clause in _EQUAL.items():
+        if (value := getattr(memory_filter, name)) is not None:
+            clauses.append(clause)
+            parameters[name] = value
+    for name, clause in _TRUE_OR_FALSE.items():
+        if (expected := getattr(memory_filter, name)) is not None:
+            clauses.append(clause if expected else f"NOT ({clause})")
+    if memory_filter.tags:
+        clauses.append(
+            f"(SELECT count(*) FROM json_each({TAGS}) WHERE value IN (SELECT value FROM json_each(:tags))) = :tag_count"
+        )
+        parameters |= {"tags": memory_filter.tags, "tag_count": len(set(memory_filter.tags))}
+    if memory_filter.text is not None:
+        clauses.append("instr(lower(m.content), lower(:text)) > 0")
+        parameters["text"] = memory_filter.text
+    return " AND ".join(clauses) or "1", parameters
+
+
+class MemoryChunks(AgentRepository):
+    """The chunks of one agent's memories within one transaction."""
+
+    def remove(self, row_ids: Sequence[int]) -> None:
+        """Delete the chunks of memories, also from every index, and cancel the claims on these memories."""
+        self.cancel_claims(row_ids)
+        chunk_ids = self._values(
+            "DELETE FROM chunks WHERE agent_id = :agent AND memory_row IN (SELECT value FROM json_each(:rows))"
+            " RETURNING id",
+            rows=row_ids,
+        )
+        SearchIndex(self._connection).remove_vectors(chunk_ids)
+
+    def cancel_claims(self, row_ids: Sequence[int]) -> None:
+        """Take memories from the worker that is chunking them: what it read of them is out of date."""
+        self._execute(
+            "DELETE FROM claims WHERE stage = 'chunk-memories' AND item_id IN (SELECT value FROM json_each(:rows))",
+            rows=row_ids,
+        )
+
+    def retag(self, row_id: int, tags: Sequence[str]) -> None:
+        """Replace the tags of a memory's chunks."""
+        self.cancel_claims([row_id])
+        chunks = "SELECT id FROM chunks WHERE memory_row = :row AND agent_id = :agent"
+        self._execute(
+            f"DELETE FROM chunk_tags WHERE chunk_id IN ({chunks}) AND tag NOT IN (SELECT value FROM json_each(:tags))",
+            row=row_id,
+            tags=tags,
+        )
+        self._execute(
+            "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id) SELECT t.value, c.id FROM json_each(:tags) AS t"
+            f" CROSS JOIN ({chunks}) AS c",
+            row=row_id,
+            tags=tags,
+        )
+
+    def is_searchable(self, row_id: int, *, with_vectors: bool) -> bool:
+        """Return whether recall can find a memory: it is chunked, and with `with_vectors` every chunk is indexed."""
+        found = self._value(
+            "SELECT 1 FROM memories WHERE agent_id = :agent AND row_id = :row AND chunked_at IS NOT NULL"
+            " AND (NOT :with_vectors"
+            " OR NOT EXISTS (SELECT 1 FROM chunks WHERE memory_row = memories.row_id AND indexed_at IS NULL))",
+            row=row_id,
+            with_vectors=with_vectors,
+        )
+        return found is not None
+
 
 _FROM: Final = (
     "FROM memories AS m LEFT JOIN sessions AS s ON s.row_id = m.session_row"
@@ -127,8 +227,8 @@ class Memories(AgentRepository):
     ) -> list[MemoryRecord]:
         """Return memories that pass a filter, newest first."""
         where, parameters = filter_sql(memory_filter)
-        order = f"ORDER BY m.created_at DESC, m.row_id DESC LIMIT {int(limit)} OFFSET {int(offset)}"
-        return self._many(f"{where} {order}", **parameters)
+        order = "ORDER BY m.created_at DESC, m.row_id DESC LIMIT :limit OFFSET :offset"
+        return self._many(f"{where} {order}", **parameters, limit=limit, offset=offset)
 
     def iterate(self, memory_filter: MemoryFilter = EVERY_ACTIVE) -> Iterator[MemoryRecord]:
         """Yield all memories that pass a filter, oldest row first, read in pages."""
@@ -138,9 +238,14 @@ class Memories(AgentRepository):
             page_where = f"({where}) AND m.row_id > :after ORDER BY m.row_id LIMIT {_PAGE_ROWS}"
             page = self._many(page_where, **parameters, after=after)
             yield from page
-            if len(page) < _PAGE_ROWS:
+            # A short page is not the last, nor is an empty one: damaged rows are left out of them.
+            sql = f"SELECT m.row_id {_FROM} WHERE m.agent_id = :agent AND m.row_id > :after ORDER BY m.row_id LIMIT 1"
+            if page:
+                after = page[-1].row_id
+            elif found := self._values(f"{sql} OFFSET {_PAGE_ROWS - 1}", after=after):
+                after = found[0]
+            else:
                 return
-            after = page[-1].row_id
 
     def any(self, memory_filter: MemoryFilter = EVERY_ACTIVE) -> bool:
         """Return whether a memory passes a filter."""
@@ -290,3 +395,61 @@ class AllMemories(Repository):
     def agents(self) -> list[str]:
         """Return the agents that have memories."""
         return self._values("SELECT DISTINCT agent_id FROM memories ORDER BY 1")
+
+    def current_counts(self) -> list[tuple[str, str | None, int]]:
+        """Return how many current memories each agent has, of the account by tenant: agent, tenant, number."""
+        rows = self._execute(
+            "SELECT agent_id, tenant, count(*) FROM memories WHERE superseded_by IS NULL GROUP BY 1, 2 ORDER BY 1, 2"
+        )
+        return [(str(row[0]), row[1], int(row[2])) for row in rows]
+
+
+_GROUPS: Final = ("tier", "lifetime", "kind", "source")
+_CURRENT: Final = """
+    SELECT tier, lifetime, kind, source, count(*) AS memories, sum(category IS NOT NULL) AS facts,
+        sum(note_id IS NOT NULL) AS notes, min(created_at) AS oldest, max(created_at) AS newest
+    FROM memories AS m WHERE agent_id = :agent AND {visible} AND superseded_by IS NULL GROUP BY 1, 2, 3, 4
+"""
+_SUPERSEDED: Final = (
+    "SELECT count(*) FROM memories AS m WHERE agent_id = :agent AND {visible} AND superseded_by IS NOT NULL"
+)
+_PROMOTED: Final = (
+    "SELECT count(*) FROM memory_promotions AS p WHERE agent_id = :agent AND (:everything"
+    " OR memory_id IN (SELECT id FROM memories AS m WHERE m.agent_id = p.agent_id AND {visible}))"
+)
+
+
+@dataclass(slots=True)
+class MemoryCounts:
+    """Numbers of current memories by what they are; times in microseconds, None without memories."""
+
+    memories: int = 0
+    facts: int = 0
+    notes: int = 0
+    superseded: int = 0
+    promoted: int = 0
+    oldest: int | None = None
+    newest: int | None = None
+    by: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in _GROUPS})
+
+    def add(self, other: MemoryCounts) -> None:
+        """Add the counts of another store."""
+        for name in ("memories", "facts", "notes", "superseded", "promoted"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.oldest = min((at for at in (self.oldest, other.oldest) if at is not None), default=None)
+        self.newest = max((at for at in (self.newest, other.newest) if at is not None), default=None)
+        for name, counts in other.by.items():
+            self.by[name] += counts
+
+
+def count_memories(connection: Connection, agent: str, viewer: Viewer | None = None) -> MemoryCounts:
+    """Return the counts of one agent's memories that a viewer may see, within the caller's transaction."""
+    counts = MemoryCounts()
+    visible, values = of_memory(viewer, "m"), {"agent": agent, **(viewer.parameters() if viewer else {})}
+    for row in execute(connection, _CURRENT.format(visible=visible), **values).mappings():
+        totals = {name: value for name, value in row.items() if name not in _GROUPS}
+        counts.add(MemoryCounts(**totals, by={name: Counter({row[name]: row["memories"]}) for name in _GROUPS}))
+    counts.superseded = int(execute(connection, _SUPERSEDED.format(visible=visible), **values).scalar_one())
+    promoted = execute(connection, _PROMOTED.format(visible=visible), **values, everything=viewer is None)
+    counts.promoted = int(promoted.scalar_one())
+    return counts

@@ -13,19 +13,23 @@ from typing import Final
 from reverie.clock import from_micros
 from reverie.memories.types import DREAM_SWEEP, EXTRACTION, IMPORT, Provenance
 from storage.repository import AgentRepository
-from storage.viewer import of_message
+from storage.rows import valid_json
+from storage.viewer import is_source, of_message
 
 _JOBS: Final = frozenset({EXTRACTION, DREAM_SWEEP})
 _UNKNOWN: Final = "unknown"
 # What a memory of the account came from is in another database: its metadata name the session.
-_ORIGINS: Final = """
-    SELECT m.id, m.made_by, m.source, m.owner_user_id, m.created_at, coalesce(s.id, m.metadata ->> 'session'),
-        s.ref_code, m.metadata ->> 'workspace', m.source_message, g.role, coalesce(g.name, g.tool_name), g.user_id
+_METADATA: Final = valid_json("m.metadata")
+_ORIGINS: Final = f"""
+    SELECT m.id AS id, m.made_by AS made_by, m.source AS source, m.owner_user_id AS owner, m.created_at AS created_at,
+        coalesce(s.id, {_METADATA} ->> 'session') AS session,
+        s.ref_code AS ref_code, {_METADATA} ->> 'workspace' AS workspace, m.source_message AS message, g.role AS role,
+        coalesce(g.name, g.tool_name) AS name, g.user_id AS user
     FROM json_each(:ids) AS j CROSS JOIN memories AS m ON m.agent_id = :agent AND m.id = j.value
     LEFT JOIN sessions AS s ON s.row_id = m.session_row
-    LEFT JOIN messages AS g ON g.row_id = (SELECT g.row_id FROM messages AS g
+    LEFT JOIN messages AS g ON g.row_id = (SELECT min(g.row_id) FROM messages AS g
         JOIN sessions AS gs ON gs.row_id = g.session_row
-        WHERE g.agent_id = :agent AND g.id = m.source_message AND {readable})
+        WHERE {is_source("g", "m")} AND {{readable}})
 """
 
 
@@ -51,8 +55,8 @@ class Provenances(AgentRepository):
     def of(self, memory_ids: Iterable[str]) -> dict[str, Provenance]:
         """Return the provenance of those of these memories that exist, by id."""
         sql = _ORIGINS.format(readable=of_message(self._viewer, "g", "gs"))
-        rows = self._execute(sql, ids=list(memory_ids))
-        return {origin.id: _provenance(origin) for origin in (_Origin(*row) for row in rows)}
+        found = self._records(_Origin, sql, ids=list(memory_ids))
+        return {origin.id: _provenance(origin) for origin in found}
 
 
 def _provenance(origin: _Origin) -> Provenance:

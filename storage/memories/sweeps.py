@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from storage.curation import CurationLog, EntryDraft
 from storage.memories.records import Lifetime, MemoryRecord, Tier, is_protected, is_standing
 from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository
-from storage.rows import select_list, to_json
-from storage.upkeep.curation import CurationLog, EntryDraft
-from storage.vector_blobs import checked_vector
+from storage.rows import is_vector, select_list, to_json
 from storage.viewer import author_of, seen_by_several
 
 # A join in this order: with IN, SQLite reads the whole index of the agent's memories for each batch.
@@ -90,7 +89,7 @@ _LITTLE_KNOWN: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class CurationBatch:
-    """What the curation log records of a batch of changes; `now` in microseconds. `updated_at` stays as it is."""
+    """The curation log's entry for a batch of changes; `now` in microseconds. `updated_at` stays as it is."""
 
     job: str
     action: str
@@ -128,10 +127,7 @@ class MemorySweeps(AgentRepository):
         return {int(row[0]): str(row[1]) for row in rows}
 
     def single_chunk_vectors(self, row_ids: Sequence[int]) -> dict[int, bytes]:
-        """Return the vectors (float32, little-endian, of the active model) of the memories that are one chunk.
-
-        Raises `StoreUnusable` if one is damaged.
-        """
+        """Return the vectors (float32, little-endian, of the active model) of the memories that are one chunk."""
         active = SearchIndex(self._connection).active("vector")
         if active is None:
             return {}
@@ -144,7 +140,7 @@ class MemorySweeps(AgentRepository):
             dim=active.dim,
             rows=row_ids,
         )
-        return {int(row[0]): checked_vector(row[1], active.dim) for row in rows}
+        return {int(row[0]): row[1] for row in rows if is_vector(row[1], active.dim)}
 
     def remove(self, removals: Sequence[tuple[int, str]], batch: CurationBatch) -> None:
         """Delete memories, each given as a row and a reason, with their chunks and the memories they replaced."""

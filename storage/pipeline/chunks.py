@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from storage.pipeline.records import NewChunk, Origin, PendingChunk, ReadyMessage, SourceText
 from storage.recall.forward import thread_of
-from storage.recall.generations import VectorEntry
+from storage.recall.index import SearchIndex, VectorEntry
 from storage.recall.words import hashes_of
 from storage.repository import Repository
 from storage.rows import select_list
@@ -61,28 +61,29 @@ _LISTED: Final = """
     WITH listed AS MATERIALIZED (
         SELECT id, file_row FROM chunks WHERE id IN (SELECT value FROM json_each(:ids)))
 """
+_MESSAGE: Final = select_list(ReadyMessage, "m", kind="'message'")
+_FILE: Final = select_list(ReadyMessage, "f", kind="'file'")
 _COMPLETED: Final = f"""
     {_LISTED}
-    SELECT DISTINCT m.id AS id, m.agent_id AS agent, m.created_at AS created_at, m.accepted_at AS accepted_at
-    FROM message_chunks AS l
+    SELECT DISTINCT {_MESSAGE} FROM message_chunks AS l
     JOIN messages AS m ON m.row_id = l.message_row
     WHERE l.chunk_id IN (SELECT value FROM json_each(:ids)) AND NOT EXISTS (
         SELECT 1 FROM message_chunks AS o WHERE o.message_row = m.row_id
         AND (SELECT c.indexed_at FROM chunks AS c WHERE c.id = o.chunk_id) IS NULL)
     UNION ALL
-    SELECT f.id, f.agent_id, f.created_at, f.accepted_at FROM files AS f
+    SELECT {_FILE} FROM files AS f
     WHERE f.row_id IN (SELECT file_row FROM listed)
         AND NOT EXISTS (SELECT 1 FROM chunks AS c WHERE c.file_row = f.row_id AND c.indexed_at IS NULL)
 """
 _CHUNKED: Final = "chunked_at IS NOT NULL AND row_id IN (SELECT value FROM json_each(:rows))"
 _READY_MESSAGES: Final = f"""
-    SELECT {select_list(ReadyMessage)} FROM messages WHERE {_CHUNKED}
+    SELECT {_MESSAGE} FROM messages AS m WHERE {_CHUNKED}
     AND (NOT :with_vectors OR NOT EXISTS (SELECT 1 FROM message_chunks AS l JOIN chunks AS c ON c.id = l.chunk_id
-        WHERE l.message_row = messages.row_id AND c.indexed_at IS NULL))
+        WHERE l.message_row = m.row_id AND c.indexed_at IS NULL))
 """
 _READY_FILES: Final = f"""
-    SELECT {select_list(ReadyMessage)} FROM files WHERE {_CHUNKED}
-    AND (NOT :with_vectors OR NOT EXISTS (SELECT 1 FROM chunks AS c WHERE c.file_row = files.row_id
+    SELECT {_FILE} FROM files AS f WHERE {_CHUNKED}
+    AND (NOT :with_vectors OR NOT EXISTS (SELECT 1 FROM chunks AS c WHERE c.file_row = f.row_id
         AND c.indexed_at IS NULL))
 """
 # The messages and files that chunks were cut from.
@@ -103,9 +104,13 @@ class Chunks(Repository):
 
         Only as many as begin within `max_bytes` of text, at least one: 256 messages may have 500 MB.
         """
-        size = _SIZE_OF_MESSAGE if kind == "message" else _SIZE_OF_DOCUMENT
-        sql = _FIRST_BYTES.format(size=size, table=_TABLES[kind], sources=_SOURCES[kind])
-        return self._records(SourceText, sql, ids=row_ids, max_bytes=max_bytes)
+        return self._records(SourceText, _first_bytes(kind, _SOURCES[kind]), ids=row_ids, max_bytes=max_bytes)
+
+    def source_rows(self, kind: SourceKind, row_ids: Sequence[int], *, max_bytes: int) -> list[int]:
+        """Return the rows of what `sources` returns, and of those that are damaged, which it leaves out."""
+        more = " AND superseded_by IS NULL" if kind == "memory" else ""
+        sql = _first_bytes(kind, f"SELECT row_id FROM {_TABLES[kind]} WHERE chunked_at IS NULL{more}")
+        return self._values(sql, ids=row_ids, max_bytes=max_bytes)
 
     def add_message_chunks(self, cut: Sequence[tuple[SourceText, Sequence[NewChunk]]], *, now: int) -> None:
         """Store the chunks of messages; a text that its session has already only extends that chunk's range."""
@@ -160,6 +165,17 @@ class Chunks(Repository):
         self._execute_many(_INSERT_WORDS, new)
         self._execute_many(_INSERT_TAG, [{"tag": tag, "chunk": row["id"]} for row in new for tag in source.tags])
 
+    def outdated(self, file_row: int, pieces: Sequence[NewChunk]) -> list[int]:
+        """Return the chunks of a file that are not among these: those of an earlier version."""
+        current = {piece.content_hash for piece in pieces}
+        rows = self._execute("SELECT id, content_hash FROM chunks WHERE file_row = :row", row=file_row)
+        return [int(row[0]) for row in rows if bytes(row[1]) not in current]
+
+    def remove(self, chunk_ids: Sequence[int]) -> None:
+        """Delete chunks with their vectors."""
+        SearchIndex(self._connection).remove_vectors(chunk_ids)
+        self._execute("DELETE FROM chunks WHERE id IN (SELECT value FROM json_each(:chunks))", chunks=chunk_ids)
+
     def mark_chunked(self, kind: SourceKind, row_ids: Sequence[int], *, now: int) -> None:
         """Mark sources as chunked."""
         sql = f"UPDATE {_TABLES[kind]} SET chunked_at = :now WHERE row_id IN (SELECT value FROM json_each(:ids))"
@@ -194,9 +210,22 @@ class Chunks(Repository):
             VectorEntry,
             f"SELECT {select_list(VectorEntry, 'v', agent='c.agent_id')} FROM chunks_vec AS v"
             " JOIN chunks AS c ON c.id = v.chunk_id WHERE v.chunk_id IN (SELECT value FROM json_each(:ids))"
-            " AND v.model = (SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active') ORDER BY v.chunk_id",
+            " AND v.model = (SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active')"
+            " AND length(v.embedding) = 4 * v.dim ORDER BY v.chunk_id",
             ids=chunk_ids,
         )
+
+    def remove_damaged_vectors(self, chunk_ids: Sequence[int]) -> list[int]:
+        """Remove the vectors of chunks that do not have their dimension, so that they are made again; return which."""
+        sql = (
+            "DELETE FROM chunks_vec WHERE chunk_id IN (SELECT value FROM json_each(:ids))"
+            " AND length(embedding) <> 4 * dim RETURNING chunk_id"
+        )
+        removed = self._values(sql, ids=chunk_ids)
+        if removed:
+            unmark = "UPDATE chunks SET embedded_at = NULL WHERE id IN (SELECT value FROM json_each(:ids))"
+            self._execute(unmark, ids=removed)
+        return removed
 
     def mark_indexed(self, chunk_ids: Sequence[int], *, now: int) -> None:
         """Mark chunks whose vectors are in the index."""
@@ -217,22 +246,12 @@ class Chunks(Repository):
 
     def source_messages(self, chunk_ids: Sequence[int]) -> list[ReadyMessage]:
         """Return the messages and files that chunks were cut from, indexed or not."""
-        columns = {alias: select_list(ReadyMessage, alias) for alias in ("m", "f")}
-        return self._records(ReadyMessage, _OF_CHUNKS.format(message=columns["m"], file=columns["f"]), ids=chunk_ids)
+        return self._records(ReadyMessage, _OF_CHUNKS.format(message=_MESSAGE, file=_FILE), ids=chunk_ids)
 
     def origins(self, chunk_ids: Sequence[int]) -> list[Origin]:
         """Return the trace ids and times of the messages and files that chunks were cut from."""
         columns = {alias: select_list(Origin, alias) for alias in ("m", "f")}
         return self._records(Origin, _OF_CHUNKS.format(message=columns["m"], file=columns["f"]), ids=chunk_ids)
-
-    def owner(self, chunk_id: int) -> tuple[str, str | None]:
-        """Return the agent and the session of a chunk."""
-        row = self._execute(
-            "SELECT c.agent_id, s.id FROM chunks AS c LEFT JOIN sessions AS s ON s.row_id = c.session_row"
-            " WHERE c.id = :id",
-            id=chunk_id,
-        ).one()
-        return str(row[0]), row[1]
 
     def session_id(self, session_row: int | None) -> str | None:
         """Return the id of the session in a row."""
@@ -268,6 +287,11 @@ class Chunks(Repository):
     def _next_id(self) -> int:
         """Return the id after the highest ever used: ids are never reused, so a late writer hits no new chunk."""
         return int(self._value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0) + 1
+
+
+def _first_bytes(kind: SourceKind, sources: str) -> str:
+    size = _SIZE_OF_MESSAGE if kind == "message" else _SIZE_OF_DOCUMENT
+    return _FIRST_BYTES.format(size=size, table=_TABLES[kind], sources=sources)
 
 
 def _chunk_values(chunk_id: int, kind: SourceKind, source: SourceText, piece: NewChunk, now: int) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from storage.rows import insert_sql, select_list, to_parameters
 _SELECT: Final = f"SELECT {select_list(DeadLetter)} FROM dead_letters WHERE coalesce(:agent, agent_id) = agent_id"
 _INSERT: Final = f"""
     {insert_sql("dead_letters", NewDeadLetter, created_at=":now")}
-    ON CONFLICT (agent_id, stage, item_id) DO UPDATE SET payload = excluded.payload, error_type = excluded.error_type,
-        error = excluded.error, attempts = excluded.attempts, created_at = excluded.created_at
+    ON CONFLICT (agent_id, stage, item_id, variant) DO UPDATE SET payload = excluded.payload,
+        error_type = excluded.error_type, error = excluded.error, created_at = excluded.created_at,
+        attempts = dead_letters.attempts + excluded.attempts
 """
 
 # A letter of a stage whose row is gone, or was worked on since, stands for nothing.
@@ -34,7 +35,7 @@ class DeadLetters(Repository):
         self._bound = {"agent": agent}
 
     def add(self, letters: Sequence[NewDeadLetter], *, now: int) -> None:
-        """Store dead letters; one letter is kept for each item of a stage, with its newest error."""
+        """Store dead letters; one letter is kept for each item of a stage, with its newest error and all attempts."""
         self._execute_many(_INSERT, [{**to_parameters(letter), "now": now} for letter in letters])
 
     def list(self, *, limit: int = 50, offset: int = 0) -> list[DeadLetter]:
@@ -42,16 +43,25 @@ class DeadLetters(Repository):
         sql = f"{_SELECT} ORDER BY id DESC LIMIT :limit OFFSET :offset"
         return self._records(DeadLetter, sql, limit=limit, offset=offset)
 
+    def find(self, letter_id: int) -> DeadLetter | None:
+        """Return one dead letter, or None."""
+        return self._record(DeadLetter, f"{_SELECT} AND id = :id", id=letter_id)
+
     def get(self, letter_id: int) -> DeadLetter:
         """Return one dead letter. Raises `NotFound`."""
-        letter = self._record(DeadLetter, f"{_SELECT} AND id = :id", id=letter_id)
+        letter = self.find(letter_id)
         if letter is None:
             raise NotFound(f"there is no dead letter {letter_id}", field="id")
         return letter
 
-    def of_item(self, stage: str, item_id: str) -> DeadLetter | None:
-        """Return the dead letter of an item of a stage, or None."""
-        return self._record(DeadLetter, f"{_SELECT} AND stage = :stage AND item_id = :item", stage=stage, item=item_id)
+    def remove_of_items(self, stage: str, items: Sequence[tuple[str, str, str]]) -> None:
+        """Delete the dead letters of items that succeeded, each an agent, an item id and a variant."""
+        if items and self._value("SELECT 1 FROM dead_letters LIMIT 1") is not None:
+            self._execute_many(
+                "DELETE FROM dead_letters WHERE agent_id = :agent AND stage = :stage AND item_id = :item"
+                " AND variant = :variant",
+                [{"stage": stage, "agent": agent, "item": item, "variant": variant} for agent, item, variant in items],
+            )
 
     def remove(self, letter: DeadLetter) -> bool:
         """Delete a dead letter as it was read; False when it is gone, or was stored again with a newer error."""

@@ -1,4 +1,9 @@
-"""Files of one agent: one row for each source, indexed again only when its content hash changes."""
+"""Files of one agent: one row for each source, indexed again only when its content hash changes.
+
+A file that was forgotten or replaced and is too large to be deleted in one transaction is set aside by a change of its
+row: from then on it belongs to no agent, its text is gone, and nothing of it is found. It waits at the stage that cuts
+files, which removes what it had in short steps, whatever is killed meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,70 @@ from typing import Any, Final, NamedTuple
 
 from blake3 import blake3
 
-from storage.pipeline.forgotten_files import ForgottenFiles
-from storage.repository import AgentRepository
+from storage.pipeline.chunks import Chunks
+from storage.repository import AgentRepository, Repository
 from storage.rows import select_list
 from storage.viewer import of_file
+
+# The agent of files that were set aside; the name of an agent is never empty.
+NOBODY: Final = ""
+# What is deleted at once: some 100 ms under the write lock.
+STEP_CHUNKS: Final = 150
+
+_SET_ASIDE: Final = """
+    UPDATE files SET agent_id = '', id = row_id, source_uri = row_id, content = '', content_hash = x'',
+        tags = '[]', metadata = '{}', chunked_at = NULL WHERE row_id = :row
+"""
+
+
+class ForgottenFiles(Repository):
+    """The files that were set aside, within one transaction."""
+
+    def forget(self, row: int) -> None:
+        """Delete a file with its chunks if they are few, and set it aside otherwise."""
+        if self._has_more_than(row, STEP_CHUNKS):
+            self._execute(_SET_ASIDE, row=row)
+            self._execute("DELETE FROM claims WHERE stage = 'chunk-files' AND item_id = :row", row=row)
+        else:
+            self.remove_step(row)
+
+    def any(self) -> bool:
+        """Return whether something is left to remove."""
+        return self._next() is not None
+
+    def remove_any(self) -> bool:
+        """Remove some chunks of a file that was set aside; False when there is none left."""
+        row = self._next()
+        if row is not None:
+            self.remove_step(row)
+        return row is not None
+
+    def remove_step(self, row: int) -> bool:
+        """Remove some chunks of a file, and with the last of them the file; return whether more are left."""
+        more = self._has_more_than(row, STEP_CHUNKS)
+        chunks = self._values("SELECT id FROM chunks WHERE file_row = :row LIMIT :limit", row=row, limit=STEP_CHUNKS)
+        Chunks(self._connection).remove(chunks)
+        if not more:
+            self._execute("DELETE FROM files WHERE row_id = :row", row=row)
+        return more
+
+    def _next(self) -> int | None:
+        row: int | None = self._integer("SELECT row_id FROM files WHERE agent_id = '' ORDER BY id LIMIT 1")
+        return row
+
+    def _has_more_than(self, row: int, chunks: int) -> bool:
+        sql = "SELECT 1 FROM chunks WHERE file_row = :row LIMIT 1 OFFSET :chunks"
+        return self._value(sql, row=row, chunks=chunks) is not None
+
 
 _OF_SOURCE: Final = (
     "agent_id = :agent AND source_uri = :uri AND coalesce(session_row, 0) = coalesce(:session_row, 0)"
     " AND coalesce(user_id, '') = coalesce(:user, '')"
 )
-# Of a forgotten file, where a session id is expected; a session id holds no control character.
+# Prefixes that mark forgotten files in a column of session ids, which contain no control characters.
 _DELIVERY: Final = "\x1ffile\x1f"
 _SOURCE: Final = "\x1fsource\x1f"
-_KEEP_OUT: Final = """
+_NOTE_FORGOTTEN: Final = """
     INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :key, :at)
     ON CONFLICT (agent_id, session_id) DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
 """
@@ -34,10 +90,14 @@ _DROP_DEAD_LETTERS: Final = """
 
 
 class FileVersion(NamedTuple):
-    """The stored content of a source, and when it was accepted."""
+    """The stored version of a source: what it has besides its text (as JSON), and when it was accepted."""
 
     row_id: int
+    id: str
     content_hash: bytes
+    tags: str
+    metadata: str
+    visibility: str | None
     accepted_at: int
 
 
@@ -78,9 +138,14 @@ class Files(AgentRepository):
         sql = f"{_SELECT} WHERE f.agent_id = :agent{condition} ORDER BY f.row_id DESC LIMIT :limit OFFSET :offset"
         return self._records(FileRecord, sql, session=session, limit=limit, offset=offset)
 
+    def row(self, file_id: str) -> int | None:
+        """Return the row of the file with this id, whoever may see it; None without one."""
+        row: int | None = self._value("SELECT row_id FROM files WHERE agent_id = :agent AND id = :id", id=file_id)
+        return row
+
     def exists(self, file_id: str) -> bool:
         """Return whether there is a file with this id."""
-        return self._value("SELECT 1 FROM files WHERE agent_id = :agent AND id = :id", id=file_id) is not None
+        return self.row(file_id) is not None
 
     def forget(self, file_id: str, *, forgotten_at: int) -> bool:
         """Delete a file with its chunks, vectors, full text and dead letters, and keep out what is still on its way.
@@ -93,10 +158,10 @@ class Files(AgentRepository):
         found = self._record(FileRecord, f"{_SELECT} WHERE {where} AND {of_file(self._viewer, 'f')}", id=file_id)
         if found is None and self.exists(file_id):  # another user's
             return False
-        self._keep_out(_DELIVERY + file_id, forgotten_at)
+        self._note_forgotten(_DELIVERY + file_id, forgotten_at)
         if found is None:
             return False
-        self._keep_out(_source_key(found.source_uri, found.session), forgotten_at)
+        self._note_forgotten(_source_key(found.source_uri, found.session), forgotten_at)
         row = self._value("SELECT row_id FROM files WHERE agent_id = :agent AND id = :id", id=file_id)
         chunk_ids = self._values("SELECT id FROM chunks WHERE agent_id = :agent AND file_row = :row", row=row)
         letters = {"row": str(row), "chunks": [str(chunk_id) for chunk_id in chunk_ids]}
@@ -124,13 +189,28 @@ class Files(AgentRepository):
         return found is not None
 
     def set_accepted_at(self, row_id: int, *, accepted_at: int) -> None:
-        """Note that a source was handed in again unchanged: no version accepted earlier may replace it."""
+        """Note that a source was ingested again unchanged, so that no version accepted earlier replaces it."""
         sql = "UPDATE files SET accepted_at = max(accepted_at, :at) WHERE agent_id = :agent AND row_id = :row"
         self._execute(sql, at=accepted_at, row=row_id)
 
     def rename(self, row_id: int, file_id: str) -> None:
         """Give a file the id of its newest delivery, which a caller may wait for."""
         self._execute("UPDATE files SET id = :id WHERE agent_id = :agent AND row_id = :row", id=file_id, row=row_id)
+
+    def rewrite(self, row_id: int, row: dict[str, Any]) -> None:
+        """Give a source with these tags and this visibility its new text.
+
+        When the new text is cut, chunks that the old text had as well are taken over. Until then it is not found.
+        """
+        self._execute(
+            "UPDATE files SET id = :id, content = :content, content_hash = :content_hash, metadata = :metadata,"
+            " trace_id = :trace, created_at = :created_at, accepted_at = :accepted_at, stored_at = :stored_at,"
+            " chunked_at = NULL WHERE agent_id = :agent AND row_id = :row_id",
+            row_id=row_id,
+            **{name: value for name, value in row.items() if name not in ("tags", "user", "visibility")},
+        )
+        # A worker that is cutting the earlier text loses its claim and stores nothing of it.
+        self._execute("DELETE FROM claims WHERE stage = 'chunk-files' AND item_id = :row", row=row_id)
 
     def replace(self, source_uri: str, session_row: int | None, row: dict[str, Any]) -> None:
         """Store a user's source in place of its current version, which is deleted with its chunks and vectors.
@@ -148,10 +228,10 @@ class Files(AgentRepository):
             **{**row, **source},
         )
 
-    def _keep_out(self, key: str, forgotten_at: int) -> None:
-        self._execute(_KEEP_OUT, key=key, at=forgotten_at)
+    def _note_forgotten(self, key: str, forgotten_at: int) -> None:
+        self._execute(_NOTE_FORGOTTEN, key=key, at=forgotten_at)
 
 
 def _source_key(source_uri: str, session: str | None) -> str:
-    """Return the key of a source where a session id is expected; hashed, as no address of a forgotten file is kept."""
+    """Return a source's key for the column of session ids; hashed, as no address of a forgotten file is kept."""
     return _SOURCE + blake3(f"{session or ''}\x1f{source_uri}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Claims whose holder lives but cannot write that it has given them up, because the disk is full.
+"""Claims that a living worker has given up but cannot release, because the disk is full.
 
 A lease that ends is counted as the death of its worker. A worker whose last write failed is not dead: it notes the
 tokens of its claims here, and every process can ask whether a token is noted by one that lives. A note is a lock on one

@@ -9,7 +9,7 @@ from reverie.errors import NotFound
 from storage.pipeline.records import MessageRecord, NewMessage, WholeMessage
 from storage.repository import AgentRepository
 from storage.rows import insert_sql, select_list, to_parameters
-from storage.viewer import of_message
+from storage.viewer import is_source, of_message
 
 _FROM: Final = (
     " FROM messages AS m JOIN sessions AS s ON s.row_id = m.session_row AND s.agent_id = m.agent_id"
@@ -28,6 +28,14 @@ _LAST: Final = f"""
                 AND m.session_row = :row AND m.sequence < :before ORDER BY m.sequence DESC LIMIT :limit))
         WHERE bytes_after < :max_bytes)
     ORDER BY m.sequence
+"""
+_WHOLE: Final = (
+    f"SELECT {select_list(WholeMessage, 'm', session='s.id')}{_FROM} AND m.session_row = :row"
+    " AND m.id IN (SELECT value FROM json_each(:ids))"
+)
+_SOURCES: Final = f"""
+    SELECT k.row_id, min(m.row_id) FROM memories AS k JOIN messages AS m ON {is_source("m", "k")}
+    WHERE k.agent_id = :agent AND k.row_id IN (SELECT value FROM json_each(:rows)) GROUP BY k.row_id
 """
 # Materialized, and with IS, for otherwise PostgreSQL reads all messages and all sessions of the agent.
 _BY_ROWS: Final = f"""
@@ -49,10 +57,15 @@ _INSERT: Final = insert_sql(
 class Messages(AgentRepository):
     """The messages of one agent within one transaction."""
 
-    def existing_ids(self, ids: Iterable[str]) -> set[str]:
-        """Return which of these ids are stored already."""
-        sql = "SELECT id FROM messages WHERE agent_id = :agent AND id IN (SELECT value FROM json_each(:ids))"
-        return set(self._values(sql, ids=ids))
+    def whole(self, session_row: int, ids: Iterable[str]) -> list[WholeMessage]:
+        """Return those of these messages of a session that exist, whoever may see them."""
+        return self._records(WholeMessage, _WHOLE, row=session_row, ids=ids)
+
+    def row(self, session_row: int, message_id: str) -> int | None:
+        """Return the row of a message of a session, or None."""
+        sql = "SELECT row_id FROM messages WHERE agent_id = :agent AND session_row = :row AND id = :id"
+        row: int | None = self._value(sql, row=session_row, id=message_id)
+        return row
 
     def used_sequences(self, session_row: int, sequences: Iterable[int]) -> set[int]:
         """Return which of these sequences a message of the session has already."""
@@ -148,41 +161,41 @@ class Messages(AgentRepository):
         )
         return next(iter(self._messages(condition, row=session_row, role=role, until=until)), None)
 
-    def with_ids(self, ids: Iterable[str]) -> dict[str, MessageRecord]:
-        """Return those of these messages that exist, by id."""
-        found = self._messages("m.id IN (SELECT value FROM json_each(:ids))", ids=ids)
+    def with_ids(self, session_row: int, ids: Iterable[str]) -> dict[str, MessageRecord]:
+        """Return those of these messages of a session that exist, by id."""
+        found = self._messages(
+            "m.session_row = :row AND m.id IN (SELECT value FROM json_each(:ids))", row=session_row, ids=ids
+        )
         return {message.id: message for message in found}
 
-    def preceding_texts(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return, for each of these messages, the content of the message just before it in its session."""
+    def with_id(self, message_id: str) -> list[MessageRecord]:
+        """Return the messages with an id, each of another session."""
+        return self._messages("m.id = :id", id=message_id)
+
+    def sources_of(self, memory_rows: Iterable[int]) -> dict[int, MessageRecord]:
+        """Return the messages that memories came from, by the rows of the memories."""
+        pairs = {int(row[0]): int(row[1]) for row in self._execute(_SOURCES, rows=memory_rows)}
+        messages = {message.row_id: message for message in self.by_rows(pairs.values())}
+        return {memory: messages[row] for memory, row in pairs.items() if row in messages}
+
+    def preceding_texts(self, row_ids: Iterable[int]) -> dict[int, str]:
+        """Return, for each of these messages, the content of the message just before it in its session, by row."""
         rows = self._execute(
             """
-            SELECT m.id, b.content FROM messages AS m
+            SELECT m.row_id, b.content FROM messages AS m
             JOIN messages AS b ON b.row_id = (
                 SELECT row_id FROM messages WHERE session_row = m.session_row AND sequence < m.sequence
                 ORDER BY sequence DESC LIMIT 1)
-            WHERE m.agent_id = :agent AND m.id IN (SELECT value FROM json_each(:ids))
+            WHERE m.agent_id = :agent AND m.row_id IN (SELECT value FROM json_each(:rows))
             """,
-            ids=ids,
+            rows=row_ids,
         )
-        return {str(row[0]): str(row[1]) for row in rows}
+        return {int(row[0]): str(row[1]) for row in rows}
 
     def by_rows(self, row_ids: Iterable[int]) -> list[MessageRecord]:
         """Return those of these messages that exist, in the order of `created_at`, then id."""
         sql = _BY_ROWS.format(visible=of_message(self._viewer, "m", "s"))
         return self._records(MessageRecord, sql, rows=row_ids)
-
-    def searchable(self, ids: Iterable[str], *, with_vectors: bool) -> set[str]:
-        """Return which of these messages recall can find: chunked, and with `with_vectors` every chunk indexed."""
-        waiting = (
-            " AND NOT EXISTS (SELECT 1 FROM message_chunks AS l JOIN chunks AS c ON c.id = l.chunk_id"
-            " WHERE l.message_row = messages.row_id AND c.indexed_at IS NULL)"
-        )
-        sql = (
-            "SELECT id FROM messages WHERE agent_id = :agent AND chunked_at IS NOT NULL"
-            f" AND id IN (SELECT value FROM json_each(:ids)){waiting if with_vectors else ''}"
-        )
-        return set(self._values(sql, ids=ids))
 
     def _messages(self, condition: str, **values: Any) -> list[MessageRecord]:
         visible = of_message(self._viewer, "m", "s")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from storage.rows import if_damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class SourceText:
     created_at: int
     accepted_at: int
     trace: str
-    before: str = ""
+    before: str = field(default="", metadata=if_damaged(""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +117,11 @@ class PendingChunk:
 
 @dataclass(frozen=True, slots=True)
 class ReadyMessage:
-    """A message or file that recall can find, and when it was said and accepted."""
+    """A "message" or "file" that recall can find, and when it was said and accepted."""
 
+    kind: str
+    row_id: int
     id: str
-    agent: str
     created_at: int
     accepted_at: int
 
@@ -135,7 +138,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class NewDeadLetter:
-    """A dead letter to store; the store sets its time."""
+    """A dead letter to store; the store sets its time. `variant` tells apart the deliveries of one item id."""
 
     agent: str
     session: str | None
@@ -146,6 +149,7 @@ class NewDeadLetter:
     error: str
     attempts: int
     trace: str = ""
+    variant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

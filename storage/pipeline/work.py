@@ -17,13 +17,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal
 
-import pysqlite3
-
-from storage.engine import check_sqlite_version
-from storage.migrate import schema_of
 from storage.pipeline.held_claims import HeldClaims
 from storage.repository import Repository
 
@@ -52,9 +47,10 @@ _LIVE_SHARE: Final = 0.75
 
 # A lease of the embed stage grows with the batch size; no setting makes it longer.
 _LONGEST_LEASE_SECONDS: Final = 600.0
-# A lease that ends later than a lease can, or a next attempt that is further away than the failures so far explain, was
-# written before the clock was set back: it has ended, or is due. Retries wait 2 to the power of the earlier attempts in
-# seconds, up to 300, with 10 % of jitter, and at least 5 s if nothing could be written.
+# A lease may end too late to have been taken by the present clock, and a next attempt may be later than the failures so
+# far explain. Both were written before the clock was set back: such a lease has ended, and such an attempt is due.
+# Retries wait 2 to the power of the earlier attempts in seconds, up to 300, with 10 % of jitter, and at least 5 s if
+# nothing could be written.
 _ENDED: Final = "token IS NOT NULL AND (lease_until <= :now OR lease_until > :now + 2 * :lease)"
 _DUE: Final = (
     "token IS NULL AND (next_attempt_at <= :now"
@@ -157,12 +153,22 @@ class WorkQueue(Repository):
         return set(self._values(_STILL_CLAIMED, stage=claim.stage, token=claim.token, items=items or claim.items))
 
     def finish(self, claim: Claim, items: Sequence[int]) -> None:
-        """Remove the claims on rows whose result is written in this transaction."""
-        self._execute(f"DELETE FROM claims WHERE {_OWN_CLAIMS}", stage=claim.stage, token=claim.token, items=items)
+        """Remove the claims on rows whose result is written in this transaction, and their dead letters of before."""
+        self._end_claims(claim, items)
+        if self._value("SELECT 1 FROM dead_letters LIMIT 1") is not None:
+            self._execute(
+                "DELETE FROM dead_letters WHERE stage = :stage AND item_id IN (SELECT value FROM json_each(:items))"
+                f" AND NOT EXISTS ({waiting_row_sql(claim.stage, 'CAST(dead_letters.item_id AS INTEGER)')})",
+                stage=claim.stage,
+                items=[str(item) for item in items],
+            )
 
     def release(self, claim: Claim) -> None:
         """Give rows back as if they had never been claimed."""
-        self.finish(claim, claim.items)
+        self._end_claims(claim, claim.items)
+
+    def _end_claims(self, claim: Claim, items: Sequence[int]) -> None:
+        self._execute(f"DELETE FROM claims WHERE {_OWN_CLAIMS}", stage=claim.stage, token=claim.token, items=items)
 
     def retry(self, claim: Claim, items: Sequence[int], *, at: int, error: str) -> None:
         """Give rows back after a transient failure: with one more attempt, due again at `at`."""
@@ -214,13 +220,27 @@ class WorkQueue(Repository):
         table, key, condition = _WAITING[stage]
         return self._value(f"SELECT 1 FROM {table} WHERE {key} = :item AND {condition}", item=item) is None
 
+    def owner(self, stage: Stage, item: int) -> tuple[str, str | None]:
+        """Return the agent and the session of a row."""
+        table, key, _ = _WAITING[stage]
+        row = self._execute(
+            f"SELECT r.agent_id, s.id FROM {table} AS r LEFT JOIN sessions AS s ON s.row_id = r.session_row"
+            f" WHERE r.{key} = :item",
+            item=item,
+        ).one()
+        return str(row[0]), row[1]
+
     def is_waiting(self, stage: Stage, *, now: int) -> bool:
         """Return whether a task of this stage would find something to do now."""
         return bool(self._retryable(stage, now, 1, _LONGEST_LEASE_SECONDS) or self.fresh(stage, 1))
 
+    def has_only_fresh(self, stage: Stage, *, now: int) -> bool:
+        """Return whether rows wait at a stage, and none of them is to be tried again."""
+        return bool(self.fresh(stage, 1)) and not self._retryable(stage, now, 1, _LONGEST_LEASE_SECONDS)
+
     def is_idle(self, stages: Sequence[Stage]) -> bool:
         """Return whether nothing is left at these stages, due now or later; dead letters do not count."""
-        return all(self._value(_unfinished_sql(stage), stage=stage) is None for stage in stages)
+        return all(self._value(unfinished_sql(stage), stage=stage) is None for stage in stages)
 
     def backlog(self, stage: Stage) -> StageBacklog:
         """Count what waits at a stage; dead letters do not count."""
@@ -272,33 +292,14 @@ def backlog_sql(stage: Stage) -> tuple[str, str]:
     return waiting, "SELECT count(token), count(next_attempt_at) FROM claims WHERE stage = :stage"
 
 
-def is_idle_file(path: Path, stages: Sequence[Stage]) -> bool:
-    """Return whether a database has no work left, over a short connection of its own.
-
-    False when it cannot be read, and when its schema is older: opening it reports the first and mends the second.
-    """
-    check_sqlite_version()
-    try:
-        raw = pysqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=1.0)
-        try:
-            raw.execute("PRAGMA query_only = ON")
-            table, newest = schema_of(path)
-            if raw.execute(f"SELECT version_num FROM {table}").fetchone() != (newest,):
-                return False
-            return not any(raw.execute(_unfinished_sql(stage), {"stage": stage}).fetchone() for stage in stages)
-        finally:
-            raw.close()
-    except pysqlite3.Error:
-        return False  # damaged, or of another schema: opening the store reports it
-
-
 def waiting_row_sql(stage: Stage, item: str) -> str:
-    """Return a query for the row of an item, an SQL expression, if it still waits at a stage."""
+    """Return a query that finds a row if an item still waits at a stage; `item` is an SQL expression."""
     table, key, condition = _WAITING[stage]
     return f"SELECT 1 FROM {table} WHERE {key} = {item} AND {condition}"
 
 
-def _unfinished_sql(stage: Stage) -> str:
+def unfinished_sql(stage: Stage) -> str:
+    """Return a query that finds a row if a stage has work left that is no dead letter."""
     table, key, condition = _WAITING[stage]
     items = f"SELECT 1 FROM items WHERE {ITEMS_TO_EMBED} UNION ALL " if stage == "embed" else ""
     return (

@@ -19,16 +19,13 @@ from sqlalchemy import Connection
 from reverie.contract import ACCOUNT_STORE
 from storage.postgres.columns import (
     OF_ENGINE,
-    computed_columns,
-    keys,
-    numbered_columns,
     references,
     shared_tables,
     tables,
 )
 from storage.postgres.dialect import STORE_OPTION
 from storage.postgres.translation import STORE
-from storage.recall.generations import Generation
+from storage.recall.index import Generation
 
 # A batch ends with whichever comes first.
 _BATCH_ROWS: Final = 5_000
@@ -56,15 +53,23 @@ class CopiedTable:
         """Return the columns as SQL."""
         return ", ".join(f'"{column}"' for column in self.columns)
 
-    @property
-    def is_shared(self) -> bool:
-        """Return whether PostgreSQL has rows of many stores in this table."""
-        return self.name in shared_tables()
-
     def name_row(self, row: Row) -> str:
         """Return what names a row in an error: its table and key, but nothing of its content."""
         values = dict(zip(self.columns, row, strict=True))
         return f"{self.name} " + ", ".join(f"{column} {values[column]!r}" for column in self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCopy:
+    """A copy of a store: what the source was when it was copied (empty: not complete), and the copy afterwards."""
+
+    source: str
+    copy: str
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether all rows were copied and compared."""
+        return bool(self.source)
 
 
 class Digest(NamedTuple):
@@ -106,12 +111,11 @@ def copied_tables(store: str) -> tuple[CopiedTable, ...]:
 
 
 def _table(name: str) -> CopiedTable:
+    table = tables()[name]
     stored = {
-        column: kind
-        for column, kind in tables()[name].items()
-        if column != STORE and (name, column) not in computed_columns()
+        column: kind for column, kind in table.columns.items() if column != STORE and column not in table.computed
     }
-    return CopiedTable(name, tuple(stored), tuple(stored.values()), keys()[name])
+    return CopiedTable(name, tuple(stored), tuple(stored.values()), table.key)
 
 
 def is_postgres(connection: Connection) -> bool:
@@ -136,7 +140,7 @@ def read_rows(connection: Connection, table: CopiedTable) -> Iterator[Row]:
 
 
 def read_vectors(connection: Connection, generation: Generation) -> Iterator[tuple[int, str, bytes]]:
-    """Yield chunk, agent and vector of all vectors of the model of an index, by chunk."""
+    """Yield chunk, agent and vector for each vector of an index's model, ordered by chunk."""
     model = generation.model.replace("'", "''")
     join = " AND c.store_id = v.store_id" if is_postgres(connection) else ""
     of_store = _of_store(connection, "chunks_vec", "v.") or " WHERE true"
@@ -159,7 +163,7 @@ def used_numbers(connection: Connection, store: str) -> dict[str, int]:
     """Return the highest numbers that tables have used, of rows that are there or were deleted."""
     found = {}
     for table in copied_tables(store):
-        column = numbered_columns().get(table.name)
+        column = tables()[table.name].numbered
         if column is not None:
             of_store = _of_store(connection, table.name)
             highest = _number(connection, f'SELECT max("{column}") FROM {table.name}{of_store}')
@@ -198,7 +202,7 @@ def batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 def _of_store(connection: Connection, table: str, alias: str = "") -> str:
     store = connection.get_execution_options().get(STORE_OPTION)
-    return "" if store is None or STORE not in tables()[table] else f" WHERE {alias}{STORE} = {int(store)}"
+    return "" if store is None or STORE not in tables()[table].columns else f" WHERE {alias}{STORE} = {int(store)}"
 
 
 def _stream(connection: Connection, sql: str, fetched: int) -> Iterator[Row]:

@@ -18,21 +18,20 @@ from sqlalchemy import Connection
 
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, NotFound, Permanent
-from storage.postgres.columns import numbered_columns, tables
-from storage.postgres.copied_rows import CopiedTable, Row, batches, copied_tables, driver
-from storage.postgres.copy_target import StoreCopy
+from storage.postgres.columns import tables
+from storage.postgres.copied_rows import CopiedTable, Row, StoreCopy, batches, copied_tables, driver
 from storage.postgres.engine import SCHEMA, PostgresDatabase, PostgresServer
 from storage.postgres.schema import prepare
 from storage.postgres.stores import PostgresStores
 from storage.postgres.translation import STORE
-from storage.recall.generations import Generation
-from storage.upkeep.verify import Verdict, verify
+from storage.recall.index import Generation
+from storage.verify import Verdict, verify
 
 _COPIES: Final = (
     f"CREATE TABLE IF NOT EXISTS {SCHEMA}.copies"
     " (name text PRIMARY KEY, installation text NOT NULL, source text NOT NULL, copy text NOT NULL)"
 )
-_OTHERS: Final = """
+_STORES_OF_OTHERS: Final = """
     SELECT s.name FROM stores AS s LEFT JOIN copies AS c USING (name)
     WHERE c.installation IS DISTINCT FROM %(source)s ORDER BY s.name
 """
@@ -44,7 +43,7 @@ _STATISTICS_ROWS: Final = 10_000
 # https://www.postgresql.org/docs/current/sql-copy.html#SQL-COPY-BINARY-FORMAT
 _BINARY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _BINARY_END: Final = b"\xff\xff"
-# SQLite keeps what a column's type does not fit.
+# SQLite stores values that do not fit the type of their column.
 _REFUSED: Final[Mapping[str, tuple[type, ...]]] = {
     "text": (bytes,),
     "bigint": (str, float, bytes),
@@ -54,7 +53,7 @@ _MICROSECONDS_END: Final = 2**63 - 1
 
 
 class PostgresCopies:
-    """The copies in one database: see `storage.postgres.copy_target.CopyTarget`."""
+    """The copies in one database."""
 
     def __init__(self, data_dir: Path, url: str) -> None:
         """Raises `StoreUnusable` and `StoreUnavailable` when the database cannot be used."""
@@ -71,14 +70,17 @@ class PostgresCopies:
         self._rows_without_statistics = 0
 
     def claim(self, source: str) -> None:
-        """Take the database for copies of one installation, until `close`. Raises `Conflict`."""
+        """Take the database for copies of one installation, until `close`.
+
+        Raises `Conflict` when it has anything else, when a copy was written since, or when another process copies.
+        """
         lock = self._closing.enter_context(self._server.writing())
         if not lock.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({_LOCK})").scalar():
             raise Conflict(f"another `reverie db copy` writes to {self._server.name}: wait for its end", field="to")
         with self._server.writing() as connection:
             connection.exec_driver_sql(_COPIES)
         with self._server.writing() as connection:
-            others = list(connection.exec_driver_sql(_OTHERS, {"source": source}).scalars())
+            others = list(connection.exec_driver_sql(_STORES_OF_OTHERS, {"source": source}).scalars())
         if others:
             raise Conflict(
                 f"{self._server.name} has stores that are no copies of this installation ({_some(others)}):"
@@ -99,7 +101,11 @@ class PostgresCopies:
         self._replace_key("erasure_key", key)
 
     def share_secrets(self, key: bytes, rotations: Mapping[str, bytes]) -> None:
-        """Have the hosts of the database derive secrets from this key, rotated as often as in the source."""
+        """Have the hosts of the database derive secrets from this key.
+
+        `rotations` are how often the secrets were rotated, as JSON by workspace, in place of what the database has.
+        Rotations of workspaces that were not copied yet are left out.
+        """
         self._replace_key("installation_key", key)
         for name, content in rotations.items():
             with suppress(NotFound):  # it was made since the other stores were copied
@@ -113,7 +119,7 @@ class PostgresCopies:
 
     @contextmanager
     def replacing(self, name: str) -> Iterator[PostgresWriter]:
-        """Open the transaction that replaces the copy of a store."""
+        """Open the transaction that replaces the copy of a store, which commits whole or not at all."""
         number = self._begin(name)
         database = PostgresDatabase(self._server, number, self._stores.database_path(name))
         with database.atomic() as connection:
@@ -130,7 +136,7 @@ class PostgresCopies:
         return verify(self._stores.workspace(name, create=False))
 
     def note(self, name: str, source: str) -> None:
-        """Note that a copy is complete."""
+        """Note that a copy is complete, and what its source was."""
         values = {"name": name, "source": source, "copy": self._now(name)}
         with self._server.writing() as connection:
             sql = "UPDATE copies SET source = %(source)s, copy = %(copy)s WHERE name = %(name)s"
@@ -185,7 +191,7 @@ class PostgresCopies:
 
 
 class PostgresWriter:
-    """Writes one copy: see `storage.postgres.copy_target.StoreWriter`."""
+    """Writes the copy of one store, in one transaction."""
 
     def __init__(self, connection: Connection, store: int) -> None:
         self._connection, self._store = connection, store
@@ -216,9 +222,10 @@ class PostgresWriter:
         self.rows += len(rows)
 
     def set_numbers(self, numbers: Mapping[str, int]) -> None:
-        """Have no row of these tables get one of these numbers again."""
+        """Reserve the numbers up to these, so that no new row of the tables gets one again."""
         for table, number in numbers.items():
-            if table not in numbered_columns() or number < 1:
+            column = tables()[table].numbered
+            if column is None or number < 1:
                 continue
             values = {"store": self._store, "table": table, "number": number}
             sql = "INSERT INTO deleted_numbers (store_id, table_name, number) VALUES (%(store)s, %(table)s, %(number)s)"
@@ -226,14 +233,14 @@ class PostgresWriter:
             self._raw.execute(
                 "SELECT setval(name, greatest(%(number)s, coalesce(pg_sequence_last_value(name), 1)))"
                 " FROM CAST(pg_get_serial_sequence(%(table)s, %(column)s) AS regclass) AS name",
-                {**values, "column": numbered_columns()[table]},
+                {**values, "column": column},
             )
 
     def restore_schema(self) -> None:
         """Do nothing: the triggers know that stores are copied."""
 
     def fill_vectors(self, generation: Generation, vectors: Iterator[tuple[int, str, bytes]]) -> None:
-        """Fill a vector index."""
+        """Fill a vector index with chunks, their agents and their vectors."""
         self._raw.execute(
             "CREATE TEMPORARY TABLE IF NOT EXISTS copied_vectors (chunk bigint, agent text, embedding vector)"
             " ON COMMIT DROP"
@@ -261,7 +268,7 @@ def _delete_rows(connection: Connection, name: str, number: int) -> None:
         connection.exec_driver_sql("DELETE FROM audit_log")
     copied = [table.name for table in reversed(copied_tables(name))]
     for table in ["text_index", "vector_index", *copied, "deleted_numbers"]:
-        of_store = f" WHERE {STORE} = {number}" if STORE in tables()[table] else ""
+        of_store = f" WHERE {STORE} = {number}" if STORE in tables()[table].columns else ""
         connection.exec_driver_sql(f"DELETE FROM {table}{of_store}")
 
 

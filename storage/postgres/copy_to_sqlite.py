@@ -21,17 +21,14 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, ReverieError, StoreUnavailable
 from storage.copied_files import ROTATIONS_FILE
 from storage.opening import open_database
-from storage.postgres.copied_rows import CopiedTable, Row, batches, copied_tables
-from storage.postgres.copy_target import StoreCopy
+from storage.postgres.copied_rows import CopiedTable, Row, StoreCopy, batches, copied_tables
 from storage.private_files import make_data_folder, write_private
-from storage.recall.generations import Generation, VectorEntry
-from storage.recall.index import SearchIndex
-from storage.recall.index_tables import index_tables
+from storage.recall.index import Generation, SearchIndex, VectorEntry
 from storage.rows import defer_references
 from storage.stores import Stores
-from storage.upkeep.verify import Verdict, verify
+from storage.verify import Verdict, verify
 
-# What is known of the copies in a folder. It stays there, and does no harm when the folder is used.
+# The notes about the copies in a folder. The file stays there, and does no harm when the folder is used.
 NOTES_FILE: Final = "copies.json"
 _LOCK_FILE: Final = "copies.lock"
 # Where a copy is until it is complete.
@@ -40,7 +37,7 @@ _SUFFIXES: Final = ("-wal", "-shm", "")
 
 
 class SqliteCopies:
-    """The copies in one data folder: see `storage.postgres.copy_target.CopyTarget`."""
+    """The copies in one data folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -163,7 +160,7 @@ class SqliteCopies:
 
 
 class SqliteWriter:
-    """Writes one copy: see `storage.postgres.copy_target.StoreWriter`."""
+    """Writes the copy of one store, in one transaction."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection = connection
@@ -207,7 +204,7 @@ class SqliteWriter:
 
     def fill_vectors(self, generation: Generation, vectors: Iterator[tuple[int, str, bytes]]) -> None:
         """Fill a vector index."""
-        tables = index_tables(self._connection)
+        index = SearchIndex(self._connection)
         for batch in batches(vectors):
             entries = [VectorEntry(chunk, agent, embedding) for chunk, agent, embedding in batch]
-            tables.add_vectors(self._connection, generation, entries)
+            index.fill_vectors(generation, entries)

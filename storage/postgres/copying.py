@@ -29,11 +29,10 @@ from storage.postgres.copied_rows import (
     read_vectors,
     used_numbers,
 )
-from storage.postgres.copy_target import CopyTarget, StoreWriter
-from storage.postgres.copy_to_postgres import PostgresCopies
-from storage.postgres.copy_to_sqlite import SqliteCopies
+from storage.postgres.copy_to_postgres import PostgresCopies, PostgresWriter
+from storage.postgres.copy_to_sqlite import SqliteCopies, SqliteWriter
 from storage.postgres.stores import PostgresStores
-from storage.recall.index_tables import index_tables
+from storage.recall.index import SearchIndex
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 
@@ -42,12 +41,15 @@ from storage.transaction import Transaction
 _ROUNDS: Final = 4
 _POSTGRES: Final = ("postgresql:", "postgresql+psycopg:", "postgres:")
 
+# Where stores are copied to, and what writes the copy of one.
+CopyTarget = PostgresCopies | SqliteCopies
+_Writer = PostgresWriter | SqliteWriter
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(slots=True)
 class CopyReport:
-    """What was copied: rows by store in this run, and the stores that are to be copied again.
+    """The result of a copy: rows by store in this run, and the stores that are to be copied again.
 
     `kept` are the stores whose copies were complete before, `written` those that were written since they were copied,
     `wrong` what is inconsistent in copies, by store, and `removed` the copies of stores that were deleted.
@@ -168,7 +170,7 @@ def copy_store(store: Store, target: CopyTarget, progress: Callable[[int, int], 
     return sum(digest.rows for digest in digests.values())
 
 
-def _copy_table(source: Connection, writer: StoreWriter, table: CopiedTable, step: Callable[[int], None]) -> Digest:
+def _copy_table(source: Connection, writer: _Writer, table: CopiedTable, step: Callable[[int], None]) -> Digest:
     running = RunningDigest()
     for batch in batches(running.passing(read_rows(source, table))):
         writer.insert(table, batch)
@@ -187,12 +189,12 @@ def _compare(store: str, table: CopiedTable, expected: Digest, copy: Connection,
         )
 
 
-def _fill_indexes(tx: Transaction, writer: StoreWriter) -> None:
-    tables = index_tables(writer.connection)
+def _fill_indexes(tx: Transaction, writer: _Writer) -> None:
+    index = SearchIndex(writer.connection)
     for generation in tx.index.generations():
-        tables.create(writer.connection, generation)
+        index.create_tables(generation)
         if generation.kind == "text":
-            tables.add_texts(writer.connection, generation, after=0, last=generation.built_to)
+            index.fill_texts(generation, after=0, last=generation.built_to)
         else:
             held = tx.index.vector_ids(generation)
             vectors = (entry for entry in read_vectors(tx.connection, generation) if entry[0] in held)
@@ -200,7 +202,7 @@ def _fill_indexes(tx: Transaction, writer: StoreWriter) -> None:
 
 
 def _installation_of(source: Stores) -> str:
-    """Return what tells the source from other installations. A database gets it when it is first copied."""
+    """Return the id by which the source differs from other installations; a database gets one when first copied."""
     if isinstance(source, PostgresStores):
         return f"postgresql {source.installation()}"
     account = source.account()

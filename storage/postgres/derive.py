@@ -16,7 +16,7 @@ from typing import Any, Final
 import sqlglot
 from sqlglot import exp
 
-from storage.migrate import Kind, newest_version
+from storage.migrations import Kind, newest_version
 from storage.opening import open_database
 from storage.postgres.columns import read_from
 from storage.postgres.translation import STORE, translate_body, translate_expression
@@ -28,14 +28,16 @@ _TYPES: Final = {
     "REAL": "double precision",
     "BLOB": "bytea",
 }
-# SQLite's own tables, the versions of its migrations, and the indexes that each engine makes in its own way.
-_LEFT_OUT: Final = re.compile(r"sqlite_|alembic_version|memory_version|chunks_fts_|chunks_index_")
+# SQLite's own tables, the versions of its schema, and the indexes that each engine makes in its own way.
+_LEFT_OUT: Final = re.compile(r"sqlite_|schema_version$|chunks_fts_|chunks_index_")
 # Functions find the tables whatever the search path of a connection is: that of a superuser, say, or of pg_restore.
 _OWN_PATH: Final = " SET search_path = reverie, public, pg_temp"
 # Columns that an index has besides. The planner takes the shorter of two indexes for a session that is longer than the
 # others were when they were counted: to find a chunk by its hash, it would read all chunks of the session.
 _MORE_KEYS: Final = {"chunks_by_session": ("content_hash",)}
 _INDEX: Final = re.compile(r"CREATE (UNIQUE )?INDEX (\w+) ON (\w+) \(")
+# A column of a database server holds values of its type alone: there is nothing to test.
+_BLOB_TEST: Final = re.compile(r"iif\(typeof\((\w+\.\w+)\) = 'blob', hex\(\1\), \1\)")
 _TRIGGER: Final = re.compile(
     r"CREATE TRIGGER (?P<name>\w+)\s+(?P<time>AFTER|BEFORE) (?P<event>INSERT|DELETE|UPDATE)"
     r"(?: OF (?P<columns>[\w, ]+))? ON (?P<table>\w+)",
@@ -201,10 +203,11 @@ def _indexes(entries: Sequence[_Entry], *, scoped: bool) -> Iterator[str]:
     for entry in entries:
         if entry.kind != "index":
             continue
-        found = _INDEX.match(entry.sql)
-        assert found, entry.sql
+        sql = " ".join(entry.sql.split())
+        found = _INDEX.match(sql)
+        assert found, sql
         unique, name, table = found.groups()
-        keys, _, condition = entry.sql[found.end() :].partition(") WHERE ")
+        keys, _, condition = sql[found.end() :].partition(") WHERE ")
         keys = keys if condition else keys.removesuffix(")")
         columns = [STORE] if scoped else []
         for key in sqlglot.parse_one(f"SELECT {keys}", read="sqlite").expressions:
@@ -228,7 +231,7 @@ def _triggers(entries: Sequence[_Entry], *, scoped: bool) -> Iterator[str]:
     for entry in entries:
         if entry.kind != "trigger":
             continue
-        sql = entry.sql.strip()
+        sql = _BLOB_TEST.sub(r"\1", entry.sql.strip())
         found = _TRIGGER.match(sql)
         assert found, sql
         condition, _, statements = sql[found.end() :].partition("BEGIN")

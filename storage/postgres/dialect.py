@@ -45,8 +45,8 @@ class PostgresDialect:
         store = connection.get_execution_options().get(STORE_OPTION)
         is_account = connection.exec_driver_sql(sql, {"store": store}).scalar() == ACCOUNT_STORE
         return {
-            name: frozenset(columns) - {STORE}
-            for name, columns in tables().items()
+            name: frozenset(table.columns) - {STORE}
+            for name, table in tables().items()
             if name not in OF_ENGINE and (is_account or name in shared_tables())
         }
 

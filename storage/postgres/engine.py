@@ -3,6 +3,15 @@
 Invariants: a transaction that writes holds the row of its store in `stores` from its start, so writers of one store
 wait for each other as on SQLite and never fail half-way; a reader sees one snapshot and waits for nobody; outside of
 such a transaction row-level security refuses to show any.
+
+Threads take connections in turn, so that two threads cannot wait for each other. A recall holds a snapshot of its
+workspace and one of the account. If each of ten threads had one of ten connections and waited for a second, all would
+wait until they give up. So a thread waits for its first connection only.
+
+The plans that PostgreSQL keeps for a connection are renewed. A plan is made from the sizes that the tables have at that
+moment, and kept until statistics are collected, which may be minutes later. A plan that was made for empty tables reads
+all rows of a store for each row that it looks for. To plan each statement anew costs more than carrying it out: with
+renewed plans the server used a third of the processor time.
 """
 
 from __future__ import annotations
@@ -23,24 +32,85 @@ from sqlalchemy.pool import QueuePool
 
 from reverie.errors import Rejected, StoreUnavailable
 from storage.engines import OPTION, READ_ONLY
+from storage.held_locks import holding_lock
 from storage.postgres.dialect import STORE_OPTION, PostgresDialect
 from storage.postgres.errors import end_of_primary, translate_errors
-from storage.postgres.index_tables import PostgresIndexTables
 from storage.postgres.migrations import newest_version
-from storage.postgres.plans import renew_plans
-from storage.postgres.turns import CONNECTIONS_OF_A_TURN, TURNS, Turns
-from storage.recall.index_tables import INDEX_TABLES
+from storage.postgres.search_index import PostgresSearchIndex
+from storage.recall.index import SEARCH_INDEX
+
+# Requests and jobs of a process that use the database at once, unless the settings say otherwise.
+TURNS: Final = 10
+# Connections of one of them: of two stores, and one for what is looked up meanwhile.
+CONNECTIONS_OF_A_TURN: Final = 3
+_WAIT_SECONDS: Final = 30.0
+
+
+class Turns:
+    """At most so many threads have a turn at once. Thread-safe."""
+
+    def __init__(self, turns: int = TURNS) -> None:
+        self._free = threading.BoundedSemaphore(turns)
+        self._local = threading.local()
+
+    @contextmanager
+    def turn(self, name: str) -> Iterator[None]:
+        """Wait for a turn, unless the thread has one. Raises `StoreUnavailable` after half a minute.
+
+        What another thread ends, such as a streamed answer, gives back the turn of the thread that began it.
+        """
+        open_turns: list[None] = self._local.__dict__.setdefault("open_turns", [])
+        is_first = not open_turns
+        if is_first and not self._free.acquire(timeout=_WAIT_SECONDS):
+            raise StoreUnavailable(f"{name}: all connections of this process are in use, try again")
+        open_turns.append(None)
+        try:
+            yield
+        finally:
+            open_turns.pop()
+            if is_first:
+                self._free.release()
+
+
+# Tables grow little in this time, and a hundred statements that are planned anew are a hundredth of it.
+RENEW_SECONDS: Final = 5.0
+
+
+def renew_plans(engine: Engine, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    """Let each connection of `engine` forget its plans when it is taken for use and they may be older than 5 s.
+
+    Plans of triggers and of references between tables are dropped as well.
+    """
+
+    def on_checkout(raw: psycopg.Connection[Any], record: Any, _fairy: object) -> None:
+        now = monotonic()
+        if now - record.info.setdefault("planned_at", now) < RENEW_SECONDS:
+            return
+        record.info["planned_at"] = now
+        try:
+            raw.autocommit = True  # or it would begin the transaction of who takes the connection
+            raw.execute("DISCARD PLANS")
+            raw.autocommit = False
+        except psycopg.OperationalError as error:
+            raise exc.DisconnectionError from error
+
+    event.listen(engine, "checkout", on_checkout)
+
 
 SCHEMA: Final = "reverie"
 # How long a writer waits for another one of the same store, as on SQLite.
 LOCK_WAIT_SECONDS: Final = 30.0
 MAX_CONNECTIONS: Final = TURNS * CONNECTIONS_OF_A_TURN
 _POOL_WAIT_SECONDS: Final = 30
+# A process that is stopped within a transaction keeps the store from others for less time than they wait for it.
+IDLE_WRITER_SECONDS: Final = 20
+# A reader keeps nobody waiting, and an export may be read slowly; but nothing that it sees can be vacuumed.
+IDLE_READER_SECONDS: Final = 3_600
 _CONNECT_SECONDS: Final = 10
-_OPTIONS: Final = {OPTION: PostgresDialect(), INDEX_TABLES: PostgresIndexTables()}
+_OPTIONS: Final = {OPTION: PostgresDialect(), SEARCH_INDEX: PostgresSearchIndex}
 # The parameters of a connection, unless the address has others. Client and server notice within half a minute that the
-# other's host is gone. By default that takes two hours, in which a transaction of a host that was cut off holds its
-# store.
+# other's host is gone. By default this takes two hours, during which the transaction of a disconnected host keeps its
+# store locked.
 _CONNECT: Final = {
     "application_name": "reverie",
     "connect_timeout": str(_CONNECT_SECONDS),
@@ -52,6 +122,7 @@ _CONNECT: Final = {
 _SESSION: Final = (
     f"-c search_path={SCHEMA},public -c client_min_messages=warning -c jit=off"
     " -c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000"
+    f" -c idle_in_transaction_session_timeout={IDLE_READER_SECONDS}s"
 )
 _BEGIN_READING: Final = (
     "SELECT set_config('transaction_read_only', 'on', true), set_config('reverie.store', %(store)s, true)"
@@ -84,12 +155,12 @@ class _OpenedConnections:
         self._connections: list[psycopg.Connection[Any]] = []
 
     def note(self, raw: psycopg.Connection[Any], _record: object) -> None:
-        """Remember a connection, and no longer those that were closed."""
+        """Remember a connection, and drop the connections that were closed since."""
         with self._lock:
             self._connections = [*(one for one in self._connections if not one.closed), raw]
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all connections that are remembered."""
         with self._lock:
             for raw in self._connections:
                 raw.close()
@@ -139,13 +210,21 @@ class PostgresDatabase:
     """One store in a PostgreSQL database."""
 
     def __init__(
-        self, server: PostgresServer, store: int, path: Path, *, when_deleted: Callable[[], None] = lambda: None
+        self,
+        server: PostgresServer,
+        store: int,
+        path: Path,
+        *,
+        when_deleted: Callable[[], None] = lambda: None,
+        on_long_write: Callable[[float], None] = lambda _: None,
     ) -> None:
         """`store` is its number, `path` where this host keeps what is not in the database.
 
-        `when_deleted` is called when a writer finds that the store was deleted.
+        `when_deleted` is called when a writer finds that the store was deleted, `on_long_write` after a transaction
+        that held it for long, with the seconds.
         """
         self.server, self.store, self._path, self._when_deleted = server, store, path, when_deleted
+        self._on_long_write = on_long_write
         # Writers of this process wait for each other without a connection: a store that is locked for long must not
         # take those of all others.
         self._writing = threading.Lock()
@@ -165,14 +244,18 @@ class PostgresDatabase:
         wait = LOCK_WAIT_SECONDS if lock_wait_seconds is None else lock_wait_seconds
         with self._next_writer(wait) as left_seconds, self.server.connect() as connection:
             writer = connection.execution_options(**{**_OPTIONS, STORE_OPTION: self.store})
-            with writer.begin():
+            with holding_lock(self._on_long_write) as lock_taken, writer.begin():
                 values = {"store": self.store, "wait": max(1, int(left_seconds * 1_000)), "version": newest_version()}
-                sql = "SELECT begin_writing(%(store)s, %(wait)s, %(version)s)"
+                sql = (
+                    f"SELECT begin_writing(%(store)s, %(wait)s, %(version)s),"
+                    f" set_config('idle_in_transaction_session_timeout', '{IDLE_WRITER_SECONDS}s', true)"
+                )
                 if not writer.exec_driver_sql(sql, values).scalar():
                     self._when_deleted()
                     raise StoreUnavailable(
                         f"{self._path.parent.name} was deleted a moment ago, nothing was written: try again"
                     )
+                lock_taken()
                 yield writer
 
     @contextmanager
@@ -198,8 +281,8 @@ class PostgresDatabase:
                 isolation_level="REPEATABLE READ",
             )
             with reader.begin():
-                # Not by the option of the connection: its pool would ask for READ WRITE afterwards, which a standby
-                # refuses even to who only reads.
+                # Not by the option of the connection: its pool would ask for READ WRITE afterwards. A standby refuses
+                # that, even from a transaction that only reads.
                 reader.exec_driver_sql(_BEGIN_READING, {"store": str(self.store)})
                 yield reader
 

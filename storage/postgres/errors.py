@@ -1,4 +1,4 @@
-"""What the errors of PostgreSQL mean to Reverie: try again later, a person has to act, or the statement is at fault.
+"""Translates errors of PostgreSQL: try again later, a person has to act, or the statement is at fault.
 
 The SQLSTATE decides. Only a connection that fails before it is made has none: libpq keeps it to itself.
 """
@@ -99,7 +99,7 @@ _RULES: Final = {
     "42883": _OTHER_SCHEMA,
     "42703": _OTHER_SCHEMA,
     "3F000": _OTHER_SCHEMA,
-    # What Reverie's own functions raise: see `foundation.sql`.
+    # Errors that Reverie's own functions raise: see `foundation.sql`.
     "RV001": _Rule(
         StoreUnusable,
         "{name} was upgraded while this process ran ({text}): install the same version of Reverie on all hosts, and"
@@ -148,6 +148,8 @@ def translated(name: str, error: BaseException) -> ReverieError:
     """Return Reverie's error for one of psycopg; `name` is the address of the database."""
     rule = _rule_of(error)
     text = _shown(error)
+    if isinstance(error, psycopg.IntegrityError):  # its text names tables and columns
+        return Permanent("a database refused a row that contradicts others, so nothing was stored: this is a defect")
     if rule is None:
         return Permanent(f"{name}: {text}")
     return rule.kind(rule.message.format(name=name, text=text))

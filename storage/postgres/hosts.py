@@ -24,26 +24,26 @@ _HOSTS: Final = (
     f" (SELECT count(*) FROM erasures AS e WHERE {_WAITS.format(host='h.id')}), h.error"
     " FROM hosts AS h"
 )
-_LET_GO: Final = (
+_NOTE_MISSED_ERASURES: Final = (
     "INSERT INTO host_erasures (erasure_id, host_id, name, done)"
     " SELECT e.id, h.id, h.name, false FROM erasures AS e, hosts AS h"
     " WHERE e.finished_at IS NULL AND {condition} ON CONFLICT DO NOTHING"
 )
 
 
-class PostgresHosts:
-    """The hosts of one database: see `Hosts`."""
+class Hosts:
+    """The hosts of one database. Each method is a transaction of its own; all raise `StoreUnavailable`."""
 
     def __init__(self, server: PostgresServer, installation: Callable[[], str]) -> None:
         self._server = server
         self.installation = installation
 
     def share_key(self, proposed: bytes) -> bytes:
-        """Return the key that all hosts share: the first that was proposed."""
+        """Return the key that all hosts share: the first key that a host proposed."""
         return self._share("erasure_key", proposed)
 
     def share_installation_key(self, proposed: bytes) -> bytes:
-        """Return the key from which all hosts derive secrets: the first that was proposed."""
+        """Return the key from which all hosts derive secrets: the first key that a host proposed."""
         return self._share("installation_key", proposed)
 
     def rotations(self, workspace: str) -> bytes:
@@ -109,7 +109,7 @@ class PostgresHosts:
             return bool(connection.exec_driver_sql(sql, {"id": host_id}).rowcount)
 
     def set_error(self, host_id: str, error: str) -> None:
-        """Note why a host cannot do what it should, or with an empty text that it can."""
+        """Note why a host cannot carry out its duties. An empty text means that it can."""
         with self._server.writing() as connection:
             sql = "UPDATE hosts SET error = %(error)s WHERE id = %(id)s"
             connection.exec_driver_sql(sql, {"id": host_id, "error": error})
@@ -121,11 +121,11 @@ class PostgresHosts:
 
     def forget(self, host_id: str) -> bool:
         """Remove a host, for which no erasure waits any more; return whether there was one."""
-        return bool(self._let_go("h.id = %(id)s", {"id": host_id}))
+        return bool(self._remove("h.id = %(id)s", {"id": host_id}))
 
     def forget_unseen(self, days: float) -> list[HostRecord]:
         """Remove the hosts that were not heard of for so long, as `forget` does; return them."""
-        return self._let_go(
+        return self._remove(
             "h.seen_at < clock_timestamp() - make_interval(secs => %(seconds)s)", {"seconds": days * 86_400}
         )
 
@@ -192,13 +192,13 @@ class PostgresHosts:
                 present = connection.exec_driver_sql(f"SELECT key FROM {table}").scalar_one()
         return bytes(present)
 
-    def _let_go(self, condition: str, values: Mapping[str, Any]) -> list[HostRecord]:
+    def _remove(self, condition: str, values: Mapping[str, Any]) -> list[HostRecord]:
         """Remove hosts, and note for each erasure in progress that it was not carried out there."""
         with self._server.writing() as connection:
             found = _hosts(connection, f"{_HOSTS} WHERE {condition} FOR UPDATE OF h", values)
             if found:
                 ids = {"ids": [host.id for host in found]}
-                connection.exec_driver_sql(_LET_GO.format(condition="h.id = ANY(%(ids)s)"), ids)
+                connection.exec_driver_sql(_NOTE_MISSED_ERASURES.format(condition="h.id = ANY(%(ids)s)"), ids)
                 connection.exec_driver_sql("DELETE FROM hosts WHERE id = ANY(%(ids)s)", ids)
         return found
 

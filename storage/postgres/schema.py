@@ -10,7 +10,7 @@ from sqlalchemy import Connection, exc
 from reverie.errors import StoreUnavailable, StoreUnusable
 from storage.postgres.engine import SCHEMA, PostgresServer
 from storage.postgres.errors import is_locked
-from storage.postgres.migrations import migrations, newest_version
+from storage.postgres.migrations import FIRST, migrations, newest_version
 
 OLDEST_POSTGRES: Final = 16
 OLDEST_VECTOR: Final = (0, 8)
@@ -97,7 +97,7 @@ def _version(connection: Connection) -> int | None:
     if connection.exec_driver_sql(f"SELECT to_regclass('{SCHEMA}.schema_version')").scalar() is None:
         return None
     version = connection.exec_driver_sql("SELECT version FROM schema_version").scalar()
-    if not isinstance(version, int):  # text, before the first release
+    if not isinstance(version, int) or version < FIRST:
         raise StoreUnusable(
             f"the database has schema {version} of an unreleased version of Reverie, not {newest_version()}: copy its"
             " content with that version to SQLite files (`reverie db copy`), and from there to a new database"

@@ -1,4 +1,4 @@
--- Derived from the SQLite schemas 0017 (workspaces) and 0007 (account) by `python -m storage.postgres.derive`.
+-- Derived from the SQLite schemas 0100 (workspaces) and 0100 (account) by `python -m storage.postgres.derive`.
 -- What the tables of stores need: functions of SQLite that statements use, and the stores themselves.
 CREATE FUNCTION json_type(document text) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS
     $$ SELECT jsonb_typeof(document::jsonb) $$;
@@ -157,7 +157,7 @@ CREATE TABLE messages (
     visibility text COLLATE "C" CHECK (visibility IN ('private', 'shared')),
     original text COLLATE "C",
     PRIMARY KEY (store_id, row_id),
-    UNIQUE (store_id, agent_id, id),
+    UNIQUE (store_id, session_row, id),
     UNIQUE (store_id, session_row, sequence)
 );
 CREATE TABLE files (
@@ -251,8 +251,9 @@ CREATE TABLE dead_letters (
     attempts bigint NOT NULL,
     trace_id text COLLATE "C" NOT NULL DEFAULT '',
     created_at bigint NOT NULL,
+    variant text COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (store_id, id),
-    UNIQUE (store_id, agent_id, stage, item_id)
+    UNIQUE (store_id, agent_id, stage, item_id, variant)
 );
 CREATE TABLE forgotten_sessions (
     store_id bigint NOT NULL DEFAULT current_setting('reverie.store')::bigint,
@@ -684,6 +685,8 @@ CREATE TABLE erasures (
     error text COLLATE "C" NOT NULL DEFAULT '',
     receipt text COLLATE "C",
     finished_at bigint,
+    attempts bigint NOT NULL DEFAULT 0,
+    next_try_at bigint,
     PRIMARY KEY (id)
 );
 CREATE TABLE erasure_fragments (
@@ -720,17 +723,27 @@ CREATE TABLE pipeline_samples (
 );
 ALTER TABLE erasure_fragments ADD CONSTRAINT erasure_fragments_erasure_id_fkey FOREIGN KEY (erasure_id) REFERENCES erasures (id) ON DELETE CASCADE DEFERRABLE;
 CREATE INDEX sessions_by_update ON sessions (store_id, agent_id, updated_at);
+CREATE INDEX sessions_active ON sessions (store_id, updated_at) WHERE status = 'active';
+CREATE UNIQUE INDEX sessions_by_chat ON sessions (store_id, agent_id, provider, chat_id) WHERE NOT provider IS NULL AND NOT chat_id IS NULL;
 CREATE INDEX messages_in_order ON messages (store_id, session_row, created_at, id);
 CREATE INDEX messages_to_chunk ON messages (store_id, row_id) WHERE chunked_at IS NULL;
+CREATE INDEX messages_unsummarised ON messages (store_id, session_row) WHERE consolidated_at IS NULL;
+CREATE INDEX messages_live_to_chunk ON messages (store_id, row_id) WHERE chunked_at IS NULL AND accepted_at < created_at + 3600000000;
+CREATE INDEX messages_by_id ON messages (store_id, agent_id, id);
 CREATE INDEX files_by_session ON files (store_id, session_row) WHERE NOT session_row IS NULL;
 CREATE INDEX files_to_chunk ON files (store_id, row_id) WHERE chunked_at IS NULL;
+CREATE UNIQUE INDEX files_by_source ON files (store_id, agent_id, source_uri, (COALESCE(session_row, 0)), (COALESCE(user_id, '')));
 CREATE UNIQUE INDEX chunks_by_file ON chunks (store_id, file_row, content_hash) WHERE NOT file_row IS NULL;
 CREATE INDEX chunks_by_session ON chunks (store_id, session_row, content_hash);
 CREATE INDEX chunks_to_embed ON chunks (store_id, id) WHERE embedded_at IS NULL;
 CREATE INDEX chunks_to_index ON chunks (store_id, id) WHERE NOT embedded_at IS NULL AND indexed_at IS NULL;
+CREATE UNIQUE INDEX chunks_by_hash ON chunks (store_id, session_row, content_hash) WHERE file_row IS NULL AND memory_row IS NULL;
+CREATE UNIQUE INDEX chunks_by_memory ON chunks (store_id, memory_row, content_hash) WHERE NOT memory_row IS NULL;
+CREATE INDEX chunks_live_to_embed ON chunks (store_id, id) WHERE embedded_at IS NULL AND stored_at < created_at + 3600000000;
 CREATE INDEX message_chunks_by_chunk ON message_chunks (store_id, chunk_id);
 CREATE INDEX chunk_tags_by_chunk ON chunk_tags (store_id, chunk_id);
 CREATE UNIQUE INDEX indexes_by_state ON indexes (store_id, kind, state);
+CREATE INDEX forward_index_owned ON forward_index (store_id, agent_id, audience) WHERE NOT audience IS NULL;
 CREATE INDEX forward_changes_by_agent ON forward_changes (store_id, agent_id, seq);
 CREATE INDEX recall_events_by_chunk ON recall_events (store_id, chunk_id);
 CREATE INDEX recall_events_by_time ON recall_events (store_id, agent_id, at);
@@ -742,10 +755,9 @@ CREATE INDEX memories_by_subject ON memories (store_id, agent_id, subject) WHERE
 CREATE INDEX memories_superseded ON memories (store_id, superseded_by) WHERE NOT superseded_by IS NULL;
 CREATE INDEX memories_to_chunk ON memories (store_id, row_id) WHERE chunked_at IS NULL AND superseded_by IS NULL;
 CREATE INDEX memories_of_conversations ON memories (store_id, session_row) WHERE tier = 'conversation' AND superseded_by IS NULL;
-CREATE INDEX sessions_active ON sessions (store_id, updated_at) WHERE status = 'active';
-CREATE INDEX messages_unsummarised ON messages (store_id, session_row) WHERE consolidated_at IS NULL;
-CREATE UNIQUE INDEX chunks_by_hash ON chunks (store_id, session_row, content_hash) WHERE file_row IS NULL AND memory_row IS NULL;
-CREATE UNIQUE INDEX chunks_by_memory ON chunks (store_id, memory_row, content_hash) WHERE NOT memory_row IS NULL;
+CREATE INDEX memories_in_force ON memories (store_id, agent_id, owner_user_id, created_at) WHERE superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND importance >= 0.8));
+CREATE UNIQUE INDEX memories_by_fact ON memories (store_id, agent_id, category, key, (COALESCE(owner_user_id, '')), (COALESCE(tenant, ''))) WHERE NOT category IS NULL AND superseded_by IS NULL;
+CREATE INDEX memories_shared ON memories (store_id, agent_id, created_at) WHERE visibility = 'shared';
 CREATE INDEX memory_promotions_by_time ON memory_promotions (store_id, agent_id, promoted_at);
 CREATE INDEX curation_log_by_agent ON curation_log (store_id, agent_id, id);
 CREATE INDEX curation_log_by_time ON curation_log (store_id, at);
@@ -757,9 +769,12 @@ CREATE INDEX curation_changes_by_session ON curation_changes (store_id, (JSON_EX
 CREATE INDEX schedules_due ON schedules (store_id, next_run_at) WHERE status = 'active' AND NOT next_run_at IS NULL;
 CREATE INDEX schedules_by_user ON schedules (store_id, agent_id, user_id, status);
 CREATE INDEX schedules_by_time ON schedules (store_id, agent_id, created_at);
+CREATE INDEX schedules_by_session ON schedules (store_id, agent_id, session_id) WHERE NOT session_id IS NULL;
+CREATE INDEX schedules_by_change ON schedules (store_id, updated_at);
 CREATE UNIQUE INDEX schedule_runs_open ON schedule_runs (store_id, agent_id, schedule_id) WHERE status IN ('pending', 'running');
 CREATE INDEX schedule_runs_started ON schedule_runs (store_id, started_at) WHERE NOT started_at IS NULL;
 CREATE INDEX schedule_runs_failed ON schedule_runs (store_id, finished_at) WHERE status IN ('failed', 'timed_out');
+CREATE INDEX schedule_runs_by_time ON schedule_runs (store_id, created_at);
 CREATE INDEX reminders_due ON reminders (store_id, agent_id, due_at) WHERE delivered_at IS NULL;
 CREATE INDEX reminders_to_push ON reminders (store_id, due_at) WHERE delivered_at IS NULL AND delivery <> 'pull';
 CREATE INDEX reminders_delivered ON reminders (store_id, delivered_at) WHERE NOT delivered_at IS NULL;
@@ -767,19 +782,8 @@ CREATE INDEX reminders_by_session ON reminders (store_id, agent_id, session_id);
 CREATE INDEX notifications_new ON notifications (store_id, agent_id, created_at) WHERE acknowledged_at IS NULL;
 CREATE INDEX notifications_by_time ON notifications (store_id, created_at);
 CREATE INDEX notifications_to_push ON notifications (store_id, created_at) WHERE delivered_at IS NULL AND acknowledged_at IS NULL;
-CREATE UNIQUE INDEX sessions_by_chat ON sessions (store_id, agent_id, provider, chat_id) WHERE NOT provider IS NULL AND NOT chat_id IS NULL;
-CREATE INDEX memories_in_force ON memories (store_id, agent_id, owner_user_id, created_at) WHERE superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND importance >= 0.8));
-CREATE INDEX session_users_by_user ON session_users (store_id, agent_id, user_id);
-CREATE UNIQUE INDEX files_by_source ON files (store_id, agent_id, source_uri, (COALESCE(session_row, 0)), (COALESCE(user_id, '')));
-CREATE UNIQUE INDEX memories_by_fact ON memories (store_id, agent_id, category, key, (COALESCE(owner_user_id, '')), (COALESCE(tenant, ''))) WHERE NOT category IS NULL AND superseded_by IS NULL;
-CREATE INDEX memories_shared ON memories (store_id, agent_id, created_at) WHERE visibility = 'shared';
-CREATE INDEX forward_index_owned ON forward_index (store_id, agent_id, audience) WHERE NOT audience IS NULL;
-CREATE INDEX schedules_by_session ON schedules (store_id, agent_id, session_id) WHERE NOT session_id IS NULL;
 CREATE INDEX notifications_by_session ON notifications (store_id, agent_id, session_id) WHERE NOT session_id IS NULL;
-CREATE INDEX schedule_runs_by_time ON schedule_runs (store_id, created_at);
-CREATE INDEX schedules_by_change ON schedules (store_id, updated_at);
-CREATE INDEX messages_live_to_chunk ON messages (store_id, row_id) WHERE chunked_at IS NULL AND accepted_at < created_at + 3600000000;
-CREATE INDEX chunks_live_to_embed ON chunks (store_id, id) WHERE embedded_at IS NULL AND stored_at < created_at + 3600000000;
+CREATE INDEX session_users_by_user ON session_users (store_id, agent_id, user_id);
 CREATE UNIQUE INDEX items_by_place ON items (store_id, agent_id, (COALESCE(user_id, '')), namespace, key);
 CREATE INDEX items_expiring ON items (store_id, expires_at) WHERE NOT expires_at IS NULL;
 CREATE INDEX items_to_embed ON items (store_id, row_id) WHERE embedding_model IS NULL AND NOT index_fields IS NULL;
@@ -791,15 +795,52 @@ CREATE INDEX erasures_open ON erasures (requested_at) WHERE finished_at IS NULL;
 CREATE INDEX erasure_fragments_by_erasure ON erasure_fragments (erasure_id, kind);
 CREATE VIEW chunk_audiences WITH (security_invoker = true) AS
 SELECT c.store_id AS store_id, c.id AS chunk_id, CASE WHEN NOT c.memory_row IS NULL THEN (SELECT CASE WHEN k.tenant IS NULL THEN CASE WHEN k.visibility = 'shared' THEN NULL WHEN NOT k.owner_user_id IS NULL THEN 'u:' || k.owner_user_id ELSE (SELECT s.audience FROM sessions AS s WHERE s.row_id = k.session_row AND s.store_id = c.store_id) END ELSE 't:' || k.tenant || '|' || CASE WHEN k.visibility = 'shared' OR k.owner_user_id IS NULL THEN '' ELSE 'u:' || k.owner_user_id END END FROM memories AS k WHERE k.row_id = c.memory_row AND k.store_id = c.store_id) WHEN NOT c.file_row IS NULL THEN (SELECT CASE WHEN f.visibility = 'shared' THEN NULL WHEN NOT f.user_id IS NULL THEN 'u:' || f.user_id ELSE (SELECT s.audience FROM sessions AS s WHERE s.row_id = f.session_row AND s.store_id = c.store_id) END FROM files AS f WHERE f.row_id = c.file_row AND f.store_id = c.store_id) WHEN EXISTS(SELECT 1 FROM message_chunks AS l JOIN messages AS m ON m.row_id = l.message_row WHERE ((l.chunk_id = c.id AND m.visibility = 'shared') AND l.store_id = c.store_id) AND m.store_id = c.store_id) THEN NULL ELSE (SELECT s.audience FROM sessions AS s WHERE s.row_id = c.session_row AND s.store_id = c.store_id) END AS audience FROM chunks AS c WHERE c.store_id = c.store_id;
-CREATE FUNCTION chunks_end_claims() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE FUNCTION sessions_audience_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    DELETE FROM claims WHERE (stage IN ('embed', 'index') AND item_id = old.id) AND claims.store_id = OLD.store_id;
+    IF old.user_id IS DISTINCT FROM new.user_id OR old.is_group IS DISTINCT FROM new.is_group THEN
+        UPDATE forward_index SET audience = (SELECT a.audience FROM chunk_audiences AS a WHERE a.chunk_id = forward_index.chunk_id AND a.store_id = NEW.store_id) WHERE (agent_id = new.agent_id AND chunk_id IN (SELECT id FROM chunks WHERE session_row = new.row_id AND chunks.store_id = NEW.store_id UNION ALL SELECT c.id FROM memories AS k JOIN chunks AS c ON c.memory_row = k.row_id WHERE ((k.session_row = new.row_id AND k.owner_user_id IS NULL) AND k.store_id = NEW.store_id) AND c.store_id = NEW.store_id)) AND forward_index.store_id = NEW.store_id;
+    END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER chunks_end_claims AFTER DELETE ON chunks FOR EACH ROW EXECUTE FUNCTION chunks_end_claims();
+CREATE TRIGGER sessions_audience_changed AFTER UPDATE OF user_id, is_group ON sessions FOR EACH ROW EXECUTE FUNCTION sessions_audience_changed();
+CREATE FUNCTION schedules_adopted_by_new() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+BEGIN
+    IF is_copying() THEN
+        RETURN NULL;
+    END IF;
+    IF NOT new.user_id IS NULL THEN
+        UPDATE schedules SET user_id = new.user_id WHERE (agent_id = new.agent_id AND session_id = new.id AND user_id IS NULL) AND schedules.store_id = NEW.store_id;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER schedules_adopted_by_new AFTER INSERT ON sessions FOR EACH ROW EXECUTE FUNCTION schedules_adopted_by_new();
+CREATE FUNCTION schedules_adopted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+BEGIN
+    IF is_copying() THEN
+        RETURN NULL;
+    END IF;
+    IF old.user_id IS NULL AND NOT new.user_id IS NULL THEN
+        UPDATE schedules SET user_id = new.user_id WHERE (agent_id = new.agent_id AND session_id = new.id AND user_id IS NULL) AND schedules.store_id = NEW.store_id;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER schedules_adopted AFTER UPDATE OF user_id ON sessions FOR EACH ROW EXECUTE FUNCTION schedules_adopted();
+CREATE FUNCTION sessions_scheduling_forgotten() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+BEGIN
+    IF is_copying() THEN
+        RETURN NULL;
+    END IF;
+    IF NOT old.user_id IS NULL THEN
+        DELETE FROM schedules WHERE (agent_id = old.agent_id AND session_id = old.id AND user_id IS NULL) AND schedules.store_id = OLD.store_id;
+        DELETE FROM notifications WHERE (agent_id = old.agent_id AND session_id = old.id AND user_id IS NULL) AND notifications.store_id = OLD.store_id;
+        DELETE FROM reminders WHERE (agent_id = old.agent_id AND session_id = old.id AND user_id IS NULL) AND reminders.store_id = OLD.store_id;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER sessions_scheduling_forgotten AFTER DELETE ON sessions FOR EACH ROW EXECUTE FUNCTION sessions_scheduling_forgotten();
 CREATE FUNCTION messages_end_claims() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
@@ -818,15 +859,26 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER files_end_claims AFTER DELETE ON files FOR EACH ROW EXECUTE FUNCTION files_end_claims();
-CREATE FUNCTION forward_index_added() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE FUNCTION files_audience_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    INSERT INTO forward_changes (agent_id, chunk_id, kind) VALUES (new.agent_id, new.chunk_id, 'added');
+    IF old.user_id IS DISTINCT FROM new.user_id OR old.visibility IS DISTINCT FROM new.visibility THEN
+        UPDATE forward_index SET audience = (SELECT a.audience FROM chunk_audiences AS a WHERE a.chunk_id = forward_index.chunk_id AND a.store_id = NEW.store_id) WHERE (agent_id = new.agent_id AND chunk_id IN (SELECT id FROM chunks WHERE file_row = new.row_id AND chunks.store_id = NEW.store_id)) AND forward_index.store_id = NEW.store_id;
+    END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER forward_index_added AFTER INSERT ON forward_index FOR EACH ROW EXECUTE FUNCTION forward_index_added();
+CREATE TRIGGER files_audience_changed AFTER UPDATE OF user_id, visibility ON files FOR EACH ROW EXECUTE FUNCTION files_audience_changed();
+CREATE FUNCTION chunks_end_claims() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+BEGIN
+    IF is_copying() THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM claims WHERE (stage IN ('embed', 'index') AND item_id = old.id) AND claims.store_id = OLD.store_id;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chunks_end_claims AFTER DELETE ON chunks FOR EACH ROW EXECUTE FUNCTION chunks_end_claims();
 CREATE FUNCTION chunks_leave_forward_index() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
@@ -837,6 +889,17 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunks_leave_forward_index AFTER DELETE ON chunks FOR EACH ROW EXECUTE FUNCTION chunks_leave_forward_index();
+CREATE FUNCTION message_chunks_shared() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+BEGIN
+    IF is_copying() THEN
+        RETURN NULL;
+    END IF;
+    IF (SELECT visibility FROM messages WHERE row_id = new.message_row AND messages.store_id = NEW.store_id) = 'shared' THEN
+        UPDATE forward_index SET audience = NULL WHERE (chunk_id = new.chunk_id AND agent_id = (SELECT agent_id FROM chunks WHERE id = new.chunk_id AND chunks.store_id = NEW.store_id) AND NOT audience IS NULL) AND forward_index.store_id = NEW.store_id;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER message_chunks_shared AFTER INSERT ON message_chunks FOR EACH ROW EXECUTE FUNCTION message_chunks_shared();
 CREATE FUNCTION chunks_vec_added() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
@@ -859,136 +922,15 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunks_vec_changed AFTER UPDATE ON chunks_vec FOR EACH ROW EXECUTE FUNCTION chunks_vec_changed();
-CREATE FUNCTION memories_end_claims() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE FUNCTION forward_index_added() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    DELETE FROM claims WHERE (stage = 'chunk-memories' AND item_id = old.row_id) AND claims.store_id = OLD.store_id;
+    INSERT INTO forward_changes (agent_id, chunk_id, kind) VALUES (new.agent_id, new.chunk_id, 'added');
     RETURN NULL;
 END $$;
-CREATE TRIGGER memories_end_claims AFTER DELETE ON memories FOR EACH ROW EXECUTE FUNCTION memories_end_claims();
-CREATE FUNCTION curation_changes_name_memories() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
-BEGIN
-    IF is_copying() THEN
-        RETURN NULL;
-    END IF;
-    IF new.table_name = 'memories' THEN
-        INSERT INTO curation_items (entry_id, agent_id, memory_id) SELECT new.entry_id, JSON_EXTRACT_PATH_TEXT(CAST((image) AS JSON), 'agent_id'), JSON_EXTRACT_PATH_TEXT(CAST((image) AS JSON), 'id') FROM (SELECT COALESCE(new.after, new.before) AS image) WHERE NOT EXISTS(SELECT 1 FROM curation_items WHERE (entry_id = new.entry_id AND memory_id = JSON_EXTRACT_PATH_TEXT(CAST((image) AS JSON), 'id')) AND curation_items.store_id = NEW.store_id);
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER curation_changes_name_memories AFTER INSERT ON curation_changes FOR EACH ROW EXECUTE FUNCTION curation_changes_name_memories();
-CREATE FUNCTION curation_changes_name_session() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
-BEGIN
-    IF is_copying() THEN
-        RETURN NULL;
-    END IF;
-    IF new.table_name = 'sessions' THEN
-        UPDATE curation_log SET session_id = (SELECT id FROM sessions WHERE row_id = CAST(JSON_EXTRACT_PATH_TEXT(CAST((COALESCE(new.after, new.before)) AS JSON), 'row_id') AS BIGINT) AND sessions.store_id = NEW.store_id) WHERE (id = new.entry_id AND session_id IS NULL) AND curation_log.store_id = NEW.store_id;
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER curation_changes_name_session AFTER INSERT ON curation_changes FOR EACH ROW EXECUTE FUNCTION curation_changes_name_session();
-CREATE FUNCTION memory_promotions_insert_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
-BEGIN
-    IF is_copying() THEN
-        RETURN NULL;
-    END IF;
-    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = NEW.store_id) THEN
-        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'memory_promotions', NULL, JSON_OBJECT('agent_id': new.agent_id, 'memory_id': new.memory_id, 'promoted_at': new.promoted_at, 'score': new.score, 'phase': new.phase) FROM curation_recording WHERE curation_recording.store_id = NEW.store_id;
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER memory_promotions_insert_recorded AFTER INSERT ON memory_promotions FOR EACH ROW EXECUTE FUNCTION memory_promotions_insert_recorded();
-CREATE FUNCTION memory_promotions_update_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
-BEGIN
-    IF is_copying() THEN
-        RETURN NULL;
-    END IF;
-    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = NEW.store_id) THEN
-        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'memory_promotions', JSON_OBJECT('agent_id': old.agent_id, 'memory_id': old.memory_id, 'promoted_at': old.promoted_at, 'score': old.score, 'phase': old.phase), JSON_OBJECT('agent_id': new.agent_id, 'memory_id': new.memory_id, 'promoted_at': new.promoted_at, 'score': new.score, 'phase': new.phase) FROM curation_recording WHERE curation_recording.store_id = NEW.store_id;
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER memory_promotions_update_recorded AFTER UPDATE ON memory_promotions FOR EACH ROW EXECUTE FUNCTION memory_promotions_update_recorded();
-CREATE FUNCTION memory_promotions_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
-BEGIN
-    IF is_copying() THEN
-        RETURN NULL;
-    END IF;
-    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = OLD.store_id) THEN
-        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'memory_promotions', JSON_OBJECT('agent_id': old.agent_id, 'memory_id': old.memory_id, 'promoted_at': old.promoted_at, 'score': old.score, 'phase': old.phase), NULL FROM curation_recording WHERE curation_recording.store_id = OLD.store_id;
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER memory_promotions_delete_recorded AFTER DELETE ON memory_promotions FOR EACH ROW EXECUTE FUNCTION memory_promotions_delete_recorded();
-CREATE FUNCTION chunks_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
-BEGIN
-    IF is_copying() THEN
-        RETURN NULL;
-    END IF;
-    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = OLD.store_id) THEN
-        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'chunks', JSON_OBJECT('id': old.id, 'agent_id': old.agent_id, 'session_row': old.session_row, 'file_row': old.file_row, 'memory_row': old.memory_row, 'text': old.text, 'lead': old.lead, 'sequence_start': old.sequence_start, 'sequence_end': old.sequence_end, 'metadata': old.metadata, 'created_at': old.created_at, 'stored_at': old.stored_at, 'embedded_at': old.embedded_at, 'indexed_at': old.indexed_at, 'access_count': old.access_count, 'accessed_at': old.accessed_at, 'content_hash': upper(encode(old.content_hash, 'hex'))), NULL FROM curation_recording WHERE curation_recording.store_id = OLD.store_id;
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER chunks_delete_recorded AFTER DELETE ON chunks FOR EACH ROW EXECUTE FUNCTION chunks_delete_recorded();
-CREATE FUNCTION chunk_tags_insert_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
-BEGIN
-    IF is_copying() THEN
-        RETURN NULL;
-    END IF;
-    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = NEW.store_id) THEN
-        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'chunk_tags', NULL, JSON_OBJECT('tag': new.tag, 'chunk_id': new.chunk_id) FROM curation_recording WHERE curation_recording.store_id = NEW.store_id;
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER chunk_tags_insert_recorded AFTER INSERT ON chunk_tags FOR EACH ROW EXECUTE FUNCTION chunk_tags_insert_recorded();
-CREATE FUNCTION chunk_tags_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
-BEGIN
-    IF is_copying() THEN
-        RETURN NULL;
-    END IF;
-    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = OLD.store_id) THEN
-        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'chunk_tags', JSON_OBJECT('tag': old.tag, 'chunk_id': old.chunk_id), NULL FROM curation_recording WHERE curation_recording.store_id = OLD.store_id;
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER chunk_tags_delete_recorded AFTER DELETE ON chunk_tags FOR EACH ROW EXECUTE FUNCTION chunk_tags_delete_recorded();
-CREATE FUNCTION chunks_vec_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
-BEGIN
-    IF is_copying() THEN
-        RETURN NULL;
-    END IF;
-    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = OLD.store_id) THEN
-        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'chunks_vec', JSON_OBJECT('chunk_id': old.chunk_id, 'model': old.model, 'dim': old.dim, 'embedding': upper(encode(old.embedding, 'hex'))), NULL FROM curation_recording WHERE curation_recording.store_id = OLD.store_id;
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER chunks_vec_delete_recorded AFTER DELETE ON chunks_vec FOR EACH ROW EXECUTE FUNCTION chunks_vec_delete_recorded();
-CREATE FUNCTION sessions_update_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
-BEGIN
-    IF is_copying() THEN
-        RETURN NULL;
-    END IF;
-    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = NEW.store_id) THEN
-        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'sessions', JSON_OBJECT('row_id': old.row_id, 'summary_text': old.summary_text, 'summary_epoch': old.summary_epoch, 'summary_upper_sequence': old.summary_upper_sequence, 'status': old.status, 'ended_at': old.ended_at), JSON_OBJECT('row_id': new.row_id, 'summary_text': new.summary_text, 'summary_epoch': new.summary_epoch, 'summary_upper_sequence': new.summary_upper_sequence, 'status': new.status, 'ended_at': new.ended_at) FROM curation_recording WHERE curation_recording.store_id = NEW.store_id;
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER sessions_update_recorded AFTER UPDATE OF summary_text, summary_epoch, summary_upper_sequence, status, ended_at ON sessions FOR EACH ROW EXECUTE FUNCTION sessions_update_recorded();
-CREATE FUNCTION messages_update_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
-BEGIN
-    IF is_copying() THEN
-        RETURN NULL;
-    END IF;
-    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = NEW.store_id) THEN
-        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'messages', JSON_OBJECT('row_id': old.row_id, 'consolidated_at': old.consolidated_at), JSON_OBJECT('row_id': new.row_id, 'consolidated_at': new.consolidated_at) FROM curation_recording WHERE curation_recording.store_id = NEW.store_id;
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER messages_update_recorded AFTER UPDATE OF consolidated_at ON messages FOR EACH ROW EXECUTE FUNCTION messages_update_recorded();
+CREATE TRIGGER forward_index_added AFTER INSERT ON forward_index FOR EACH ROW EXECUTE FUNCTION forward_index_added();
 CREATE FUNCTION forward_index_audience_known() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
@@ -1011,17 +953,15 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER forward_index_audience_changed AFTER UPDATE OF audience ON forward_index FOR EACH ROW EXECUTE FUNCTION forward_index_audience_changed();
-CREATE FUNCTION sessions_audience_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE FUNCTION memories_end_claims() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    IF old.user_id IS DISTINCT FROM new.user_id OR old.is_group IS DISTINCT FROM new.is_group THEN
-        UPDATE forward_index SET audience = (SELECT a.audience FROM chunk_audiences AS a WHERE a.chunk_id = forward_index.chunk_id AND a.store_id = NEW.store_id) WHERE (agent_id = new.agent_id AND chunk_id IN (SELECT id FROM chunks WHERE session_row = new.row_id AND chunks.store_id = NEW.store_id UNION ALL SELECT c.id FROM memories AS k JOIN chunks AS c ON c.memory_row = k.row_id WHERE ((k.session_row = new.row_id AND k.owner_user_id IS NULL) AND k.store_id = NEW.store_id) AND c.store_id = NEW.store_id)) AND forward_index.store_id = NEW.store_id;
-    END IF;
+    DELETE FROM claims WHERE (stage = 'chunk-memories' AND item_id = old.row_id) AND claims.store_id = OLD.store_id;
     RETURN NULL;
 END $$;
-CREATE TRIGGER sessions_audience_changed AFTER UPDATE OF user_id, is_group ON sessions FOR EACH ROW EXECUTE FUNCTION sessions_audience_changed();
+CREATE TRIGGER memories_end_claims AFTER DELETE ON memories FOR EACH ROW EXECUTE FUNCTION memories_end_claims();
 CREATE FUNCTION memories_audience_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
@@ -1033,50 +973,56 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memories_audience_changed AFTER UPDATE OF owner_user_id, visibility, tenant ON memories FOR EACH ROW EXECUTE FUNCTION memories_audience_changed();
-CREATE FUNCTION files_audience_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE FUNCTION curation_changes_name_memories() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    IF old.user_id IS DISTINCT FROM new.user_id OR old.visibility IS DISTINCT FROM new.visibility THEN
-        UPDATE forward_index SET audience = (SELECT a.audience FROM chunk_audiences AS a WHERE a.chunk_id = forward_index.chunk_id AND a.store_id = NEW.store_id) WHERE (agent_id = new.agent_id AND chunk_id IN (SELECT id FROM chunks WHERE file_row = new.row_id AND chunks.store_id = NEW.store_id)) AND forward_index.store_id = NEW.store_id;
+    IF new.table_name = 'memories' THEN
+        INSERT INTO curation_items (entry_id, agent_id, memory_id) SELECT new.entry_id, JSON_EXTRACT_PATH_TEXT(CAST((image) AS JSON), 'agent_id'), JSON_EXTRACT_PATH_TEXT(CAST((image) AS JSON), 'id') FROM (SELECT COALESCE(new.after, new.before) AS image) WHERE NOT EXISTS(SELECT 1 FROM curation_items WHERE (entry_id = new.entry_id AND memory_id = JSON_EXTRACT_PATH_TEXT(CAST((image) AS JSON), 'id')) AND curation_items.store_id = NEW.store_id);
     END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER files_audience_changed AFTER UPDATE OF user_id, visibility ON files FOR EACH ROW EXECUTE FUNCTION files_audience_changed();
-CREATE FUNCTION message_chunks_shared() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE TRIGGER curation_changes_name_memories AFTER INSERT ON curation_changes FOR EACH ROW EXECUTE FUNCTION curation_changes_name_memories();
+CREATE FUNCTION curation_changes_name_session() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    IF (SELECT visibility FROM messages WHERE row_id = new.message_row AND messages.store_id = NEW.store_id) = 'shared' THEN
-        UPDATE forward_index SET audience = NULL WHERE (chunk_id = new.chunk_id AND agent_id = (SELECT agent_id FROM chunks WHERE id = new.chunk_id AND chunks.store_id = NEW.store_id) AND NOT audience IS NULL) AND forward_index.store_id = NEW.store_id;
+    IF new.table_name = 'sessions' THEN
+        UPDATE curation_log SET session_id = (SELECT id FROM sessions WHERE row_id = CAST(JSON_EXTRACT_PATH_TEXT(CAST((COALESCE(new.after, new.before)) AS JSON), 'row_id') AS BIGINT) AND sessions.store_id = NEW.store_id) WHERE (id = new.entry_id AND session_id IS NULL) AND curation_log.store_id = NEW.store_id;
     END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER message_chunks_shared AFTER INSERT ON message_chunks FOR EACH ROW EXECUTE FUNCTION message_chunks_shared();
-CREATE FUNCTION forward_index_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE TRIGGER curation_changes_name_session AFTER INSERT ON curation_changes FOR EACH ROW EXECUTE FUNCTION curation_changes_name_session();
+CREATE FUNCTION messages_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = OLD.store_id) THEN
-        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'forward_index', JSON_OBJECT('agent_id': old.agent_id, 'chunk_id': old.chunk_id, 'thread': old.thread, 'sequence': old.sequence, 'created_at': old.created_at, 'role': old.role, 'speaker': old.speaker, 'audience': old.audience, 'words': upper(encode(old.words, 'hex'))), NULL FROM curation_recording WHERE curation_recording.store_id = OLD.store_id;
-    END IF;
+    INSERT INTO stored_amounts (tenant, messages, memories, schedules, bytes) VALUES ('', (1), 0, 0, (COALESCE(OCTET_LENGTH(new.content), 0) + COALESCE(OCTET_LENGTH(new.metadata), 0) + COALESCE(OCTET_LENGTH(new.tool_calls), 0) + COALESCE(OCTET_LENGTH(new.original), 0))) ON CONFLICT(store_id, tenant) DO UPDATE SET messages = stored_amounts.messages + excluded.messages, bytes = stored_amounts.bytes + excluded.bytes;
     RETURN NULL;
 END $$;
-CREATE TRIGGER forward_index_delete_recorded AFTER DELETE ON forward_index FOR EACH ROW EXECUTE FUNCTION forward_index_delete_recorded();
-CREATE FUNCTION recall_events_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE TRIGGER messages_insert_counted AFTER INSERT ON messages FOR EACH ROW EXECUTE FUNCTION messages_insert_counted();
+CREATE FUNCTION messages_delete_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = OLD.store_id) THEN
-        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'recall_events', JSON_OBJECT('id': old.id, 'agent_id': old.agent_id, 'recall': old.recall, 'chunk_id': old.chunk_id, 'query': old.query, 'score': old.score, 'at': old.at, 'user_id': old.user_id), NULL FROM curation_recording WHERE curation_recording.store_id = OLD.store_id;
-    END IF;
+    INSERT INTO stored_amounts (tenant, messages, memories, schedules, bytes) VALUES ('', -(1), 0, 0, -(COALESCE(OCTET_LENGTH(old.content), 0) + COALESCE(OCTET_LENGTH(old.metadata), 0) + COALESCE(OCTET_LENGTH(old.tool_calls), 0) + COALESCE(OCTET_LENGTH(old.original), 0))) ON CONFLICT(store_id, tenant) DO UPDATE SET messages = stored_amounts.messages + excluded.messages, bytes = stored_amounts.bytes + excluded.bytes;
     RETURN NULL;
 END $$;
-CREATE TRIGGER recall_events_delete_recorded AFTER DELETE ON recall_events FOR EACH ROW EXECUTE FUNCTION recall_events_delete_recorded();
+CREATE TRIGGER messages_delete_counted AFTER DELETE ON messages FOR EACH ROW EXECUTE FUNCTION messages_delete_counted();
+CREATE FUNCTION messages_update_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+BEGIN
+    IF is_copying() THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO stored_amounts (tenant, messages, memories, schedules, bytes) VALUES ('', -(1), 0, 0, -(COALESCE(OCTET_LENGTH(old.content), 0) + COALESCE(OCTET_LENGTH(old.metadata), 0) + COALESCE(OCTET_LENGTH(old.tool_calls), 0) + COALESCE(OCTET_LENGTH(old.original), 0))) ON CONFLICT(store_id, tenant) DO UPDATE SET messages = stored_amounts.messages + excluded.messages, bytes = stored_amounts.bytes + excluded.bytes;
+    INSERT INTO stored_amounts (tenant, messages, memories, schedules, bytes) VALUES ('', (1), 0, 0, (COALESCE(OCTET_LENGTH(new.content), 0) + COALESCE(OCTET_LENGTH(new.metadata), 0) + COALESCE(OCTET_LENGTH(new.tool_calls), 0) + COALESCE(OCTET_LENGTH(new.original), 0))) ON CONFLICT(store_id, tenant) DO UPDATE SET messages = stored_amounts.messages + excluded.messages, bytes = stored_amounts.bytes + excluded.bytes;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER messages_update_counted AFTER UPDATE OF content, metadata, tool_calls, original ON messages FOR EACH ROW EXECUTE FUNCTION messages_update_counted();
 CREATE FUNCTION files_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
@@ -1189,6 +1135,34 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER scratchpad_lists_update_counted AFTER UPDATE OF items ON scratchpad_lists FOR EACH ROW EXECUTE FUNCTION scratchpad_lists_update_counted();
+CREATE FUNCTION items_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+BEGIN
+    IF is_copying() THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO stored_amounts (tenant, messages, memories, schedules, bytes) VALUES ('', 0, 0, 0, (COALESCE(OCTET_LENGTH(new.namespace), 0) + COALESCE(OCTET_LENGTH(new.key), 0) + COALESCE(OCTET_LENGTH(new.value), 0))) ON CONFLICT(store_id, tenant) DO UPDATE SET bytes = stored_amounts.bytes + excluded.bytes;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER items_insert_counted AFTER INSERT ON items FOR EACH ROW EXECUTE FUNCTION items_insert_counted();
+CREATE FUNCTION items_delete_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+BEGIN
+    IF is_copying() THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO stored_amounts (tenant, messages, memories, schedules, bytes) VALUES ('', 0, 0, 0, -(COALESCE(OCTET_LENGTH(old.namespace), 0) + COALESCE(OCTET_LENGTH(old.key), 0) + COALESCE(OCTET_LENGTH(old.value), 0))) ON CONFLICT(store_id, tenant) DO UPDATE SET bytes = stored_amounts.bytes + excluded.bytes;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER items_delete_counted AFTER DELETE ON items FOR EACH ROW EXECUTE FUNCTION items_delete_counted();
+CREATE FUNCTION items_update_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+BEGIN
+    IF is_copying() THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO stored_amounts (tenant, messages, memories, schedules, bytes) VALUES ('', 0, 0, 0, -(COALESCE(OCTET_LENGTH(old.namespace), 0) + COALESCE(OCTET_LENGTH(old.key), 0) + COALESCE(OCTET_LENGTH(old.value), 0))) ON CONFLICT(store_id, tenant) DO UPDATE SET bytes = stored_amounts.bytes + excluded.bytes;
+    INSERT INTO stored_amounts (tenant, messages, memories, schedules, bytes) VALUES ('', 0, 0, 0, (COALESCE(OCTET_LENGTH(new.namespace), 0) + COALESCE(OCTET_LENGTH(new.key), 0) + COALESCE(OCTET_LENGTH(new.value), 0))) ON CONFLICT(store_id, tenant) DO UPDATE SET bytes = stored_amounts.bytes + excluded.bytes;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER items_update_counted AFTER UPDATE OF namespace, key, value ON items FOR EACH ROW EXECUTE FUNCTION items_update_counted();
 CREATE FUNCTION schedules_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
@@ -1245,41 +1219,28 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER reminders_update_counted AFTER UPDATE OF message, delivered_at ON reminders FOR EACH ROW EXECUTE FUNCTION reminders_update_counted();
-CREATE FUNCTION schedules_adopted_by_new() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE FUNCTION sessions_update_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    IF NOT new.user_id IS NULL THEN
-        UPDATE schedules SET user_id = new.user_id WHERE (agent_id = new.agent_id AND session_id = new.id AND user_id IS NULL) AND schedules.store_id = NEW.store_id;
+    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = NEW.store_id) THEN
+        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'sessions', JSON_OBJECT('row_id': old.row_id, 'summary_text': old.summary_text, 'summary_epoch': old.summary_epoch, 'summary_upper_sequence': old.summary_upper_sequence, 'status': old.status, 'ended_at': old.ended_at), JSON_OBJECT('row_id': new.row_id, 'summary_text': new.summary_text, 'summary_epoch': new.summary_epoch, 'summary_upper_sequence': new.summary_upper_sequence, 'status': new.status, 'ended_at': new.ended_at) FROM curation_recording WHERE curation_recording.store_id = NEW.store_id;
     END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER schedules_adopted_by_new AFTER INSERT ON sessions FOR EACH ROW EXECUTE FUNCTION schedules_adopted_by_new();
-CREATE FUNCTION schedules_adopted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE TRIGGER sessions_update_recorded AFTER UPDATE OF summary_text, summary_epoch, summary_upper_sequence, status, ended_at ON sessions FOR EACH ROW EXECUTE FUNCTION sessions_update_recorded();
+CREATE FUNCTION messages_update_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    IF old.user_id IS NULL AND NOT new.user_id IS NULL THEN
-        UPDATE schedules SET user_id = new.user_id WHERE (agent_id = new.agent_id AND session_id = new.id AND user_id IS NULL) AND schedules.store_id = NEW.store_id;
+    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = NEW.store_id) THEN
+        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'messages', JSON_OBJECT('row_id': old.row_id, 'consolidated_at': old.consolidated_at), JSON_OBJECT('row_id': new.row_id, 'consolidated_at': new.consolidated_at) FROM curation_recording WHERE curation_recording.store_id = NEW.store_id;
     END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER schedules_adopted AFTER UPDATE OF user_id ON sessions FOR EACH ROW EXECUTE FUNCTION schedules_adopted();
-CREATE FUNCTION sessions_scheduling_forgotten() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
-BEGIN
-    IF is_copying() THEN
-        RETURN NULL;
-    END IF;
-    IF NOT old.user_id IS NULL THEN
-        DELETE FROM schedules WHERE (agent_id = old.agent_id AND session_id = old.id AND user_id IS NULL) AND schedules.store_id = OLD.store_id;
-        DELETE FROM notifications WHERE (agent_id = old.agent_id AND session_id = old.id AND user_id IS NULL) AND notifications.store_id = OLD.store_id;
-        DELETE FROM reminders WHERE (agent_id = old.agent_id AND session_id = old.id AND user_id IS NULL) AND reminders.store_id = OLD.store_id;
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER sessions_scheduling_forgotten AFTER DELETE ON sessions FOR EACH ROW EXECUTE FUNCTION sessions_scheduling_forgotten();
+CREATE TRIGGER messages_update_recorded AFTER UPDATE OF consolidated_at ON messages FOR EACH ROW EXECUTE FUNCTION messages_update_recorded();
 CREATE FUNCTION memories_insert_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
@@ -1313,62 +1274,105 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER memories_delete_recorded AFTER DELETE ON memories FOR EACH ROW EXECUTE FUNCTION memories_delete_recorded();
-CREATE FUNCTION messages_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE FUNCTION memory_promotions_insert_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    INSERT INTO stored_amounts (tenant, messages, memories, schedules, bytes) VALUES ('', 1, 0, 0, (COALESCE(OCTET_LENGTH(new.content), 0) + COALESCE(OCTET_LENGTH(new.metadata), 0) + COALESCE(OCTET_LENGTH(new.tool_calls), 0) + COALESCE(OCTET_LENGTH(new.original), 0))) ON CONFLICT(store_id, tenant) DO UPDATE SET messages = stored_amounts.messages + excluded.messages, bytes = stored_amounts.bytes + excluded.bytes;
+    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = NEW.store_id) THEN
+        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'memory_promotions', NULL, JSON_OBJECT('agent_id': new.agent_id, 'memory_id': new.memory_id, 'promoted_at': new.promoted_at, 'score': new.score, 'phase': new.phase) FROM curation_recording WHERE curation_recording.store_id = NEW.store_id;
+    END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER messages_insert_counted AFTER INSERT ON messages FOR EACH ROW EXECUTE FUNCTION messages_insert_counted();
-CREATE FUNCTION messages_delete_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE TRIGGER memory_promotions_insert_recorded AFTER INSERT ON memory_promotions FOR EACH ROW EXECUTE FUNCTION memory_promotions_insert_recorded();
+CREATE FUNCTION memory_promotions_update_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    INSERT INTO stored_amounts (tenant, messages, memories, schedules, bytes) VALUES ('', -1, 0, 0, -(COALESCE(OCTET_LENGTH(old.content), 0) + COALESCE(OCTET_LENGTH(old.metadata), 0) + COALESCE(OCTET_LENGTH(old.tool_calls), 0) + COALESCE(OCTET_LENGTH(old.original), 0))) ON CONFLICT(store_id, tenant) DO UPDATE SET messages = stored_amounts.messages + excluded.messages, bytes = stored_amounts.bytes + excluded.bytes;
+    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = NEW.store_id) THEN
+        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'memory_promotions', JSON_OBJECT('agent_id': old.agent_id, 'memory_id': old.memory_id, 'promoted_at': old.promoted_at, 'score': old.score, 'phase': old.phase), JSON_OBJECT('agent_id': new.agent_id, 'memory_id': new.memory_id, 'promoted_at': new.promoted_at, 'score': new.score, 'phase': new.phase) FROM curation_recording WHERE curation_recording.store_id = NEW.store_id;
+    END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER messages_delete_counted AFTER DELETE ON messages FOR EACH ROW EXECUTE FUNCTION messages_delete_counted();
-CREATE FUNCTION messages_update_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE TRIGGER memory_promotions_update_recorded AFTER UPDATE ON memory_promotions FOR EACH ROW EXECUTE FUNCTION memory_promotions_update_recorded();
+CREATE FUNCTION memory_promotions_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    INSERT INTO stored_amounts (tenant, messages, memories, schedules, bytes) VALUES ('', -1, 0, 0, -(COALESCE(OCTET_LENGTH(old.content), 0) + COALESCE(OCTET_LENGTH(old.metadata), 0) + COALESCE(OCTET_LENGTH(old.tool_calls), 0) + COALESCE(OCTET_LENGTH(old.original), 0))) ON CONFLICT(store_id, tenant) DO UPDATE SET messages = stored_amounts.messages + excluded.messages, bytes = stored_amounts.bytes + excluded.bytes;
-    INSERT INTO stored_amounts (tenant, messages, memories, schedules, bytes) VALUES ('', 1, 0, 0, (COALESCE(OCTET_LENGTH(new.content), 0) + COALESCE(OCTET_LENGTH(new.metadata), 0) + COALESCE(OCTET_LENGTH(new.tool_calls), 0) + COALESCE(OCTET_LENGTH(new.original), 0))) ON CONFLICT(store_id, tenant) DO UPDATE SET messages = stored_amounts.messages + excluded.messages, bytes = stored_amounts.bytes + excluded.bytes;
+    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = OLD.store_id) THEN
+        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'memory_promotions', JSON_OBJECT('agent_id': old.agent_id, 'memory_id': old.memory_id, 'promoted_at': old.promoted_at, 'score': old.score, 'phase': old.phase), NULL FROM curation_recording WHERE curation_recording.store_id = OLD.store_id;
+    END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER messages_update_counted AFTER UPDATE OF content, metadata, tool_calls, original ON messages FOR EACH ROW EXECUTE FUNCTION messages_update_counted();
-CREATE FUNCTION items_insert_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE TRIGGER memory_promotions_delete_recorded AFTER DELETE ON memory_promotions FOR EACH ROW EXECUTE FUNCTION memory_promotions_delete_recorded();
+CREATE FUNCTION chunks_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    INSERT INTO stored_amounts (tenant, bytes) VALUES ('', (OCTET_LENGTH(new.namespace) + OCTET_LENGTH(new.key) + OCTET_LENGTH(new.value))) ON CONFLICT(store_id, tenant) DO UPDATE SET bytes = stored_amounts.bytes + excluded.bytes;
+    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = OLD.store_id) THEN
+        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'chunks', JSON_OBJECT('id': old.id, 'agent_id': old.agent_id, 'session_row': old.session_row, 'file_row': old.file_row, 'memory_row': old.memory_row, 'text': old.text, 'lead': old.lead, 'sequence_start': old.sequence_start, 'sequence_end': old.sequence_end, 'metadata': old.metadata, 'created_at': old.created_at, 'stored_at': old.stored_at, 'embedded_at': old.embedded_at, 'indexed_at': old.indexed_at, 'access_count': old.access_count, 'accessed_at': old.accessed_at, 'content_hash': upper(encode(old.content_hash, 'hex'))), NULL FROM curation_recording WHERE curation_recording.store_id = OLD.store_id;
+    END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER items_insert_counted AFTER INSERT ON items FOR EACH ROW EXECUTE FUNCTION items_insert_counted();
-CREATE FUNCTION items_delete_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE TRIGGER chunks_delete_recorded AFTER DELETE ON chunks FOR EACH ROW EXECUTE FUNCTION chunks_delete_recorded();
+CREATE FUNCTION chunk_tags_insert_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    INSERT INTO stored_amounts (tenant, bytes) VALUES ('', -(OCTET_LENGTH(old.namespace) + OCTET_LENGTH(old.key) + OCTET_LENGTH(old.value))) ON CONFLICT(store_id, tenant) DO UPDATE SET bytes = stored_amounts.bytes + excluded.bytes;
+    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = NEW.store_id) THEN
+        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'chunk_tags', NULL, JSON_OBJECT('tag': new.tag, 'chunk_id': new.chunk_id) FROM curation_recording WHERE curation_recording.store_id = NEW.store_id;
+    END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER items_delete_counted AFTER DELETE ON items FOR EACH ROW EXECUTE FUNCTION items_delete_counted();
-CREATE FUNCTION items_update_counted() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+CREATE TRIGGER chunk_tags_insert_recorded AFTER INSERT ON chunk_tags FOR EACH ROW EXECUTE FUNCTION chunk_tags_insert_recorded();
+CREATE FUNCTION chunk_tags_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     IF is_copying() THEN
         RETURN NULL;
     END IF;
-    INSERT INTO stored_amounts (tenant, bytes) VALUES ('', -(OCTET_LENGTH(old.namespace) + OCTET_LENGTH(old.key) + OCTET_LENGTH(old.value))) ON CONFLICT(store_id, tenant) DO UPDATE SET bytes = stored_amounts.bytes + excluded.bytes;
-    INSERT INTO stored_amounts (tenant, bytes) VALUES ('', (OCTET_LENGTH(new.namespace) + OCTET_LENGTH(new.key) + OCTET_LENGTH(new.value))) ON CONFLICT(store_id, tenant) DO UPDATE SET bytes = stored_amounts.bytes + excluded.bytes;
+    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = OLD.store_id) THEN
+        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'chunk_tags', JSON_OBJECT('tag': old.tag, 'chunk_id': old.chunk_id), NULL FROM curation_recording WHERE curation_recording.store_id = OLD.store_id;
+    END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER items_update_counted AFTER UPDATE OF namespace, key, value ON items FOR EACH ROW EXECUTE FUNCTION items_update_counted();
+CREATE TRIGGER chunk_tags_delete_recorded AFTER DELETE ON chunk_tags FOR EACH ROW EXECUTE FUNCTION chunk_tags_delete_recorded();
+CREATE FUNCTION chunks_vec_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+BEGIN
+    IF is_copying() THEN
+        RETURN NULL;
+    END IF;
+    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = OLD.store_id) THEN
+        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'chunks_vec', JSON_OBJECT('chunk_id': old.chunk_id, 'model': old.model, 'dim': old.dim, 'embedding': upper(encode(old.embedding, 'hex'))), NULL FROM curation_recording WHERE curation_recording.store_id = OLD.store_id;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chunks_vec_delete_recorded AFTER DELETE ON chunks_vec FOR EACH ROW EXECUTE FUNCTION chunks_vec_delete_recorded();
+CREATE FUNCTION forward_index_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+BEGIN
+    IF is_copying() THEN
+        RETURN NULL;
+    END IF;
+    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = OLD.store_id) THEN
+        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'forward_index', JSON_OBJECT('agent_id': old.agent_id, 'chunk_id': old.chunk_id, 'thread': old.thread, 'sequence': old.sequence, 'created_at': old.created_at, 'role': old.role, 'speaker': old.speaker, 'audience': old.audience, 'words': upper(encode(old.words, 'hex'))), NULL FROM curation_recording WHERE curation_recording.store_id = OLD.store_id;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER forward_index_delete_recorded AFTER DELETE ON forward_index FOR EACH ROW EXECUTE FUNCTION forward_index_delete_recorded();
+CREATE FUNCTION recall_events_delete_recorded() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
+BEGIN
+    IF is_copying() THEN
+        RETURN NULL;
+    END IF;
+    IF EXISTS(SELECT 1 FROM curation_recording WHERE curation_recording.store_id = OLD.store_id) THEN
+        INSERT INTO curation_changes (entry_id, table_name, before, after) SELECT entry_id, 'recall_events', JSON_OBJECT('id': old.id, 'agent_id': old.agent_id, 'recall': old.recall, 'chunk_id': old.chunk_id, 'query': old.query, 'score': old.score, 'at': old.at, 'user_id': old.user_id), NULL FROM curation_recording WHERE curation_recording.store_id = OLD.store_id;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER recall_events_delete_recorded AFTER DELETE ON recall_events FOR EACH ROW EXECUTE FUNCTION recall_events_delete_recorded();
 CREATE FUNCTION audit_log_is_not_updated() RETURNS trigger LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'the audit log is append-only';

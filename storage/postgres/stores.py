@@ -1,38 +1,274 @@
-"""The stores of a PostgreSQL database: workspaces and the account, each a number in every row of shared tables."""
+"""The stores of a PostgreSQL database: workspaces and the account, each a number in every row of shared tables.
+
+The folders in which a host keeps what belongs to workspaces, each marked with the store that it is of.
+
+A workspace that was deleted on another host leaves its folder here, and a later one of its name must not get it. So a
+process that first uses a store looks at the mark, and each host removes the folders of stores that are gone. Folders
+without a mark are left alone: nobody has used them with this database, and they may hold files of SQLite.
+
+Notes of claims that every host sees: locks in the database server.
+
+A lock on a number needs neither space on a disk nor a row, so it can be taken when nothing can be written, and the
+server gives it back when the process that holds it ends. Notes in a file are seen on their own host only.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection
+import psycopg
+from filelock import FileLock, Timeout
+from sqlalchemy import Connection, CursorResult, PoolProxiedConnection
 
 from reverie.calls import Resource
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import NotFound, StoreUnavailable
+from reverie.errors import NotFound, Rejected, ReverieError, StoreUnavailable
 from storage.engines import StoreDatabase
+from storage.pipeline.held_claims import HeldClaims
 from storage.pipeline.work import Stage
 from storage.postgres.columns import shared_tables, tables
-from storage.postgres.engine import SCHEMA, PostgresDatabase, PostgresServer
-from storage.postgres.folders import claim_folder, make_folder, move_foreign_folders
-from storage.postgres.held_claims import HeldTokens, PostgresHeldClaims
-from storage.postgres.hosts import PostgresHosts
-from storage.postgres.positional import PositionalConnection
+from storage.postgres.engine import SCHEMA, TURNS, PostgresDatabase, PostgresServer, has_ended
+from storage.postgres.errors import translate_errors
+from storage.postgres.hosts import Hosts
+from storage.postgres.kept_translations import FILE
 from storage.postgres.schema import prepare
-from storage.postgres.turns import TURNS
-from storage.postgres.written import PostgresWritten
+from storage.postgres.translation import KEPT
+from storage.private_files import write_private
 from storage.recall.index import create_missing_indexes
+from storage.rows import execute
 from storage.status import AgentCounts, StoreCounts, agents_of, counts_of
 from storage.store import Store, new_serial
 from storage.stores import FileStamp, Stores
-from storage.trust.amounts import stored_amounts
-from storage.trust.hosts import Hosts
+from storage.trust.quotas import stored_amounts
+
+MARK: Final = "store.id"
+_LOCK: Final = "workspaces.lock"
+# Renaming folders takes milliseconds.
+_LOCK_SECONDS: Final = 30.0
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and its parents, for the user alone. Raises `StoreUnavailable`."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be created ({error}): check free space and permissions") from error
+
+
+def claim_folder(data_dir: Path, folder: Path, store: str, set_aside: Callable[[Path], Path]) -> Path | None:
+    """Make a store's folder on this host, or mark it as the store's; return where the one before was moved, if any.
+
+    `store` is what tells the store from all others: its database and its key. What another database has left in the
+    folder stays: whoever points a data folder to another one wants to keep it. Raises `StoreUnavailable`.
+    """
+    if _mark_of(folder) == store:
+        return None
+    with _locked(data_dir):
+        mark = _mark_of(folder)
+        if mark == store:
+            return None
+        is_of_another = mark is not None and mark.split()[0] == store.split()[0]
+        moved = set_aside(folder) if is_of_another else None
+        make_folder(folder)
+        try:
+            write_private(folder / MARK, store.encode())
+        except OSError as error:
+            raise StoreUnavailable(f"{folder / MARK} cannot be written ({error}): check the disk") from error
+        return moved
+
+
+def move_foreign_folders(
+    data_dir: Path, installation: str, present: Callable[[], Mapping[str, str]], set_aside: Callable[[Path], Path]
+) -> dict[str, Path]:
+    """Move the folders of stores that a database does not have any more; return where they are now, by their names.
+
+    `present` returns the keys of the stores that the database has, by name. Raises `StoreUnavailable`.
+    """
+    with _locked(data_dir):
+        # Before the stores are read: a store is in the database before it has a folder.
+        marks = {folder: mark for folder in _folders(data_dir) if (mark := _mark_of(folder)) is not None}
+        own = {folder: key for folder, mark in marks.items() for base, key in [mark.split()] if base == installation}
+        keys = present() if own else {}
+        return {folder.name: set_aside(folder) for folder, key in own.items() if keys.get(folder.name) != key}
+
+
+def _folders(data_dir: Path) -> list[Path]:
+    try:
+        return [path for path in (data_dir / "workspaces").iterdir() if path.is_dir() and not path.is_symlink()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreUnavailable(f"{data_dir / 'workspaces'} cannot be read ({error}): check its permissions") from error
+
+
+def _mark_of(folder: Path) -> str | None:
+    """Return the mark of a folder; None without one, or with one that a full disk left incomplete."""
+    try:
+        mark = (folder / MARK).read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StoreUnavailable(f"{folder / MARK} cannot be read ({error}): check its permissions") from error
+    return mark if len(mark.split()) == 2 else None
+
+
+@contextmanager
+def _locked(data_dir: Path) -> Iterator[None]:
+    lock = FileLock(data_dir / _LOCK, timeout=_LOCK_SECONDS, mode=0o600)
+    make_folder(data_dir)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise StoreUnavailable(f"{data_dir / _LOCK} is held by another process: try again") from error
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{data_dir / _LOCK} cannot be used ({error}): check free space and permissions"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+_HOLD: Final = "SELECT pg_try_advisory_lock(%s)"
+_RELEASE: Final = "SELECT pg_advisory_unlock(%s)"
+_IS_HELD: Final = """
+    SELECT EXISTS (
+        SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND classid = (%(token)s >> 32)::oid AND objid = (%(token)s & 4294967295)::oid
+    )
+"""
+
+
+class HeldTokens:
+    """The tokens that this process holds in the database, by one connection outside of the pool, while there are any.
+
+    Thread-safe.
+    """
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._guard = threading.Lock()
+        self._wanted: set[int] = set()
+        self._connection: PoolProxiedConnection | None = None
+
+    def hold(self, token: int) -> None:
+        """Hold a token until `release`, or the end of the process. Raises `StoreUnavailable`, and holds it later."""
+        with self._guard, translate_errors(self._server.name):
+            is_new = token not in self._wanted
+            self._wanted.add(token)
+            connected = self._is_connected()
+            raw = self._raw()
+            if is_new and connected:
+                raw.execute(_HOLD, [token])
+
+    def release(self, token: int) -> None:
+        """Give a token back. Raises `StoreUnavailable` when it is given back by the loss of the connection."""
+        with self._guard, translate_errors(self._server.name):
+            self._wanted.discard(token)
+            if self._is_connected():
+                self._raw().execute(_RELEASE, [token])
+            self._disconnect_if_idle()
+
+    def is_held(self, token: int) -> bool:
+        """Return whether a process on any host holds a token. Raises `StoreUnavailable` when that cannot be asked."""
+        with self._guard, translate_errors(self._server.name):
+            row = self._raw().execute(_IS_HELD, {"token": token}).fetchone()
+            self._disconnect_if_idle()
+            return bool(row and row[0])
+
+    def _is_connected(self) -> bool:
+        return self._connection is not None and not has_ended(self._driver_of(self._connection))
+
+    def _raw(self) -> psycopg.Connection[Any]:
+        """Return the connection. A new one holds all that was held by one that ended, as at a restart of the server."""
+        if self._connection is None or not self._is_connected():
+            self._connection = None
+            connection = self._server.engine.raw_connection()
+            connection.detach()
+            raw = self._driver_of(connection)
+            raw.autocommit = True
+            self._connection = connection
+            for token in self._wanted:
+                raw.execute(_HOLD, [token])
+        return self._driver_of(self._connection)
+
+    def _disconnect_if_idle(self) -> None:
+        if self._connection is not None and not self._wanted:
+            self._connection.close()
+            self._connection = None
+
+    @staticmethod
+    def _driver_of(connection: PoolProxiedConnection) -> psycopg.Connection[Any]:
+        raw = connection.dbapi_connection
+        assert isinstance(raw, psycopg.Connection)
+        return raw
+
+
+class PostgresHeldClaims(HeldClaims):
+    """Notes that processes of every host see, and of this one also while the database cannot be reached."""
+
+    def __init__(self, path: Path, tokens: HeldTokens) -> None:
+        super().__init__(path)
+        self._held = tokens
+
+    def note(self, token: int) -> None:
+        """Note that this process has given up the claim of a token, or will settle it by itself."""
+        super().note(token)
+        # Without a connection nobody else can take the claim over, and the next note or look takes the lock.
+        with contextlib.suppress(ReverieError):
+            self._held.hold(token)
+
+    def forget(self, token: int) -> None:
+        """Remove a note of this process, after what it stands for was written."""
+        is_own = token in self.own()
+        super().forget(token)
+        if is_own:
+            with contextlib.suppress(ReverieError):  # then the server has given it back
+                self._held.release(token)
+
+    def is_noted(self, token: int) -> bool:
+        """Return whether a process that lives has noted a token. Raises `StoreUnavailable` when nobody can tell."""
+        return super().is_noted(token) or self._held.is_held(token)
+
+
+# The longest time from the note of a write, made when it begins, to its commit.
+_WATCH_SECONDS: Final = 180.0
+_WRITTEN: Final = """
+    SELECT name FROM stores WHERE name <> %(account)s AND written_at >= to_timestamp(%(since)s)
+"""
+
+
+class PostgresWritten:
+    """Tells which workspaces were written, by the clock of the database."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+
+    def note(self, name: str) -> None:
+        """Do nothing: each transaction that writes notes the workspace itself."""
+
+    def since(self, moment: float | None) -> tuple[set[str] | None, float]:
+        """Return the workspaces that may have been written since a moment, or None for all of them, and a new moment.
+
+        Pass the moment that the previous call returned, None at first.
+        """
+        with self._server.writing() as connection:
+            now = float(connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one())
+            if moment is None:
+                return None, now
+            values = {"account": ACCOUNT_STORE, "since": moment - _WATCH_SECONDS}
+            return set(connection.exec_driver_sql(_WRITTEN, values).scalars()), now
+
 
 # A workspace that another process deletes and creates again is found within this time; until then nothing is written.
 _KNOWN_SECONDS: Final = 0.5
@@ -61,6 +297,7 @@ class PostgresStores(Stores):
 
     def __init__(self, data_dir: Path, url: str, *, turns: int = TURNS) -> None:
         """`data_dir` is where this host keeps what is not in the database; `turns` as for `PostgresServer`."""
+        KEPT.open(data_dir / "run" / FILE)
         self._server = PostgresServer(url, turns=turns)
         with ExitStack() as on_error:
             on_error.callback(self._server.close)
@@ -94,8 +331,15 @@ class PostgresStores(Stores):
             else:
                 path = self.database_path(name)
                 self._make_folder(name, number, path.parent)
-                database = PostgresDatabase(self._server, number, path, when_deleted=lambda: self._forget(name))
-                store = Store(name, database, new_serial(), partial(PostgresHeldClaims, tokens=self._held))
+                database = PostgresDatabase(
+                    self._server,
+                    number,
+                    path,
+                    when_deleted=lambda: self._forget(name),
+                    on_long_write=self._note_long_write,
+                )
+                held = partial(PostgresHeldClaims, tokens=self._held)
+                store = Store(name, database, new_serial(), held, being_erased=partial(self.being_erased, name))
             self._known[name], self._numbers[name] = (store, time.monotonic()), number
             return store
 
@@ -142,12 +386,12 @@ class PostgresStores(Stores):
     def counts(self, name: str) -> StoreCounts:
         """Return the counts of a store. Raises `NotFound` and `StoreUnavailable`."""
         with self.workspace(name, create=False).database.reading() as connection:
-            return counts_of(PositionalConnection(connection))
+            return counts_of(_Driver(connection))
 
     def agents(self, name: str, *, now: int) -> list[AgentCounts]:
         """Return the agents of a store by name; `now` is in microseconds. Raises the errors of `counts`."""
         with self.workspace(name, create=False).database.reading() as connection:
-            return agents_of(PositionalConnection(connection), now)
+            return agents_of(_Driver(connection), now)
 
     def amounts(self, name: str) -> Mapping[Resource, int]:
         """Return how much a workspace holds of what quotas limit. Raises the errors of `counts`."""
@@ -183,6 +427,10 @@ class PostgresStores(Stores):
         number = self._number(name, create=False)
         return "" if number is None else f"store {number}"
 
+    def accept(self, name: str) -> Path | None:
+        """Raise `Rejected`: a database server has no files that could be lost one by one."""
+        raise Rejected(f"store {name!r} is in a database: restore it with the server's own tools", field="workspace")
+
     def is_read_only(self) -> bool:
         """Return whether the database can only be read, as on a standby."""
         with self._server.writing() as connection:
@@ -190,7 +438,7 @@ class PostgresStores(Stores):
 
     def hosts(self) -> Hosts:
         """Return the hosts that share this database."""
-        return PostgresHosts(self._server, lambda: self._installation)
+        return Hosts(self._server, lambda: self._installation)
 
     def remove_foreign_folders(self) -> list[str]:
         """Remove from this host the folders of workspaces that were deleted on another one; return their names."""
@@ -265,6 +513,17 @@ class PostgresStores(Stores):
     def _names_by(self, order: str) -> list[str]:
         with self._server.writing() as connection:
             return list(connection.exec_driver_sql(f"SELECT name FROM stores ORDER BY {order}").scalars())
+
+
+class _Driver:
+    """A connection with the `execute` of SQLite's driver, with parameters by name."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> CursorResult[*tuple[Any, ...]]:
+        """Run a query in SQLite's SQL."""
+        return execute(self._connection, sql, **(values or {}))
 
 
 def _delete_rows(connection: Connection, number: int) -> None:

@@ -1,12 +1,19 @@
 """Translates statements from SQLite's SQL, in which repositories write them, to PostgreSQL's.
 
 Besides the syntax, each table that holds rows of many stores is limited to the rows of one: the parameter `store_id`.
-Row-level security limits it a second time. A statement is translated once for each process.
+Row-level security limits it a second time. A statement is translated once on a host (`kept_translations`).
+
+Lets PostgreSQL look rows up by values that a join computes.
+
+Row-level security keeps conditions that call functions from finding rows, for they could show those of others: only
+columns and parameters that are compared as they are do so by an index. With `ON m.row_id = (SELECT max(...))`, or
+`ON c.content_hash = unhex(...)`, all rows of the store would be read and then compared. So what is computed gets a name
+before the join, and the join compares columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Final
@@ -15,13 +22,231 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 
-from storage.postgres.collections import bind_collections
-from storage.postgres.columns import shared_tables
-from storage.postgres.conditions import separate_booleans
-from storage.postgres.join_keys import name_join_keys
-from storage.postgres.types import can_be_null, type_of
+from storage.postgres.columns import shared_tables, tables
+from storage.postgres.kept_translations import KeptTranslations, Translation
+
+_CONDITIONS: Final = (exp.Predicate, exp.Not, exp.And, exp.Or, exp.Exists, exp.Boolean)
+_NUMBERS: Final = (
+    exp.Add, exp.Anonymous, exp.Case, exp.Coalesce, exp.Column, exp.Div, exp.Literal, exp.Mod, exp.Mul, exp.Neg,
+    exp.Placeholder, exp.Sub, exp.Subquery,
+)  # fmt: skip
+# Functions of the schema that return truth values.
+_TRUTH_VALUES: Final = "has_"
+
+
+def separate_booleans(tree: exp.Expr) -> exp.Expr:
+    """Write numbers as conditions where PostgreSQL expects conditions, and conditions as numbers elsewhere."""
+    for node in reversed(list(tree.walk())):
+        if isinstance(node, _CONDITIONS) and not isinstance(node, exp.Any):
+            if not _is_assignment(node) and not _expects_condition(node):
+                number = exp.cast(exp.cast(exp.Paren(), "int"), "bigint")
+                _wrap(node, number, number.this.this)
+        elif isinstance(node, exp.Anonymous) and node.name.startswith(_TRUTH_VALUES):
+            continue
+        elif isinstance(node, _NUMBERS) and _expects_condition(node):
+            if isinstance(node, exp.Literal):
+                node.replace(exp.true() if node.name != "0" else exp.false())
+            else:
+                inside = exp.Paren()
+                _wrap(node, exp.NEQ(this=inside, expression=exp.Literal.number(0)), inside)
+    return tree
+
+
+def _wrap(node: exp.Expr, outside: exp.Expr, inside: exp.Expr) -> None:
+    """Put a node into another expression, which takes its place."""
+    node.replace(outside)
+    inside.set("this", node)
+
+
+def _is_assignment(node: exp.Expr) -> bool:
+    return isinstance(node.parent, (exp.Update, exp.OnConflict)) and node.arg_key == "expressions"
+
+
+def _expects_condition(node: exp.Expr) -> bool:
+    """Return whether a condition is expected in the place of a node."""
+    parent, key = node.parent, node.arg_key
+    while isinstance(parent, exp.Paren):
+        key, parent = parent.arg_key, parent.parent
+    if isinstance(parent, (exp.And, exp.Or, exp.Not, exp.Where, exp.Having)):
+        return True
+    if isinstance(parent, exp.Escape):
+        return key == "this"
+    if isinstance(parent, exp.If):
+        return key == "this" and not (isinstance(parent.parent, exp.Case) and parent.parent.this)
+    if isinstance(parent, exp.Join):
+        return key == "on"
+    if isinstance(parent, exp.OnConflict):
+        return key == "where"
+    if isinstance(parent, exp.Is):
+        return key == "expression" or isinstance(parent.expression, exp.Boolean)
+    return False
+
+
+# Expressions that an index can look up without being computed first.
+_PLAIN: Final = (exp.Column, exp.Literal, exp.Placeholder, exp.Null, exp.Boolean)
+# OFFSET keeps the planner from putting the expressions back.
+_COMPUTED: Final = "SELECT 1 FROM a CROSS JOIN LATERAL (SELECT 1 OFFSET 0) AS {name}"
+
+
+def name_join_keys(tree: exp.Expr) -> exp.Expr:
+    """Compute the values by which rows are looked up before the look-up."""
+    for condition in tree.find_all(exp.In):
+        query = condition.args.get("query")
+        inner = query.this if isinstance(query, exp.Subquery) else query
+        if isinstance(inner, exp.Select) and not isinstance(inner.expressions[0].unalias(), _PLAIN):
+            inner.set("offset", inner.args.get("offset") or exp.Offset(expression=exp.Literal.number(0)))
+    for select in list(tree.find_all(exp.Select)):
+        joins: list[exp.Expr] = []
+        for join in select.args.get("joins") or []:
+            joins += [*_computed(join), join]
+        if joins:
+            select.set("joins", joins)
+    return tree
+
+
+def _computed(join: exp.Join) -> list[exp.Expr]:
+    """Replace what is computed in the condition of a join; return the join that computes it, if there is anything."""
+    table, condition = join.this, join.args.get("on")
+    if condition is None or not isinstance(table, exp.Table) or table.name not in shared_tables():
+        return []
+    name = f"{table.alias_or_name}_keys"
+    computed: list[exp.Expr] = []
+    for comparison in list(condition.flatten() if isinstance(condition, exp.And) else [condition]):
+        if not isinstance(comparison, exp.EQ):
+            continue
+        for one, other in (("this", "expression"), ("expression", "this")):
+            column, value = comparison.args[one].unnest(), comparison.args[other]
+            if _is_of(column, table.alias_or_name) and _can_be_computed_before(value, table.alias_or_name):
+                comparison.set(other, exp.column(column.name, name))
+                computed.append(exp.alias_(value, column.name))
+                break
+    return [_joined(computed, name)] if computed else []
+
+
+def _is_of(column: exp.Expr, table: str) -> bool:
+    return isinstance(column, exp.Column) and column.table == table
+
+
+def _can_be_computed_before(value: exp.Expr, table: str) -> bool:
+    """Return whether a value is computed, and from other tables than the one that is joined."""
+    outer = [column for column in value.find_all(exp.Column) if column.parent_select is value.parent_select]
+    return not isinstance(value.unnest(), _PLAIN) and all(column.table not in ("", table) for column in outer)
+
+
+def _joined(computed: list[exp.Expr], name: str) -> exp.Expr:
+    statement = sqlglot.parse_one(_COMPUTED.format(name=name), read="postgres")
+    join: exp.Expr = statement.args["joins"][0]
+    inner = join.find(exp.Select)
+    assert inner is not None
+    inner.set("expressions", computed)
+    return join
+
+
+def type_of(node: exp.Expr) -> str:
+    """Return the type of a column, text if it is not known."""
+    node = node.unnest()
+    table = _table_of(node)
+    return "text" if table is None else tables()[table].columns[node.name]
+
+
+def can_be_null(column: exp.Column) -> bool:
+    """Return whether a column can be NULL, as those that are not columns of a table may be."""
+    table = _table_of(column)
+    return table is None or column.name in tables()[table].nullable
+
+
+def _table_of(node: exp.Expr) -> str | None:
+    if not isinstance(node, exp.Column):
+        return None
+    scope = node.find_ancestor(exp.Select, exp.Update, exp.Delete, exp.Insert)
+    while scope is not None:
+        for table in scope.find_all(exp.Table):
+            if node.table in ("", table.alias_or_name) and node.name in _columns_of(table.name):
+                return table.name
+        scope = scope.find_ancestor(exp.Select, exp.Update, exp.Delete, exp.Insert)
+    return None
+
+
+def _columns_of(table: str) -> Collection[str]:
+    found = tables().get(table)
+    return () if found is None else found.columns
+
+
+_CALL: Final = "json_each"
+
+
+def bind_collections(tree: exp.Expr) -> exp.Expr:
+    """Replace `json_each`: of a parameter by an array, or by JSON if its values are collections themselves."""
+    for node in list(tree.find_all(exp.In)):
+        source = _only_source(node.args.get("query"))
+        if isinstance(source, exp.Placeholder):
+            array = exp.cast(source.copy(), f"{type_of(node.this)}[]")
+            node.replace(exp.EQ(this=node.this, expression=exp.Any(this=exp.paren(array))))
+    for call in list(tree.find_all(exp.Anonymous)):
+        if call.name.lower() == "json_array_length" and isinstance(call.expressions[0], exp.Placeholder):
+            call.replace(exp.Anonymous(this="cardinality", expressions=[exp.cast(call.expressions[0], "text[]")]))
+    for table in list(tree.find_all(exp.Table)):
+        if _is_call(table):
+            table.replace(_elements(tree, table))
+    return tree
+
+
+def _is_call(table: exp.Expr) -> bool:
+    call = table.this if isinstance(table, exp.Table) else None
+    return isinstance(call, exp.Anonymous) and call.name.lower() == _CALL
+
+
+def _only_source(query: exp.Expr | None) -> exp.Expr | None:
+    """Return what `SELECT value FROM json_each(...)` reads, if a query is just that."""
+    query = query.this if isinstance(query, exp.Subquery) else query
+    if not isinstance(query, exp.Select) or {name for name, value in query.args.items() if value} != {
+        "expressions",
+        "from_",
+    }:
+        return None
+    table = query.args["from_"].this
+    if [column.sql() for column in query.expressions] != ["value"] or not _is_call(table):
+        return None
+    found: exp.Expr = table.this.expressions[0]
+    return found
+
+
+def _elements(tree: exp.Expr, table: exp.Table) -> exp.Expr:
+    alias = table.alias or _CALL
+    source, *path = table.this.expressions
+    if not isinstance(source, exp.Placeholder):
+        keys = path[0].name.removeprefix("$.").replace("$", "") if path else ""
+        call = f"json_elements({source.sql('postgres')}, '{keys}')"
+    elif _holds_collections(tree, table):
+        call = f"jsonb_array_elements(CAST(:{source.name} AS jsonb))"
+    else:
+        call = f"unnest(CAST(:{source.name} AS {_type_of_value(tree, table)}[]))"
+    parsed = sqlglot.parse_one(f"SELECT 1 FROM {call} WITH ORDINALITY AS {alias}(value, key)", read="postgres")
+    found: exp.Expr = parsed.args["from_"].this
+    return found
+
+
+def _values(tree: exp.Expr, table: exp.Table) -> list[exp.Column]:
+    select = table.find_ancestor(exp.Select) or tree
+    names = {"", table.alias or _CALL}
+    return [column for column in select.find_all(exp.Column) if column.name == "value" and column.table in names]
+
+
+def _holds_collections(tree: exp.Expr, table: exp.Table) -> bool:
+    return any(isinstance(value.parent, (exp.JSONExtract, exp.JSONExtractScalar)) for value in _values(tree, table))
+
+
+def _type_of_value(tree: exp.Expr, table: exp.Table) -> str:
+    for value in _values(tree, table):
+        if isinstance(value.parent, exp.EQ):
+            other = value.parent.expression if value.parent.this is value else value.parent.this
+            return type_of(other)
+    return "text"
+
 
 STORE: Final = "store_id"
+# Of this process: a store's processes translate the same statements.
+KEPT: Final = KeptTranslations()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +287,32 @@ class Dialect(Postgres):
 @lru_cache(maxsize=2048)
 def translate(sql: str) -> Translated:
     """Return a statement in PostgreSQL's SQL, limited to one store. Raises `sqlglot.ParseError`."""
-    tree = _translated(sql)
-    casts = (node for node in tree.find_all(exp.Cast) if isinstance(node.this, exp.Placeholder))
-    arrays = frozenset(node.this.name for node in casts if node.to.this == exp.DataType.Type.ARRAY)
-    return Translated(tree.sql(Dialect), arrays, frozenset(_untyped(tree)))
+
+    def make() -> Translation:
+        tree = _translated(sql)
+        casts = (node for node in tree.find_all(exp.Cast) if isinstance(node.this, exp.Placeholder))
+        arrays = frozenset(node.this.name for node in casts if node.to.this == exp.DataType.Type.ARRAY)
+        return tree.sql(Dialect), arrays, frozenset(_untyped(tree))
+
+    return Translated(*KEPT.find(sql, make))
 
 
 @lru_cache(maxsize=2048)
 def for_values(sql: str, missing: frozenset[str]) -> str:
     """Return a statement with untyped parameters, those in `missing` without a value and the others with one."""
-    tree = _translated(sql)
-    untyped = set(_untyped(tree))
-    for node in list(tree.find_all(exp.Is)):
-        if isinstance(node.this, exp.Placeholder) and node.this.name in untyped - missing:
-            node.replace(exp.false())
-    for placeholder in list(tree.find_all(exp.Placeholder)):
-        if placeholder.name in missing:
-            placeholder.replace(exp.null())
-    return tree.sql(Dialect)
+
+    def make() -> Translation:
+        tree = _translated(sql)
+        untyped = set(_untyped(tree))
+        for node in list(tree.find_all(exp.Is)):
+            if isinstance(node.this, exp.Placeholder) and node.this.name in untyped - missing:
+                node.replace(exp.false())
+        for placeholder in list(tree.find_all(exp.Placeholder)):
+            if placeholder.name in missing:
+                placeholder.replace(exp.null())
+        return tree.sql(Dialect), frozenset(), missing
+
+    return KEPT.find("\x1f".join((sql, *sorted(missing))) + "\x1f", make)[0]
 
 
 def translate_body(sql: str, *, store: str | None) -> str:

@@ -1,1 +1,1 @@
-"""What recall reads: full text, vectors, the forward index, and recall events."""
+"""The data of recall: full text, vectors, the forward index, and recall events."""

@@ -20,8 +20,8 @@ _OF_KIND: Final = {
 class MemoryScope:
     """The memories that are visible from a place, by tier.
 
-    Of the conversation tier those of `sessions`, and the notes in them; of the channel tier those of `channel`; with
-    `wider` all of the workspace and account tiers.
+    They are the memories of the conversation tier of `sessions`, the notes in these sessions, the memories of the tier
+    of `channel`, and with `wider` all memories of the workspace and account tiers.
     """
 
     sessions: tuple[int, ...]

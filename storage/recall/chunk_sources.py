@@ -3,13 +3,134 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from storage.recall.chunk_filter import ChunkFilter, MemoryScope
-from storage.recall.index import SearchIndex
 from storage.recall.records import ChunkAttributes, ChunkSource, NeighbourMessage
 from storage.repository import AgentRepository
-from storage.viewer import of_message
+from storage.rows import select_list, valid_json
+from storage.viewer import of_memory, of_message
+
+# The length of the first chunk of a memory.
+SHOWN_CHARACTERS: Final = 640
+# No more are scored, the last said first.
+_LIMIT: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastMemory(ChunkSource):
+    """A memory that was replaced, with what recall shows of it and ranks it by. Times are microseconds.
+
+    It has no chunk. Whoever reads several gives each a number in place of the id of its chunk.
+    """
+
+    row_id: int
+    channel: str | None
+    importance: float
+    access_count: int
+    accessed_at: int
+    memory_kind: str
+    keyed: bool
+
+    def attributes(self) -> ChunkAttributes:
+        """Return what a ranking needs to know of it."""
+        return ChunkAttributes(
+            self.chunk_id,
+            self.session,
+            self.channel,
+            self.importance,
+            self.access_count,
+            self.accessed_at,
+            self.created_at,
+            self.tier,
+            self.memory_kind,
+            self.keyed,
+        )
+
+
+_COLUMNS: Final = select_list(
+    PastMemory,
+    "m",
+    chunk_id="0",
+    kind="'memory'",
+    session="s.id",
+    role="NULL",
+    name="NULL",
+    text="m.content",
+    chunk_text=f"substr(m.content, 1, {SHOWN_CHARACTERS})",
+    sequence="0",
+    owner="m.owner_user_id",
+    ref_code="s.ref_code",
+    source_session="s.ref_code",
+    valid_to="b.created_at",
+    memory_kind="m.kind",
+    keyed="m.category IS NOT NULL",
+)
+_HELD: Final = f"""
+    SELECT {_COLUMNS}
+    FROM memories AS m CROSS JOIN memories AS b ON b.row_id = m.superseded_by
+    LEFT JOIN sessions AS s ON s.row_id = m.session_row
+    WHERE m.agent_id = :agent AND m.superseded_by IS NOT NULL AND m.created_at <= :until AND b.created_at > :until
+"""
+_ALL_TAGS: Final = (
+    f"(SELECT count(DISTINCT value) FROM json_each({valid_json('m.tags')})"
+    " WHERE value IN (SELECT value FROM json_each(:tags)))"
+    " = json_array_length(:tags)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The memory `root`, or a statement that it has superseded. `value` is set if it is a fact."""
+
+    root: str
+    content: str
+    value: str | None
+    created_at: int
+
+
+_HISTORIES: Final = """
+    WITH RECURSIVE said (root, row_id) AS (
+        SELECT r.id, m.row_id FROM memories AS r CROSS JOIN memories AS m ON m.superseded_by = r.row_id
+        WHERE r.agent_id = :agent AND r.id IN (SELECT value FROM json_each(:ids))
+        UNION SELECT s.root, m.row_id FROM said AS s CROSS JOIN memories AS m ON m.superseded_by = s.row_id
+    )
+    SELECT s.root AS root, m.content AS content, m.value AS value, m.created_at AS created_at
+    FROM said AS s JOIN memories AS m ON m.row_id = s.row_id WHERE {visible}
+    UNION ALL
+    SELECT r.id, r.content, r.value, r.created_at FROM memories AS r
+    WHERE r.agent_id = :agent AND r.id IN (SELECT root FROM said)
+    ORDER BY created_at DESC
+"""
+
+
+class PastMemories(AgentRepository):
+    """The superseded memories of one agent within one transaction."""
+
+    def held(self, chunk_filter: ChunkFilter) -> list[PastMemory]:
+        """Return those that held at the filter's `until` and pass the filter, the last said first."""
+        if chunk_filter.kinds and "memory" not in chunk_filter.kinds:
+            return []
+        clauses = [of_memory(self._viewer, "m")]
+        if chunk_filter.memories is not None:
+            clauses.append(chunk_filter.memories.sql("m"))
+        if chunk_filter.tags:
+            clauses.append(_ALL_TAGS)
+        sql = " AND ".join([_HELD, *clauses])
+        parameters = chunk_filter.parameters()
+        return self._records(
+            PastMemory, f"{sql} ORDER BY m.created_at DESC, m.row_id DESC LIMIT :limit", **parameters, limit=_LIMIT
+        )
+
+    def histories(self, memory_ids: Sequence[str]) -> dict[str, list[Said]]:
+        """Return what was said of these memories, itself and what it superseded, the newest first; none without any."""
+        found: dict[str, list[Said]] = {}
+        visible = of_memory(self._viewer, "m")
+        for said in self._records(Said, _HISTORIES.format(visible=visible), ids=memory_ids):
+            found.setdefault(said.root, []).append(said)
+        return found
+
 
 # The importance of a file's chunks: that of a plain user message.
 _FILE_IMPORTANCE: Final = 0.5
@@ -25,10 +146,12 @@ _FROM: Final = f"""
     LEFT JOIN memories AS k ON k.row_id = c.memory_row
 """
 _LISTED: Final = "c.agent_id = :agent AND c.id IN (SELECT value FROM json_each(:ids))"
-# A session or file that was set aside belongs to no agent: see `storage.sessions.forgotten`.
+# A session or file that was set aside belongs to no agent: see `storage.sessions.sessions`. A file that waits to be
+# cut has chunks of an earlier version.
 _NOT_FORGOTTEN: Final = (
     "(c.session_row IS NULL OR s.agent_id = c.agent_id) AND (c.file_row IS NULL OR EXISTS"
-    " (SELECT 1 FROM files AS here WHERE here.row_id = c.file_row AND here.agent_id = c.agent_id))"
+    " (SELECT 1 FROM files AS here WHERE here.row_id = c.file_row AND here.agent_id = c.agent_id"
+    " AND here.chunked_at IS NOT NULL))"
 )
 _SOURCES: Final = f"""
     SELECT c.id AS chunk_id,
@@ -40,6 +163,7 @@ _SOURCES: Final = f"""
         coalesce(m.created_at, f.created_at, k.created_at) AS created_at, k.tier AS tier,
         k.source_message AS source_message, k.expires_at AS expires_at,
         coalesce(s.ref_code, o.ref_code) AS ref_code,
+        coalesce(o.ref_code, {valid_json("k.metadata")} ->> 'ref_code') AS source_session,
         CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner
     {_FROM}
     LEFT JOIN files AS f ON f.row_id = c.file_row
@@ -52,7 +176,9 @@ _ATTRIBUTES: Final = f"""
         coalesce(m.importance, k.importance, :importance) AS importance,
         coalesce(k.access_count, c.access_count) AS access_count, coalesce(k.accessed_at, c.accessed_at) AS accessed_at,
         coalesce(m.created_at, c.created_at) AS created_at, k.tier AS tier, k.kind AS kind,
-        k.category IS NOT NULL AS keyed
+        k.category IS NOT NULL AS keyed,
+        (k.kind IN ('instruction', 'preference') AND k.visibility = 'requested' AND k.source = 'extraction') IS TRUE
+        AS waits
     {_FROM}
     LEFT JOIN sessions AS s ON s.row_id = coalesce(c.session_row, k.session_row)
     WHERE {_LISTED}
@@ -68,17 +194,13 @@ _NEIGHBOURS: Final = """
 class ChunkSources(AgentRepository):
     """The sources of one agent's chunks within one transaction."""
 
-    def index(self) -> SearchIndex:
-        """Return the indexes to search."""
-        return SearchIndex(self._connection)
-
     def texts(self, chunk_ids: Sequence[int], *, until: int | None = None) -> dict[int, ChunkSource]:
         """Return the newest message (`until` a time in microseconds), the file or the memory behind each chunk."""
         sql = _SOURCES if until is None else _SOURCES.replace(_NEWEST, _NEWEST_UNTIL)
         return {source.chunk_id: source for source in self._records(ChunkSource, sql, ids=chunk_ids, until=until)}
 
     def attributes(self, chunk_ids: Sequence[int]) -> dict[int, ChunkAttributes]:
-        """Return what ranking needs to know of each chunk."""
+        """Return the attributes of each chunk that ranking uses."""
         found = self._records(ChunkAttributes, _ATTRIBUTES, ids=chunk_ids, importance=_FILE_IMPORTANCE)
         return {attributes.chunk_id: attributes for attributes in found}
 
@@ -118,11 +240,12 @@ class ChunkSources(AgentRepository):
 
     def file_sessions(self, file_rows: Sequence[int]) -> dict[int, int]:
         """Return the session row of each of these files that belongs to a session."""
-        return self._by_first_column(
+        found = self._by_first_column(
             "SELECT row_id, session_row FROM files WHERE agent_id = :agent AND session_row IS NOT NULL"
             " AND row_id IN (SELECT value FROM json_each(:rows))",
             rows=file_rows,
         )
+        return {file: session for file, session in found.items() if isinstance(session, int)}
 
     def with_tags(self, tags: Sequence[str]) -> list[int]:
         """Return the chunks that have all of these tags."""
@@ -135,22 +258,14 @@ class ChunkSources(AgentRepository):
             count=len(different),
         )
 
-    def first_of_messages(self, message_ids: Sequence[str], chunk_filter: ChunkFilter) -> dict[str, int]:
-        """Return the first chunk of each of these messages that passes a filter."""
-        return self._by_first_column(
-            "SELECT m.id, min(c.id) FROM messages AS m JOIN message_chunks AS l ON l.message_row = m.row_id"
+    def first_of_messages(self, message_ids: Sequence[str], chunk_filter: ChunkFilter) -> list[int]:
+        """Return the first chunk that passes a filter of each message, of whatever session, with one of these ids."""
+        return self._values(
+            "SELECT min(c.id) FROM messages AS m JOIN message_chunks AS l ON l.message_row = m.row_id"
             " JOIN chunks AS c ON c.id = l.chunk_id WHERE m.agent_id = :agent"
-            f" AND m.id IN (SELECT value FROM json_each(:messages)){chunk_filter.passes_sql('c')} GROUP BY m.id",
+            f" AND m.id IN (SELECT value FROM json_each(:messages)){chunk_filter.passes_sql('c')} GROUP BY m.row_id",
             **chunk_filter.parameters(),
             messages=message_ids,
-        )
-
-    def of_message_rows(self, message_rows: Sequence[int]) -> list[int]:
-        """Return the chunks of these messages."""
-        return self._values(
-            "SELECT DISTINCT l.chunk_id FROM message_chunks AS l JOIN chunks AS c ON c.id = l.chunk_id"
-            " WHERE c.agent_id = :agent AND l.message_row IN (SELECT value FROM json_each(:rows))",
-            rows=message_rows,
         )
 
     def memories_in(self, scope: MemoryScope) -> list[int]:
@@ -170,7 +285,8 @@ class ChunkSources(AgentRepository):
 
     def created_at(self, chunk_ids: Sequence[int]) -> dict[int, int]:
         """Return the time of each chunk's source: ties in a ranking go to the newer one."""
-        return self._by_first_column(f"SELECT c.id, c.created_at FROM chunks AS c WHERE {_LISTED}", ids=chunk_ids)
+        found = self._by_first_column(f"SELECT c.id, c.created_at FROM chunks AS c WHERE {_LISTED}", ids=chunk_ids)
+        return {chunk: at if isinstance(at, int) else 0 for chunk, at in found.items()}  # a damaged one is the oldest
 
     def _of_memories(self, condition: str, parameters: Mapping[str, Any]) -> list[int]:
         return self._values(

@@ -129,7 +129,7 @@ class RecallHistory(AgentRepository):
     def recent(self, *, limit: int = 50, offset: int = 0, memory: str | None = None) -> list[RecallEvent]:
         """Return the events of the viewer's recalls, the newest first and the best result of each recall first.
 
-        With the id of a memory, those that found it.
+        With the id of a memory, only the events that found it.
 
         In the account's store, those that found memories of the viewer's tenant.
         """

@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection
 
 from storage.repository import AgentRepository
-from storage.rows import execute, select_list
-from storage.vector_blobs import checked_vector
+from storage.rows import execute, is_vector, records_of, select_list
 
 # Rows read at a time: a few megabytes of vectors.
 _BATCH: Final = 2_048
@@ -115,7 +114,7 @@ class ForwardIndex(AgentRepository):
     def rows(self) -> Iterator[list[ForwardRow]]:
         """Yield all chunks of the agent by id, in batches."""
         for batch in self._pages(f"{_SELECT} ORDER BY chunk_id", _BATCH):
-            yield [ForwardRow._make(row) for row in batch]
+            yield records_of(batch, ForwardRow, ForwardRow._fields)
 
     def rows_of(self, chunk_ids: Sequence[int]) -> list[ForwardRow]:
         """Return these chunks of the agent, by id."""
@@ -134,7 +133,7 @@ class ForwardIndex(AgentRepository):
     def vectors(self, model: str, dim: int) -> Iterator[tuple[list[int], bytes]]:
         """Yield the canonical vectors of a model in batches: the chunk ids, and their float32 rows concatenated.
 
-        Raises `StoreUnusable` if a vector does not have the dimension of the model: the file is damaged.
+        A damaged vector, which does not have the dimension of the model, is left out.
         """
         sql = (
             "SELECT f.chunk_id, v.embedding FROM forward_index AS f CROSS JOIN chunks_vec AS v"
@@ -144,10 +143,7 @@ class ForwardIndex(AgentRepository):
             yield _columns(batch, dim)
 
     def vectors_of(self, chunk_ids: Sequence[int], model: str, dim: int) -> tuple[list[int], bytes]:
-        """Return the canonical vectors of those of these chunks that have one, as `vectors` yields them.
-
-        Raises `StoreUnusable` as `vectors` does.
-        """
+        """Return the canonical vectors of those of these chunks that have one, as `vectors` yields them."""
         found = self._execute(
             "SELECT chunk_id, embedding FROM chunks_vec AS v WHERE model = :model"
             " AND chunk_id IN (SELECT value FROM json_each(:ids))"
@@ -183,4 +179,5 @@ def largest_agents(connection: Connection, *, limit: int) -> list[tuple[str, int
 
 
 def _columns(rows: Sequence[Any], dim: int) -> tuple[list[int], bytes]:
-    return [int(row[0]) for row in rows], b"".join(checked_vector(row[1], dim) for row in rows)
+    whole = [row for row in rows if is_vector(row[1], dim)]
+    return [int(row[0]) for row in whole], b"".join(row[1] for row in whole)

@@ -1,4 +1,4 @@
-"""What recall reads from a store, as records: frozen and typed, times as integer microseconds in UTC."""
+"""Records that recall reads from a store: frozen and typed, times as integer microseconds in UTC."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Hit:
 class ChunkSource:
     """The message, file or memory that a chunk came from, as recall shows it.
 
-    For a memory `tier` is its tier, and `source_message` the id of the message it was made from. A source with
+    For a memory `tier` is its tier, `source_message` the id of the message it was made from, and `source_session` the
+    reference code of that message's session, both as far as the memory names them. A source with
     `expires_at` must not be shown from then on. `ref_code` is the reference code of its session.
     `owner` is the end user of its session, or that a memory belongs to. A memory that was replaced held until
     `valid_to`.
@@ -50,14 +51,15 @@ class ChunkSource:
     owner: str | None = None
     ref_code: str | None = None
     valid_to: int | None = None
+    source_session: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkAttributes:
-    """What ranking knows of a chunk. `accessed_at` is None if it was never found.
+    """The attributes of a chunk that ranking uses. `accessed_at` is None if it was never found.
 
     `tier` and `kind` (fact, preference and so on) are those of a memory; messages and files have neither. `keyed`: it
-    is the value of a category and key.
+    is the value of a category and key. `waits`: it is an instruction that waits for a confirmation.
     """
 
     chunk_id: int
@@ -70,6 +72,7 @@ class ChunkAttributes:
     tier: Tier | None = None
     kind: str | None = None
     keyed: bool = False
+    waits: bool = False
 
 
 class NeighbourMessage(NamedTuple):

@@ -1,11 +1,11 @@
-"""Decides whether two texts with nearly the same vector say the same, by differences that an embedding does not show.
+"""Decides whether two texts say the same: by their words, numbers, names, negations and opposites, in their order.
 
-Measured with all-MiniLM-L6-v2, these pairs have a cosine above .95 and do not say the same: "from Rome to Paris" and
-"from Paris to Rome" (.998), "tea over coffee" and "coffee over tea" (.996), "on the left shelf" and "on the right
-shelf" (.984), releases 2.3.1 and 2.3.2 (.981), "must pass" and "must never pass" (.979), "Anna owes Ben" and "Ben owes
-Anna" (.976), Monday and Tuesday (.972), "allowed" and "did not allow" (.967), the 5th and the 6th (.958). So texts that
-differ in numbers, negation, names, opposites, or in who does what to whom do not say the same, however near they are.
-It errs on the safe side: if it finds a difference where there is none, both memories stay.
+No vector decides that. With all-MiniLM-L6-v2, these pairs have a cosine above .95 and do not say the same: "from Rome
+to Paris" and "from Paris to Rome" (.998), "tea over coffee" and "coffee over tea" (.996), "on the left shelf" and "on
+the right shelf" (.984), releases 2.3.1 and 2.3.2 (.981), "must pass" and "must never pass" (.979), "Anna owes Ben" and
+"Ben owes Anna" (.976), Monday and Tuesday (.972), the 5th and the 6th (.958); "floor 3" and "floor 4" have .937. So two
+texts say the same only if they have the same words, but for small ones, inflection and spelling.
+It errs on the safe side: if it finds a difference where there is none, both texts stay.
 """
 
 from __future__ import annotations
@@ -15,75 +15,189 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.recall.opposites import NEGATIONS, NUMBERS, SIDES
 from storage.recall.words import with_few_marks
 
-# A text with more words than this that the other lacks says more, and must not be replaced by it.
+# Each line is a scale; its sides are separated by |, and the words of a side mean the same.
+_SCALES: Final = """
+left | right
+before | after | during
+up | down
+off
+out
+over | under
+above | below
+inside | outside
+more most | less least fewer fewest
+all every each always | some sometimes | many often | few seldom rarely | any
+like likes liked love loves loved enjoy enjoys enjoyed | dislike dislikes disliked hate hates hated
+start starts started begin begins began | stop stops stopped end ends ended quit quits | continue continues continued
+enable enables enabled | disable disables disabled
+allow allows allowed permit permits permitted | forbid forbids forbidden deny denies denied
+accept accepts accepted approve approves approved | reject rejects rejected decline declines declined refuse refuses
+buy buys bought | sell sells sold
+open opens opened | close closes closed shut
+win wins won | lose loses lost
+increase increases increased | decrease decreases decreased reduce reduces reduced
+add adds added | remove removes removed delete deletes deleted
+include includes included | exclude excludes excluded
+arrive arrives arrived | leave leaves depart departs departed
+send sends sent | receive receives received
+old older | new newer | young younger
+big bigger large larger | small smaller little
+high higher | low lower
+long longer | short shorter brief
+early earlier | late later
+hot warm | cold cool
+good better best | bad worse worst
+fast faster quick | slow slower
+same | different
+true | false
+public | private
+cheap cheaper | expensive
+easy easier | hard harder difficult
+light | dark
+full | empty
+black | white | red | green | blue | yellow | orange | purple | brown | grey gray | pink
+possible | impossible
+able | unable
+legal | illegal
+safe | unsafe
+correct | incorrect wrong
+married | divorced | single
+north | south | east | west
+front | back
+top | bottom
+import | export
+internal | external
+minimum | maximum
+morning mornings | noon | afternoon afternoons | evening evenings | night nights
+today | tomorrow | yesterday | tonight
+hourly | daily | weekly | monthly | yearly annually
+minute minutes | hour hours | day days | week weeks | month months | year years
+monday mondays | tuesday tuesdays | wednesday wednesdays | thursday thursdays | friday fridays | saturday saturdays
+sunday sundays
+january | february | march | april | june | july | august | september | october | november | december
+spring | summer | autumn | winter
+i me my mine myself | you your yours yourself | he him his himself | she her hers herself | we us our ours
+they them their
+mother mum mom | father dad | brother | sister | son | daughter | wife | husband | uncle | aunt
+was were | had | did | used | will shall | would | may | might | could | must | should
+here | there
+"""
+
+
+def _sides() -> dict[str, str]:
+    sides = [side.split() for scale in _SCALES.strip().splitlines() for side in scale.split("|")]
+    return {word: side[0] for side in sides for word in side}
+
+
+# The first word of its side, by word.
+SIDES: Final = _sides()
+
+_NEGATIONS: Final = (
+    "not no never none nothing nobody nowhere neither nor without cannot hardly barely nicht kein keine keinen keiner"
+    " nie niemals ohne ne pas jamais sans non nunca sin mai senza não nem sem 不 没 沒 无 無 非 未 别"
+)
+NEGATIONS: Final = frozenset(_NEGATIONS.split())
+
+_ONES: Final = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+    " eighteen nineteen twenty"
+)
+_ORDINALS: Final = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth"
+_OTHERS: Final = (
+    "thirty forty fifty sixty seventy eighty ninety hundred thousand million billion once twice half quarter double"
+    " triple dozen"
+)
+
+# Words that are numbers, and their digits if there is only one way to write them.
+NUMBERS: Final = (
+    {word: word for word in _OTHERS.split()}
+    | {word: f"{number}." for number, word in enumerate(_ORDINALS.split())}
+    | {word: str(number) for number, word in enumerate(_ONES.split())}
+)
+
+
+# Two texts with more different words than this contradict each other in nothing: they are about different things.
 _MAX_NEW_WORDS: Final = 2
-_MIN_STEM_LETTERS: Final = 3
+# For a longer text no other order of its parts is tried, because that takes time with the square of the length.
+_MAX_TURNED_WORDS: Final = 60
+# `king` and `thing` are no forms of another word.
+_MIN_GERUND_LETTERS: Final = 5
 _CJK: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _APOSTROPHE: Final = "['\u2019]"
 _WORD: Final = re.compile(rf"[{_CJK}]|\d+(?:[.,:/-]\d+)*|[^\W\d_{_CJK}]+(?:{_APOSTROPHE}[^\W\d_{_CJK}]+)*")
 _QUOTED: Final = re.compile('["\u201c\u201e\u00ab]([^"\u201c\u201d\u201e\u00ab\u00bb]{1,200})["\u201c\u201d\u00bb]')
-_NOT: Final = re.compile(rf"(\w)(?:n{_APOSTROPHE}t|(?<=[Cc]an)not)\b")
+_NOT: Final = re.compile(rf"(?i:(?<=\bcan)(?:{_APOSTROPHE}t|not)|(?<!\bca)(?<=\w)n{_APOSTROPHE}t)\b")
 _OWNER: Final = re.compile(rf"{_APOSTROPHE}s?$")
-# Stop words: a sentence means the same without them.
-_SMALL_WORDS: Final = (
-    "a an the is are am be been being do does has have having it its that this these those of in on at for by with"
-    " as and very really just also so please then too there here"
-)
+# Stop words: a sentence means the same without them. Not `have`: Ann has a boss, or is one. Not `being`: what is being
+# done is not done. Not `too`: too hot is not hot.
+_SMALL_WORDS: Final = "a an the is are am be been do does it its that of and very really just also so please then"
 _SMALL: Final = frozenset(_SMALL_WORDS.split())
-_ENDINGS: Final = ("ings", "ing", "ies", "ied", "es", "ed", "s", "e", "y")
+# Names if they are written in capitals, else words of another meaning: a text in capitals alone has none of them.
+_IN_CAPITALS: Final = frozenset({"IT", "US", "WHO"})
+# Characters besides words that change a statement: currency signs, question marks, emojis such as a thumb down.
+_MARK: Final = re.compile(
+    r"!(?==)|[^\w\s.,!;:'\"\u2018-\u201f\u00ab\u00bb()\[\]{}`*_\u2026\u00b7\u2022\u2010-\u2015\u3001-\u3015-]"
+)
+_MINUS: Final = re.compile(r"(?<!\w)[-\u2212](?=\d)")
+# The two ways to spell English.
+_SPELLINGS: Final = ((re.compile(r"(?<=\w{3})our"), "or"), (re.compile(r"(?<=\w{3})is(?=e[sd]?$|ing$|ation)"), "iz"))
+# A comparison says how much: the sides of an opposite do not tell `good` from `better`.
+# `https` is no plural, nor is `tls`.
+_VOWEL: Final = re.compile(r"[aeiouy]|[^\x00-\x7f]")
+_COMPARING: Final = re.compile(r"(?:er|est|most|more|less|best|worse|worst)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """The features of a text that are compared: `exact` must be equal, `says_the_same` compares the rest.
 
-    `names` are the words with a capital letter, including the first word unless it is a stop word; `stems` are the
-    stems of all words but stop words, in order.
+    `names` are the words with a capital letter, but for a stop word at the beginning: `plan A` is not `the plan`.
+    `tokens` are all words but stop words, in order: a number in digits, a negation, and of an opposite the first word
+    of its side.
     """
 
     exact: tuple[object, ...]
     names: frozenset[str]
     words: frozenset[str]
-    stems: tuple[str, ...]
+    tokens: tuple[str, ...]
 
 
 def statement(text: str) -> Statement:
     """Return the features of a text that can be compared without understanding it."""
-    expanded = _NOT.sub(r"\1 not", unicodedata.normalize("NFKC", with_few_marks(text)))
+    expanded = _NOT.sub(" not", unicodedata.normalize("NFKC", with_few_marks(text)))
     original = [found[0] for found in _WORD.finditer(expanded)]
     words = [_OWNER.sub("", word.casefold()) for word in original]
     numbers = tuple(sorted(NUMBERS.get(word, word) for word in words if word in NUMBERS or word[0].isdigit()))
     negations = sum(word in NEGATIONS for word in words)
     sides = frozenset(SIDES[word] for word in words if word in SIDES)
     quoted = frozenset(found[1].strip().casefold() for found in _QUOTED.finditer(expanded))
-    names = (word for word, written in zip(words, original, strict=True) if written[0].isupper())
+    marks = (len(_MINUS.findall(expanded)), "".join(sorted(_MARK.findall(expanded))))
+    names = ((place, word) for place, word in enumerate(words) if original[place][0].isupper())
+    in_capitals = frozenset() if expanded.isupper() else _IN_CAPITALS.intersection(original)
     return Statement(
-        exact=(numbers, negations, sides, quoted),
-        names=frozenset(name for name in names if name not in _SMALL),
+        exact=(numbers, negations, sides, quoted, marks, in_capitals),
+        names=frozenset(name for place, name in names if place or name not in _SMALL),
         words=frozenset(words),
-        stems=tuple(dict.fromkeys(_stem(word) for word in words if word not in _SMALL)),
+        tokens=tuple(_token(word) for word in words if word not in _SMALL),
     )
 
 
 def says_the_same(first: Statement, second: Statement) -> bool:
-    """Return whether two texts with nearly the same vector show no difference in meaning."""
-    if first.exact != second.exact:
-        return False
-    if not (first.names <= second.words and second.names <= first.words):
-        return False
-    shared = set(first.stems) & set(second.stems)
-    if max(len(first.stems), len(second.stems)) - len(shared) > _MAX_NEW_WORDS:
-        return False
-    return _is_rotation(
-        [stem for stem in first.stems if stem in shared], [stem for stem in second.stems if stem in shared]
+    """Return whether two texts have the same words in the same order, ignoring small words and word forms."""
+    return (
+        first.exact == second.exact
+        and len(first.tokens) == len(second.tokens)
+        and first.names <= second.words
+        and second.names <= first.words
+        and (first.tokens == second.tokens or _is_turned(first.tokens, second.tokens))
     )
 
 
@@ -129,15 +243,16 @@ def _beside_marks(text: Statement) -> frozenset[str]:
     )
 
 
-def _is_rotation(first: list[str], second: list[str]) -> bool:
-    """Return whether one list is the other in the same cyclic order.
+def _is_turned(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Return whether one text is the other, or has its end before its beginning.
 
     "I drink tea in the morning" may become "In the morning I drink tea", but "Anna owes Ben" not "Ben owes Anna".
     """
-    if not first:
-        return True
-    start = second.index(first[0])
-    return first == second[start:] + second[:start]
+    count = len(first)
+    starts = range(count) if 2 < count <= _MAX_TURNED_WORDS else range(1)
+    return any(
+        all(_is_form_of(one, second[(start + place) % count]) for place, one in enumerate(first)) for start in starts
+    )
 
 
 def _mask(words: Iterable[str]) -> int:
@@ -147,9 +262,32 @@ def _mask(words: Iterable[str]) -> int:
     return mask
 
 
-def _stem(word: str) -> str:
-    """Return a word without its inflection."""
-    for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _MIN_STEM_LETTERS:
-            return word[: -len(ending)]
+def _token(word: str) -> str:
+    if word in NUMBERS:
+        return NUMBERS[word]
+    if word in NEGATIONS:
+        return "not"
+    if word in SIDES and not _COMPARING.search(word):
+        return SIDES[word]
+    for pattern, spelling in _SPELLINGS:
+        word = pattern.sub(spelling, word)
     return word
+
+
+def _is_form_of(one: str, other: str) -> bool:
+    return one == other or not _bases(one).isdisjoint(_bases(other))
+
+
+@lru_cache(maxsize=16_384)
+def _bases(word: str) -> frozenset[str]:
+    """Return the words of which a word may be a form: `living` and `lives` of `live`. The past is none: it is over."""
+    if word.endswith("ies"):
+        return frozenset({word, word[:-3] + "y"})
+    if word.endswith(("ses", "xes", "zes", "ches", "shes", "oes")):
+        return frozenset({word, word[:-1], word[:-2]})
+    if word.endswith("s") and not word.endswith("ss") and _VOWEL.search(word):
+        return frozenset({word, word[:-1]})
+    if word.endswith("ing") and len(word) > _MIN_GERUND_LETTERS:
+        stem = word[:-3]
+        return frozenset({word, stem, stem + "e", stem[:-1] if stem[-1] == stem[-2] else stem})
+    return frozenset({word})

@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from reverie.scheduling.notification_types import NotificationKind
-from reverie.scheduling.reminder_types import Delivery, ReminderStatus
-from reverie.scheduling.schedule_types import NotificationPolicy, RunStatus, RunTrigger, ScheduleStatus
+from reverie.scheduling.types import (
+    Delivery,
+    NotificationKind,
+    NotificationPolicy,
+    ReminderStatus,
+    RunStatus,
+    RunTrigger,
+    ScheduleStatus,
+)
 
 # A run in one of these has not ended; a schedule has at most one such run.
 OPEN_STATUSES: Final = ("pending", "running")

@@ -14,8 +14,8 @@ from reverie.errors import NotFound
 from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.repository import AgentRepository, Repository
 from storage.rows import select_list, to_parameters
-from storage.scheduling.due_schedules import add_run
 from storage.scheduling.records import NewRun, RunEnd, RunRecord, ScheduleRecord
+from storage.scheduling.schedules import add_run
 from storage.viewer import of_schedule
 
 
@@ -235,7 +235,7 @@ class OpenRuns(Repository):
         A task counts as lost `lost_after` microseconds after it was sent. A run that was sent in the future is to be
         brought back at once.
         """
-        check_at: int | None = self._value(
+        check_at: int | None = self._integer(
             "SELECT min(CASE WHEN sent_at > :clock + :tolerance THEN :clock"
             " WHEN status = 'running' THEN coalesce(lease_until, deadline)"
             " WHEN sent_at < not_before THEN min(not_before, coalesce(deadline, not_before))"

@@ -1,14 +1,29 @@
-"""The schedules of one agent: their goals, cadences and states."""
+"""The schedules of one agent: their goals, cadences and states.
+
+Finds due schedules of a workspace and claims them by creating a run, unique for its schedule and due time.
+
+It crosses agents: only the sweep that fires schedules uses it.
+
+Reads the scheduling part of the status page: when schedules and reminders are due, and how runs went.
+
+It returns times rather than ages, so that a result cached for an unchanged store still shows later what is overdue.
+Of each kind it reads at most the first or newest few thousand, from an index, so it is cheap in any store.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from reverie.errors import NotFound
-from storage.repository import AgentRepository
-from storage.rows import column_name, insert_sql, select_list, to_parameters
-from storage.scheduling.records import NewSchedule, ScheduleFilter, ScheduleRecord
+from sqlalchemy import Connection
+
+from reverie.errors import NotFound, Rejected
+from storage.clock_steps import CLOCK_TOLERANCE_MICROS
+from storage.repository import AgentRepository, Repository
+from storage.rows import column_name, execute, insert_sql, select_list, to_parameters, valid_json
+from storage.scheduling.records import NewRun, NewSchedule, ReminderRecord, ScheduleFilter, ScheduleRecord
 from storage.viewer import of_own_schedule, of_schedule
 
 SELECT_SCHEDULES: Final = f"SELECT {select_list(ScheduleRecord, 's')} FROM schedules AS s"
@@ -24,8 +39,8 @@ _CHANGEABLE: Final = frozenset(
 )  # fmt: skip
 _CONDITIONS: Final = {
     "name": "s.name = :name",
-    "executor": "s.executor ->> '$.type' = :executor",
-    "cadence": "s.cadence ->> '$.type' = :cadence",
+    "executor": f"{valid_json('s.executor')} ->> '$.type' = :executor",
+    "cadence": f"{valid_json('s.cadence')} ->> '$.type' = :cadence",
     "channel": "s.channel_id = :channel",
     "session": "s.session_id = :session",
     "due_before": "s.next_run_at < :due_before",
@@ -36,41 +51,65 @@ _CONDITIONS: Final = {
 _UNFINISHED: Final = "('active', 'paused', 'disabled')"
 
 
-class Schedules(AgentRepository):
-    """The schedules of one agent within one transaction, as its viewer sees them."""
+_Owned = TypeVar("_Owned", ScheduleRecord, ReminderRecord)
+
+
+class OwnedRows(AgentRepository, Generic[_Owned]):
+    """The schedules or the reminders of one agent within one transaction, as its viewer sees them."""
+
+    table: ClassVar[str]
+    noun: ClassVar[str]
+    record: type[_Owned]
 
     @property
     def _visible(self) -> str:
         return f"s.agent_id = :agent AND {of_schedule(self._viewer, 's')}"
 
+    def find(self, row_id: str) -> _Owned | None:
+        """Return one row."""
+        columns = select_list(self.record, "s")
+        sql = f"SELECT {columns} FROM {self.table} AS s WHERE {self._visible} AND s.id = :id"
+        return self._record(self.record, sql, id=row_id)
+
+    def is_taken(self, row_id: str) -> bool:
+        """Return whether the agent has a row with this id, whoever it belongs to."""
+        sql = f"SELECT 1 FROM {self.table} WHERE agent_id = :agent AND id = :id"
+        return self._value(sql, id=row_id) is not None
+
+    def get(self, row_id: str) -> _Owned:
+        """Return one row. Raises `NotFound`."""
+        found = self.find(row_id)
+        if found is None:
+            raise NotFound(f"agent {self._agent} has no {self.noun} {row_id!r}", field="id")
+        return found
+
+    def own(self, row_id: str) -> _Owned:
+        """Return one row that the viewer may change. Raises `NotFound`, and `Rejected` for one of nobody."""
+        found = self.get(row_id)
+        own = f"s.agent_id = :agent AND s.id = :id AND {of_own_schedule(self._viewer, 's')}"
+        if self._value(f"SELECT 1 FROM {self.table} AS s WHERE {own}", id=row_id) is None:
+            user = self._viewer.user if self._viewer is not None else None
+            raise Rejected(
+                f"{self.noun} {row_id} is not one of user {user!r}: only calls for no user change it", field="user"
+            )
+        return found
+
+    def delete(self, row_id: str) -> bool:
+        """Delete a row, and the runs of a schedule; False when there is none."""
+        sql = f"DELETE FROM {self.table} WHERE agent_id = :agent AND id = :id"
+        return self._execute(sql, id=row_id).rowcount > 0
+
+
+class Schedules(OwnedRows[ScheduleRecord]):
+    """The schedules of one agent within one transaction, as its viewer sees them."""
+
+    table = "schedules"
+    noun = "schedule"
+    record = ScheduleRecord
+
     def add(self, schedule: NewSchedule, *, now: int) -> None:
         """Store a schedule as active. The caller makes sure that its id is new."""
         self._execute(_INSERT, **to_parameters(schedule), now=now)
-
-    def find(self, schedule_id: str) -> ScheduleRecord | None:
-        """Return one schedule."""
-        sql = f"{SELECT_SCHEDULES} WHERE {self._visible} AND s.id = :id"
-        return self._record(ScheduleRecord, sql, id=schedule_id)
-
-    def is_taken(self, schedule_id: str) -> bool:
-        """Return whether the agent has a schedule with this id, whoever it belongs to."""
-        sql = "SELECT 1 FROM schedules WHERE agent_id = :agent AND id = :id"
-        return self._value(sql, id=schedule_id) is not None
-
-    def is_own(self, schedule_id: str) -> bool:
-        """Return whether the viewer may change a schedule."""
-        sql = (
-            "SELECT 1 FROM schedules AS s WHERE s.agent_id = :agent AND s.id = :id"
-            f" AND {of_own_schedule(self._viewer, 's')}"
-        )
-        return self._value(sql, id=schedule_id) is not None
-
-    def get(self, schedule_id: str) -> ScheduleRecord:
-        """Return one schedule. Raises `NotFound`."""
-        found = self.find(schedule_id)
-        if found is None:
-            raise NotFound(f"agent {self._agent} has no schedule {schedule_id!r}", field="id")
-        return found
 
     def search(self, schedule_filter: ScheduleFilter, *, limit: int, offset: int) -> list[ScheduleRecord]:
         """Return a page of the schedules that pass a filter, newest first."""
@@ -109,16 +148,286 @@ class Schedules(AgentRepository):
             id=schedule_id,
         )
 
-    def delete(self, schedule_id: str) -> bool:
-        """Delete a schedule with its runs; False when there is none."""
-        sql = "DELETE FROM schedules WHERE agent_id = :agent AND id = :id"
-        return self._execute(sql, id=schedule_id).rowcount > 0
-
     def _filter_sql(self, schedule_filter: ScheduleFilter) -> tuple[str, dict[str, Any]]:
-        """Return a condition and its parameters, without those of the agent and the viewer."""
+        """Return an SQL condition and its parameters. The caller adds the parameters of the agent and the viewer."""
         parameters = {name: value for name in _CONDITIONS if (value := getattr(schedule_filter, name)) is not None}
         clauses = [self._visible, *(_CONDITIONS[name] for name in parameters)]
         if schedule_filter.statuses:
             clauses.append("s.status IN (SELECT value FROM json_each(:statuses))")
             parameters["statuses"] = schedule_filter.statuses
         return " AND ".join(clauses), parameters
+
+
+# A schedule waits while it has an open run: all times missed meanwhile become one run afterwards.
+_WITHOUT_OPEN_RUN: Final = (
+    "s.status = 'active' AND s.next_run_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM schedule_runs AS r"
+    " WHERE r.agent_id = s.agent_id AND r.schedule_id = s.id AND r.status IN ('pending', 'running'))"
+)
+_DUE: Final = (
+    f" WHERE {_WITHOUT_OPEN_RUN} AND s.next_run_at <= :now ORDER BY s.next_run_at, s.created_at, s.id LIMIT :limit"
+)
+_INSERT_RUN: Final = (
+    insert_sql(
+        "schedule_runs",
+        NewRun,
+        agent_id=":agent",
+        schedule_id=":schedule",
+        status="'pending'",
+        created_at=":now",
+        sent_at=":sent_at",
+    )
+    + " ON CONFLICT (agent_id, schedule_id, due_at) DO NOTHING"
+)
+
+
+class DueSchedules(Repository):
+    """The schedules of all agents within one transaction."""
+
+    def due(self, *, now: int, limit: int) -> list[ScheduleRecord]:
+        """Return active schedules that are due and have no open run, the longest due first."""
+        return self._records(ScheduleRecord, f"{SELECT_SCHEDULES}{_DUE}", now=now, limit=limit)
+
+    def disable_damaged(self, *, now: int, limit: int) -> int:
+        """Disable due schedules that cannot be read, since they would stay due for ever; return how many."""
+        read = [schedule.id for schedule in self.due(now=now, limit=limit)]
+        return self._execute(
+            "UPDATE schedules SET status = 'disabled', next_run_at = NULL, revision = revision + 1"
+            f" WHERE (agent_id, id) IN (SELECT s.agent_id, s.id FROM schedules AS s{_DUE})"
+            " AND id NOT IN (SELECT value FROM json_each(:read))",
+            now=now,
+            limit=limit,
+            read=read,
+        ).rowcount
+
+    def count_due(self, *, now: int, limit: int) -> int:
+        """Return how many schedules `due` finds, with those that cannot be read."""
+        return int(self._value(f"SELECT count(*) FROM (SELECT 1 FROM schedules AS s{_DUE})", now=now, limit=limit))
+
+    def next_due_at(self) -> int | None:
+        """Return when the next schedule without an open run is due; None without any."""
+        return self._integer(
+            f"SELECT s.next_run_at FROM schedules AS s WHERE {_WITHOUT_OPEN_RUN} ORDER BY s.next_run_at LIMIT 1"
+        )
+
+    def has_future(self, *, now: int) -> bool:
+        """Return whether a run or a change of a schedule was made in the future, before the clock was set back."""
+        limit = now + CLOCK_TOLERANCE_MICROS
+        sql = (
+            "SELECT EXISTS (SELECT 1 FROM schedule_runs WHERE created_at > :limit)"
+            " OR EXISTS (SELECT 1 FROM schedules WHERE updated_at > :limit)"
+        )
+        return bool(self._value(sql, limit=limit))
+
+    def of_future(self, *, now: int, limit: int) -> list[ScheduleRecord]:
+        """Return schedules that have a run, or were changed, in the future."""
+        sql = (
+            f"{SELECT_SCHEDULES} WHERE s.updated_at > :future OR EXISTS (SELECT 1 FROM schedule_runs AS r"
+            " WHERE r.agent_id = s.agent_id AND r.schedule_id = s.id AND r.created_at > :future) LIMIT :limit"
+        )
+        return self._records(ScheduleRecord, sql, future=now + CLOCK_TOLERANCE_MICROS, limit=limit)
+
+    def bring_back(self, schedule: ScheduleRecord, *, next_run_at: int | None, now: int) -> None:
+        """Give a schedule its next time, and make what is recorded of it in the future count as of `now`.
+
+        Its runs keep their order. They no longer count as those of due times that are still to come.
+        """
+        self._execute(
+            "UPDATE schedules SET next_run_at = :next, updated_at = min(updated_at, :now),"
+            " last_run_at = min(last_run_at, :now), revision = revision + 1 WHERE agent_id = :agent AND id = :id",
+            next=next_run_at,
+            now=now,
+            agent=schedule.agent,
+            id=schedule.id,
+        )
+        runs = self._values(
+            "SELECT id FROM schedule_runs WHERE agent_id = :agent AND schedule_id = :id"
+            " AND (created_at > :now OR due_at > :now) ORDER BY due_at DESC",
+            agent=schedule.agent,
+            id=schedule.id,
+            now=now,
+        )
+        for number, run in enumerate(runs):
+            self._execute(
+                "UPDATE schedule_runs SET due_at = :now - :number, first_due_at = min(first_due_at, :now),"
+                " created_at = min(created_at, :now), started_at = min(started_at, :now),"
+                " finished_at = min(finished_at, :now) WHERE id = :run"
+                " AND NOT EXISTS (SELECT 1 FROM schedule_runs AS other WHERE other.id <> schedule_runs.id"
+                " AND other.agent_id = schedule_runs.agent_id AND other.schedule_id = schedule_runs.schedule_id"
+                " AND other.due_at = :now - :number)",
+                now=now,
+                number=number,
+                run=run,
+            )
+
+    def pause_webhooks(self, *, now: int) -> int:
+        """Pause all active schedules that call a webhook, and cancel their open runs; return how many.
+
+        A restored database must not call the addresses that its backup names by itself. Safe to repeat.
+        """
+        calls_webhook = f"{valid_json('s.executor')} ->> '$.type' = 'webhook'"
+        self._execute(
+            "UPDATE schedule_runs AS r SET status = 'cancelled', finished_at = :now, error = 'restored from a backup'"
+            " WHERE r.status IN ('pending', 'running') AND EXISTS (SELECT 1 FROM schedules AS s"
+            f" WHERE s.agent_id = r.agent_id AND s.id = r.schedule_id AND {calls_webhook})",
+            now=now,
+        )
+        return self._execute(
+            "UPDATE schedules AS s SET status = 'paused', next_run_at = NULL, updated_at = :now,"
+            f" revision = revision + 1 WHERE status = 'active' AND {calls_webhook}",
+            now=now,
+        ).rowcount
+
+    def claim(self, due: ScheduleRecord, run: NewRun, *, next_run_at: int | None, now: int, sent_at: int) -> bool:
+        """Create the run of a due schedule and set its next time; False when the schedule was changed meanwhile.
+
+        Of two that read the same due schedule, the second finds another revision. Also False when this due time has a
+        run already: the schedule moves on to its next time. A one-shot has none, so its run is due a microsecond later.
+        """
+        moved = self._execute(
+            f"UPDATE schedules AS s SET next_run_at = :next, revision = revision + 1 WHERE {_WITHOUT_OPEN_RUN}"
+            " AND s.agent_id = :agent AND s.id = :id AND s.revision = :revision",
+            next=next_run_at,
+            agent=due.agent,
+            id=due.id,
+            revision=due.revision,
+        )
+        if not moved.rowcount:
+            return False
+        while not add_run(self._connection, due, run, now=now, sent_at=sent_at):
+            if next_run_at is not None:
+                return False
+            run = replace(run, due_at=run.due_at + 1)
+        return True
+
+
+def add_run(connection: Connection, schedule: ScheduleRecord, run: NewRun, *, now: int, sent_at: int) -> bool:
+    """Store a pending run; False when the schedule has a run for this due time."""
+    values = {"agent": schedule.agent, "schedule": schedule.id, "now": now, "sent_at": sent_at}
+    return execute(connection, _INSERT_RUN, **to_parameters(run), **values).rowcount > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A goal without a vector of the model in use."""
+
+    agent: str
+    schedule: str
+    text: str
+
+
+class GoalVectors(Repository):
+    """The goals of all agents' schedules within one transaction, for the worker that has the model."""
+
+    def waiting(self, model: str, *, limit: int) -> list[Goal]:
+        """Return goals of schedules that may still fire and have no vector of a model."""
+        return self._records(
+            Goal,
+            "SELECT agent_id AS agent, id AS schedule, goal AS text FROM schedules"
+            " WHERE status IN ('active', 'paused', 'disabled') AND recall_limit > 0 AND goal_model IS NOT :model"
+            " LIMIT :limit",
+            model=model,
+            limit=limit,
+        )
+
+    def put(self, goal: Goal, vector: bytes, model: str) -> None:
+        """Store the vector of a goal (float32, little-endian), unless the goal has changed."""
+        self._execute(
+            "UPDATE schedules SET goal_vector = :vector, goal_model = :model"
+            " WHERE agent_id = :agent AND id = :id AND goal = :goal",
+            vector=vector,
+            model=model,
+            agent=goal.agent,
+            id=goal.schedule,
+            goal=goal.text,
+        )
+
+
+# The maximum number of times of one kind that are read from one store: it takes milliseconds, and nobody reads more.
+MAX_TIMES: Final = 5_000
+
+_UNDELIVERED: Final = "FROM reminders WHERE delivered_at IS NULL"
+# A schedule with an open run waits for it: this is not a delay.
+_DUE_NOW: Final = (
+    f"SELECT s.next_run_at FROM schedules AS s WHERE {_WITHOUT_OPEN_RUN} ORDER BY s.next_run_at LIMIT :max"
+)
+# A failed run waits on purpose until it may be tried again.
+_OPEN: Final = (
+    "SELECT status, count(*), min(max(created_at, coalesce(not_before, 0))) FROM schedule_runs"
+    " WHERE status IN ('pending', 'running') GROUP BY status"
+)
+_STARTED: Final = (
+    "SELECT started_at, trigger_kind, due_at FROM schedule_runs WHERE started_at IS NOT NULL"
+    " ORDER BY started_at DESC LIMIT :max"
+)
+_FAILED: Final = (
+    "SELECT finished_at FROM schedule_runs WHERE status IN ('failed', 'timed_out') ORDER BY finished_at DESC LIMIT :max"
+)
+_FAILED_REMINDERS: Final = (
+    "SELECT count(*) FROM (SELECT error FROM reminders WHERE delivered_at IS NULL AND delivery <> 'pull'"
+    " ORDER BY due_at LIMIT :max) WHERE error <> ''"
+)
+_FAILED_NOTIFICATIONS: Final = (
+    "SELECT count(*) FROM (SELECT error FROM notifications WHERE delivered_at IS NULL AND acknowledged_at IS NULL"
+    " ORDER BY created_at LIMIT :max) WHERE error <> ''"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """When a scheduled (not manual) run started, and how long after its due time, in microseconds."""
+
+    at: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingCounts:
+    """The schedules, runs, reminders and notifications of one store. All times are microseconds, lists ascending.
+
+    `due` are the next times of active schedules without an open run. `pending_since` is when the first pending run
+    could have started. `remind_at` are the times of undelivered reminders, `push_at` of those among them that may be
+    pushed. `starts` and `failures` cover the runs that are kept.
+    """
+
+    schedules: Mapping[str, int] = field(default_factory=dict)
+    due: array[int] = field(default_factory=lambda: array("q"))
+    runs_open: Mapping[str, int] = field(default_factory=dict)
+    pending_since: int | None = None
+    starts: tuple[RunStart, ...] = ()
+    failures: array[int] = field(default_factory=lambda: array("q"))
+    reminders: int = 0
+    remind_at: array[int] = field(default_factory=lambda: array("q"))
+    push_at: array[int] = field(default_factory=lambda: array("q"))
+    notifications: int = 0
+    unacknowledged: int = 0
+    failed_deliveries: int = 0
+
+
+def read_scheduling(raw: Any) -> SchedulingCounts:
+    """Return the counts of a store, read in the open transaction of a `pysqlite3` connection."""
+    opened = {status: (count, since) for status, count, since in raw.execute(_OPEN)}
+    started = raw.execute(_STARTED, {"max": MAX_TIMES})
+    return SchedulingCounts(
+        schedules={row[0]: row[1] for row in raw.execute("SELECT status, count(*) FROM schedules GROUP BY status")},
+        due=_times(raw, _DUE_NOW),
+        runs_open={status: count for status, (count, _) in opened.items()},
+        pending_since=opened["pending"][1] if "pending" in opened else None,
+        starts=tuple(RunStart(at, max(0, at - due_at)) for at, trigger, due_at in started if trigger != "manual"),
+        failures=_times(raw, _FAILED),
+        reminders=_count(raw, f"SELECT count(*) {_UNDELIVERED}"),
+        remind_at=_times(raw, f"SELECT due_at {_UNDELIVERED} ORDER BY due_at LIMIT :max"),
+        push_at=_times(raw, f"SELECT due_at {_UNDELIVERED} AND delivery <> 'pull' ORDER BY due_at LIMIT :max"),
+        notifications=_count(
+            raw, "SELECT count(*) FROM notifications WHERE delivered_at IS NULL AND acknowledged_at IS NULL"
+        ),
+        unacknowledged=_count(raw, "SELECT count(*) FROM notifications WHERE acknowledged_at IS NULL"),
+        failed_deliveries=sum(_count(raw, sql, max=MAX_TIMES) for sql in (_FAILED_REMINDERS, _FAILED_NOTIFICATIONS)),
+    )
+
+
+def _times(raw: Any, query: str) -> array[int]:
+    return array("q", sorted(row[0] for row in raw.execute(query, {"max": MAX_TIMES})))
+
+
+def _count(raw: Any, query: str, **values: int) -> int:
+    return int(raw.execute(query, values).fetchone()[0])

@@ -5,25 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from storage.rows import if_damaged
+
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """One conversation of an agent. `messages` is how many it has; a group has several users, each of whom sees it."""
+    """One conversation of an agent. `messages` is how many it has; a group has several users, each of whom sees it.
+
+    A damaged field that does not decide to whom the session belongs is left out; `reverie db verify` names it.
+    """
 
     row_id: int
     id: str
     agent: str
-    ref_code: str
+    ref_code: str = field(metadata=if_damaged(""))
     user: str | None
-    provider: str | None
-    chat_id: str | None
-    channel: str | None
+    provider: str | None = field(metadata=if_damaged(None))
+    chat_id: str | None = field(metadata=if_damaged(None))
+    channel: str | None = field(metadata=if_damaged(None))
     status: str
-    started_at: int
-    ended_at: int | None
-    updated_at: int
+    started_at: int = field(metadata=if_damaged(0))
+    ended_at: int | None = field(metadata=if_damaged(None))
+    updated_at: int = field(metadata=if_damaged(0))
     last_sequence: int
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict, metadata=if_damaged({}))
     messages: int = 0
     is_group: bool = False
 

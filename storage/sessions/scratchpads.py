@@ -5,7 +5,6 @@ They belong to their session: kept when it is archived, deleted when it is forgo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from storage.repository import AgentRepository
-from storage.rows import select_list
+from storage.rows import from_json_of, select_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Scratchpads(AgentRepository):
         row = self._execute(
             "SELECT items, updated_at FROM scratchpad_lists WHERE session_row = :row AND agent_id = :agent", row=session
         ).one_or_none()
-        return (json.loads(row[0]), int(row[1])) if row else ([], None)
+        return (from_json_of(list, row[0]), int(row[1])) if row else ([], None)
 
     def replace(self, session: int, items: Sequence[str], *, now: int) -> None:
         """Store a list in place of the session's current one."""

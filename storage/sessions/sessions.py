@@ -1,30 +1,108 @@
-"""Sessions of one agent: conversations, found by id, by ref code, or by provider and chat id."""
+"""Sessions: conversations of an agent, found by id, by ref code, or by provider and chat id, until they are forgotten.
+
+Deleting takes half a millisecond a chunk under the write lock: a minute for 100,000. So a large session is first set
+aside, which changes one row: from then on it belongs to no agent, and nothing of it is found, read or worked on. What
+it had is removed in short steps, by whoever forgot it or by a sweep.
+
+The life cycle of a session is active, idle, archived. A status is set in the transaction that read the one before it.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
+
+from sqlalchemy import CursorResult
 
 from reverie.contract import DEFAULT_CHANNEL, EXTRACT_MEMORIES, SUMMARIZE_SESSIONS, chat_key
 from reverie.errors import NotFound
+from storage.curation import CurationLog
 from storage.memories.memories import Memories
 from storage.memories.records import MemoryFilter
 from storage.recall.index import SearchIndex
-from storage.repository import AgentRepository
+from storage.repository import AgentRepository, Repository
 from storage.rows import select_list
-from storage.sessions.forgotten import ForgottenSessions
-from storage.sessions.records import SessionRecord
-from storage.upkeep.curation import CurationLog
+from storage.sessions.records import SessionName, SessionRecord
 from storage.viewer import of_session
+
+# The agent of sessions that were set aside; the name of an agent is never empty.
+NOBODY: Final = ""
+# What is deleted at once: some 100 ms under the write lock.
+STEP_ROWS: Final = 150
+
+_SET_ASIDE: Final = """
+    UPDATE sessions SET agent_id = '', id = ref_code || '-' || row_id, provider = NULL, chat_id = NULL,
+        status = 'archived', last_sequence = 0, summary_text = NULL WHERE row_id = :row
+"""
+# What a trigger deletes with a session of an agent; this one has no agent any more when its row goes.
+_SCHEDULING: Final = (
+    "DELETE FROM schedules WHERE agent_id = :agent AND session_id = :session AND user_id IS NULL",
+    "DELETE FROM notifications WHERE agent_id = :agent AND session_id = :session AND user_id IS NULL",
+    "DELETE FROM reminders WHERE agent_id = :agent AND session_id = :session AND user_id IS NULL",
+)
+
+
+class ForgottenSessions(Repository):
+    """The sessions that were set aside, within one transaction."""
+
+    def is_small(self, row: int) -> bool:
+        """Return whether what a session has can be deleted in one step."""
+        return not any(
+            self._value(f"SELECT 1 FROM {table} WHERE session_row = :row LIMIT 1 OFFSET {STEP_ROWS}", row=row)
+            for table in ("chunks", "messages", "files")
+        )
+
+    def set_aside(self, row: int, *, agent: str, session: str, has_user: bool) -> None:
+        """Take a session from its agent."""
+        if has_user:
+            for sql in _SCHEDULING:
+                self._execute(sql, agent=agent, session=session)
+        self._execute(_SET_ASIDE, row=row)
+
+    def not_forgotten(self, ref_codes: Collection[str]) -> set[str]:
+        """Return those of these ref codes whose sessions exist, of whatever agent."""
+        sql = "SELECT ref_code FROM sessions WHERE agent_id <> '' AND ref_code IN (SELECT value FROM json_each(:codes))"
+        return set(self._values(sql, codes=sorted(ref_codes)))
+
+    def any(self) -> bool:
+        """Return whether something is left to remove."""
+        return self._next() is not None
+
+    def remove_step(self) -> bool:
+        """Remove some rows of a session that was set aside; False when there is none left."""
+        row = self._next()
+        if row is None:
+            return False
+        chunks = self._values("SELECT id FROM chunks WHERE session_row = :row LIMIT :limit", row=row, limit=STEP_ROWS)
+        if chunks:
+            SearchIndex(self._connection).remove_vectors(chunks)
+            self._execute("DELETE FROM chunks WHERE id IN (SELECT value FROM json_each(:chunks))", chunks=chunks)
+            return True
+        for table in ("messages", "files"):
+            removed = self._execute(
+                f"DELETE FROM {table} WHERE row_id IN"
+                f" (SELECT row_id FROM {table} WHERE session_row = :row ORDER BY row_id LIMIT :limit)",
+                row=row,
+                limit=STEP_ROWS,
+            )
+            if removed.rowcount:
+                return True
+        self._execute("DELETE FROM sessions WHERE row_id = :row", row=row)
+        return True
+
+    def _next(self) -> int | None:
+        row: int | None = self._integer("SELECT row_id FROM sessions WHERE agent_id = '' ORDER BY id LIMIT 1")
+        return row
+
 
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _REF_CODE_CHARACTERS: Final = 11
 _MESSAGES: Final = "(SELECT count(*) FROM messages WHERE session_row = sessions.row_id)"
 _SELECT: Final = f"SELECT {select_list(SessionRecord, messages=_MESSAGES)} FROM sessions"
-_KEEP_OUT: Final = """
+_NOTE_FORGOTTEN: Final = """
     INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :session, :at)
     ON CONFLICT (agent_id, session_id) DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
 """
@@ -90,7 +168,7 @@ class Sessions(AgentRepository):
     ) -> SessionRecord:
         """Return the session with this id, created if needed; unknown fields of an existing one are filled in.
 
-        A chat that another session has stays with that one. A new session belongs to the user who creates it. Raises
+        A chat that belongs to another session stays with it. A new session belongs to the user who creates it. Raises
         `NotFound` for one that its viewer may not see.
         """
         if provider and chat_id and self.id_by_chat(provider, chat_id) not in (None, session_id):
@@ -192,14 +270,14 @@ class Sessions(AgentRepository):
         session that was accepted up to `forgotten_at` is never stored. False when there is no such session; its items
         are kept out all the same.
         """
-        self._keep_out(session_id, forgotten_at)
+        self._note_forgotten(session_id, forgotten_at)
         session = self.find(session_id)
         if session is None:
             return False
         if session.provider and session.chat_id:
             # Items and dead letters may name the session by its chat alone.
             key = chat_key(session.provider, session.chat_id)
-            self._execute(_KEEP_OUT, session=_CHAT_MARK + key, at=forgotten_at)
+            self._execute(_NOTE_FORGOTTEN, session=_CHAT_MARK + key, at=forgotten_at)
             if key == session_id or self.find(key) is None:
                 self._execute(_DROP_DEAD_LETTERS, session=key)
         self._execute(
@@ -232,26 +310,22 @@ class Sessions(AgentRepository):
         """Return the time up to which items that name only a chat, by its key, are kept out; 0 if never forgotten."""
         return self.forgotten_at(_CHAT_MARK + key)
 
-    def free_id_for_chat(self, provider: str, chat_id: str) -> str:
-        """Return the id for the session of a chat that has none yet: its key, unless another chat has that session.
+    def free_id_for_chat(self, provider: str, chat_id: str, others: Collection[str] = ()) -> str:
+        """Return the id for the session of a chat that has none yet: its key, unless a session has that id.
 
-        A session with that id and without a chat is taken for this one.
+        Whoever gave a session that id did not say that it was this chat's, and its words are not for this chat's users.
+        `others` are ids that are about to be used.
         """
         key = chat_key(provider, chat_id)
         for number in itertools.count(2):
-            session = self.find(key)
-            if session is None or not (session.provider and session.chat_id):
+            if key not in others and self.find(key) is None:
                 break
             key = f"{chat_key(provider, chat_id)}~{number}"
         return key
 
-    def _keep_out(self, session: str, forgotten_at: int) -> None:
-        self._execute(_KEEP_OUT, session=session, at=forgotten_at)
+    def _note_forgotten(self, session: str, forgotten_at: int) -> None:
+        self._execute(_NOTE_FORGOTTEN, session=session, at=forgotten_at)
         self._execute(_DROP_DEAD_LETTERS, session=session)
-
-    def make_way(self, message_ids: Sequence[str]) -> None:
-        """Remove messages of forgotten sessions whose rows are still being removed, and whose ids are sent again."""
-        ForgottenSessions(self._connection).make_way(self._agent, message_ids)
 
     def forget_some_memories(self, session_id: str, *, limit: int) -> bool:
         """Delete memories that came from a session, at most `limit`; return whether there may be more.
@@ -281,3 +355,74 @@ class Sessions(AgentRepository):
 def new_ref_code() -> str:
     """Return a random ref code: eleven base62 characters (65 bits), safe in a URL and short enough to read out."""
     return "".join(secrets.choice(_BASE62) for _ in range(_REF_CODE_CHARACTERS))
+
+
+# Actions in the curation log: the end of a session, and the removal of its conversation's memories.
+CLOSE: Final = "close"
+CLEAR: Final = "clear"
+_MAX_TIME: Final = 2**63 - 1
+
+# A session whose end a person has undone stays open until its next message.
+_INACTIVE: Final = """
+    SELECT s.agent_id, s.id, s.updated_at FROM sessions AS s
+    WHERE s.status = 'active' AND s.updated_at < :before AND NOT EXISTS (
+        SELECT 1 FROM curation_log AS l WHERE l.agent_id = s.agent_id AND l.session_id = s.id
+        AND l.action = :close AND l.undone_at > s.updated_at)
+    AND coalesce(:agent, s.agent_id) = s.agent_id
+    ORDER BY s.updated_at, s.row_id LIMIT :limit
+"""
+_LEFTOVERS: Final = """
+    SELECT s.agent_id, s.id, min(m.updated_at) FROM memories AS m CROSS JOIN sessions AS s ON s.row_id = m.session_row
+    WHERE m.tier = 'conversation' AND m.superseded_by IS NULL AND s.status <> 'active' AND m.updated_at < :before
+    AND NOT EXISTS (SELECT 1 FROM curation_log AS l JOIN curation_items AS i ON i.entry_id = l.id
+        WHERE i.agent_id = m.agent_id AND i.memory_id = m.id AND l.action = :clear AND l.undone_at IS NOT NULL)
+    AND coalesce(:agent, s.agent_id) = s.agent_id
+    GROUP BY s.row_id, s.agent_id, s.id ORDER BY min(m.updated_at), s.row_id LIMIT :limit
+"""
+_CLEARABLE: Final = """
+    SELECT m.row_id FROM memories AS m
+    WHERE m.session_row = :row AND m.agent_id = :agent AND m.tier = 'conversation' AND m.superseded_by IS NULL
+    AND NOT EXISTS (SELECT 1 FROM curation_log AS l JOIN curation_items AS i ON i.entry_id = l.id
+        WHERE i.agent_id = m.agent_id AND i.memory_id = m.id AND l.action = :clear AND l.undone_at IS NOT NULL)
+    ORDER BY m.row_id LIMIT :limit
+"""
+
+
+class SessionLifecycle(AgentRepository):
+    """The status of one agent's sessions within one transaction."""
+
+    def set_status(self, session_row: int, status: str, *, ended_at: int | None) -> None:
+        """Set the status of a session and when it ended."""
+        self._execute(
+            "UPDATE sessions SET status = :status, ended_at = :at WHERE row_id = :row AND agent_id = :agent",
+            status=status,
+            at=ended_at,
+            row=session_row,
+        )
+
+    def clearable(self, session_row: int, *, limit: int) -> list[int]:
+        """Return rows of a session's conversation memories, except those whose removal a person has undone."""
+        return self._values(_CLEARABLE, row=session_row, clear=CLEAR, limit=limit)
+
+
+class AllSessionLifecycles(Repository):
+    """The sessions of all agents of a workspace within one transaction, for jobs. Times are microseconds.
+
+    With `agent` only those of one agent.
+    """
+
+    def inactive(self, *, before: int, limit: int, agent: str | None = None) -> list[SessionName]:
+        """Return active sessions without a message since a time, the longest inactive first."""
+        return [SessionName(row[0], row[1]) for row in self._query(_INACTIVE, before, limit, agent)]
+
+    def with_leftover_memories(self, *, before: int, limit: int, agent: str | None = None) -> list[SessionName]:
+        """Return ended sessions that still have conversation memories, unchanged since a time."""
+        return [SessionName(row[0], row[1]) for row in self._query(_LEFTOVERS, before, limit, agent)]
+
+    def oldest_change(self) -> int | None:
+        """Return when the longest unchanged of all these sessions was last changed; None without any."""
+        changes = [int(row[2]) for sql in (_INACTIVE, _LEFTOVERS) for row in self._query(sql, _MAX_TIME, 1, None)]
+        return min(changes, default=None)
+
+    def _query(self, sql: str, before: int, limit: int, agent: str | None) -> CursorResult[*tuple[Any, ...]]:
+        return self._execute(sql, before=before, close=CLOSE, clear=CLEAR, limit=limit, agent=agent)

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from reverie.errors import NotFound
 from storage.repository import AgentRepository, Repository
+from storage.rows import is_vector
 from storage.sessions.records import SessionName
-from storage.vector_blobs import checked_vector
 from storage.viewer import of_session
 
 # The action of a written summary in the curation log.
@@ -121,15 +121,10 @@ class Summaries(AgentRepository):
         return int(self._value(sql, row=session_row) or 0)
 
     def vectors(self, message_rows: Sequence[int], model: str, dim: int) -> list[tuple[int, str, bytes]]:
-        """Return the chunks of these messages that have a vector of a model: message row, text and vector.
-
-        Raises `StoreUnusable` if a vector is damaged.
-        """
+        """Return the chunks of these messages that have a vector of a model: message row, text and vector."""
         rows = self._execute(_VECTORS, rows=message_rows, model=model)
         return [
-            (int(row), str(text), checked_vector(vector, dim))
-            for row, text, vector in rows
-            if text is not None and vector is not None
+            (int(row), text, vector) for row, text, vector in rows if isinstance(text, str) and is_vector(vector, dim)
         ]
 
     def write(self, state: SummaryState, summary: str, message_rows: Sequence[int], *, now: int) -> bool:

@@ -1,1 +1,1 @@
-"""The room of trust: principals, tokens and their scopes, and the audit log."""
+"""The room of trust: principals, tokens and their scopes, quotas, and the audit log."""

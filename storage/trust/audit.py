@@ -5,6 +5,7 @@ It holds no content. The database refuses changes of its entries; only the reten
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -43,12 +44,16 @@ class StoredEntry(AuditEntry):
 
 
 class AuditFilter(NamedTuple):
-    """Which entries to list; None for any. `since` is in microseconds."""
+    """Which entries to list; None for any. `since` is in microseconds.
+
+    `actors` and `targets` are all that the log may have for one name.
+    """
 
     since: int | None = None
-    actor: str | None = None
+    actors: Sequence[str] | None = None
     action: str | None = None
     workspace: str | None = None
+    targets: Sequence[str] | None = None
 
 
 class AuditLog:
@@ -66,7 +71,10 @@ class AuditLog:
     def entries(self, wanted: AuditFilter, *, limit: int, offset: int = 0) -> list[StoredEntry]:
         """Return a page of the entries that match, newest first."""
         with self._account.reading() as connection:
-            found = execute(connection, _SELECT, **wanted._asdict(), limit=limit, offset=offset)
+            given = {name: value for name, value in wanted._asdict().items() if value is not None}
+            conditions = [_CONDITIONS[name] for name in given]
+            sql = f"{_SELECT} WHERE {' AND '.join(conditions or ['true'])} ORDER BY id DESC LIMIT :limit OFFSET :offset"
+            found = execute(connection, sql, **given, limit=limit, offset=offset)
             return read_rows(found, StoredEntry)
 
     def remove_before(self, at: int) -> int:
@@ -79,10 +87,12 @@ class AuditLog:
 
 
 _INSERT: Final = insert_sql("audit_log", AuditEntry)
-_SELECT: Final = (
-    f"SELECT {select_list(StoredEntry)} FROM audit_log"
-    " WHERE (:since IS NULL OR at >= :since) AND (:actor IS NULL OR actor = :actor)"
-    " AND (:action IS NULL OR action = :action) AND (:workspace IS NULL OR workspace = :workspace)"
-    " ORDER BY id DESC LIMIT :limit OFFSET :offset"
-)
+_SELECT: Final = f"SELECT {select_list(StoredEntry)} FROM audit_log"
+_CONDITIONS: Final = {
+    "since": "at >= :since",
+    "actors": "actor IN (SELECT value FROM json_each(:actors))",
+    "action": "action = :action",
+    "workspace": "workspace = :workspace",
+    "targets": "target IN (SELECT value FROM json_each(:targets))",
+}
 _REMOVE: Final = "DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE at < :at ORDER BY id LIMIT :limit)"

@@ -1,4 +1,4 @@
-"""Tokens, in the account's database: who may do what. Of the token itself only a hash is stored."""
+"""Tokens, in the account's database: who may do what. Only a hash of the token is stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from reverie.trust.scopes import Scope
+from reverie.contract import Scope
 from storage.engines import StoreDatabase
 from storage.rows import execute, insert_sql, read_row, read_rows, select_list, to_json, to_parameters
 

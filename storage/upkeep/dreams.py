@@ -5,13 +5,14 @@ Rows of the ledger are permanent: they stay when their memory is forgotten, so t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from storage.repository import AgentRepository, Repository
 from storage.rows import insert_sql, select_list, to_parameters
-from storage.viewer import author_of, seen_by_several
+from storage.viewer import author_of, is_source, seen_by_several
 
 # In index order (time, then row), events of one recall adjacent. SQLite finds the first row by `at` alone: with the
 # time of the last event as its lower bound, a page costs what it contains.
@@ -20,11 +21,13 @@ _EVENTS: Final = """
     WHERE agent_id = :agent AND at >= :since AND at <= :until AND (at, id) > (:after_at, :after_id)
     ORDER BY at, id LIMIT :limit
 """
+_MADE_OF_IT: Final = f"o.agent_id = :agent AND {is_source('g', 'o')} AND o.superseded_by IS NULL"
 # A message from which exactly one memory was made counts as that memory; with several, it counts as none. What is made
 # of a message belongs to who said it: in a session of several users to the user whom the message names.
 _SOURCES: Final = f"""
-    SELECT c.id, k.row_id, k.id, k.kind, x.row_id, x.id, x.kind, g.id,
-        (SELECT count(*) FROM memories WHERE agent_id = :agent AND source_message = g.id AND superseded_by IS NULL),
+    SELECT c.id, k.row_id, k.id, k.kind, x.row_id, x.id, x.kind, g.id, g.row_id,
+        (SELECT gs.id FROM sessions AS gs WHERE gs.row_id = g.session_row),
+        (SELECT count(*) FROM memories AS o WHERE {_MADE_OF_IT}),
         {seen_by_several("k")}, {author_of("k")}, {seen_by_several("x")}, {author_of("x")},
         coalesce(g.user_id, (SELECT s.user_id FROM sessions AS s WHERE s.row_id = g.session_row AND NOT s.is_group))
     FROM json_each(:ids) AS j
@@ -33,7 +36,7 @@ _SOURCES: Final = f"""
     LEFT JOIN memories AS k ON k.row_id = c.memory_row
     LEFT JOIN messages AS g ON g.row_id = (SELECT max(message_row) FROM message_chunks WHERE chunk_id = c.id)
     LEFT JOIN memories AS x ON x.row_id = (
-        SELECT min(row_id) FROM memories WHERE agent_id = :agent AND source_message = g.id AND superseded_by IS NULL
+        SELECT min(o.row_id) FROM memories AS o WHERE {_MADE_OF_IT}
     )
 """
 # Each of these finds the first row that names a user, or reads the agent's rows once.
@@ -43,8 +46,8 @@ _HAS_USERS: Final = """
         OR EXISTS (SELECT 1 FROM recall_events WHERE agent_id = :agent AND user_id IS NOT NULL)
 """
 _EVENTS_AT_ONCE: Final = 2_000
-# No limit, in SQL.
-_NO_LIMIT: Final = -1
+# More rows than any ledger has. A page must know how many rows it may have, so it is not -1.
+_NO_LIMIT: Final = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +65,17 @@ class DreamEvent:
 
 @dataclass(frozen=True, slots=True)
 class DreamSource:
-    """The source of a chunk: a memory with its row and kind, or the message it was cut from.
+    """The source of a chunk: a memory with its row and kind, or the message it was cut from, with its row and session.
 
-    `author` is the user whose words they are; None if nobody in particular said them. With `for_several`, more than one
-    user sees the memory, or would see the one that is made of the message.
+    `author` is the user who said it; None if there is no single one. With `for_several`, more than one user sees the
+    memory, or would see the memory made from the message.
     """
 
     id: str
     memory_row: int | None = None
     kind: str = "event"
+    message_row: int = 0
+    session: str = ""
     author: str | None = field(default=None, compare=False)
     for_several: bool = field(default=True, compare=False)
 
@@ -106,14 +111,18 @@ class Dreams(AgentRepository):
         """Return the sources of chunks, without files and without messages that became several memories."""
         found: dict[int, DreamSource] = {}
         rows = self._execute(_SOURCES, ids=chunk_ids)
-        for chunk, memory_row, memory, kind, made_row, made, made_kind, message, times, *whose in rows:
+        for chunk, memory_row, memory, kind, made_row, made, made_kind, message, row, session, times, *whose in rows:
             several, author, made_for_several, made_author, speaker = whose
             if memory_row is not None:
-                found[chunk] = DreamSource(memory, memory_row, kind, author, bool(several))
+                found[chunk] = DreamSource(memory, memory_row, kind, author=author, for_several=bool(several))
             elif times == 1:
-                found[chunk] = DreamSource(made, made_row, made_kind, made_author, bool(made_for_several))
+                found[chunk] = DreamSource(
+                    made, made_row, made_kind, author=made_author, for_several=bool(made_for_several)
+                )
             elif message is not None and not times:
-                found[chunk] = DreamSource(message, author=speaker, for_several=speaker is None)
+                found[chunk] = DreamSource(
+                    message, message_row=row, session=session, author=speaker, for_several=speaker is None
+                )
         return found
 
     def has_users(self) -> bool:

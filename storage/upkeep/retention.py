@@ -1,11 +1,16 @@
-"""Expired messages: covered by their session's summary, and older than the retention period."""
+"""What is removed because it has ended or is too old: a bounded number of rows in each transaction.
+
+A message has expired when its session's summary covers it and it is older than the retention period. Nothing that waits
+is removed, such as an open schedule.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
+from reverie.contract import EXTRACT_MEMORIES
 from storage.recall.index import SearchIndex
 from storage.repository import Repository
 
@@ -80,3 +85,41 @@ class Retention(Repository):
         SearchIndex(self._connection).remove_vectors(unused)
         self._execute("DELETE FROM chunks WHERE id IN (SELECT value FROM json_each(:ids))", ids=unused)
         return len(unused)
+
+
+# Rows deleted at once: some milliseconds under the write lock.
+AT_ONCE: Final = 500
+_OF_MEMORY: Final = (
+    "NOT EXISTS (SELECT 1 FROM memories AS k WHERE k.agent_id = p.agent_id AND k.id = p.memory_id)"
+    " AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.agent_id = p.agent_id AND m.id = p.memory_id)"
+)
+Ended: TypeAlias = Literal["schedules", "reminders", "items", "promotions", "progress"]
+_DELETE_ENDED: Final[Mapping[Ended, str]] = {
+    # One-shots that have ended, with their runs.
+    "schedules": "DELETE FROM schedules WHERE rowid IN (SELECT rowid FROM schedules"
+    " WHERE status IN ('completed', 'failed') AND updated_at < :before"
+    " AND coalesce(last_run_at, 0) < :before AND NOT EXISTS (SELECT 1 FROM schedule_runs AS r"
+    " WHERE r.agent_id = schedules.agent_id AND r.schedule_id = schedules.id"
+    " AND r.status IN ('pending', 'running')) LIMIT :limit)",
+    # Reminders that were due and that nobody has fetched.
+    "reminders": "DELETE FROM reminders WHERE (agent_id, id) IN (SELECT agent_id, id FROM reminders"
+    " WHERE delivered_at IS NULL AND due_at < :before AND created_at < :before LIMIT :limit)",
+    # Items whose time to live has ended.
+    "items": "DELETE FROM items WHERE row_id IN (SELECT row_id FROM items"
+    " WHERE expires_at IS NOT NULL AND expires_at <= :before LIMIT :limit)",
+    # What dream sweeps noted of memories and messages that are gone.
+    "promotions": "DELETE FROM memory_promotions WHERE (agent_id, memory_id) IN (SELECT p.agent_id, p.memory_id"
+    f" FROM memory_promotions AS p WHERE p.promoted_at < :before AND {_OF_MEMORY} LIMIT :limit)",
+    # How far extraction has read sessions that are gone. Its items are reference codes, and `mark`.
+    "progress": "DELETE FROM job_progress WHERE (job, item) IN (SELECT p.job, p.item FROM job_progress AS p"
+    f" WHERE p.job = '{EXTRACT_MEMORIES}' AND p.item <> 'mark' AND NOT EXISTS (SELECT 1"
+    " FROM sessions AS s WHERE s.ref_code = iif(p.item LIKE 'retry %', substr(p.item, 7), p.item)) LIMIT :limit)",
+}
+
+
+class Expiry(Repository):
+    """What a store holds of things that have ended, within one transaction. It crosses agents: only jobs use it."""
+
+    def remove(self, what: Ended, *, before: int) -> int:
+        """Delete at most `AT_ONCE` rows of what ended before a time in microseconds; return how many."""
+        return self._execute(_DELETE_ENDED[what], before=before, limit=AT_ONCE).rowcount

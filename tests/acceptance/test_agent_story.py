@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
 from reverie.errors import NotFound, Unavailable, WaitTimeout
 from storage.stores import Stores
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from worker.supervision.broker_address import embedded_broker_url
 
 WORKSPACE = "story"
@@ -71,19 +72,19 @@ def test_an_agent_sees_nothing_of_another(memory: Reverie, stack: Stack) -> None
 
     with Reverie("somebody-else", broker=stack.broker_url, url=stack.url, workspace=WORKSPACE) as other:
         assert list(other.recall("Lisbon violins")) == []
-        assert other.sessions() == []
+        assert other.sessions.list() == []
         with pytest.raises(NotFound):
-            other.messages("chat-1")
+            other.sessions.messages("chat-1")
 
 
 def test_a_forgotten_session_is_gone_from_every_answer(memory: Reverie) -> None:
     memory.ingest("chat-1", CONVERSATION, wait="searchable", timeout_seconds=60)
     assert memory.working("chat-1")
 
-    assert memory.forget_session("chat-1")
+    assert memory.sessions.forget("chat-1")
 
     assert list(memory.recall("Where does the person live?")) == []
-    assert memory.sessions() == []
+    assert memory.sessions.list() == []
     with pytest.raises(NotFound):
         memory.working("chat-1")
 
@@ -133,6 +134,38 @@ def test_whatever_is_killed_what_was_accepted_is_found_once() -> None:
         store.database.close()
 
 
+def test_what_somebody_waits_for_goes_on_while_every_periodic_job_lasts() -> None:
+    """Given periodic jobs that end never, when somebody recalls, says and erases, then each is done as ever."""
+    environment = {"REVERIE_EMBEDDING_PROVIDER": "hash", "REVERIE_EXTRACTION_DEBOUNCE_SECONDS": "0"}
+    with Stack(env=environment) as stack, Reverie("ana", url=stack.url, workspace=WORKSPACE) as ana:
+        assert stack.wait_server(60)
+        with _stopped(stack, "maintenance"):
+            said = {"role": "user", "content": "I'm allergic to walnuts."}
+            ana.ingest("chat", said, user="lif", visibility="shared", wait="searchable", timeout_seconds=60)
+            assert len(ana.recall("walnuts", mode="keyword")) > 0
+            _until(lambda: len(ana.memories.recall_events()) > 0)
+            _until(lambda: len(ana.memories.list(user="lif")) > 0, seconds=120)
+            erasure = ana.admin.erasures.create(user="lif")
+            _until(lambda: ana.admin.erasures.get(erasure.id).state == "done", seconds=120)
+            assert list(ana.recall("walnuts", mode="keyword")) == []
+
+
+@contextlib.contextmanager
+def _stopped(stack: Stack, name: str) -> Iterator[None]:
+    """Stop a worker and its children, as a job that never ends does."""
+    (pid,) = (process.pid for process in stack.processes() if process.name == name)
+    worker = psutil.Process(pid)
+    family = [worker, *worker.children(recursive=True)]
+    for process in family:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):  # the supervisor has killed what gave no sign
+                process.resume()
+
+
 def test_it_starts_in_a_folder_that_holds_foreign_modules_of_our_names(tmp_path: Path) -> None:
     for name in ("cli", "tasks", "storage", "server", "worker", "memory", "adapters", "retrieval"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the module of the caller was imported')\n")
@@ -149,9 +182,11 @@ def test_it_starts_in_a_folder_that_holds_foreign_modules_of_our_names(tmp_path:
     finally:
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=60)
+        logs = list(data.rglob("*.db-wal"))
         shutil.rmtree(data)
     assert process.returncode == 0
     assert "died" not in output
+    assert logs == []  # all rows are in the databases themselves: whoever deletes or leaves out the logs loses none
 
 
 def _ingest_again_until_accepted(client: Reverie, text: str, count: int) -> int:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.harness.erased_person import CANARIES, places
+from benchmarks.erasure import CANARIES, places
 
 ROOT = Path(__file__).resolve().parents[2]
 

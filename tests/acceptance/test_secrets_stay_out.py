@@ -31,26 +31,21 @@ EAGER = {
     "REVERIE_LOG_FORMAT": "json",
     "REVERIE_EXTRACTION_DEBOUNCE_SECONDS": "0",
     "REVERIE_EXTRACTION_CONFIDENCE_THRESHOLD": "0",
-    "REVERIE_DREAM_MIN_HITS": "1",
-    "REVERIE_DREAM_MIN_QUERIES": "1",
-    "REVERIE_DREAM_MIN_SCORE": "0",
-    "REVERIE_DREAM_MOST_PROMOTIONS": "500",
-    "REVERIE_CONTEXT_TOKEN_BUDGET": "400",
+    "REVERIE_CONTEXT_TOKEN_BUDGET": "200",
     "REVERIE_SYSTEM_PROMPT_BUFFER": "0",
-    "REVERIE_SUMMARY_TRIGGER_RATIO": "0.4",
-    "REVERIE_SUMMARY_TARGET_RATIO": "0.2",
-    "REVERIE_COMPACTION_ENABLED": "false",
-    "REVERIE_CONSOLIDATION_AFTER_HOURS": "0.0001",
     "REVERIE_SESSION_IDLE_HOURS": "0.0001",
 }
 JOBS = (
     "extract-memories", "summarize-sessions", "consolidate-memories", "dream-sweep", "close-idle-sessions",
     "consolidate-conversations", "prune-decayed", "dream-sweep", "apply-retention", "verify-store", "optimize-store",
 )  # fmt: skip
-# `reverie run JOB --json` for each of them.
+# `reverie run JOB --json` for each of them, with dreams that promote whatever was recalled.
 RUN_JOBS = """
 import sys
+import tasks.upkeep
 from cli import main
+from memory.upkeep.dreaming import DreamRules
+tasks.upkeep.DREAM_RULES = DreamRules(min_hits=1, min_queries=1, min_score=0.0, most_promotions=500)
 for job in sys.argv[1:]:
     sys.argv = ["reverie", "run", job, "--json"]
     try:
@@ -73,11 +68,11 @@ def test_no_job_file_commit_or_log_has_a_secret_that_was_said() -> None:
         with Reverie(AGENT, broker=stack.broker_url, url=stack.url, workspace=WORKSPACE) as memory:
             contents = _say(memory, secrets)
             _recall_often(memory, contents)
-            memory.close_session("talk-0")
+            memory.sessions.close("talk-0")
             kept = _keep_by_hand(memory)
             _wait_for_recalls(stack, len(contents))
             printed = _run_jobs(stack)
-            checkpoint = memory.checkpoint("Everything so far")
+            checkpoint = memory.memory_files.checkpoint("Everything so far")
         refused = {one.path: one.why for one in checkpoint.refused}
         logs = _logs(stack.data)
 
@@ -124,9 +119,9 @@ def _recall_often(memory: Reverie, contents: Iterable[str]) -> None:
 def _keep_by_hand(memory: Reverie) -> list[str]:
     """Secrets that the agent itself wants kept: a memory, a fact and a note; their ids."""
     remembered = memory.remember(KEPT_BY_HAND)
-    assert memory.memory(remembered.id).content == KEPT_BY_HAND
-    fact = memory.set_fact("keys", "models", KEPT_KEY)
-    note = memory.add_note(f"wifi password: {KEPT_KEY}", user="kate", note_id="wifi")
+    assert memory.memories.get(remembered.id).content == KEPT_BY_HAND
+    fact = memory.facts.set("keys", "models", KEPT_KEY)
+    note = memory.notes.add(f"wifi password: {KEPT_KEY}", user="kate", note_id="wifi")
     return [remembered.id, fact.id, note.note_id]
 
 

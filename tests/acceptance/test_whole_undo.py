@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.story.world import WORKSPACE, ClockedRuntime, World
 from reverie import contract
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.busy_store import AGENTS, NOW, clocked, copied, fill
 from support.curating import everything
 from worker.app import app, use_runtime

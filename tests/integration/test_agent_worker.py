@@ -20,11 +20,10 @@ from sqlalchemy import text
 from reverie.client import Reverie
 from reverie.clock import now_micros
 from reverie.contract import QUEUES
-from reverie.errors import NotFound, Rejected
-from reverie.problems import AgentQueueFull
-from reverie.scheduling.agent_tasks import AgentTasks, QueueLimits
+from reverie.errors import AgentQueueFull, NotFound, Rejected
+from reverie.scheduling.agent_worker import AgentTasks, QueueLimits
 from reverie.scheduling.run_signing import SignedRun, derive_worker_key, sign_run
-from reverie.scheduling.schedule_types import TaskExecutor
+from reverie.scheduling.types import TaskExecutor
 from support.agents import AgentProcess, agent_worker, ended, fire, fired, until
 from support.http import running_server
 from support.ports import free_port
@@ -36,7 +35,7 @@ CELERY_QUEUE = f"agent.default.{QUEUE}"
 AGENT = """
     import json, os, pathlib, signal
     from reverie.scheduling.agent_worker import AgentWorker
-    from reverie.scheduling.schedule_types import RunReport
+    from reverie.scheduling.types import RunReport
 
     worker = AgentWorker(agent="ana", queue="ana-tasks")
     here = pathlib.Path(__file__).parent
@@ -97,14 +96,14 @@ PLAIN = """
     @app.task(name="plain.summarise")
     def summarise(schedule_id, run_id, goal):
         with Reverie("ana") as reverie:
-            reverie.complete_run(run_id, f"{goal}: done for {schedule_id}", turn_count=2, cost=1.5)
+            reverie.runs.complete(run_id, f"{goal}: done for {schedule_id}", turn_count=2, cost=1.5)
 """
 
 
 @pytest.fixture
-def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
+def runtime(make_runtime: Callable[..., Runtime], fires_every_second: None) -> Runtime:
     """A runtime in which schedules may fire every second."""
-    return make_runtime(schedule_min_interval_seconds=1)
+    return make_runtime()
 
 
 @pytest.fixture
@@ -145,7 +144,7 @@ def start_agent(runtime: Runtime, tmp_path: Path) -> Iterator[StartAgent]:
 def add(client: Reverie, task: str, **more: object) -> str:
     """A schedule of every second for one of the agent's tasks."""
     fields = {"every": 1, "task": task, "queue": QUEUE, "recall_limit": 0, **more}
-    return client.add_schedule("water the plants", **fields).id  # type: ignore[arg-type]
+    return client.schedules.add("water the plants", **fields).id  # type: ignore[arg-type]
 
 
 def test_what_a_function_returns_or_raises_is_how_its_run_ends(
@@ -187,7 +186,7 @@ def test_a_plain_celery_task_reports_by_itself(
     runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent
 ) -> None:
     """Given a Celery app that knows nothing of ours but the client, then what it reports is the run's end."""
-    from reverie.pipeline.celery_settings import celery_url
+    from reverie.pipeline.broker import celery_url
 
     start_agent(url, PLAIN, PLAIN_BROKER=celery_url(runtime.settings.broker_url))
     schedule = add(client, "plain.summarise")
@@ -253,11 +252,11 @@ def test_a_report_that_comes_too_late_is_dropped_quietly(
     late = ended(client, run, meanwhile=lambda: fire(runtime))
     assert late.status == "timed_out"
     assert "did not finish within its timeout" in late.error
-    client.pause_schedule(schedule)
+    client.schedules.pause(schedule)
 
     (agent.folder / "go").touch()
     until(lambda: f"[{run}] succeeded" in agent.log_text, "the task does not end")
-    assert client.schedule_run(run) == late
+    assert client.runs.get(run) == late
     assert "Traceback" not in agent.log_text
 
 
@@ -275,7 +274,7 @@ def test_a_worker_that_was_away_does_not_make_up_for_what_is_over(
     schedule = add(client, "my_agent.second_time", timeout_seconds=1)
     missed = fired(runtime, client, schedule)
     assert ended(client, missed, meanwhile=lambda: fire(runtime)).status == "timed_out"
-    client.pause_schedule(schedule)
+    client.schedules.pause(schedule)
     agent = start_agent(url)
     run = fired(runtime, client, add(client, "my_agent.tell"))
     assert ended(client, run).status == "success"
@@ -289,8 +288,8 @@ def test_a_cancelled_run_takes_no_report(runtime: Runtime, client: Reverie, url:
     schedule = add(client, "my_agent.told_to_go")
     run = fired(runtime, client, schedule)
     agent.wait_for("begun")
-    assert client.cancel_run(run).status == "cancelled"
-    client.delete_schedule(schedule)
+    assert client.runs.cancel(run).status == "cancelled"
+    client.schedules.delete(schedule)
     (agent.folder / "go").touch()
     until(lambda: f"[{run}] succeeded" in agent.log_text, "the task does not end")
     assert "Traceback" not in agent.log_text
@@ -306,7 +305,7 @@ def test_tasks_lie_in_the_agents_queue_and_in_none_of_reveries(runtime: Runtime,
     assert "plants" not in json.dumps(headers)
     own = [json.loads(item)["headers"]["task"] for queue in QUEUES for item in queued(broker, f"{prefix}{queue}")]
     assert all(task.startswith("reverie.") for task in own)
-    assert client.schedule_run(run).status == "running"
+    assert client.runs.get(run).status == "running"
 
 
 def queued(broker: redis.Redis, key: str) -> list[bytes]:
@@ -324,7 +323,7 @@ def queued(broker: redis.Redis, key: str) -> list[bytes]:
 def test_tasks_and_queues_of_reverie_are_refused(client: Reverie, task: str, queue: str, field: str) -> None:
     """Given a name that is Reverie's or none at all, then the field at fault is named."""
     with pytest.raises(Rejected) as refused:
-        client.add_schedule("goal", every=60, task=task, queue=queue)
+        client.schedules.add("goal", every=60, task=task, queue=queue)
     assert refused.value.field == field
 
 
@@ -385,10 +384,10 @@ def test_a_worker_executes_only_open_runs_that_are_signed_for_its_agent(
     agent = start_agent(url)
     schedule = add(client, "my_agent.tell")
     done = ended(client, fired(runtime, client, schedule))
-    client.pause_schedule(schedule)
+    client.schedules.pause(schedule)
     with Reverie("bob", url=url) as bob:
-        other = bob.worker_key().key
-    own = client.worker_key().key
+        other = bob.runs.worker_key().key
+    own = client.runs.worker_key().key
     forge(runtime, "unsigned", key=None)
     forge(runtime, "of-bob", key=other)
     forge(runtime, "for-bob", key=other, agent="bob")
@@ -409,7 +408,7 @@ def test_a_worker_executes_only_open_runs_that_are_signed_for_its_agent(
     agent = start_agent(url)  # which has seen nothing
     forge(runtime, done.id, key=own, schedule_id=schedule)
     until(lambda: f"run {done.id!r} is refused: it has ended: success" in agent.log_text, "it is not refused")
-    assert client.schedule_run(done.id) == done
+    assert client.runs.get(done.id) == done
     again = ended(client, fired(runtime, client, add(client, "my_agent.tell")))
     assert again.status == "success"
 
@@ -419,8 +418,8 @@ def test_a_report_of_another_agent_is_refused(runtime: Runtime, client: Reverie,
     run = fired(runtime, client, add(client, "my_agent.tell"))
     for agent, workspace in (("bob", "default"), ("ana", "other")):
         with Reverie(agent, url=url, workspace=workspace) as other, pytest.raises(NotFound):
-            other.complete_run(run, "mine")
-    assert client.schedule_run(run).status == "running"
+            other.runs.complete(run, "mine")
+    assert client.runs.get(run).status == "running"
 
 
 def test_a_worker_with_the_key_of_another_installation_executes_nothing(
@@ -430,4 +429,4 @@ def test_a_worker_with_the_key_of_another_installation_executes_nothing(
     agent = start_agent(url, REVERIE_WORKER_KEY=derive_worker_key(b"x" * 32, "default", "ana"))
     run = fired(runtime, client, add(client, "my_agent.tell"))
     until(lambda: "its signature is wrong" in agent.log_text, "the worker does not refuse it")
-    assert client.schedule_run(run).status == "running"
+    assert client.runs.get(run).status == "running"

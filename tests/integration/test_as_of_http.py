@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import httpx2
 import pytest
 
-from adapters.broker.recall_buffer import RecallBuffer
+from adapters.broker.recall_log import RecallBuffer
 from reverie import AsyncReverie, Reverie
 from reverie.errors import NotFound, Rejected
 from support.command_line import CommandLine
@@ -27,8 +27,8 @@ def url(runtime: Runtime) -> Iterator[str]:
     with running_server(runtime) as address:
         with Reverie("ana", url=address) as ana:
             ana.ingest("s", [{"id": "m", "role": "user", "content": "The city is loud", "created_at": _SAID}])
-            ana.set_fact("profile", "city", "Porto")
-            ana.set_fact("profile", "city", "Lisbon")
+            ana.facts.set("profile", "city", "Porto")
+            ana.facts.set("profile", "city", "Lisbon")
         drain(runtime)
         yield address
 
@@ -44,7 +44,7 @@ def test_each_face_looks_back(
     ana: Reverie, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Given a time between two values, then every call of every face answers as of then."""
-    lisbon, porto = ana.fact_history("profile", "city")
+    lisbon, porto = ana.facts.history("profile", "city")
     assert porto.valid_to == lisbon.valid_from
     assert (porto.valid_from, lisbon.valid_to) == (porto.created_at, None)
     assert lisbon.valid_from is not None
@@ -54,16 +54,16 @@ def test_each_face_looks_back(
     found = ana.recall("city", as_of=then)
     assert {one.text for one in found} == {"The city is loud", old}
     assert {one.text: one.valid_to for one in found}[old] == lisbon.valid_from
-    [memory] = ana.search_memories("city", as_of=then)
+    [memory] = ana.memories.search("city", as_of=then)
     assert (memory.content, memory.valid_to, memory.superseded_by) == (old, lisbon.valid_from, lisbon.id)
-    assert ana.fact("profile", "city", as_of=then).value == "Porto"
-    assert [fact.value for fact in ana.facts(as_of=then)] == ["Porto"]
+    assert ana.facts.get("profile", "city", as_of=then).value == "Porto"
+    assert [fact.value for fact in ana.facts.list(as_of=then)] == ["Porto"]
     assert old in str(ana.context("s", "city", as_of=then))
     assert "before that Porto" in str(ana.context("s", "city"))
 
     async def later() -> str:
         async with AsyncReverie("ana", url=url) as client:
-            return (await client.fact("profile", "city", as_of=then.isoformat())).value
+            return (await client.facts.get("profile", "city", as_of=then.isoformat())).value
 
     assert asyncio.run(later()) == "Porto"
 
@@ -83,11 +83,11 @@ def test_each_face_looks_back(
 def test_before_anything_was_said_there_is_nothing(ana: Reverie) -> None:
     """Given a time before the first message, then recalls are empty, the context says so, and there is no fact."""
     assert ana.recall("city", as_of=_BEFORE).results == []
-    assert ana.search_memories("city", as_of="2023-05-01").results == []
+    assert ana.memories.search("city", as_of="2023-05-01").results == []
     assert "Nothing else that is stored fits the query." in str(ana.context("s", "city", as_of="2023-05-01"))
-    assert ana.facts(as_of="2023-05-01") == []
+    assert ana.facts.list(as_of="2023-05-01") == []
     with pytest.raises(NotFound, match="as of 2023-05-01T23:59:59"):
-        ana.fact("profile", "city", as_of="2023-05-01")
+        ana.facts.get("profile", "city", as_of="2023-05-01")
     assert [one.id for one in ana.recall("city", as_of="2023-05-03")] == ["m"]
 
 

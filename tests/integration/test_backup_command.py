@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,13 +19,15 @@ import pytest
 
 from storage.stores import Stores
 from storage.trust.audit import AuditFilter, AuditLog
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.agents import until
 from support.pipeline import WORKSPACE, Pipeline
 
 pytestmark = pytest.mark.sqlite("copies its files")
 
 PASSPHRASE = "correct horse battery"
+# Between two looks at what a backup has written: without a pause they would take a core from it.
+_LOOK_SECONDS = 0.002
 
 # A backup that gets the signal of Ctrl-C when its third block is written: that of another process could come too late.
 INTERRUPTED = """
@@ -158,7 +161,7 @@ def test_a_backup_killed_at_any_time_never_looks_complete(pipe: Pipeline, tmp_pa
         # A signal, not a time: killed when it has added so many blocks, or has ended.
         with killed_afterwards(command(data, "backup", str(dest)), tmp_path) as process:
             while process.poll() is None and sum(1 for _ in blocks.glob("*/*")) < present + killed_after:
-                pass
+                time.sleep(_LOOK_SECONDS)
         listed = run_json(data, "backup", "list", str(dest))
         assert listed["damaged"] == []
         assert listed["backups"][0]["id"] == taken
@@ -183,7 +186,7 @@ def test_a_restore_killed_at_any_time_leaves_the_old_folder_or_the_new_one(pipe:
         database = draft / "workspaces" / WORKSPACE / "memory.db"
         with killed_afterwards(command(target, "restore", str(dest), "--replace"), tmp_path) as process:
             while process.poll() is None and not has_bytes(database, written):
-                pass
+                time.sleep(_LOOK_SECONDS)
         assert messages(target) == expected
     run(target, "restore", str(dest), "--replace")
     assert messages(target) == expected

@@ -16,6 +16,8 @@ import psutil
 import pytest
 import redis
 
+from adapters.broker.erasing import BrokerErasure
+from adapters.broker.inbox import WorkerInbox
 from benchmarks.harness.folders import short_folder
 from support.agents import until
 from worker.supervision.append_only import close_gaps
@@ -100,6 +102,20 @@ def test_a_broker_starts_after_its_disk_was_full(running: Running, start: Start,
 
     start()
     assert broker.mget("before", "once-short", "once-after") == [b"1", LARGE, b"1"]
+
+
+def test_a_deleted_workspace_is_in_no_file_of_the_broker(running: Running, data_dir: Path) -> None:
+    _, broker = running
+    inbox = WorkerInbox(broker, prefix="p:")
+    for name in ("gone", "gone2"):
+        broker.set(f"p:answered:{name}:k", f"a word of {name}")
+    broker.set("p:queued", "a word of gone")
+    broker.delete("p:queued")
+    BrokerErasure(broker, inbox, prefix="p:", embedded=True).clear_workspace("gone")
+    assert broker.keys("p:*") == [b"p:answered:gone2:k"]
+    found = b"".join(file.read_bytes() for file in append_only(data_dir).iterdir())
+    assert b"a word of gone2" in found
+    assert b"a word of gone" not in found.replace(b"gone2", b"")
 
 
 def test_a_gap_is_seen_while_the_broker_runs_and_gone_after_a_rewrite(

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from adapters.broker.durability import durability_warnings
+from adapters.broker.monitor import durability_warnings
 from adapters.broker.working_memory import WorkingMemory
-from memory.pipeline.broker_watch import lost_lines, watch_broker
+from memory.pipeline.broker_status import lost_lines, watch_broker
 from memory.sessions.sessions import newest_messages
 from reverie.errors import Unavailable, WaitTimeout
 from reverie.pipeline.broker import connect

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from adapters.histories import claude_code
-from adapters.histories.carrying import carry
+from adapters.histories.carrying import FORMATS, carry
 from adapters.histories.reading import Reading
 from memory.trust.token_texts import new_token
 from reverie import Reverie
@@ -88,7 +89,7 @@ class Hooks:
     def stored(self, client: Reverie, session: str = f"claude-code:{SESSION}") -> list[tuple[str, str]]:
         """Return the role and text of the session's messages, as far as they are stored."""
         drain(self.runtime)
-        return [(message.role, message.content) for message in client.messages(session)]
+        return [(message.role, message.content) for message in client.sessions.messages(session)]
 
 
 @pytest.fixture
@@ -112,10 +113,10 @@ def test_a_conversation_is_handed_over(hooks: Hooks) -> None:
         ("tool", "28E: Estrela"),
         ("assistant", "The 28E."),
     ]
-    result = client.messages(f"claude-code:{SESSION}")[1]
+    result = client.sessions.messages(f"claude-code:{SESSION}")[1]
     assert (result.tool_name, result.tool_call_id) == ("Bash", CALL)
     assert result.metadata == {"input": {"command": "cat trams"}}
-    assert client.session(f"claude-code:{SESSION}").metadata == {"source": "claude-code", "cwd": "/home/kate/tram"}
+    assert client.sessions.get(f"claude-code:{SESSION}").metadata == {"source": "claude-code", "cwd": "/home/kate/tram"}
     assert list(hooks.spool.iterdir()) == []
 
     client.remember("Answer with the number of the tram alone", kind="instruction")
@@ -156,7 +157,7 @@ def test_what_happens_without_a_server_is_delivered_later(hooks: Hooks) -> None:
     hooks.fire(ANSWER)
     until(lambda: not list(hooks.spool.iterdir()), "the events are not delivered")
     assert [role for role, _ in hooks.stored(client)] == ["user", "tool", "assistant"]
-    times = [message.created_at for message in client.messages(f"claude-code:{SESSION}")]
+    times = [message.created_at for message in client.sessions.messages(f"claude-code:{SESSION}")]
     assert times == sorted(times)
     hooks.stop()
     hooks.fire(PROMPT)
@@ -192,11 +193,11 @@ def test_an_event_is_stored_once_however_often_it_is_sent(hooks: Hooks) -> None:
     once; and a result that a transcript's import has stored already is not stored again."""
     client = hooks.start()
     for _ in range(2):
-        client.record_event(tool="claude-code", id="e1", event={"session_id": SESSION, **PROMPT})
-        client.record_event(tool="claude-code", id="e2", event={"session_id": SESSION, **RESULT})
-        client.record_event(tool="claude-code", id="e3", event={"session_id": SESSION, **RESULT})
+        client.sessions.record_event(tool="claude-code", id="e1", event={"session_id": SESSION, **PROMPT})
+        client.sessions.record_event(tool="claude-code", id="e2", event={"session_id": SESSION, **RESULT})
+        client.sessions.record_event(tool="claude-code", id="e3", event={"session_id": SESSION, **RESULT})
     assert [role for role, _ in hooks.stored(client)] == ["user", "tool"]
-    assert client.messages(f"claude-code:{SESSION}")[1].id == f"claude-code:result:{CALL}"
+    assert client.sessions.messages(f"claude-code:{SESSION}")[1].id == f"claude-code:result:{CALL}"
 
 
 def test_the_hooks_of_the_plugin_keep_quiet_when_the_tool_was_connected_as_well(hooks: Hooks) -> None:
@@ -207,7 +208,7 @@ def test_the_hooks_of_the_plugin_keep_quiet_when_the_tool_was_connected_as_well(
     mark.touch()
     assert hooks.fire(START) == ""
     assert hooks.fire(PROMPT) == ""
-    assert client.sessions() == []
+    assert client.sessions.list() == []
     mark.unlink()
     hooks.fire(PROMPT)
     assert hooks.stored(client) == [("user", PROMPT["prompt"])]
@@ -219,7 +220,7 @@ def test_an_import_leaves_out_what_hooks_have_handed_over(hooks: Hooks, tmp_path
     client = hooks.start()
     events = {"p1": PROMPT, "r1": RESULT, "a1": ANSWER}
     for id, event in events.items():
-        client.record_event(tool="claude-code", id=id, event={"session_id": SESSION, **event})
+        client.sessions.record_event(tool="claude-code", id=id, event={"session_id": SESSION, **event})
     assert len(hooks.stored(client)) == 3
     text, result = str(PROMPT["prompt"]), [{"type": "tool_result", "tool_use_id": CALL, "content": "28E: Estrela"}]
     lines = [
@@ -230,9 +231,9 @@ def test_an_import_leaves_out_what_hooks_have_handed_over(hooks: Hooks, tmp_path
     ]
     path = written_lines(tmp_path / "one.jsonl", lines)
     reading, call = Reading("default", "default"), ImportRecords(records=[])
-    done = carry(client.connection.send, claude_code, path, reading, call=call, hooked="claude-code")
+    done = carry(client.connection.send, FORMATS["claude-code"], path, reading, call=call)
     assert done.added == {"messages": 1}
-    assert reasons(reading) == {"messages that hooks have handed over already": 2}
+    assert reasons(reading) == {"messages that hooks have handed over already": 3}
     assert len(hooks.stored(client)) == 4
 
 
@@ -256,6 +257,62 @@ def test_an_event_that_is_refused_is_not_kept(hooks: Hooks) -> None:
     assert list(hooks.spool.iterdir()) == []
     hooks.fire(PROMPT)
     assert len(hooks.stored(client)) == 1
+
+
+# Runs commands as coding agents do, and prints for each in how many milliseconds it has ended and closed its pipes.
+_UNTIL_CLOSED = """
+const { spawn } = require("node:child_process");
+(async () => {
+  const found = [];
+  for (const command of JSON.parse(process.argv[1])) {
+    const began = performance.now();
+    const child = spawn("/bin/sh", ["-c", command], { stdio: ["pipe", "pipe", "pipe", "pipe"] });
+    for (const stream of [child.stdin, child.stdout, child.stderr]) stream.on("error", () => {}).resume?.();
+    child.stdio[3].on("error", () => {}).resume();
+    child.stdin.end('{"session_id": "s"}');
+    const code = await new Promise((resolve) => child.on("close", resolve));
+    found.push([performance.now() - began, code]);
+  }
+  console.log(JSON.stringify(found));
+})();
+"""
+# What an agent waits for a hook at most, as a person does not notice it.
+_CLOSED_MILLISECONDS = 300
+_SHELLS = [shell for shell in ("dash", "bash", "busybox sh") if shutil.which(shell.split()[0])]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed: it waits as coding agents do")
+@pytest.mark.parametrize("server", ["up", "away", "hangs"])
+@pytest.mark.parametrize("kept", [0, 3_000])
+@pytest.mark.parametrize("shell", _SHELLS)
+def test_no_hook_keeps_its_agent_waiting(hooks: Hooks, server: str, kept: int, shell: str) -> None:
+    """Given a server that answers, is away or hangs, and a backlog, then each hook has closed its pipes at once."""
+    hooks.spool.mkdir(parents=True)
+    for number in range(kept):
+        (hooks.spool / f"2026-01-01T00:00:00.{number:09d}Z.x.json").write_text('{"tool":"codex","id":"x","at":"x"}')
+    variables = {"PATH": os.environ["PATH"], "XDG_STATE_HOME": str(hooks.state)}
+    script = PLUGIN / "hooks" / "reverie-hook.sh"
+    commands = [
+        f'{shell} "{script}" {tool}{start}'
+        for tool in ("claude-code", "codex", "gemini", "cursor")
+        for start in (" start", "", "")
+    ]
+    with socket.create_server(("127.0.0.1", 0), backlog=500) as hanging:
+        if server == "hangs":
+            variables |= {"REVERIE_URL": f"http://127.0.0.1:{hanging.getsockname()[1]}", "REVERIE_TOKEN": "t"}
+        elif server == "up":
+            hooks.start()
+        times = [math.inf] * len(commands)
+        for _ in range(3):  # the fastest of up to three: the machine may be busy with something else
+            done = subprocess.run(
+                ["node", "-e", _UNTIL_CLOSED, json.dumps(commands)], env=variables, capture_output=True, check=True
+            )
+            found = json.loads(done.stdout)
+            assert {code for _, code in found} == {0}
+            times = [min(before, milliseconds) for before, (milliseconds, _) in zip(times, found, strict=True)]
+            if max(times) < _CLOSED_MILLISECONDS:
+                return
+        pytest.fail(f"some hooks keep their agent waiting: {dict(zip(commands, times, strict=True))}")
 
 
 CODEX = {"turn_id": "t1", "model": "gpt", "permission_mode": "default"}

@@ -34,6 +34,7 @@ TOKEN = "a token of this test, as long as tokens must be"
 # All services start at once, each with seconds of imports.
 HEALTHY_WITHIN_SECONDS = 180.0
 CHECKED_EVERY_SECONDS = 1.0
+WORKERS = ("pipeline", "embed", "maintenance", "extraction", "schedules")
 # Only what a container has: nothing of the shell that runs the tests.
 BARE = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -200,12 +201,12 @@ def test_what_is_handed_over_with_the_token_is_recalled(composed: Composed) -> N
 
 def test_flower_sees_all_workers(composed: Composed) -> None:
     """Given Flower and the workers, then it lists each worker once it has heard its heartbeat."""
-    for name in ("flower", "pipeline", "embed", "maintenance", "schedules"):
+    for name in ("flower", *WORKERS):
         composed.await_healthy(name)
     url = f"http://127.0.0.1:{composed.flower_port}/workers?json=1"
     deadline = time.monotonic() + HEALTHY_WITHIN_SECONDS
     seen: set[str] = set()
-    while {"embed", "maintenance", "schedules", "ingest-index"} - seen:
+    while {"embed", "maintenance", "extraction", "schedules", "ingest-index"} - seen:
         assert time.monotonic() < deadline, seen
         with suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:  # it may be slow to answer
             # A worker is named by its queues and its pid.
@@ -214,8 +215,7 @@ def test_flower_sees_all_workers(composed: Composed) -> None:
 
 def test_flower_comes_and_goes_unnoticed(composed: Composed) -> None:
     """Given Flower that is killed, when a message comes, then the same workers store it; Flower starts again."""
-    workers = ("pipeline", "embed", "maintenance", "schedules")
-    for name in ("flower", "server", *workers):
+    for name in ("flower", "server", *WORKERS):
         composed.await_healthy(name)
     composed.running["flower"].kill()
     composed.running["flower"].wait()
@@ -223,7 +223,7 @@ def test_flower_comes_and_goes_unnoticed(composed: Composed) -> None:
     with Reverie(agent="ana", url=f"http://127.0.0.1:{composed.server_port}", token=TOKEN) as memory:
         memory.ingest("flower", {"role": "user", "content": "It goes on."}, wait="searchable", timeout_seconds=30)
 
-    assert [composed.running[name].poll() for name in workers] == [None] * len(workers)
+    assert [composed.running[name].poll() for name in WORKERS] == [None] * len(WORKERS)
     composed.start("flower")
     composed.await_healthy("flower")
 
@@ -237,7 +237,19 @@ def test_nothing_is_written_outside_the_data(composed: Composed) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["server", "beat", "embed", "maintenance", "schedules", "pipeline", "flower", "broker-sync", "valkey"]
+    "name",
+    [
+        "server",
+        "beat",
+        "embed",
+        "maintenance",
+        "extraction",
+        "schedules",
+        "pipeline",
+        "flower",
+        "broker-sync",
+        "valkey",
+    ],
 )
 def test_a_service_stops_in_its_grace_and_is_missed(composed: Composed, name: str) -> None:
     """Given a healthy service, when it is asked to stop, then it does in time, leaves no child, and is not healthy."""

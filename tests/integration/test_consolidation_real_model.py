@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adapters.embedders import Embedder, EmbedderSpec, build_embedder
+from adapters.embedders.base import Embedder, EmbedderSpec
+from adapters.embedders.record import build_embedder
 from memory.jobs import run_on_store
-from memory.upkeep.consolidation import consolidate
-from memory.upkeep.known_to_several import AgentUsers
+from memory.upkeep.consolidation import AgentUsers, consolidate
 from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
 from storage.memories.records import NewMemory

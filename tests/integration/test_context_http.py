@@ -97,7 +97,7 @@ def test_what_a_context_tells_counts_as_recalled(plain_url: str, runtime: Runtim
         found = ana.context("now", "boats")
         runtime.recall_buffer.flush()
         record_recalls(runtime.recall_log, runtime.stores, workspace="default")
-        events = ana.recall_events()
+        events = ana.memories.recall_events()
     assert {event.id for event in events} == {memory.id for memory in found.memories}
     assert {event.query for event in events} == {"boats"}
 

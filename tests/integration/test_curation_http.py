@@ -14,8 +14,8 @@ from reverie import contract
 from reverie.client import AsyncReverie, Reverie
 from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound, Rejected
+from storage.curation import EntryDraft
 from storage.memories.records import NewMemory
-from storage.upkeep.curation import EntryDraft
 from support.command_line import CommandLine
 from support.stages import drain
 from worker.runtime import Runtime
@@ -69,13 +69,13 @@ def test_a_pruned_memory_is_recalled_again_after_its_undo(here: Runtime, ana: Re
     assert found(ana, "walnuts") == [WALNUTS]
     prune(here, "walnuts")
     assert found(ana, "walnuts") == []
-    (entry,) = ana.curation()
-    undone = ana.undo(entry.id)
+    (entry,) = ana.curation.list()
+    undone = ana.curation.undo(entry.id)
     assert (undone.id, undone.undone_at is not None) == (entry.id, True)
     assert found(ana, "walnuts") == [WALNUTS]
     assert ana.recall(WALNUTS, mode="vector", limit=1).results[0].text == WALNUTS
     with pytest.raises(Conflict, match="already been undone"):
-        ana.undo(entry.id)
+        ana.curation.undo(entry.id)
 
 
 def test_the_log_is_listed_narrowed_and_shown(here: Runtime, ana: Reverie) -> None:
@@ -83,24 +83,24 @@ def test_the_log_is_listed_narrowed_and_shown(here: Runtime, ana: Reverie) -> No
     prune(here, "walnuts")
     prune(here, "manners", store=contract.ACCOUNT_STORE)
     prune(here, "figs")
-    assert [entry.memories for entry in ana.curation()] == [["figs"], ["manners"], ["walnuts"]]
-    assert [entry.memories for entry in ana.curation(1, 1)] == [["manners"]]
-    assert [entry.memories for entry in ana.curation(memory="figs")] == [["figs"]]
-    assert len(ana.curation(job="prune-decayed", action="prune")) == 3
-    assert ana.curation(job="dream-sweep") == ana.curation(action="merge") == []
-    account = ana.curation()[1]
+    assert [entry.memories for entry in ana.curation.list()] == [["figs"], ["manners"], ["walnuts"]]
+    assert [entry.memories for entry in ana.curation.list(1, 1)] == [["manners"]]
+    assert [entry.memories for entry in ana.curation.list(memory="figs")] == [["figs"]]
+    assert len(ana.curation.list(job="prune-decayed", action="prune")) == 3
+    assert ana.curation.list(job="dream-sweep") == ana.curation.list(action="merge") == []
+    account = ana.curation.list()[1]
     assert account.id.startswith("account-")
-    shown = ana.curation_entry(account.id)
+    shown = ana.curation.get(account.id)
     (change,) = shown.changes
     assert (change.table, change.after) == ("memories", None)
     assert change.before is not None
     assert change.before["content"] == "be brief"
-    assert ana.undo(account.id).id == account.id
+    assert ana.curation.undo(account.id).id == account.id
     with Reverie("bob", url=ana.connection.config.url) as bob:
-        assert bob.curation() == []
+        assert bob.curation.list() == []
         for entry in ("1", "account-1", "account-99", "x", "1" * 40, "../1"):
             with pytest.raises(NotFound, match="no entry"):
-                bob.curation_entry(entry)
+                bob.curation.get(entry)
 
 
 def test_several_are_undone_at_once(here: Runtime, ana: Reverie) -> None:
@@ -110,16 +110,16 @@ def test_several_are_undone_at_once(here: Runtime, ana: Reverie) -> None:
     prune(here, "figs")
     prune(here, "manners", store=contract.ACCOUNT_STORE)
     with pytest.raises(Rejected, match="or set everything"):
-        ana.undo_all()
+        ana.curation.undo_all()
     with pytest.raises(Rejected, match="time zone"):
-        ana.undo_all(since=datetime(2026, 1, 1))
-    first = ana.undo_all(since=from_micros(here.now()) - timedelta(hours=1))
+        ana.curation.undo_all(since=datetime(2026, 1, 1))
+    first = ana.curation.undo_all(since=from_micros(here.now()) - timedelta(hours=1))
     assert (sorted(first.undone), first.failed) == (["2", "account-1"], {})
     keep(here, "walnuts", "other walnuts")
-    rest = ana.undo_all(everything=True)
+    rest = ana.curation.undo_all(everything=True)
     assert rest.undone == []
     assert list(rest.failed) == ["1"]
-    assert ana.undo_all(job="prune-decayed", action="prune").failed == rest.failed
+    assert ana.curation.undo_all(job="prune-decayed", action="prune").failed == rest.failed
 
 
 def test_requests_that_are_wrong_name_the_field(url: str) -> None:
@@ -140,10 +140,10 @@ def test_the_same_for_asyncio(here: Runtime, url: str) -> None:
 
     async def use() -> None:
         async with AsyncReverie("ana", url=url) as ana:
-            newest, oldest = await ana.curation()
-            assert (await ana.curation_entry(newest.id)).changes
-            assert (await ana.undo(newest.id)).undone_at is not None
-            assert (await ana.undo_all(action="prune")).undone == [oldest.id]
+            newest, oldest = await ana.curation.list()
+            assert (await ana.curation.get(newest.id)).changes
+            assert (await ana.curation.undo(newest.id)).undone_at is not None
+            assert (await ana.curation.undo_all(action="prune")).undone == [oldest.id]
 
     asyncio.run(use())
 

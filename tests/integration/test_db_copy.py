@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from memory.upkeep.curation import undo_entry
-from retrieval.request import RecallRequest
+from memory.lifecycle.curation import undo_entry
+from retrieval.query import RecallRequest
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, Permanent, Rejected, StoreUnavailable
 from reverie.recall.types import RecallResponse
+from storage.curation import EntryDraft
 from storage.opened import open_stores
 from storage.postgres.copied_rows import copied_tables, read_rows, used_numbers
 from storage.postgres.copying import CopyReport, Progress, copy_all, open_target
@@ -27,8 +28,7 @@ from storage.postgres.engine import SCHEMA
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from storage.trust.audit import AuditEntry
-from storage.upkeep.curation import EntryDraft
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.command_line import CommandLine
 from support.pipeline import WORKSPACE, Pipeline
 from support.postgres import TestServer

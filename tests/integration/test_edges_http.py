@@ -15,7 +15,7 @@ import pytest
 from memory.trust.principals import OPERATOR
 from memory.trust.tokens import TokenRequest, create_token
 from reverie import Reverie
-from reverie.trust.scopes import SCOPES
+from reverie.contract import SCOPES
 from server.authentication import Access
 from support.http import running_server
 from worker.runtime import Runtime

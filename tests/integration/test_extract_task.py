@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from retrieval.request import RecallRequest
+from retrieval.query import RecallRequest
 from reverie import contract
 from reverie.pipeline.producer import Producer
 from storage.memories.records import MemoryFilter

@@ -23,7 +23,7 @@ WORKER = """
 import os, signal
 from worker import app as module
 module.app.loader.import_default_modules()
-from memory.memories.extraction_reading import SessionReader
+from memory.memories.extraction import SessionReader
 read = SessionReader.read
 
 def read_or_die(self, time_is_up):
@@ -32,7 +32,7 @@ def read_or_die(self, time_is_up):
     read(self, time_is_up)
 
 SessionReader.read = read_or_die
-module.app.worker_main(["worker", "--queues=maintenance", "--pool=prefork", "--concurrency=1", "--loglevel=ERROR",
+module.app.worker_main(["worker", "--queues=extraction", "--pool=prefork", "--concurrency=1", "--loglevel=ERROR",
     "--without-gossip", "--without-mingle"])
 """
 

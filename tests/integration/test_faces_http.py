@@ -14,7 +14,7 @@ import pytest
 from reverie import AsyncReverie, Reverie
 from reverie.errors import Rejected
 from reverie.memories.transfer import _PART_ITEMS
-from reverie.sessions.workspace_types import AgentSummary, WorkspaceSummary
+from reverie.sessions.types import AgentSummary, WorkspaceSummary
 from storage.pipeline.records import NewDeadLetter
 from support.command_line import CommandLine
 from support.http import running_server
@@ -59,7 +59,7 @@ def test_only_what_changes_a_workspace_must_name_it(ana: Reverie, url: str) -> N
 
 def test_workspaces_and_agents_are_listed_with_what_they_hold(ana: Reverie, url: str, runtime: Runtime) -> None:
     """Given two agents and two workspaces, then each is listed with its sessions and current memories."""
-    assert (ana.workspaces(), ana.agents()) == ([], [])
+    assert (ana.admin.workspaces.list(), ana.admin.workspaces.agents()) == ([], [])
     ana.remember("Kate takes oat milk")
     ana.remember("Answers are to be short", tier="account", kind="preference")
     over = ana.remember("It is over tomorrow", expires_at=datetime.now(UTC) + timedelta(days=1)).id
@@ -70,16 +70,18 @@ def test_workspaces_and_agents_are_listed_with_what_they_hold(ana: Reverie, url:
         lif.ingest("s1", _HELLO)
         there.remember("The ferry leaves at nine")
         drain(runtime)
-        assert ana.workspaces() == [
+        assert ana.admin.workspaces.list() == [
             WorkspaceSummary(name="default", agents=2, sessions=1, memories=1),
             WorkspaceSummary(name="trips", agents=1, sessions=0, memories=1),
         ]
-        assert ana.workspaces(limit=1, offset=1) == [WorkspaceSummary(name="trips", agents=1, sessions=0, memories=1)]
-        assert ana.agents() == [
+        assert ana.admin.workspaces.list(limit=1, offset=1) == [
+            WorkspaceSummary(name="trips", agents=1, sessions=0, memories=1)
+        ]
+        assert ana.admin.workspaces.agents() == [
             AgentSummary(name="ana", sessions=0, memories=2),
             AgentSummary(name="lif", sessions=1, memories=0),
         ]
-        assert there.agents() == [
+        assert there.admin.workspaces.agents() == [
             AgentSummary(name="ana", sessions=0, memories=1),
             AgentSummary(name="lif", sessions=0, memories=1),
         ]
@@ -93,7 +95,7 @@ def test_a_workspace_that_cannot_be_read_is_listed_with_its_error(ana: Reverie, 
     path = runtime.stores.database_path("broken")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"this is no database" * 100)
-    broken, good = ana.workspaces()
+    broken, good = ana.admin.workspaces.list()
     assert (broken.name, broken.memories) == ("broken", 0)
     assert broken.error
     assert good == WorkspaceSummary(name="default", agents=1, sessions=0, memories=1)
@@ -101,17 +103,17 @@ def test_a_workspace_that_cannot_be_read_is_listed_with_its_error(ana: Reverie, 
 
 def test_files_are_listed_without_their_text(ana: Reverie, url: str, runtime: Runtime) -> None:
     """Given files of two sessions, then they are listed newest first, with the size of the text, for their agent."""
-    assert ana.files() == []
-    ana.ingest_file("file:///a.md", "Größe", tags=["x"], metadata={"page": 1})
-    ana.ingest_file("file:///b.md", "other", session="s")
+    assert ana.files.list() == []
+    ana.files.add("file:///a.md", "Größe", tags=["x"], metadata={"page": 1})
+    ana.files.add("file:///b.md", "other", session="s")
     drain(runtime)
-    newest, oldest = ana.files()
+    newest, oldest = ana.files.list()
     assert (newest.source_uri, newest.session, newest.bytes) == ("file:///b.md", "s", 5)
     assert (oldest.source_uri, oldest.bytes, oldest.tags, oldest.metadata) == ("file:///a.md", 7, ["x"], {"page": 1})
-    assert ana.files(session="s") == [newest]
-    assert ana.files(limit=1, offset=1) == [oldest]
+    assert ana.files.list(session="s") == [newest]
+    assert ana.files.list(limit=1, offset=1) == [oldest]
     with Reverie("lif", url=url) as lif:
-        assert lif.files() == []
+        assert lif.files.list() == []
 
 
 def test_a_file_without_a_session_is_deleted_through_every_face(
@@ -123,12 +125,12 @@ def test_a_file_without_a_session_is_deleted_through_every_face(
 ) -> None:
     """Given files of no session, then the client, HTTP and the command line delete one each, and none twice."""
     for name in ("a", "b", "c"):
-        ana.ingest_file(f"file:///{name}.md", f"zanzibar {name}")
+        ana.files.add(f"file:///{name}.md", f"zanzibar {name}")
     drain(runtime)
-    third, second, first = (file.id for file in ana.files())
+    third, second, first = (file.id for file in ana.files.list())
     with Reverie("lif", url=url) as lif:
-        assert not lif.delete_file(first)
-    assert (ana.delete_file(first), ana.delete_file(first)) == (True, False)
+        assert not lif.files.delete(first)
+    assert (ana.files.delete(first), ana.files.delete(first)) == (True, False)
     answered = httpx2.delete(f"{url}/v1/files/{second}", headers={"X-Reverie-Agent": "ana"})
     assert (answered.status_code, answered.json()) == (200, {"deleted": True})
     monkeypatch.setenv("REVERIE_URL", url)
@@ -136,7 +138,7 @@ def test_a_file_without_a_session_is_deleted_through_every_face(
     deleted, again = (reverie("files", "delete", third, "--yes") for _ in range(2))
     assert (deleted.code, deleted.out) == (0, "Deleted.\n")
     assert (again.code, again.err) == (1, f"reverie: agent ana has no file '{third}'\n")
-    assert (ana.files(), ana.recall("zanzibar").results) == ([], [])
+    assert (ana.files.list(), ana.recall("zanzibar").results) == ([], [])
 
 
 def test_an_export_is_imported_by_another_agent_in_requests_of_bounded_size(
@@ -147,17 +149,17 @@ def test_an_export_is_imported_by_another_agent_in_requests_of_bounded_size(
     assert _PART_ITEMS > 2
     for number in range(5):
         ana.remember(f"number {number}", id=f"m{number}")
-    ana.set_fact("a", "b", "c")
-    document = ana.export_memories()
+    ana.facts.set("a", "b", "c")
+    document = ana.memories.export()
     assert [memory.id for memory in document][:5] == [f"m{number}" for number in range(5)]
     with Reverie("lif", url=url, workspace="other") as lif:
-        imported = lif.import_memories(document)
+        imported = lif.memories.import_(document)
         assert (imported.added, imported.present) == (6, 0)
-        assert [memory.id for memory in lif.export_memories()] == [memory.id for memory in document]
+        assert [memory.id for memory in lif.memories.export()] == [memory.id for memory in document]
 
     async def again() -> Any:
         async with AsyncReverie("lif", url=url, workspace="other") as client:
-            return await client.import_memories(msgspec.json.encode(document))
+            return await client.memories.import_(msgspec.json.encode(document))
 
     imported = asyncio.run(again())
     assert (imported.added, imported.present) == (0, 6)
@@ -168,13 +170,13 @@ def test_an_import_with_a_mistake_sends_nothing(ana: Reverie, url: str, monkeypa
     monkeypatch.setattr("reverie.memories.transfer._PART_ITEMS", 1)
     for number in range(3):
         ana.remember(f"number {number}", id=f"m{number}")
-    document = msgspec.to_builtins(ana.export_memories())
+    document = msgspec.to_builtins(ana.memories.export())
     document["memories"][2]["importance"] = 2.0
     body = msgspec.json.encode(document)
     with Reverie("lif", url=url) as lif:
         with pytest.raises(Rejected, match=r"memory 2 \(m2\): .*importance.*; nothing was imported"):
-            lif.import_memories(body)
-        assert lif.memories() == []
+            lif.memories.import_(body)
+        assert lif.memories.list() == []
     answer = httpx2.post(f"{url}/v1/import", content=body, headers={"X-Reverie-Agent": "lif"})
     assert (answer.status_code, answer.json()["field"]) == (422, "importance")
     newer = httpx2.post(
@@ -185,20 +187,20 @@ def test_an_import_with_a_mistake_sends_nothing(ana: Reverie, url: str, monkeypa
 
 
 def test_a_replay_says_what_became_of_it(ana: Reverie, runtime: Runtime) -> None:
-    """Given a sequence that is taken, then its replay has failed again, with the new letter; without workers it is
-    queued."""
+    """Given a sequence that is taken, then its replay has failed again, in the same letter; without workers it is
+    queued, and the letter stays."""
     first = {"role": "user", "content": "First.", "sequence": 1}
     ana.ingest("s", first)
     ana.ingest("s", {**first, "id": "late"})
     drain(runtime)
-    (letter,) = ana.dead_letters()
+    (letter,) = ana.admin.dead_letters.list()
     with pipeline_at_work(runtime):
-        again = ana.replay(letter.id, timeout_seconds=60)
-        assert (again.replay, again.item_id) == ("failed", "late")
+        again = ana.admin.dead_letters.replay(letter.id, timeout_seconds=60)
+        assert (again.id, again.replay, again.item_id) == (letter.id, "failed", "late")
         assert "taken by another" in again.error
-        assert [letter.id for letter in ana.dead_letters()] == [again.id]
-    assert ana.replay(again.id, timeout_seconds=0).replay == "queued"
-    assert ana.dead_letters() == []
+        assert [letter.id for letter in ana.admin.dead_letters.list()] == [again.id]
+    assert ana.admin.dead_letters.replay(again.id, timeout_seconds=0).replay == "queued"
+    assert [waiting.id for waiting in ana.admin.dead_letters.list()] == [again.id]
 
 
 def test_a_replay_that_succeeds_says_so(ana: Reverie, runtime: Runtime) -> None:
@@ -210,9 +212,9 @@ def test_a_replay_that_succeeds_says_so(ana: Reverie, runtime: Runtime) -> None:
     with runtime.store("default").writing() as tx:
         tx.connection.exec_driver_sql("UPDATE messages SET sequence = 9")
     with pipeline_at_work(runtime):
-        done = ana.replay(ana.dead_letters()[0].id, timeout_seconds=60)
+        done = ana.admin.dead_letters.replay(ana.admin.dead_letters.list()[0].id, timeout_seconds=60)
     assert (done.replay, done.item_id) == ("succeeded", "late")
-    assert ana.dead_letters() == []
+    assert ana.admin.dead_letters.list() == []
 
 
 def test_expired_memories_are_listed_only_on_request(ana: Reverie, runtime: Runtime) -> None:
@@ -222,34 +224,34 @@ def test_expired_memories_are_listed_only_on_request(ana: Reverie, runtime: Runt
     with runtime.store("default").writing() as tx:
         memories = tx.for_agent("ana").memories
         memories.change(memories.get(over).row_id, now=runtime.now(), expires_at=runtime.now() - 1)
-    assert [memory.id for memory in ana.memories()] == [kept]
-    assert {memory.id for memory in ana.memories(expired=True)} == {kept, over}
+    assert [memory.id for memory in ana.memories.list()] == [kept]
+    assert {memory.id for memory in ana.memories.list(expired=True)} == {kept, over}
 
 
 def test_a_deletion_of_what_is_not_there_returns_false(ana: Reverie) -> None:
     """Given nothing, or something else, then every deletion says that there was none, and none raises."""
     deletions: list[Callable[[], bool]] = [
         lambda: ana.forget("nope"),
-        lambda: ana.forget_fact("a", "nope"),
-        lambda: ana.delete_note("nope"),
-        lambda: ana.forget_session("nope"),
-        lambda: ana.delete_channel("nope"),
-        lambda: ana.delete_scratchpad_key("s", "nope"),
-        lambda: ana.delete_schedule("nope"),
-        lambda: ana.cancel_reminder("nope"),
-        lambda: ana.drop(7),
+        lambda: ana.facts.forget("a", "nope"),
+        lambda: ana.notes.delete("nope"),
+        lambda: ana.sessions.forget("nope"),
+        lambda: ana.channels.delete("nope"),
+        lambda: ana.scratchpads.delete_key("s", "nope"),
+        lambda: ana.schedules.delete("nope"),
+        lambda: ana.reminders.cancel("nope"),
+        lambda: ana.admin.dead_letters.drop(7),
     ]
     assert [delete() for delete in deletions] == [False] * len(deletions)
     ana.remember("so that there is a workspace")
     assert [delete() for delete in deletions] == [False] * len(deletions)
     with Reverie("ana", url=ana.connection.config.url, workspace="nope") as elsewhere:
-        assert elsewhere.delete_workspace() is False
+        assert elsewhere.admin.workspaces.delete() is False
 
 
 def test_an_error_of_the_server_names_the_argument_as_the_caller_does(ana: Reverie) -> None:
     """Given a reminder that only the server's clock puts after the year 9999, then the error names `in_`."""
     with pytest.raises(Rejected, match="would be due after the year 9999") as caught:
-        ana.remind("s", "kate", "hello", in_=253_402_300_000.0)
+        ana.reminders.add("s", "kate", "hello", in_=253_402_300_000.0)
     assert caught.value.field == "in_"
 
 
@@ -271,5 +273,5 @@ def test_dead_letters_of_a_workspace_are_those_of_all_its_agents(ana: Reverie, r
             for agent in ("ana", "lif")
         ]
         tx.dead_letters.add(letters, now=runtime.now())
-    assert [letter.agent for letter in ana.dead_letters()] == ["ana"]
-    assert [letter.agent for letter in ana.dead_letters(all_agents=True)] == ["lif", "ana"]
+    assert [letter.agent for letter in ana.admin.dead_letters.list()] == ["ana"]
+    assert [letter.agent for letter in ana.admin.dead_letters.list(all_agents=True)] == ["lif", "ana"]

@@ -15,7 +15,7 @@ from reverie import contract
 from reverie.clock import from_micros, new_id, now_micros
 from reverie.errors import Unavailable
 from reverie.scheduling.cadence import Once
-from reverie.scheduling.schedule_types import ScheduleDraft, WebhookExecutor
+from reverie.scheduling.types import ScheduleDraft, WebhookExecutor
 from storage.scheduling.records import RunRecord
 from storage.stores import Store
 from support.telling import Clock

@@ -15,8 +15,7 @@ import psutil
 import pytest
 import redis
 
-from memory.pipeline.broker_status import read_broker
-from memory.pipeline.broker_watch import watch_broker
+from memory.pipeline.broker_status import read_broker, watch_broker
 from memory.pipeline.ingest import drain_inbox
 from memory.pipeline.recovery import recover_inbox
 from memory.recall.events import record_recalls
@@ -29,7 +28,7 @@ from reverie.sessions.working import working_epoch_key, working_key
 from support.agents import until
 from support.broker import running_valkey
 from support.pipeline import turns
-from worker.heartbeat import send_heartbeat
+from worker.reports import send_heartbeat
 from worker.runtime import Runtime
 from worker.supervision.run_file import read_run_file, run_file_path, write_run_file
 
@@ -219,7 +218,7 @@ def test_tries_of_an_item_that_are_no_number_do_not_keep_it_in_the_inbox(runtime
     """Given an item whose tries are garbled, then it is stored or set aside, and the next one is stored."""
     (payload,) = turns("tried")
     pipeline_of(runtime).enqueue([payload])
-    runtime.broker.hset(f"{runtime.settings.broker_prefix}inbox:ws:tries", inbox_field("ana", payload.id), garbled)
+    runtime.broker.hset(f"{runtime.settings.broker_prefix}inbox:ws:tries", inbox_field(payload), garbled)
     store(runtime, "next")
     assert runtime.inbox.stats("ws").size == 0
     assert newest(runtime)[-1] == "next"
@@ -245,7 +244,7 @@ def test_a_long_note_of_who_waits_does_not_hold_up_the_broker(runtime: Runtime) 
     """Given half a megabyte where it is noted who waits for an item, then the item is stored at once."""
     (payload,) = turns("awaited")
     pipeline_of(runtime).enqueue([payload])
-    field = inbox_field("ana", payload.id)
+    field = inbox_field(payload)
     runtime.broker.hset(f"{runtime.settings.broker_prefix}inbox:ws:waiting", field, b"[" * 500_000)
     store(runtime, "next")
     assert newest(runtime) == ["awaited", "next"]

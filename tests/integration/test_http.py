@@ -6,15 +6,16 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Never
 
 import httpx2
 import pytest
 
 from reverie.client import AsyncReverie, Reverie
 from reverie.contract import MessagePayload
-from reverie.errors import NotFound, Rejected, Unavailable, WaitTimeout
-from reverie.pipeline.inbox_limits import InboxLimits
-from reverie.problems import InboxFull
+from reverie.errors import Conflict, InboxFull, NotFound, Rejected, StoreUnavailable, Unavailable, WaitTimeout
+from reverie.pipeline.calls import InboxLimits
+from storage.stores import Stores
 from support.http import running_server
 from support.stages import drain, pipeline_at_work, store_inbox
 from worker.runtime import Runtime
@@ -69,7 +70,7 @@ def test_what_was_said_is_recalled(clients: Callable[..., Reverie], runtime: Run
     assert receipt.state == "queued"
     assert len(receipt.accepted) == 2
     assert receipt.trace
-    assert memory.sessions() == []
+    assert memory.sessions.list() == []
 
     drain(runtime)
 
@@ -77,11 +78,11 @@ def test_what_was_said_is_recalled(clients: Callable[..., Reverie], runtime: Run
     assert [item.text for item in found] == [LISBON["content"]]
     assert found.results[0].session == "chat-42"
     assert found.results[0].explanation is None
-    assert [session.id for session in memory.sessions()] == ["chat-42"]
-    assert [message.id for message in memory.messages("chat-42")] == receipt.accepted
-    assert memory.messages("chat-42", limit=1, offset=1)[0].role == "assistant"
-    export = memory.export_session("chat-42")
-    assert export.session == memory.session("chat-42")
+    assert [session.id for session in memory.sessions.list()] == ["chat-42"]
+    assert [message.id for message in memory.sessions.messages("chat-42")] == receipt.accepted
+    assert memory.sessions.messages("chat-42", limit=1, offset=1)[0].role == "assistant"
+    export = memory.sessions.export("chat-42")
+    assert export.session == memory.sessions.get("chat-42")
     assert export.messages[0].content == LISBON["content"]
 
 
@@ -92,7 +93,7 @@ def test_a_call_can_wait(clients: Callable[..., Reverie], runtime: Runtime, brok
     memory = clients(broker=broker)
     with pipeline_at_work(runtime):
         receipt = memory.ingest("s", LISBON, wait=wait)
-        file = memory.ingest_file("file:///notes.md", "Kate takes oat milk.", wait=wait, tags=["Coffee"])
+        file = memory.files.add("file:///notes.md", "Kate takes oat milk.", wait=wait, tags=["Coffee"])
     assert receipt.state == wait
     assert file.state == wait
     if wait == "searchable":
@@ -120,7 +121,7 @@ def test_the_same_ids_over_both_ways_are_stored_once(clients: Callable[..., Reve
     for broker in (True, False, True, False):
         clients(broker=broker).ingest("s", message)
         drain(runtime)
-    (stored,) = clients().messages("s")
+    (stored,) = clients().sessions.messages("s")
     assert stored.id == "m-1"
     assert stored.created_at.isoformat() == "2026-05-01T07:30:00+00:00"
 
@@ -133,11 +134,11 @@ def test_every_field_arrives(memory: Reverie, runtime: Runtime) -> None:
                "tags": [" Trip ", "trip"], "sequence": 12}  # fmt: skip
     memory.ingest(messages=[message], provider="slack", chat_id="C1/x", user="u1", channel="travel")
     drain(runtime)
-    (stored,) = memory.messages("slack:C1/x")
+    (stored,) = memory.sessions.messages("slack:C1/x")
     assert stored.tool_calls == [call]
     assert stored.metadata == {"a": [1, {"b": None}]}
     assert (stored.tags, stored.sequence, stored.importance, stored.token_count) == (["trip"], 12, 0.9, 7)
-    session = memory.session("slack:C1/x")
+    session = memory.sessions.get("slack:C1/x")
     assert (session.provider, session.chat_id, session.user, session.channel) == ("slack", "C1/x", "u1", "travel")
 
 
@@ -151,7 +152,7 @@ def test_agents_and_workspaces_see_only_their_own(clients: Callable[..., Reverie
     assert [item.text for item in clients("josé").recall("tea")] == ["José likes tea."]
     assert [item.text for item in clients("ana").recall("tea")] == ["Ana likes tea."]
     assert [item.text for item in clients("ana", workspace="other").recall("tea")] == ["Other likes tea."]
-    assert clients("eve").sessions() == []
+    assert clients("eve").sessions.list() == []
 
 
 @pytest.mark.parametrize("session", NASTY_SESSIONS)
@@ -159,13 +160,13 @@ def test_a_session_id_may_be_any_text(memory: Reverie, runtime: Runtime, session
     """Given an id with slashes, dots, percents or other scripts, then every path leads to that session."""
     memory.ingest(session, LISBON)
     drain(runtime)
-    assert memory.session(session).id == session
-    assert len(memory.messages(session)) == 1
+    assert memory.sessions.get(session).id == session
+    assert len(memory.sessions.messages(session)) == 1
     assert len(memory.working(session)) == 1
-    assert memory.export_session(session).session.id == session
-    assert memory.forget_session(session)
+    assert memory.sessions.export(session).session.id == session
+    assert memory.sessions.forget(session)
     with pytest.raises(NotFound):
-        memory.session(session)
+        memory.sessions.get(session)
 
 
 @pytest.mark.parametrize("broker", [False, True], ids=["http", "broker"])
@@ -178,40 +179,60 @@ def test_working_memory_has_the_last_fifty(clients: Callable[..., Reverie], runt
     memory.ingest("s", {"role": "user", "content": "60"})
     store_inbox(runtime)
     assert [message.content for message in memory.working("s")] == [str(number) for number in range(11, 61)]
-    memory.forget_session("s")
+    memory.sessions.forget("s")
     with pytest.raises(NotFound):
         memory.working("s")
+
+
+@pytest.mark.parametrize("broker", [False, True], ids=["http", "broker"])
+def test_working_memory_is_answered_without_the_database(
+    clients: Callable[..., Reverie], runtime: Runtime, monkeypatch: pytest.MonkeyPatch, broker: bool
+) -> None:
+    """Given a session of kate's that was read, when its store cannot be used, then she and the agent read its end."""
+    memory = clients(broker=broker)
+    memory.ingest("s", LISBON, user="kate")
+    store_inbox(runtime)
+    memory.working("s")
+    monkeypatch.setattr(Stores, "workspace", _no_database)
+    for user in (None, "kate"):
+        assert [message.content for message in memory.working("s", user=user)] == [LISBON["content"]]
+    with pytest.raises(Unavailable, match="no database"):
+        memory.working("s", user="luis")
+
+
+def _no_database(*_: object, **__: object) -> Never:
+    raise StoreUnavailable("no database")
 
 
 def test_forgetting_wins_over_what_is_on_its_way(memory: Reverie, runtime: Runtime) -> None:
     """Given a message in the inbox of a workspace that does not exist yet, when its session is forgotten, then it
     is never stored; what comes after is."""
     memory.ingest("s", LISBON)
-    assert memory.forget_session("s") is False
+    assert memory.sessions.forget("s") is False
     drain(runtime)
-    assert memory.sessions() == []
+    assert memory.sessions.list() == []
     memory.ingest("s", {"role": "user", "content": "Hello again."})
     drain(runtime)
-    assert [message.content for message in memory.messages("s")] == ["Hello again."]
+    assert [message.content for message in memory.sessions.messages("s")] == ["Hello again."]
 
 
 def test_a_workspace_reads_as_empty_until_its_first_message(clients: Callable[..., Reverie], runtime: Runtime) -> None:
     """Given a workspace nobody has written to, then reading finds nothing, says so, and makes nothing."""
     memory = clients(workspace="fresh")
-    assert memory.sessions() == []
-    assert memory.dead_letters() == []
+    assert memory.sessions.list() == []
+    assert memory.admin.dead_letters.list() == []
     found = memory.recall("anything")
     assert found.results == []
     assert "fresh" in found.degraded
-    assert memory.forget_session("s") is False
-    assert memory.drop(1) is False
-    for read in (memory.session, memory.messages, memory.working, memory.export_session):
+    assert memory.sessions.forget("s") is False
+    assert memory.admin.dead_letters.drop(1) is False
+    for read in (memory.sessions.get, memory.sessions.messages, memory.working, memory.sessions.export):
         with pytest.raises(NotFound):
             read("s")
     with pytest.raises(NotFound):
         memory.recall("anything", session="s")
     with pytest.raises(NotFound):
-        memory.dead_letter(1)
+        memory.admin.dead_letters.get(1)
     assert runtime.stores.names() == []
 
 
@@ -221,11 +242,11 @@ def test_a_deleted_workspace_leaves_nothing(clients: Callable[..., Reverie], run
     memory.ingest("s", LISBON)
     drain(runtime, "gone")
     memory.ingest("s", {"role": "user", "content": "Late."})
-    assert memory.delete_workspace() is True
-    assert memory.delete_workspace() is False
+    assert memory.admin.workspaces.delete() is True
+    assert memory.admin.workspaces.delete() is False
     assert runtime.inbox.stats("gone").size == 0
     assert runtime.stores.names() == []
-    assert memory.sessions() == []
+    assert memory.sessions.list() == []
 
 
 @pytest.mark.parametrize("broker", [False, True], ids=["http", "broker"])
@@ -242,21 +263,61 @@ def test_a_dead_letter_is_told_shown_replayed_and_dropped(
         assert [(item.index, "taken by another" in item.error) for item in receipt.rejected] == [(1, True)]
         with pytest.raises(Rejected, match="taken by another"):
             memory.ingest("s", {**first, "id": "later"}, wait="stored")
-    letters = memory.dead_letters()
+    assert memory.admin.dead_letters.list() == [], "the callers know"
+    memory.ingest("s", {**first, "id": "late"})
+    memory.ingest("s", {**first, "id": "later"})
+    drain(runtime)
+    letters = memory.admin.dead_letters.list()
     assert [letter.item_id for letter in letters] == ["later", "late"]
     assert letters[0].payload is None
-    assert '"First."' in (memory.dead_letter(letters[0].id).payload or "")
-    assert clients("eve").dead_letters() == []
+    assert '"First."' in (memory.admin.dead_letters.get(letters[0].id).payload or "")
+    assert clients("eve").admin.dead_letters.list() == []
     with pytest.raises(NotFound):
-        clients("eve").replay(letters[0].id)
+        clients("eve").admin.dead_letters.replay(letters[0].id)
 
-    assert memory.replay(letters[0].id).item_id == "later"
+    assert memory.admin.dead_letters.replay(letters[0].id, timeout_seconds=0).item_id == "later"
     # The replay sends a notification of its own at once: no sweep is needed.
     assert runtime.monitor.queue_depths()["ingest"] >= 1
+    with pipeline_at_work(runtime):
+        again = memory.admin.dead_letters.replay(letters[0].id)
+    assert (again.id, again.replay, again.attempts) == (letters[0].id, "failed", 2)
+    assert [letter.id for letter in memory.admin.dead_letters.list()] == [letter.id for letter in letters]
+    assert memory.admin.dead_letters.drop(letters[0].id) is True
+    assert [letter.item_id for letter in memory.admin.dead_letters.list()] == ["late"]
+
+
+@pytest.mark.parametrize("broker", [False, True], ids=["http", "broker"])
+@pytest.mark.parametrize("wait", ["queued", "stored", "searchable"])
+def test_ids_are_unique_within_their_session(
+    clients: Callable[..., Reverie], runtime: Runtime, broker: bool, wait: str
+) -> None:
+    """Given chats that number their messages from 1, then each is stored in its own; what has the id of another
+    message of its session is a conflict that the caller is told, or else a dead letter."""
+    memory = clients(broker=broker)
+    with pipeline_at_work(runtime):
+        for session, name in (("ann", "Lisbon"), ("bo", "Porto")):
+            memory.ingest(
+                session, {"role": "user", "content": f"I live in {name}.", "id": "1"}, user=session, wait=wait
+            )
+        other = {"role": "user", "content": "I live in Faro.", "id": "1"}
+        if wait == "queued":
+            memory.ingest("ann", other, user="ann")
+        else:
+            with pytest.raises(Conflict, match=r"message '1' of session 'ann' is stored already and says something"):
+                memory.ingest("ann", other, user="ann", wait=wait)
+            again = memory.ingest(
+                "bo", {"role": "user", "content": "I live in Porto.", "id": "1"}, user="bo", wait=wait
+            )
+            assert again.accepted == ["1"]
+        twice = memory.ingest("cy", [{**other, "role": "assistant"}, other, other], user="cy", wait=wait)
+        assert (twice.accepted, [one.index for one in twice.rejected]) == (["1"], [1, 2])
+        assert "an earlier message of the call has the id '1'" in twice.rejected[0].error
     drain(runtime)
-    assert [letter.item_id for letter in memory.dead_letters()] == ["later", "late"]
-    assert memory.drop(memory.dead_letters()[0].id) is True
-    assert [letter.item_id for letter in memory.dead_letters()] == ["late"]
+    assert [one.content for one in memory.sessions.messages("ann", user="ann")] == ["I live in Lisbon."]
+    assert [one.content for one in memory.sessions.messages("bo", user="bo")] == ["I live in Porto."]
+    assert [letter.error_type for letter in memory.admin.dead_letters.list()] == (
+        ["Conflict"] if wait == "queued" else []
+    )
 
 
 def test_the_trace_of_a_call_reaches_the_store_and_comes_back(memory: Reverie, url: str, runtime: Runtime) -> None:
@@ -292,17 +353,17 @@ def test_async_client_has_the_same_calls(url: str, runtime: Runtime) -> None:
         async with AsyncReverie("ana", url=url) as memory:
             await asyncio.gather(*(memory.ingest(f"s{n}", LISBON) for n in range(20)))
             await asyncio.to_thread(drain, runtime)
-            assert len(await memory.sessions()) == 20
+            assert len(await memory.sessions.list()) == 20
             (found,) = await memory.recall("Lisbon", limit=20)
             assert 1 + found.duplicates == 20  # the same sentence in twenty sessions is one result
-            assert (await memory.session("s3")).messages == 1
-            assert len(await memory.messages("s3")) == len(await memory.working("s3")) == 1
+            assert (await memory.sessions.get("s3")).messages == 1
+            assert len(await memory.sessions.messages("s3")) == len(await memory.working("s3")) == 1
             assert (await memory.status()).broker == "up"
             with pytest.raises(NotFound):
-                await memory.export_session("none")
-            assert await memory.forget_session("s3")
-            assert await memory.dead_letters() == []
-            assert await memory.delete_workspace()
+                await memory.sessions.export("none")
+            assert await memory.sessions.forget("s3")
+            assert await memory.admin.dead_letters.list() == []
+            assert await memory.admin.workspaces.delete()
 
     asyncio.run(talk())
     public = {name for name in dir(Reverie) if not name.startswith("_")}
@@ -342,7 +403,7 @@ def test_a_server_without_a_broker_says_so(make_runtime: Callable[..., Runtime])
             memory.ingest("s", {**LISBON, "id": "m-1"})
         assert caught.value.unconfirmed == ("m-1",)
         assert httpx2.get(f"{url}/healthz").status_code == 503
-        assert memory.sessions() == []
+        assert memory.sessions.list() == []
         status = memory.status()
         assert status.broker == "down"
         assert "does not answer" in status.broker_error
@@ -357,7 +418,7 @@ def test_a_batch_larger_than_a_request_is_sent_in_parts(memory: Reverie, runtime
     assert len(receipt.accepted) == 11
     assert [(item.index, item.field) for item in receipt.rejected] == [(7, "role")]
     store_inbox(runtime)
-    assert [message.id for message in memory.messages("s")] == receipt.accepted
+    assert [message.id for message in memory.sessions.messages("s")] == receipt.accepted
 
 
 def test_an_empty_list_is_an_empty_receipt(clients: Callable[..., Reverie]) -> None:
@@ -388,8 +449,8 @@ def test_metrics_name_no_agent_session_or_workspace(
     """Given work of a secret workspace, then metrics count it and do not name it."""
     clients("secretagent", workspace="secretplace").ingest("secretsession", LISBON)
     drain(runtime, "secretplace")
-    clients("secretagent", workspace="secretplace").session("secretsession")
-    clients("secretagent", workspace="secretplace").set_fact("secrets", "secret", "secret")
+    clients("secretagent", workspace="secretplace").sessions.get("secretsession")
+    clients("secretagent", workspace="secretplace").facts.set("secrets", "secret", "secret")
     text = httpx2.get(f"{url}/metrics").text
     assert 'method="PUT",route="/v1/facts/{category}/{key}"' in text
     assert "reverie_memories 1.0" in text
@@ -404,10 +465,10 @@ def test_with_a_token_every_request_needs_it(runtime: Runtime) -> None:
     """Given a token, then it is needed below /v1, compared whole, and a foreign host name is fine."""
     with running_server(runtime, token="s3cret") as url:
         with Reverie("ana", url=url, token="s3cret") as memory:
-            assert memory.sessions() == []
+            assert memory.sessions.list() == []
         for token in (None, "s3cre", "s3cret2", ""):
             with Reverie("ana", url=url, token=token) as memory, pytest.raises(Rejected, match="token") as caught:
-                memory.sessions()
+                memory.sessions.list()
             assert caught.value.field == "token"
         answered = httpx2.get(f"{url}/v1/sessions", headers={"X-Reverie-Agent": "ana"})
         assert (answered.status_code, answered.json()["type"]) == (401, "urn:reverie:problem:unauthorised")

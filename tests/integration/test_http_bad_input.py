@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -230,19 +232,65 @@ def test_the_agent_must_be_named(url: str) -> None:
     assert "X-Reverie-Agent" in answered.json()["detail"]
 
 
+@pytest.mark.parametrize("path", ["/v1/recall", "/mcp", "/", "/metrics"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Authorization: Bearer a", "authorization: Bearer b"),
+        ("Authorization: Bearer a", "AUTHORIZATION: Bearer a"),
+        ("X-Reverie-User: ana", "x-reverie-user: ana"),
+        ("X-Reverie-User: ana", "X-REVERIE-USER:"),
+        ("X-Reverie-Agent: ana", "X-Reverie-Agent: rui"),
+        ("X-Reverie-Workspace: a", "X-Reverie-Workspace: b"),
+        ("Cookie: a=b", "Cookie: a=c"),
+        ("Origin: http://a", "Origin: http://b"),
+        ("Sec-Fetch-Site: none", "Sec-Fetch-Site: cross-site"),
+        ("Idempotency-Key: a", "Idempotency-Key: b"),
+        ("Mcp-Session-Id: a", "Mcp-Session-Id: b"),
+    ],
+)
+def test_a_header_that_decides_who_asks_is_sent_once(url: str, path: str, first: str, second: str) -> None:
+    """Given such a header twice, in any case, with the same value too, then the request is refused and names it."""
+    address = urlsplit(url)
+    with socket.create_connection((address.hostname, address.port or 0), timeout=10) as connection:
+        lines = [f"POST {path} HTTP/1.1", f"Host: {address.netloc}", "Content-Length: 2", "Connection: close"]
+        connection.sendall("\r\n".join([*lines, "Content-Type: application/json", first, second, "", "{}"]).encode())
+        answer = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
+    assert " 422 " in answer.splitlines()[0] or " 400 " in answer.splitlines()[0]
+    assert f"the header {first.partition(':')[0]} was sent more than once" in answer
+
+
+@pytest.mark.parametrize("name", ["X-Reverie-User", "X-Reverie-Agent"])
+def test_two_values_that_a_proxy_has_joined_are_refused(url: str, name: str) -> None:
+    """Given a header with a comma, then it is refused; a name with a comma in it is sent as %2C."""
+    for value, status in (("ana, rui", 422), ("ana%2C rui", 200)):
+        answer = httpx2.get(f"{url}/v1/sessions", headers={**AGENT, name: value})
+        assert answer.status_code == status, answer.text
+
+
+def test_a_parameter_is_sent_once(url: str) -> None:
+    """Given a user twice in the address, or another one than in the header, then the call is refused."""
+    ask = partial(httpx2.get, headers={**AGENT, "X-Reverie-User": "ana"})
+    assert ask(f"{url}/v1/sessions?user=ana").status_code == 200
+    assert ask(f"{url}/v1/sessions?user=ana&user=rui").status_code == 422
+    assert ask(f"{url}/v1/sessions?user=rui").status_code == 403
+
+
 def test_the_agent_may_be_sent_as_plain_utf8(url: str, runtime: Runtime) -> None:
     """Given a client that does not percent-encode, then its agent is the same one."""
     headers = {"X-Reverie-Agent": "josé".encode()}
     httpx2.post(f"{url}/v1/messages", json={"session": "s", "messages": [GOOD]}, headers=headers)
     store_inbox(runtime)
     with Reverie("josé", url=url) as memory:
-        assert len(memory.sessions()) == 1
+        assert len(memory.sessions.list()) == 1
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_over_the_limit_is_refused_while_it_is_read(make_runtime: Any, chunked: bool) -> None:
+def test_a_body_over_the_limit_is_refused_while_it_is_read(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, chunked: bool
+) -> None:
     """Given a body over the limit, announced or not, then the answer is 413 and names the limit."""
-    runtime = make_runtime(max_body_bytes=100_000)
+    monkeypatch.setattr("server.endpoints.MAX_BODY_BYTES", 100_000)
     body = json.dumps({"session": "s", "messages": [{"role": "user", "content": "x" * 100_000}]}).encode()
 
     def pieces() -> Iterator[bytes]:
@@ -255,15 +303,15 @@ def test_a_body_over_the_limit_is_refused_while_it_is_read(make_runtime: Any, ch
         assert answered.status_code == 413
         assert answered.json()["type"] == "urn:reverie:problem:too-large"
         assert "100,000" in answered.json()["detail"]
-        with Reverie("ana", url=url) as memory, pytest.raises(Rejected, match="max_body_bytes"):
+        with Reverie("ana", url=url) as memory, pytest.raises(Rejected, match="the limit of a request"):
             memory.ingest("s", {"role": "user", "content": "x" * 100_000})
     assert store_inbox(runtime) == 0
 
 
-def test_a_client_that_sends_its_whole_body_first_is_told_that_it_is_too_large(make_runtime: Any) -> None:
+def test_a_client_that_sends_its_whole_body_first_is_told_that_it_is_too_large(runtime: Runtime) -> None:
     """Given a client that reads no response before it has sent 50 MB, then it gets the 413, and can go on."""
     with (
-        running_server(make_runtime(max_body_bytes=100_000)) as url,
+        running_server(runtime) as url,
         closing(HTTPConnection(urlsplit(url).netloc)) as connection,
     ):
         connection.request("POST", "/v1/messages", body=bytes(50_000_000), headers=AGENT)
@@ -301,7 +349,7 @@ def test_a_damaged_workspace_is_an_error_of_that_workspace_alone(url: str, runti
         path.write_bytes(b"not a database, not at all" * 100)
         answered = httpx2.get(f"{url}/v1/sessions", headers={**AGENT, "X-Reverie-Workspace": "damaged"})
         assert (answered.status_code, answered.json()["type"]) == (500, "urn:reverie:problem:permanent")
-        assert len(memory.sessions()) == 1
+        assert len(memory.sessions.list()) == 1
         status = memory.status()
     assert "damaged" in status.errors["damaged"]
     assert status.workspaces[0].name == "damaged"

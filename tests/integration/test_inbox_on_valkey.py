@@ -19,7 +19,7 @@ from memory.sessions.sessions import newest_messages
 from reverie.errors import NotFound
 from storage.pipeline.messages import Messages
 from storage.pipeline.work import STAGES
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import WORKSPACE, Pipeline, as_json, turns
 
 

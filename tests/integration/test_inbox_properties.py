@@ -15,10 +15,9 @@ from adapters.broker.inbox import Taken, WorkerInbox
 from adapters.broker.inbox_scripts import REMOVE_WAITING
 from reverie.clock import new_id
 from reverie.contract import MessagePayload, Outcome
-from reverie.errors import Unavailable
-from reverie.pipeline.inbox import inbox_field
-from reverie.pipeline.inbox_limits import InboxLimits
-from reverie.problems import InboxFull
+from reverie.errors import InboxFull, Unavailable
+from reverie.pipeline.calls import InboxLimits
+from reverie.pipeline.inbox import inbox_field, parse_inbox_field
 from support.properties import for_steps
 
 W = "w"
@@ -108,7 +107,7 @@ class InboxMachine(RuleBasedStateMachine):
     @rule(item=st.sampled_from(IDS))
     def purge(self, item: str) -> None:
         """An erasure removes what no worker holds."""
-        field = inbox_field("ana", item)
+        field = inbox_field(payload(item))
         held = self.broker.zscore(self.name(":taken"), field) is not None
         keys = [self.name(suffix) for suffix in ("", ":due", ":taken", ":tries")]
         keys += [f"{self.prefix}inboxes", f"{self.prefix}inboxes:state"]
@@ -116,7 +115,7 @@ class InboxMachine(RuleBasedStateMachine):
         assert bool(removed) == (item in self.waiting and not held)
         if removed:
             self.waiting.discard(item)
-            self.producer.reply(W, [("ana", Outcome(id=item, state="forgotten"))])
+            self.producer.reply(W, [(field, Outcome(id=item, state="forgotten"))])
 
     # --- workers ---
 
@@ -219,7 +218,7 @@ class InboxMachine(RuleBasedStateMachine):
 
     @invariant()
     def each_item_is_in_one_place(self) -> None:
-        fields = {inbox_field("ana", item).encode() for item in self.waiting}
+        fields = {inbox_field(payload(item)).encode() for item in self.waiting}
         items = self.broker.hgetall(self.name())
         due, taken = (set(self.broker.zrange(self.name(part), 0, -1)) for part in (":due", ":taken"))
         assert set(items) == fields
@@ -238,19 +237,17 @@ class InboxMachine(RuleBasedStateMachine):
     def store(self, items: list[Taken]) -> None:
         for item in items:
             if item.accepted_at > self.forgotten_up_to:
-                self.stored.setdefault(item.field.decode().rpartition("\x1f")[2], item.accepted_at)
+                self.stored.setdefault(parse_inbox_field(item.field).id, item.accepted_at)
 
     def finish(self, worker: Worker) -> None:
         self.store([] if worker.committed else worker.held)
         mine = self.holds(worker)
         held = set(self.broker.zrange(self.name(":taken"), 0, -1))
-        outcomes = {
-            item.field: Outcome(id=item.field.decode().rpartition("\x1f")[2], state="stored") for item in worker.held
-        }
-        assert worker.inbox.settle(W, worker.held, outcomes) == []
+        outcomes = {item.field: Outcome(id=parse_inbox_field(item.field).id, state="stored") for item in worker.held}
+        assert worker.inbox.settle(W, worker.held, outcomes).awaited == ()
         for item in worker.held:
             if mine and item.field in held:
-                name = item.field.decode().rpartition("\x1f")[2]
+                name = parse_inbox_field(item.field).id
                 self.waiting.discard(name)
                 assert name in self.stored or item.accepted_at <= self.forgotten_up_to, f"{name} is lost"
         worker.held, worker.begun, worker.committed = [], False, False

@@ -30,7 +30,7 @@ def say(here: Runtime, ana: Reverie, content: str, *, session: str = "s", user: 
     """Send a message, store it, and extract from its session."""
     ana.ingest(session, {"role": "user", "content": content}, user=user)
     drain(here)
-    ana.run_job("extract-memories")
+    ana.admin.jobs.run("extract-memories")
     drain(here)
 
 
@@ -52,13 +52,13 @@ def test_what_a_user_wants_is_in_every_context_until_it_is_taken_back(here: Runt
     assert told(ana) == ["User wants to be called Daniel.", "Always give code with types."]
     say(here, ana, "You no longer need to give code with types.", session="later")
     assert told(ana) == ["User wants to be called Daniel."]
-    kept = ana.memories(kind="instruction", superseded=True, user="kate")
+    kept = ana.memories.list(kind="instruction", superseded=True, user="kate")
     assert {memory.content for memory in kept if memory.superseded_by} == {
         "User wants to be called Dan.",
         "Always give code with types.",
     }
-    (entry,) = ana.curation(limit=1)
-    ana.undo(entry.id)
+    (entry,) = ana.curation.list(limit=1)
+    ana.curation.undo(entry.id)
     assert told(ana) == ["User wants to be called Daniel.", "Always give code with types."]
     (daniel,) = [one for one in ana.context("s", "?").instructions if "Daniel" in one.text]
     assert daniel.source_message is not None
@@ -91,7 +91,7 @@ def test_every_face_adds_lists_limits_and_removes_one(
     assert re.search(r"instruction +user +[-\d]+ +- +Always answer in English\.", listed)
     # A newer one of the same owner replaces it.
     ana.remember("Always answer in French.", kind="instruction", source="user")
-    assert ana.memory(first.id).superseded_by is not None
+    assert ana.memories.get(first.id).superseded_by is not None
     assert told(ana) == ["Always answer in French.", "Always answer in German."]
 
     assert "Standing instructions" not in ana.context("s", "x", instruction_tokens=0).text

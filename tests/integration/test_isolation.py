@@ -1,4 +1,4 @@
-"""The benchmark `isolation`, small and in one process: no actor is shown a word of another, whatever is called."""
+"""No actor is shown a word of another, whatever random calls of all actors ask for."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import httpx2
 import pytest
 
 import storage.scheduling.schedules
-from benchmarks.isolation.actors import Cast
-from benchmarks.isolation.driver import Driver, Tally, tokens_of
-from benchmarks.isolation.made_up_calls import Request, Requests
-from benchmarks.isolation.traces import look_in_files
-from benchmarks.isolation.webhooks import Webhooks
 from reverie.calls import Call
 from reverie.pipeline.calls import IngestMessages
-from reverie.scheduling.calls import AddSchedule, CompleteRun, RunScheduleNow
-from reverie.scheduling.reminder_calls import Remind
+from reverie.scheduling.calls import AddSchedule, CompleteRun, Remind, RunScheduleNow
 from server.app import endpoints
 from server.authentication import Access
 from support.http import running_server
+from support.isolation.actors import Cast
+from support.isolation.driver import Driver, Tally, tokens_of
+from support.isolation.made_up_calls import Request, Requests
+from support.isolation.traces import look_in_files
+from support.isolation.webhooks import Webhooks
 from support.stages import drain
 from worker.runtime import Runtime
 from worker.scheduling.jobs import deliver, execute

@@ -13,9 +13,8 @@ import pytest
 
 from reverie import contract
 from reverie.client import AsyncReverie, Reverie
-from reverie.errors import NotFound, Rejected
-from reverie.items.calls import GetOperation, PutOperation
-from reverie.problems import Forbidden, QuotaExceeded
+from reverie.errors import Forbidden, NotFound, QuotaExceeded, Rejected
+from reverie.items import GetOperation, PutOperation
 from support.command_line import CommandLine
 from support.http import running_server
 from worker import app as worker_app
@@ -47,18 +46,18 @@ def reverie(
 
 def test_items_over_http(ana: Reverie) -> None:
     """Given a workspace in which nothing is stored, then reads find nothing; and what is put is read back exactly."""
-    assert (ana.item_namespaces(), ana.search_items(query="x").items, ana.sweep_items()) == ([], [], 0)
-    assert ana.delete_item([ODD], "k") is False
-    assert ana.batch_items([GetOperation(namespace=["n"], key="k")])[0].item is None
+    assert (ana.items.namespaces(), ana.items.search(query="x").items, ana.items.sweep()) == ([], [], 0)
+    assert ana.items.delete([ODD], "k") is False
+    assert ana.items.batch([GetOperation(namespace=["n"], key="k")])[0].item is None
     with pytest.raises(NotFound, match="no item 'k'"):
-        ana.item([ODD], "k")
+        ana.items.get([ODD], "k")
     value = {"b": 1.0, "a": ["é\u0000", None, {"x": True}]}
-    stored = ana.put_item([ODD, "*"], ODD, value, ttl_seconds=60)
-    assert ana.item([ODD, "*"], ODD) == stored
+    stored = ana.items.put([ODD, "*"], ODD, value, ttl_seconds=60)
+    assert ana.items.get([ODD, "*"], ODD) == stored
     assert (stored.value, stored.expires_at is not None) == (value, True)
-    assert [item.key for item in ana.search_items([ODD], filter={"b": {"$lte": 1}})] == [ODD]
-    assert ana.item_namespaces(suffix=["*"]) == [[ODD, "*"]]
-    assert ana.delete_item([ODD, "*"], ODD) is True
+    assert [item.key for item in ana.items.search([ODD], filter={"b": {"$lte": 1}})] == [ODD]
+    assert ana.items.namespaces(suffix=["*"]) == [[ODD, "*"]]
+    assert ana.items.delete([ODD, "*"], ODD) is True
 
 
 def test_the_asynchronous_client_has_the_same_calls(url: str) -> None:
@@ -66,12 +65,12 @@ def test_the_asynchronous_client_has_the_same_calls(url: str) -> None:
 
     async def use() -> None:
         async with AsyncReverie("ana", url=url) as ana:
-            stored = await ana.put_item(("n",), "k", {"text": "lantern"}, user="kate")
-            assert await ana.item(("n",), "k", user="kate") == stored
-            found = await ana.search_items(("n",), query="lantern", user="kate")
+            stored = await ana.items.put(("n",), "k", {"text": "lantern"}, user="kate")
+            assert await ana.items.get(("n",), "k", user="kate") == stored
+            found = await ana.items.search(("n",), query="lantern", user="kate")
             assert [item.score for item in found] == [pytest.approx(1)]
-            await ana.batch_items([PutOperation(namespace=["n"], key="k")], user="kate")
-            assert (await ana.search_items(user="kate")).items == []
+            await ana.items.batch([PutOperation(namespace=["n"], key="k")], user="kate")
+            assert (await ana.items.search(user="kate")).items == []
 
     asyncio.run(use())
 
@@ -79,30 +78,30 @@ def test_the_asynchronous_client_has_the_same_calls(url: str) -> None:
 def test_a_token_of_one_user_reaches_no_items_of_others(here: Runtime, ana: Reverie) -> None:
     """Given items of two users and of nobody, then a token of one reads, lists and deletes that one's alone."""
     for user in ("kate", "luis", None):
-        ana.put_item(["n"], "k", {"of": str(user)}, user=user)
-    kates = ana.create_token(workspace="default", agents=["ana"], user="kate", scopes=["read", "write"]).token
-    reading = ana.create_token(workspace="default", agents=["ana"], scopes=["read"]).token
+        ana.items.put(["n"], "k", {"of": str(user)}, user=user)
+    kates = ana.admin.tokens.create(workspace="default", agents=["ana"], user="kate", scopes=["read", "write"]).token
+    reading = ana.admin.tokens.create(workspace="default", agents=["ana"], scopes=["read"]).token
     with running_server(here, token=OPERATORS) as url, Reverie("ana", url=url, token=kates) as kate:
-        assert kate.item(["n"], "k").value == {"of": "kate"}
-        assert [item.value for item in kate.search_items()] == [{"of": "kate"}]
+        assert kate.items.get(["n"], "k").value == {"of": "kate"}
+        assert [item.value for item in kate.items.search()] == [{"of": "kate"}]
         with pytest.raises(Forbidden):
-            kate.item(["n"], "k", user="luis")
-        assert kate.delete_item(["n"], "k")
-        assert kate.search_items().items == []
+            kate.items.get(["n"], "k", user="luis")
+        assert kate.items.delete(["n"], "k")
+        assert kate.items.search().items == []
     with running_server(here, token=OPERATORS) as url, Reverie("ana", url=url, token=reading) as reader:
-        assert reader.item(["n"], "k").value == {"of": "None"}
+        assert reader.items.get(["n"], "k").value == {"of": "None"}
         with pytest.raises(Forbidden):
-            reader.put_item(["n"], "k", {})
-    assert ana.item(["n"], "k", user="luis").value == {"of": "luis"}
+            reader.items.put(["n"], "k", {})
+    assert ana.items.get(["n"], "k", user="luis").value == {"of": "luis"}
 
 
 def test_a_workspace_that_is_full_takes_no_more(ana: Reverie) -> None:
     """Given a quota of bytes, when an item would exceed it, then it is refused and nothing is stored."""
-    ana.put_item(["n"], "k", {"text": "x" * 100})
-    ana.set_quotas("workspace", "default", bytes=2_000)
+    ana.items.put(["n"], "k", {"text": "x" * 100})
+    ana.admin.quotas.set("workspace", "default", bytes=2_000)
     with pytest.raises(QuotaExceeded):
-        ana.put_item(["n"], "big", {"text": "x" * 4_000})
-    assert [item.key for item in ana.search_items()] == ["k"]
+        ana.items.put(["n"], "big", {"text": "x" * 4_000})
+    assert [item.key for item in ana.items.search()] == ["k"]
 
 
 @pytest.mark.parametrize(
@@ -140,11 +139,11 @@ def test_items_put_while_the_embedder_was_away_are_embedded_by_a_task(here: Runt
     """Given items without vectors, when the task runs twice, then they are embedded once."""
     task = worker_app.app.tasks[contract.EMBED_ITEMS]
     books = [" ".join(f"This is page {page} of book {book}." for page in range(500)) for book in range(6)]
-    ana.batch_items([PutOperation(namespace=["n"], key=book[-2:], value={"text": book}) for book in books])
-    assert ana.search_items(query="page").degraded
+    ana.items.batch([PutOperation(namespace=["n"], key=book[-2:], value={"text": book}) for book in books])
+    assert ana.items.search(query="page").degraded
     assert task.body(workspace="default")["items"] > 0
     assert task.body(workspace="default") == {"items": 0}
-    assert not ana.search_items(query="page").degraded
+    assert not ana.items.search(query="page").degraded
 
 
 def test_the_command_line_of_items(reverie: CommandLine, tmp_path: Path) -> None:
@@ -176,9 +175,9 @@ def test_the_command_line_of_items(reverie: CommandLine, tmp_path: Path) -> None
 
 def test_an_item_of_a_workspace_that_was_deleted_is_gone(ana: Reverie) -> None:
     """Given an item, when its workspace is deleted, then it is gone, and a new one begins empty."""
-    ana.put_item(["n"], "k", {"v": 1})
-    assert ana.delete_workspace()
+    ana.items.put(["n"], "k", {"v": 1})
+    assert ana.admin.workspaces.delete()
     with pytest.raises(NotFound):
-        ana.item(["n"], "k")
+        ana.items.get(["n"], "k")
     with pytest.raises(Rejected):
-        ana.put_item([], "k", {"v": 1})
+        ana.items.put([], "k", {"v": 1})

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, get_args
 
 import httpx2
 import pytest
 
 from beat_schedule import PERIODIC_JOBS
+from memory.sessions.summaries import CompactionRules
 from reverie import Reverie
 from reverie.clock import now_micros
+from reverie.contract import job_name
 from reverie.errors import NotFound, Rejected
-from reverie.upkeep.job_types import JobName
+from reverie.upkeep import JobName
 from storage.memories.records import NewMemory
 from support.http import running_server
 from support.stages import drain
-from worker.manual_jobs import job_name
 from worker.runtime import Runtime
 
 _DAY = 24 * 3_600 * 1_000_000
@@ -68,17 +70,17 @@ def _everywhere(runtime: Runtime, read: Callable[[Any], bool]) -> set[tuple[str,
 
 def test_all_jobs_are_listed_with_their_last_run(ana: Reverie) -> None:
     """Given the table of jobs, then the list has them, and after a run also what it did."""
-    assert [job.name for job in ana.jobs()] == [job_name(periodic.task) for periodic in PERIODIC_JOBS]
-    assert {job.name for job in ana.jobs()} == set(get_args(JobName))
-    assert all(job.description and job.every_seconds > 0 and job.last_run is None for job in ana.jobs())
-    ana.run_job("prune-decayed", dry_run=True)
-    ana.run_job("prune-decayed", agent="ana")
-    ana.run_job("verify-store")
-    last = {job.name: job.last_run for job in ana.jobs()}
+    assert [job.name for job in ana.admin.jobs.list()] == [job_name(periodic.task) for periodic in PERIODIC_JOBS]
+    assert {job.name for job in ana.admin.jobs.list()} == set(get_args(JobName))
+    assert all(job.description and job.every_seconds > 0 and job.last_run is None for job in ana.admin.jobs.list())
+    ana.admin.jobs.run("prune-decayed", dry_run=True)
+    ana.admin.jobs.run("prune-decayed", agent="ana")
+    ana.admin.jobs.run("verify-store")
+    last = {job.name: job.last_run for job in ana.admin.jobs.list()}
     assert last["prune-decayed"] is None
     assert last["verify-store"] is not None
     assert last["verify-store"].finished_at is not None
-    by_name = {job.name: job for job in ana.jobs()}
+    by_name = {job.name: job for job in ana.admin.jobs.list()}
     assert (by_name["dream-sweep"].dry_run, by_name["dream-sweep"].limits) == (True, ["workspace", "agent"])
     assert (by_name["verify-store"].dry_run, by_name["verify-store"].limits) == (False, ["workspace"])
     assert by_name["recover-inbox"].limits == []
@@ -95,16 +97,16 @@ def test_a_job_about_memories_keeps_to_its_workspace_and_agent(
                 over = NewMemory(id="m", content="it is over", created_at=now_micros() - _DAY, expires_at=1)
                 tx.for_agent(agent).memories.add(over, now=now_micros())
     for job in ("prune-decayed", "consolidate-memories"):
-        dry = ana.run_job(job, dry_run=True, **dict(scope))
+        dry = ana.admin.jobs.run(job, dry_run=True, **dict(scope))
         assert (dry.job, dry.dry_run, dry.counts["expired"]) == (job, True, len(_SCOPES[scope]))
         assert {(change.store, change.agent, change.about) for change in dry.planned} == {
             (workspace, agent, "m") for workspace, agent in _SCOPES[scope]
         }
     assert _everywhere(runtime, lambda rows: rows.memories.find("m") is None) == set()
-    assert ana.run_job("prune-decayed", **dict(scope)).counts["expired"] == len(_SCOPES[scope])
+    assert ana.admin.jobs.run("prune-decayed", **dict(scope)).counts["expired"] == len(_SCOPES[scope])
     assert _everywhere(runtime, lambda rows: rows.memories.find("m") is None) == _SCOPES[scope]
-    ana.run_job("consolidate-memories")
-    assert ana.run_job("consolidate-memories", **dict(scope)).counts.get("expired", 0) == 0
+    ana.admin.jobs.run("consolidate-memories")
+    assert ana.admin.jobs.run("consolidate-memories", **dict(scope)).counts.get("expired", 0) == 0
 
 
 @pytest.mark.parametrize("scope", _SCOPES)
@@ -121,28 +123,29 @@ def test_a_job_about_sessions_keeps_to_its_workspace_and_agent(
     clock.offset = 40 * _DAY
     expected = _SCOPES[scope]
 
-    ana.run_job("extract-memories", **dict(scope))
+    ana.admin.jobs.run("extract-memories", **dict(scope))
     assert _everywhere(runtime, lambda rows: rows.memories.any()) == expected
 
-    ana.run_job("consolidate-conversations", **dict(scope))
+    ana.admin.jobs.run("consolidate-conversations", **dict(scope))
     assert _everywhere(runtime, lambda rows: bool(rows.summaries.state("s").text)) == expected
 
-    ana.run_job("close-idle-sessions", **dict(scope))
+    ana.admin.jobs.run("close-idle-sessions", **dict(scope))
     assert _everywhere(runtime, lambda rows: rows.sessions.get("s").status == "idle") == expected
 
-    ana.run_job("apply-retention", **dict(scope))
+    ana.admin.jobs.run("apply-retention", **dict(scope))
     assert _everywhere(runtime, lambda rows: rows.sessions.get("s").messages == 0) == expected
 
     for job in ("extract-memories", "consolidate-conversations", "close-idle-sessions", "apply-retention"):
-        ana.run_job(job)
+        ana.admin.jobs.run(job)
     assert _everywhere(runtime, lambda rows: rows.sessions.get("s").messages == 0) == _SCOPES[()]
 
 
 def test_long_sessions_of_other_agents_are_summarised_by_the_next_run(
-    ana: Reverie, make_runtime: Callable[..., Runtime]
+    ana: Reverie, make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given two agents' sessions over their budget, when a run is for one of them, then the next one does the other."""
-    runtime = make_runtime(context_token_budget=2_048, compaction_reserve_tokens=512, compaction_keep_recent_tokens=256)
+    monkeypatch.setattr("worker.composition.CompactionRules", partial(CompactionRules, 512, 256))
+    runtime = make_runtime(context_token_budget=2_048, system_prompt_buffer=0)
     text = "We walked along the river and talked about the trip to the islands in the summer. " * 4
     for agent in ("ana", "lif"):
         with Reverie(agent, url=ana.connection.config.url, workspace="home") as client:
@@ -154,9 +157,9 @@ def test_long_sessions_of_other_agents_are_summarised_by_the_next_run(
         return _everywhere(runtime, lambda rows: rows.sessions.find("s") is not None and _has_summary(rows))
 
     with running_server(runtime) as url, Reverie("ana", url=url) as client:
-        client.run_job("summarize-sessions", agent="lif")
+        client.admin.jobs.run("summarize-sessions", agent="lif")
         assert summarised() == {("home", "lif")}
-        client.run_job("summarize-sessions")
+        client.admin.jobs.run("summarize-sessions")
         assert summarised() == {("home", "lif"), ("home", "ana")}
 
 
@@ -179,15 +182,15 @@ def test_a_limit_that_a_job_does_not_have_is_refused(
     """Given a dry run or a limit that a job does not have, then the error names the jobs that have it."""
     runtime.store("home")
     with pytest.raises(Rejected) as caught:
-        ana.run_job(**call)
+        ana.admin.jobs.run(**call)
     assert str(caught.value).startswith(error)
 
 
 def test_an_unknown_workspace_is_not_found(ana: Reverie) -> None:
     """Given the name of a workspace that does not exist, then nothing runs, and none is created."""
     with pytest.raises(NotFound, match="there is no workspace 'nope'"):
-        ana.run_job("prune-decayed", workspace="nope")
-    assert ana.workspaces() == []
+        ana.admin.jobs.run("prune-decayed", workspace="nope")
+    assert ana.admin.workspaces.list() == []
 
 
 def test_a_job_is_run_over_http_without_an_agent(ana: Reverie) -> None:

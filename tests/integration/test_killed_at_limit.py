@@ -1,34 +1,43 @@
-"""A job that a real worker kills at its time limit is shown as failed, with the reason."""
+"""A job whose process is killed, by its worker at the time limit or by a signal, is shown as failed with the reason."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from worker.runtime import Runtime
 
-# A worker whose sweep hangs, and is killed after a second.
+# A worker whose sweep hangs, and is killed after its limit, or dies of a signal.
 WORKER = """
-import sys, threading
+import os, signal, sys, threading
 from worker import app as module
-module.TASK_TIME_LIMIT_SECONDS = 1
+module.TASK_TIME_LIMIT_SECONDS = limit = int(sys.argv[1])
 module.app.loader.import_default_modules()
 from reverie import contract
 from worker.job_runs import registered_jobs
 job = registered_jobs[contract.SWEEP_STAGES]
-registered_jobs[contract.SWEEP_STAGES].__dict__["function"] = lambda runtime: threading.Event().wait()
-module.app.tasks[contract.SWEEP_STAGES].time_limit = 1
+registered_jobs[contract.SWEEP_STAGES].__dict__["function"] = lambda runtime: (
+    threading.Event().wait() if limit == 1 else os.kill(os.getpid(), signal.SIGKILL))
+module.app.tasks[contract.SWEEP_STAGES].time_limit = limit
 module.app.worker_main(["worker", "--queues=index", "--pool=prefork", "--concurrency=1", "--loglevel=ERROR",
     "--without-gossip", "--without-mingle"])
 """
 
 
-def test_a_job_killed_at_its_time_limit_has_failed_with_the_reason(
-    make_runtime: Callable[..., Runtime], tmp_path: Path, valkey_url: str, broker_prefix: str
-) -> None:
-    """Given a job that hangs, when its worker kills it, then its run has ended with an error that names the limit."""
+@pytest.mark.parametrize(
+    ("limit_seconds", "reason"),
+    [(1, "it was killed after its time limit of 1 s"), (300, "its process died: Worker exited prematurely: signal 9")],
+)
+def test_a_job_whose_process_is_killed_has_failed_with_the_reason(
+    make_runtime: Callable[..., Runtime], tmp_path: Path, valkey_url: str, broker_prefix: str,
+    limit_seconds: int, reason: str,
+) -> None:  # fmt: skip
+    """Given a job that hangs, or dies as by want of memory, then its run has ended with an error that says so."""
     runtime = make_runtime()
     runtime.stores.account()
     runtime.task_sender.send("reverie.sweep_stages")
@@ -42,15 +51,19 @@ def test_a_job_killed_at_its_time_limit_has_failed_with_the_reason(
     }
     log = tmp_path / "worker.log"
     with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-c", WORKER], env=environment, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(limit_seconds)], env=environment, stdout=output, stderr=output
+        )
+    deadline = time.monotonic() + 60
     try:
         # The worker logs once the run is recorded; until then this reads what the worker writes, without a pause.
         while (run := runtime.stores.jobs().last_runs().get("reverie.sweep_stages")) is None or not run.error:
             assert process.poll() is None, log.read_text("utf-8")
+            assert time.monotonic() < deadline, log.read_text("utf-8")
             with runtime.stores.account().reading():
                 pass
     finally:
         process.kill()
         process.wait()
-    assert run.error == "it was killed after its time limit of 1 s"
+    assert run.error.startswith(reason)
     assert run.finished_at is not None

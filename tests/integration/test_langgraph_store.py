@@ -260,7 +260,7 @@ def test_the_sweeper_removes_what_has_expired_until_it_is_stopped(url: str, ana:
     ttl = {"default_ttl": 0.0001, "sweep_interval_minutes": 0.0005}
 
     def left() -> int:
-        return len(ana.search_items(expired=True))
+        return len(ana.items.search(expired=True))
 
     with ReverieStore("ana", url=url, ttl=ttl) as store:  # type: ignore[arg-type]
         store.put(("n",), "k", {})
@@ -291,7 +291,7 @@ def test_each_user_of_a_store_has_items_of_their_own(url: str, ana: Reverie) -> 
             assert [item.value for item in store.search(())] == [{"of": str(user)}]
     with pytest.raises(TypeError, match="either a client or these"):
         ReverieStore("bob", client=ana)
-    ana.item_namespaces()
+    ana.items.namespaces()
 
 
 def test_a_search_that_compares_nothing_is_logged_once(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from retrieval.request import RecallRequest
+from retrieval.query import RecallRequest
 from reverie.client import Reverie
 from support.stages import drain
 from worker.runtime import Runtime

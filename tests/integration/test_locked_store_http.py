@@ -42,7 +42,7 @@ def test_others_store_and_recall_while_a_store_is_locked(here: Runtime, url: str
             arrived.release()
             while True:
                 with suppress(ReverieError):
-                    ana.set_fact("harbour", f"pier {number}", "open")
+                    ana.facts.set("harbour", f"pier {number}", "open")
                     return
 
     with ThreadPoolExecutor(WRITERS) as threads, Reverie("lif", url=url, workspace="free") as lif:
@@ -51,9 +51,9 @@ def test_others_store_and_recall_while_a_store_is_locked(here: Runtime, url: str
             for _ in writers:
                 arrived.acquire()
             lif.remember("The lantern hangs on the quay")
-            assert lif.memories()
+            assert lif.memories.list()
             assert not all(writer.done() for writer in writers)
         for writer in writers:
             writer.result()
     with Reverie("ana", url=url, workspace="locked") as ana:
-        assert len(ana.facts("harbour")) == WRITERS
+        assert len(ana.facts.list("harbour")) == WRITERS

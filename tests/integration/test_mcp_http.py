@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from memory.trust.principals import OPERATOR
 from memory.trust.tokens import TokenRequest, create_token, revoke_token
-from reverie.trust.scopes import SCOPES, Scope
+from reverie.contract import SCOPES, Scope
 from server.authentication import Access
 from storage.trust.audit import AuditFilter, StoredEntry
 from support.agents import until
@@ -46,8 +46,7 @@ def runtime(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         broker=valkey_url,
         broker_prefix="mcp:",
         embedding_provider="hash",
-        rate_memories=60,
-        max_body_bytes=300_000,
+        rate_messages=240,
     )
     made = Runtime(settings)
     yield made
@@ -350,7 +349,7 @@ def test_nonsense_is_refused_and_the_server_goes_on(url: str, make: Callable[...
     for body in (b"", b"{", b"[]", b"\xff", b'{"jsonrpc":"2.0"}', b"[" * 200_000, b'{"id":' + b"9" * 5_000 + b"}"):
         for version in ({}, {"MCP-Protocol-Version": "2026-07-28"}, {"MCP-Protocol-Version": "x"}):
             assert 400 <= post(url, token, body, **version).status_code < 500, (body[:20], version)
-    large = {**CALL, "params": {"name": "recall", "arguments": {"query": "x" * 300_001}}}
+    large = {**CALL, "params": {"name": "recall", "arguments": {"query": "x" * 1_100_000}}}
     assert post(url, token, large).status_code == 413
     assert post(url, token, CALL, **{"Content-Type": "text/plain"}).status_code == 415
     assert post(url, token, CALL, Accept="text/html").status_code == 406
@@ -378,6 +377,10 @@ def test_a_model_that_calls_wrongly_is_told_how(url: str, make: Callable[..., st
         ("schedule", {"action": "add", "goal": "x"}, "cron"),
         ("schedule", {"action": "add", "cron": "0 9 * * *"}, "goal"),
         ("schedule", {"action": "delete"}, "id"),
+        ("schedule", {"action": "add", "goal": "x", "cron": "0 9 * * *", "id": "mine"}, "leave id out"),
+        ("schedule", {"action": "pause", "id": "s1", "cron": "0 9 * * *"}, "leave cron out"),
+        ("reminders", {"action": "list", "at": "2027-05-01T09:30:00Z"}, "leave at out"),
+        ("reminders", {"action": "delete", "id": "r1", "message": "x"}, "leave message out"),
         ("schedule", {"action": "pause", "id": "none"}, "none"),
         ("reminders", {"action": "add", "message": "x"}, "in_minutes"),
         ("reminders", {"action": "delete", "id": "none"}, "none"),

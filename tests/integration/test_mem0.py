@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from memory.trust.erasing import continue_erasures
+from memory.lifecycle.erasing import continue_erasures
 from reverie import Reverie, Unavailable
 from reverie.frameworks.mem0 import AsyncMemory, InvalidCall, Memory, MemoryNotFound
 from support.http import running_server
@@ -242,7 +242,7 @@ def test_all_of_a_scope_is_deleted(memory: Memory, url: str) -> None:
         assert [memory["run_id"] for memory in memory.get_all(filters=KATE)["results"]] == ["r2"]
         assert not client.recall("locker number", mode="keyword", user="kate").results
         memory.delete_all(user_id="kate")
-        assert everything(memory, user_id="kate") == client.sessions(user="kate") == []
+        assert everything(memory, user_id="kate") == client.sessions.list(user="kate") == []
     assert everything(memory, user_id="luis") == ["b"]
 
 
@@ -265,7 +265,7 @@ def test_memories_that_others_stored_are_found(memory: Memory, url: str) -> None
         own = client.remember("Takes oat milk", user="kate", metadata={"topic": "food"}, wait="searchable")
         (item,) = memory.get_all(filters={"user_id": "kate", "topic": "food"})["results"]
         memory.update(item["id"], "Takes soy milk", {"seen": True})
-        changed = client.memory(own.id, user="kate")
+        changed = client.memories.get(own.id, user="kate")
     assert (changed.content, changed.metadata) == ("Takes soy milk", {"topic": "food", "seen": True})
 
 
@@ -276,7 +276,7 @@ def test_memories_that_were_imported_from_mem0_keep_their_scope(memory: Memory, 
         client.remember("Takes oat milk", id="mem0:9b2f", user="kate", metadata=kept)
         (item,) = memory.get_all(filters={"user_id": "kate", "agent_id": "guide", "topic": "coffee"})["results"]
         memory.update(item["id"], metadata={"seen": True})
-        changed = client.memory("mem0:9b2f", user="kate").metadata
+        changed = client.memories.get("mem0:9b2f", user="kate").metadata
     assert item["id"] == "kate:mem0:9b2f"
     assert changed == {**kept, "metadata": {"topic": "coffee", "seen": True}}
 

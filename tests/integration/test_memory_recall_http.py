@@ -104,7 +104,7 @@ def test_what_was_recalled_counts_on_the_memory_in_its_own_store(ana: Reverie, r
     runtime.recall_buffer.flush()
     for store in ("default", ACCOUNT_STORE):
         record_recalls(runtime.recall_log, runtime.stores, workspace=store)
-    events = ana.recall_events(explain=True)
+    events = ana.memories.recall_events(explain=True)
     assert {(event.kind, event.id, event.account) for event in events} == {
         ("message", "m", False),
         ("memory", "here", False),
@@ -114,13 +114,13 @@ def test_what_was_recalled_counts_on_the_memory_in_its_own_store(ana: Reverie, r
     }
     assert len({event.recall for event in events}) == 1
     assert [event.score for event in events] == sorted((event.score or 0.0 for event in events), reverse=True)
-    assert ana.recall_events(limit=2, offset=3) == ana.recall_events()[3:5]
+    assert ana.memories.recall_events(limit=2, offset=3) == ana.memories.recall_events()[3:5]
     for name in ("here", "copy", "everywhere"):
-        assert ana.memory(name).access_count == 1
+        assert ana.memories.get(name).access_count == 1
     with Reverie("ana", url=str(ana.connection.config.url), workspace="new") as elsewhere:
-        assert [event.id for event in elsewhere.recall_events()] == ["everywhere"]
+        assert [event.id for event in elsewhere.memories.recall_events()] == ["everywhere"]
     with Reverie("kate", url=str(ana.connection.config.url)) as kate:
-        assert kate.recall_events() == []
+        assert kate.memories.recall_events() == []
 
 
 def test_a_context_counts_what_it_tells_in_both_stores(ana: Reverie, runtime: Runtime) -> None:
@@ -128,5 +128,5 @@ def test_a_context_counts_what_it_tells_in_both_stores(ana: Reverie, runtime: Ru
     runtime.recall_buffer.flush()
     for store in ("default", ACCOUNT_STORE):
         record_recalls(runtime.recall_log, runtime.stores, workspace=store)
-    assert ana.memory("everywhere").access_count == 1
-    assert ana.memory("here").access_count == 1
+    assert ana.memories.get("everywhere").access_count == 1
+    assert ana.memories.get("here").access_count == 1

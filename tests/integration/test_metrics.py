@@ -71,7 +71,7 @@ def test_the_page_describes_every_metric(runtime: Runtime) -> None:
         families = list(text_string_to_metric_families(httpx2.get(f"{url}/metrics").text))
     existing = {name for name in metric_names(families) if name.startswith("reverie_")}
     page = (ROOT / "docs" / "operations.md").read_text("utf-8")
-    table = page.partition("| metric | meaning |")[2].partition("\n\n")[0]
+    table = page.partition("| about | metrics |")[2].partition("\n\n")[0]
     described = set(re.findall(r"`(reverie_\w+)`", table))
     # Shown once there is a backup folder, or a backup.
     assert described - {"reverie_backup_interval_seconds", "reverie_backup_newest_timestamp_seconds"} == existing

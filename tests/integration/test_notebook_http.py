@@ -58,42 +58,42 @@ def run(**arguments: Any) -> Mapping[str, Any]:
 
 def test_a_checkpoint_its_history_and_a_difference(here: Runtime, ana: Reverie) -> None:
     """Given two checkpoints around a change, then the history has both and the difference shows the change."""
-    first = ana.checkpoint("before the trip")
-    assert ana.checkpoint().commit is None
+    first = ana.memory_files.checkpoint("before the trip")
+    assert ana.memory_files.checkpoint().commit is None
     write_note(here, "milk and bread")
-    second = ana.checkpoint()
+    second = ana.memory_files.checkpoint()
 
     assert first.commit is not None
     assert second.commit is not None
-    assert [commit.message for commit in ana.history()] == ["Checkpoint", "before the trip"]
-    assert ana.history(limit=1) == [second.commit]
-    assert "-> milk\n+> milk and bread\n" in ana.diff(first.commit.id[:8])
-    assert ana.diff(first.commit.id, second.commit.id) == ana.diff(first.commit.id)
-    assert ana.diff("HEAD") == ""
+    assert [commit.message for commit in ana.memory_files.history()] == ["Checkpoint", "before the trip"]
+    assert ana.memory_files.history(limit=1) == [second.commit]
+    assert "-> milk\n+> milk and bread\n" in ana.memory_files.diff(first.commit.id[:8])
+    assert ana.memory_files.diff(first.commit.id, second.commit.id) == ana.memory_files.diff(first.commit.id)
+    assert ana.memory_files.diff("HEAD") == ""
 
 
 def test_another_agent_has_a_history_of_its_own(ana: Reverie, url: str) -> None:
     """Given ana's commits, then kate has none of them, by no id either."""
-    made = ana.checkpoint().commit
+    made = ana.memory_files.checkpoint().commit
     assert made is not None
 
     with Reverie("kate", url=url) as kate:
-        assert kate.history() == []
-        assert kate.promotions() == []
+        assert kate.memory_files.history() == []
+        assert kate.curation.promotions() == []
         with pytest.raises(NotFound):
-            kate.diff(made.id)
+            kate.memory_files.diff(made.id)
 
 
 def test_bad_input_names_its_field(ana: Reverie, url: str) -> None:
     """Given a message that is a secret, ids that name nothing, and unknown parameters, then each error says which."""
     for call, field in (
-        (lambda: ana.checkpoint("the api password: Zk8-fh2-QwLm9x"), "message"),
-        (lambda: ana.checkpoint("x" * 501), "message"),
-        (lambda: ana.checkpoint(7), "message"),  # type: ignore[arg-type]
-        (lambda: ana.diff("main"), "a"),
-        (lambda: ana.diff("HEAD", None), "a"),
-        (lambda: ana.history(0), "limit"),
-        (lambda: ana.promotions(1_001), "limit"),
+        (lambda: ana.memory_files.checkpoint("the api password: Zk8-fh2-QwLm9x"), "message"),
+        (lambda: ana.memory_files.checkpoint("x" * 501), "message"),
+        (lambda: ana.memory_files.checkpoint(7), "message"),  # type: ignore[arg-type]
+        (lambda: ana.memory_files.diff("main"), "a"),
+        (lambda: ana.memory_files.diff("HEAD", None), "a"),
+        (lambda: ana.memory_files.history(0), "limit"),
+        (lambda: ana.curation.promotions(1_001), "limit"),
     ):
         with pytest.raises(Rejected) as error:
             call()
@@ -109,10 +109,10 @@ def test_bad_input_names_its_field(ana: Reverie, url: str) -> None:
 def test_a_workspace_without_anything_has_nothing_to_commit(url: str) -> None:
     """Given a workspace that does not exist, then a checkpoint says so, and reading finds nothing and makes nothing."""
     with Reverie("ana", url=url, workspace="empty") as client:
-        assert client.history() == []
-        assert client.promotions() == []
+        assert client.memory_files.history() == []
+        assert client.curation.promotions() == []
         with pytest.raises(NotFound) as error:
-            client.checkpoint()
+            client.memory_files.checkpoint()
         assert error.value.field == "workspace"
 
 
@@ -121,10 +121,14 @@ def test_with_workspace_git_off_the_calls_say_so(make_runtime: Callable[..., Run
     runtime = make_runtime(workspace_git=False)
     write_note(runtime, "milk")
     with running_server(runtime) as url, Reverie("ana", url=url) as client:
-        for call in (client.checkpoint, client.history, lambda: client.diff("HEAD")):
+        for call in (
+            client.memory_files.checkpoint,
+            client.memory_files.history,
+            lambda: client.memory_files.diff("HEAD"),
+        ):
             with pytest.raises(Conflict, match="workspace_git"):
                 call()
-        assert client.promotions() == []
+        assert client.curation.promotions() == []
     assert not (runtime.settings.data / "workspaces" / "default" / "git").exists()
 
 
@@ -133,8 +137,13 @@ def test_the_client_for_asyncio_does_the_same(url: str) -> None:
 
     async def talk() -> tuple[Any, ...]:
         async with AsyncReverie("ana", url=url) as client:
-            made = await client.checkpoint("by asyncio")
-            return made, await client.history(), await client.diff("HEAD"), await client.promotions()
+            made = await client.memory_files.checkpoint("by asyncio")
+            return (
+                made,
+                await client.memory_files.history(),
+                await client.memory_files.diff("HEAD"),
+                await client.curation.promotions(),
+            )
 
     made, commits, difference, promotions = asyncio.run(talk())
 
@@ -144,14 +153,14 @@ def test_the_client_for_asyncio_does_the_same(url: str) -> None:
 
 def test_deleting_the_workspace_leaves_nothing_of_its_history(here: Runtime, ana: Reverie) -> None:
     """Given commits, when the workspace is deleted, then its folder is gone and the history is empty."""
-    ana.checkpoint()
+    ana.memory_files.checkpoint()
     folder = here.settings.data / "workspaces" / "default"
     assert (folder / "git" / "ana" / "notes" / "shopping.md").exists()
 
-    assert ana.delete_workspace()
+    assert ana.admin.workspaces.delete()
 
     assert not folder.exists()
-    assert ana.history() == []
+    assert ana.memory_files.history() == []
 
 
 def test_a_dream_sweep_runs_as_a_task_and_its_ledger_can_be_read(here: Runtime, ana: Reverie) -> None:
@@ -166,11 +175,11 @@ def test_a_dream_sweep_runs_as_a_task_and_its_ledger_can_be_read(here: Runtime, 
             tx.recalls.record([NewRecall("ana", new_id(), query, later - day * DAY_MICROS, ((chunk, 0.9),))])
 
     assert run(dry_run=True)["promoted"] == 1
-    assert ana.promotions() == []
+    assert ana.curation.promotions() == []
     assert here.stores.jobs().last_runs() == {}, "a dry run would put the real one off by a day"
     counts = run()
 
-    (promotion,) = ana.promotions()
+    (promotion,) = ana.curation.promotions()
     assert (counts["promoted"], counts["commits"]) == (1, 1)
     assert (promotion.content, promotion.phase, promotion.kind) == (LISBON, "made", "event")
     assert "made " + promotion.memory in here.notebooks.repositories.repository("default", "ana").files()["DREAMS.md"]  # type: ignore[union-attr]

@@ -94,7 +94,7 @@ def test_items_are_messages_that_can_be_recalled(client: Reverie, runtime: Runti
         assert client.recall(query, mode="keyword", user="kate"), query
     assert not client.recall("AAAAAAAAAA", mode="keyword", user="kate")
     assert not client.recall("heron", mode="keyword", user="luis").results
-    roles = [message.role for message in client.messages("s")]
+    roles = [message.role for message in client.sessions.messages("s")]
     assert roles[:6] == ["user", "system", "assistant", "assistant", "assistant", "tool"]
 
 

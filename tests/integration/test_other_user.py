@@ -99,7 +99,7 @@ def _await_port(port: int, server: subprocess.Popen[bytes]) -> None:
 def test_another_user_of_the_machine_gets_nothing(url: str, data: Path) -> None:
     """Given a running server, when another user asks it, looks into its files and its broker, then all is refused."""
     with Reverie("ana", url=url) as memory:
-        memory.set_fact("home", "city", "Lisbon")
+        memory.facts.set("home", "city", "Lisbon")
     state = Path(os.environ["XDG_STATE_HOME"]) / "reverie" / "servers"
     tried = [url, str(data), str(state), str(embedded_socket_path(data))]
     ended = subprocess.run([sys.executable, "-I", "-c", STRANGER, *tried], capture_output=True, text=True, check=False)

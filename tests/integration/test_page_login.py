@@ -47,12 +47,20 @@ def test_the_cookie_is_for_this_site_alone_and_tells_no_token(visitor: Visitor) 
     assert visitor.page.evaluate("document.cookie") == ""
 
 
+def test_two_logins_at_once_are_none(page_url: str) -> None:
+    """Given the cookie of a login beside another of its name, as a site of the same domain may set it, then neither."""
+    login = httpx2.post(f"{page_url}/login", data={"token": TOKEN})
+    name, _, value = login.headers["set-cookie"].partition(";")[0].partition("=")
+    for cookies, status in ((f"{name}={value}", 200), (f"{name}=other; {name}={value}", 422)):
+        assert httpx2.get(f"{page_url}/", headers={"Cookie": cookies}, follow_redirects=True).status_code == status
+
+
 def test_a_login_ends_with_its_token(make_visitor: MakeVisitor, operator: Reverie) -> None:
     """Given the login of a token, when the token is revoked, then the next click asks for another one."""
-    created = operator.create_token(agents=["ana"], workspace="default", name="of a guest")
+    created = operator.admin.tokens.create(agents=["ana"], workspace="default", name="of a guest")
     visitor = make_visitor(token=created.token)
     visitor.page.get_by_role("heading", name="Memories").wait_for()
-    operator.revoke_token(created.id)
+    operator.admin.tokens.revoke(created.id)
     visitor.page.reload()
     visitor.page.get_by_label("Token").wait_for()
     assert visitor.context.cookies() == []
@@ -60,7 +68,7 @@ def test_a_login_ends_with_its_token(make_visitor: MakeVisitor, operator: Reveri
 
 def test_a_token_of_one_agent_opens_that_agent_alone(make_visitor: MakeVisitor, operator: Reverie) -> None:
     """Given a token for ben, when the address names ana, then the page says what the token lacks."""
-    created = operator.create_token(agents=["ben"], workspace="default", scopes=["read"])
+    created = operator.admin.tokens.create(agents=["ben"], workspace="default", scopes=["read"])
     visitor = make_visitor(token=created.token)
     assert visitor.page.locator(".place").inner_text().split()[1] == "ben"
     visitor.open("/", agent="ana")

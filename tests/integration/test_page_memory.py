@@ -33,15 +33,15 @@ def test_a_memory_shows_what_it_was_merged_from(visitor: Visitor, operator: Reve
     for name in ("one", "two"):
         operator.remember("The parser fails loudly on a trailing comma", id=name)
     drain(runtime)
-    assert operator.run_job("consolidate-memories").counts["merged"] == 1
-    (left,) = operator.memories()
+    assert operator.admin.jobs.run("consolidate-memories").counts["merged"] == 1
+    (left,) = operator.memories.list()
     page = visitor.open("/memory", id=left.id)
     expect(page.get_by_role("region", name="Merged from")).to_contain_text("fails loudly on a trailing comma")
     assert visitor.violations() == []
     page.get_by_role("link", name="undo in the log").click()
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("Undone")
-    assert len(operator.memories()) == 2
+    assert len(operator.memories.list()) == 2
 
 
 def test_a_memory_shows_what_recalled_it_and_how_its_relevance_moved(
@@ -61,9 +61,9 @@ def test_a_memory_shows_what_recalled_it_and_how_its_relevance_moved(
     expect(recalled).to_contain_text("2 times")
     expect(page.get_by_role("img", name="Relevance since")).to_be_visible()
     expect(page.get_by_text("recalled 3 times")).to_be_visible()
-    (event, *_) = operator.recall_events(memory=kept.id)
+    (event, *_) = operator.memories.recall_events(memory=kept.id)
     assert event.id == kept.id
-    assert list(operator.recall_events(memory="unknown")) == []
+    assert list(operator.memories.recall_events(memory="unknown")) == []
 
 
 def test_a_memory_is_written_edited_pinned_and_each_of_it_undone(visitor: Visitor, operator: Reverie) -> None:
@@ -77,7 +77,7 @@ def test_a_memory_is_written_edited_pinned_and_each_of_it_undone(visitor: Visito
     page.get_by_role("button", name="Remember").click()
     expect(page.get_by_role("status")).to_contain_text("Remembered")
     page.wait_for_load_state()  # the scripts, which know the key, run after the text is shown
-    (stored,) = operator.memories()
+    (stored,) = operator.memories.list()
     assert (stored.content, stored.kind, stored.source) == ("Kate takes oat milk", "preference", "user")
     assert stored.tags == ["coffee", "kitchen"]
 
@@ -87,33 +87,33 @@ def test_a_memory_is_written_edited_pinned_and_each_of_it_undone(visitor: Visito
     assert visitor.violations() == []
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_contain_text("Saved")
-    changed = operator.memory(stored.id)
+    changed = operator.memories.get(stored.id)
     assert (changed.content, changed.importance) == ("Kate takes soy milk\nsince May", 0.75)
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("Undone")
-    again = operator.memory(stored.id)
+    again = operator.memories.get(stored.id)
     assert (again.content, again.importance, again.tags) == (stored.content, stored.importance, stored.tags)
 
     page.get_by_role("button", name="Pin", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("Pinned")
-    assert operator.memory(stored.id).pinned
+    assert operator.memories.get(stored.id).pinned
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("No longer pinned")
-    assert not operator.memory(stored.id).pinned
+    assert not operator.memories.get(stored.id).pinned
 
 
 def test_a_deleted_memory_is_gone_and_comes_back_by_undo(visitor: Visitor, operator: Reverie) -> None:
     """Given a memory, when it is deleted, then nothing of it is left; undo stores it again with all it had."""
     kept = operator.remember("Kate takes oat milk", tags=["coffee"], importance=0.9, metadata={"from": "a test"})
-    before = operator.memory(kept.id)
+    before = operator.memories.get(kept.id)
     page = visitor.open("/memory", id=kept.id)
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("status")).to_contain_text("Deleted")
-    assert operator.memories() == []
+    assert operator.memories.list() == []
     assert visitor.violations() == []
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("Restored")
-    (after,) = operator.memories()
+    (after,) = operator.memories.list()
     assert after.id != before.id
     assert (after.content, after.tags, after.importance) == (before.content, before.tags, before.importance)
     assert (after.metadata, after.created_at) == (before.metadata, before.created_at)
@@ -121,18 +121,18 @@ def test_a_deleted_memory_is_gone_and_comes_back_by_undo(visitor: Visitor, opera
 
 def test_a_fact_is_corrected_and_its_values_are_shown(visitor: Visitor, operator: Reverie) -> None:
     """Given a fact, when its value is corrected on the page, then the earlier one is its history; undo sets it back."""
-    operator.set_fact("home", "city", "Porto")
-    page = visitor.open("/memory", id=operator.fact("home", "city").id)
+    operator.facts.set("home", "city", "Porto")
+    page = visitor.open("/memory", id=operator.facts.get("home", "city").id)
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("The value of").fill("Lisbon")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_contain_text("Saved")
-    assert operator.fact("home", "city").value == "Lisbon"
+    assert operator.facts.get("home", "city").value == "Lisbon"
     expect(page.get_by_role("region", name="Its values")).to_contain_text("Porto")
     assert visitor.violations() == []
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("Undone")
-    assert operator.fact("home", "city").value == "Porto"
+    assert operator.facts.get("home", "city").value == "Porto"
 
 
 def test_of_two_tabs_the_second_does_not_overwrite_the_first(visitor: Visitor, operator: Reverie) -> None:
@@ -148,7 +148,7 @@ def test_of_two_tabs_the_second_does_not_overwrite_the_first(visitor: Visitor, o
     second.get_by_role("button", name="Save").click()
     expect(second.get_by_role("alert")).to_contain_text("Kate takes rice milk")
     expect(second.get_by_label("What it says")).to_have_value("Kate takes soy milk")
-    assert operator.memory(kept.id).content == "Kate takes soy milk"
+    assert operator.memories.get(kept.id).content == "Kate takes soy milk"
     visitor.complaints.clear()  # the browser reports the status 409
 
 
@@ -179,12 +179,12 @@ def test_hostile_text_survives_an_edit_as_it_is(make_visitor: MakeVisitor, opera
     page.get_by_label("Tags").fill("odd")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_contain_text("Saved")
-    stored = operator.memory(kept.id)
+    stored = operator.memories.get(kept.id)
     assert (stored.content, stored.tags) == (HOSTILE, ["odd"])
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("Restored")
-    (restored,) = operator.memories()
+    (restored,) = operator.memories.list()
     assert restored.content == HOSTILE
 
 
@@ -195,7 +195,7 @@ def test_the_page_offers_what_the_token_allows(
     make_visitor: MakeVisitor, operator: Reverie, scopes: list[str], buttons: list[str]
 ) -> None:
     kept = operator.remember("Kate takes oat milk")
-    created = operator.create_token(agents=["ana"], workspace="default", scopes=scopes)
+    created = operator.admin.tokens.create(agents=["ana"], workspace="default", scopes=scopes)
     visitor = make_visitor(token=created.token)
     visitor.open("/memory", id=kept.id)
     shown = visitor.page.locator(".actions button").all_inner_texts()
@@ -209,7 +209,7 @@ def test_a_form_of_another_login_changes_nothing(visitor: Visitor, operator: Rev
     page.locator("input[name=form_token]").evaluate_all("fields => fields.forEach(one => one.value = 'other')")
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_text("belongs to another login")).to_be_visible()
-    assert operator.memory(kept.id).content == "Kate takes oat milk"
+    assert operator.memories.get(kept.id).content == "Kate takes oat milk"
     visitor.complaints.clear()  # the browser reports the status 403
 
 

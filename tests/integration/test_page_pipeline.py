@@ -77,18 +77,18 @@ def test_the_page_connects_again_after_a_restart(
 
 def test_a_revoked_token_leads_to_the_login(make_visitor: MakeVisitor, operator: Reverie) -> None:
     """Given an open page, when its token is revoked, then it asks for another one."""
-    created = operator.create_token(name="of an operator", scopes=["operate"])
+    created = operator.admin.tokens.create(name="of an operator", scopes=["operate"])
     visitor = make_visitor(token=created.token)
     visitor.open("/pipeline")
     waiting(visitor, "0")
-    operator.revoke_token(created.id)
+    operator.admin.tokens.revoke(created.id)
     visitor.page.get_by_label("Token").wait_for()
     visitor.complaints.clear()  # the stream ended with an answer that is none
 
 
 def test_the_page_is_for_operators(make_visitor: MakeVisitor, operator: Reverie, page_url: str) -> None:
     """Given a token that may only read, then there is no such section, and neither page nor stream answer."""
-    created = operator.create_token(agents=["ana"], workspace="default", scopes=["read"])
+    created = operator.admin.tokens.create(agents=["ana"], workspace="default", scopes=["read"])
     visitor = make_visitor(token=created.token)
     visitor.page.get_by_role("heading", name="Memories").wait_for()
     assert visitor.page.get_by_role("link", name="Pipeline").count() == 0

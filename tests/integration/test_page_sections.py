@@ -39,8 +39,8 @@ def test_conversations_are_listed_searched_and_read(visitor: Visitor, operator: 
 def test_a_scratchpad_is_shown_as_working_notes(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
     operator.ingest("chat-1", {"role": "user", "content": "Hello"})
     drain(runtime)
-    operator.write_scratchpad("chat-1", ["Find a plumber", "<b>Ask</b> about the rent"])
-    operator.write_scratchpad_key("chat-1", "flat", {"rooms": 3})
+    operator.scratchpads.write("chat-1", ["Find a plumber", "<b>Ask</b> about the rent"])
+    operator.scratchpads.write_key("chat-1", "flat", {"rooms": 3})
     page = visitor.open("/conversation", id="chat-1")
     notes = page.get_by_role("region", name="Working notes")
     expect(notes).to_contain_text("<b>Ask</b> about the rent")
@@ -53,7 +53,7 @@ def test_the_log_shows_what_a_job_changed_and_undoes_it(visitor: Visitor, operat
     for name in ("one", "two"):
         operator.remember("The parser fails loudly on a trailing comma", id=name)
     drain(runtime)
-    operator.run_job("consolidate-memories")
+    operator.admin.jobs.run("consolidate-memories")
     page = visitor.open("/log")
     assert visitor.violations() == []
     page.locator("[data-item]").first.click()
@@ -63,24 +63,24 @@ def test_the_log_shows_what_a_job_changed_and_undoes_it(visitor: Visitor, operat
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("Undone")
     expect(page.get_by_role("button", name="Undo")).to_have_count(0)
-    assert len(operator.memories()) == 2
+    assert len(operator.memories.list()) == 2
 
 
 def test_a_schedule_is_paused_resumed_run_and_deleted(visitor: Visitor, operator: Reverie) -> None:
     """Given a schedule, then its next times and runs are shown, and its state is changed by a click."""
-    added = operator.add_schedule("Summarise what is open", name="Weekly", cron="0 9 * * 1", tz="Europe/Lisbon")
+    added = operator.schedules.add("Summarise what is open", name="Weekly", cron="0 9 * * 1", tz="Europe/Lisbon")
     page = visitor.open("/schedules")
     assert visitor.violations() == []
     page.get_by_role("link", name="Weekly").click()
     expect(page.get_by_role("heading", name="Next times")).to_be_visible()
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("status")).to_contain_text("Paused")
-    assert operator.schedule(added.id).status == "paused"
+    assert operator.schedules.get(added.id).status == "paused"
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("status")).to_contain_text("Resumed")
     page.get_by_role("button", name="Run now").click()
     expect(page.get_by_role("status")).to_contain_text("A run has started")
-    assert len(operator.schedule_runs(added.id)) == 1
+    assert len(operator.runs.list(added.id)) == 1
     assert visitor.violations() == []
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("status")).to_contain_text("Deleted")
@@ -92,7 +92,8 @@ def test_a_dead_letter_is_read_replayed_and_dropped(visitor: Visitor, operator: 
     taken = {"role": "user", "content": "First.", "sequence": 1}
     with pipeline_at_work(runtime):
         operator.ingest("s", taken, wait="stored")
-        operator.ingest("s", [{"role": "user", "content": "Free."}, {**taken, "id": "late"}], wait="stored")
+        operator.ingest("s", [{"role": "user", "content": "Free."}, {**taken, "id": "late"}])
+        operator.ingest("s", {"role": "user", "content": "Last."}, wait="stored")
         page = visitor.open("/dead-letters")
         assert visitor.violations() == []
         page.get_by_role("button", name="Replay").click()
@@ -109,10 +110,10 @@ def test_a_dead_letter_is_read_replayed_and_dropped(visitor: Visitor, operator: 
 
 def test_a_dream_is_shown_as_a_diff(visitor: Visitor, operator: Reverie) -> None:
     """Given two commits of the memory files, then the later one shows the lines that it added."""
-    operator.add_note("Ask for the tram timetable", note_id="errand")
-    operator.checkpoint("First notes")
-    operator.update_note("errand", "Ask for the <b>ferry</b> timetable")
-    operator.checkpoint("Second notes")
+    operator.notes.add("Ask for the tram timetable", note_id="errand")
+    operator.memory_files.checkpoint("First notes")
+    operator.notes.update("errand", "Ask for the <b>ferry</b> timetable")
+    operator.memory_files.checkpoint("Second notes")
     page = visitor.open("/dreams")
     assert visitor.violations() == []
     page.get_by_role("link", name="Second notes").click()
@@ -134,15 +135,15 @@ def test_an_erasure_is_planned_confirmed_and_proved(visitor: Visitor, operator: 
     assert visitor.violations() == []
     page.get_by_role("button", name="See what would go").click()
     expect(page.get_by_role("table")).to_contain_text("messages")
-    assert operator.sessions() != []
+    assert operator.sessions.list() != []
     assert visitor.violations() == []
     page.get_by_label("I know that this cannot be undone").check()
     page.get_by_role("button", name="Erase it").click()
     expect(page.get_by_role("heading", name="A conversation")).to_be_visible()
-    operator.run_job("continue-erasures")
+    operator.admin.jobs.run("continue-erasures")
     expect(page.get_by_role("region", name="Receipt")).to_contain_text("Nothing of it was found afterwards")
     assert visitor.violations() == []
-    assert operator.sessions() == []
+    assert operator.sessions.list() == []
     visitor.open("/erasures")
     expect(page.locator("[data-item]")).to_have_count(1)
 
@@ -199,7 +200,7 @@ def test_ten_thousand_memories_are_paged_and_searched(visitor: Visitor, operator
         )
         for number in range(10_000)
     ]
-    operator.import_memories(MemoryExport(memories=made))
+    operator.memories.import_(MemoryExport(memories=made))
     page = visitor.open("/")
     expect(page.get_by_text("10,000 memories")).to_be_visible()
     expect(page.locator("[data-item]")).to_have_count(50)
@@ -214,7 +215,11 @@ def test_a_page_of_messages_lies_around_one_of_them(operator: Reverie, runtime: 
     """Given twenty messages, then the page around one has it in its middle, and says how many come before."""
     operator.ingest("chat-1", [{"id": f"m{number}", "role": "user", "content": "x"} for number in range(20)])
     drain(runtime)
-    assert [message.id for message in operator.messages("chat-1", around="m10", limit=3)] == ["m9", "m10", "m11"]
-    assert [message.id for message in operator.messages("chat-1", around="m0", limit=3)] == ["m0", "m1", "m2"]
+    assert [message.id for message in operator.sessions.messages("chat-1", around="m10", limit=3)] == [
+        "m9",
+        "m10",
+        "m11",
+    ]
+    assert [message.id for message in operator.sessions.messages("chat-1", around="m0", limit=3)] == ["m0", "m1", "m2"]
     with pytest.raises(NotFound, match="no message 'm99'"):
-        operator.messages("chat-1", around="m99")
+        operator.sessions.messages("chat-1", around="m99")

@@ -20,7 +20,7 @@ from storage.postgres.schema import prepare
 from storage.postgres.stores import PostgresStores
 from storage.rows import execute
 from storage.store import Store
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.postgres import USER, TestServer, running_postgres
 from support.store_work import run_stages, write
 
@@ -143,6 +143,10 @@ def test_another_version_of_the_schema_is_refused(server: TestServer, database: 
     with server.admin(database) as connection:
         connection.execute(f"UPDATE {SCHEMA}.schema_version SET version = 9999")
     with pytest.raises(StoreUnusable, match=rf"has schema 9999, newer than {newest_version()}, .*upgrade Reverie"):
+        open_stores(tmp_path, server.url(database))
+    with server.admin(database) as connection:
+        connection.execute(f"UPDATE {SCHEMA}.schema_version SET version = 8")
+    with pytest.raises(StoreUnusable, match=r"has schema 8 of an unreleased version of Reverie, not"):
         open_stores(tmp_path, server.url(database))
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from memory.trust.erasing import continue_erasures
-from memory.trust.erasure_rows import Scope
-from memory.trust.erasures import request_erasure
+from memory.lifecycle.erasing import continue_erasures
+from memory.lifecycle.erasure_rows import Scope
+from memory.lifecycle.erasures import request_erasure
 from reverie.client import Reverie
 from storage.postgres.engine import SCHEMA
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.command_line import CommandLine
 from support.http import running_server
 from support.postgres import TestServer
@@ -42,7 +42,7 @@ def restored(make_runtime: Make, server: TestServer, database: str, empty: str, 
         of_kate = Scope("user", KATE, None, None)
         request_erasure(runtime.stores, runtime.settings.data, of_kate, requested_by="tester", now=runtime.now())
         assert continue_erasures(runtime.erasure_services) == {"finished": 1, "waiting": 0}
-        assert ana.forget_session("ferry")
+        assert ana.sessions.forget("ferry")
         assert _texts(runtime) == [PLUMS]
     runtime.close()
     server.load(empty, dump)

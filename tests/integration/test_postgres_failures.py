@@ -18,19 +18,18 @@ import pytest
 import redis
 
 from adapters.broker.monitor import Monitor
-from memory.pipeline.status import StatusReader
 from memory.stage import MAX_CRASHES
+from memory.status import StatusReader
 from storage.pipeline.work import Claim
-from storage.postgres.engine import MAX_CONNECTIONS, PostgresDatabase
+from storage.postgres.engine import CONNECTIONS_OF_A_TURN, MAX_CONNECTIONS, TURNS, PostgresDatabase
 from storage.postgres.stores import PostgresStores
-from storage.postgres.turns import CONNECTIONS_OF_A_TURN, TURNS
 from storage.stores import Stores
 from support.agents import until
 from support.failing_server import STAGES, assert_all_stored, pipeline_on, run_while, try_stage
 from support.http import running_server
 from support.pipeline import PREFIX, WORKSPACE, Pipeline
 from support.postgres import USER, TestServer, running_postgres
-from worker.own_stores import open_own_stores
+from worker.host_upkeep import open_own_stores
 from worker.runtime import Runtime
 from worker.settings import Settings
 

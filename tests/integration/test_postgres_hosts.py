@@ -15,19 +15,18 @@ import psycopg
 import pytest
 
 from adapters.kept_secrets import installation_key
-from adapters.webhooks import secrets_in
-from adapters.webhooks.rotation_file import ROTATIONS_FILE
-from memory.sessions.forgetting import forget_workspace
-from memory.trust import host_folder
-from memory.trust.erasing import continue_erasures
-from memory.trust.erasure_rows import Scope
-from memory.trust.erasures import read_erasure, request_erasure
-from memory.trust.host_folder import HostFolder
-from memory.trust.tombstones import SharedTombstones, hash_key, note_forgotten, read_tombstones
+from adapters.webhooks.signing import ROTATIONS_FILE, secrets_in
+from memory.lifecycle import host_folder
+from memory.lifecycle.erasing import continue_erasures
+from memory.lifecycle.erasure_rows import Scope
+from memory.lifecycle.erasures import read_erasure, request_erasure
+from memory.lifecycle.forgetting import forget_workspace
+from memory.lifecycle.host_folder import HostFolder
+from memory.tombstones import SharedTombstones, hash_key, note_forgotten, read_tombstones
 from memory.trust.webhook_secrets import agent_secrets
 from memory.upkeep.notebook import publish
 from reverie.clock import new_id
-from reverie.trust.erasure_types import Erasure
+from reverie.trust.calls import Erasure
 from storage.memories.records import NewMemory
 from storage.stores import Stores
 from support.agents import until
@@ -130,7 +129,7 @@ def test_an_erasure_ends_when_each_host_has_removed_it_from_its_files(a: Runtime
     """Given files on two hosts, when one erases, then it waits, visibly, until the other one has done so, too."""
     fill(a, b)
     waiting = erase(a, EVERYTHING_OF_KATE)
-    assert (waiting.state, waiting.step) == ("running", "hosts")
+    assert (waiting.state, waiting.step) == ("waiting", "hosts")
     assert f"the host {folder_of(b).name} has not removed it" in waiting.error
     assert places_of(a.settings.data, SECRET, KATE) == set()
     assert places_of(b.settings.data, SECRET)
@@ -175,7 +174,7 @@ def test_a_host_that_is_killed_while_it_removes_something_begins_again(
         patch.setattr(HostFolder, step, die)
         with pytest.raises(Killed):
             folder_of(b).look()
-    assert go_on(a, waiting).state == "running"
+    assert go_on(a, waiting).state == "waiting"
     folder_of(b).look()
     assert go_on(a, waiting).state == "done"
     assert places_of(b.settings.data, SECRET, KATE) == set()
@@ -216,7 +215,7 @@ def test_a_new_workspace_of_the_name_gets_no_files_of_the_deleted_one(
 def test_a_host_that_was_away_for_too_long_keeps_only_what_the_database_has(
     a: Runtime, b: Runtime, make_host: MakeHost, database_url: str
 ) -> None:
-    """Given a host that was not heard of for longer than `host_days`, then erasures end without it, and it cleans up.
+    """Given a host that was not heard of for longer than a month, then erasures end without it, and it cleans up.
 
     The receipt names it. Nobody can tell it any more what to look for, so it keeps no old line and no log.
     """

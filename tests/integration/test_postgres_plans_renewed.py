@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine, create_engine
 
-from storage.postgres.engine import PostgresServer
-from storage.postgres.plans import RENEW_SECONDS, renew_plans
+from storage.postgres.engine import RENEW_SECONDS, PostgresServer, renew_plans
 from support.postgres import TestServer
 
 # So often that the server keeps the plan.
@@ -88,7 +87,7 @@ def test_renewal_begins_no_transaction(engine: Engine, clock: Clock) -> None:
 def test_connections_to_stores_renew_their_plans(
     server: TestServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.postgres.plans.RENEW_SECONDS", 0.0)
+    monkeypatch.setattr("storage.postgres.engine.RENEW_SECONDS", 0.0)
     opened = PostgresServer(server.url(database))
     try:
         assert PLAN_OF_EMPTY_TABLE in _plan(opened.engine)

@@ -20,7 +20,7 @@ from storage.postgres.engine import SCHEMA, PostgresServer
 from storage.postgres.migrations import newest_version
 from storage.postgres.schema import prepare
 from storage.postgres.stores import PostgresStores
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 from support.postgres import TestServer
 
@@ -125,45 +125,6 @@ def test_missing_migrations_are_applied_in_order(
     with server.admin(database) as connection:
         rows = connection.execute(f"SELECT id, mood FROM {SCHEMA}.channels ORDER BY id").fetchall()
     assert rows == [("c1", None), ("c2", "calm")]
-
-
-def test_a_database_of_the_first_version_gets_the_indexes_and_no_statistics_of_stores(
-    server: TestServer, database: str
-) -> None:
-    with server.admin(database) as connection:
-        connection.execute(f"SET search_path = {SCHEMA}, public")
-        connection.execute("UPDATE schema_version SET version = 1")
-        connection.execute("DROP TABLE installation_key, webhook_rotations")
-        connection.execute("DROP INDEX claims_set_aside")
-        connection.execute("CREATE INDEX text_index_by_word ON text_index USING gin (words)")
-        connection.execute("ALTER TABLE claims ALTER COLUMN store_id SET STATISTICS -1")
-    _open(server, database)
-    with server.admin(database) as connection:
-        indexes = "SELECT indexname FROM pg_indexes WHERE schemaname = %s AND (indexname = ANY (%s))"
-        found = connection.execute(indexes, [SCHEMA, ["claims_set_aside", "text_index_by_word"]]).fetchall()
-        known = "SELECT attstattarget FROM pg_attribute WHERE attrelid = %s::regclass AND attname = 'store_id'"
-        assert (found, connection.execute(known, [f"{SCHEMA}.claims"]).fetchone()) == ([("claims_set_aside",)], (0,))
-
-
-def test_a_database_from_before_hosts_gets_their_tables_and_a_key_for_each_store(
-    server: TestServer, database: str
-) -> None:
-    with server.admin(database) as connection:
-        connection.execute(f"SET search_path = {SCHEMA}, public")
-        connection.execute(
-            "DROP TABLE hosts, host_erasures, tombstones, erasure_key, installation_key, webhook_rotations"
-        )
-        connection.execute("ALTER TABLE stores DROP COLUMN key")
-        connection.execute("INSERT INTO stores (name) VALUES ('a'), ('b')")
-        connection.execute("UPDATE schema_version SET version = 2")
-    _open(server, database)
-    with server.admin(database) as connection:
-        keys = connection.execute(f"SELECT count(DISTINCT key) FROM {SCHEMA}.stores").fetchone()
-        tables = "SELECT count(*) FROM information_schema.tables WHERE table_schema = %s AND table_name = ANY (%s)"
-        names = ["hosts", "host_erasures", "tombstones", "erasure_key", "installation_key", "webhook_rotations"]
-        assert (keys, connection.execute(tables, [SCHEMA, names]).fetchone()) == ((2,), (6,))
-        walled = connection.execute("SELECT tablename FROM pg_policies WHERE policyname = 'no_store'").fetchall()
-        assert {name for (name,) in walled} == {"erasure_key", "installation_key", "webhook_rotations"}
 
 
 def test_a_migration_that_fails_leaves_the_version_before(server: TestServer, database: str, newer: Path) -> None:

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from adapters.embedders.hashing import HashEmbedder
+from adapters.embedders.base import HashEmbedder
 from retrieval.index.cache import AgentIndexes
-from storage.postgres.index_tables import PostgresIndexTables
 from storage.recall.chunk_filter import ChunkFilter
-from storage.recall.index_tables import TextQuery, VectorQuery
 from support.failing_server import pipeline_on
 from support.pipeline import Pipeline
 from support.postgres import TestServer
@@ -53,13 +51,11 @@ def test_an_answer_from_the_newest_chunks_says_so(pipe: Pipeline, monkeypatch: p
 
 def _searched(pipe: Pipeline, chunks: ChunkFilter, *, max_searched: int) -> tuple[list[int], list[int]]:
     """Return the numbers of the notes that a search by words finds, and of those that one by meaning finds."""
-    tables, vector = PostgresIndexTables(max_searched=max_searched), HashEmbedder().embed_query(QUERY).tobytes()
+    vector = HashEmbedder().embed_query(QUERY).tobytes()
     with pipe.store.reading() as tx:
-        texts, vectors = tx.index.active("text"), tx.index.active("vector")
-        assert texts is not None
-        assert vectors is not None
-        words = tables.search_text(tx.connection, texts, TextQuery("zanzibar", chunks, 10))
-        nearest = tables.search_vectors(tx.connection, vectors, VectorQuery(vector, chunks, 10))
+        tx.index.max_searched = max_searched
+        words = tx.index.search_text("zanzibar", chunks, 10)
+        nearest = tx.index.search_vectors(vector, chunks, 10)
         number_of = {
             chunk_id: int(text[-1]) for chunk_id, text in tx.connection.exec_driver_sql("SELECT id, text FROM chunks")
         }

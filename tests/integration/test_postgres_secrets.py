@@ -12,14 +12,14 @@ import psycopg
 import pytest
 
 from adapters.kept_secrets import KEY_FILE, installation_key
-from adapters.webhooks import secrets_in
-from memory.sessions.forgetting import forget_workspace
-from memory.trust.erasing import continue_erasures
-from memory.trust.erasure_rows import Scope
-from memory.trust.erasures import read_erasure, request_erasure
-from memory.trust.host_folder import share_keys
-from memory.trust.restored import apply_tombstones
-from memory.trust.tombstones import hash_key
+from adapters.webhooks.signing import secrets_in
+from memory.lifecycle.erasing import continue_erasures
+from memory.lifecycle.erasure_rows import Scope
+from memory.lifecycle.erasures import read_erasure, request_erasure
+from memory.lifecycle.forgetting import forget_workspace
+from memory.lifecycle.host_folder import share_keys
+from memory.lifecycle.restore import apply_tombstones
+from memory.tombstones import hash_key
 from memory.trust.webhook_secrets import agent_secrets, all_rotations, share_rotations
 from reverie.errors import NotFound, StoreUnusable
 from storage.opened import open_stores

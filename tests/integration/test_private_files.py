@@ -6,6 +6,8 @@ import os
 import stat
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -75,3 +77,19 @@ def test_a_private_file_replaces_one_that_others_can_read(tmp_path: Path) -> Non
     opened.close()
     write_private(Path(os.devnull), b"nothing")
     assert [path.name for path in tmp_path.iterdir()] == ["export.json"]
+
+
+def test_a_file_that_threads_write_at_once_is_that_of_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given threads that have all begun to write one file, when they go on, then each succeeds, and one file is whole.
+
+    Processes in containers that share a folder may have the same process id, as threads do.
+    """
+    path, contents = tmp_path / "key", [bytes([65 + number]) * 100_000 for number in range(4)]
+    all_have_begun, fchmod = threading.Barrier(len(contents)), os.fchmod
+    monkeypatch.setattr(os, "fchmod", lambda *arguments: (all_have_begun.wait(60), fchmod(*arguments)))
+    with ThreadPoolExecutor(len(contents)) as threads:
+        list(threads.map(lambda content: write_private(path, content), contents))
+    assert path.read_bytes() in contents
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]

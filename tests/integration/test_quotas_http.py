@@ -11,12 +11,11 @@ import pytest
 from memory.trust.principals import OPERATOR
 from memory.trust.tokens import TokenRequest, create_token
 from reverie import Reverie
-from reverie.problems import Forbidden, QuotaExceeded
-from reverie.trust.scopes import SCOPES
+from reverie.contract import SCOPES
+from reverie.errors import Forbidden, QuotaExceeded
 from server.authentication import Access
 from support.http import running_server
-from tasks.pipeline.ingest import ingest_messages
-from tasks.pipeline.recovery import sweep_stages
+from tasks.pipeline import ingest_messages, sweep_stages
 from worker.app import use_runtime
 from worker.runtime import Runtime
 
@@ -34,24 +33,24 @@ def test_a_full_workspace_refuses_until_something_is_forgotten(make_runtime: Any
     runtime = make_runtime(quota_messages=2, quota_bytes=4_000)
     with running_server(runtime, access=Access(tokens={"operator": TOKEN})) as url:
         with Reverie("ana", workspace="w", url=url, token=TOKEN) as ana:
-            ana.set_quotas("workspace", "w", memories=1)
+            ana.admin.quotas.set("workspace", "w", memories=1)
             ana.ingest("s", [TURN, TURN])
             with pytest.raises(QuotaExceeded, match="2 of at most 2 messages and files") as refused:
                 ana.ingest("s", TURN)
             assert refused.value.field == "messages"
             work(runtime, ingest_messages, workspace="w")
             kept = ana.remember("Kate takes oat milk")
-            for more in (lambda: ana.remember("and sugar"), lambda: ana.set_fact("home", "city", "Porto")):
+            for more in (lambda: ana.remember("and sugar"), lambda: ana.facts.set("home", "city", "Porto")):
                 with pytest.raises(QuotaExceeded, match="1 of at most 1 memories"):
                     more()
             with pytest.raises(QuotaExceeded, match="bytes of texts"):
-                ana.write_scratchpad_key("s", "k", "x" * 4_000)
-            ana.update_memory(kept.id, content="Kate takes almond milk")
+                ana.scratchpads.write_key("s", "k", "x" * 4_000)
+            ana.memories.update(kept.id, content="Kate takes almond milk")
             assert ana.forget(kept.id)
             assert ana.remember("and sugar").id
-            assert ana.forget_session("s")
+            assert ana.sessions.forget("s")
             assert len(ana.ingest("t", TURN).accepted) == 1
-            uses = {(one.name, one.resource): (one.used, one.limit) for one in ana.quotas(workspace="w")}
+            uses = {(one.name, one.resource): (one.used, one.limit) for one in ana.admin.quotas.list(workspace="w")}
             assert uses["w", "memories"] == (1, 1)
             status = ana.status()
             assert next(one for one in status.workspaces if one.name == "w").full == ["memories"]
@@ -81,7 +80,7 @@ def test_a_client_with_the_broker_is_refused_by_it_and_the_server_makes_room(mak
             running_server(runtime, access=Access(tokens={"operator": TOKEN})) as url,
             Reverie("ana", workspace="w", url=url, token=TOKEN) as operator,
         ):
-            operator.forget_session("s")
+            operator.sessions.forget("s")
             # The broker still refuses, from before; the server knows better.
             assert len(operator.ingest("t", TURN).accepted) == 1
         work(runtime, sweep_stages)
@@ -106,10 +105,10 @@ def test_a_tenant_makes_no_more_workspaces_than_it_may(make_runtime: Any) -> Non
         assert remember("first", TOKEN)
         assert remember("acme", token)
         with Reverie("ana", workspace="acme", url=url, token=token) as client:
-            assert {one.name for one in client.quotas()} == {"acme"}
-            assert client.quotas(workspace="first") == []
+            assert {one.name for one in client.admin.quotas.list()} == {"acme"}
+            assert client.admin.quotas.list(workspace="first") == []
             with pytest.raises(Forbidden):
-                client.set_quotas("workspace", "acme", memories=0)
+                client.admin.quotas.set("workspace", "acme", memories=0)
 
 
 def test_an_import_stops_where_a_quota_is_used_up(make_runtime: Any, tmp_path: Path) -> None:
@@ -121,14 +120,14 @@ def test_an_import_stops_where_a_quota_is_used_up(make_runtime: Any, tmp_path: P
     ):
         for text in ("one", "two", "three"):
             ana.remember(text)
-        ana.export_file(tmp_path / "all.jsonl", workspace="w")
-        for memory in ana.memories():
+        ana.admin.export_file(tmp_path / "all.jsonl", workspace="w")
+        for memory in ana.memories.list():
             ana.forget(memory.id)
-        ana.set_quotas("workspace", "w", memories=2)
+        ana.admin.quotas.set("workspace", "w", memories=2)
         with pytest.raises(QuotaExceeded, match="and 3 more do not fit"):
-            ana.import_file(tmp_path / "all.jsonl")
-        assert list(ana.memories()) == []
-        ana.set_quotas("workspace", "w", memories=3)
+            ana.admin.import_file(tmp_path / "all.jsonl")
+        assert list(ana.memories.list()) == []
+        ana.admin.quotas.set("workspace", "w", memories=3)
         for _ in range(2):  # what is there already needs no room
-            ana.import_file(tmp_path / "all.jsonl")
-            assert len(ana.memories()) == 3
+            ana.admin.import_file(tmp_path / "all.jsonl")
+            assert len(ana.memories.list()) == 3

@@ -10,15 +10,15 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from benchmarks.isolation.actors import Cast
-from benchmarks.isolation.driver import Driver, tokens_of
-from benchmarks.isolation.made_up_calls import Requests
 from reverie import Reverie
 from reverie.contract import ACCOUNT_STORE
 from server.authentication import Access
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.exports import ALL, records_of
 from support.http import running_server
+from support.isolation.actors import Cast
+from support.isolation.driver import Driver, tokens_of
+from support.isolation.made_up_calls import Requests
 from support.stages import drain
 from worker.runtime import Runtime
 
@@ -56,17 +56,17 @@ def test_whatever_was_stored_comes_back(make_runtime: Callable[..., Runtime], tm
     with operated(make_runtime, tmp_path / "one") as (runtime, url):
         _play(runtime, url, seed)
         with Reverie("operator", url=url, token=OPERATORS) as operator:
-            parts = operator.export_file(first).parts
+            parts = operator.admin.export_file(first).parts
     assert len(parts) >= 6, "the test must have something of most kinds"
     with (
         operated(make_runtime, tmp_path / "two") as (runtime, url),
         Reverie("operator", url=url, token=OPERATORS) as operator,
     ):
-        done = operator.import_file(first, **ALL)
+        done = operator.admin.import_file(first, **ALL)
         assert done.added == {part: found.records for part, found in parts.items()}
         _work(runtime)
-        assert operator.import_file(first, **ALL).added == {}
-        operator.export_file(second)
+        assert operator.admin.import_file(first, **ALL).added == {}
+        operator.admin.export_file(second)
         assert [
             found for name in runtime.stores.all_names() for found in verify(runtime.stores.workspace(name)).wrong
         ] == []

@@ -17,8 +17,7 @@ import httpx2
 import psutil
 import pytest
 
-from adapters.broker.recall_buffer import RecallBuffer
-from adapters.broker.recall_log import RecallLog
+from adapters.broker.recall_log import RecallBuffer, RecallLog
 from reverie import contract
 from reverie.client import AsyncReverie, Reverie
 from storage.stores import Store, Stores
@@ -39,7 +38,7 @@ def here(runtime: Runtime) -> Iterator[Runtime]:
         with running_server(runtime) as url:
             with Reverie("ana", url=url) as ana, Reverie("kate", url=url) as kate:
                 ana.ingest("boats", [_user("The harbour was full of boats."), _user("A violin needs new strings.")])
-                ana.ingest_file("file:///notes.md", "Boats are moored at the pier.")
+                ana.files.add("file:///notes.md", "Boats are moored at the pier.")
                 kate.ingest("hers", [_user("My boats lie in the harbour.")])
             drain(runtime)
         yield runtime
@@ -80,7 +79,7 @@ def test_what_is_asked_in_a_group_for_nobody_is_not_recorded(here: Runtime, ana:
     ana.recall("Harbour, heron!", session="group", mode="keyword")
     ana.context("group")
     record(here, 3)
-    queries = [event.query for event in ana.recall_events()]
+    queries = [event.query for event in ana.memories.recall_events()]
     assert len(queries) > 3
     assert len(set(queries)) == 2, "equal queries stay equal"
     assert not any("heron" in query.casefold() for query in queries)
@@ -90,10 +89,10 @@ def test_a_recall_leads_to_events_and_counts(here: Runtime, ana: Reverie) -> Non
     """Given recalls over HTTP, when a worker has recorded them, then they can be read, the newest first."""
     found = ana.recall("harbour boats", mode="keyword")
     ana.recall("violin", mode="keyword", limit=1)
-    assert ana.recall_events() == [], "nothing is recorded before a worker has done it"
+    assert ana.memories.recall_events() == [], "nothing is recorded before a worker has done it"
     assert record(here, 2)["events"] == 3
 
-    events = ana.recall_events()
+    events = ana.memories.recall_events()
     assert [event.query for event in events] == ["violin", "harbour boats", "harbour boats"]
     assert [event.id for event in events[1:]] == [memory.id for memory in found]
     assert [(event.kind, event.session, event.access_count) for event in events[1:]] == [
@@ -103,12 +102,12 @@ def test_a_recall_leads_to_events_and_counts(here: Runtime, ana: Reverie) -> Non
     assert events[1].recall == events[2].recall != events[0].recall
     assert events[0].at > events[1].at
     assert [event.score for event in events] == [None] * 3
-    assert all(event.score is not None for event in ana.recall_events(explain=True))
-    assert ana.recall_events(limit=1) == events[:1]
+    assert all(event.score is not None for event in ana.memories.recall_events(explain=True))
+    assert ana.memories.recall_events(limit=1) == events[:1]
 
     ana.recall("violin", mode="keyword", limit=1)
     record(here, 1)
-    assert [event.access_count for event in ana.recall_events(limit=2)] == [2, 2]
+    assert [event.access_count for event in ana.memories.recall_events(limit=2)] == [2, 2]
 
 
 def test_the_request_itself_writes_nothing(here: Runtime, ana: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,8 +127,8 @@ def test_the_request_itself_writes_nothing(here: Runtime, ana: Reverie, monkeypa
         before = others.stamp(WORKSPACE)
         for _ in range(5):
             assert len(ana.recall("boats"))
-        ana.search_sessions("boats")
-        ana.recall_events()
+        ana.sessions.search("boats")
+        ana.memories.recall_events()
         until(lambda: len(here.recall_log.read(WORKSPACE, limit=10)) == 5)
         assert (others.stamp(WORKSPACE), writing) == (before, [])
         run(contract.RECORD_RECALLS, workspace=WORKSPACE)
@@ -145,9 +144,9 @@ def test_another_agent_sees_nothing(here: Runtime, url: str, ana: Reverie) -> No
     with Reverie("kate", url=url) as kate, Reverie("ana", url=url, workspace="elsewhere") as elsewhere:
         kate.recall("boats", mode="keyword")
         record(here, 2)
-        assert [event.session for event in kate.recall_events(limit=1_000)] == ["hers"]
-        assert elsewhere.recall_events() == []
-    assert "hers" not in {event.session for event in ana.recall_events()}
+        assert [event.session for event in kate.memories.recall_events(limit=1_000)] == ["hers"]
+        assert elsewhere.memories.recall_events() == []
+    assert "hers" not in {event.session for event in ana.memories.recall_events()}
 
 
 def test_a_recall_that_finds_nothing_leaves_nothing(here: Runtime, ana: Reverie) -> None:
@@ -161,9 +160,9 @@ def test_recording_twice_changes_nothing_the_second_time(here: Runtime, ana: Rev
     """Given a task delivered twice, then events and counts are those of once."""
     ana.recall("boats")
     record(here, 1)
-    before = ana.recall_events()
+    before = ana.memories.recall_events()
     assert run(contract.RECORD_RECALLS, workspace=WORKSPACE)["events"] == 0
-    assert ana.recall_events() == before
+    assert ana.memories.recall_events() == before
 
 
 def test_a_worker_that_dies_between_writing_and_removing_counts_nothing_twice(
@@ -182,22 +181,23 @@ def test_a_worker_that_dies_between_writing_and_removing_counts_nothing_twice(
         patch.setattr(RecallLog, "remove", die)
         with pytest.raises(Killed):
             record(here, 1)
-    assert [event.access_count for event in ana.recall_events()] == [1]
+    assert [event.access_count for event in ana.memories.recall_events()] == [1]
     assert here.recall_log.workspaces() == [WORKSPACE]
     assert record(here, 1)["events"] == 0
-    assert [event.access_count for event in ana.recall_events()] == [1]
+    assert [event.access_count for event in ana.memories.recall_events()] == [1]
     assert here.recall_log.workspaces() == []
 
 
 def test_a_log_nobody_was_woken_for_is_found_by_the_sweep(here: Runtime, ana: Reverie) -> None:
     """Given a lost notification, when the sweep runs, then the recording is on its way again."""
+    here.broker.delete(here.settings.broker_prefix + "index")
     ana.recall("boats")
-    until(lambda: here.monitor.queue_depths()["maintenance"] == 1)
+    until(lambda: here.monitor.queue_depths()["index"] == 1)
     assert here.recall_log.workspaces() == [WORKSPACE]
-    here.broker.delete(here.settings.broker_prefix + "maintenance")
+    here.broker.delete(here.settings.broker_prefix + "index")
     here.inbox.clear_notification(contract.RECORD_RECALLS, WORKSPACE)
     assert run(contract.SWEEP_STAGES, manual=True)["recall_logs"] == 1
-    assert here.monitor.queue_depths()["maintenance"] == 1
+    assert here.monitor.queue_depths()["index"] == 1
     record(here, 1)
     assert run(contract.SWEEP_STAGES, manual=True)["recall_logs"] == 0
 
@@ -206,7 +206,7 @@ def test_a_worker_records_by_itself(here: Runtime, ana: Reverie) -> None:
     """Given a real worker, when agents recall, then events come about by themselves."""
     environment = {**os.environ, **_settings(here)}
     worker = subprocess.Popen(
-        [sys.executable, "-P", "-m", "cli", "worker", "--queues", "maintenance", "--concurrency", "1"],
+        [sys.executable, "-P", "-m", "cli", "worker", "--queues", "index", "--concurrency", "1"],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -214,10 +214,10 @@ def test_a_worker_records_by_itself(here: Runtime, ana: Reverie) -> None:
     family = [psutil.Process(worker.pid)]
     try:
         ana.recall("boats", mode="keyword")
-        until(lambda: len(ana.recall_events()) == 2)
+        until(lambda: len(ana.memories.recall_events()) == 2)
         ana.recall("violin", mode="keyword")
-        until(lambda: len(ana.recall_events()) == 3)
-        newest, *older = ana.recall_events()
+        until(lambda: len(ana.memories.recall_events()) == 3)
+        newest, *older = ana.memories.recall_events()
         assert (newest.query, [event.query for event in older]) == ("violin", ["boats", "boats"])
         assert {event.access_count for event in (newest, *older)} == {1}
         assert {event.kind for event in older} == {"message", "file"}
@@ -274,7 +274,7 @@ def test_a_deleted_workspace_takes_its_recalls_along(here: Runtime, ana: Reverie
     """Given recalls that nobody has recorded, when the workspace is deleted, then they are gone from the broker."""
     ana.recall("boats")
     until(lambda: here.recall_log.workspaces() == [WORKSPACE])
-    assert ana.delete_workspace()
+    assert ana.admin.workspaces.delete()
     assert here.recall_log.workspaces() == []
     assert run(contract.RECORD_RECALLS, workspace=WORKSPACE)["recalls"] == 0
     assert here.stores.names() == []
@@ -284,8 +284,8 @@ def test_a_forgotten_session_takes_its_events_along(here: Runtime, ana: Reverie)
     """Given events of a session, when it is forgotten, then none of them is told of any more."""
     ana.recall("boats", mode="keyword")
     record(here, 1)
-    ana.forget_session("boats")
-    assert [event.kind for event in ana.recall_events()] == ["file"]
+    ana.sessions.forget("boats")
+    assert [event.kind for event in ana.memories.recall_events()] == ["file"]
 
 
 @pytest.mark.parametrize(
@@ -314,9 +314,9 @@ def test_the_asynchronous_client_asks_the_same(here: Runtime, url: str, ana: Rev
 
     async def ask() -> list[Any]:
         async with AsyncReverie("ana", url=url) as memory:
-            return [*await memory.recall_events(limit=3, explain=True)]
+            return [*await memory.memories.recall_events(limit=3, explain=True)]
 
-    assert asyncio.run(ask()) == ana.recall_events(limit=3, explain=True)
+    assert asyncio.run(ask()) == ana.memories.recall_events(limit=3, explain=True)
 
 
 def test_the_command_line_shows_them(here: Runtime, ana: Reverie) -> None:
@@ -335,7 +335,7 @@ def test_the_command_line_shows_them(here: Runtime, ana: Reverie) -> None:
         return ran.stdout
 
     shown = json.loads(reverie("ana", "--json", "--limit", "1"))
-    (event,) = ana.recall_events(limit=1)
+    (event,) = ana.memories.recall_events(limit=1)
     assert [(item["id"], item["query"], "score" in item) for item in shown] == [(event.id, "harbour\nboats", False)]
     table = reverie("ana", "--explain")
     assert "harbour boats" in table

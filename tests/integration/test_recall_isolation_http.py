@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from adapters.embedders.hashing import HashEmbedder
+from adapters.embedders.base import HashEmbedder
 from reverie.client import Reverie
 from support.http import running_server
 from support.stages import drain
@@ -27,7 +27,7 @@ def url(runtime: Runtime) -> Iterator[str]:
         with Reverie("ana", url=address) as ana:
             ana.ingest("s", [_user(f"zanzibar harbour {n}", tags=["bird"]) for n in range(12)], channel="trips")
             ana.ingest("t", [_user("the canary of zanzibar", name="Ada")])
-            ana.ingest_file("file:///notes", "zanzibar in a file", session="s", tags=["bird"])
+            ana.files.add("file:///notes", "zanzibar in a file", session="s", tags=["bird"])
         drain(runtime)
         yield address
 
@@ -76,7 +76,7 @@ def test_what_another_agent_says_changes_no_byte_of_an_answer(url: str, runtime:
         for session, channel in (("s", "trips"), ("t", None), ("hers", "theirs")):
             messages = [_user(f"zanzibar canary BOBS {n}", tags=["bird", "secret"], name="Bob") for n in range(200)]
             bob.ingest(session, messages, channel=channel)
-        bob.ingest_file("file:///notes", "BOBS zanzibar canary in a file", session="s", tags=["bird", "secret"])
+        bob.files.add("file:///notes", "BOBS zanzibar canary in a file", session="s", tags=["bird", "secret"])
     drain(runtime)
     after = [_asked(url, path, body) for path, body in ASKED]
     assert after == before
@@ -99,7 +99,7 @@ def test_a_channel_that_only_another_agent_has_is_unknown(url: str) -> None:
     """Given a channel of bob's, before and after he names it, then ana is told in the same words that she has none."""
     with Reverie("bob", url=url) as bob:
         before = _asked(url, RECALL, {"channel": "theirs"})
-        bob.create_channel("theirs")
+        bob.channels.create("theirs")
     status, text = _asked(url, RECALL, {"channel": "theirs"})
     assert (status, text) == before
     assert (status, "agent ana has no channel 'theirs'" in text) == (404, True)

@@ -17,15 +17,15 @@ from typing import Any
 import httpx2
 import pytest
 
+from memory.lifecycle.forgetting import forget_session
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.indexing import index_chunks
-from memory.sessions.forgetting import forget_session
 from storage.stores import Store
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.http import running_server
 from support.pipeline import turns
 from support.stages import store_inbox
-from tasks.pipeline.embed import embed_workspace
+from tasks.pipeline import embed_workspace
 from worker.runtime import Runtime
 
 ROOT = Path(__file__).parents[2]

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import redis
 
-from adapters.broker.monitor import Monitor, WorkerHeartbeat
+from adapters.broker.monitor import Monitor
 from reverie import Reverie
 from support.broker import running_valkey
+from support.stages import heartbeat
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 120
@@ -77,10 +78,7 @@ def test_a_worker_is_not_judged_by_the_embedder_of_the_one_before_it(valkey_url:
     with redis.Redis.from_url(valkey_url) as broker:
         monitor = Monitor(broker, prefix=broker_prefix)
         monitor.record_progress("embed@here", now=100.0, embedder="missing: down")
-        started = WorkerHeartbeat(
-            name="embed@here", host=socket.gethostname(), pid=1, queues=["embed"], started_at=200.0, seen_at=200.0
-        )
-        monitor.heartbeat(started)
-        assert [found.embedder for found in monitor.workers(now=201.0)] == [""]
+        monitor.heartbeat(heartbeat("embed@here", ["embed"], at=200.0, host=socket.gethostname()))
+        assert [found.embedder for found in monitor.workers()] == [""]
         monitor.record_progress("embed@here", now=202.0, embedder="there: up")
-        assert [found.embedder for found in monitor.workers(now=203.0)] == ["there: up"]
+        assert [found.embedder for found in monitor.workers()] == ["there: up"]

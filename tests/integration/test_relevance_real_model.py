@@ -136,11 +136,11 @@ def test_what_is_asked_for_is_promoted_and_no_filler(ana: Reverie, runtime: Runt
     for query in talk.unanswerable:
         ana.recall(query)
     record(runtime)
-    hits = [event.query for event in ana.recall_events(limit=100)]
+    hits = [event.query for event in ana.memories.recall_events(limit=100)]
     assert set(hits) == set(talk.asked)
 
     dream_sweep(runtime.stores, Notebooks(None), rules=DreamRules(), now=runtime.now())
-    assert [memory.content for memory in ana.memories(source="dream")] == [talk.about]
+    assert [memory.content for memory in ana.memories.list(source="dream")] == [talk.about]
 
 
 def test_contexts_promote_no_filler_either(ana: Reverie, runtime: Runtime, talk: Talk) -> None:
@@ -149,7 +149,7 @@ def test_contexts_promote_no_filler_either(ana: Reverie, runtime: Runtime, talk:
         ana.context("now", query)
     record(runtime)
     dream_sweep(runtime.stores, Notebooks(None), rules=DreamRules(), now=runtime.now())
-    assert [memory.content for memory in ana.memories(source="dream")] == [talk.about]
+    assert [memory.content for memory in ana.memories.list(source="dream")] == [talk.about]
 
 
 def test_a_floor_keeps_what_was_asked_for_and_drops_the_rest(ana: Reverie, talk: Talk) -> None:
@@ -185,7 +185,7 @@ def test_an_acknowledgement_is_not_promoted_with_the_question_that_it_follows(ru
         for query in (question, "who waters the tulips on Friday", "the tulips on Friday", "tulips", "watering tulips"):
             ana.recall(query)
         record(runtime)
-        assert ana.recall_events()
+        assert ana.memories.recall_events()
         counts = dream_sweep(runtime.stores, Notebooks(None), rules=DreamRules(), now=runtime.now())
-        assert ana.memories() == []
+        assert ana.memories.list() == []
     assert counts["promoted"] == 0

@@ -12,7 +12,7 @@ import pytest
 
 from reverie import AsyncReverie, ClaimedReminder, Reminder, Reverie
 from reverie.errors import Conflict, NotFound, Rejected
-from reverie.scheduling.reminder_calls import Remind
+from reverie.scheduling.calls import Remind
 from support.command_line import CommandLine
 from support.http import running_server
 from support.telling import add_notification, add_run, was_told
@@ -39,21 +39,23 @@ def call(url: str, method: str, path: str, **more: Any) -> httpx2.Response:
 
 def test_a_reminder_from_making_to_delivering(ana: Reverie) -> None:
     """Given a client, when a reminder is made, found, claimed and delivered, then each call says so."""
-    made = ana.remind("s", "kate", "water the plants", in_=0, channel="garden")
-    later = ana.remind("s", "bob", "feed the cat", in_=timedelta(hours=2))
+    made = ana.reminders.add("s", "kate", "water the plants", in_=0, channel="garden")
+    later = ana.reminders.add("s", "bob", "feed the cat", in_=timedelta(hours=2))
     assert (made.status, made.agent, made.channel) == ("due", "ana", "garden")
     assert later.due_at - later.created_at == timedelta(hours=2)
-    assert ana.reminder(made.id) == made
-    page = ana.reminders()
+    assert ana.reminders.get(made.id) == made
+    page = ana.reminders.list()
     assert ([one.id for one in page.reminders], page.total) == ([made.id, later.id], 2)
-    assert [one.id for one in ana.reminders(status="waiting", recipient="bob", session="s").reminders] == [later.id]
-    (claimed,) = ana.claim_reminders(lease_seconds=30)
+    assert [one.id for one in ana.reminders.list(status="waiting", recipient="bob", session="s").reminders] == [
+        later.id
+    ]
+    (claimed,) = ana.reminders.claim(lease_seconds=30)
     assert isinstance(claimed, ClaimedReminder)
     assert (claimed.reminder.id, claimed.reminder.status) == (made.id, "claimed")
-    assert ana.claim_reminders() == []
-    done = ana.reminder_delivered(claimed)
-    assert (done.status, ana.reminder_delivered(made.id, claimed.token)) == ("delivered", done)
-    assert (ana.cancel_reminder(later.id), ana.cancel_reminder(later.id)) == (True, False)
+    assert ana.reminders.claim() == []
+    done = ana.reminders.confirm(claimed)
+    assert (done.status, ana.reminders.confirm(made.id, claimed.token)) == ("delivered", done)
+    assert (ana.reminders.cancel(later.id), ana.reminders.cancel(later.id)) == (True, False)
 
 
 def test_the_command_line_asks_the_server(
@@ -64,7 +66,7 @@ def test_the_command_line_asks_the_server(
     reverie = CommandLine(monkeypatch, capsys, "--agent", "ana")
     added = reverie("reminders", "add", "s", "kate", "water the plants", "--in", "0s", "--channel", "garden")
     assert (added.code, added.err) == (0, "")
-    (made,) = ana.reminders().reminders
+    (made,) = ana.reminders.list().reminders
     assert made.id in added.out
     assert (made.channel, made.status) == ("garden", "due")
     assert made.id in reverie("reminders", "list", "--status", "due").out
@@ -74,7 +76,7 @@ def test_the_command_line_asks_the_server(
     )
     (claimed,) = reverie("reminders", "claim", "--lease", "2m", "--json").json
     assert reverie("reminders", "delivered", made.id, claimed["token"]).out == "Confirmed.\n"
-    assert ana.reminder(made.id).status == "delivered"
+    assert ana.reminders.get(made.id).status == "delivered"
     assert reverie("reminders", "show", made.id, "--json").json["status"] == "delivered"
     assert reverie("reminders", "cancel", made.id).out == "Cancelled.\n"
     again = reverie("reminders", "cancel", made.id)
@@ -87,27 +89,27 @@ def test_the_same_calls_can_be_awaited(url: str, runtime: Runtime) -> None:
     async def talk() -> None:
         async with AsyncReverie("ana", url=url) as ana:
             due = datetime(2020, 5, 1, 9, 30, tzinfo=UTC)
-            made = await ana.remind("s", "kate", "water the plants", due_at=due, id="mine")
+            made = await ana.reminders.add("s", "kate", "water the plants", due_at=due, id="mine")
             assert (made.id, made.due_at) == ("mine", due)
-            assert await ana.reminder("mine") == made
-            assert (await ana.reminders(limit=1)).total == 1
-            (claimed,) = await ana.claim_reminders(1, recipient="kate")
-            assert (await ana.reminder_delivered(claimed)).status == "delivered"
-            assert await ana.cancel_reminder("mine")
+            assert await ana.reminders.get("mine") == made
+            assert (await ana.reminders.list(limit=1)).total == 1
+            (claimed,) = await ana.reminders.claim(1, recipient="kate")
+            assert (await ana.reminders.confirm(claimed)).status == "delivered"
+            assert await ana.reminders.cancel("mine")
             notification_id = add_notification(runtime.store("default"))
-            assert [one.id for one in (await ana.notifications()).notifications] == [notification_id]
-            assert await ana.acknowledge_notifications([notification_id]) == 1
+            assert [one.id for one in (await ana.notifications.list()).notifications] == [notification_id]
+            assert await ana.notifications.acknowledge([notification_id]) == 1
 
     asyncio.run(talk())
 
 
 def test_a_call_that_is_sent_twice_makes_one_reminder(ana: Reverie) -> None:
     """Given an answer that got lost, when the same reminder is sent again, then there is one, due as first said."""
-    first = ana.remind("s", "kate", "water the plants", in_=60, id="mine")
-    assert ana.remind("s", "kate", "water the plants", in_=60, id="mine") == first
-    assert ana.reminders().total == 1
+    first = ana.reminders.add("s", "kate", "water the plants", in_=60, id="mine")
+    assert ana.reminders.add("s", "kate", "water the plants", in_=60, id="mine") == first
+    assert ana.reminders.list().total == 1
     with pytest.raises(Conflict, match="in use for another reminder"):
-        ana.remind("s", "kate", "something else", in_=60, id="mine")
+        ana.reminders.add("s", "kate", "something else", in_=60, id="mine")
 
 
 def test_the_client_makes_the_id_and_the_server_counts_the_seconds(
@@ -123,7 +125,7 @@ def test_the_client_makes_the_id_and_the_server_counts_the_seconds(
 
     monkeypatch.setattr(ana.connection._http, "send", noted)
     monkeypatch.setattr("reverie.clock.now_micros", lambda: 1)
-    made = ana.remind("s", "kate", "water the plants", in_=60)
+    made = ana.reminders.add("s", "kate", "water the plants", in_=60)
     assert (sent[0].id, sent[0].in_, sent[0].due_at) == (made.id, 60, None)
     assert made.due_at - made.created_at == timedelta(seconds=60)
 
@@ -131,37 +133,37 @@ def test_the_client_makes_the_id_and_the_server_counts_the_seconds(
 @pytest.mark.parametrize("id", ["a/b", "..", "наш сад", "claim", "a?b=c&d", "50%"])
 def test_any_id_finds_its_reminder(ana: Reverie, id: str) -> None:
     """Given an id that looks like part of a URL, then every call reaches its reminder."""
-    ana.remind("s", "kate", "water the plants", in_=0, id=id)
-    assert ana.reminder(id).id == id
-    (claimed,) = ana.claim_reminders()
-    assert ana.reminder_delivered(claimed).status == "delivered"
-    assert ana.cancel_reminder(id)
+    ana.reminders.add("s", "kate", "water the plants", in_=0, id=id)
+    assert ana.reminders.get(id).id == id
+    (claimed,) = ana.reminders.claim()
+    assert ana.reminders.confirm(claimed).status == "delivered"
+    assert ana.reminders.cancel(id)
 
 
 def test_agents_and_workspaces_are_apart(url: str, ana: Reverie) -> None:
     """Given another agent and another workspace, then neither sees, claims nor cancels the first one's reminder."""
-    made = ana.remind("s", "kate", "water the plants", in_=0)
+    made = ana.reminders.add("s", "kate", "water the plants", in_=0)
     for other in (Reverie("bob", url=url), Reverie("ana", url=url, workspace="elsewhere")):
         with other:
-            assert other.reminders().total == 0
-            assert other.claim_reminders() == []
-            assert not other.cancel_reminder(made.id)
+            assert other.reminders.list().total == 0
+            assert other.reminders.claim() == []
+            assert not other.reminders.cancel(made.id)
             with pytest.raises(NotFound):
-                other.reminder(made.id)
+                other.reminders.get(made.id)
             with pytest.raises(NotFound):
-                other.reminder_delivered(made.id, "1")
+                other.reminders.confirm(made.id, "1")
 
 
 def test_a_workspace_that_does_not_exist_reads_as_empty(url: str, runtime: Runtime, ana: Reverie) -> None:
     """Given no workspace, then lists are empty, nothing is due, and nobody makes one by asking."""
-    assert (ana.reminders().total, ana.notifications().total) == (0, 0)
-    assert ana.claim_reminders() == []
-    assert not ana.cancel_reminder("none")
-    assert ana.acknowledge_notifications(["none"]) == 0
+    assert (ana.reminders.list().total, ana.notifications.list().total) == (0, 0)
+    assert ana.reminders.claim() == []
+    assert not ana.reminders.cancel("none")
+    assert ana.notifications.acknowledge(["none"]) == 0
     with pytest.raises(NotFound, match="agent ana has no reminder 'none'"):
-        ana.reminder("none")
+        ana.reminders.get("none")
     with pytest.raises(NotFound):
-        ana.reminder_delivered("none", "1")
+        ana.reminders.confirm("none", "1")
     assert call(url, "POST", "/v1/reminders", json={"session": "s"}).status_code == 422
     assert runtime.stores.names() == []
 
@@ -172,14 +174,14 @@ def test_notifications_are_read_filtered_and_acknowledged(ana: Reverie, runtime:
     add_run(store, "run")
     first, other = add_notification(store, "run"), add_notification(store, "gone", kind="alert")
     add_notification(store, agent="bob")
-    page = ana.notifications()
+    page = ana.notifications.list()
     assert ([one.id for one in page.notifications], page.total) == ([first, other], 2)
-    assert [one.id for one in ana.notifications(schedule="of run").notifications] == [first]
-    assert ana.notifications(channel="garden").total == 0
-    assert (ana.acknowledge_notifications([first]), ana.acknowledge_notifications([first])) == (1, 0)
+    assert [one.id for one in ana.notifications.list(schedule="of run").notifications] == [first]
+    assert ana.notifications.list(channel="garden").total == 0
+    assert (ana.notifications.acknowledge([first]), ana.notifications.acknowledge([first])) == (1, 0)
     assert was_told(store, "run")
-    assert [one.id for one in ana.notifications().notifications] == [other]
-    (seen, _) = ana.notifications(everything=True).notifications
+    assert [one.id for one in ana.notifications.list().notifications] == [other]
+    (seen, _) = ana.notifications.list(everything=True).notifications
     assert seen.acknowledged_at is not None
 
 
@@ -225,14 +227,14 @@ def test_a_request_at_fault_is_told_which_field(url: str, method: str, path: str
 def test_what_the_client_can_know_it_says_without_asking(ana: Reverie) -> None:
     """Given arguments at fault, then the client refuses them itself."""
     for wrong in (
-        lambda: ana.remind("s", "kate", "m"),
-        lambda: ana.remind("s", "kate", "m", due_at=datetime(2027, 1, 1)),
-        lambda: ana.remind("s", "kate", " ", in_=1),
-        lambda: ana.remind("s", "kate", "m", in_=timedelta(seconds=-1)),
-        lambda: ana.claim_reminders(0),
-        lambda: ana.reminder_delivered("r"),
-        lambda: ana.reminder(""),
-        lambda: ana.acknowledge_notifications("abc"),
+        lambda: ana.reminders.add("s", "kate", "m"),
+        lambda: ana.reminders.add("s", "kate", "m", due_at=datetime(2027, 1, 1)),
+        lambda: ana.reminders.add("s", "kate", " ", in_=1),
+        lambda: ana.reminders.add("s", "kate", "m", in_=timedelta(seconds=-1)),
+        lambda: ana.reminders.claim(0),
+        lambda: ana.reminders.confirm("r"),
+        lambda: ana.reminders.get(""),
+        lambda: ana.notifications.acknowledge("abc"),
     ):
         with pytest.raises(Rejected):
             wrong()
@@ -242,16 +244,16 @@ def test_with_a_notifier_a_reminder_may_be_for_it_alone(make_runtime: Callable[.
     """Given a server with a notifier, then delivery "push" is accepted, and no agent pulls it."""
     here = make_runtime(notifier_webhook_url="https://notifier.example/")
     with running_server(here) as url, Reverie("ana", url=url) as ana:
-        assert ana.remind("s", "kate", "m", in_=0, delivery="push").delivery == "push"
-        assert ana.claim_reminders() == []
+        assert ana.reminders.add("s", "kate", "m", in_=0, delivery="push").delivery == "push"
+        assert ana.reminders.claim() == []
 
 
 def test_a_forgotten_session_leaves_no_reminder(ana: Reverie) -> None:
     """Given reminders of two sessions, when one is forgotten, then its own are gone."""
-    ana.remind("s", "kate", "secret", in_=60)
-    kept = ana.remind("t", "kate", "stays", in_=60)
-    assert ana.forget_session("s")
-    assert [one.id for one in ana.reminders().reminders] == [kept.id]
+    ana.reminders.add("s", "kate", "secret", in_=60)
+    kept = ana.reminders.add("t", "kate", "stays", in_=60)
+    assert ana.sessions.forget("s")
+    assert [one.id for one in ana.reminders.list().reminders] == [kept.id]
 
 
 def test_the_description_names_every_path_and_form(url: str) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from adapters.webhooks import new_secret
-from memory.scheduling import pushing
+from adapters.webhooks.signing import new_secret
+from memory.scheduling import notifier as notifier_module
 from reverie import contract
-from reverie.scheduling.reminder_types import Reminder
+from reverie.scheduling.types import Reminder
 from storage.stores import Store
 from support.gated_receiver import GatedReceiver, gated_receiver
 from support.ports import free_port
@@ -134,7 +134,7 @@ def test_a_receiver_that_is_away_gets_everything_when_it_is_back(
     with_notifier: Callable[..., Runtime], store: Store, receiver: GatedReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a notifier that is down, then what is due is kept with the reason, and pushed once it answers."""
-    monkeypatch.setattr(pushing, "FIRST_WAIT_SECONDS", 120)  # longer than a busy machine needs for the next run
+    monkeypatch.setattr(notifier_module, "FIRST_WAIT_SECONDS", 120)  # longer than a busy machine needs for the next run
     remind_now(store, "r")
     with worker_app.use_runtime(with_notifier(f"http://127.0.0.1:{free_port()}/hook")):
         assert run(manual=True) == {"put_back": 1, "unavailable": 1}

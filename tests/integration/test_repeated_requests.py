@@ -15,12 +15,13 @@ from reverie import contract
 from reverie.calls import is_repeatable, route_of, scope_of
 from reverie.client import Reverie
 from reverie.errors import Conflict
+from reverie.memories.calls import Remember
 from reverie.pipeline.broker import connect
-from reverie.scheduling.schedule_types import WebhookExecutor
+from reverie.scheduling.types import WebhookExecutor
 from server.app import endpoints
 from server.repeats import Repeats
+from storage.curation import EntryDraft
 from storage.memories.records import NewMemory
-from storage.upkeep.curation import EntryDraft
 from support.http import running_server
 from worker.runtime import Runtime
 
@@ -63,13 +64,13 @@ def losing_answers(client: Reverie, after: Callable[[], None] = lambda: None) ->
 
 def test_an_undo_whose_answer_was_lost_is_no_conflict(ana: Reverie) -> None:
     """Given an undo that was carried out, when the client repeats it, then it gets the answer of the first."""
-    (entry,) = ana.curation()
+    (entry,) = ana.curation.list()
     with losing_answers(ana) as lost:
-        undone = ana.undo(entry.id)
+        undone = ana.curation.undo(entry.id)
     assert undone.undone_at is not None
     assert lost[0].status_code == 200
     with pytest.raises(Conflict, match="already been undone"):
-        ana.undo(entry.id)  # another request
+        ana.curation.undo(entry.id)  # another request
 
 
 def test_an_undo_whose_server_was_killed_before_it_answered_is_no_conflict(
@@ -82,28 +83,28 @@ def test_an_undo_whose_server_was_killed_before_it_answered_is_no_conflict(
         with tx.curation.entry(draft, job=contract.PRUNE_DECAYED, agent="ana", action="prune", at=here.now()):
             rows.memories.delete([rows.memories.get("figs").row_id])
     monkeypatch.setattr(Repeats, "_keep", lambda *_, **__: None)
-    entries = {entry.memories[0]: entry.id for entry in ana.curation()}
+    entries = {entry.memories[0]: entry.id for entry in ana.curation.list()}
     with losing_answers(ana):
-        assert ana.undo(entries["figs"]).undone_at is not None
+        assert ana.curation.undo(entries["figs"]).undone_at is not None
     with losing_answers(ana):
-        undone = ana.undo_all(everything=True)
+        undone = ana.curation.undo_all(everything=True)
     assert (undone.undone, undone.failed) == ([entries["walnuts"]], {})
-    assert {one.id for one in ana.memories()} == {"figs", "walnuts"}
+    assert {one.id for one in ana.memories.list()} == {"figs", "walnuts"}
     with pytest.raises(Conflict, match="already been undone"):
-        ana.undo(entries["figs"])
+        ana.curation.undo(entries["figs"])
 
 
 def test_what_was_written_once_is_there_once(ana: Reverie) -> None:
     """Given a memory, a reminder and a schedule whose answers were lost, then each is there once."""
     with losing_answers(ana):
         memory = ana.remember("ana likes plums")
-    assert [one.id for one in ana.memories() if "plums" in one.content] == [memory.id]
+    assert [one.id for one in ana.memories.list() if "plums" in one.content] == [memory.id]
     with losing_answers(ana):
-        reminder = ana.remind("s", "kate", "the oven is hot", in_=timedelta(hours=1))
-    assert [one.id for one in ana.reminders().reminders] == [reminder.id]
+        reminder = ana.reminders.add("s", "kate", "the oven is hot", in_=timedelta(hours=1))
+    assert [one.id for one in ana.reminders.list().reminders] == [reminder.id]
     with losing_answers(ana):
-        schedule = ana.add_schedule("say hello", every=3600, executor=HOOK)
-    assert [one.id for one in ana.schedules().schedules] == [schedule.id]
+        schedule = ana.schedules.add("say hello", every=3600, executor=HOOK)
+    assert [one.id for one in ana.schedules.list().schedules] == [schedule.id]
 
 
 def test_what_was_deleted_is_said_to_have_been(ana: Reverie) -> None:
@@ -123,7 +124,7 @@ def test_a_server_that_was_started_again_answers_as_the_one_before(
 ) -> None:
     """Given a server that ended after it carried out a request, then the next one has its answer from the broker."""
     with running_server(here) as url, Reverie("ana", url=url) as client:
-        (entry,) = client.curation()
+        (entry,) = client.curation.list()
         first = post(url, f"/v1/curation/{entry.id}/undo", "k", {})
     (name,) = here.broker.keys(f"{here.settings.broker_prefix}answered:*")
     assert 0 < here.broker.ttl(name) <= 600
@@ -150,7 +151,7 @@ def test_a_request_repeated_while_the_first_is_carried_out_waits_for_it(url: str
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: post(url, "/v1/memories", "k", {"content": "plums"}).json()["id"], range(8)))
     assert len(set(answers)) == 1
-    assert len([one for one in ana.memories() if one.content == "plums"]) == 1
+    assert len([one for one in ana.memories.list() if one.content == "plums"]) == 1
 
 
 def test_errors_are_not_kept(url: str) -> None:
@@ -176,6 +177,28 @@ def test_no_secret_is_kept_in_the_broker(here: Runtime, url: str) -> None:
     assert first.status_code == 200, first.text
     assert post(url, "/v1/tokens", "k", {"name": "t", "scopes": ["read"]}).json() == first.json()
     assert here.broker.keys(f"{here.settings.broker_prefix}answered:*") == []
+
+
+def test_answers_kept_in_the_broker_go_with_their_workspace(here: Runtime, url: str, ana: Reverie) -> None:
+    """Given an answer kept for a repetition, when the workspace is deleted, then the broker has it no more."""
+    assert post(url, "/v1/memories", "k", {"content": "plums"}).status_code == 200
+    kept = f"{here.settings.broker_prefix}answered:*"
+    assert len(here.broker.keys(kept)) == 1
+    assert ana.admin.workspaces.delete()
+    assert not any(b"plums" in (here.broker.get(key) or b"") for key in here.broker.keys(kept))
+
+
+def test_answers_kept_in_the_broker_are_few_and_small(here: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given more answers than are kept, and large ones, then the broker has the newest of the small ones."""
+    monkeypatch.setattr("server.repeats.BROKER_ANSWERS", 3)
+    repeats = Repeats(lambda: here.broker, prefix="p:")
+    for key, size in {"large": 9_000, "huge": 9 * 1024 * 1024, "a": 9, "b": 9, "c": 9, "d": 9}.items():
+        assert len(repeats.answer(key, Remember, lambda size=size: b"x" * size)) == size
+    assert sorted(here.broker.keys("p:answered:*")) == [b"p:answered:b", b"p:answered:c", b"p:answered:d"]
+    assert here.broker.llen("p:answered") == 3
+    assert here.broker.ttl("p:answered") > 0
+    again = Repeats(lambda: here.broker, prefix="p:").answer("d", Remember, lambda: b"")
+    assert again == b"x" * 9
 
 
 def test_every_call_that_changes_something_is_repeated_with_a_key_or_by_its_ids() -> None:

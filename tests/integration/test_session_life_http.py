@@ -48,46 +48,46 @@ def say(here: Runtime, client: Reverie, content: str, session: str = "s", **more
 
 def test_a_session_is_started_ended_and_put_aside(here: Runtime, ana: Reverie) -> None:
     """Given a session with an odd name, then each step answers with the session, and a wrong one is a conflict."""
-    started = ana.start_session(ODD, user="kate", channel="trips", metadata={"plan": 9})
+    started = ana.sessions.start(ODD, user="kate", channel="trips", metadata={"plan": 9})
     assert (started.status, started.user, started.channel, started.messages) == ("active", "kate", "trips", 0)
-    assert ana.session_by_ref(started.ref_code, user="kate") == started
+    assert ana.sessions.get_by_ref(started.ref_code, user="kate") == started
     for other in ("luis", None):
         with pytest.raises(NotFound, match="reference code"):
-            ana.session_by_ref(started.ref_code, user=other)
+            ana.sessions.get_by_ref(started.ref_code, user=other)
     say(here, ana, "My favourite colour is turquoise, remember that.", ODD)
-    closed = ana.close_session(ODD)
+    closed = ana.sessions.close(ODD)
     assert (closed.status, closed.ended_at is not None) == ("idle", True)
     with pytest.raises(Conflict, match="is idle: it cannot become idle"):
-        ana.close_session(ODD)
-    assert ana.archive_session(ODD).status == "archived"
+        ana.sessions.close(ODD)
+    assert ana.sessions.archive(ODD).status == "archived"
     with pytest.raises(Conflict, match="is archived"):
-        ana.archive_session(ODD, force=True)
+        ana.sessions.archive(ODD, force=True)
     with pytest.raises(NotFound):
-        ana.close_session("nowhere")
+        ana.sessions.close("nowhere")
     with pytest.raises(NotFound, match="reference code"):
-        ana.session_by_ref("nowhere")
+        ana.sessions.get_by_ref("nowhere")
     # The last extraction has read what was said.
-    assert any("turquoise" in memory.content for memory in ana.memories(user="kate"))
-    assert ana.sessions(user="kate") == []
-    assert [session.id for session in ana.sessions(status="archived", user="kate")] == [ODD]
-    assert (ana.memories(), ana.sessions(status="archived")) == ([], [])
+    assert any("turquoise" in memory.content for memory in ana.memories.list(user="kate"))
+    assert ana.sessions.list(user="kate") == []
+    assert [session.id for session in ana.sessions.list(status="archived", user="kate")] == [ODD]
+    assert (ana.memories.list(), ana.sessions.list(status="archived")) == ([], [])
 
 
 def test_reading_makes_no_workspace(here: Runtime, ana: Reverie) -> None:
     """Given nothing stored, then reads answer as for what is empty, and no file is made."""
-    assert ana.scratchpad("s") == []
-    assert ana.scratchpad_keys("s") == []
-    assert (ana.clear_scratchpad("s"), ana.clear_scratchpad_keys("s")) == (0, 0)
-    assert ana.delete_scratchpad_key("s", "k") is False
-    assert ana.delete_channel("garden") is False
-    assert [channel.id for channel in ana.channels()] == ["general"]
-    assert ana.channel("general").is_default
-    assert ana.curation() == []
+    assert ana.scratchpads.get("s") == []
+    assert ana.scratchpads.keys("s") == []
+    assert (ana.scratchpads.clear("s"), ana.scratchpads.clear_keys("s")) == (0, 0)
+    assert ana.scratchpads.delete_key("s", "k") is False
+    assert ana.channels.delete("garden") is False
+    assert [channel.id for channel in ana.channels.list()] == ["general"]
+    assert ana.channels.get("general").is_default
+    assert ana.curation.list() == []
     for missing in (
-        lambda: ana.scratchpad_key("s", "k"),
-        lambda: ana.channel("garden"),
-        lambda: ana.move_session("s", "general"),
-        lambda: ana.session_by_ref("aaaaaaaaaaa"),
+        lambda: ana.scratchpads.get_key("s", "k"),
+        lambda: ana.channels.get("garden"),
+        lambda: ana.sessions.move("s", "general"),
+        lambda: ana.sessions.get_by_ref("aaaaaaaaaaa"),
     ):
         with pytest.raises(NotFound):
             missing()
@@ -96,33 +96,33 @@ def test_reading_makes_no_workspace(here: Runtime, ana: Reverie) -> None:
 
 def test_a_scratchpad_over_http(ana: Reverie) -> None:
     """Given odd names, then lists and keys are written, read and removed; limits are told before anything is sent."""
-    assert ana.write_scratchpad(ODD, ["one", "two"]) == ["one", "two"] == ana.scratchpad(ODD)
-    entry = ana.write_scratchpad_key(ODD, ODD, {"deep": [1, None]})
-    assert ana.scratchpad_key(ODD, ODD) == entry
-    assert ana.scratchpad_keys(ODD) == [entry]
-    ana.write_scratchpad_key(ODD, ".", None)
-    assert ana.scratchpad_key(ODD, ".").value is None
-    assert ana.delete_scratchpad_key(ODD, ".") is True
-    assert ana.clear_scratchpad_keys(ODD) == 1
-    assert ana.clear_scratchpad(ODD) == 2
+    assert ana.scratchpads.write(ODD, ["one", "two"]) == ["one", "two"] == ana.scratchpads.get(ODD)
+    entry = ana.scratchpads.write_key(ODD, ODD, {"deep": [1, None]})
+    assert ana.scratchpads.get_key(ODD, ODD) == entry
+    assert ana.scratchpads.keys(ODD) == [entry]
+    ana.scratchpads.write_key(ODD, ".", None)
+    assert ana.scratchpads.get_key(ODD, ".").value is None
+    assert ana.scratchpads.delete_key(ODD, ".") is True
+    assert ana.scratchpads.clear_keys(ODD) == 1
+    assert ana.scratchpads.clear(ODD) == 2
     with pytest.raises(Rejected, match=r"items\[0\]"):
-        ana.write_scratchpad("s", ["x" * 241])
+        ana.scratchpads.write("s", ["x" * 241])
     with pytest.raises(Rejected, match="value has"):
-        ana.write_scratchpad_key("s", "k", "x" * 70_000)
+        ana.scratchpads.write_key("s", "k", "x" * 70_000)
 
 
 def test_channels_over_http(here: Runtime, ana: Reverie) -> None:
     """Given sessions in channels, then channels are made, described, filled, emptied and deleted."""
     say(here, ana, "tulips", channel=ODD)
-    assert ana.create_channel("cellar", "wine").description == "wine"
+    assert ana.channels.create("cellar", "wine").description == "wine"
     with pytest.raises(Conflict, match="already"):
-        ana.create_channel("cellar")
-    assert ana.describe_channel(ODD, "flowers").sessions == 1
+        ana.channels.create("cellar")
+    assert ana.channels.describe(ODD, "flowers").sessions == 1
     with pytest.raises(Conflict, match="has 1 session and 0 memories"):
-        ana.delete_channel(ODD)
-    assert ana.move_session("s", "cellar").channel == "cellar"
-    assert ana.delete_channel(ODD) is True
-    assert [channel.id for channel in ana.channels()] == ["general", "cellar"]
+        ana.channels.delete(ODD)
+    assert ana.sessions.move("s", "cellar").channel == "cellar"
+    assert ana.channels.delete(ODD) is True
+    assert [channel.id for channel in ana.channels.list()] == ["general", "cellar"]
     assert [result.text for result in ana.recall("tulips", channel="cellar").results] == ["tulips"]
 
 
@@ -160,22 +160,22 @@ def test_the_same_for_asyncio(url: str) -> None:
 
     async def use() -> None:
         async with AsyncReverie("ana", url=url) as ana:
-            started = await ana.start_session("s", channel="garden")
-            assert (await ana.session_by_ref(started.ref_code)).id == "s"
-            assert await ana.write_scratchpad("s", ["a"]) == await ana.scratchpad("s")
-            entry = await ana.write_scratchpad_key("s", "k", 1)
-            assert [entry] == await ana.scratchpad_keys("s")
-            assert entry == await ana.scratchpad_key("s", "k")
-            assert await ana.delete_scratchpad_key("s", "k")
-            assert (await ana.clear_scratchpad("s"), await ana.clear_scratchpad_keys("s")) == (1, 0)
-            assert (await ana.create_channel("cellar")).id == "cellar"
-            assert (await ana.describe_channel("cellar", "wine")).description == "wine"
-            assert (await ana.channel("cellar")).sessions == 0
-            assert await ana.delete_channel("cellar")
-            assert (await ana.move_session("s", "general")).channel == "general"
-            assert len(await ana.channels()) == 1
-            assert (await ana.close_session("s")).status == "idle"
-            assert (await ana.archive_session("s")).status == "archived"
+            started = await ana.sessions.start("s", channel="garden")
+            assert (await ana.sessions.get_by_ref(started.ref_code)).id == "s"
+            assert await ana.scratchpads.write("s", ["a"]) == await ana.scratchpads.get("s")
+            entry = await ana.scratchpads.write_key("s", "k", 1)
+            assert [entry] == await ana.scratchpads.keys("s")
+            assert entry == await ana.scratchpads.get_key("s", "k")
+            assert await ana.scratchpads.delete_key("s", "k")
+            assert (await ana.scratchpads.clear("s"), await ana.scratchpads.clear_keys("s")) == (1, 0)
+            assert (await ana.channels.create("cellar")).id == "cellar"
+            assert (await ana.channels.describe("cellar", "wine")).description == "wine"
+            assert (await ana.channels.get("cellar")).sessions == 0
+            assert await ana.channels.delete("cellar")
+            assert (await ana.sessions.move("s", "general")).channel == "general"
+            assert len(await ana.channels.list()) == 1
+            assert (await ana.sessions.close("s")).status == "idle"
+            assert (await ana.sessions.archive("s")).status == "archived"
 
     asyncio.run(use())
 
@@ -185,12 +185,12 @@ def test_the_jobs_run_as_tasks_by_hand_and_dry(here: Runtime, ana: Reverie, reve
     say(here, ana, "hello")
     tasks = worker_app.app.tasks
     assert tasks[contract.CLOSE_IDLE_SESSIONS].body(manual=True, dry_run=True)["closed"] == 1
-    assert ana.session("s").status == "active"
+    assert ana.sessions.get("s").status == "active"
     assert tasks[contract.CLOSE_IDLE_SESSIONS].body(manual=True)["closed"] == 1
-    assert ana.session("s").status == "idle"
+    assert ana.sessions.get("s").status == "idle"
     assert "closed" not in tasks[contract.CLOSE_IDLE_SESSIONS].body(manual=True)
     assert set(tasks[contract.APPLY_RETENTION].body(manual=True)) == {"seconds"}
-    (entry,) = ana.curation(job="close-idle-sessions", action="close")
+    (entry,) = ana.curation.list(job="close-idle-sessions", action="close")
     assert "status: active -> idle" in reverie("curation", "show", entry.id).out
 
 
@@ -228,14 +228,14 @@ def test_the_command_line_of_scratchpads(reverie: CommandLine) -> None:
 
 def test_the_command_line_keeps_users_apart(ana: Reverie, reverie: CommandLine, tmp_path: Path) -> None:
     """Given what belongs to kate, then each command answers with it for her, and not for luis or for nobody."""
-    ana.start_session("s", user="kate")
-    ana.write_scratchpad_key("s", "k", 1)
+    ana.sessions.start("s", user="kate")
+    ana.scratchpads.write_key("s", "k", 1)
     assert reverie("scratchpads", "show", "s", "--user", "kate").out == "k = 1\n"
     assert "k = 1" not in reverie("scratchpads", "show", "s", "--user", "luis").out
     reverie("scratchpads", "clear", "s", "--user", "luis")
     assert reverie("scratchpads", "clear", "s", "--user", "kate", "--json").json == {"cleared": 1}
     for value in ("Porto", "Lisbon"):
-        ana.set_fact("profile", "city", value, user="kate")
+        ana.facts.set("profile", "city", value, user="kate")
     history = reverie("facts", "get", "profile", "city", "--history", "--user", "kate", "--json").json
     assert [fact["value"] for fact in history] == ["Lisbon", "Porto"]
     file = tmp_path / "export.json"

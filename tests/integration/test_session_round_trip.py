@@ -31,17 +31,17 @@ def url(runtime: Runtime) -> Iterator[str]:
     """A server over a session of ana's with everything that a session and its messages can have, and an empty one."""
     with running_server(runtime) as address:
         with Reverie("ana", url=address) as ana:
-            ana.start_session("s", metadata={"topic": {"of": "mills"}})
+            ana.sessions.start("s", metadata={"topic": {"of": "mills"}})
             ana.ingest("s", _MESSAGES, **_WHERE)
             drain(runtime)
-            ana.start_session("empty", metadata={"a": 1}, provider="slack", chat_id="C8")
+            ana.sessions.start("empty", metadata={"a": 1}, provider="slack", chat_id="C8")
         yield address
 
 
 def _contents(url: str, agent: str, session: str = "s") -> tuple[Any, ...]:
     """Return what an export says of a session, without its code and times, and its messages."""
     with Reverie(agent, url=url) as client:
-        export = client.export_session(session)
+        export = client.sessions.export(session)
     own = msgspec.structs.replace(export.session, ref_code="")
     kept = {name: getattr(own, name) for name in ("id", "metadata", "last_sequence", "messages", *_WHERE)}
     return kept, export.messages
@@ -72,17 +72,17 @@ def test_a_sessions_own_metadata_stays_when_an_export_is_ingested_over_it(
     path = str(tmp_path / "s.json")
     reverie("sessions", "export", "s", "-o", path)
     with Reverie("ana", url=url) as ana:
-        ana.start_session("s", metadata={"topic": "bread"})
+        ana.sessions.start("s", metadata={"topic": "bread"})
         assert reverie("ingest", path).code == 0
         drain(runtime)
-        assert ana.session("s").metadata == {"topic": "bread"}
+        assert ana.sessions.get("s").metadata == {"topic": "bread"}
 
 
 def test_exported_messages_can_be_ingested_by_client_and_http(url: str, runtime: Runtime) -> None:
     """Given messages as they are read and exported, then they are accepted as they are, for their own session."""
     with Reverie("ana", url=url) as ana, Reverie("lif", url=url) as lif:
-        export = ana.export_session("s")
-        lif.start_session("s", metadata=export.session.metadata)
+        export = ana.sessions.export("s")
+        lif.sessions.start("s", metadata=export.session.metadata)
         lif.ingest("s", export.messages, **_WHERE)  # type: ignore[arg-type]
         with pytest.raises(Rejected, match="the message is of session 's', the call is for 'other': leave out"):
             lif.ingest("other", export.messages)  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ def url(runtime: Runtime) -> Iterator[str]:
 def test_the_session_that_fits_best_comes_first(url: str) -> None:
     """Given sessions, when one is searched by words of its own, then it leads, once, with what fits best."""
     with Reverie("ana", url=url) as ana:
-        found = ana.search_sessions("a harbour full of boats", mode="keyword")
+        found = ana.sessions.search("a harbour full of boats", mode="keyword")
     assert [session.session for session in found.results] == ["boats", "violins"]
     assert found.results[0].excerpt == "The harbour was full of boats."
     assert found.results[0].messages == 2
@@ -45,17 +45,17 @@ def test_the_session_that_fits_best_comes_first(url: str) -> None:
 
 def test_the_limit_counts_sessions(url: str) -> None:
     with Reverie("ana", url=url) as ana:
-        assert len(ana.search_sessions("harbour", mode="keyword", limit=1).results) == 1
+        assert len(ana.sessions.search("harbour", mode="keyword", limit=1).results) == 1
         with pytest.raises(Rejected, match="limit"):
-            ana.search_sessions("harbour", limit=0)
+            ana.sessions.search("harbour", limit=0)
 
 
 def test_recall_names_sessions_by_the_same_code_as_a_search(url: str) -> None:
     """Given a message that was found, then its session is the one with the code of the result."""
     with Reverie("ana", url=url) as ana:
         (best,) = ana.recall("violin strings", limit=1)
-        assert best.ref_code == ana.search_sessions("violin strings", limit=1)[0].ref_code
-        assert ana.session_by_ref(best.ref_code or "").id == best.session == "violins"
+        assert best.ref_code == ana.sessions.search("violin strings", limit=1)[0].ref_code
+        assert ana.sessions.get_by_ref(best.ref_code or "").id == best.session == "violins"
 
 
 def test_sessions_below_a_floor_are_left_out(
@@ -64,14 +64,14 @@ def test_sessions_below_a_floor_are_left_out(
     """Given a floor, then only sessions whose best match reaches it are found, in every face, and none if none does."""
     query = "a harbour full of boats"
     with Reverie("ana", url=url) as ana:
-        best, other = ana.search_sessions(query, mode="keyword")
+        best, other = ana.sessions.search(query, mode="keyword")
         assert best.relevance > other.relevance > 0
         floor = (best.relevance + other.relevance) / 2
-        assert list(ana.search_sessions(query, mode="keyword", min_score=floor)) == [best]
-        assert list(ana.search_sessions(query, mode="keyword", min_score=floor, limit=1)) == [best]
-        assert list(ana.search_sessions(query, min_score=1.0)) == []
+        assert list(ana.sessions.search(query, mode="keyword", min_score=floor)) == [best]
+        assert list(ana.sessions.search(query, mode="keyword", min_score=floor, limit=1)) == [best]
+        assert list(ana.sessions.search(query, min_score=1.0)) == []
         with pytest.raises(Rejected, match="min_score is 2"):
-            ana.search_sessions(query, min_score=2)
+            ana.sessions.search(query, min_score=2)
     body = {"query": query, "mode": "keyword", "min_score": floor}
     answered = httpx2.post(f"{url}/v1/sessions/search", json=body, headers={"X-Reverie-Agent": "ana"})
     assert [one["session"] for one in answered.json()["results"]] == ["boats"]
@@ -86,12 +86,12 @@ def test_sessions_below_a_floor_are_left_out(
 
 def test_sessions_of_another_agent_are_never_found(url: str) -> None:
     with Reverie("kate", url=url) as kate:
-        assert [session.session for session in kate.search_sessions("harbour").results] == ["hers"]
+        assert [session.session for session in kate.sessions.search("harbour").results] == ["hers"]
 
 
 def test_where_nothing_was_stored_nothing_is_found(url: str) -> None:
     with Reverie("ana", url=url, workspace="empty") as ana:
-        found = ana.search_sessions("harbour")
+        found = ana.sessions.search("harbour")
     assert found.results == []
     assert "nothing has been stored" in found.degraded
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +14,7 @@ import pysqlite3
 import pytest
 from sqlalchemy import text
 
-from adapters.broker.monitor import WorkerHeartbeat
-from memory.pipeline.status import StatusReader
+from memory.status import StatusReader
 from reverie.client import Reverie
 from reverie.contract import ACCOUNT_STORE
 from reverie.memories.types import Tier
@@ -22,9 +24,9 @@ from storage.memories.records import NewMemory
 from storage.scheduling.records import NewReminder, NewSchedule
 from storage.status import StoreCounts
 from support.command_line import CommandLine
-from support.stages import drain, store_inbox
-from worker.heartbeat import _embedder_state
+from support.stages import drain, heartbeat, store_inbox
 from worker.job_runs import run_job
+from worker.reports import _embedder_state
 from worker.runtime import Runtime
 
 # Enough for a few workspaces on a machine that is busy; by default what takes longer than 2 s is counted as unread.
@@ -112,8 +114,7 @@ def test_a_store_in_a_language_that_its_model_does_not_know_has_advice(runtime: 
 def test_workers_and_jobs_are_listed(runtime: Runtime) -> None:
     """Given a worker's heartbeat and runs of jobs, then both are in the status, a failed run with its error."""
     now = time.time()
-    heartbeat = WorkerHeartbeat(name="embed@h", host="h", pid=1, queues=["embed"], started_at=now, seen_at=now)
-    runtime.monitor.heartbeat(heartbeat)
+    runtime.monitor.heartbeat(heartbeat("embed@h", ["embed"], at=now))
     run_job(runtime, "good", every_seconds=15, work=lambda: {"done": 3})
 
     def fail() -> dict[str, int]:
@@ -184,7 +185,7 @@ def test_what_cannot_be_used_is_listed_with_its_error(runtime: Runtime) -> None:
         store_inbox(runtime, name)
     runtime.stores.close()
     raw = pysqlite3.connect(runtime.stores.database_path("newer"))
-    raw.execute("UPDATE alembic_version SET version_num = '9999'")
+    raw.execute("UPDATE schema_version SET version = '9999'")
     raw.commit()
     raw.close()
     damaged = runtime.stores.database_path("damaged")
@@ -289,7 +290,7 @@ def test_a_workspace_from_before_there_were_schedules_is_listed(runtime: Runtime
     raw = pysqlite3.connect(runtime.stores.database_path("old"))
     for table in ("schedule_runs", "schedules", "reminders", "notifications"):
         raw.execute(f"DROP TABLE {table}")
-    raw.execute("UPDATE alembic_version SET version_num = '0003'")
+    raw.execute("DELETE FROM schema_version WHERE line = 'workspace'")
     raw.commit()
     raw.close()
     status = read(runtime)
@@ -299,11 +300,10 @@ def test_a_workspace_from_before_there_were_schedules_is_listed(runtime: Runtime
 
 
 def live_worker(runtime: Runtime) -> None:
-    """A worker that counts as alive for the next minute."""
+    """A worker and beat, which count as alive for the next half minute."""
     now = time.time()
-    runtime.monitor.heartbeat(
-        WorkerHeartbeat(name="w@h", host="h", pid=1, queues=["schedules"], started_at=now, seen_at=now + 60)
-    )
+    for name, queues in (("w@h", ["schedules"]), ("beat@h", [])):
+        runtime.monitor.heartbeat(heartbeat(name, queues, at=now))
 
 
 @pytest.mark.usefixtures("moment")
@@ -336,6 +336,44 @@ def test_reminders_are_late_only_where_they_are_pushed(
     monkeypatch.setenv("REVERIE_NOTIFIER_WEBHOOK_URL", "https://example.org/notify")
     ended = reverie("status", "--check")
     assert (ended.code, "a reminder has waited for 300.0 s to be pushed" in ended.out) == (1, True)
+
+
+def test_a_server_that_takes_connections_and_does_not_answer_is_told_in_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a server that is stopped, when the status is asked, then the command says so, and does not wait for it."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("REVERIE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        began = time.monotonic()
+        ended = CommandLine(monkeypatch, capsys)("status", "--check")
+    assert (ended.code, time.monotonic() - began < 30) == (1, True)
+    assert "does not answer (not in 15 s)" in ended.err
+
+
+def test_logs_that_cannot_be_written_are_a_fault(runtime: Runtime, reverie: CommandLine) -> None:
+    """Given a log in whose place is a folder, then the status names it as a fault, and its check fails."""
+    runtime.stores.account()
+    live_worker(runtime)
+    assert reverie("status", "--check").code == 0
+    (runtime.settings.data / "logs" / "server.log").mkdir(parents=True)
+    ended = reverie("status", "--check")
+    assert (ended.code, "Fault     logs/server.log cannot be written" in ended.out) == (1, True)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_whose_streams_are_closed_works(closed: str, runtime: Runtime, tmp_path: Path) -> None:
+    """Given closed standard streams, then a command does its work, prints where it can, and ends with its code."""
+    data = str(runtime.settings.data)
+    runtime.stores.account()
+    files = tmp_path / "out", tmp_path / "err"
+    with files[0].open("wb") as out, files[1].open("wb") as err:
+        ended = subprocess.run(
+            ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "cli", "--data", data, "status", "--check"],
+            stdout=out, stderr=err, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, timeout=120, check=False,
+        )  # fmt: skip
+    assert ended.returncode == 1, files[1].read_text()  # no worker runs
+    assert ("No worker is alive" in files[0].read_text()) == (">&-" not in closed.replace("2>&-", ""))
+    assert "Traceback" not in files[1].read_text()
 
 
 def test_reading_the_status_opens_no_store_and_makes_no_workspace(runtime: Runtime) -> None:

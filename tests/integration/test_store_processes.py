@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from storage.stores import Stores
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support import store_work
 
 SPAWN = multiprocessing.get_context("spawn")

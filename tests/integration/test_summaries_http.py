@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from adapters.embedders import EmbedderSpec, build_embedder
+from adapters.embedders.base import EmbedderSpec
+from adapters.embedders.record import build_embedder
 from adapters.tokens import build_token_counter
 from memory.jobs import JobRun, run_on_store
 from memory.sessions.condensers import Condenser
-from memory.sessions.summaries import SummaryRules
+from memory.sessions.summaries import RollingRules, SummaryRules
 from memory.sessions.summary_jobs import consolidate_conversations, read_summary
-from memory.sessions.summary_plan import RollingRules
 from reverie import AsyncReverie, Reverie, contract
 from reverie.errors import NotFound, Rejected
 from support.endpoint import chat_endpoint, say
@@ -82,12 +82,12 @@ def reverie(data: Path, url: str, *arguments: str) -> subprocess.CompletedProces
 def test_the_periodic_task_summarises_and_the_client_reads_it(url: str) -> None:
     """Given a session over its budget, when the task has run, then the client, also for asyncio, sees its summary."""
     with Reverie("ana", url=url) as ana:
-        assert ana.summary("s").text == ""
+        assert ana.sessions.summary("s").text == ""
         assert run(contract.SUMMARIZE_SESSIONS, manual=True, dry_run=True)["due"] == 1
-        assert ana.summary("s").epoch == 0
+        assert ana.sessions.summary("s").epoch == 0
         assert run(contract.SUMMARIZE_SESSIONS, manual=True)["summaries"] == 1
         assert "summaries" not in run(contract.SUMMARIZE_SESSIONS, manual=True)
-        found = ana.summary("s")
+        found = ana.sessions.summary("s")
         assert found.covers == found.upper_sequence > 0
         assert found.covers + found.uncovered == 50
         assert "seahorses" in found.text
@@ -96,8 +96,8 @@ def test_the_periodic_task_summarises_and_the_client_reads_it(url: str) -> None:
 
     async def read() -> str:
         async with AsyncReverie("ana", url=url) as memory:
-            assert (await memory.compact("s", 400)).condensed > 0
-            return (await memory.summary("s")).text
+            assert (await memory.sessions.compact("s", 400)).condensed > 0
+            return (await memory.sessions.summary("s")).text
 
     assert asyncio.run(read()) != found.text
 
@@ -110,23 +110,23 @@ def test_conversations_that_are_over_are_consolidated_by_their_task(url: str, he
     assert run(contract.CONSOLIDATE_CONVERSATIONS, manual=True)["summaries"] == 1
     assert run(contract.CONSOLIDATE_CONVERSATIONS, manual=True).get("summaries", 0) == 0
     with Reverie("ana", url=url) as ana:
-        assert (ana.summary("s").covers, ana.summary("s").uncovered) == (50, 0)
+        assert (ana.sessions.summary("s").covers, ana.sessions.summary("s").uncovered) == (50, 0)
 
 
 def test_what_is_at_fault_is_told(url: str) -> None:
     """Given an unknown session, another agent's, or a budget that is none, then the error names it."""
     with Reverie("ana", url=url) as ana, Reverie("kate", url=url) as kate:
         with pytest.raises(NotFound, match="no session 'nowhere'"):
-            ana.summary("nowhere")
+            ana.sessions.summary("nowhere")
         with pytest.raises(NotFound):
-            kate.summary("s")
+            kate.sessions.summary("s")
         with pytest.raises(NotFound):
-            kate.compact("s")
+            kate.sessions.compact("s")
         for budget in (0, -1, 1.5, True):
             with pytest.raises(Rejected, match="token_budget"):
-                ana.compact("s", budget)  # type: ignore[arg-type]
+                ana.sessions.compact("s", budget)  # type: ignore[arg-type]
         with pytest.raises(Rejected, match="at least 256"):
-            ana.compact("s", 100)
+            ana.sessions.compact("s", 100)
     answered = httpx2.post(f"{url}/v1/sessions/s/compact", json={"tokens": 1}, headers={"X-Reverie-Agent": "ana"})
     assert answered.status_code == 422
     assert "tokens" in answered.json()["detail"]
@@ -155,7 +155,7 @@ def test_a_language_model_condenses_where_one_is_set(make_runtime: Callable[...,
         with running_server(runtime) as address, Reverie("ana", url=address) as ana:
             ana.ingest("s", [{**turn, "created_at": "2026-05-01T09:00:00Z"} for turn in TURNS])
             drain(runtime)
-            assert ana.compact("s", 800).summary.text == "- 2026-05-01 Ann: counted seahorses on fifty visits."
+            assert ana.sessions.compact("s", 800).summary.text == "- 2026-05-01 Ann: counted seahorses on fifty visits."
 
 
 def test_with_the_real_model_the_extract_holds_what_matters(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import redis
 from msgspec.structs import replace
 
 from benchmarks.harness.folders import short_folder
+from benchmarks.harness.stack import Stack
 from reverie.errors import Conflict
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.child import restart_delay_seconds
@@ -724,3 +725,25 @@ def test_where_the_kernel_does_not_tell_a_thread_looks(monkeypatch: pytest.Monke
     watch_parent(os.getppid() + 1, signal.SIGTERM)
 
     assert sent == [(os.getpid(), signal.SIGTERM)]
+
+
+def test_a_supervisor_whose_data_folder_is_removed_ends_with_all_its_processes(run_up: RunUp, data_dir: Path) -> None:
+    """Given a broker and a process, when their folder is removed, then all end, and nothing of it is made anew."""
+    mark = str(data_dir / "ready")
+    up = run_up({"name": "deaf", "argv": [*IGNORES_SIGTERM, mark], "ready_file": mark, "order": 1}, with_broker=True)
+    up.until("process_ready", "deaf")
+    shutil.rmtree(data_dir)
+
+    assert up.finish() == 3
+    assert "was removed or replaced" in up.story()
+    assert gone(*up.seen)
+    assert not data_dir.exists()
+    data_dir.mkdir()
+
+
+def test_a_stack_runs_without_standard_streams() -> None:
+    """Given `reverie up` with its standard streams closed, as some daemons are started, then all of it runs."""
+    closing = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+    with Stack(env={"REVERIE_EMBEDDING_PROVIDER": "hash"}, prefix=closing) as stack:
+        assert stack.server_answers()
+        assert "pipeline" in {process.name for process in stack.processes()}

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from memory.sessions.forgetting import forget_workspace
+from memory.lifecycle.forgetting import forget_workspace
+from memory.pipeline import recovery
 from memory.sessions.sessions import newest_messages
-from retrieval.request import RecallRequest
+from retrieval.query import RecallRequest
 from reverie import contract
 from reverie.errors import NotFound
 from reverie.pipeline import inbox
-from reverie.pipeline.items import build_file
 from reverie.pipeline.producer import Producer
-from storage.upkeep.verify import verify
+from reverie.pipeline.submission import build_file
+from storage.verify import verify
 from support.pipeline import turns
 from support.recalling import recall
 from worker import app as worker_app
@@ -135,9 +136,8 @@ def test_a_thousand_messages_make_a_handful_of_tasks(
     here: Runtime, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given 1,000 messages sent one by one, their notifications are one task for each stage, not three thousand."""
-    # After these another one is sent, in case the first was lost; a thousand messages may take a busy machine longer.
-    for name in ("NOTIFICATION_SECONDS", "NOTIFYING_SECONDS"):
-        monkeypatch.setattr(inbox, name, 600)
+    # After this another one is sent, in case the sender was killed; a busy machine may take longer to send it.
+    monkeypatch.setattr(inbox, "NOTIFYING_SECONDS", 600)
     for payload in turns(*[f"zanzibar {number}" for number in range(1_000)]):
         producer.enqueue([payload])
     assert queued(here) == 1
@@ -148,6 +148,80 @@ def test_a_thousand_messages_make_a_handful_of_tasks(
             pass
     assert queued(here) <= 12
     assert verify(here.store(WORKSPACE)).counts["in_vector_index"] == 1_000
+
+
+def flags(here: Runtime) -> list[bytes]:
+    return list(here.broker.keys(f"{here.settings.broker_prefix}wake:*"))
+
+
+def set_back(here: Runtime, seconds: float) -> None:
+    """Have the flags of all tasks say that they were sent so many seconds earlier."""
+    for flag in flags(here):
+        here.broker.set(flag, int(here.broker.get(flag) or 0) - int(seconds * 1_000_000), keepttl=True)
+
+
+def waiting_at_every_stage(here: Runtime, workspaces: int) -> int:
+    """Leave a task for each of four stages of many workspaces in the queues; return how many these are."""
+    for number in range(workspaces):
+        name = f"many{number}"
+        elsewhere = Producer(here.settings.broker_url, workspace=name, prefix=here.settings.broker_prefix)
+        for done, content in enumerate(("indexed", "embedded", "chunked", "stored")):
+            elsewhere.enqueue(turns(f"{content} {number}"))
+            for task in STAGES[: len(STAGES) - 1 - done]:
+                here.broker.delete(here.settings.broker_prefix + contract.QUEUE_EMBED)  # those next are embedded, too
+                run(task, workspace=name)
+        run(contract.INGEST_MESSAGES, workspace=name)
+        elsewhere.enqueue(turns(f"accepted {number}"))
+    here.broker.delete(*flags(here), *(here.settings.broker_prefix + queue for queue in contract.QUEUES))
+    for number in range(workspaces):
+        for stage in ("ingest", "chunk", "embed", "index"):
+            here.notify_stage(stage, f"many{number}")
+    return queued(here)
+
+
+def test_no_sweep_sends_a_task_again_that_lies_in_its_queue(here: Runtime) -> None:
+    """Given queues longer than workers drain in hours, when sweeps run and every flag has ended, then none is added."""
+    waiting = waiting_at_every_stage(here, 5)
+    assert waiting == 20
+    assert all(here.broker.ttl(flag) > 3_600 for flag in flags(here))
+    set_back(here, 7_200)
+    for _ in range(3):
+        run(contract.SWEEP_STAGES, manual=True)
+        assert queued(here) == waiting
+    here.broker.delete(*flags(here))
+    run(contract.SWEEP_STAGES, manual=True)
+    assert queued(here) == waiting
+
+
+@pytest.mark.parametrize("queue", [contract.QUEUE_INDEX, contract.QUEUE_EMBED])
+def test_the_sweep_sends_a_task_again_whose_flag_is_set_and_that_lies_in_no_queue(here: Runtime, queue: str) -> None:
+    """Given tasks that were lost before they began, when the sweep runs, then it sends each of them once."""
+    waiting = waiting_at_every_stage(here, 5)
+    lost = here.monitor.queue_depths()[queue]
+    here.broker.delete(here.settings.broker_prefix + queue)
+    run(contract.SWEEP_STAGES, manual=True)
+    assert queued(here) == waiting - lost  # their senders may be about to send them
+    set_back(here, 3)
+    for _ in range(2):
+        run(contract.SWEEP_STAGES, manual=True)
+        assert queued(here) == waiting
+
+
+def test_a_lost_ingest_task_delays_what_comes_later_until_the_next_sweep_only(
+    here: Runtime, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a task that was lost before it began, when items are late, then the sweep lets the next task be sent."""
+    producer.enqueue(turns("one"))
+    here.broker.delete(here.settings.broker_prefix + contract.QUEUE_INGEST)
+    set_back(here, 3)
+    producer.enqueue(turns("two"))
+    assert queued(here) == 0
+    monkeypatch.setattr(recovery, "GRACE_SECONDS", 0)
+    run(contract.RECOVER_INBOX, manual=True)
+    assert here.monitor.queue_depths()[contract.QUEUE_INGEST] == 1
+    run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
+    producer.enqueue(turns("three"))
+    assert here.monitor.queue_depths()[contract.QUEUE_INGEST] == 2
 
 
 def test_after_a_flush_the_sweeps_bring_everything_stored_to_its_end(here: Runtime, producer: Producer) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
 
+from memory.trust.audited import audited_name
 from memory.trust.principals import OPERATOR
 from memory.trust.token_texts import new_token
 from memory.trust.tokens import TokenRequest, create_token, revoke_token
-from reverie.trust.scopes import SCOPES, Scope
-from server import ledger
-from server.authentication import Access
-from server.failures import FAILURES_ALLOWED
+from reverie.contract import SCOPES, Scope
+from server import authentication
+from server.authentication import FAILURES_ALLOWED, Access
 from storage.trust.audit import AuditFilter
 from support.http import running_server
 from worker.runtime import Runtime
@@ -235,7 +236,7 @@ def test_who_may_create_no_workspace_puts_nothing_into_it(
             assert refused(response, 403, "scope") == "the token lacks the scope operate"
     assert runtime.inbox.stats("new").size == 0
     assert not runtime.stores.exists("new")
-    entries = runtime.stores.audit().entries(AuditFilter(actor="writer"), limit=10)
+    entries = runtime.stores.audit().entries(AuditFilter(actors=["writer"]), limit=10)
     assert [one.outcome for one in entries] == ["refused: scope"]
     assert entries[0].count == 2
 
@@ -263,19 +264,48 @@ def test_the_audit_log_has_deletions_and_refusals_without_content(
     entries = runtime.stores.audit().entries(AuditFilter(), limit=20)
     deletions = [one for one in entries if one.action == "forget-fact"]
     assert [(one.outcome, one.actor, one.target, one.origin) for one in deletions] == [
-        ("nothing", "phone", "home/city", "127.0.0.1"),
-        ("done", "phone", "home/city", "127.0.0.1"),
+        ("nothing", "phone", audited_name(runtime.settings.data, "id", "home/city"), "127.0.0.1"),
+        ("done", "phone", audited_name(runtime.settings.data, "id", "home/city"), "127.0.0.1"),
     ]
     assert all(one.token and one.trace for one in deletions)
     assert [one.agent for one in entries if one.action == "export-memories"] == ["ana"]
     assert "Lisbon" not in repr(entries)
 
 
+def test_the_audit_log_has_no_text_that_a_caller_chose_and_whoever_knows_it_finds_it(
+    send: Send, make: Callable[..., str], runtime: Runtime
+) -> None:
+    """Given deletions, refusals and exports with telling ids, then none is in the log, and each finds its entries."""
+    token = make("w", "ana", name="phone", scopes=("read", "write", "forget"))
+    of_user = make("w", "ana", user="kate-canary", scopes=("read", "forget"))
+    for path in ("facts/health-canary/hiv", "sessions/session-canary", "memories/memory-canary", "notes/note-canary"):
+        send(token, "DELETE", path, trace="trace-canary")
+    send(token, "GET", "sessions/session-canary/export", trace="trace-canary")
+    send(of_user, "DELETE", "facts/other-canary/key")
+    send(of_user, "PUT", "facts/other-canary/key", {"value": "x"})
+    operator = make(None, scopes=("operate",))
+    entries = runtime.stores.audit().entries(AuditFilter(), limit=50)
+    assert len(entries) > 5
+    assert "canary" not in repr(entries)
+
+    def found(**wanted: str) -> list[str]:
+        query = "&".join(f"{name}={quote(value, safe='')}" for name, value in wanted.items())
+        listed = send(operator, "GET", f"audit?{query}").json()["entries"]
+        return [one["action"] for one in listed]
+
+    assert found(target="health-canary/hiv") == ["forget-fact"]
+    assert set(found(target="session-canary")) >= {"forget-session"}
+    assert found(target="memory-canary") == ["forget"]
+    assert found(target="note-canary") == ["delete-note"]
+    assert found(actor="kate-canary") == ["forget-fact"]
+    assert found(target="nothing-canary") == []
+
+
 def test_equal_refusals_become_one_entry_of_the_audit_log(
     runtime: Runtime, make: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given refusals, when the server has written them, then equal ones are one entry with their number."""
-    monkeypatch.setattr(ledger, "_FLUSH_SECONDS", 3_600.0)  # on a slow machine, six requests take longer than usual
+    monkeypatch.setattr(authentication, "_FLUSH_SECONDS", 3_600.0)  # six requests may take long
     token = make("w", "ana", name="phone")
     with running_server(runtime, access=Access({"operator": OPERATORS})) as url:
         for headers in ({"Authorization": f"Bearer {token}", "X-Reverie-Agent": "bob"}, {"Authorization": "Bearer x"}):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import httpx2
@@ -49,17 +50,17 @@ def url(here: Runtime) -> Iterator[str]:
         )
         ana.ingest("group", [_user(f"Our harbour tour is {GROUPS}.")], user="kate")
         ana.ingest("group", [_user(f"I am in for {GROUPS} in the harbour.")], user="mara")
-        ana.ingest_file("file:///kate", f"The harbour map of {KATES}", user="kate")
+        ana.files.add("file:///kate", f"The harbour map of {KATES}", user="kate")
         drain(here)
         ana.remember(f"Kate keeps a boat called {KATES} in the harbour", user="kate")
         ana.remember(f"Kate's harbour answers in {KATES}", user="kate", tier="account", kind="preference")
-        ana.set_fact("profile", "harbour", KATES, user="kate")
-        ana.set_fact("profile", "harbour", "Porto", user="luis")
-        ana.add_note(f"Her harbour is {KATES}", user="kate", note_id="kates-note")
-        ana.write_scratchpad("kate", [f"ask about {KATES}"])
-        ana.write_scratchpad_key("kate", "harbour", KATES)
+        ana.facts.set("profile", "harbour", KATES, user="kate")
+        ana.facts.set("profile", "harbour", "Porto", user="luis")
+        ana.notes.add(f"Her harbour is {KATES}", user="kate", note_id="kates-note")
+        ana.scratchpads.write("kate", [f"ask about {KATES}"])
+        ana.scratchpads.write_key("kate", "harbour", KATES)
         for job in ("extract-memories", "summarize-sessions", "consolidate-conversations", "dream-sweep"):
-            ana.run_job(job)
+            ana.admin.jobs.run(job)
         drain(here)
         ana.recall("harbour", user="kate")
         here.recall_buffer.flush()
@@ -83,17 +84,17 @@ def _reads(ana: Reverie, **who: Any) -> dict[str, Callable[[], Any]]:
     return {
         **recalls,
         "as of": lambda: ana.recall("harbour", limit=50, as_of="2099-01-01", **who),
-        "search sessions": lambda: ana.search_sessions("harbour", **who),
+        "search sessions": lambda: ana.sessions.search("harbour", **who),
         "context": lambda: ana.context("open", "harbour", min_score=0.0, **who),
-        "memories": lambda: ana.memories(limit=100, superseded=True, **who),
-        "search memories": lambda: ana.search_memories("harbour", limit=50, **who),
-        "stats": lambda: ana.memory_stats(**who),
-        "export": lambda: ana.export_memories(**who),
-        "facts": lambda: ana.facts(**who),
-        "notes": lambda: ana.notes(**who),
-        "sessions": lambda: ana.sessions(**who),
-        "files": lambda: ana.files(**who),
-        "recall events": lambda: ana.recall_events(limit=100, **who),
+        "memories": lambda: ana.memories.list(limit=100, superseded=True, **who),
+        "search memories": lambda: ana.memories.search("harbour", limit=50, **who),
+        "stats": lambda: ana.memories.stats(**who),
+        "export": lambda: ana.memories.export(**who),
+        "facts": lambda: ana.facts.list(**who),
+        "notes": lambda: ana.notes.list(**who),
+        "sessions": lambda: ana.sessions.list(**who),
+        "files": lambda: ana.files.list(**who),
+        "recall events": lambda: ana.memories.recall_events(limit=100, **who),
     }
 
 
@@ -128,36 +129,36 @@ def test_each_user_sees_what_is_theirs_and_the_groups_that_they_are_in(url: str)
         assert {name for name, text in maras.items() if KATES in text} == set()
         for texts in (kates, maras):
             assert GROUPS in texts["recall {}"]
-        assert {session.id for session in ana.sessions(user="mara")} == {
+        assert {session.id for session in ana.sessions.list(user="mara")} == {
             "group",
             "open",
         }
-        assert ana.session("group").is_group
+        assert ana.sessions.get("group").is_group
 
 
 def test_an_operator_lists_the_sessions_of_all_users(url: str, here: Runtime) -> None:
     """Given sessions of several users, then `all_users` lists them, and a token without the right to it is refused."""
     with Reverie("ana", url=url) as ana:
-        assert {session.id for session in ana.sessions(all_users=True)} >= {"kate", "luis", "group", "open"}
+        assert {session.id for session in ana.sessions.list(all_users=True)} >= {"kate", "luis", "group", "open"}
         with pytest.raises(Rejected, match="not both"):
-            ana.sessions(user="kate", all_users=True)
+            ana.sessions.list(user="kate", all_users=True)
     headers = {"X-Reverie-Agent": "ana", "X-Reverie-User": "luis"}
     assert httpx2.get(f"{url}/v1/sessions", params={"all_users": "true"}, headers=headers).status_code == 403
 
 
 SESSION_READS: list[tuple[str, tuple[Any, ...]]] = [
-    ("session", ()),
-    ("messages", ()),
-    ("newest_messages", ()),
-    ("export_session", ()),
+    ("sessions.get", ()),
+    ("sessions.messages", ()),
+    ("sessions.newest_messages", ()),
+    ("sessions.export", ()),
     ("working", ()),
     ("restore", ()),
-    ("summary", ()),
+    ("sessions.summary", ()),
     ("context", ("harbour",)),
-    ("scratchpad_key", ("harbour",)),
-    ("close_session", ()),
-    ("compact", ()),
-    ("move_session", ("general",)),
+    ("scratchpads.get_key", ("harbour",)),
+    ("sessions.close", ()),
+    ("sessions.compact", ()),
+    ("sessions.move", ("general",)),
 ]
 
 
@@ -165,7 +166,7 @@ SESSION_READS: list[tuple[str, tuple[Any, ...]]] = [
 def test_a_session_of_another_user_is_as_if_there_were_none(url: str, name: str, arguments: tuple[Any, ...]) -> None:
     """Given a session of kate, when luis names it, then there is no such session; for kate and without a user it is."""
     with Reverie("ana", url=url) as ana:
-        call = getattr(ana, name)
+        call = attrgetter(name)(ana)
         with pytest.raises(NotFound) as unknown:
             call("nobody's", *arguments, user="luis")
         with pytest.raises(NotFound) as hidden:
@@ -183,29 +184,31 @@ def test_a_session_of_another_user_is_as_if_there_were_none(url: str, name: str,
 def test_another_user_changes_and_deletes_nothing_of_theirs(url: str) -> None:
     """Given memories, notes, facts and files of kate, when luis names them, then they are not found, and they stay."""
     with Reverie("ana", url=url) as ana:
-        own = next(memory for memory in ana.memories(user="kate") if memory.note_id is None and memory.category is None)
+        own = next(
+            memory for memory in ana.memories.list(user="kate") if memory.note_id is None and memory.category is None
+        )
         with pytest.raises(NotFound):
-            ana.memory(own.id, user="luis")
+            ana.memories.get(own.id, user="luis")
         with pytest.raises(NotFound):
-            ana.update_memory(own.id, content="poison", user="luis")
+            ana.memories.update(own.id, content="poison", user="luis")
         with pytest.raises(NotFound):
-            ana.update_note("kates-note", content="poison", user="luis")
-        (file,) = ana.files(user="kate")
+            ana.notes.update("kates-note", content="poison", user="luis")
+        (file,) = ana.files.list(user="kate")
         assert not ana.forget(own.id, user="luis")
-        assert not ana.delete_note("kates-note", user="luis")
-        assert not ana.delete_file(file.id, user="luis")
-        assert not ana.forget_session("kate", user="luis")
-        assert ana.pop_message("kate", user="luis") is None
-        assert len(ana.messages("kate")) == 4
-        assert ana.forget_fact("profile", "harbour", user="luis")
-        assert ana.fact("profile", "harbour", user="kate").value == KATES
-        assert [one.id for one in ana.files(user="kate")] == [file.id]
-        assert ana.scratchpad("kate", user="luis") == []
+        assert not ana.notes.delete("kates-note", user="luis")
+        assert not ana.files.delete(file.id, user="luis")
+        assert not ana.sessions.forget("kate", user="luis")
+        assert ana.sessions.pop_message("kate", user="luis") is None
+        assert len(ana.sessions.messages("kate")) == 4
+        assert ana.facts.forget("profile", "harbour", user="luis")
+        assert ana.facts.get("profile", "harbour", user="kate").value == KATES
+        assert [one.id for one in ana.files.list(user="kate")] == [file.id]
+        assert ana.scratchpads.get("kate", user="luis") == []
         with pytest.raises(NotFound):
-            ana.write_scratchpad("kate", ["poison"], user="luis")
+            ana.scratchpads.write("kate", ["poison"], user="luis")
         shared = ana.remember("The harbour closes at noon")
         with pytest.raises(Rejected, match="only calls for no user"):
-            ana.update_memory(shared.id, content="poison", user="luis")
+            ana.memories.update(shared.id, content="poison", user="luis")
 
 
 def test_what_is_shared_is_seen_without_what_is_around_it(url: str, here: Runtime) -> None:
@@ -225,17 +228,17 @@ def test_what_a_user_wants_all_to_see_waits_for_approval(url: str) -> None:
     body = {"id": "m", "content": "The harbour wants a toll", "visibility": "shared"}
     assert httpx2.post(f"{url}/v1/memories", headers=headers, content=json.dumps(body)).status_code == 200
     with Reverie("ana", url=url) as ana:
-        assert "m" not in [memory.id for memory in ana.memories(user="kate")]
-        assert [memory.id for memory in ana.pending_memories()] == ["m"]
+        assert "m" not in [memory.id for memory in ana.memories.list(user="kate")]
+        assert [memory.id for memory in ana.memories.pending()] == ["m"]
         with pytest.raises(Conflict, match="has been changed, and reads: The harbour wants a toll"):
-            ana.approve_memory("m", content="The harbour wants no toll")
-        assert [memory.id for memory in ana.pending_memories()] == ["m"]
-        assert ana.approve_memory("m", content="The harbour wants a toll").visibility == "shared"
-        assert ana.pending_memories() == []
-        assert "m" in [memory.id for memory in ana.memories(user="kate")]
-        (entry,) = ana.curation(action="approve")
-        ana.undo(entry.id)
-        assert "m" not in [memory.id for memory in ana.memories(user="kate")]
+            ana.memories.approve("m", content="The harbour wants no toll")
+        assert [memory.id for memory in ana.memories.pending()] == ["m"]
+        assert ana.memories.approve("m", content="The harbour wants a toll").visibility == "shared"
+        assert ana.memories.pending() == []
+        assert "m" in [memory.id for memory in ana.memories.list(user="kate")]
+        (entry,) = ana.curation.list(action="approve")
+        ana.curation.undo(entry.id)
+        assert "m" not in [memory.id for memory in ana.memories.list(user="kate")]
 
 
 def test_a_user_cannot_change_what_was_approved_for_all(url: str) -> None:
@@ -243,9 +246,9 @@ def test_a_user_cannot_change_what_was_approved_for_all(url: str) -> None:
     headers = {"X-Reverie-Agent": "ana", "X-Reverie-User": "luis"}
     with Reverie("ana", url=url) as ana:
         ana.remember("The harbour closes at ten", id="m", user="luis", visibility="shared")
-        ana.add_note("Ask for the harbour master", note_id="n", user="luis")
-        ana.approve_memory("n")
-        assert {"m", "n"} <= {memory.id for memory in ana.memories(user="kate")}
+        ana.notes.add("Ask for the harbour master", note_id="n", user="luis")
+        ana.memories.approve("n")
+        assert {"m", "n"} <= {memory.id for memory in ana.memories.list(user="kate")}
         changes: list[tuple[str, str, dict[str, Any]]] = [
             ("PATCH", "memories/m", {"content": "The harbour never closes", "kind": "instruction"}),
             ("PATCH", "memories/m", {"tags": ["poison"]}),
@@ -255,9 +258,9 @@ def test_a_user_cannot_change_what_was_approved_for_all(url: str) -> None:
             answer = httpx2.request(method, f"{url}/v1/{path}", headers=headers, content=json.dumps(body))
             assert answer.status_code == 200, answer.text
             memory_id = path[-1]
-            assert memory_id not in [memory.id for memory in ana.memories(user="kate")]
-            assert memory_id in [memory.id for memory in ana.pending_memories()]
-            ana.approve_memory(memory_id)
+            assert memory_id not in [memory.id for memory in ana.memories.list(user="kate")]
+            assert memory_id in [memory.id for memory in ana.memories.pending()]
+            ana.memories.approve(memory_id)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +289,7 @@ def test_an_order_of_a_user_for_all_is_told_to_nobody_else(url: str) -> None:
         httpx2.post(f"{url}/v1/memories", headers=headers, content=whole)
     with Reverie("ana", url=url) as ana:
         assert "trust luis" not in str(ana.context("kate", "harbour", user="kate"))
-        assert "trust luis" not in repr(ana.memories(user="kate"))
+        assert "trust luis" not in repr(ana.memories.list(user="kate"))
 
 
 def test_a_token_of_one_user_joins_no_session_of_others(url: str, here: Runtime) -> None:
@@ -302,8 +305,8 @@ def test_a_token_of_one_user_joins_no_session_of_others(url: str, here: Runtime)
     assert httpx2.post(f"{url}/v1/messages", headers=headers, content=json.dumps(body)).status_code == 202
     drain(here)
     with Reverie("ana", url=url) as ana:
-        assert ana.session("new").user == "luis"
-        assert "let me in" not in repr(ana.messages("kate", user="kate"))
+        assert ana.sessions.get("new").user == "luis"
+        assert "let me in" not in repr(ana.sessions.messages("kate", user="kate"))
 
 
 def _user(text: str, **more: Any) -> dict[str, Any]:

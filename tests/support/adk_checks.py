@@ -188,8 +188,8 @@ def test_users_do_not_see_each_others_sessions(app: App) -> None:
         assert app.listed(user) == [(user, "s")]
     assert sorted(app.listed(None)) == sorted((user, "s") for user in users)
     with Reverie(app.name) as client:
-        assert client.messages("adk:kate:s", user="kate")
-        assert [one.user for one in client.sessions(user="kate")].count("kate:s") == 0
+        assert client.sessions.messages("adk:kate:s", user="kate")
+        assert [one.user for one in client.sessions.list(user="kate")].count("kate:s") == 0
 
 
 def test_sessions_are_listed_by_their_last_event(app: App) -> None:
@@ -230,7 +230,7 @@ def test_of_events_that_follow_the_same_one_at_once_one_is_stored(app: App) -> N
         assert app.get(made.id).state[f"k{turn}"] == won
     assert len(app.get(made.id).events) == 5
     with Reverie(app.name) as client:
-        assert client.dead_letters() == []
+        assert client.admin.dead_letters.list() == []
 
 
 def test_an_event_that_is_appended_again_is_stored_once(app: App) -> None:

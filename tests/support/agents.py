@@ -15,7 +15,7 @@ from typing import Final
 
 import reverie
 from reverie import contract
-from reverie.scheduling.schedule_types import ScheduleRun
+from reverie.scheduling.types import ScheduleRun
 from worker.app import app, use_runtime
 from worker.runtime import Runtime
 
@@ -90,8 +90,8 @@ def fire(runtime: Runtime, workspace: str = contract.DEFAULT_WORKSPACE) -> list[
 
 def fired(runtime: Runtime, client: reverie.Reverie, schedule: str, workspace: str = contract.DEFAULT_WORKSPACE) -> str:
     """Wait until a schedule has fired by itself; return the id of its first run."""
-    until(lambda: fire(runtime, workspace) or client.schedule_runs(schedule), "it does not fire")
-    return client.schedule_runs(schedule)[-1].id
+    until(lambda: fire(runtime, workspace) or client.runs.list(schedule), "it does not fire")
+    return client.runs.list(schedule)[-1].id
 
 
 def ended(client: reverie.Reverie, run_id: str, meanwhile: Callable[[], object] = lambda: None) -> ScheduleRun:
@@ -99,10 +99,10 @@ def ended(client: reverie.Reverie, run_id: str, meanwhile: Callable[[], object] 
 
     def over() -> bool:
         meanwhile()
-        return client.schedule_run(run_id).status not in ("pending", "running")
+        return client.runs.get(run_id).status not in ("pending", "running")
 
     until(over, f"run {run_id} does not end")
-    return client.schedule_run(run_id)
+    return client.runs.get(run_id)
 
 
 def until(condition: Callable[[], object], otherwise: str, *, seconds: float = WAIT_SECONDS) -> None:

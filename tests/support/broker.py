@@ -6,22 +6,43 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self
 
 from benchmarks.harness.folders import short_folder
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.embedded_broker import broker_command, wait_until_ready
 
 
+class RestartableValkey:
+    """A broker in a `with` block that can be killed, and started again on the same files."""
+
+    def __init__(self) -> None:
+        self._folder = short_folder("rv-")
+        self.url = embedded_broker_url(self._folder)
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill it, and remove its files."""
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self.process = subprocess.Popen(broker_command(self._folder), stdout=subprocess.DEVNULL)
+        wait_until_ready(self.url, 60)
+
+    def kill(self) -> None:
+        """Kill it, as a crash does."""
+        self.process.kill()
+        self.process.wait()
+
+
 @contextmanager
 def running_valkey() -> Iterator[str]:
     """Start a broker and yield its URL; its process is killed at the end."""
-    folder = short_folder("rv-")
-    process = subprocess.Popen(broker_command(folder), stdout=subprocess.DEVNULL)
-    try:
-        url = embedded_broker_url(folder)
-        wait_until_ready(url, 60)
-        yield url
-    finally:
-        process.kill()
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    with RestartableValkey() as broker:
+        yield broker.url

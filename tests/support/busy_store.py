@@ -13,14 +13,14 @@ from typing import Any, Final
 from adapters.workspace_git import GitFolders
 from benchmarks.harness.haystack import DatasetMessage
 from benchmarks.story.world import WORKSPACE, ClockedRuntime, World
-from memory.memories.secrets import looks_secret
+from memory.secrets import looks_secret
 from reverie.clock import from_micros, to_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.memories.types import MemoryDraft
 from storage.recall.events import NewRecall
 from storage.stores import Stores
 from storage.transaction import Transaction
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.copied_data import copy_data
 from support.curating import everything
 from worker.settings import Settings
@@ -36,14 +36,9 @@ SETTINGS: Final[dict[str, Any]] = {
     "embedding_provider": "hash",
     "message_retention_days": 2,
     "memories_per_scope": 30,
-    # Fewer than the candidates that qualify: a sweep that runs again must not promote the next best ones, too.
-    "dream_most_promotions": 12,
     # So small that each conversation exceeds it.
-    "context_token_budget": 300,
+    "context_token_budget": 150,
     "system_prompt_buffer": 0,
-    "summary_trigger_ratio": 0.4,
-    "summary_target_ratio": 0.2,
-    "compaction_enabled": False,
 }
 _DEMO: Final = Path(__file__).parents[2] / "demo" / "conversation.jsonl"
 _CITIES: Final = ("Lisbon", "Porto", "Ghent", "Turin", "Malmo", "Bergen", "Graz", "Bilbao")

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from adapters.language_models import GuardedLanguageModel
-from adapters.language_models.scripted import ScriptedLanguageModel
-from adapters.webhooks.in_memory import Scripted, ScriptedWebhookSender
-from memory.scheduling.executing import Execution, Outcome
-from memory.scheduling.executors import Executors
+from memory.scheduling.executing import Execution, Executors, Outcome
 from reverie.errors import Unavailable
-from reverie.scheduling.schedule_types import Executor, TaskExecutor
+from reverie.scheduling.types import Executor, TaskExecutor
 from storage.scheduling.records import RunRecord
 from support.pipeline import Pipeline
 from support.scheduled import Scheduled
+from support.scripted import Scripted, ScriptedLanguageModel, ScriptedWebhookSender
 from worker.runtime import Runtime
-from worker.scheduling.jobs import attempt_limits, executors
+from worker.scheduling.jobs import executors
 from worker.settings import Settings
 
 WORKSPACE = "ws"
@@ -66,7 +64,6 @@ class CarryingOut:
         self.broker = FakeBroker()
         self._parts: dict[str, Any] = {"task_sender": self.broker, "inbox": self.broker, "stores": self.pipeline.stores}
         self.here = Runtime(self.settings, **self._parts)
-        self.time.limits = attempt_limits(self.settings)
 
     def work_with(self, **parts: Any) -> None:
         """Replace parts of the runtime for all later runs."""

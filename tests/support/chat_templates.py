@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable
 from typing import Final
@@ -49,13 +50,23 @@ TOKENS: Final[dict[str, tuple[str, ...]]] = {
     "starcoder": ("<fim_prefix>", "<file_sep>", "<filename>", "<reponame>", "<PRE>", "<SUF>", "<MID>", "<EOT>"),
     "falcon": (">>QUESTION<<", ">>ANSWER<<"),
     "alpaca": ("### Instruction:", "### Response:", "### Human:", "### Assistant:"),
-    "vicuna": ("USER:", "ASSISTANT:"),
+    "vicuna": ("USER:", "ASSISTANT:", "USER :", "SYSTEM:"),
+    "openchat": ("GPT4 Correct User:", "GPT4 Correct Assistant:", "<|end_of_turn|>"),
+    "minicpm": ("<用户>", "<AI>"),
+    "roles": (
+        "<role>", "</role>", "<role=user>", "<turn>", "<message>", "<prompt>", "<agent>", "[USER]", "[/USER]", "[BOT]",
+        "[ASSISTANT]", "[SYSTEM]", "[HUMAN]", "[AI]", "[INSTRUCTION]", "[RESPONSE]", "BOT:", "### User:", "###Bot:",
+        "#### Instruction:", "### Query:", "## Response:",
+    ),
     "bert": ("[CLS]", "[SEP]", "[MASK]", "[UNK]"),
 }  # fmt: skip
 
 # Joiners, a soft hyphen, a variation selector, a tag, a filler, a control character: all of them invisible.
 _INVISIBLE: Final = "\u200b\u200c\u200d\u2060\ufeff\xad\u034f\ufe0f\U000e0041\u115f\x07\u202e"
 _BARS: Final = "\uff5c\u2502\u2223\u2758\u01c0\xa6\uffe8"
+
+
+_BRACKET: Final = re.compile(r"^([<\[]+)(.*?)([>\]]+)$")
 
 
 def _wide(text: str) -> str:
@@ -71,6 +82,7 @@ DISGUISES: Final[dict[str, Callable[[str], str]]] = {
     "plain": lambda token: token,
     "small": lambda token: token if token.endswith(":") else token.lower(),
     "capitals": lambda token: token if token.endswith(":") else token.upper(),
+    "blanks": lambda token: _BRACKET.sub(r"\1 \2 \3", token),
     "full width": lambda token: _wide(token),
     "bold": lambda token: token if "<" not in token else _bold(token),
     **{

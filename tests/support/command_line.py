@@ -8,6 +8,7 @@ import sys
 from typing import Any, NamedTuple
 
 import pytest
+import structlog
 
 import cli
 
@@ -47,8 +48,20 @@ class CommandLine:
 
     def __call__(self, *arguments: str) -> Ended:
         """Run a command and return its result."""
+        _undo_captured_logs()
         self._monkeypatch.setattr(sys, "argv", ["reverie", *self._first, *arguments])
         with pytest.raises(SystemExit) as ended:
             cli.main()
         out, err = self._capsys.readouterr()
         return Ended(int(ended.value.code or 0), out, err)
+
+
+def _undo_captured_logs() -> None:
+    """Have the command configure its log as in a new process.
+
+    After `capture_logs` of an earlier test, structlog counts as configured, and logs to standard output.
+    """
+    config = structlog.get_config()
+    captures = any(isinstance(one, structlog.testing.LogCapture) for one in config["processors"])
+    if not captures and getattr(config["logger_factory"], "_file", sys.stderr) is None:
+        structlog.reset_defaults()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from retrieval.context.conversation import Conversation
-from retrieval.context.relevance import Candidate
-from retrieval.context.selection import ContextRequest, Selection
+from adapters.language_models import LanguageModel
+from adapters.tokens import TokenCounter
+from retrieval.context.fit import fit
+from retrieval.context.select import Candidate, ContextRequest, Conversation, Selection
+from retrieval.context.write import BuiltContext, write
 from reverie.clock import from_micros
 from reverie.recall.types import RecallResult
-from storage.memories.decay import RATES
-from storage.memories.records import Tier
+from storage.memories.records import RATES, Tier
 from storage.pipeline.records import MessageRecord
 from storage.sessions.records import SessionRecord
 
@@ -109,4 +110,11 @@ def selected(
     }
     record = SessionRecord(**{**fields, **session})
     talk = Conversation(tuple(recent), tuple(important or ()), tuple(relevant or ()))
-    return Selection(record, record.channel, summary, "what?", talk, tuple(memories or ()), "")
+    return Selection(record, summary, "what?", talk, tuple(memories or ()))
+
+
+def written(
+    selection: Selection, counter: TokenCounter, *, room: int, refiner: LanguageModel | None = None
+) -> BuiltContext:
+    """Return the context of a selection, fitted into a room and written."""
+    return write(selection, fit(selection, counter, room=room), counter, refiner=refiner)

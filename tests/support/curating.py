@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import text
 
 from storage.memories.records import MemoryRecord, NewMemory
-from storage.postgres.columns import numbered_columns
+from storage.postgres.columns import tables as tables_of_schema
 from storage.recall.events import NewRecall
 from storage.rows import tables_of
 from storage.stores import Store
@@ -59,15 +59,15 @@ def everything(store: Store, *, gaps: bool = True) -> dict[str, list[tuple[Any, 
 def _ranks(tables: Mapping[str, Sequence[Row]]) -> dict[str, dict[int, int]]:
     """Return the place of each number that a database gave, by table."""
     return {
-        name: {number: place for place, number in enumerate(sorted(row[column] for row in tables[name]), 1)}
-        for name, column in numbered_columns().items()
-        if name in tables
+        name: {number: place for place, number in enumerate(sorted(row[table.numbered] for row in tables[name]), 1)}
+        for name, table in tables_of_schema().items()
+        if name in tables and table.numbered is not None
     }
 
 
 def _by_rank(name: str, row: Row, ranks: Mapping[str, Mapping[int, int]]) -> tuple[Any, ...]:
     """Return the values of a row, with its own number and those of rows that it refers to replaced by their places."""
-    own = numbered_columns().get(name)
+    own = tables_of_schema()[name].numbered if name in tables_of_schema() else None
     return tuple(
         ranks.get(name if column == own else _REFERRED.get(column, ""), {}).get(value, value)
         if isinstance(value, int)

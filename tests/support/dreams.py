@@ -8,18 +8,18 @@ from typing import Any
 
 from sqlalchemy import text
 
-from adapters.workspace_git import GitFolders, Repositories
+from adapters.workspace_git import GitFolders
 from memory.jobs import RunOptions
-from memory.memories.secrets import looks_secret
+from memory.secrets import looks_secret
 from memory.upkeep.dream_sweep import dream_sweep
 from memory.upkeep.dreaming import DAY_MICROS, DreamRules
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import new_id, now_micros
+from storage.curation import CurationEntry
+from storage.lifecycle.undo import undo
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.recall.events import NewRecall
-from storage.upkeep.curation import CurationEntry
 from storage.upkeep.dreams import Promotion
-from storage.upkeep.undo import undo
 from support.pipeline import WORKSPACE, Pipeline
 
 QUESTIONS = ("where does she live", "which city", "what about Lisbon", "her home", "does she like it there")
@@ -28,7 +28,7 @@ QUESTIONS = ("where does she live", "which city", "what about Lisbon", "her home
 class Dreamer(Pipeline):
     """A workspace whose current time is forty days after its creation, so that it has a history."""
 
-    def __init__(self, data: Path, *, repositories: Repositories | None = None, **more: Any) -> None:
+    def __init__(self, data: Path, *, repositories: GitFolders | None = None, **more: Any) -> None:
         super().__init__(data, **more)
         self.began = now_micros()
         self.today = self.began + 40 * DAY_MICROS

@@ -6,17 +6,16 @@ called, so a new one has to be added here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from beat_schedule import PERIODIC_JOBS
 from reverie import Reverie, contract
-from reverie.client import _Calls
+from reverie.client import Method, SubjectAttribute, _Calls
 from reverie.clock import now_micros
-from reverie.items.calls import GetOperation, NamespacesOperation, PutOperation, SearchOperation
-from reverie.methods import Method
+from reverie.items import GetOperation, NamespacesOperation, PutOperation, SearchOperation
 from support.agents import fire
 from support.stages import drain
 from worker.app import app, use_runtime
@@ -29,11 +28,8 @@ DAY: Final = 86_400_000_000
 SETTINGS: Final[dict[str, Any]] = {
     "message_retention_days": 2,
     "memories_per_scope": 12,
-    "context_token_budget": 300,
+    "context_token_budget": 150,
     "system_prompt_buffer": 0,
-    "summary_trigger_ratio": 0.4,
-    "summary_target_ratio": 0.2,
-    "compaction_enabled": False,
 }
 _HOOK: Final = "https://example.org/hook"
 _CITIES: Final = ("Lisbon", "Porto", "Ghent", "Turin", "Malmo", "Bergen", "Graz", "Bilbao")
@@ -69,6 +65,31 @@ class Clock:
         self._skipped += int(days * DAY)
 
 
+def client_methods(holder: type = _Calls) -> dict[str, Method[Any, Any]]:
+    """Return the declared methods of the clients by their names, such as `recall` and `facts.set`."""
+    found: dict[str, Method[Any, Any]] = {}
+    for name, value in vars(holder).items():
+        if isinstance(value, Method):
+            found[name] = value
+        elif isinstance(value, SubjectAttribute):
+            found |= {f"{name}.{inner}": method for inner, method in client_methods(value.kind).items()}
+    return found
+
+
+class _Recorded:
+    """A method or a subject of a client that records its name when it is called."""
+
+    def __init__(self, value: Any, name: str, called: set[str]) -> None:
+        self._value, self._name, self._called = value, name, called
+
+    def __getattr__(self, name: str) -> _Recorded:
+        return _Recorded(getattr(self._value, name), f"{self._name}.{name}", self._called)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._called.add(self._name)
+        return self._value(*args, **kwargs)
+
+
 class EveryCall:
     """Works in one workspace through a client of a server over a runtime."""
 
@@ -83,13 +104,11 @@ class EveryCall:
 
     def missing(self) -> set[str]:
         """Return the methods of the client that were not called."""
-        return {name for name, value in vars(_Calls).items() if isinstance(value, Method)} - self._called
+        return set(client_methods()) - self._called
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return a method of the client."""
-        method: Callable[..., Any] = getattr(self._client, name)
-        self._called.add(name)
-        return method
+    def __getattr__(self, name: str) -> Any:
+        """Return a method or a subject of the client."""
+        return _Recorded(getattr(self._client, name), name, self._called)
 
     def settle(self) -> None:
         """Run the stages until nothing is left, for the account's store, too."""
@@ -117,14 +136,14 @@ class EveryCall:
             for more in _RECALLS:
                 self.recall("when does the tram leave?", **more)
             self.context(session, "when does the tram leave?", token_budget=2_000)
-            self.newest_messages(session, 10)
-            self.search_sessions("tram")
+            self.sessions.newest_messages(session, 10)
+            self.sessions.search("tram")
         self.remember("Kate is afraid of trams", id="afraid")
         self.settle()
-        self.memory("afraid")
-        self.search_memories("trams")
-        self.fact("home", "city")
-        self.item(["places", "Porto"], "visit")
+        self.memories.get("afraid")
+        self.memories.search("trams")
+        self.facts.get("home", "city")
+        self.items.get(["places", "Porto"], "visit")
 
     def read_everything(self) -> None:
         """Make every call that reads."""
@@ -163,20 +182,20 @@ class EveryCall:
             messages = [{"role": role, "content": content} for role, content in lines]
             self.ingest(f"talk-{number}", messages, user="kate" if number % 2 else None, channel="home")
         self.ingest("chat", [{"content": "Hello there", "role": "user"}], provider="telegram", chat_id="7")
-        self.ingest_file("notes/flat.md", "# The flat\n\nThe flat in Porto has two rooms.", session="talk-0")
-        self.ingest_file("notes/car.md", "# The car\n\nThe car is green.")
+        self.files.add("notes/flat.md", "# The flat\n\nThe flat in Porto has two rooms.", session="talk-0")
+        self.files.add("notes/car.md", "# The car\n\nThe car is green.")
         event = {"session_id": "code", "hook_event_name": "UserPromptSubmit", "prompt": "fix the bug", "cwd": "/tmp"}
-        self.record_event(tool="claude-code", id="e1", event=event)
+        self.sessions.record_event(tool="claude-code", id="e1", event=event)
         self.settle()
-        self.create_channel("work", "about the office")
-        self.start_session("begun", user="kate", channel="work")
-        self.write_scratchpad("talk-0", ["buy milk", "call Kate"])
-        self.write_scratchpad_key("talk-0", "step", {"done": 3})
-        self.move_session("talk-2", "work")
-        self.describe_channel("work", "about the garden")
-        self.create_channel("empty")
-        self.delete_channel("empty")
-        self.close_session("talk-7", user="kate")
+        self.channels.create("work", "about the office")
+        self.sessions.start("begun", user="kate", channel="work")
+        self.scratchpads.write("talk-0", ["buy milk", "call Kate"])
+        self.scratchpads.write_key("talk-0", "step", {"done": 3})
+        self.sessions.move("talk-2", "work")
+        self.channels.describe("work", "about the garden")
+        self.channels.create("empty")
+        self.channels.delete("empty")
+        self.sessions.close("talk-7", user="kate")
 
     def _remember(self) -> None:
         for number, city in enumerate(_CITIES):
@@ -188,18 +207,18 @@ class EveryCall:
             self.remember(f"Kate likes {city}", id=f"likes-{number}", tier="account", kind="preference", user="kate")
         self.remember("Answer in short sentences", kind="instruction", importance=0.9, id="manners")
         self.remember("Kate is allergic to nuts", id="nuts", user="kate", visibility="shared", session="talk-1")
-        self.update_memory("baker-0", content="A baker in Lisbon sells cakes", pinned=True)
-        self.approve_memory("nuts")
-        self.set_fact("home", "city", "Lisbon")
-        self.set_fact("home", "city", "Porto")
-        self.add_note("Ask for the timetable", note_id="errand")
-        self.update_note("errand", content="Ask for the ferry's timetable")
+        self.memories.update("baker-0", content="A baker in Lisbon sells cakes", pinned=True)
+        self.memories.approve("nuts")
+        self.facts.set("home", "city", "Lisbon")
+        self.facts.set("home", "city", "Porto")
+        self.notes.add("Ask for the timetable", note_id="errand")
+        self.notes.update("errand", content="Ask for the ferry's timetable")
 
     def _keep_items(self) -> None:
         for number, city in enumerate(_CITIES):
-            self.put_item(["places", city], "visit", {"year": 2000 + number, "text": city}, index=["text"])
-        self.put_item(["short"], "k", {"a": 1}, ttl_seconds=5)
-        self.batch_items(
+            self.items.put(["places", city], "visit", {"year": 2000 + number, "text": city}, index=["text"])
+        self.items.put(["short"], "k", {"a": 1}, ttl_seconds=5)
+        self.items.batch(
             [
                 PutOperation(namespace=["n"], key="k", value={"a": 1}),
                 GetOperation(namespace=["n"], key="k"),
@@ -209,20 +228,20 @@ class EveryCall:
         )
 
     def _plan(self) -> None:
-        self.add_schedule("water the plants", every=3_600, webhook=_HOOK, id="plants", session="talk-0")
-        self.add_schedule("read the news", cron="0 7 * * *", task="agent.news", queue="news", id="news", user="kate")
-        self.add_schedule("once", at=_LATER, webhook=_HOOK, id="once", name="one", channel="home")
-        self.update_schedule("once", name="two")
-        self.pause_schedule("once")
-        self.resume_schedule("once")
-        run = self.run_schedule_now("news", user="kate").id
-        self.cancel_run(run, user="kate")
-        run = self.run_schedule_now("news", user="kate").id
+        self.schedules.add("water the plants", every=3_600, webhook=_HOOK, id="plants", session="talk-0")
+        self.schedules.add("read the news", cron="0 7 * * *", task="agent.news", queue="news", id="news", user="kate")
+        self.schedules.add("once", at=_LATER, webhook=_HOOK, id="once", name="one", channel="home")
+        self.schedules.update("once", name="two")
+        self.schedules.pause("once")
+        self.schedules.resume("once")
+        run = self.schedules.run_now("news", user="kate").id
+        self.runs.cancel(run, user="kate")
+        run = self.schedules.run_now("news", user="kate").id
         fire(self._runtime, self._workspace)
-        self.complete_run(run, "read", notify=True, user="kate")
-        self.remind("talk-0", "kate", "water the plants", in_=0, id="pulled", delivery="pull")
-        self.remind("talk-0", "kate", "call", in_=0, id="pushed", user="kate", channel="home")
-        self.remind("talk-0", "kate", "later", due_at=_LATER, id="later")
+        self.runs.complete(run, "read", notify=True, user="kate")
+        self.reminders.add("talk-0", "kate", "water the plants", in_=0, id="pulled", delivery="pull")
+        self.reminders.add("talk-0", "kate", "call", in_=0, id="pushed", user="kate", channel="home")
+        self.reminders.add("talk-0", "kate", "later", due_at=_LATER, id="later")
 
     def _recall(self) -> None:
         self._recall_from_database()
@@ -232,16 +251,16 @@ class EveryCall:
         self.settle()
         self.recall("which river is lovely?")  # reads what has changed
         for mode in ("keyword", "vector", "hybrid"):
-            self.search_sessions("dentist", mode=mode)
-            self.search_memories("bread", mode=mode, tags=["bread"])
-            self.search_memories("bread", mode=mode, user="kate")
+            self.sessions.search("dentist", mode=mode)
+            self.memories.search("bread", mode=mode, tags=["bread"])
+            self.memories.search("bread", mode=mode, user="kate")
         for ranking in ("recall", "decay"):
             self.context("talk-0", "where is the flat?", token_budget=4_000, ranking=ranking)
         self.context("talk-1", user="kate", channel="home", token_budget=300)
         self.restore("talk-0")
         self.settle()
-        self.recall_events()
-        self.recall_events(memory="baker-0", user="kate", explain=True)
+        self.memories.recall_events()
+        self.memories.recall_events(memory="baker-0", user="kate", explain=True)
 
     def _recall_from_database(self) -> None:
         """Recall as one does while an index in memory takes long to build: by words and vectors in the database."""
@@ -255,119 +274,121 @@ class EveryCall:
 
     def _browse(self) -> None:
         for user in (None, "kate"):
-            self.sessions(user=user, status="active")
-            self.files(user=user)
-            self.memories(user=user, text="bread")
-            self.memories(user=user, tier="workspace", kind="fact", tags=["bread"], since=_EARLIER)
-            self.memories(user=user, session="talk-0", superseded=True, expired=True, limit=3, offset=1)
-            self.memory_stats(user=user)
-            self.facts("home", user=user)
-            self.fact_history("home", "city", user=user)
-            self.notes(user=user, tags=["x"])
-            self.schedules(user=user, status=["active", "paused"], text="plants", due_before=_LATER)
-            self.count_schedules(user=user)
-            self.reminders(user=user, status="due")
-            self.notifications(user=user, everything=True)
-            self.search_items(["places"], "a city", user=user)
-            self.search_items(["places"], filter={"year": {"$gte": 2003}}, user=user)
-            self.item_namespaces(user=user, suffix=["Porto"], max_depth=2)
-            self.promotions()
-            self.erasures(user=user)
-        self.sessions(all_users=True)
-        self.schedules(all_users=True, session="talk-0", executor="task", cadence="cron", channel="home", name="one")
-        self.channels()
-        self.agents()
-        self.workspaces()
-        self.pending_memories()
-        self.export_memories()
-        self.dead_letters()
-        self.dead_letters(all_agents=True)
+            self.sessions.list(user=user, status="active")
+            self.files.list(user=user)
+            self.memories.list(user=user, text="bread")
+            self.memories.list(user=user, tier="workspace", kind="fact", tags=["bread"], since=_EARLIER)
+            self.memories.list(user=user, session="talk-0", superseded=True, expired=True, limit=3, offset=1)
+            self.memories.stats(user=user)
+            self.facts.list("home", user=user)
+            self.facts.history("home", "city", user=user)
+            self.notes.list(user=user, tags=["x"])
+            self.schedules.list(user=user, status=["active", "paused"], text="plants", due_before=_LATER)
+            self.schedules.count(user=user)
+            self.reminders.list(user=user, status="due")
+            self.notifications.list(user=user, everything=True)
+            self.items.search(["places"], "a city", user=user)
+            self.items.search(["places"], filter={"year": {"$gte": 2003}}, user=user)
+            self.items.namespaces(user=user, suffix=["Porto"], max_depth=2)
+            self.curation.promotions()
+            self.admin.erasures.list(user=user)
+        self.sessions.list(all_users=True)
+        self.schedules.list(
+            all_users=True, session="talk-0", executor="task", cadence="cron", channel="home", name="one"
+        )
+        self.channels.list()
+        self.admin.workspaces.agents()
+        self.admin.workspaces.list()
+        self.memories.pending()
+        self.memories.export()
+        self.admin.dead_letters.list()
+        self.admin.dead_letters.list(all_agents=True)
         self.status()
-        self.jobs()
-        self.quotas()
-        self.audit(action="forget")
-        self.curation(job="decay")
-        self.curation(memory="baker-0")
+        self.admin.jobs.list()
+        self.admin.quotas.list()
+        self.admin.audit(action="forget")
+        self.curation.list(job="decay")
+        self.curation.list(memory="baker-0")
 
     def _look_up(self) -> None:
-        ref = self.session("talk-0").ref_code
-        self.session_by_ref(ref)
-        (message, *_) = self.messages("talk-0")
-        self.messages("talk-0", around=message.id, limit=3)
-        self.newest_messages("talk-0", 2, before=3)
+        ref = self.sessions.get("talk-0").ref_code
+        self.sessions.get_by_ref(ref)
+        (message, *_) = self.sessions.messages("talk-0")
+        self.sessions.messages("talk-0", around=message.id, limit=3)
+        self.sessions.newest_messages("talk-0", 2, before=3)
         self.working("talk-0")
-        self.export_session("talk-0")
-        self.summary("talk-7", user="kate")
-        self.scratchpad("talk-0")
-        self.scratchpad_keys("talk-0")
-        self.scratchpad_key("talk-0", "step")
-        self.channel("work")
-        self.memory("baker-0")
-        self.fact("home", "city")
-        self.note("errand")
-        self.item(["places", "Porto"], "visit", refresh_ttl=True)
-        self.schedule("plants")
-        self.next_runs("plants")
-        self.preview_runs(every=600)
-        (run, *_) = self.schedule_runs("news", all_users=True)
-        self.schedule_run(run.id, all_users=True)
-        self.reminder("later")
-        self.worker_key()
+        self.sessions.export("talk-0")
+        self.sessions.summary("talk-7", user="kate")
+        self.scratchpads.get("talk-0")
+        self.scratchpads.keys("talk-0")
+        self.scratchpads.get_key("talk-0", "step")
+        self.channels.get("work")
+        self.memories.get("baker-0")
+        self.facts.get("home", "city")
+        self.notes.get("errand")
+        self.items.get(["places", "Porto"], "visit", refresh_ttl=True)
+        self.schedules.get("plants")
+        self.schedules.next_runs("plants")
+        self.schedules.preview_runs(every=600)
+        (run, *_) = self.runs.list("news", all_users=True)
+        self.runs.get(run.id, all_users=True)
+        self.reminders.get("later")
+        self.runs.worker_key()
 
     def _curate(self) -> None:
-        self.compact("talk-0", 256)
-        self.checkpoint("before")
+        self.sessions.compact("talk-0", 256)
+        self.memory_files.checkpoint("before")
         self.remember("The pier is closed", id="pier")
-        self.checkpoint("after")
-        newest, before = self.history(2)
-        self.diff(before.id, newest.id)
-        entries = self.curation()
-        self.curation_entry(entries[0].id)
-        self.undo(next(entry.id for entry in entries if entry.undone_at is None))
-        self.undo_all(everything=True)
+        self.memory_files.checkpoint("after")
+        newest, before = self.memory_files.history(2)
+        self.memory_files.diff(before.id, newest.id)
+        entries = self.curation.list()
+        self.curation.get(entries[0].id)
+        self.curation.undo(next(entry.id for entry in entries if entry.undone_at is None))
+        self.curation.undo_all(everything=True)
 
     def _forget(self) -> None:
-        (reminder, *_) = self.claim_reminders(all_users=True)
-        self.reminder_delivered(reminder)
-        self.cancel_reminder("later")
-        told = self.notifications(all_users=True, everything=True).notifications
-        self.acknowledge_notifications([one.id for one in told], all_users=True)
-        self.delete_schedule("once")
-        self.pop_message("talk-0")
+        (reminder, *_) = self.reminders.claim(all_users=True)
+        self.reminders.confirm(reminder)
+        self.reminders.cancel("later")
+        told = self.notifications.list(all_users=True, everything=True).notifications
+        self.notifications.acknowledge([one.id for one in told], all_users=True)
+        self.schedules.delete("once")
+        self.sessions.pop_message("talk-0")
         self.forget("baker-2")
-        self.forget_fact("home", "city")
-        self.delete_note("errand")
-        self.delete_item(["places", "Porto"], "visit")
-        self.sweep_items()
-        self.delete_file(self.files()[0].id)
-        self.clear_scratchpad("talk-0")
-        self.delete_scratchpad_key("talk-0", "step")
-        self.clear_scratchpad_keys("talk-0")
-        self.archive_session("talk-3", user="kate", force=True)
-        self.forget_session("talk-4")
-        self.run_job("verify-store", workspace=self._workspace)
+        self.facts.forget("home", "city")
+        self.notes.delete("errand")
+        self.items.delete(["places", "Porto"], "visit")
+        self.items.sweep()
+        self.files.delete(self.files.list()[0].id)
+        self.scratchpads.clear("talk-0")
+        self.scratchpads.delete_key("talk-0", "step")
+        self.scratchpads.clear_keys("talk-0")
+        self.sessions.archive("talk-3", user="kate", force=True)
+        self.sessions.forget("talk-4")
+        self.admin.jobs.run("verify-store", workspace=self._workspace)
 
     def _erase(self) -> None:
-        self.export_file(self._folder / "export.jsonl")
-        self.import_file(self._folder / "export.jsonl")
-        self.import_memories(self.export_memories())
-        self.set_quotas("workspace", self._workspace, messages=100_000)
-        token = self.create_token(workspace=self._workspace)
-        self.tokens()
-        self.revoke_token(self.rotate_token(token.id).id)
+        self.admin.export_file(self._folder / "export.jsonl")
+        self.admin.import_file(self._folder / "export.jsonl")
+        self.memories.import_(self.memories.export())
+        self.admin.quotas.set("workspace", self._workspace, messages=100_000)
+        token = self.admin.tokens.create(workspace=self._workspace)
+        self.admin.tokens.list()
+        self.admin.tokens.revoke(self.admin.tokens.rotate(token.id).id)
         # A sequence that is taken makes a dead letter.
         for name in ("first", "late"):
             self.ingest("late", [{"role": "user", "content": name, "id": name, "sequence": 1}])
         drain(self._runtime, self._workspace)
-        (letter,) = self.dead_letters()
-        self.dead_letter(letter.id)
-        self.replay(letter.id, timeout_seconds=0)
+        (letter,) = self.admin.dead_letters.list()
+        self.admin.dead_letters.get(letter.id)
+        self.admin.dead_letters.replay(letter.id, timeout_seconds=0)
         drain(self._runtime, self._workspace)
-        self.drop(self.dead_letters()[0].id)
+        self.admin.dead_letters.drop(self.admin.dead_letters.list()[0].id)
         for target in ({"user": "kate"}, {"session": "talk-0"}, {"memory": "baker-4"}):
-            erasure = self.erase(**target)
-            self.erasure(erasure.id)
+            erasure = self.admin.erasures.create(**target)
+            self.admin.erasures.get(erasure.id)
         self.settle()
         with use_runtime(self._runtime):
             app.tasks[contract.CONTINUE_ERASURES].body(manual=True)
-        self.delete_workspace()
+        self.admin.workspaces.delete()

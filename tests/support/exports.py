@@ -36,7 +36,7 @@ def filled_and_empty(make_runtime: Make, folder: Path) -> Iterator[tuple[Reverie
         installation(make_runtime, folder / "two") as (_, other),
     ):
         fill(runtime, ana)
-        ana.export_file(folder / "all.jsonl")
+        ana.admin.export_file(folder / "all.jsonl")
         yield ana, other, folder / "all.jsonl"
 
 
@@ -63,22 +63,22 @@ def fill(runtime: Runtime, ana: Reverie) -> None:
         ana.ingest("group", {"role": "user", "content": f"{user} is in the choir"}, user=user)
     ana.ingest("nobodys", {"role": "user", "content": "The office closes at six"})
     drain(runtime)
-    ana.ingest_file("doc://lamp", "The lamp burns on odd Thursdays", user="kate")
+    ana.files.add("doc://lamp", "The lamp burns on odd Thursdays", user="kate")
     drain(runtime)
     ana.remember("Kate prefers the heron lamp", owner_user_id="kate", session="kates", tags=["lamp"], importance=0.9)
     ana.remember("Kate likes short answers", owner_user_id="kate", tier="account", kind="preference")
     ana.remember("Everybody knows the choir", owner_user_id="lif", visibility="shared")
     for city in ("Porto", "Lisbon", "Faro"):
-        ana.set_fact("home", "city", city, user="kate")
-    ana.add_note("Kate's note on lamps", user="kate")
-    ana.write_scratchpad("kates", ["buy oil"], user="kate")
-    ana.write_scratchpad_key("kates", "wick", "thin", user="kate")
-    ana.put_item(["lamps"], "heron", {"text": "thin wick", "n": [1, 2.5, None]}, user="kate", ttl_seconds=10**9)
-    ana.put_item(["memories", "lif"], "plum", {"text": "plums\n"}, index=["text"])
-    ana.put_item(["memories", "all"], "choir", {"text": "choir"}, index=[])
-    ana.create_channel("garden", description="plums")
-    ana.add_schedule("ask about the lamp", cron="0 9 * * *", user="kate", session="kates")
-    ana.remind("kates", "kate", "trim the wick", due_at="2030-01-01T09:00:00Z")
+        ana.facts.set("home", "city", city, user="kate")
+    ana.notes.add("Kate's note on lamps", user="kate")
+    ana.scratchpads.write("kates", ["buy oil"], user="kate")
+    ana.scratchpads.write_key("kates", "wick", "thin", user="kate")
+    ana.items.put(["lamps"], "heron", {"text": "thin wick", "n": [1, 2.5, None]}, user="kate", ttl_seconds=10**9)
+    ana.items.put(["memories", "lif"], "plum", {"text": "plums\n"}, index=["text"])
+    ana.items.put(["memories", "all"], "choir", {"text": "choir"}, index=[])
+    ana.channels.create("garden", description="plums")
+    ana.schedules.add("ask about the lamp", cron="0 9 * * *", user="kate", session="kates")
+    ana.reminders.add("kates", "kate", "trim the wick", due_at="2030-01-01T09:00:00Z")
     drain(runtime)
     drain(runtime, "@account")
     assert ana.recall("where does the lamp stand", user="kate")
@@ -88,7 +88,7 @@ def fill(runtime: Runtime, ana: Reverie) -> None:
 def _recorded(runtime: Runtime, ana: Reverie) -> bool:
     runtime.recall_buffer.flush()
     record_recalls(runtime.recall_log, runtime.stores, workspace="default")
-    return bool(ana.recall_events(user="kate"))
+    return bool(ana.memories.recall_events(user="kate"))
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

@@ -9,9 +9,8 @@ from typing import Any
 from adapters.language_models import LanguageModel
 from memory.idle_stores import IdleStores
 from memory.jobs import JobReport, run_on_store
-from memory.memories.extraction import extract_due, extract_memories, extract_session
-from memory.memories.extraction_reading import Extractor
-from memory.memories.extraction_window import ExtractionRules
+from memory.memories.extraction import Extractor, extract_due, extract_memories, extract_session
+from memory.memories.extraction_windows import ExtractionRules
 from reverie import contract
 from storage.memories.records import MemoryFilter, MemoryRecord
 from support.pipeline import Pipeline

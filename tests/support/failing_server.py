@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from reverie.errors import StoreUnavailable
 from storage.postgres.stores import PostgresStores
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.agents import until
 from support.pipeline import WORKSPACE, Pipeline
 

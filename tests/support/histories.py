@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from adapters.histories.formats import FORMATS
+from adapters.histories.carrying import FORMATS
 from adapters.histories.reading import Reading
 from reverie.trust.export_checks import check_record
 from reverie.trust.export_types import ExportedMemory, ExportedMessage, ExportedRecord, ExportedSession
@@ -26,7 +26,7 @@ def written_lines(path: Path, lines: Iterable[Any], end: bytes = b"") -> Path:
 def read_all(name: str, path: Path) -> tuple[list[ExportedRecord], Reading]:
     """Return the records of a history, and what was noted of reading it."""
     reading = Reading("default", "ana")
-    history = FORMATS[name].load()
+    history = FORMATS[name]
     return [record for file in history.find(path, reading) for record in history.read(file, reading)], reading
 
 

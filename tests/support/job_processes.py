@@ -13,7 +13,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Final
 
-from memory.upkeep import consolidation_steps, dream_sweep, retention
+from memory.upkeep import consolidation, dream_sweep, maintenance
 from reverie import contract
 from storage.upkeep.jobs import JobRuns
 from support.busy_store import clocked
@@ -104,8 +104,8 @@ def _import_beforehand() -> None:
 def _work(line: Connection, data: str, job: str, broker: str) -> None:
     """Run a job in very small batches, so that there are many points at which it can be killed."""
     for module, name, size in (
-        (consolidation_steps, "BATCH", 5),
-        (retention, "BATCH_MESSAGES", 20),
+        (consolidation, "BATCH", 5),
+        (maintenance, "BATCH_MESSAGES", 20),
         (dream_sweep, "_WRITE_BATCH", 3),
     ):
         setattr(module, name, size)

@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 from memory.jobs import JobReport, run_on_store
 from memory.pipeline.chunking import cut
 from memory.pipeline.embedding import to_blob
-from memory.upkeep.consolidation import consolidate
-from memory.upkeep.known_to_several import AgentUsers
+from memory.upkeep.consolidation import AgentUsers, consolidate
 from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy
 from reverie import contract
 from storage.memories.records import MemoryRecord, NewMemory
-from storage.recall.generations import VectorEntry
+from storage.recall.index import VectorEntry
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.index_content import indexed_vectors
 
 AGENT = "ada"
@@ -60,11 +59,13 @@ class Kept:
 
     def __init__(self, folder: Path) -> None:
         self.stores = Stores(folder)
+        # The store to which memories are added.
+        self.name = "ws"
         self._made = 0
 
     @property
     def store(self) -> Store:
-        return self.stores.workspace("ws")
+        return self.stores.workspace(self.name)
 
     def close(self) -> None:
         self.stores.close()

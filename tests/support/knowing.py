@@ -12,8 +12,7 @@ from memory.memories.notes import store_note
 from reverie.calls import build
 from reverie.clock import now_micros
 from reverie.decoding import convert
-from reverie.memories.calls import SetFact
-from reverie.memories.checks import check_changes, check_memory, check_note
+from reverie.memories.calls import SetFact, check_changes, check_memory, check_note
 from reverie.memories.types import MemoryChanges, MemoryDraft, NoteDraft
 from storage.memories.records import MemoryRecord
 from storage.stores import Stores

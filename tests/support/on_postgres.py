@@ -23,7 +23,7 @@ import pytest
 from sqlalchemy import Connection, CursorResult, TextClause
 
 from storage.engines import OPTION
-from storage.migrate import ACCOUNT_FILE
+from storage.migrations import ACCOUNT_FILE
 from storage.postgres.stores import PostgresStores
 from storage.stores import Stores
 from support.postgres import TestServer, create_database, drop_database, running_postgres, url_of_user

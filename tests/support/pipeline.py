@@ -18,22 +18,20 @@ from sqlalchemy import text
 from adapters.broker.inbox import Taken, WorkerInbox
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
-from adapters.embedders.base import Embedder
-from adapters.embedders.hashing import HashEmbedder
+from adapters.embedders.base import Embedder, HashEmbedder
+from memory.lifecycle.forgetting import forget_file, forget_session
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
-from memory.pipeline.forgetting import forget_file
 from memory.pipeline.indexing import index_chunks
 from memory.pipeline.ingest import ingest_batch
 from memory.pipeline.storing import IngestReport
-from memory.sessions.forgetting import forget_session
 from memory.stage import StageReport
 from retrieval.index.cache import AgentIndexes
-from retrieval.request import RecallRequest
+from retrieval.query import RecallRequest
 from reverie.clock import now_micros
 from reverie.contract import FilePayload, MessagePayload
 from reverie.pipeline.inbox import inbox_field
-from reverie.pipeline.items import build_file, build_messages, build_session
+from reverie.pipeline.submission import build_file, build_messages, build_session
 from reverie.recall.types import RecallResponse
 from reverie.sessions.types import Message
 from storage.pipeline.records import DeadLetter, MessageRecord, ReadyMessage
@@ -116,7 +114,11 @@ class Pipeline:
 
     def smuggle(self, payload: bytes, *, item_id: str, agent: str = "ana", stamp: bytes | None = None) -> None:
         """Put raw bytes into the inbox, as any program with access to the broker can."""
-        field = inbox_field(agent, item_id)
+        try:
+            known = msgspec.json.decode(payload, type=MessagePayload | FilePayload)
+            field = inbox_field(msgspec.structs.replace(known, agent=agent, id=item_id))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            field = "\x1f".join((agent, "s", item_id, "0"))
         at = str(self.inbox.now_micros()).encode() + b" " if stamp is None else stamp
         self.broker.hset(f"{self.prefix}inbox:{WORKSPACE}", field, at + payload)
         self.broker.zadd(f"{self.prefix}inbox:{WORKSPACE}:due", {field: 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import subprocess
@@ -13,6 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
+import psutil
 import psycopg
 from psycopg import errors as pg
 from sqlalchemy import make_url
@@ -99,8 +101,9 @@ class TestServer:
         assert done.returncode == 0, done.stderr
 
     def stop(self) -> None:
-        """Stop the server."""
-        self._server.stop()
+        """Stop the server, unless it was killed."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._server.stop()
 
     def kill(self) -> None:
         """End all processes of the server without a word to anybody."""

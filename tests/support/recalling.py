@@ -12,9 +12,8 @@ from sqlalchemy import Connection
 from adapters.embedders.base import Embedder, normalised, require_text
 from retrieval.index.agent_index import IndexSnapshot
 from retrieval.index.cache import AgentIndexes
-from retrieval.recaller import Recaller, RecallOutcome
-from retrieval.request import RecallRequest
-from retrieval.reranking import Reranking
+from retrieval.query import RecallRequest
+from retrieval.recaller import Recaller, RecallOutcome, Reranking
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound
@@ -51,6 +50,16 @@ class BagOfWords:
         """Return the vector of one text, shape (200,)."""
         vector: NDArray[np.float32] = self.embed([text])[0]
         return vector
+
+
+class OneDirection(BagOfWords):
+    """An embedder to which all texts are nearly alike, as some contradictions are to a real one."""
+
+    model = "one-direction"
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return vectors of texts, shape (n, 200), whose cosines are above .99."""
+        return normalised(np.float32(0.05) * super().embed(texts) + np.float32(1.0), source=self.model)
 
 
 class OnDiskOnly(AgentIndexes):

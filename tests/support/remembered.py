@@ -7,8 +7,8 @@ from typing import Any
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
+from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
-from retrieval.request import RecallRequest
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.stores import Store
 from support.pipeline import Pipeline

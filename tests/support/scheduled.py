@@ -25,7 +25,7 @@ from memory.scheduling.schedules import create_schedule
 from reverie.clock import from_micros, new_id, to_micros
 from reverie.errors import StoreUnavailable
 from reverie.scheduling.cadence import Cadence, Cron, Interval, Once
-from reverie.scheduling.schedule_types import Executor, ScheduleDraft, TaskExecutor, WebhookExecutor
+from reverie.scheduling.types import Executor, ScheduleDraft, TaskExecutor, WebhookExecutor
 from storage.scheduling.records import NotificationFilter, NotificationRecord, RunRecord, ScheduleRecord
 from storage.stores import Store, Stores
 from storage.transaction import Transaction

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from adapters.webhooks import AllowedHosts, HttpWebhookSender, Signer, WebhookAnswer, WebhookFailed, new_secret
+from adapters.webhooks.addresses import AllowedHosts
+from adapters.webhooks.sender import HttpWebhookSender, WebhookAnswer, WebhookFailed
+from adapters.webhooks.signing import Signer, new_secret
 
 SECRET = new_secret()
 TIMEOUT_SECONDS = 0.3

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Final
 
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
 from memory.pipeline.ingest import ingest_batch
+from reverie.pipeline.status import WorkerStatus
 from storage.stores import Store
 from worker.pipeline import report_searchable
 from worker.runtime import Runtime
@@ -46,10 +48,7 @@ def drain(runtime: Runtime, workspace: str = "default") -> Store:
 
 def run_stage_tasks(runtime: Runtime, workspace: str = "default") -> None:
     """Run the tasks of the stages in this process, each once, with all that surrounds a task in a worker."""
-    from tasks.pipeline.chunk import chunk_messages
-    from tasks.pipeline.embed import embed_chunks
-    from tasks.pipeline.index import index_chunks
-    from tasks.pipeline.ingest import ingest_messages
+    from tasks.pipeline import chunk_messages, embed_chunks, index_chunks, ingest_messages
     from worker.app import use_runtime
 
     with use_runtime(runtime):
@@ -105,3 +104,12 @@ def _index(runtime: Runtime, store: Store) -> bool:
         store, now=runtime.now, on_indexed=lambda batch: report_searchable(runtime, store, batch.messages, at=batch.at)
     )
     return report.done > 0
+
+
+def heartbeat(name: str, queues: Sequence[str] = (), *, at: float, host: str = "h") -> WorkerStatus:
+    """Return the heartbeat of a worker that started at this time, in seconds since 1970."""
+    moment = datetime.fromtimestamp(at, UTC)
+    return WorkerStatus(
+        name=name, host=host, pid=1, queues=list(queues), started_at=moment, seen_at=moment, progress_at=None,
+        tasks_done=0, embedder="",
+    )  # fmt: skip

@@ -49,9 +49,9 @@ def redirect_started(patch: pytest.MonkeyPatch, url_of: Callable[[Path], str]) -
 def _data_folder(named: Mapping[str, str], environment: Mapping[str, str], cwd: str | Path | None) -> Path | None:
     """Return the data folder of a process by its options and environment; None for one that is not told of one.
 
-    A benchmark makes the folder of its stack by itself; the database of both has the name of no folder.
+    Some make the folder of their stack themselves; the database of each has the name of no folder.
     """
-    if named.get("-m", "").startswith("benchmarks."):
+    if named.get("-m", "").startswith(("benchmarks.", "support.compressed_days")):
         return Path("/benchmarks") / uuid4().hex
     folder = named.get("--data") or environment.get(_DATA)
     return Path(cwd or ".") / folder if folder else None

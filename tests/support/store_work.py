@@ -5,19 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from adapters.embedders.hashing import HashEmbedder
+from adapters.embedders.base import HashEmbedder
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
 from reverie.clock import new_id, now_micros
+from storage.maintenance import optimize
 from storage.pipeline.records import NewMessage
-from storage.recall.reindex import reindex
+from storage.reindex import reindex
 from storage.stores import Store, Stores
-from storage.upkeep.maintenance import optimize
 
 WORKSPACE = "ws"
-# A writer gives up after this time, far before the 30 s for which it would wait by default. How long writers do wait is
-# measured by the benchmark `writers`.
+# A writer gives up after this time, far before the 30 s for which it would wait by default.
 LOCK_WAIT_SECONDS = 20.0
 # How long the first process waits until all others have imported what they need.
 START_SECONDS = 120.0

@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from memory.scheduling.due_loop import DueLoop
-from memory.scheduling.pushing import Pushing
+from memory.scheduling.due_runs import DueLoop
+from memory.scheduling.notifier import Pushing
 from memory.scheduling.reminders import remind
 from reverie.calls import build
 from reverie.clock import from_micros
-from reverie.scheduling.checks import check_reminder
-from reverie.scheduling.notification_types import Notification, NotificationKind
-from reverie.scheduling.reminder_calls import Remind
-from reverie.scheduling.reminder_types import Reminder, ReminderDraft
+from reverie.scheduling.calls import Remind
+from reverie.scheduling.types import Notification, NotificationKind, Reminder
 from storage.scheduling.records import (
     NewNotification,
     NewRun,
@@ -78,16 +76,11 @@ class Notifier:
         return Pushing(self, 15.0, clock, clock)
 
 
-def reminder_from(given: dict[str, Any], *, now: int) -> ReminderDraft:
-    """Return a checked reminder made from the arguments of a call."""
-    return check_reminder(build(Remind, given).draft(), now=now)
-
-
 def add_reminder(store: Store, id: str, *, due: int = BEGAN, agent: str = "ana", **more: Any) -> Reminder:
     """Store a reminder created a day before BEGAN."""
     given = {"session": "s", "recipient": "kate", "message": f"think of {id}", "id": id, **more}
     made = BEGAN - int(timedelta(days=1).total_seconds()) * SECOND
-    return remind(store, reminder_from({"due_at": from_micros(due), **given}, now=made), agent=agent, now=made)
+    return remind(store, build(Remind, {"due_at": from_micros(due), **given}), agent=agent, now=made)
 
 
 def add_notification(

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from memory.trust.checking import FRESH_SECONDS, TokenChecker
 from memory.trust.principals import OPERATOR, Principal
 from memory.trust.token_texts import LENGTH, is_well_formed, new_token
 from memory.trust.tokens import (
+    FRESH_SECONDS,
+    TokenChecker,
     TokenRequest,
     create_token,
     list_tokens,
@@ -20,9 +21,8 @@ from memory.trust.tokens import (
     revoke_token,
     rotate_token,
 )
-from reverie.errors import Conflict, NotFound, Rejected
-from reverie.problems import Forbidden
-from reverie.trust.scopes import SCOPES
+from reverie.contract import SCOPES
+from reverie.errors import Conflict, Forbidden, NotFound, Rejected
 from storage.stores import Stores
 from worker.logs import log_to_standard_error
 

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from adapters.embedders.base import EmbedderUnavailable
+from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
-from retrieval.request import RecallRequest
 from reverie.errors import NotFound
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords, OnDiskOnly, find

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from adapters.embedders.hashing import HashEmbedder
+from adapters.embedders.base import HashEmbedder
 from retrieval.index import agent_index
 from retrieval.index.agent_index import AgentIndex, IndexSnapshot
-from retrieval.ranking import bm25
+from retrieval.ranking import retrievers
 from storage.recall import forward
 from storage.recall.forward import ForwardIndex, prune_changes
 from storage.recall.words import hash_of, hashes_of
@@ -397,6 +397,6 @@ def content_of(snapshot: IndexSnapshot) -> dict[str, Any]:
             for word in WORDS
             for rows, often in [snapshot.rows_with(word)]
         },
-        "bm25": bm25.own_scores(snapshot, WORDS)[order].tolist(),
+        "bm25": retrievers.own_scores(snapshot, WORDS)[order].tolist(),
         "cosines": cosines,
     }

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 
 from retrieval.index.agent_index import AgentIndex, IndexSnapshot
 from retrieval.index.cache import AgentIndexes
-from retrieval.request import RecallRequest
+from retrieval.query import RecallRequest
 from reverie.errors import Unavailable
 from storage.recall.forward import ForwardIndex
-from storage.recall.reindex import reindex
+from storage.reindex import reindex
 from support.pipeline import WORKSPACE, Pipeline
 from support.recalling import recall, recaller, search_sessions
 

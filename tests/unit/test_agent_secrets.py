@@ -11,7 +11,7 @@ import pytest
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from adapters.webhooks import Signer, secrets_in
+from adapters.webhooks.signing import Signer, secrets_in
 from reverie.errors import NotFound, StoreUnusable
 
 KEY = b"k" * 32

@@ -14,13 +14,11 @@ from celery import Celery, current_app
 from kombu import Connection
 
 from reverie.contract import QUEUES, TASK_QUEUES
-from reverie.errors import Conflict, NotFound, Permanent, Rejected, Unavailable
-from reverie.problems import Unauthorised
+from reverie.errors import Conflict, NotFound, Permanent, Rejected, Unauthorised, Unavailable
 from reverie.scheduling import agent_worker
-from reverie.scheduling.agent_tasks import AgentTasks, agent_app
-from reverie.scheduling.agent_worker import AgentWorker, Run
+from reverie.scheduling.agent_worker import AgentTasks, AgentWorker, Run, agent_app
 from reverie.scheduling.run_signing import SignedRun, WorkerKey, derive_worker_key, sign_run
-from reverie.scheduling.schedule_types import RunReport, TaskExecutor
+from reverie.scheduling.types import RunReport, TaskExecutor
 
 MEMORY = "memory://"
 KEY = derive_worker_key(b"k" * 32, "home", "ana")
@@ -181,6 +179,7 @@ class Server:
         self.status = "running"
         self.asked: tuple[str | None, str | None] | None = None
         self.reported_for: str | None = None
+        self.runs = self
 
     def __call__(self, **made: Any) -> Server:
         self.made = made
@@ -195,11 +194,11 @@ class Server:
     def worker_key(self) -> WorkerKey:
         return WorkerKey(key=KEY)
 
-    def schedule_run(self, run_id: str, *, user: str | None, session: str | None) -> Any:
+    def get(self, run_id: str, *, user: str | None, session: str | None) -> Any:
         self.asked = (user, session)
         return SimpleNamespace(id=run_id, schedule_id="s1", status=self.status)
 
-    def complete_run(self, run_id: str, *, user: str | None, **report: Any) -> None:
+    def complete(self, run_id: str, *, user: str | None, **report: Any) -> None:
         self.reported_for = user
         self.reports.append({"run_id": run_id, **report})
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

@@ -12,22 +12,17 @@ import pytest
 from sqlalchemy import text
 
 from adapters.tokens import EstimatedTokens
-from adapters.workspace_git import RepositoriesInMemory
 from memory.jobs import JobRun, run_on_store
-from memory.memories.extraction import extract_due
-from memory.memories.extraction_reading import Extractor
-from memory.memories.extraction_window import ExtractionRules
-from memory.memories.secrets import looks_secret
+from memory.lifecycle.curation import undo_all
+from memory.memories.extraction import Extractor, extract_due
+from memory.memories.extraction_windows import ExtractionRules
 from memory.sessions.channels import create_channel
 from memory.sessions.condensers import Condenser
 from memory.sessions.lifecycle import SessionEndHooks, close_idle_sessions
 from memory.sessions.scratchpads import write_items, write_key
-from memory.sessions.summaries import SummaryRules
+from memory.sessions.summaries import RollingRules, SummaryRules
 from memory.sessions.summary_jobs import consolidate_conversations, summarize_sessions
-from memory.sessions.summary_plan import RollingRules
-from memory.upkeep.consolidation import consolidate
-from memory.upkeep.curation import undo_all
-from memory.upkeep.known_to_several import AgentUsers
+from memory.upkeep.consolidation import AgentUsers, consolidate
 from memory.upkeep.pruning import prune_decayed
 from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
@@ -43,7 +38,7 @@ PLACES: Final = ("Lisbon", "Porto", "Braga", "Faro")
 
 
 def _name(memory: str) -> str:
-    """SQL for the id of a memory; notes and facts have random ones, and names of their own."""
+    """SQL for the id of a memory; those of notes and facts differ from store to store, so these go by their names."""
     of_fact = " || '/' || ".join(f"{memory}.{column}" for column in ("category", "key", "value"))
     return f"coalesce({memory}.note_id, {of_fact}, {memory}.id)"
 
@@ -64,9 +59,10 @@ _ROWS: Final = {
     "scratchpads": "SELECT key, value FROM scratchpads WHERE agent_id = :agent",
     "lists": "SELECT items FROM scratchpad_lists WHERE agent_id = :agent",
     "promotions": "SELECT memory_id, phase, round(score, 4) FROM memory_promotions WHERE agent_id = :agent",
-    "curations": "SELECT l.job, l.action, l.session_id, l.undone_at IS NULL, i.agent_id, i.memory_id,"
-    " (SELECT count(*) FROM curation_changes WHERE entry_id = l.id) FROM curation_log AS l"
-    " LEFT JOIN curation_items AS i ON i.entry_id = l.id WHERE l.agent_id = :agent",
+    "curations": f"SELECT l.job, l.action, l.session_id, l.undone_at IS NULL, i.agent_id,"
+    f" coalesce({_name('m')}, i.memory_id), (SELECT count(*) FROM curation_changes WHERE entry_id = l.id)"
+    " FROM curation_log AS l LEFT JOIN curation_items AS i ON i.entry_id = l.id"
+    " LEFT JOIN memories AS m ON m.agent_id = i.agent_id AND m.id = i.memory_id WHERE l.agent_id = :agent",
     "recalls": "SELECT e.query, c.text FROM recall_events AS e JOIN chunks AS c ON c.id = e.chunk_id"
     " WHERE e.agent_id = :agent",
 }
@@ -76,7 +72,7 @@ class Life:
     """A workspace in which agents live through the same kind of month."""
 
     def __init__(self, data: Path) -> None:
-        self.world = Dreamer(data, repositories=RepositoriesInMemory(looks_secret))
+        self.world = Dreamer(data)
 
     def begin(self, agent: str, seed: int) -> None:
         """Say and keep things under names that every agent uses; what they say of them is the agent's own."""

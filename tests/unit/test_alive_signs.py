@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie.errors import Rejected
-from worker.settings import load_settings
+from memory.pipeline.faults import STALLED_SECONDS
+from worker import consumption
 from worker.supervision.alive_signs import ALIVE_FILE, SIGN_SECONDS, AliveWatch, give_alive_signs
 
 
@@ -79,10 +79,91 @@ def test_signs_are_given_where_the_supervisor_looks(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_time_that_busy_processes_could_exceed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given less than ten seconds, then the setting is refused with what is possible; 0 turns it off."""
-    monkeypatch.setenv("REVERIE_HANG_SECONDS", "3")
-    with pytest.raises(Rejected, match="0, or at least 10"):
-        load_settings()
-    monkeypatch.setenv("REVERIE_HANG_SECONDS", "0")
-    assert load_settings().hang_seconds == 0
+class Machine:
+    """A worker whose event loop the test turns, and a clock that only the test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, longest_task_seconds: float = 300) -> None:
+        self.now = 1_000.0
+        self.running: set[str] = set()
+        self.exits: list[int] = []
+        monkeypatch.setattr(consumption, "active_requests", self.running)
+        monkeypatch.setattr(os, "_exit", self.exits.append)
+        self.consumption = consumption.Consumption(longest_task_seconds, clock=lambda: self.now)
+
+    def live(
+        self, seconds: float, *, looks: bool = False, turns: bool = True, full: bool = False, broker: bool = True
+    ) -> float:
+        """Let time pass as the threads of a worker see it; return for how long it was found stalled at the most."""
+        worst = 0.0
+        for _ in range(int(seconds / SIGN_SECONDS)):
+            self.now += SIGN_SECONDS
+            if turns:
+                self.consumption.turned(full=full)
+            if looks:
+                self.consumption.looked()
+            if broker:
+                self.consumption.broker_answered()
+            worst = max(worst, self.consumption.judge())
+        return worst
+
+
+def test_a_worker_that_looks_into_empty_queues_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Machine(monkeypatch).live(3_600, looks=True) == 0
+
+
+def test_a_worker_with_a_free_place_that_looks_into_no_queue_is_stalled_and_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given a loop that turns and sends no BRPOP, then it is a fault after 20 s, and the process ends after 40 s."""
+    machine = Machine(monkeypatch)
+    assert machine.live(18) < STALLED_SECONDS
+    assert machine.consumption.works()
+    machine.live(6)
+    assert not machine.consumption.works()
+    assert machine.exits == []
+    machine.live(24)
+    assert machine.exits[0] == os.EX_TEMPFAIL
+
+
+def test_a_worker_whose_messages_count_though_nothing_runs_is_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given places that were not freed when their tasks ended, then the worker is not busy."""
+    assert Machine(monkeypatch).live(30, full=True) >= STALLED_SECONDS
+
+
+def test_a_full_worker_is_busy_for_as_long_as_its_longest_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a task that lasts, then its worker works until the limit of tasks; one that is never ended is a fault."""
+    machine = Machine(monkeypatch, longest_task_seconds=60)
+    machine.running.add("task")
+    machine.consumption.looked()
+    assert machine.live(88, full=True) == 0
+    assert machine.live(30, full=True) >= STALLED_SECONDS
+
+
+def test_a_loop_that_does_not_turn_is_a_fault_though_a_task_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    machine.running.add("task")
+    machine.live(10, full=True)
+    assert machine.live(30, full=True, turns=False) >= STALLED_SECONDS
+
+
+def test_a_broker_that_is_away_is_not_the_fault_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given an outage of an hour, then the worker is not stalled; if it takes nothing afterwards, it is."""
+    machine = Machine(monkeypatch)
+    machine.live(10, looks=True)
+    assert machine.live(3_600, broker=False, turns=False) < STALLED_SECONDS
+    assert machine.exits == []
+    assert machine.live(30) >= STALLED_SECONDS
+
+
+def test_a_worker_that_ends_takes_no_more_tasks_and_is_not_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    machine.consumption.end()
+    assert machine.live(600, turns=False) == 0
+
+
+def test_a_machine_that_slept_finds_no_worker_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a process that stood still for an hour, when it goes on, then only the time of two looks counts."""
+    machine = Machine(monkeypatch)
+    machine.live(10, looks=True)
+    machine.now += 3_600
+    assert machine.live(2) < STALLED_SECONDS

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from memory.lifecycle.curation import undo_entry
 from memory.memories.facts import fact_history, list_facts, read_fact
 from memory.memories.memories import read_memory
-from memory.upkeep.curation import undo_entry
-from retrieval.request import RecallRequest
+from retrieval.query import RecallRequest
 from reverie.calls import validated
 from reverie.clock import from_micros, to_micros
 from reverie.errors import NotFound, Rejected
+from reverie.fields import micros_until
 from reverie.memories.calls import GetFact
-from reverie.moments import micros_until
 from reverie.recall.calls import Recall
 from support.extracting import Extracting, tell
 from support.knowing import Knowing
@@ -101,7 +101,8 @@ def test_what_was_replaced_says_until_when_it_held(pipe: Pipeline, ana: Knowing)
     assert (found.kind, found.created_at, found.valid_to) == ("memory", from_micros(at(MAY)), from_micros(at(JUNE)))
     assert found.explanation is not None
     assert found.relevance > 0
-    assert [one.created_at for one in outcome.past.values()] == [at(MAY)]
+    assert outcome.past is not None
+    assert outcome.past.memory(outcome.hits[0].chunk_id).created_at == at(MAY)
     assert outcome.hits_in("ws") == []  # it is a chunk of no store, so it cannot be recorded as recalled
     record = read_memory(ana.memories, found.id)
     assert (record.valid_from, record.valid_to) == (found.created_at, found.valid_to)
@@ -266,7 +267,7 @@ def test_of_very_many_that_share_most_words_are_embedded(
     for number, words in enumerate(("a cat sleeps", "the tram is late", "the boat is red")):
         for moment in (MAY, JUNE):
             ana.remember(f"{words} {moment}", subject=f"s{number}", at=at(moment))
-    monkeypatch.setattr("retrieval.past._MAX_EMBEDDED", 1)
+    monkeypatch.setattr("retrieval.candidates._MAX_EMBEDDED", 1)
     then = {"as_of": BETWEEN_MAY_AND_JUNE, "limit": 9}
     ana.remember("kept", at=at(MAY))
     pipe.settle()

@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import text
 
 from memory.trust.principals import OPERATOR, Principal
-from memory.upkeep.store_files import optimize_stores
+from memory.upkeep.maintenance import optimize_stores
 from reverie.errors import ReverieError
 from storage.stores import Stores
 from storage.trust.audit import AuditEntry, AuditFilter, AuditLog
-from storage.trust.tenants import LOCAL_TENANT
+from storage.trust.quotas import LOCAL_TENANT
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_entries_are_listed_newest_first_and_by_what_they_are_about(log: AuditLo
     listed = log.entries(AuditFilter(), limit=10)
     assert [one.at for one in listed] == [3, 2, 1]
     assert (listed[0].agent, listed[0].trace, listed[0].origin, listed[0].outcome) == ("a", "t", "10.0.0.1", "done")
-    assert [one.at for one in log.entries(AuditFilter(actor="kate"), limit=10)] == [2]
+    assert [one.at for one in log.entries(AuditFilter(actors=["kate"]), limit=10)] == [2]
     assert [one.at for one in log.entries(AuditFilter(workspace="w"), limit=10)] == [2]
     assert [one.at for one in log.entries(AuditFilter(since=2), limit=10)] == [3, 2]
     assert [one.at for one in log.entries(AuditFilter(), limit=1, offset=1)] == [2]
@@ -50,9 +50,10 @@ def test_entries_are_listed_newest_first_and_by_what_they_are_about(log: AuditLo
 def test_the_database_refuses_changes_of_entries(stores: Stores, log: AuditLog, change: str) -> None:
     """Given entries, when they are updated or deleted, then SQLite refuses and they are as they were."""
     log.record(entry(1), entry(2))
-    with pytest.raises(ReverieError, match="append-only"), stores.account().atomic() as connection:
+    with pytest.raises(ReverieError) as refused, stores.account().atomic() as connection:
         connection.execute(text(change))
-    assert len(log.entries(AuditFilter(actor="ana"), limit=10)) == 2
+    assert "append-only" in str(refused.value.__cause__)
+    assert len(log.entries(AuditFilter(actors=["ana"]), limit=10)) == 2
 
 
 def test_retention_removes_what_is_older_and_nothing_else(stores: Stores, log: AuditLog) -> None:
@@ -60,8 +61,9 @@ def test_retention_removes_what_is_older_and_nothing_else(stores: Stores, log: A
     log.record(entry(1), entry(2), entry(3))
     assert log.remove_before(3) == 2
     assert [one.at for one in log.entries(AuditFilter(), limit=10)] == [3]
-    with pytest.raises(ReverieError, match="append-only"), stores.account().atomic() as connection:
+    with pytest.raises(ReverieError) as refused, stores.account().atomic() as connection:
         connection.execute(text("DELETE FROM audit_log"))
+    assert "append-only" in str(refused.value.__cause__)
 
 
 def test_a_workspace_belongs_to_the_local_tenant_until_another_is_set(stores: Stores) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import signal
 import stat
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,6 @@ import msgspec
 import pytest
 
 from adapters.backups.manifest import Manifest, encode_manifest
-from adapters.backups.pruning import prune_repository
 from adapters.backups.repository import (
     BLOCK_BYTES,
     Repository,
@@ -23,16 +23,18 @@ from adapters.backups.repository import (
     locked,
     newest_at,
     open_repository,
+    prune_repository,
 )
+from adapters.kept_secrets import KEY_FILE, installation_key
 from adapters.workspace_git import GitFolders
-from memory.memories.secrets import looks_secret
-from memory.upkeep.backup import BackupSource, back_up, has_changed
-from memory.upkeep.restore import RestoreOptions, RestoreReport, restore
+from memory.lifecycle.backup import BackupSource, back_up, has_changed
+from memory.lifecycle.restore import RestoreOptions, RestoreReport, restore
+from memory.secrets import looks_secret
 from reverie.clock import now_micros
 from reverie.errors import Conflict, NotFound, Rejected, StoreUnavailable, StoreUnusable
 from storage.scheduling.records import NewSchedule
 from storage.stores import Stores
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
 pytestmark = pytest.mark.sqlite("copies its files")
@@ -171,7 +173,7 @@ def test_the_notebooks_tombstones_and_settings_are_in_it(plain: Backups) -> None
     folders.repository(WORKSPACE, "ana").commit({"MEMORY.md": "# Kate\n"}, "first", now_micros())
     (plain.data / "tombstones").mkdir()
     (plain.data / "tombstones" / "key").write_bytes(b"k" * 32)
-    (plain.data / "webhook.secret").write_text("whsec_secret")
+    installation_key(plain.data)
 
     data, _ = plain.restored(plain.take())
 
@@ -180,7 +182,7 @@ def test_the_notebooks_tombstones_and_settings_are_in_it(plain: Backups) -> None
     assert [commit.message for commit in restored.history(9)] == ["first"]
     assert (data / "tombstones" / "key").read_bytes() == b"k" * 32
     assert msgspec.json.decode((data / "restored-settings.json").read_bytes()) == {"port": 1234}
-    assert not (data / "webhook.secret").exists()
+    assert not (data / KEY_FILE).exists()
 
 
 def test_nobody_else_can_read_backups_or_what_is_restored(backups: Backups) -> None:
@@ -266,6 +268,25 @@ def test_a_damaged_manifest_is_listed_and_neither_restored_nor_pruned_around(
         backups.repository.manifest(first.id)
     with pytest.raises(Rejected, match=first.id):
         prune_repository(backups.repository, 1)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"created_at": "2026-01-01T00:00:00"}, {"finished_at": "2026-01-01T00:00:00"}, {"created_at": 5},
+        {"files": {}}, {"files": [{}]}, {"number": "1"}, {"queued": {"ws": None}}, {"format": None}, {"product": None},
+    ],
+)  # fmt: skip
+def test_a_malformed_manifest_is_an_error_that_says_what_to_do(plain: Backups, odd: dict[str, Any]) -> None:
+    """Given a manifest with a value that none has, its hash made to fit, then it is listed as damaged, and other
+    backups are found by their time."""
+    first, second = plain.take(), plain.take()
+    body = msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(first)) | odd)
+    content = encode_manifest(msgspec.Raw(body))  # type: ignore[arg-type]
+    (plain.dest / "manifests" / f"{first.id}.json").write_bytes(zlib.compress(content))
+    (damage,) = plain.repository.manifests()[1]
+    assert (damage.id, "restore another backup" in damage.error) == (first.id, True)
+    assert newest_at(plain.repository.manifests()[0], datetime.now(UTC) + timedelta(hours=1)).id == second.id
 
 
 def test_a_manifest_cannot_write_outside_the_data_folder(plain: Backups) -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from adapters.backups.repository import create_repository, locked, open_repository
 from adapters.kept_secrets import installation_key
-from adapters.webhooks.rotation_file import ROTATIONS_FILE, secrets_in
-from memory.trust.erasing import continue_erasures
-from memory.trust.erasure_rows import Scope
-from memory.trust.erasures import request_erasure
-from memory.upkeep.backup import back_up
-from memory.upkeep.restore import RestoreOptions, restore
+from adapters.webhooks.signing import ROTATIONS_FILE, secrets_in
+from memory.lifecycle.backup import back_up
+from memory.lifecycle.erasing import continue_erasures
+from memory.lifecycle.erasure_rows import Scope
+from memory.lifecycle.erasures import request_erasure
+from memory.lifecycle.restore import RestoreOptions, restore
 from reverie import Reverie
 from support.http import running_server
 from support.stages import drain

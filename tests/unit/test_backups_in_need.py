@@ -12,13 +12,13 @@ import pytest
 
 from adapters.backups.repository import Repository, create_repository, open_repository
 from adapters.kept_secrets import KEY_FILE, installation_key
-from adapters.webhooks.rotation_file import ROTATIONS_FILE, secrets_in
-from memory.upkeep.backup import BackupSource, back_up
-from memory.upkeep.restore import RestoreOptions, restore
+from adapters.webhooks.signing import ROTATIONS_FILE, secrets_in
+from memory.lifecycle.backup import BackupSource, back_up
+from memory.lifecycle.restore import RestoreOptions, restore
 from reverie.clock import from_micros, now_micros
 from reverie.errors import StoreUnavailable
 from storage.stores import Stores
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
 pytestmark = pytest.mark.sqlite("copies its files")

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from adapters.broker.monitor import Monitor, WorkerHeartbeat
-from storage.recall.generations import Generation
+from adapters.broker.monitor import Monitor
+from reverie.memories.calls import AddNote
+from server.repeats import Repeats
+from storage.recall.index import Generation
 from storage.stores import Store
 from support.pipeline import PREFIX, WORKSPACE, Pipeline
+from support.stages import heartbeat
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 HEADING = "## What is kept, and what bounds it\n"
@@ -70,12 +73,13 @@ def test_every_key_of_a_pipeline_at_work_is_listed(pipe: Pipeline, listed: dict[
     """Given messages on their way and stored, a waiting producer, recalls and heartbeats, then each key is listed."""
     monitor = Monitor(pipe.broker, prefix=PREFIX)
     monitor.record_lags([0.1])
-    monitor.heartbeat(WorkerHeartbeat(name="w", host="h", pid=1, queues=["index"], started_at=0, seen_at=0))
+    monitor.heartbeat(heartbeat("w", ["index"], at=0))
     monitor.record_progress("w", now=0)
     pipe.inbox.set_full(WORKSPACE, "bytes", "full")
     pipe.inbox.clear_full(WORKSPACE)
     pipe.say("one more")
     pipe.inbox.take(WORKSPACE, limit=10)
+    Repeats(lambda: pipe.broker, prefix=PREFIX).answer("key", AddNote, lambda: b"answer")
     keys = {key.decode().removeprefix(PREFIX) for key in pipe.broker.keys("*")}
     assert {"inboxes", "lag", "worker:w", f"inbox:{WORKSPACE}:taken"} <= keys
     assert unlisted(keys, listed["key in the broker"]) == set()

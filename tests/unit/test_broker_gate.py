@@ -14,8 +14,7 @@ import redis
 
 from reverie import Reverie
 from reverie.errors import Unavailable
-from reverie.pipeline.broker import Gate, call_broker, connect, within
-from reverie.pipeline.celery_settings import celery_settings
+from reverie.pipeline.broker import Gate, call_broker, celery_settings, connect, within
 
 
 @pytest.fixture

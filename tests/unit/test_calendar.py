@@ -13,8 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reverie.scheduling.cadence import Cron, last_due, next_run_for_cadence, next_runs, parse_cadence
-from reverie.scheduling.firings import MAX_COUNTED
+from reverie.scheduling.cadence import MAX_COUNTED, Cron, last_due, next_run_for_cadence, next_runs, parse_cadence
 from support.plain_cron import WalkedClock, walked_clock
 
 pytestmark = pytest.mark.slow

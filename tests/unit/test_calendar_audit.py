@@ -7,16 +7,23 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from benchmarks.harness.calendar_audit import CalendarAudit, CalendarAuditor
-from benchmarks.harness.fast_clock import AFTERWARDS, FastClock
-from benchmarks.harness.made_up_schedules import Known, Stretch
-from benchmarks.harness.plain_calendar import cron_firings, interval_firings
-from benchmarks.harness.run_audit import RunAudit, audit_deliveries, audit_notifications, audit_rows
-from benchmarks.harness.webhook_receiver import Delivery
 from memory.scheduling.rules import ScheduleRules
 from reverie.clock import from_micros, rfc3339, to_micros
 from reverie.scheduling.cadence import Cron, next_runs
 from storage.scheduling.records import RunRecord, ScheduleRecord
+from support.compressed_days.audit import (
+    CalendarAudit,
+    CalendarAuditor,
+    RunAudit,
+    audit_deliveries,
+    audit_notifications,
+    audit_rows,
+    cron_firings,
+    interval_firings,
+)
+from support.compressed_days.fast_clock import AFTERWARDS, FastClock
+from support.compressed_days.receiver import Delivery
+from support.compressed_days.schedules import Known, Stretch
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 
 from memory.sessions import channels as topics
 from reverie.errors import Conflict, NotFound, Rejected
-from reverie.sessions.channel_types import Channel
+from reverie.sessions.types import Channel
 from support.curating import remember
 from support.pipeline import Pipeline
 

@@ -16,12 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from semantic_text_splitter import TextSplitter
 
-from benchmarks.harness.hostile_texts import CHUNKED, repeated
-from memory.pipeline import chunking, cutting
+from memory import cutting
+from memory.cutting import CHUNK_CHARACTERS, OVERLAP_CHARACTERS, normalise, split
+from memory.pipeline import chunking
 from memory.pipeline.chunking import cut, source_text
-from memory.pipeline.cutting import CHUNK_CHARACTERS, OVERLAP_CHARACTERS, normalise, split
 from reverie.contract import MAX_CONTENT_BYTES
 from storage.pipeline.records import SourceText
+from support.hostile_texts import CHUNKED, repeated
 from support.pipeline import Pipeline
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=3_000)
@@ -181,10 +182,7 @@ def test_chunking_twice_makes_nothing_new(pipe: Pipeline) -> None:
 
 @pytest.mark.parametrize("piece", CHUNKED)
 def test_the_longest_message_is_split_in_windows(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given 1 MiB, of whatever it is, then the splitter, which is quadratic, gets a little of it at a time.
-
-    How long that takes is measured by the benchmark `long_texts`.
-    """
+    """Given 1 MiB, of whatever it is, then the splitter, which is quadratic, gets a little of it at a time."""
     windows: list[str] = []
 
     class Splitter:

@@ -10,15 +10,14 @@ import msgspec
 import pytest
 
 import reverie
-from reverie import problems
+from reverie import errors as problems
 from reverie.calls import Call
 from reverie.client import Reverie
 from reverie.config import without_password
+from reverie.connection import HttpTransport, path_segment, post_submission
 from reverie.errors import Conflict, NotFound, Permanent, Rejected, Rejection, ReverieError, Unavailable, WaitTimeout
-from reverie.http import HttpTransport, path_segment, post_submission
-from reverie.pipeline.items import build_session
-from reverie.pipeline.submission import Submission, prepare_messages
-from reverie.pipeline.types import Receipt
+from reverie.pipeline.calls import Receipt
+from reverie.pipeline.submission import Submission, build_session, prepare_messages
 
 NOWHERE = "http://127.0.0.1:1"
 
@@ -125,15 +124,15 @@ def test_nothing_is_sent_for_an_empty_list_or_a_bad_argument() -> None:
             lambda: memory.ingest("s", [{"role": "user", "content": "x"}], timeout_seconds=math.nan),
             lambda: memory.ingest("s", "hello"),  # type: ignore[arg-type]
             lambda: memory.ingest("s"),
-            lambda: memory.start_session("s", provider="tg"),
-            lambda: memory.start_session("s", chat_id="9"),
+            lambda: memory.sessions.start("s", provider="tg"),
+            lambda: memory.sessions.start("s", chat_id="9"),
             lambda: memory.ingest([{"role": "user", "content": "x"}]),  # type: ignore[arg-type]
             lambda: memory.ingest("s", [{"role": "user", "content": "x"}], trace="a\nb"),
             lambda: memory.recall("\ud800"),
             lambda: memory.recall("x", tags="abc"),
-            lambda: memory.import_memories({"memories": []}),  # type: ignore[arg-type]
-            lambda: memory.ingest_file("f://1", "x", metadata=[1]),  # type: ignore[arg-type]
-            lambda: memory.session(""),
+            lambda: memory.memories.import_({"memories": []}),  # type: ignore[arg-type]
+            lambda: memory.files.add("f://1", "x", metadata=[1]),  # type: ignore[arg-type]
+            lambda: memory.sessions.get(""),
             lambda: memory.working("a\x00"),
         ):
             with pytest.raises(Rejected):
@@ -148,7 +147,7 @@ def test_a_number_that_json_does_not_have_is_refused_and_not_sent_as_null() -> N
             memory.ingest("s", message)
         with pytest.raises(Rejected, match="metadata contains NaN or infinity"):
             memory.remember("x", metadata={"a": math.inf})
-        with pytest.raises(Rejected, match="query_embedding must contain finite numbers") as raised:
+        with pytest.raises(Rejected, match=r"query_embedding is \w+; it must be a finite number") as raised:
             memory.recall("x", query_embedding=[0.1, math.nan])
         assert raised.value.field == "query_embedding"
 

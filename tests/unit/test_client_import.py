@@ -37,7 +37,7 @@ def in_a_foreign_project(folder: Path, code: str, *arguments: str) -> dict[str, 
 
 def test_importing_the_client_loads_next_to_nothing(tmp_path: Path) -> None:
     """Given a project with a tasks.py of its own, when it imports reverie, then nothing heavy and nothing of the
-    server side is loaded, nor any other module of the client. How long it takes: benchmark `footprint`."""
+    server side is loaded, nor any other module of the client."""
     code = """
         import sys, json
         before = set(sys.modules)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from memory.idle_stores import IdleStores
-from memory.memories.extraction_window import progress_of
+from memory.memories.extraction_windows import progress_of
 from memory.scheduling.due_runs import bring_back
-from memory.scheduling.pushing import NotPushed, Pushing, push_due
+from memory.scheduling.notifier import NotPushed, Pushing, push_due
 from reverie import clock
 from storage.stores import Store, Stores
 from storage.upkeep.jobs import JobRuns

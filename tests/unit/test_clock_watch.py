@@ -13,11 +13,10 @@ from reverie.errors import Unavailable
 from storage.private_files import write_private
 from support.kept import NOW, Kept
 from worker.app import app
-from worker.clock_watch import FILE_NAME, ClockWatch
+from worker.clock_watch import FILE_NAME, ClockState, ClockWatch, next_state, steady_micros
 from worker.job_runs import registered_jobs
 from worker.runtime import Runtime
 from worker.settings import Settings
-from worker.steady_clock import ClockState, next_state, steady_micros
 from worker.supervision.log_files import LogFiles, LogLimits
 
 SECOND = 1_000_000
@@ -49,7 +48,7 @@ def machine() -> Machine:
 
 
 def watch(machine: Machine, folder: Path) -> ClockWatch:
-    return ClockWatch(folder, now=machine.now, steady=machine.steady, settle_seconds=3_600)
+    return ClockWatch(folder, now=machine.now, steady=machine.steady)
 
 
 def test_a_clock_that_jumps_ahead_is_believed_after_it_was_steady_for_an_hour(machine: Machine, tmp_path: Path) -> None:
@@ -213,7 +212,7 @@ def test_log_files_are_not_removed_by_a_clock_that_is_ahead(machine: Machine, tm
     old = tmp_path / "server.log.1"
     old.write_text("a line\n")
     machine.wall = old.stat().st_mtime_ns // 1_000
-    files = LogFiles(tmp_path, LogLimits(10**6, 5, 30), now=lambda: machine.wall / 1e6, steady=machine.steady)
+    files = LogFiles(tmp_path, LogLimits(30, 10**6, 5), now=lambda: machine.wall / 1e6, steady=machine.steady)
     files.rotate()
     machine.wall += YEAR
     files.rotate()

@@ -10,11 +10,11 @@ def test_commands_that_send_calls_do_not_import_the_client() -> None:
     """Given a new process, when it imports these commands, then it loads neither a client nor what that needs."""
     script = """
 import sys
-import cli.sending
+import cli.target
 from cli.commands import import_command
 for name in ("memory", "facts", "notes", "sessions", "recall", "context", "status", "agents", "curation"):
     import_command(name)
-parts = ("reverie.client", "reverie.connection", "celery", "kombu", "redis", "sqlalchemy", "worker.settings", "rich")
+parts = ("reverie.client", "celery", "kombu", "redis", "sqlalchemy", "worker.settings", "rich")
 print([name for name in sys.modules if name.startswith(parts)])
 """
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

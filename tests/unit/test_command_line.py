@@ -16,11 +16,11 @@ import typer.main
 
 import cli
 from cli.application import application
-from cli.commands import COMMANDS, import_command
-from cli.pipeline.ingest import _read
-from cli.recall.recall import _explained
+from cli.commands import COMMANDS, PANELS, import_command
+from cli.pipeline import _read
+from cli.recall import _explained
 from reverie.errors import Unavailable
-from reverie.pipeline.types import Receipt
+from reverie.pipeline.calls import Receipt
 from reverie.recall.types import Explanation, RetrieverScore
 from support.command_line import without_note
 from support.pipeline import Pipeline
@@ -207,7 +207,7 @@ def test_an_interrupted_ingest_says_how_far_it_came(
                 raise KeyboardInterrupt
             return Receipt(state="queued", accepted=["id"] * len(messages), rejected=[], trace="t")
 
-    monkeypatch.setattr("cli.pipeline.ingest.client", lambda _: Memory())
+    monkeypatch.setattr("cli.pipeline.client", lambda _: Memory())
     (tmp_path / "in").write_text('{"role": "user", "content": "x"}\n' * 600)
     ended = reverie("ingest", "in", "--session", "s")
     assert ended == Ended(130, "", "reverie: interrupted: 500 of 600 messages had been handed over\n")
@@ -227,7 +227,7 @@ def test_ingest_hands_over_what_a_conversation_names(
             given.append({"session": session, **fields})
             return Receipt(state="queued", accepted=["id"] * len(messages), rejected=[], trace="t")
 
-    monkeypatch.setattr("cli.pipeline.ingest.client", lambda _: Memory())
+    monkeypatch.setattr("cli.pipeline.client", lambda _: Memory())
     message = '{"role": "user", "content": "x"}'
     (tmp_path / "in").write_text(
         f'[{{"session": "z1", "user": "kate", "provider": "tg", "chat_id": "9", "messages": [{message}]}}]'
@@ -290,7 +290,9 @@ def test_every_command_is_in_the_table(reverie: Reverie) -> None:
     root: Any = typer.main.get_command(application)
     assert set(root.commands) == set(COMMANDS)
     listed = reverie("--help").out
-    assert [name for name in COMMANDS if f"\n  {name} " not in listed] == []
+    for panel, entries in PANELS.items():
+        shown = listed.partition(f"\n{panel}:\n")[2].partition("\n\n")[0]
+        assert [name for name in entries if f"\n  {name} " not in f"\n{shown}"] == [], panel
 
 
 def test_a_common_option_may_stand_after_the_command(reverie: Reverie, tmp_path: Path) -> None:
@@ -327,7 +329,7 @@ def client_of(monkeypatch: pytest.MonkeyPatch, reverie: Reverie, *arguments: str
         made.append(fields)
         raise Unavailable("enough is known")
 
-    monkeypatch.setattr("cli.pipeline.ingest.Reverie", record)
+    monkeypatch.setattr("reverie.client.Reverie", record)
     Path("in").write_text('{"role": "user", "content": "x"}')
     reverie(*arguments, "ingest", "in", "--session", "s")
     return made[0]
@@ -419,16 +421,6 @@ def test_a_file_in_the_place_of_the_data_folder_is_one_line_of_advice(reverie: R
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert "cannot be used (Not a directory)" in ended.err
     assert "name another folder with --data" in ended.err
-
-
-def test_deleting_a_workspace_that_is_not_there_fails(
-    reverie: Reverie, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Given no such workspace, then the command says so with exit code 1."""
-    (tmp_path / "d").mkdir()
-    monkeypatch.setattr("cli.upkeep.database.forget_workspace", lambda *_, **__: False)
-    ended = reverie("--data", str(tmp_path / "d"), "db", "delete", "nope", "--yes")
-    assert (ended.code, ended.out, ended.err) == (1, "", "reverie: there is no workspace 'nope'\n")
 
 
 def test_a_server_of_another_version_is_told_with_what_to_do(

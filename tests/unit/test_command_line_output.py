@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from rich.console import Console
 
 from cli import output
 from reverie.counts import counted, counts_text
+from support.command_line import CommandLine
 
 ID = "note-01a1fc71-a11b-769f-8564-d566f7eed5c9"
 TEXT = "A house at the sea in which she spends every August with her two sisters and their boat"
@@ -43,7 +46,7 @@ def test_what_is_empty_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "Nothing yet.\n"
 
 
-@pytest.mark.parametrize("sign", ["\x1b[2J", "\r", "\x07", "\x9b31m", "\x7f"])
+@pytest.mark.parametrize("sign", ["\x1b[2J", "\r", "\x07", "\x9b31m", "\x7f", "\u202e", "\u2028"])
 def test_control_characters_do_not_reach_the_terminal(
     narrow: Console, sign: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,6 +57,28 @@ def test_control_characters_do_not_reach_the_terminal(
     shown += narrow.export_text() if not shown.count("m  ") else ""
     assert sign[0] not in shown
     assert shown.count("before") == shown.count("after") == 2
+
+
+@pytest.mark.parametrize("sign", ["\x1b[2J", "\r", "\x9b31m", "\x7f", "\u202e", "\u2028"])
+def test_json_and_errors_have_no_control_characters(
+    sign: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a text with a control character, then JSON escapes it, and the line of an error shows it."""
+    output.print_json({"text": f"a{sign}b"})
+    out = capsys.readouterr().out
+    assert sign[0] not in out
+    assert json.loads(out) == {"text": f"a{sign}b"}
+    ended = CommandLine(monkeypatch, capsys)("db", "accept", f"a{sign}b", "--yes")
+    assert ended.code != 0
+    assert sign[0] not in ended.err
+
+
+def test_a_text_with_line_breaks_is_no_row_and_no_field(capsys: pytest.CaptureFixture[str]) -> None:
+    """Given stored texts that continue with what looks like a row or a field, then they stay one cell and one field."""
+    output.print_table(("actor", "action"), [("x\nroot  grant", "read\tall"), ("y", "z")], empty="")
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    output.print_fields({"content": "a\noutcome: ok", "outcome": "refused"})
+    assert capsys.readouterr().out.splitlines() == ["content: a", "         outcome: ok", "outcome: refused"]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.harness.hostile_texts import TAGGED
 from memory.memories.concept_tags import _READ_CHARACTERS, MAX_CHARACTERS, MAX_TAGS, concept_tags
+from support.hostile_texts import TAGGED
 from support.work import count_calls
 
 _CJK_BLOCKS = ((0x3005, 0x3007), (0x3041, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xAC00, 0xD7AF))
@@ -108,10 +108,7 @@ def test_scripts_without_blanks_give_words_of_two_characters_and_more() -> None:
 @pytest.mark.parametrize("piece", TAGGED)
 def test_of_a_long_text_only_the_beginning_is_read(piece: str) -> None:
     """Given a million characters made to be slow to read, then they cost no more than their beginning, which costs in
-    proportion.
-
-    How long that takes is measured by the benchmark `long_texts`.
-    """
+    proportion."""
     text = piece * (1_000_000 // len(piece))
     assert_within_bounds(text)
     half, beginning, all_of_it = (

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.language_models import LanguageModelSpec, OpenAICompatibleLanguageModel, ScriptedLanguageModel
+from adapters.language_models import LanguageModelSpec, OpenAICompatibleLanguageModel
 from adapters.tokens import EstimatedTokens
-from memory.sessions.condensers import Condenser, NotCondensed
-from memory.sessions.condensing_by_model import INPUT_TOKENS, NoSummary, condense_by_model
+from memory.sessions.condensers import INPUT_TOKENS, Condenser, NoSummary, NotCondensed, condense_by_model
 from support.contexts import message
 from support.endpoint import Answer, Endpoint, chat_endpoint, say, send
+from support.scripted import ScriptedLanguageModel
 from support.talks import talk
 
 COUNTER = EstimatedTokens()

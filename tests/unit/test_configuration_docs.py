@@ -17,12 +17,11 @@ def test_the_page_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `make docs`"
 
 
-def test_every_setting_has_a_row_with_its_variable_and_a_description() -> None:
-    """Given a setting, then its row names the variable and says what it is for."""
+def test_every_setting_has_a_row_with_a_description() -> None:
+    """Given a setting, then its row says what it is for."""
     for key, field in Settings.model_fields.items():
-        row = next(line for line in page().splitlines() if line.startswith(f"| `{key}` |"))
+        row = next(line for line in page().splitlines() if line.startswith(f"- `{key}`"))
 
-        assert f"`REVERIE_{key.upper()}`" in row
         assert field.description
         assert field.description in row
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from memory.lifecycle.curation import undo_all, undo_entry
 from memory.pipeline.embedding import to_blob
-from memory.upkeep import consolidation_steps, duplicates
-from memory.upkeep.curation import undo_all, undo_entry
+from memory.upkeep import consolidation, duplicates
 from memory.upkeep.duplicates import find_duplicates
 from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
+from storage.curation import EntryDraft
 from storage.memories.records import TIERS
 from storage.memories.sweeps import MemoryOutline
 from storage.recall.sameness import Statement, says_the_same
-from storage.upkeep.curation import EntryDraft
 from support.kept import AGENT, HOUR, NOW, Kept, at_cosine, direction
 
 pytestmark = pytest.mark.slow
@@ -64,6 +64,28 @@ def test_what_has_expired_goes_at_its_moment(kept: Kept) -> None:
     assert kept.standing() == {"after"}
     assert kept.actions() == [("expire", ("before",)), ("expire", ("at",))]
     kept.check()
+
+
+@pytest.mark.sqlite("a database server checks types itself")
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [("memories", "content"), ("memories", "metadata"), ("chunks", "text"), ("chunks", "lead"), ("chunks_vec", "dim")],
+)
+def test_a_blob_in_a_column_that_the_log_records_fails_no_batch(kept: Kept, table: str, column: str) -> None:
+    """Given a damaged value in a memory or what belongs to it, then it expires with the others, and is logged."""
+    kept.add(id="damaged", expires_at=NOW)
+    kept.add(id="sound", expires_at=NOW)
+    with kept.store.writing() as tx:
+        tx.connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+        tx.connection.exec_driver_sql(f"UPDATE {table} SET {column} = x'ff00' WHERE rowid = 1")
+
+    assert kept.consolidate() == {"expired": 2}
+    assert kept.standing() == set()
+    with kept.store.reading() as tx:
+        images = tx.connection.exec_driver_sql(
+            "SELECT before ->> ? FROM curation_changes WHERE table_name = ? ORDER BY seq", (column, table)
+        )
+        assert images.scalars().first() == "FF00"
 
 
 def test_what_is_recalled_often_stays_for_long(kept: Kept) -> None:
@@ -371,7 +393,7 @@ def test_running_twice_is_running_once(kept: Kept) -> None:
 def test_what_changed_since_it_was_decided_is_left_alone(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given memories recalled, pinned or rewritten while a run decides, then the run takes its hands off them."""
     mixed(kept)
-    plan_of = consolidation_steps.carry_out
+    plan_of = consolidation.carry_out
 
     def meanwhile(*arguments: Any) -> None:
         with kept.store.writing() as tx:
@@ -395,7 +417,7 @@ def test_what_went_elsewhere_since_it_was_compared_is_not_merged(
 ) -> None:
     """Given one of two alike that is moved, or told to be about something else, while a run decides, then both stay."""
     first, second = twins(kept, tier="channel", channel="one", subject="tea")
-    carry_out = consolidation_steps.carry_out
+    carry_out = consolidation.carry_out
     elsewhere = {"tier": "workspace", "channel": "two", "subject": "coffee"}
 
     def meanwhile(*arguments: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memory.jobs import JobRun
-from memory.upkeep import consolidation_steps
+from memory.upkeep import consolidation
 from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
 from reverie.clock import now_micros
@@ -34,7 +34,7 @@ class Killed(BaseException):
 @pytest.fixture
 def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with memories for every step, of two agents, and batches so small that there are many."""
-    monkeypatch.setattr(consolidation_steps, "BATCH", 2)
+    monkeypatch.setattr(consolidation, "BATCH", 2)
     folder = tmp_path / "template"
     kept = Kept(folder)
     for agent in ("ada", "bob"):

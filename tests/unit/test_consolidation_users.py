@@ -118,7 +118,7 @@ def test_a_dry_run_names_the_rule(kept: Kept) -> None:
     memory = kept.add(TIDE, access_count=10, importance=1.0)
     (planned,) = kept.consolidation_report(dry_run=True).planned
     assert (planned["action"], planned["about"]) == ("leave out", memory)
-    assert "dream_shared_min_users" in planned["text"]
+    assert "needs recalls by 2 users" in planned["text"]
 
 
 def test_an_agent_without_users_promotes_as_before(tmp_path: Path) -> None:

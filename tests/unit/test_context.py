@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from adapters.embedders.base import EmbedderUnavailable
 from adapters.tokens import EstimatedTokens
-from retrieval.context.building import BuiltContext, build_context
+from retrieval.context.write import BuiltContext, build_context
 from reverie.errors import NotFound, Rejected
 from support.contexts import context_request
 from support.pipeline import Pipeline

@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.embedders.base import DEFAULT_MODEL
-from adapters.language_models import LanguageModelUnavailable, ScriptedLanguageModel
+from adapters.language_models import LanguageModelUnavailable
 from adapters.tokens import EstimatedTokens, TokenCounter, build_token_counter
-from retrieval.context.budget import MIN_TOKENS
-from retrieval.context.building import write
-from retrieval.context.neutral import label, lines_of, quoted
-from retrieval.context.prompt import NOTE
-from retrieval.context.selection import Selection
-from support.contexts import MORNING, candidate, message, selected
+from retrieval.context.document import NOTE, label, lines_of, quoted
+from retrieval.context.select import Selection
+from reverie.recall.calls import MIN_CONTEXT_TOKENS
+from support.contexts import MORNING, candidate, message, selected, written
+from support.scripted import ScriptedLanguageModel
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +91,7 @@ EXPECTED = f"""\
 
 def test_the_document_has_its_parts_in_their_order() -> None:
     """Given something of every kind, then the whole document is this one, and is told with what it holds."""
-    built = write(WHOLE, MODEL, room=92_000)
+    built = written(WHOLE, MODEL, room=92_000)
     assert built.text == EXPECTED
     assert built.tokens == MODEL.count([EXPECTED])[0]
     assert [m.id for m in built.messages] == ["m2", "m5", "m8", "m9"]
@@ -103,7 +102,7 @@ def test_the_document_has_its_parts_in_their_order() -> None:
 
 def test_parts_of_which_there_is_nothing_have_no_heading() -> None:
     """Given one turn and nothing else, then the other headings are not there."""
-    text = write(selected([message(1)]), MODEL, room=1_000).text
+    text = written(selected([message(1)]), MODEL, room=1_000).text
     assert re.findall(r"^#+ .*", text, re.MULTILINE) == ["# Memory", "## This session", "## Recent turns"]
 
 
@@ -113,7 +112,7 @@ def test_a_turn_that_called_tools_tells_what_it_asked() -> None:
         {"id": "1", "function": {"name": "search", "arguments": '{"q": "Lisbon"}'}},
         {"name": "write", "input": {"text": "x" * 500}},
     ]
-    text = write(selected([message(1, "", role="assistant", tool_calls=calls)]), MODEL, room=1_000).text
+    text = written(selected([message(1, "", role="assistant", tool_calls=calls)]), MODEL, room=1_000).text
     assert 'calls search({"q": "Lisbon"})' in text
     assert "x" * 150 in text
     assert "x" * 200 not in text
@@ -123,7 +122,7 @@ def test_a_turn_that_called_tools_tells_what_it_asked() -> None:
 def test_a_long_find_is_told_by_the_stretch_that_was_found() -> None:
     """Given a long message with an excerpt, then that is told, without the speaker that the chunk begins with."""
     found = candidate(1, "long " * 500, name="Cy", excerpt="Cy: the stretch that fits")
-    assert "\n- Cy: … the stretch that fits …\n" in write(selected([], memories=[found]), MODEL, room=1_000).text
+    assert "\n- Cy: … the stretch that fits …\n" in written(selected([], memories=[found]), MODEL, room=1_000).text
 
 
 HOSTILE = [
@@ -154,7 +153,7 @@ def test_nothing_that_was_said_breaks_out_of_its_place(text: str, place: str) ->
             turns["memories"] = [candidate(7, content)]
         elif place != "summary":
             turns[place] = [*turns[place], message(0, content)]
-        return write(selected(**turns, summary=content if place == "summary" else "s"), MODEL, room=5_000).text
+        return written(selected(**turns, summary=content if place == "summary" else "s"), MODEL, room=5_000).text
 
     assert frame_of(document(text)) == frame_of(document("harmless"))
     assert "<|" not in document(text)
@@ -177,7 +176,7 @@ def test_a_name_cannot_pass_for_the_frame(name: str) -> None:
     assert len(shown) <= 80
     assert not re.search(r"[()\[\]<>`#*\n\u202e|]", shown)
     turn = message(1, "hi", name=name)
-    text = write(selected([turn], user=name, channel=name), MODEL, room=5_000).text
+    text = written(selected([turn], user=name, channel=name), MODEL, room=5_000).text
     assert re.findall("\n- [0-9]+", text) == ["\n- 09"]
 
 
@@ -196,7 +195,7 @@ def test_a_name_cannot_pass_for_the_frame(name: str) -> None:
 def test_a_name_of_what_is_remembered_cannot_pass_for_a_role(role: str, name: str, shown: str) -> None:
     """Given a remembered message, then its speaker's name stands alone unless it could be taken for a role or kind."""
     found = candidate(1, "the boat", role=role, name=name)
-    assert f"\n1 May 2026:\n- {shown}: the boat\n" in write(selected([], memories=[found]), MODEL, room=1_000).text
+    assert f"\n1 May 2026:\n- {shown}: the boat\n" in written(selected([], memories=[found]), MODEL, room=1_000).text
 
 
 def test_code_keeps_its_form() -> None:
@@ -209,7 +208,7 @@ def test_code_keeps_its_form() -> None:
 
 
 def shrunk_to(room: int, what: Selection = WHOLE) -> Any:
-    built = write(what, MODEL, room=room)
+    built = written(what, MODEL, room=room)
     assert built.tokens == MODEL.count([built.text])[0] <= room
     return built
 
@@ -217,7 +216,7 @@ def shrunk_to(room: int, what: Selection = WHOLE) -> Any:
 def test_the_less_something_matters_the_earlier_it_is_dropped() -> None:
     """Given less and less room, then memories go first, then relevant turns, important ones, and the older recent."""
     gone = []
-    for room in range(MODEL.count([EXPECTED])[0] + 5, MIN_TOKENS - 16, -1):
+    for room in range(MODEL.count([EXPECTED])[0] + 5, MIN_CONTEXT_TOKENS - 16, -1):
         left = shrunk_to(room).left_out
         gone.append((left.memories, left.relevant, left.important, left.recent))
     steps = list(dict.fromkeys(gone))
@@ -267,7 +266,7 @@ NAMES = st.none() | st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_
     memories=st.lists(TEXTS, max_size=3),
     summary=TEXTS,
     label=NAMES,
-    room=st.integers(MIN_TOKENS, 3_000),
+    room=st.integers(MIN_CONTEXT_TOKENS, 3_000),
 )
 @settings(max_examples=120)
 def test_the_budget_is_kept_and_the_newest_turn_is_there(
@@ -290,7 +289,7 @@ def test_the_budget_is_kept_and_the_newest_turn_is_there(
         user=label,
         channel=label,
     )
-    built = write(what, counter, room=room)
+    built = written(what, counter, room=room)
     assert built.tokens == counter.count([built.text])[0]
     assert built.tokens <= room
     assert built.messages[-1].id == f"m{20 + len(recent) - 1}"
@@ -303,7 +302,7 @@ def test_the_budget_is_kept_and_the_newest_turn_is_there(
 
 def test_the_same_selection_gives_the_same_document() -> None:
     """Given the same selection twice, then the documents are equal to the last character."""
-    assert write(WHOLE, MODEL, room=500) == write(WHOLE, MODEL, room=500)
+    assert written(WHOLE, MODEL, room=500) == written(WHOLE, MODEL, room=500)
 
 
 # --- the gate ---
@@ -312,7 +311,7 @@ def test_the_same_selection_gives_the_same_document() -> None:
 def test_a_language_model_leaves_out_what_it_does_not_keep() -> None:
     """Given a model that keeps 1 and 4, then the rest of what has a number goes; recent turns have none."""
     model = ScriptedLanguageModel(['{"keep": [1, 4]}'])
-    built = write(WHOLE, MODEL, room=5_000, refiner=model)
+    built = written(WHOLE, MODEL, room=5_000, refiner=model)
     ((_, asked),) = model.prompts
     assert re.findall(r"^- \[(\d)\] ", asked, re.MULTILINE) == ["1", "2", "3", "4", "5"]
     assert [m.id for m in built.messages] == ["m2", "m8", "m9"]
@@ -329,8 +328,8 @@ def test_a_language_model_leaves_out_what_it_does_not_keep() -> None:
 )
 def test_any_other_answer_leaves_the_document_as_it_was(answer: str | Exception) -> None:
     """Given an answer that is none, or an error, then the document is that of no refinement, and it is told why."""
-    plain = write(WHOLE, MODEL, room=5_000)
-    built = write(WHOLE, MODEL, room=5_000, refiner=ScriptedLanguageModel([answer]))
+    plain = written(WHOLE, MODEL, room=5_000)
+    built = written(WHOLE, MODEL, room=5_000, refiner=ScriptedLanguageModel([answer]))
     assert replace(built, degraded="") == plain
     assert built.degraded.startswith("not refined: ")
     assert "PWNED" not in built.degraded
@@ -339,7 +338,7 @@ def test_any_other_answer_leaves_the_document_as_it_was(answer: str | Exception)
 def test_where_nothing_can_be_left_out_no_model_is_asked() -> None:
     """Given recent turns alone, then there is nothing to select and nothing is asked."""
     model = ScriptedLanguageModel(['{"keep": []}'])
-    built = write(selected([message(1)]), MODEL, room=5_000, refiner=model)
+    built = written(selected([message(1)]), MODEL, room=5_000, refiner=model)
     assert model.prompts == []
     assert [m.id for m in built.messages] == ["m1"]
 

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 
 from adapters.tokens import EstimatedTokens
-from retrieval.context.building import BuiltContext, build_context
-from retrieval.context.history import past_of
+from retrieval.context.document import past_of
+from retrieval.context.write import BuiltContext, build_context
 from reverie.clock import to_micros
-from storage.recall.past import Said
+from storage.recall.chunk_sources import Said
 from storage.recall.sameness import contradicts, statement
 from storage.sessions.summary_text import until_day
 from support.contexts import context_request
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
-from support.recalling import BagOfWords, find
+from support.recalling import BagOfWords, OneDirection, find
+from support.statements import DIFFERENT
 
 MAY, JUNE, JULY = ("2023-05-03T09:30:00Z", "2023-06-10T12:00:00Z", "2023-07-20T08:00:00Z")
 
@@ -184,3 +185,32 @@ def test_a_summary_is_told_up_to_the_day_before() -> None:
     """Given lines of several days, then only those of days that were over are kept, and none without a date."""
     summary = "- 2023-05-03 Ann: One.\n- 2023-05-04 Ann: Two.\nNo date.\n- 2023-05-05 Ann: Three."
     assert until_day(summary, "2023-05-05") == "- 2023-05-03 Ann: One.\n- 2023-05-04 Ann: Two."
+
+
+@pytest.mark.parametrize(("older", "newer"), DIFFERENT)
+@pytest.mark.parametrize("stored", ["messages", "memories"])
+def test_what_differs_is_told_twice_and_counted_nowhere(tmp_path: Path, stored: str, older: str, newer: str) -> None:
+    """Given two that contradict each other, however near their vectors are, then both are told, the newer one last."""
+    pipe = Pipeline(tmp_path, embedder=OneDirection())
+    pipe.say({"content": "Hello", "created_at": MAY})
+    ana = Knowing(pipe.stores, workspace=WORKSPACE)
+    for moment, text in ((MAY, older), (JUNE, newer)):
+        if stored == "messages":
+            pipe.say({"content": text, "created_at": moment}, session="other")
+        else:
+            ana.remember(text, at=at(moment))
+    pipe.settle()
+    built = context(pipe, newer)
+    told = [one.text for one in sorted(built.memories, key=lambda one: one.created_at)]
+    assert (told, built.left_out.duplicates) == ([older, newer], 0)
+    pipe.close()
+
+
+def test_what_is_said_again_is_told_once_as_of_its_last_time(pipe: Pipeline) -> None:
+    """Given the same words three times, then the newest is told, and the others are counted."""
+    for moment in (MAY, JUNE, JULY):
+        pipe.say({"content": "I live on floor 3.", "created_at": moment}, session=f"other-{moment[:7]}")
+    pipe.settle()
+    built = context(pipe, "floor")
+    assert [to_micros(one.created_at) for one in built.memories] == [at(JULY)]
+    assert built.left_out.duplicates == 2

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from adapters.tokens import EstimatedTokens
-from retrieval.context.building import BuiltContext, build_context
-from retrieval.context.selection import ContextRequest
+from retrieval.context.select import ContextRequest
+from retrieval.context.write import BuiltContext, build_context
+from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
-from retrieval.request import RecallRequest
 from reverie.clock import from_micros
 from reverie.errors import NotFound
 from reverie.recall.calls import ContextRanking
-from storage.memories.decay import RATES
+from storage.memories.records import RATES
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords, find
 from support.remembered import MORNING, keep, settle

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from adapters.tokens import EstimatedTokens
-from retrieval.context.building import BuiltContext, build_context
+from retrieval.context.write import BuiltContext, build_context
+from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
-from retrieval.request import RecallRequest
 from reverie.clock import from_micros
-from reverie.memories.provenance_text import long_text, place_text, short_text
-from reverie.memories.types import Provenance
+from reverie.memories.types import Provenance, long_text, place_text, short_text
 from storage.viewer import Viewer
 from support.contexts import context_request
 from support.pipeline import Pipeline

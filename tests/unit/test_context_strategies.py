@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-import numpy as np
 import pytest
 
-from retrieval.context.budget import MIN_TOKENS, Fitted, fit, room_of
-from retrieval.context.conversation import choose_turns, chronological
-from retrieval.context.dedup import distinct, normalised
-from retrieval.context.refinement import NoVerdict, parse_answer
-from retrieval.context.relevance import ranked, relevance_of, tier_of
+from retrieval.context.fit import fitting_prefix, room_of
+from retrieval.context.select import Candidate, choose_turns, distinct, ranked, relevance_of, tier_of
+from retrieval.context.write import NoVerdict, chronological, parse_answer
+from retrieval.results import normalised
+from reverie.clock import from_micros
 from reverie.errors import Rejected
-from storage.memories.decay import RATES, decay
+from reverie.recall.calls import MIN_CONTEXT_TOKENS
+from storage.memories.records import RATES, decay
 from storage.recall.records import ChunkAttributes
 from support.contexts import HOUR, MORNING, candidate, message
 
@@ -151,38 +152,41 @@ def test_what_has_faded_to_nothing_still_has_an_order() -> None:
 # --- duplicates ---
 
 
-def unit(*numbers: float) -> np.ndarray:
-    vector = np.array(numbers, dtype=np.float32)
-    return vector / np.linalg.norm(vector)
+def kept(*found: Candidate, limit: int = 9, **more: Any) -> tuple[list[int], int]:
+    """Return the chunks of what stays, and how many were left out because they say the same."""
+    chosen, folded = distinct(found, limit=limit, **more)
+    return [one.chunk_id for one in chosen], folded
 
 
-def test_of_two_that_point_the_same_way_the_better_one_stays() -> None:
-    """Given cosines of .95 and .85 to the best, then the first is a duplicate and the second is not."""
-    vectors = {1: unit(1, 0), 2: unit(0.95, math.sqrt(1 - 0.95**2)), 3: unit(0.85, math.sqrt(1 - 0.85**2))}
-    assert [c.chunk_id for c in distinct([candidate(1), candidate(2)], vectors, limit=9)] == [1]
-    assert [c.chunk_id for c in distinct([candidate(1), candidate(3)], vectors, limit=9)] == [1, 3]
-    assert [c.chunk_id for c in distinct([candidate(2), candidate(1)], vectors, limit=9)] == [2]
-
-
-def test_without_vectors_the_same_words_are_the_same() -> None:
-    """Given texts that differ in case, blanks and punctuation, then the better one stays; others all stay."""
-    found = [candidate(1, "I moved to Lisbon!"), candidate(2, "i  moved to LISBON"), candidate(3, "I moved to Porto")]
-    assert [c.chunk_id for c in distinct(found, {}, limit=9)] == [1, 3]
+def test_of_two_that_say_the_same_the_newer_is_told_in_the_better_place() -> None:
+    """Given the same words twice, then one stays, the newer, and the other is counted; whatever differs stays."""
+    older, newer = (
+        candidate(1, "I moved to Lisbon!"),
+        candidate(2, "i  moved to LISBON", created_at=from_micros(MORNING + 1)),
+    )
+    other = candidate(3, "I moved to Porto")
+    assert kept(older, other, newer) == ([2, 3], 1)
+    assert kept(newer, other, older) == ([2, 3], 1)
     assert normalised("?!") != normalised("...")
 
 
+def test_the_same_words_of_two_speakers_are_two_things() -> None:
+    """Given one sentence of two people, then both are told."""
+    found = [candidate(1, "I am 40.", name="Ana"), candidate(2, "I am 40.", name="Rui")]
+    assert kept(*found) == ([1, 2], 0)
+
+
 def test_what_the_conversation_says_already_is_left_out() -> None:
-    """Given turns of the conversation, then neither their words nor their sense come again."""
-    found = [candidate(1, "Hello there"), candidate(2), candidate(3)]
-    vectors = {2: unit(1, 0), 3: unit(0, 1)}
-    kept = distinct(found, vectors, limit=9, known_texts=["hello, there!"], known_vectors=[unit(1, 0.1)])
-    assert [c.chunk_id for c in kept] == [3]
+    """Given a turn of the conversation, then its words do not come again; others do, however near they are."""
+    said = message(1, "hello, there!")
+    found = [candidate(1, "Hello there"), candidate(2, "Hello where")]
+    found.append(candidate(3, "Hello there", role="assistant"))
+    assert kept(*found, known=[said]) == ([2, 3], 0)
 
 
 def test_duplicates_do_not_use_up_the_places() -> None:
     """Given two places and duplicates among the best, then the places go to things that differ."""
-    found = [candidate(1, "a"), candidate(2, "a"), candidate(3, "b"), candidate(4, "c")]
-    assert [c.chunk_id for c in distinct(found, {}, limit=2)] == [1, 3]
+    assert kept(candidate(1, "a"), candidate(2, "a"), candidate(3, "b"), candidate(4, "c"), limit=2) == ([1, 3], 1)
 
 
 # --- tokens ---
@@ -190,22 +194,22 @@ def test_duplicates_do_not_use_up_the_places() -> None:
 
 def test_what_does_not_fit_ends_the_list() -> None:
     """Given costs of 4, 5, 3 and a room of 8, then only the first fits, and the third does not slip in."""
-    assert fit([4, 5, 3], 8, cuttable=0) == Fitted(1)
-    assert fit([4, 4, 3], 8, cuttable=0) == Fitted(2)
-    assert fit([], 8, cuttable=0) == Fitted(0)
+    assert fitting_prefix([4, 5, 3], 8, cuttable=0) == (1, None)
+    assert fitting_prefix([4, 4, 3], 8, cuttable=0) == (2, None)
+    assert fitting_prefix([], 8, cuttable=0) == (0, None)
 
 
 def test_the_first_is_cut_where_it_does_not_fit() -> None:
     """Given a first item of 20 and a room of 8, then it stays, cut to 8."""
-    assert fit([20, 1], 8, cuttable=2) == Fitted(1, 8)
+    assert fitting_prefix([20, 1], 8, cuttable=2) == (1, 8)
 
 
 def test_another_that_alone_is_too_large_is_cut_to_what_is_left_if_that_is_worth_a_line() -> None:
     """Given a second item larger than the whole room, then it gets the rest; but not a rest of a few tokens."""
-    assert fit([30, 500, 1], 100, cuttable=2) == Fitted(2, 70)
-    assert fit([90, 500, 1], 100, cuttable=2) == Fitted(1)
-    assert fit([30, 80, 1], 100, cuttable=2) == Fitted(1)
-    assert fit([30, 500, 1], 100, cuttable=1) == Fitted(1)
+    assert fitting_prefix([30, 500, 1], 100, cuttable=2) == (2, 70)
+    assert fitting_prefix([90, 500, 1], 100, cuttable=2) == (1, None)
+    assert fitting_prefix([30, 80, 1], 100, cuttable=2) == (1, None)
+    assert fitting_prefix([30, 500, 1], 100, cuttable=1) == (1, None)
 
 
 def test_costs_are_read_no_further_than_they_fit() -> None:
@@ -217,11 +221,11 @@ def test_costs_are_read_no_further_than_they_fit() -> None:
             read.append(3)
             yield 3
 
-    assert fit(costs(), 10, cuttable=0) == Fitted(3)
+    assert fitting_prefix(costs(), 10, cuttable=0) == (3, None)
     assert len(read) == 4
 
 
-@pytest.mark.parametrize("budget", [0, -1, 8_000, 7_999, 8_000 + MIN_TOKENS - 1])
+@pytest.mark.parametrize("budget", [0, -1, 8_000, 7_999, 8_000 + MIN_CONTEXT_TOKENS - 1])
 def test_a_budget_that_leaves_nothing_is_rejected(budget: int) -> None:
     """Given a budget not above the buffer, or hardly, then the field is named."""
     with pytest.raises(Rejected, match="token_budget") as caught:

@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.embedders.base import normalised
-from retrieval.index.agent_index import K1, AgentIndex, B, IndexSnapshot
-from retrieval.index.codes import Floats
-from retrieval.index.neighbourhood import REACH
-from retrieval.ranking import bm25, contextual
-from retrieval.ranking.names import without_names
+from retrieval.index.agent_index import K1, REACH, AgentIndex, B, Floats, IndexSnapshot, Neighbourhood
+from retrieval.ranking import retrievers
+from retrieval.ranking.fusion import Ranking
+from retrieval.ranking.parsing import without_names
 from reverie.errors import Rejected
 from reverie.recall.types import RecallResult
 from storage.recall.forward import ForwardRow
@@ -226,7 +225,7 @@ def test_scores_explain_themselves(pipe: Pipeline) -> None:
     pipe.say(*[{"content": f"soup {'of tomatoes ' * (n % 5)} {n}", "name": ("Ada", "Ben")[n % 2]} for n in range(30)])
     pipe.settle()
     found = explained(pipe, "What soup of tomatoes has Ada today?", limit=30)
-    weights = contextual.WEIGHTS
+    weights = retrievers.WEIGHTS
     for name in ("keyword", "keyword_around", "vector", "vector_around", "speaker"):
         scores = [retriever_score(memory, name) for memory in found]
         assert [one.rank for one in scores] == [1 + sum(other.score > one.score for other in scores) for one in scores]
@@ -253,9 +252,9 @@ def test_candidates_of_a_large_index_hold_what_looking_at_all_finds(
     snapshot = snapshot_of(pipe)
     pipe.close()
     with monkeypatch.context() as patched:
-        patched.setattr(contextual, "SCORED_WHOLE", 100)
-        patched.setattr(contextual, "NEAREST_SEEDS", 60)
-        patched.setattr(contextual, "KEYWORD_SEEDS", 30)
+        patched.setattr(retrievers, "SCORED_WHOLE", 100)
+        patched.setattr(retrievers, "NEAREST_SEEDS", 60)
+        patched.setattr(retrievers, "KEYWORD_SEEDS", 30)
         agreed = 0
         for _ in range(30):
             query = " ".join(chance.choice(vocabulary, 4))
@@ -270,9 +269,9 @@ def test_candidates_obey_the_filter_before_they_are_chosen(pipe: Pipeline, monke
     pipe.say(*[f"violin strings {number}" for number in range(200)], session="elsewhere")
     pipe.say("one violin in an orchestra", session="here")
     pipe.settle()
-    monkeypatch.setattr(contextual, "SCORED_WHOLE", 10)
-    monkeypatch.setattr(contextual, "NEAREST_SEEDS", 5)
-    monkeypatch.setattr(contextual, "KEYWORD_SEEDS", 5)
+    monkeypatch.setattr(retrievers, "SCORED_WHOLE", 10)
+    monkeypatch.setattr(retrievers, "NEAREST_SEEDS", 5)
+    monkeypatch.setattr(retrievers, "KEYWORD_SEEDS", 5)
     assert texts(pipe, "violin strings", session="here") == ["one violin in an orchestra"]
 
 
@@ -286,8 +285,10 @@ def test_bm25_is_the_plain_formula(chunks: list[tuple[int, list[str]]], query: l
     snapshot = made_of(chunks)
     words = [hash_of(word) for word in query]
     texts = [chunk_words for _, chunk_words in chunks]
-    assert bm25.own_scores(snapshot, words).tolist() == pytest.approx(naive(texts, query, texts, lambda n: n), abs=1e-4)
-    near = contextual.Neighbourhood(snapshot)
+    assert retrievers.own_scores(snapshot, words).tolist() == pytest.approx(
+        naive(texts, query, texts, lambda n: n), abs=1e-4
+    )
+    near = Neighbourhood(snapshot)
     around = [
         [
             word
@@ -299,7 +300,7 @@ def test_bm25_is_the_plain_formula(chunks: list[tuple[int, list[str]]], query: l
     ]
     chance = lambda n: len(chunks) * (1 - (1 - n / len(chunks)) ** (2 * REACH + 1))  # noqa: E731
     expected = naive(around, query, texts, chance)
-    assert bm25.surrounding_scores(snapshot, near, words).tolist() == pytest.approx(expected, abs=1e-4)
+    assert retrievers.surrounding_scores(snapshot, near, words).tolist() == pytest.approx(expected, abs=1e-4)
 
 
 def test_what_another_agent_stores_changes_no_score_by_a_bit(pipe: Pipeline) -> None:
@@ -326,7 +327,7 @@ def naive(documents: list[list[str]], query: list[str], chunks: list[list[str]],
         holding = sum(word in document for document in chunks)
         if not holding:
             continue
-        weight = bm25.idf(with_word(holding), len(chunks))
+        weight = retrievers.idf(with_word(holding), len(chunks))
         for place, document in enumerate(documents):
             often = document.count(word)
             scores[place] += weight * often * (K1 + 1) / (often + K1 * (1 - B + B * len(document) / mean))
@@ -356,9 +357,9 @@ def made_of(chunks: list[tuple[int, list[str]]]) -> IndexSnapshot:
     return snapshot
 
 
-def ranked(snapshot: IndexSnapshot, query: str, **more: Any) -> contextual.Ranking:
+def ranked(snapshot: IndexSnapshot, query: str, **more: Any) -> Ranking:
     vector = Dense().embed_query(query)
-    return contextual.rank(snapshot, without_names(query, snapshot.names), vector, **more)
+    return retrievers.rank(snapshot, without_names(query, snapshot.names), vector, **more)
 
 
 def snapshot_of(pipe: Pipeline) -> IndexSnapshot:

@@ -11,7 +11,7 @@ import pytest
 from reverie.errors import Rejected
 from reverie.pipeline.calls import IngestMessages
 from reverie.pipeline.conversation_files import SESSION_FIELDS, ingest_calls, read_items
-from reverie.pipeline.items import SessionInput
+from reverie.pipeline.submission import SessionInput
 from reverie.sessions.types import Message, Session, SessionExport
 
 _AT = datetime(2026, 5, 1, tzinfo=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retrieval.ranking.cosine_scale import on_default_scale, ranked_on_default_scale
+from retrieval.ranking.retrievers import on_default_scale, ranked_on_default_scale
 
 
 class Codes:

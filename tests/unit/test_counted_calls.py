@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import fakeredis
@@ -20,14 +21,12 @@ from adapters.broker.shared_metrics import (
     SharedMetric,
     SharedMetrics,
 )
-from adapters.embedders.base import EmbedderUnavailable
+from adapters.embedders.base import EmbedderUnavailable, HashEmbedder
 from adapters.embedders.guarded import GuardedEmbedder
-from adapters.embedders.hashing import HashEmbedder
 from adapters.language_models import ModelUsage
-from adapters.webhooks import WebhookAnswer, WebhookFailed, WebhookRefused
-from adapters.webhooks.counted import CountedWebhookSender
+from adapters.webhooks.sender import CountedWebhookSender, WebhookAnswer, WebhookFailed, WebhookRefused
 from storage.stores import Stores
-from worker.model_metrics import embedding_counter, usage_recorder, webhook_counter
+from worker.runtime import embedding_counter, usage_recorder
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ class Receivers:
 
 def test_webhooks_are_counted_by_outcome(metrics: SharedMetrics) -> None:
     """Given answers of all kinds, then each outcome is counted once, and callers get what they got before."""
-    sender = CountedWebhookSender(Receivers(), webhook_counter(metrics))
+    sender = CountedWebhookSender(Receivers(), partial(metrics.count, WEBHOOKS))
     for url in ("200", "503", "404", "410", "silent", "private"):
         try:
             answer = sender.post(url, message_id="m", body={}, timeout_seconds=1, now=datetime.now(UTC))

@@ -12,23 +12,22 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from adapters.embedders.hashing import HashEmbedder
+from adapters.embedders.base import HashEmbedder
 from adapters.embedders.record import EmbedderRecord
+from memory.lifecycle.curation import EVERY_ENTRY, CurationLogs, undo_all, undo_entry
+from memory.lifecycle.forgetting import forget_workspace
 from memory.memories.agent_memories import AgentMemories
 from memory.pipeline import chunking
 from memory.pipeline.chunking import cut
 from memory.pipeline.reembedding import ReembedControl, ReembedTarget, reembed
-from memory.sessions.forgetting import forget_workspace
-from memory.upkeep.curation import undo_all, undo_entry
-from memory.upkeep.curation_logs import list_entries
 from reverie.errors import Conflict, NotFound
+from storage.curation import EntryDraft
+from storage.lifecycle.undo import undo
 from storage.memories.records import NewMemory
 from storage.pipeline.records import NewChunk, SourceText
 from storage.rows import tables_of
 from storage.transaction import AgentRepositories, Transaction
-from storage.upkeep.curation import EntryDraft
-from storage.upkeep.undo import undo
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.curating import NOW, everything, recalled, remember
 from support.index_content import recorded_tables
 from support.pipeline import WORKSPACE, Pipeline
@@ -470,7 +469,7 @@ def test_a_failed_undo_is_undone_whole(pipe: Pipeline, monkeypatch: pytest.Monke
     """Given an undo that is cut off after the rows were put back, then nothing of it is committed."""
     entry_id = curate(pipe, prune("walnuts", "home"))
     before = everything(pipe.store)
-    monkeypatch.setattr("storage.upkeep.undo.add_to_indexes", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    monkeypatch.setattr("storage.lifecycle.undo.add_to_indexes", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt), pipe.store.writing() as tx:
         undo(tx.connection, tx.curation.get(entry_id), at=LATER)
     assert everything(pipe.store) == before
@@ -494,11 +493,11 @@ def test_pages_of_both_logs_hold_each_entry_once(pipe: Pipeline) -> None:
             with store.writing() as tx, entry(tx, at=NOW + moment):
                 made = NewMemory(id=f"{store.name}-{moment}", content="something", created_at=NOW)
                 tx.for_agent("ana").memories.add(made, now=NOW)
-    here = AgentMemories(pipe.stores, WORKSPACE, "ana")
+    logs = CurationLogs(AgentMemories(pipe.stores, WORKSPACE, "ana"))
 
-    paged = [found.id for offset in range(8) for found in list_entries(here, limit=1, offset=offset)]
+    paged = [found.id for offset in range(8) for found in logs.list(EVERY_ENTRY, limit=1, offset=offset)]
 
-    assert paged == [found.id for found in list_entries(here)]
+    assert paged == [found.id for found in logs.list(EVERY_ENTRY, limit=50, offset=0)]
     assert sorted(paged) == sorted(["1", "2", "3", "4", "account-1", "account-2", "account-3"])
     assert [name for name in paged if not name.startswith("account-")] == ["4", "3", "2", "1"]
     assert [name for name in paged if name.startswith("account-")] == ["account-3", "account-2", "account-1"]

@@ -22,7 +22,7 @@ def test_a_damaged_run_file_is_told_at_once(
     reverie = CommandLine(monkeypatch, capsys, "--data", str(tmp_path))
     # In that module alone: threads of other tests may sleep.
     time_that_passes = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: pytest.fail("it waits"))
-    monkeypatch.setattr("cli.sending.time", time_that_passes)
+    monkeypatch.setattr("cli.target.time", time_that_passes)
     with hold_data_dir(tmp_path), announced(tmp_path, ServerFile("http://127.0.0.1:1", "1", "default")):
         (tmp_path / "run" / "server.json").write_bytes(content)
         for command in ("memory", "list"), ("status",), ("recall", "x"), ("memory", "add", "x"):

@@ -10,8 +10,7 @@ import pytest
 from cli.application import Invocation
 from reverie.clock import from_micros
 from reverie.errors import Conflict
-from reverie.pipeline.calls import ListDeadLetters, ReplayDeadLetter
-from reverie.pipeline.types import DeadLetter, DeadLetterList
+from reverie.pipeline.calls import DeadLetter, DeadLetterList, ListDeadLetters, ReplayDeadLetter
 from support.command_line import CommandLine, Ended
 
 
@@ -54,10 +53,10 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_that_fails_again_is_no_success(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Given a letter that fails again at once, then the command fails, and names the new letter and its error."""
-    ended = replay(monkeypatch, capsys, "7", answers={7: letter(8, replay="failed")})
+    """Given a letter that fails again at once, then the command fails, and tells its new error."""
+    ended = replay(monkeypatch, capsys, "7", answers={7: letter(7, replay="failed")})
     assert (ended.code, ended.out) == (1, "1 failed.\n")
-    assert "dead letter 7: it failed again, and is now dead letter 8: it is broken" in ended.err
+    assert "dead letter 7: it failed again: it is broken" in ended.err
 
 
 def test_of_all_letters_those_that_cannot_be_replayed_do_not_stop_the_others(

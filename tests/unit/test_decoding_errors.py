@@ -11,7 +11,7 @@ from reverie.decoding import convert, rejected
 from reverie.errors import Rejected
 from reverie.memories.calls import ImportMemories, Remember
 from reverie.pipeline.calls import IngestMessages
-from reverie.pipeline.items import MessageInput
+from reverie.pipeline.submission import MessageInput
 from reverie.recall.calls import Recall
 
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from memory.scheduling.destinations import (
+from memory.scheduling.notifier import (
     MAX_CALLS,
     MAX_PER_DESTINATION,
     MAX_SLOW_CALLS,
@@ -15,7 +15,7 @@ from memory.scheduling.destinations import (
     Busy,
     Destinations,
 )
-from reverie.scheduling.schedule_types import Executor, LlmExecutor, TaskExecutor, WebhookExecutor
+from reverie.scheduling.types import Executor, LlmExecutor, TaskExecutor, WebhookExecutor
 
 THREADS = 16
 SLOW = WebhookExecutor(url="https://slow.example/a?b")

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from memory.pipeline.faults import STALLED_SECONDS, STUCK_SECONDS, find_faults
 from reverie import contract
 from reverie.pipeline.status import (
     EmbedderStatus,
@@ -19,13 +20,14 @@ from reverie.pipeline.status import (
     LagStatus,
     LanguageModelStatus,
     PipelineStatus,
+    StageStatus,
     TimeStatus,
     WorkerStatus,
 )
 from storage.stores import Stores
 from support.command_line import CommandLine, Ended
-from worker.doctor import folder, pipeline
-from worker.doctor.findings import Finding, run_check
+from worker import doctor
+from worker.doctor import Finding, run_check
 from worker.settings import Settings, load_settings
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -71,11 +73,11 @@ def healthy(**changes: Any) -> PipelineStatus:
 
 
 def of_pipeline(status: PipelineStatus, settings: Settings) -> Iterator[Finding]:
-    yield from pipeline.check_broker(status)
-    yield from pipeline.check_workers(status)
-    yield from pipeline.check_backlog(status)
-    yield from pipeline.check_jobs(status, settings)
-    yield from pipeline.check_models(status)
+    yield from doctor.check_broker(status)
+    yield from doctor.check_workers(status)
+    yield from doctor.check_backlog(status)
+    yield from doctor.check_jobs(status, settings)
+    yield from doctor.check_models(status)
 
 
 def test_a_new_machine_is_told_what_to_do_and_nothing_is_created(reverie: CommandLine, tmp_path: Path) -> None:
@@ -128,24 +130,34 @@ def test_a_damaged_database_is_a_problem_and_the_other_checks_go_on(reverie: Com
 
 def test_a_folder_that_others_can_enter_is_named_with_the_command_that_mends_it(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    (found,) = folder.check_folder(tmp_path)
+    (found,) = doctor.check_folder(tmp_path)
     assert (found.state, found.advice) == ("warning", f"chmod 700 {tmp_path}")
     tmp_path.chmod(0o700)
-    (found,) = folder.check_folder(tmp_path)
+    (found,) = doctor.check_folder(tmp_path)
     assert found.state == "ok"
 
 
 def test_a_network_file_system_and_a_full_disk_are_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "_file_system", lambda _path: "nfs4")
-    monkeypatch.setattr(folder.shutil, "disk_usage", lambda _path: type("Usage", (), {"free": 1_000_000}))
-    assert [found.state for found in folder.check_disk(tmp_path)] == ["problem", "problem"]
+    monkeypatch.setattr(doctor, "_file_system", lambda _path: "nfs4")
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _path: type("Usage", (), {"free": 1_000_000}))
+    assert [found.state for found in doctor.check_disk(tmp_path)] == ["problem", "problem"]
+
+
+def test_logs_that_cannot_be_written_are_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a log in whose place is a folder, and then a full disk, then each is named; without logs nothing is."""
+    assert list(doctor.check_logs(tmp_path)) == []
+    (tmp_path / "logs" / "server.log").mkdir(parents=True)
+    (found,) = doctor.check_logs(tmp_path)
+    assert (found.state, found.found) == ("problem", "logs/server.log cannot be written")
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _path: type("Usage", (), {"free": 0}))
+    assert [found.state for found in doctor.check_logs(tmp_path)] == ["problem", "problem"]
 
 
 def test_a_backup_folder_without_a_recent_backup_is_named(settings: Settings, tmp_path: Path) -> None:
-    (none,) = folder.check_backups(settings, NOW)
+    (none,) = doctor.check_backups(settings, NOW)
     assert (none.state, none.found) == ("warning", "none are made")
     configured = settings.model_copy(update={"backup_folder": tmp_path})
-    (empty,) = folder.check_backups(configured, NOW)
+    (empty,) = doctor.check_backups(configured, NOW)
     assert empty.found == f"none yet in {tmp_path}"
 
 
@@ -182,7 +194,7 @@ def test_a_job_that_failed_and_one_that_is_not_run_any_more_are_found(settings: 
         contract.PRUNE_DECAYED: JobStatus(started_at=NOW, finished_at=NOW, counts={}, error="the disk is full"),
         contract.DREAM_SWEEP: JobStatus(started_at=long_ago, finished_at=long_ago, counts={}, error=None),
     }
-    found = [*pipeline.check_jobs(healthy(jobs=jobs), settings)]
+    found = [*doctor.check_jobs(healthy(jobs=jobs), settings)]
     assert [one.state for one in found] == ["problem", "warning"]
     assert found[0].advice == "`reverie run prune-decayed` tries again"
     assert "dream-sweep" in found[1].found
@@ -196,3 +208,46 @@ def test_an_error_of_a_check_is_a_finding() -> None:
     found = [*run_check("Disk", failing)]
     assert [one.state for one in found] == ["ok", "problem"]
     assert found[1].found == "/data: Permission denied"
+
+
+def faults(status: PipelineStatus, **changes: Any) -> list[str]:
+    changed = msgspec.structs.replace(status, **changes)
+    return find_faults(changed.workers, changed.queues, changed.inboxes, changed.jobs, changed.stages, changed.at)
+
+
+def test_a_pipeline_at_work_has_no_fault() -> None:
+    """Given tasks in queues, items in inboxes for less than a minute, and a long queue, then nothing is wrong."""
+    inbox = InboxStatus(workspace="w", size=9, oldest_age_seconds=STUCK_SECONDS - 1)
+    stages = {
+        "embed": StageStatus(waiting=9_000, held=256, oldest_age_seconds=STUCK_SECONDS + 1),
+        "index": StageStatus(waiting=9, retrying=9, oldest_age_seconds=STUCK_SECONDS - 1),
+    }
+    queues = dict.fromkeys(contract.QUEUES, 1_000)
+    assert faults(healthy(), queues=queues, inboxes=[inbox], stages=stages) == []
+
+
+def test_each_thing_that_stands_still_is_a_fault_of_its_own() -> None:
+    """Given one thing that is wrong, then one text names it."""
+    status = healthy()
+    worker, beat = status.workers
+    stalled = msgspec.structs.replace(worker, stalled_seconds=STALLED_SECONDS)
+    no_embed = msgspec.structs.replace(worker, queues=["ingest"])
+    inbox = InboxStatus(workspace="talks", size=9, oldest_age_seconds=STUCK_SECONDS + 1)
+    stage = StageStatus(waiting=9, retrying=9, oldest_age_seconds=STUCK_SECONDS + 1)
+    waits = StageStatus(waiting=9, held=1, oldest_age_seconds=STUCK_SECONDS + 1)
+    minute_ago = NOW - timedelta(seconds=STUCK_SECONDS + 1)
+    hung = msgspec.structs.replace(worker, started_at=minute_ago, progress_at=minute_ago)
+    later, old_beat = NOW + timedelta(seconds=61), msgspec.structs.replace(beat, started_at=NOW - timedelta(hours=1))
+    new_beat = msgspec.structs.replace(beat, started_at=later)
+    found = {
+        "all@host": faults(status, workers=[stalled, beat]),
+        "embed": faults(status, workers=[no_embed, beat], queues={"embed": 1, "ingest": 1, "index": 0}),
+        "beat": faults(status, workers=[worker]),
+        "talks": faults(status, inboxes=[inbox]),
+        "stage embed": faults(status, stages={"embed": stage}),
+        "`embed` has finished": faults(status, workers=[hung, beat], stages={"embed": waits}),
+    }
+    assert [(len(texts), name in texts[0]) for name, texts in found.items()] == [(1, True)] * 6
+    late = faults(status, workers=[worker, old_beat], at=later)
+    assert ["sweep-stages" in late[0], "recover-inbox" in late[1], len(late)] == [True, True, 2]
+    assert faults(status, workers=[worker, new_beat], at=later) == [], "it has not had the time yet"

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from adapters.workspace_git import GitFolders, GitRepository, RepositoriesInMemory
+from adapters.workspace_git import GitFolders, GitRepository
 from memory.jobs import RunOptions
-from memory.memories.secrets import looks_secret
+from memory.secrets import looks_secret
 from memory.upkeep import dream_sweep as sweeping
 from memory.upkeep.dream_sweep import dream_sweep, memory_id_of
 from memory.upkeep.dreaming import DAY_MICROS, DreamRules
@@ -23,10 +23,10 @@ from memory.upkeep.notebook import Notebooks
 from reverie.clock import new_id
 from reverie.contract import DREAM_SWEEP
 from reverie.errors import StoreUnavailable
+from storage.curation import CurationLog
 from storage.memories.memories import Memories
 from storage.recall.events import NewRecall
 from storage.stores import Stores
-from storage.upkeep.curation import CurationLog
 from storage.upkeep.dreams import Dreams
 from support.dreams import QUESTIONS, Dreamer
 from support.pipeline import WORKSPACE
@@ -94,7 +94,7 @@ def test_a_message_that_is_recalled_often_becomes_a_memory(dreamer: Dreamer) -> 
 
     (made,) = dreamer.all_memories()
     assert counts["made_of_messages"] == 1
-    assert made.id == memory_id_of("ana", "m1") == promoted(dreamer)[0]
+    assert made.id == memory_id_of("ana", "s", "m1") == promoted(dreamer)[0]
     assert (made.source, made.source_message, made.session) == ("dream", "m1", "s")
     assert (made.tier, made.lifetime, made.kind) == ("workspace", "long_term", "event")
     assert made.content == f"Ana: {LISBON}"
@@ -354,7 +354,7 @@ def test_a_memory_that_is_forgotten_is_not_made_again_of_its_message(dreamer: Dr
     dreamer.dream()
     with dreamer.store.writing() as tx:
         rows = tx.for_agent("ana")
-        rows.memories.delete([rows.memories.get(memory_id_of("ana", "m1")).row_id])
+        rows.memories.delete([rows.memories.get(memory_id_of("ana", "s", "m1")).row_id])
 
     counts = dreamer.dream()
 
@@ -639,17 +639,6 @@ def test_without_workspace_git_sweeps_promote_and_write_no_files(tmp_path: Path)
 
     assert counts["promoted"] == 1
     assert not (tmp_path / "workspaces" / WORKSPACE / "git").exists()
-    dreamer.close()
-
-
-def test_a_fake_repository_serves_as_well_as_a_real_one(tmp_path: Path) -> None:
-    """Given repositories in memory, as simulations use, then a sweep commits to them."""
-    dreamer = Dreamer(tmp_path, repositories=RepositoriesInMemory(looks_secret))
-    dreamer.remember(LISBON)
-    dreamer.make_hot(LISBON)
-
-    assert dreamer.dream()["commits"] == 1
-    assert "sqlite-vec" in dreamer.files()["MEMORY.md"]
     dreamer.close()
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory.upkeep.dream_sweep import refuse_text
 from memory.upkeep.dreaming import DAY_MICROS, DreamRules, Signals, Tally, normalised_query
-from memory.upkeep.promotable import refuse_text
 
 NOW = 20_000 * DAY_MICROS + DAY_MICROS // 2
 

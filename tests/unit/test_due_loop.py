@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memory.idle_stores import IdleStores
-from memory.scheduling.due_loop import MAX_PAUSE_SECONDS, DueLoop, LoopJob, LoopRun
+from memory.scheduling.due_runs import MAX_PAUSE_SECONDS, DueLoop, LoopJob, LoopRun
 from reverie.errors import StoreUnavailable
 from storage.stores import Store, Stores
 from support.telling import BEGAN, SECOND, Clock

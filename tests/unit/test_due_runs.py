@@ -18,9 +18,9 @@ from memory.scheduling import due_runs
 from memory.scheduling.due_runs import LOST_AFTER_SECONDS, ToSend
 from memory.scheduling.executing import Delegated
 from memory.scheduling.rules import RunResult
-from memory.scheduling.runs import complete_run, run_now
+from memory.scheduling.schedules import complete_run, run_now
 from reverie.clock import from_micros
-from reverie.scheduling.schedule_types import RunReport
+from reverie.scheduling.types import RunReport
 from support.scheduled import (
     BAD,
     GOOD,
@@ -273,7 +273,7 @@ def test_two_sweeps_that_take_up_at_once_send_each_lost_task_once(time: Schedule
         ('{"type":"cron","expression":"0 * * * *","tz":"Europe/Atlantis"}', "Europe/Atlantis"),
         ('{"type":"cron","expression":"99 * * * *","tz":"UTC"}', "99"),
         ('{"type":"interval","seconds":0}', "every must be"),
-        ('{"type":"interval","seconds":60,"anchor":"2027-01-01T00:00:00"}', "offset"),
+        ('{"type":"interval","seconds":60,"anchor":"2027-01-01T00:00:00"}', "needs a time zone"),
     ],
 )
 def test_a_schedule_that_cannot_be_computed_is_disabled_with_a_notice_and_holds_up_nobody(

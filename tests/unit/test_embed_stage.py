@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from billiard.exceptions import TimeLimitExceeded
 from numpy.typing import NDArray
 
-from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused
+from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused, HashEmbedder
 from adapters.embedders.guarded import GuardedEmbedder
-from adapters.embedders.hashing import HashEmbedder
+from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.dead_letters import replay
-from memory.pipeline.embedding import BATCH_CHUNKS
+from memory.pipeline.embedding import BATCH_CHUNKS, EmbedHooks, embed_chunks
+from memory.pipeline.indexing import index_chunks
+from memory.pipeline.ingest import ingest_batch
+from memory.pipeline.pace import Pace
 from memory.pipeline.recovery import StageSweep
-from memory.pipeline.status import _model_advice
-from memory.stage import STAGE_BUDGET_SECONDS, STAGE_LEASE_SECONDS
+from memory.stage import STAGE_BUDGET_SECONDS, STAGE_LEASE_SECONDS, StageReport, claim_batch
+from memory.status import _model_advice
+from reverie.errors import StoreUnavailable
+from storage.pipeline.chunks import Chunks
 from storage.pipeline.work import STAGES
 from storage.recall.index import SearchIndex
-from storage.upkeep.verify import verify
-from support.pipeline import WORKSPACE, Pipeline
+from storage.stores import Store
+from storage.verify import verify
+from support.pipeline import WORKSPACE, Pipeline, turns
+from worker.app import TASK_TIME_LIMIT_SECONDS
 
 
 class Embedder(HashEmbedder):
@@ -342,3 +352,186 @@ def test_a_larger_batch_is_held_for_longer(pipe: Pipeline) -> None:
     began = pipe.now()
     pipe.embed(Watching(), batch_size=4 * BATCH_CHUNKS)
     assert began <= held[0] - int(4 * STAGE_LEASE_SECONDS * 1_000_000) <= pipe.now()
+
+
+class Slow(Embedder):
+    """An embedder that needs some seconds for each text; its worker is killed at the time limit of a task."""
+
+    def __init__(self, seconds_per_text: float) -> None:
+        super().__init__()
+        self.seconds_per_text = seconds_per_text
+        self.seconds = 0.0
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        taken = self.seconds_per_text * len(texts)
+        self.seconds += min(taken, TASK_TIME_LIMIT_SECONDS)
+        if taken > TASK_TIME_LIMIT_SECONDS:
+            self.batches.append(-len(texts))
+            raise TimeLimitExceeded(TASK_TIME_LIMIT_SECONDS)
+        return super().embed(texts)
+
+
+def embed_slowly(pipe: Pipeline, slow: Slow) -> None:
+    """Embed as one worker after the other does: a new one, which knows nothing of the pace, after each kill."""
+    hooks = EmbedHooks(lambda: None, lambda _ids, _why: None)
+    new_pace = partial(Pace, monotonic=lambda: slow.seconds)
+    pace = new_pace()
+    for _ in range(2_000):
+        try:
+            if not embed_chunks(pipe.store, slow, now=pipe.now, hooks=hooks, pace=pace).done:
+                return
+        except TimeLimitExceeded:
+            pipe.advance(STAGE_LEASE_SECONDS + 1)
+            pace = new_pace()
+
+
+@pytest.mark.parametrize("seconds_per_text", [0.001, 0.1, 2.0, 20.0, 45.0, 250.0])
+def test_a_starved_host_always_progresses(pipe: Pipeline, seconds_per_text: float) -> None:
+    """Given an embedder of any slowness, then all is embedded, nothing set aside, and batches last some seconds."""
+    slow = Slow(seconds_per_text)
+    pipe.say(*[f"number {number} of the boats" for number in range(600)])
+    pipe.drain(lambda: pipe.ingest().taken)
+    pipe.drain(lambda: pipe.chunk().done)
+    embed_slowly(pipe, slow)
+    with pipe.store.reading() as tx:
+        assert tx.work.is_idle(("embed",))
+    assert pipe.dead_letters() == []
+    killed = [size for size in slow.batches if size < 0]
+    assert killed == ([] if seconds_per_text < 37 else [-8])
+    kept = [size for size in slow.batches[1:] if size > 0]
+    in_ten_seconds = max(1, min(BATCH_CHUNKS, int(10 / seconds_per_text)))
+    assert 0.9 * in_ten_seconds <= max(kept) <= in_ten_seconds
+    assert len(kept) <= 1.5 * 610 / in_ten_seconds + 20
+
+
+def test_rows_of_a_killed_worker_do_not_hold_up_the_others_one_by_one(pipe: Pipeline) -> None:
+    """Given a worker that died with 256 rows, then they are tried sixteen at a time, and the rest in one batch."""
+    slow = Slow(0.001)
+    pipe.say(*[f"number {number} of the boats" for number in range(300)])
+    pipe.drain(lambda: pipe.ingest().taken)
+    pipe.drain(lambda: pipe.chunk().done)
+    claim_batch(pipe.store, "embed", now=pipe.now(), limit=BATCH_CHUNKS)
+    pipe.advance(STAGE_LEASE_SECONDS + 1)
+    pace = Pace(BATCH_CHUNKS, monotonic=lambda: slow.seconds)
+    hooks = EmbedHooks(lambda: None, lambda _ids, _why: None)
+    pipe.drain(lambda: embed_chunks(pipe.store, slow, now=pipe.now, hooks=hooks, pace=pace).done)
+    assert slow.batches[:-1] == [BATCH_CHUNKS // 16] * 16
+
+
+def test_a_batch_gets_smaller_when_the_host_slows_down_and_larger_when_it_recovers() -> None:
+    """Given a host that becomes a thousand times slower and then fast again, then batches follow within a few."""
+    seconds = {"now": 0.0, "each": 0.001}
+    pace = Pace(monotonic=lambda: seconds["now"])
+
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+        seconds["now"] += seconds["each"] * len(texts)
+        return np.zeros((len(texts), 4), np.float32)
+
+    timed = pace.timed(embed)
+    sizes: list[int] = []
+    for each in (0.001, 1.0, 0.001):
+        seconds["each"] = each
+        for _ in range(12):
+            sizes.append(pace.texts_at_once(256))
+            timed(["x" * 100] * sizes[-1])
+    assert sizes[:4] == [8, 64, 256, 256]
+    assert sizes[13:24] == [10] * 11
+    assert sizes[-1] == 256
+
+
+@pytest.mark.parametrize(
+    ("fixed", "each", "batches"), [(20.0, 0.01, 15), (30.0, 0.0, 15), (9.0, 0.3, 30), (0.0, 20.0, 300)]
+)
+def test_a_host_that_needs_as_long_for_one_text_as_for_many_gets_many(fixed: float, each: float, batches: int) -> None:
+    """Given seconds of any batch and those of each text, after five single texts, then 300 take that many batches."""
+    pace = Pace()
+    sizes: list[int] = []
+    while sum(sizes) < 305:
+        sizes.append(pace.texts_at_once(256) if len(sizes) >= 5 else 1)
+        pace.note(["x" * 100] * sizes[-1], fixed + each * sizes[-1])
+    assert len(sizes) - 5 <= batches
+    assert max(fixed + each * size for size in sizes) <= 100.0
+
+
+def test_texts_much_longer_than_the_last_ones_are_given_back(pipe: Pipeline) -> None:
+    """Given a batch of short texts at 20 ms each, when long ones follow, then only those that fit are embedded."""
+    pace = Pace(BATCH_CHUNKS)
+    pace.note(["short"] * 100, 20.0)
+    assert pace.texts_at_once(256) == 50
+    assert pace.fitting(["x" * 600] * 50) == 5
+    assert pace.fitting(["x" * 60_000]) == 1
+    assert pace.fitting([]) == 0
+
+
+def stores_with_work(pipe: Pipeline, *contents: str) -> list[Store]:
+    """A store for each content, chunked and not embedded."""
+    stores = []
+    for number, content in enumerate(contents):
+        store = pipe.stores.workspace(f"next{number}")
+        pipe.inbox.accept(store.name, turns(content))
+        ingest_batch(pipe.inbox, store, pipe.working, now=pipe.now())
+        chunk_messages(store, now=pipe.now, on_batch=lambda _rows: None)
+        stores.append(store)
+    return stores
+
+
+def embed_with_others(pipe: Pipeline, embedder: Embedder, stores: list[Store]) -> StageReport:
+    """Embed the store of the pipeline together with others."""
+    hooks = EmbedHooks(lambda: None, lambda _ids, _why: None)
+    others = [(store, hooks) for store in stores]
+    return embed_chunks(pipe.store, embedder, now=pipe.now, hooks=hooks, others=others)
+
+
+def left_to_embed(*stores: Store) -> list[str]:
+    """The stores in which a chunk waits for its vector, tried or not."""
+    left = []
+    for store in stores:
+        with store.reading() as tx:
+            left += [] if tx.work.is_idle(("embed",)) else [store.name]
+    return left
+
+
+def test_one_batch_takes_the_chunks_of_the_workspaces_whose_turn_is_next(pipe: Pipeline, embedder: Embedder) -> None:
+    """Given nineteen others with a message each, when the task of one runs, then the model is called once."""
+    stores = stores_with_work(pipe, *[f"boat {number}" for number in range(19)])
+    assert embed_with_others(pipe, embedder, stores).done == 10 + 19
+    assert embedder.batches == [10 + 19]
+    assert left_to_embed(pipe.store, *stores) == []
+    for store in stores:
+        index_chunks(store, now=pipe.now, on_indexed=lambda _batch: None)
+        assert verify(store).wrong == []
+        assert verify(store).counts["in_vector_index"] == 1
+
+
+def test_what_happens_in_one_of_the_workspaces_concerns_no_other(pipe: Pipeline) -> None:
+    """Given a refused text, vectors of another model, and a worker that died, then the others are embedded."""
+    refusing = Embedder(refuses="lagoon")
+    stores = stores_with_work(pipe, "boat", "lagoon", "other model", "its worker died")
+    with stores[2].writing() as tx:
+        tx.index.create("vector", now=pipe.now(), model="another", dim=8, active=True)
+    with stores[3].writing() as tx:
+        tx.work.claim("embed", now=pipe.now() - 3_600_000_000, lease_seconds=25, limit=10)
+    report = embed_with_others(pipe, refusing, stores)
+    assert (report.done, report.buried) == (10 + 1, 1)
+    assert left_to_embed(pipe.store, *stores) == ["next2", "next3"]
+    with stores[1].reading() as tx:
+        (letter,) = tx.dead_letters.list(limit=5)
+    assert "will not have this" in letter.error
+
+
+def test_a_store_that_cannot_be_written_holds_up_none_of_the_others(
+    pipe: Pipeline, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a store of others that fails at the commit, then the rest is embedded, and it is tried again later."""
+    stores = stores_with_work(pipe, "boat", "ship")
+    store_vectors = Chunks.store_vectors
+    failures = iter([StoreUnavailable("the disk is full")])
+
+    def fails_in_the_first(chunks: Chunks, *arguments: Any, **named: Any) -> None:
+        for failure in failures:
+            raise failure
+        store_vectors(chunks, *arguments, **named)
+
+    monkeypatch.setattr(Chunks, "store_vectors", fails_in_the_first)
+    assert embed_with_others(pipe, embedder, stores).done == 10 + 1
+    assert left_to_embed(pipe.store, *stores) == ["next0"]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from adapters.embedders import EmbedderUnavailable, EmbeddingRefused, GuardedEmbedder, HashEmbedder
+from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused, HashEmbedder
+from adapters.embedders.guarded import GuardedEmbedder
 
 
 class Scripted(HashEmbedder):

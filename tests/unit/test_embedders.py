@@ -16,19 +16,12 @@ import numpy as np
 import pytest
 from embedder_conformance import EmbedderConformance
 
-from adapters.embedders import (
-    Embedder,
-    EmbedderSpec,
-    EmbedderUnavailable,
-    EmbeddingRefused,
-    GuardedEmbedder,
-    HashEmbedder,
-    OpenAICompatibleEmbedder,
-    build_embedder,
-    model_files,
-    openai_compatible,
-)
-from adapters.embedders.hardware import choose_dtype
+from adapters.embedders import model_files, openai_compatible
+from adapters.embedders.base import Embedder, EmbedderSpec, EmbedderUnavailable, EmbeddingRefused, HashEmbedder
+from adapters.embedders.guarded import GuardedEmbedder
+from adapters.embedders.local import choose_dtype
+from adapters.embedders.openai_compatible import OpenAICompatibleEmbedder
+from adapters.embedders.record import build_embedder
 from reverie.errors import Permanent, Transient, Unavailable
 from support.endpoint import Answer, Endpoint
 
@@ -125,7 +118,7 @@ class TestGuarded(EmbedderConformance):
 
 def test_naming_an_embedder_loads_no_library() -> None:
     code = (
-        "import sys; from adapters.embedders import *\n"
+        "import sys; from adapters.embedders.record import *\n"
         "for p in ('sentence-transformers', 'model2vec', 'hash', 'none'): build_embedder(EmbedderSpec(p))\n"
         "build_embedder(EmbedderSpec('openai', base_url='http://x'))\n"
         "print([m for m in ('torch', 'sentence_transformers', 'model2vec', 'httpx2') if m in sys.modules])"

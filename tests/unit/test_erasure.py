@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from adapters.kept_secrets import installation_key
-from adapters.webhooks import secrets_in
+from adapters.webhooks.signing import secrets_in
+from memory.fragments import FragmentSet, HashKey, Matcher, fragments_of
+from memory.lifecycle import erasing
+from memory.lifecycle.erasing import STEPS, ErasureJob, continue_erasures
+from memory.lifecycle.erasure_rows import Scope
+from memory.lifecycle.erasures import plan_erasure, read_erasure, request_erasure
 from memory.recall.events import record_recalls
-from memory.trust import erasing
-from memory.trust.erasing import STEPS, ErasureJob, continue_erasures
-from memory.trust.erasure_rows import Scope
-from memory.trust.erasures import plan_erasure, read_erasure, request_erasure
 from reverie import Rejected, Reverie
-from reverie.problems import Forbidden, Unauthorised
-from reverie.trust.erasure_types import Erasure
+from reverie.errors import Conflict, Forbidden, StoreUnusable, Unauthorised
+from reverie.trust.calls import Erasure
+from storage.lifecycle.erasures import ErasureRecord, message_name
 from support.agents import until
 from support.byte_search import places_of
 from support.http import running_server
@@ -50,13 +55,13 @@ def fill(runtime: Runtime, ana: Reverie) -> None:
     drain(runtime)
     ana.remember(f"remember: {SECRET}", owner_user_id=KATE)
     ana.remember("Lif grows plums", owner_user_id="lif")
-    ana.set_fact("lantern", "place", SECRET)
-    ana.forget_fact("lantern", "place")
-    ana.add_note("Kate's note: " + SECRET, user=KATE)
-    ana.put_item(["lanterns"], "heron", {"text": SECRET}, user=KATE)
-    ana.put_item(["memories", KATE], "heron", {"text": SECRET})  # as users of LangGraph name theirs
-    ana.put_item(["memories", "lif"], "plum", {"text": SHARED})
-    ana.add_schedule(f"ask about: {SECRET}", cron="0 9 * * *", user=KATE)
+    ana.facts.set("lantern", "place", SECRET)
+    ana.facts.forget("lantern", "place")
+    ana.notes.add("Kate's note: " + SECRET, user=KATE)
+    ana.items.put(["lanterns"], "heron", {"text": SECRET}, user=KATE)
+    ana.items.put(["memories", KATE], "heron", {"text": SECRET})  # as users of LangGraph name theirs
+    ana.items.put(["memories", "lif"], "plum", {"text": SHARED})
+    ana.schedules.add(f"ask about: {SECRET}", cron="0 9 * * *", user=KATE)
     drain(runtime)
     recall(ana)
     until(lambda: recorded(runtime, ana), "the recalls are not recorded")
@@ -74,7 +79,7 @@ def recorded(runtime: Runtime, ana: Reverie) -> bool:
     """Record what the server has noted of recalls; return whether the database has some of both users."""
     runtime.recall_buffer.flush()
     record_recalls(runtime.recall_log, runtime.stores, workspace="default")
-    return all(ana.recall_events(user=user) for user in (KATE, "lif"))
+    return all(ana.memories.recall_events(user=user) for user in (KATE, "lif"))
 
 
 def flushed(runtime: Runtime) -> bool:
@@ -108,8 +113,8 @@ def test_a_user_is_erased_and_others_keep_what_they_said(runtime: Runtime, ana: 
     ]:
         found = ana.recall("when does the office close", mode="keyword", user=user)
         assert [result.text for result in found] == texts, user
-        assert [memory.content for memory in ana.memories(user=user)] == memories, user
-        assert [session.id for session in ana.sessions(user=user)] == sessions, user
+        assert [memory.content for memory in ana.memories.list(user=user)] == memories, user
+        assert [session.id for session in ana.sessions.list(user=user)] == sessions, user
 
 
 def test_a_dry_run_counts_what_is_removed(runtime: Runtime, ana: Reverie) -> None:
@@ -146,7 +151,7 @@ def test_a_job_killed_at_any_step_goes_on(
         erase(runtime, Scope("user", KATE, None, None))
     monkeypatch.setitem(erasing._RUN, step, work)
     continue_erasures(runtime.erasure_services)
-    (done,) = ana.erasures()
+    (done,) = ana.admin.erasures.list()
     assert done.receipt is not None, done.error
     assert done.receipt.leftovers == {}
     assert places_of(runtime.settings.data, SECRET, KATE) == set()
@@ -168,7 +173,7 @@ def test_what_another_user_says_meanwhile_in_the_same_words_is_not_lost(
     assert done.receipt is not None, done.error
     assert done.receipt.leftovers == {}, "what is on its way from another user is no leftover"
     drain(runtime)
-    assert SECRET in [message.content for message in ana.messages("lifs")]
+    assert SECRET in [message.content for message in ana.sessions.messages("lifs")]
 
 
 def test_an_erasure_waits_until_what_was_accepted_before_it_is_stored(runtime: Runtime, ana: Reverie) -> None:
@@ -176,7 +181,7 @@ def test_an_erasure_waits_until_what_was_accepted_before_it_is_stored(runtime: R
     fill(runtime, ana)
     ana.ingest("lifs", {"role": "user", "content": "still on its way"}, user="lif")
     waiting = erase(runtime, Scope("user", KATE, None, None))
-    assert (waiting.state, waiting.step) == ("running", "release")
+    assert (waiting.state, waiting.step, waiting.attempts) == ("waiting", "release", 1)
     assert "not stored yet, in default" in waiting.error
     drain(runtime)
     assert continue_erasures(runtime.erasure_services) == {"finished": 1, "waiting": 0}
@@ -194,17 +199,25 @@ def test_what_was_accepted_before_does_not_reappear_and_what_comes_later_is_kept
     drain(runtime)
     ana.ingest("kates-next", {"role": "user", "content": "I am back"}, user=KATE)
     drain(runtime)
-    assert [message.content for message in ana.messages("kates-next")] == ["I am back"]
+    assert [message.content for message in ana.sessions.messages("kates-next")] == ["I am back"]
     assert places_of(runtime.settings.data, SECRET) == set()
 
 
 def test_a_message_takes_along_what_came_from_it_and_leaves_its_session(runtime: Runtime, ana: Reverie) -> None:
-    """Given a session, when one message is erased, then the others stay and are found."""
+    """Given a session, when one message is erased, then the others stay and are found, and that of another session with
+    its id."""
     question = "Where does the heron lantern of Cacilhas burn on Thursdays?"
     messages = [{"role": "user", "content": question, "id": "the-question-of-kate-1"}]
     ana.ingest("talk", [*messages, {"role": "assistant", "content": "By the old pier"}], user=KATE)
+    ana.ingest("talk", {"role": "user", "content": "Another one", "id": "m-2"}, user=KATE)
+    ana.ingest("bo's", {"role": "user", "content": "What Bo said", "id": "m-2"}, user="bo")
     drain(runtime)
-    done = erase(runtime, Scope("message", "the-question-of-kate-1", "ana", "default"))
+    with pytest.raises(Conflict, match=r"2 sessions have a message 'm-2': name its session"):
+        ana.admin.erasures.create(message="m-2")
+    assert erase(runtime, Scope("message", message_name("talk", "m-2"), "ana", "default")).target_hash
+    assert [one.content for one in ana.sessions.messages("bo's", user="bo")] == ["What Bo said"]
+    assert ana.admin.erasures.create(message="the-question-of-kate-1", dry_run=True).counts["default"]["messages"] == 1
+    done = erase(runtime, Scope("message", message_name("talk", "the-question-of-kate-1"), "ana", "default"))
     assert done.receipt is not None, done.error
     assert done.receipt.leftovers == {}
     drain(runtime)
@@ -215,10 +228,10 @@ def test_a_message_takes_along_what_came_from_it_and_leaves_its_session(runtime:
 def test_what_to_erase_must_be_named(ana: Reverie) -> None:
     """Given a call that names nothing, or two things, then it is refused, and nothing is erased."""
     with pytest.raises(Rejected, match="name what to erase"):
-        ana.erase()
+        ana.admin.erasures.create()
     with pytest.raises(Rejected, match="exclude each other"):
-        ana.erase(user=KATE, session="s")
-    assert ana.erasures() == []
+        ana.admin.erasures.create(user=KATE, session="s")
+    assert ana.admin.erasures.list() == []
 
 
 def test_of_a_group_only_what_the_user_said_is_erased(runtime: Runtime, ana: Reverie) -> None:
@@ -226,7 +239,7 @@ def test_of_a_group_only_what_the_user_said_is_erased(runtime: Runtime, ana: Rev
     they said; when all are erased, then nothing of it is left."""
     for user, text in ((KATE, SECRET), ("lif", "Lif sings alto in the choir"), ("mia", "Mia sings bass in the choir")):
         ana.ingest("choir", {"role": "user", "content": text}, user=user)
-    ana.ingest_file("doc://lamp", f"A document: {SECRET}", user=KATE)
+    ana.files.add("doc://lamp", f"A document: {SECRET}", user=KATE)
     drain(runtime)
     recall(ana)
     until(lambda: flushed(runtime), "the recalls are not in the broker")
@@ -238,10 +251,10 @@ def test_of_a_group_only_what_the_user_said_is_erased(runtime: Runtime, ana: Rev
     assert places_of(runtime.settings.data, SECRET, KATE) == set()
     drain(runtime)
     for user in ("lif", "mia"):
-        contents = [message.content for message in ana.messages("choir", user=user)]
+        contents = [message.content for message in ana.sessions.messages("choir", user=user)]
         assert contents == ["Lif sings alto in the choir", "Mia sings bass in the choir"]
         assert len(ana.recall("choir", mode="keyword", user=user)) == 2
-    assert ana.sessions(user=KATE) == []
+    assert ana.sessions.list(user=KATE) == []
     for user in ("lif", "mia"):
         erase(runtime, Scope("user", user, None, None))
     store = runtime.stores.workspace("default")
@@ -262,23 +275,25 @@ def test_the_tokens_of_an_erased_user_end_and_name_nobody(runtime: Runtime, ana:
     user by a hash, the one that asked reads the receipt, and a token of another user still works."""
     fill(runtime, ana)
     mine, other, lifs = (
-        ana.create_token(workspace="default", agents=["ana"], user=user, scopes=["read", "write", "forget"], name=name)
+        ana.admin.tokens.create(
+            workspace="default", agents=["ana"], user=user, scopes=["read", "write", "forget"], name=name
+        )
         for user, name in ((KATE, KATE), (KATE, "kates-other-token"), ("lif", "lifs"))
     )
     url = ana.connection.config.url
     with Reverie("ana", url=url, token=mine.token) as kate:
-        erasure = kate.erase(user=KATE)
+        erasure = kate.admin.erasures.create(user=KATE)
         continue_erasures(runtime.erasure_services)
-        receipt = kate.erasure(erasure.id).receipt
+        receipt = kate.admin.erasures.get(erasure.id).receipt
         assert receipt is not None
         assert (receipt.leftovers, receipt.removed["tokens"]) == ({}, {"revoked": 2})
         assert receipt.requested_by == f"erased-{receipt.target_hash[:16]}"
         until(lambda: _refused(lambda: kate.forget("unknown"), Forbidden), "the token still deletes")
-        assert kate.erasure(erasure.id).receipt == receipt
+        assert kate.admin.erasures.get(erasure.id).receipt == receipt
     with Reverie("ana", url=url, token=other.token) as revoked:
-        until(lambda: _refused(revoked.memories, Unauthorised), "the token still reads")
+        until(lambda: _refused(revoked.memories.list, Unauthorised), "the token still reads")
     with Reverie("ana", url=url, token=lifs.token) as still:
-        assert still.memories()
+        assert still.memories.list()
     listed = msgspec.json.encode(
         runtime.stores.tokens().list(workspace=None, valid_at=None, limit=9, offset=0)
     ).decode()
@@ -306,6 +321,22 @@ def test_an_erased_agent_is_not_named_with_its_webhook_secrets(runtime: Runtime,
     assert secrets.rotate(agent, later)[0] not in [newest, *first]
 
 
+@pytest.mark.parametrize("kind", ["agent", "workspace"])
+def test_the_record_of_an_erased_agent_or_workspace_keeps_a_hash_of_its_name(
+    runtime: Runtime, ana: Reverie, kind: str
+) -> None:
+    """Given a whole agent or workspace, when it was erased, then neither its record nor its receipt has the name."""
+    names = {"agent": "ana-canary-90af31", "workspace": "harbour-canary-90af31"}
+    with Reverie(names["agent"], url=ana.connection.config.url, workspace=names["workspace"]) as client:
+        client.remember("something")
+    limits = {name: value if name == kind else None for name, value in names.items()}
+    done = erase(runtime, Scope(kind, "", **limits))  # type: ignore[arg-type]
+    assert done.receipt is not None, done.error
+    assert getattr(done, kind) == f"erased-{done.target_hash[:16]}"
+    assert names[kind] not in repr(runtime.stores.erasures().find(done.id))
+    assert done.counts == done.receipt.removed
+
+
 @pytest.mark.sqlite("searches the bytes of its files")
 @pytest.mark.parametrize("kind", ["memory", "fact", "note"])
 def test_what_belongs_to_nobody_is_erased_by_its_id(runtime: Runtime, ana: Reverie, kind: str) -> None:
@@ -314,10 +345,10 @@ def test_what_belongs_to_nobody_is_erased_by_its_id(runtime: Runtime, ana: Rever
     if kind == "memory":
         erased = ana.remember(SECRET).id
     elif kind == "note":
-        erased = ana.add_note(SECRET).note_id
+        erased = ana.notes.add(SECRET).note_id
     else:
-        ana.set_fact("lantern", "place", SECRET)
-        erased = ana.set_fact("lantern", "place", "elsewhere, they say").id
+        ana.facts.set("lantern", "place", SECRET)
+        erased = ana.facts.set("lantern", "place", "elsewhere, they say").id
     kept = ana.remember("the office closes at six").id
     drain(runtime)
     assert places_of(runtime.settings.data, SECRET)
@@ -325,7 +356,7 @@ def test_what_belongs_to_nobody_is_erased_by_its_id(runtime: Runtime, ana: Rever
     assert done.receipt is not None, done.error
     assert done.receipt.leftovers == {}
     assert done.receipt.removed["default"]["memories"] == (2 if kind == "fact" else 1)
-    assert [memory.id for memory in ana.memories()] == [kept]
+    assert [memory.id for memory in ana.memories.list()] == [kept]
     assert places_of(runtime.settings.data, SECRET) == set()
 
 
@@ -341,3 +372,199 @@ def test_indexes_in_memory_drop_what_is_erased_without_a_recall(runtime: Runtime
     both = runtime.indexes.nbytes
     erase(runtime, Scope("user", KATE, None, None))
     until(lambda: 0 < runtime.indexes.nbytes < both, "the index is still in memory")
+
+
+# --- erasures that fail ---
+
+
+def test_short_rows_are_looked_through_without_sorting_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given as many parts as 10,000 messages have, when short rows are looked through, then none sorts all parts."""
+    sorted_sizes = [0]
+
+    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arrays: Any, **options: Any) -> Any:
+            sorted_sizes.extend(array.size for array in arrays)
+            return function(*arrays, **options)
+
+        return noted
+
+    key = HashKey(bytes(32))
+    parts = np.random.default_rng(0).integers(0, 2**64, 300_000, dtype=np.uint64)
+    known = fragments_of(key, [SECRET])
+    wanted = FragmentSet(np.union1d(known.wide, parts), np.union1d(known.narrow, parts), tokens=parts)
+    matcher = Matcher(key, wanted)
+    for name in ("sort", "unique", "intersect1d", "isin"):
+        monkeypatch.setattr(np, name, noting(getattr(np, name)))
+    assert [row for row in range(1_000) if matcher.is_in(f"the plums of row {row} are ripe".encode())] == []
+    assert 0 < max(sorted_sizes) < 1_000
+    assert matcher.is_in(f"she said: {SECRET}".encode())
+
+
+@pytest.mark.parametrize("workspace", ["hello world", "../etc", "UPPER", "@account", "-x", "a" * 64, "naïve", "a/b"])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_workspace_that_no_name_can_be_of_is_refused(
+    runtime: Runtime, ana: Reverie, workspace: str, dry_run: bool
+) -> None:
+    """Given what is no name of a workspace, when something is to be erased there, then the call is refused."""
+    with pytest.raises(Rejected, match="is not a name") as refused:
+        ana.admin.erasures.create(user=KATE, workspace=workspace, dry_run=dry_run)
+    assert refused.value.field == "workspace"
+    with pytest.raises(Rejected, match="is not a name"):
+        request_erasure(
+            runtime.stores, runtime.settings.data, Scope("workspace", "", None, workspace), requested_by="t", now=1
+        )
+    assert runtime.stores.erasures().page(limit=1) == []
+
+
+@pytest.mark.parametrize(
+    "named", [{"user": ""}, {"workspace": ""}, {"session": "a\nb"}, {"message": "\ud800"}, {"agent": "  "}]
+)
+def test_what_no_row_can_be_named_by_is_refused(ana: Reverie, named: dict[str, str]) -> None:
+    """Given a selector that is blank or has control characters, when it is to be erased, then the call is refused."""
+    with pytest.raises(Rejected):
+        ana.admin.erasures.create(**named)
+
+
+def test_a_stored_erasure_that_cannot_be_carried_out_has_failed_and_holds_up_nobody(
+    runtime: Runtime, ana: Reverie
+) -> None:
+    """Given an erasure of what is no workspace, stored earlier, when the job runs, then it has failed, and says why."""
+    fill(runtime, ana)
+    bad = replace(_unchecked("first"), workspace="hello world", kind="workspace", target=None)
+    runtime.stores.erasures().add(bad)
+    done = erase(runtime, Scope("user", KATE, None, None))
+    assert done.state == "done"
+    failed = read_erasure(runtime.stores, bad.id)
+    assert (failed.state, failed.attempts, failed.receipt) == ("failed", 1, None)
+    assert "is not a name" in failed.error
+    assert continue_erasures(runtime.erasure_services) == {}
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        *((step, ValueError("quotes " + SECRET)) for step in STEPS[:-1]),
+        ("rows", Rejected("no")),
+        ("rows", StoreUnusable("broken")),
+    ],
+)
+def test_one_that_fails_at_any_step_holds_up_no_other(
+    runtime: Runtime, ana: Reverie, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+) -> None:
+    """Given two erasures of which the first fails, then the second is done at once, and the first tried again later."""
+    fill(runtime, ana)
+    first = request_erasure(
+        runtime.stores, runtime.settings.data, Scope("user", KATE, None, None), requested_by="t", now=runtime.now()
+    )
+    real = erasing._RUN[step]
+
+    def fails(job: ErasureJob) -> str | None:
+        if job._erasure.id == first.id:
+            raise error
+        return real(job)
+
+    monkeypatch.setitem(erasing._RUN, step, fails)
+    second = erase(runtime, Scope("user", "lif", None, None))
+    assert second.state == "done"
+    waiting = read_erasure(runtime.stores, first.id)
+    assert (waiting.state, waiting.attempts, waiting.step) == ("waiting", 1, step)
+    assert waiting.next_try_at is not None
+    assert SECRET not in waiting.error
+    assert continue_erasures(runtime.erasure_services) == {"finished": 0, "waiting": 0}
+    monkeypatch.setitem(erasing._RUN, step, real)
+    runtime.stores.erasures().fail(first.id, "", next_try_at=None)
+    continue_erasures(runtime.erasure_services)
+    assert read_erasure(runtime.stores, first.id).state == "done"
+
+
+@pytest.mark.sqlite("damages a file")
+def test_a_store_that_cannot_be_opened_keeps_no_other_from_being_erased(runtime: Runtime, ana: Reverie) -> None:
+    """Given a damaged workspace, when a user is erased everywhere, then only that workspace still has to be done."""
+    with Reverie("ana", workspace="aaa", url=ana.connection.config.url) as first:
+        first.remember("something of aaa")
+    fill(runtime, ana)
+    runtime.stores.close()
+    path = runtime.stores.database_path("aaa")
+    content = path.read_bytes()
+    path.write_bytes(b"no database at all" * 1_000)
+    waiting = erase(runtime, Scope("user", KATE, None, None))
+    assert waiting.state == "waiting"
+    assert "aaa" in waiting.error
+    path.write_bytes(content)
+
+
+def _unchecked(erasure_id: str) -> ErasureRecord:
+    return ErasureRecord(
+        id=erasure_id, kind="user", target=KATE, target_hash="", agent=None, workspace=None, requested_by="tester",
+        requested_at=1, cutoff=None, step=STEPS[0], position="", rounds=0, counts={}, error="", receipt=None,
+        finished_at=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", ["default", None])
+def test_a_receipt_names_what_a_limit_leaves_in_the_account(runtime: Runtime, ana: Reverie, limit: str | None) -> None:
+    """Given memories of a user in the account, when only a workspace is erased, then the receipt says what stays."""
+    for number in range(2):
+        ana.remember(f"Kate likes lantern {number}", owner_user_id=KATE, tier="account", kind="preference")
+    ana.remember("Lif likes plums", owner_user_id="lif", tier="account", kind="preference")
+    ana.ingest("kates", {"role": "user", "content": SECRET}, user=KATE)
+    drain(runtime)
+    done = erase(runtime, Scope("user", KATE, None, limit))
+    assert done.receipt is not None, done.error
+    left = [memory.content for memory in ana.memories.list(user=KATE)]
+    named = [one for one in done.receipt.remains if "in the account" in one.what]
+    if limit is None:
+        assert (left, named) == ([], [])
+        return
+    assert len(left) == 2
+    assert named[0].what.startswith("2 memories of this user in the account")
+    assert "an erasure without a workspace" in named[0].what
+    assert any("other workspaces" in one.what for one in done.receipt.remains)
+    assert set(done.receipt.removed) & {"kept in @account"} == set(done.counts) & {"kept in @account"} == set()
+    assert erase(runtime, Scope("user", KATE, None, None)).state == "done"
+    assert ana.memories.list(user=KATE) == []
+
+
+# --- short texts ---
+
+
+@pytest.mark.sqlite("searches the bytes of its files")
+@pytest.mark.parametrize("short", ["Likes jam", "PIN 4711-x", "Plümchen", "Cacilhas"])
+@pytest.mark.parametrize("said_by_others", [False, True])
+def test_a_short_text_is_looked_for_as_a_whole(
+    runtime: Runtime, ana: Reverie, short: str, said_by_others: bool
+) -> None:
+    """Given a text of fewer than 16 bytes in a file, when it is erased, then the receipt names that file, unless others
+    have said the same; no part of a longer word is taken for it."""
+    ana.ingest("kates", {"role": "user", "content": short}, user=KATE)
+    ana.ingest("lifs", {"role": "user", "content": f"I know {short}" if said_by_others else "Plums"}, user="lif")
+    drain(runtime)
+    data = runtime.settings.data
+    (data / "notes.txt").write_text(f"he said: {short.lower()}!", "utf-8")
+    (data / "others.txt").write_text(f"un{short}s", "utf-8")
+    done = erase(runtime, Scope("user", KATE, None, None))
+    assert done.receipt is not None, done.error
+    assert done.receipt.leftovers == ({} if said_by_others else {"notes.txt": 1})
+    assert done.receipt.searched.parts > 0
+
+
+@pytest.mark.sqlite("searches the bytes of its files")
+def test_a_short_text_that_is_erased_is_in_no_file(runtime: Runtime, ana: Reverie) -> None:
+    """Given short texts in every kind of row, and ids that Reverie's own words have, then nothing is left of them."""
+    for session in ("default", "messages", "status", "kates-1"):
+        texts = ("Likes jam", "is done", "workspace", "Tuesday")
+        ana.ingest(session, [{"role": "user", "content": text} for text in texts], user=KATE)
+    drain(runtime)
+    ana.remember("Hates eels", owner_user_id=KATE)
+    ana.notes.add("Cacilhas", user=KATE)
+    assert ana.recall("Likes jam", user=KATE)
+    assert any(b"Likes jam" in file for file in files_of(runtime))
+    done = erase(runtime, Scope("user", KATE, None, None))
+    assert done.receipt is not None, done.error
+    assert done.receipt.leftovers == {}
+    assert not any(text in file for file in files_of(runtime) for text in (b"Likes jam", b"Hates eels", b"Cacilhas"))
+
+
+def files_of(runtime: Runtime) -> list[bytes]:
+    """Return the content of all files: other forms of a short text, such as base64, are found by chance."""
+    return [path.read_bytes() for path in runtime.settings.data.rglob("*") if path.is_file()]

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memory.trust.erasing import continue_erasures
-from memory.trust.erasure_rows import Scope
-from memory.trust.erasures import read_erasure, request_erasure
+from memory.lifecycle.erasing import continue_erasures
+from memory.lifecycle.erasure_rows import Scope
+from memory.lifecycle.erasures import read_erasure, request_erasure
 from reverie.clock import to_micros
-from reverie.trust.erasure_types import ErasureReceipt
+from reverie.trust.calls import ErasureReceipt
+from storage.curation import EntryDraft
 from storage.memories.records import NewMemory
-from storage.upkeep.curation import EntryDraft
 from support.scheduled import BAD, SECOND, Scheduled
 from worker.runtime import Runtime
 

@@ -11,10 +11,9 @@ import pytest
 from memory.scheduling import executing
 from memory.scheduling.executing import AttemptLimits, Delegated, Execution, ExecutorBusy, Outcome, RetryAfter
 from memory.scheduling.rules import RunResult
-from memory.scheduling.runs import cancel_run, complete_run
-from memory.scheduling.schedules import delete_schedule, update_schedule
+from memory.scheduling.schedules import cancel_run, complete_run, delete_schedule, update_schedule
 from reverie.errors import StoreUnavailable
-from reverie.scheduling.schedule_types import LlmExecutor, RunReport, ScheduleChanges
+from reverie.scheduling.types import LlmExecutor, RunReport, ScheduleChanges
 from support.scheduled import BAD, GOOD, HOOK, SECOND, WORKERS, Scheduled
 
 

@@ -13,25 +13,18 @@ import pytest
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from adapters.webhooks import (
-    ScriptedWebhookSender,
-    WebhookAnswer,
-    WebhookFailed,
-    WebhookRefused,
-    installation_secret,
-)
-from memory.scheduling.executing import Delegated, RetryAfter
-from memory.scheduling.executors import result_of
+from adapters.webhooks.sender import WebhookAnswer, WebhookFailed, WebhookRefused
+from adapters.webhooks.signing import new_secret
+from memory.scheduling.executing import AttemptLimits, Delegated, RetryAfter, result_of
 from memory.scheduling.rules import RunResult
 from reverie.clock import from_micros, rfc3339, to_micros
-from reverie.errors import Unavailable
-from reverie.problems import AgentQueueFull
+from reverie.errors import AgentQueueFull, Unavailable
 from reverie.scheduling.run_signing import SignedRun, check_run
-from reverie.scheduling.schedule_types import LlmExecutor, TaskExecutor
+from reverie.scheduling.types import LlmExecutor
 from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
 from support.scheduled import HOOK, WORKERS
-from worker.scheduling.jobs import attempt_limits
+from support.scripted import ScriptedWebhookSender
 
 JSON = "application/json"
 
@@ -121,22 +114,21 @@ def verifying(here: CarryingOut, sender: ScriptedWebhookSender, secrets: list[st
 
 
 def test_a_message_is_signed_with_the_secrets_of_its_agent(make: Callable[..., CarryingOut]) -> None:
-    """Given a shared secret of an earlier release, then it signs besides the agent's own, and no other agent's does."""
-    here = make()
-    old = installation_secret(here.settings.data)
+    """Given a shared secret in the settings, then it signs besides the agent's own, and no other agent's does."""
+    shared = new_secret()
+    here = make(webhook_secret=shared)
     sender = here.answer_webhooks(answered())
     here.fire(here.time.hourly())
     ana, bob = (here.here.schedules.agent_secrets("ws").secrets(name, datetime.now(UTC))[0] for name in ("ana", "bob"))
-    assert verifying(here, sender, [ana, bob, old]) == [ana, old]
+    assert verifying(here, sender, [ana, bob, shared]) == [ana, shared]
 
 
 def test_a_new_installation_has_no_shared_secret(here: CarryingOut) -> None:
-    """Given neither a setting nor a file of an older release, then the agent's own secret alone signs."""
+    """Given no setting, then the agent's own secret alone signs."""
     sender = here.answer_webhooks(answered())
     here.fire(here.time.hourly())
     ana = here.here.schedules.agent_secrets("ws").secrets("ana", datetime.now(UTC))
     assert verifying(here, sender, [*ana, *here.here.schedules.secrets]) == ana
-    assert not (here.settings.data / "webhook.secret").exists()
 
 
 def test_a_run_sent_again_has_the_same_id(here: CarryingOut) -> None:
@@ -154,14 +146,11 @@ def test_an_attempt_may_take_no_longer_than_its_run(here: CarryingOut) -> None:
     assert sender.posted[0].timeout_seconds == 4.0
 
 
-def test_how_long_an_attempt_may_take_is_set(make: Callable[..., CarryingOut]) -> None:
-    """Given settings, then they are the limits."""
-    limits = attempt_limits(make(webhook_timeout_seconds=3, schedule_llm_seconds=7).here.settings)
-    assert (limits.seconds_for(HOOK), limits.seconds_for(LlmExecutor()), limits.seconds_for(WORKERS)) == (
-        3.0,
-        7.0,
-        10.0,
-    )
+def test_how_long_an_attempt_may_take_depends_on_the_executor() -> None:
+    """Given limits, then each kind of executor has its own."""
+    limits = AttemptLimits(webhook=3.0, llm=7.0, task=10.0)
+    found = [limits.seconds_for(executor) for executor in (HOOK, LlmExecutor(), WORKERS)]
+    assert found == [3.0, 7.0, 10.0]
 
 
 # --- what it answers: it went well ---
@@ -325,9 +314,11 @@ def test_a_receiver_that_recovers_has_executed_the_run(here: CarryingOut) -> Non
 @pytest.mark.parametrize(
     ("attempts", "error"), [(1, "the receiver answered 500 with an empty body"), (2, "(2 attempts)")]
 )
-def test_how_often_is_set(make: Callable[..., CarryingOut], attempts: int, error: str) -> None:
-    """Given a setting, then so many attempts are made, and one alone is not counted aloud."""
-    here = make(webhook_attempts=attempts)
+def test_how_often_is_tried_is_limited(
+    here: CarryingOut, monkeypatch: pytest.MonkeyPatch, attempts: int, error: str
+) -> None:
+    """Given a number of attempts, then so many are made, and one alone is not counted aloud."""
+    monkeypatch.setattr("memory.scheduling.executing.WEBHOOK_ATTEMPTS", attempts)
     run = fired(here, answered(status=500))
     for _ in range(attempts - 1):
         run = here.again(run, after_seconds=2)
@@ -398,16 +389,6 @@ def test_a_task_is_handed_over(here: CarryingOut) -> None:
     check_run(key, signed, fields["headers"]["signature"], agent="ana", workspace="ws", now=time.time())
     assert run.status == "running"
     assert run.deadline == here.time.clock + 90_000_000
-
-
-def test_a_queue_named_by_an_earlier_release_fails_with_what_to_do(make: Callable[..., CarryingOut]) -> None:
-    """Given a stored schedule with a name that is none any more, then its run fails at once and says how to rename."""
-    here = make()
-    schedule = here.time.hourly(executor=TaskExecutor(task="agent.work", queue="ana.tasks"))
-    run = here.fire(schedule)
-    assert run.status == "failed"
-    assert "queue 'ana.tasks' is not a name" in run.error
-    assert f"reverie schedules update {schedule} --task agent.work --queue NAME" in run.error
 
 
 def test_a_task_recalls_nothing(here: CarryingOut, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from memory.memories.extraction_window import progress_of
-from memory.upkeep.expiry import KeepRules, expire, expire_account
-from memory.upkeep.store_files import optimize_stores
+from memory.memories.extraction_windows import progress_of
+from memory.upkeep.maintenance import KeepRules, expire, expire_account, optimize_stores
 from storage.pipeline.records import NewDeadLetter
 from storage.scheduling.records import NewReminder
 from storage.stores import Stores
-from storage.upkeep.usage import Usage
+from storage.upkeep.jobs import Usage
 from support.pipeline import Pipeline
 from support.scheduled import GOOD, Scheduled
 

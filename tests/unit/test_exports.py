@@ -22,7 +22,7 @@ from reverie.trust.export_types import (
     ExportPage,
     Selection,
 )
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.exports import ALL, Make, fill, filled_and_empty, installation, lines_of, records_of
 from support.stages import drain
 
@@ -46,24 +46,24 @@ def test_an_installation_comes_back_elsewhere_as_it_was(make_runtime: Make, tmp_
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     with installation(make_runtime, tmp_path / "one") as (runtime, ana):
         fill(runtime, ana)
-        end = ana.export_file(first)
+        end = ana.admin.export_file(first)
         before = [found(ana, *query) for query in queries]
         assert all(before)
     assert set(end.parts) == {line["part"] for line in lines_of(first)[1:-1]}
     assert len(end.parts) >= 10, "the test must have something of most kinds"
     assert first.stat().st_mode & 0o777 == 0o600
     with installation(make_runtime, tmp_path / "two") as (runtime, ana):
-        planned = ana.import_file(first, **ALL, dry_run=True)
+        planned = ana.admin.import_file(first, **ALL, dry_run=True)
         assert runtime.stores.names() == []
-        done = ana.import_file(first, **ALL)
+        done = ana.admin.import_file(first, **ALL)
         assert planned.added == done.added == {part: found.records for part, found in end.parts.items()}
         drain(runtime)
         drain(runtime, "@account")
-        again = ana.import_file(first, **ALL)
+        again = ana.admin.import_file(first, **ALL)
         assert (again.added, again.present) == ({}, done.added)
         for name in ("default", "@account"):
             assert verify(runtime.stores.workspace(name)).wrong == [], name
-        ana.export_file(second)
+        ana.admin.export_file(second)
         assert [found(ana, *query) for query in queries] == before
     assert records_of(second) == records_of(first)
     assert {line["part"]: line for line in lines_of(second)}["end"]["parts"].keys() == end.parts.keys()
@@ -75,12 +75,12 @@ def test_the_export_of_a_person_has_what_an_erasure_would_remove(make_runtime: M
         fill(runtime, ana)
         ana.ingest("group", {"role": "user", "content": "kate is hoarse"}, user="kate")
         drain(runtime)
-        end = ana.export_file(tmp_path / "kate.jsonl", user="kate")
+        end = ana.admin.export_file(tmp_path / "kate.jsonl", user="kate")
         text = (tmp_path / "kate.jsonl").read_text()
         assert "Lif" not in text
         assert '"lif"' not in text
         assert "choir" in text
-        erased = ana.erase(user="kate", dry_run=True).counts["default"]
+        erased = ana.admin.erasures.create(user="kate", dry_run=True).counts["default"]
         for part in ("files", "schedules", "reminders", "scratchpads"):
             assert end.parts[part].records == erased[part], part
         assert {line["agent"] for line in lines_of(tmp_path / "kate.jsonl")[1:-1]} == {"ana"}
@@ -175,10 +175,10 @@ def test_an_import_that_was_interrupted_continues(two: tuple[Reverie, Reverie, P
 
         with pytest.raises(KeyboardInterrupt):
             send_import(dying, source, trusted=True)
-    assert other.export_file(tmp_path / "part.jsonl").records == 1
-    done = other.import_file(path, trusted=True)
+    assert other.admin.export_file(tmp_path / "part.jsonl").records == 1
+    done = other.admin.import_file(path, trusted=True)
     assert sum(done.present.values()) == 1
-    other.export_file(tmp_path / "again.jsonl")
+    other.admin.export_file(tmp_path / "again.jsonl")
     assert records_of(tmp_path / "again.jsonl") == records_of(path)
 
 
@@ -186,15 +186,34 @@ def test_documents_of_the_first_version_are_imported(two: tuple[Reverie, Reverie
     """Given exports of a session and of memories by their own calls, when they are imported, then they are there."""
     ana, other, _ = two
     for name, document in (
-        ("session", ana.export_session("kates", user="kate")),
-        ("memories", ana.export_memories(user="kate")),
+        ("session", ana.sessions.export("kates", user="kate")),
+        ("memories", ana.memories.export(user="kate")),
     ):
         path = tmp_path / f"{name}.json"
         path.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
-        added = other.import_file(path, trusted=True)
-        again = other.import_file(path, trusted=True)
+        added = other.admin.import_file(path, trusted=True)
+        again = other.admin.import_file(path, trusted=True)
         assert again.added == {}
         assert again.present == added.added
-    assert other.messages("kates", user="kate") == ana.messages("kates", user="kate")
-    ids = {memory.id for memory in ana.memories(user="kate")}
-    assert {memory.id for memory in other.memories(user="kate")} == ids
+    assert other.sessions.messages("kates", user="kate") == ana.sessions.messages("kates", user="kate")
+    ids = {memory.id for memory in ana.memories.list(user="kate")}
+    assert {memory.id for memory in other.memories.list(user="kate")} == ids
+
+
+def test_the_export_of_a_person_names_only_workspaces_that_hold_something_of_theirs(
+    make_runtime: Make, tmp_path: Path
+) -> None:
+    """Given workspaces in which a person never was, then the header of their export does not name them."""
+    with installation(make_runtime, tmp_path / "one") as (runtime, first):
+        url = first.connection.config.url
+        for workspace, user in (("alpha-secret", "bo"), ("home", "kate")):
+            with Reverie("ana", url=url, workspace=workspace) as client:
+                client.ingest("s", {"role": "user", "content": "I sing alto"}, user=user)
+            drain(runtime, workspace)
+        with Reverie("ana", url=url, workspace="home") as ana:
+            ana.remember("Kate prefers tea", kind="preference", tier="account", user="kate")
+            ana.admin.export_file(tmp_path / "kate.jsonl", user="kate")
+            ana.admin.export_file(tmp_path / "all.jsonl")
+    assert "alpha-secret" not in (tmp_path / "kate.jsonl").read_text()
+    assert "Kate prefers tea" in (tmp_path / "kate.jsonl").read_text()
+    assert "alpha-secret" in (tmp_path / "all.jsonl").read_text()

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable, ScriptedLanguageModel
+from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable
 from memory.idle_stores import IdleStores
 from memory.jobs import JobRun
-from memory.memories.account_forgetting import forget_in_account
-from memory.memories.extraction_reading import SessionReader
+from memory.lifecycle.curation import undo_entry
+from memory.memories.agent_memories import forget_in_account
+from memory.memories.extraction import SessionReader
 from memory.pipeline.dead_letters import replay
-from memory.upkeep.curation import undo_entry
 from reverie import contract
 from storage.memories.extraction import ExtractionProgress
 from storage.memories.records import NewMemory
@@ -27,6 +27,7 @@ from storage.stores import Store
 from storage.transaction import Transaction
 from support.extracting import Extracting, answer, memory, tell
 from support.pipeline import Pipeline
+from support.scripted import ScriptedLanguageModel
 
 NAME = "Hello there! My name is Ana Torres."
 LIVES = "I live in Lisbon, close to the river."
@@ -173,6 +174,7 @@ def test_a_session_that_kills_its_worker_is_set_aside_and_the_others_are_read(
 
     monkeypatch.undo()
     replay(pipeline.store, pipeline.inbox, letter.id)
+    assert pipeline.dead_letters() == [letter], "it stays until its session was read"
     assert extracting.sweep()["added"] == 1
     assert pipeline.dead_letters() == []
 
@@ -183,7 +185,7 @@ def test_a_long_session_saves_its_position_while_it_is_read(
     """Given a session of several windows in which nothing is found, when it takes long, then each position is saved."""
     extracting = Extracting(pipeline)
     tell(pipeline, *["It rained all day long at the harbour."] * 250)
-    monkeypatch.setattr("memory.memories.extraction_window._SAVE_SECONDS", -1.0)
+    monkeypatch.setattr("memory.memories.extraction._SAVE_SECONDS", -1.0)
     saved: list[int] = []
     advance = ExtractionProgress.advance
     monkeypatch.setattr(
@@ -453,9 +455,10 @@ def test_a_session_forgotten_while_the_model_was_asked_leaves_nothing(pipeline: 
 
     class Forgetful(ScriptedLanguageModel):
         def complete(self, *args: Any, **more: Any) -> Any:
+            found = super().complete(*args, **more)
             pipeline.forget()
             tell(pipeline, "Something else altogether was said here")
-            return super().complete(*args, **more)
+            return found
 
     extracting = Extracting(pipeline, Forgetful([answer(memory("User's name is Ana Torres."))]))
     tell(pipeline, NAME)

@@ -9,15 +9,11 @@ from typing import Any
 
 import pytest
 
-from adapters.language_models import (
-    GuardedLanguageModel,
-    LanguageModelSpec,
-    OpenAICompatibleLanguageModel,
-    ScriptedLanguageModel,
-)
+from adapters.language_models import GuardedLanguageModel, LanguageModelSpec, OpenAICompatibleLanguageModel
 from support.endpoint import Answer, chat_endpoint, say, send
 from support.extracting import Extracting, answer, memory, tell
 from support.pipeline import Pipeline
+from support.scripted import ScriptedLanguageModel
 
 SAID = "I play the oboe in the town orchestra, mostly on Thursdays."
 CARD = "4111 1111 1111 1111"

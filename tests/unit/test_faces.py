@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import pydoc
 from collections import Counter
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, get_origin, get_type_hints
 
 import pytest
@@ -17,10 +19,10 @@ from cli.application import application
 from cli.commands import COMMANDS, import_command
 from reverie import AsyncReverie, Reverie
 from reverie.calls import Call, response_type, route_of
-from reverie.client import _Calls
-from reverie.methods import Method
+from reverie.client import OLD_NAMES
 from reverie.types import ListResult
 from server.app import endpoints
+from support.every_call import client_methods
 
 
 def _declared(kind: type[Call[Any]] = Call) -> set[type[Call[Any]]]:
@@ -32,13 +34,9 @@ def _declared(kind: type[Call[Any]] = Call) -> set[type[Call[Any]]]:
     return found.union(*(_declared(below) for below in kind.__subclasses__()))
 
 
-def _methods() -> dict[str, Method[Any, Any]]:
-    return {name: value for name, value in vars(_Calls).items() if isinstance(value, Method)}
-
-
 def test_every_call_is_a_method_of_the_clients() -> None:
     """Given the declared calls, then each is sent by exactly one method of the clients."""
-    sent = Counter(method.sends for method in _methods().values())
+    sent = Counter(method.sends for method in client_methods().values())
     assert set(sent) == _declared()
     assert set(sent.values()) == {1}
 
@@ -46,12 +44,40 @@ def test_every_call_is_a_method_of_the_clients() -> None:
 @pytest.mark.parametrize("client", [Reverie, AsyncReverie])
 def test_both_clients_have_every_method(client: type) -> None:
     """Given the methods, then both clients have each of them with its documentation and without an open argument."""
-    for name in _methods():
-        method = getattr(client, name)
+    for name in client_methods():
+        method = attrgetter(name)(client)
         assert method.__doc__, name
+        assert method.__qualname__.startswith("Async") == (client is AsyncReverie), name
         kinds = {parameter.kind for parameter in inspect.signature(method).parameters.values()}
         assert not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}, name
         assert inspect.iscoroutinefunction(method) == (client is AsyncReverie), name
+        bound = attrgetter(name)(client("ana"))
+        assert list(inspect.signature(bound).parameters) == list(inspect.signature(method).parameters)[1:], name
+
+
+@pytest.mark.parametrize("client", [Reverie, AsyncReverie])
+def test_help_shows_each_subject_and_its_methods(client: type) -> None:
+    """Given the methods, then the help of their client or subject shows them, and a client's also its subjects."""
+    shown = pydoc.render_doc(client, renderer=pydoc.plaintext)
+    for name in client_methods():
+        path, _, method = name.rpartition(".")
+        subject = attrgetter(path)(client) if path else client
+        assert f" {method}(self, " in pydoc.render_doc(subject, renderer=pydoc.plaintext), name
+        assert "." in path or inspect.getdoc(subject).partition("\n")[0] in shown
+        assert inspect.iscoroutinefunction(attrgetter(name)(AsyncReverie)), "help of one client changed the other"
+
+
+@pytest.mark.parametrize("client", [Reverie, AsyncReverie])
+def test_a_method_of_an_earlier_version_names_the_one_that_has_replaced_it(client: type) -> None:
+    """Given an old name, when it is read or a subject is called as the method that it was, then the error says more."""
+    for old, new in OLD_NAMES.items():
+        assert new in client_methods()
+        with pytest.raises(AttributeError, match=f"{old}': it is '{new}' now"):
+            getattr(client("ana"), old)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
+        _ = client("ana").nonsense
+    with pytest.raises(TypeError, match=r"not callable; its methods are .* list, "):
+        client("ana").sessions()
 
 
 def test_all_results_that_are_lists_behave_alike() -> None:
@@ -94,7 +120,6 @@ SENT_OTHERWISE = {
     "ImportRecords": "import",
     "IngestFile": "files add",
     "IngestMessages": "ingest",
-    "ListChannels": "channels list",
     "ListScratchpadKeys": "scratchpads show",
     "RecordEvent": "connect, whose hooks send it",
     "ReplayDeadLetter": "dead-letters replay",

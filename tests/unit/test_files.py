@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from reverie.pipeline.items import build_file
+from reverie.contract import WaitFor
+from reverie.pipeline.submission import build_file, single
 from storage.pipeline.records import NewDeadLetter
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
 URI = "file:///notes.md"
+WORDS = ("north", "east", "south", "west", "middle", "coast", "hills", "town", "market", "palace", "garden", "school")
 
 
 @pytest.fixture
@@ -192,3 +194,64 @@ def test_dead_letters_of_a_forgotten_file_go_with_it(pipe: Pipeline) -> None:
         ("chunk-files", "2"),
         ("embed", "2"),
     }
+
+
+def test_an_id_of_another_file_is_a_conflict_and_names_no_table(pipe: Pipeline) -> None:
+    """Given an id that another file has, then the second is a dead letter that says so, and the first stays."""
+    first = pipe.hand_in("doc:1", "The heron", user="ann")
+    pipe.ingest()
+    pipe.inbox.accept(
+        WORKSPACE,
+        [build_file(agent="ana", source_uri="doc:2", content="Other", trace="t", user="bo", item_id=first.id)],
+    )
+    pipe.ingest()
+    (letter,) = pipe.dead_letters()
+    assert letter.error.startswith(f"the id '{first.id}' is that of another file")
+    assert letter.error_type == "Conflict"
+
+
+@pytest.mark.parametrize("wait", ["queued", "stored", "searchable"])
+def test_a_source_has_one_id_however_often_it_is_handed_in(pipe: Pipeline, wait: WaitFor) -> None:
+    """Given a file that is handed in again before and after it is searchable, then its one id is answered."""
+    first = pipe.hand_in("doc:1", "The heron")
+    again = build_file(agent="ana", source_uri="doc:1", content="The heron", trace="t")
+    pipe.ingest()
+    pipe.inbox.accept(WORKSPACE, [again], reply_to="r", wait=wait)
+    pipe.settle()
+    assert single(again).receipt(wait, pipe.inbox.wait_reply("r", 0.1)).accepted == [first.id]
+    pipe.hand_in("doc:1", "The heron", tags=["bird"])
+    pipe.settle()
+    assert pipe.count("files", f"id = '{first.id}'") == pipe.count("files") == 1
+    assert pipe.found("heron", tags=["bird"]) == ["The heron"]
+    others = [{"session": "s"}, {"user": "kate"}, {"source_uri": "doc:2"}]
+    ids = {
+        build_file(**{"agent": "ana", "source_uri": "doc:1", "content": "", "trace": "t", **one}).id for one in others
+    }  # type: ignore[arg-type]
+    assert len(ids | {first.id}) == 4
+
+
+def test_each_version_of_a_file_that_waits_is_stored_in_turn(pipe: Pipeline) -> None:
+    """Given a text, another and the first one again in the inbox at once, then the last one is what there is."""
+    for text in ("one", "two", "one"):
+        pipe.hand_in(URI, text)
+    assert pipe.ingest().stored == 3
+    pipe.settle()
+    assert pipe.found("one two") == ["one"]
+
+
+def test_chunks_that_a_new_version_has_too_keep_their_vectors(pipe: Pipeline) -> None:
+    """Given a file with one changed word, then only the chunk that has it is embedded, and the old one is gone."""
+    lines = [f"The {word} of zanzibar has a harbour of its own, and {word} boats.\n" * 3 for word in WORDS]
+    pipe.hand_in(URI, "".join(lines))
+    pipe.settle()
+    before = chunk_ids(pipe)
+    pipe.hand_in(URI, "".join(lines).replace(WORDS[4], "kilifi"))
+    pipe.ingest()
+    assert pipe.found("harbour") == [], "nothing of either version is found until the new one is cut"
+    pipe.chunk()
+    assert (pipe.count("chunks"), pipe.count("chunks", "embedded_at IS NULL")) == (len(before), 1)
+    pipe.settle()
+    assert len(set(chunk_ids(pipe)) & set(before)) == len(before) - 1
+    assert pipe.found(WORDS[4]) == []
+    assert len(pipe.recall("kilifi", mode="keyword").results) == 1
+    assert verify(pipe.store).wrong == []

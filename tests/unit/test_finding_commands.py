@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.memories.memories import _print_found, _print_memories
-from cli.recall.recall import _print_recall
-from cli.sessions.sessions import _print_messages
+from cli.memories import _print_found, _print_memories
+from cli.recall import _print_recall
+from cli.sessions import _print_messages
 from reverie.memories.types import FoundMemories, Memory
 from reverie.recall.types import RecallResponse, RecallResult
 from reverie.sessions.types import Message
@@ -128,14 +128,20 @@ def test_an_error_names_an_item_as_it_was_given(reverie: CommandLine, command: t
     assert ended.err.startswith(f"reverie: {error}")
 
 
-def test_collecting_garbage_is_limited_to_the_agent(reverie: CommandLine) -> None:
-    """Given memories of two agents that have expired, when one collects garbage, then those of the other stay."""
+def test_collecting_garbage_is_limited_to_the_agent_and_includes_the_account(reverie: CommandLine) -> None:
+    """Given memories of two agents, in the workspace and the account, when one collects garbage, then its own are
+    looked at in both."""
     for agent in ("ana", "kim"):
-        added = reverie("memory", "add", "for a moment", "--expires-at", "2999-01-01T00:00:00Z", "--agent", agent)
-        assert added.code == 0
-    counted = reverie("memory", "gc", "--dry-run", "--agent", "ana", "--json").json
-    assert counted["looked_at"] == 3
-    assert reverie("run", "prune-decayed", "--dry-run", "--json").json["looked_at"] == 5
+        for tier in ("workspace", "account"):
+            options = ("--tier", tier, "--kind", "preference", "--agent", agent)
+            added = reverie("memory", "add", "for a moment", *options)
+            assert added.code == 0, added.err
+    for options in ((), ("--dry-run",)):
+        counted = reverie("memory", "gc", *options, "--agent", "ana", "--json").json
+        assert counted["looked_at"] == 4
+        assert set(counted["stores"]) == {"default", "@account"}
+    assert "@account" in reverie("memory", "gc", "--agent", "ana").out
+    assert reverie("run", "prune-decayed", "--dry-run", "--json").json["looked_at"] == 7
 
 
 def test_jobs_are_listed_with_what_limits_them(reverie: CommandLine) -> None:
@@ -236,7 +242,7 @@ def test_deleting_a_workspace_that_is_not_there_is_an_error(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a name that no workspace has, then the exit code says that nothing was deleted."""
-    monkeypatch.setattr("cli.upkeep.database.forget_workspace", lambda *_, workspace: False)
+    monkeypatch.setattr("cli.database.forget_workspace", lambda *_, workspace, broker: False)
     ended = reverie("db", "delete", "nowhere", "--yes")
     assert (ended.code, ended.out, ended.err) == (1, "", "reverie: there is no workspace 'nowhere'\n")
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from adapters.embedders import EmbedderSpec, OpenAICompatibleEmbedder
-from adapters.embedders.base import EmbedderUnavailable
+from adapters.calls import origin_of
+from adapters.embedders.base import EmbedderSpec, EmbedderUnavailable
 from adapters.embedders.guarded import GuardedEmbedder
+from adapters.embedders.openai_compatible import OpenAICompatibleEmbedder
 from adapters.embedders.record import EmbedderRecord
-from adapters.endpoint import origin_of
 from support.endpoint import Endpoint, send
 from support.pipeline import Pipeline
 from worker.store_embedders import StoreEmbedders

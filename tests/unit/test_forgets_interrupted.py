@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from memory.memories.account_forgetting import forget_in_account
+from memory.lifecycle import forgetting
+from memory.lifecycle.forgetting import ForgetServices, finish_forgets, forget_session, forget_workspace
+from memory.memories.agent_memories import forget_in_account
 from memory.pipeline.ingest import ingest_batch
-from memory.sessions import forgetting
-from memory.sessions.forgetting import ForgetServices, finish_forgets, forget_session, forget_workspace
 from reverie.clock import now_micros
 from reverie.errors import StoreUnavailable
 from storage.memories.records import NewMemory
-from storage.sessions.forgotten import STEP_ROWS
+from storage.sessions.sessions import STEP_ROWS
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.extracting import Extracting, tell
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -231,7 +231,7 @@ def test_a_large_session_is_gone_at_once_and_its_rows_in_short_steps(
     with pipe.store.reading() as tx:
         rows = tx.for_agent("ana")
         assert [session.id for session in rows.sessions.list()] == ["other"]
-        assert rows.messages.with_ids(ids) == {}
+        assert [rows.messages.with_id(one) for one in ids] == [[]] * len(ids)
         assert tx.retention.expired(before=2**60, limit=1) == []
     assert recalled(pipe) == 1
     assert verify(pipe.store).wrong == []
@@ -252,7 +252,7 @@ def test_a_step_removes_few_rows(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
     """Given a large session, then no transaction removes more than a step's rows."""
     say_much(pipe)
     left = [pipe.count("chunks")]
-    monkeypatch.setattr("memory.pipeline.forgetting.time.sleep", lambda _: left.append(pipe.count("chunks")))
+    monkeypatch.setattr("memory.lifecycle.forgetting.time.sleep", lambda _: left.append(pipe.count("chunks")))
     assert pipe.forget()
     assert left[0] == 400
     assert left[-1] == 0

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from adapters.embedders.hashing import HashEmbedder
+from adapters.embedders.base import HashEmbedder
+from memory.lifecycle import forgetting
+from memory.lifecycle.forgetting import forget_workspace
 from memory.pipeline import chunking
 from memory.pipeline.dead_letters import replay
 from memory.pipeline.ingest import ingest_batch
-from memory.sessions import forgetting
-from memory.sessions.forgetting import forget_workspace
 from memory.sessions.sessions import newest_messages
 from reverie.contract import MAX_WAIT_SECONDS
 from reverie.errors import NotFound
 from reverie.pipeline.inbox import REPLY_SECONDS
 from storage.pipeline.work import STAGES
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import PREFIX, WORKSPACE, Pipeline, as_json, turns
 
 TABLES = (

@@ -18,7 +18,7 @@ from storage.pipeline.chunks import Chunks
 from storage.pipeline.held_claims import HeldClaims
 from storage.pipeline.work import WorkQueue
 from storage.recall.index import SearchIndex
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import Pipeline
 from support.scheduled import Scheduled
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from retrieval.ranking.fusion import fuse
-from retrieval.ranking.lexical import MAX_WORDS, match_expression
+from retrieval.ranking.parsing import MAX_WORDS, match_expression
 from reverie.errors import Rejected
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.records import Hit

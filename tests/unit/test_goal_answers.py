@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused
-from adapters.embedders.hashing import HashEmbedder
+from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused, HashEmbedder
 from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable
-from memory.scheduling.goal_answers import GoalContext
-from memory.scheduling.goals import embed_goals
+from memory.scheduling.executing import GoalContext, embed_goals
 from retrieval.recaller import Recaller
 from reverie import contract
-from reverie.scheduling.schedule_types import LlmExecutor
+from reverie.scheduling.types import LlmExecutor
 from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
 from support.remembered import keep, settle
@@ -206,13 +204,13 @@ def test_without_the_fallback_a_run_waits_for_the_model(make: Callable[..., Carr
 
 
 def test_schedules_ask_the_model_with_a_time_of_their_own(make: Callable[..., CarryingOut]) -> None:
-    """Given a model that answers people within 20 s, then a goal may take what its own setting says."""
+    """Given a model that answers people within 20 s, then a goal may take two minutes."""
     settings = {"language_model_base_url": "http://127.0.0.1:1/v1", "language_model": "small"}
-    here = make(**settings, schedule_llm_seconds=200).here
+    here = make(**settings).here
     assert here.schedule_model is not None
     assert here.schedule_model is not here.language_model
     assert here.schedule_model.name == "small"
-    assert here.schedule_model.inner._endpoint._timeout_seconds == 200  # type: ignore[attr-defined]
+    assert here.schedule_model.inner._endpoint._timeout_seconds == 120  # type: ignore[attr-defined]
 
 
 # --- without a model ---
@@ -266,9 +264,12 @@ def test_what_is_recalled_is_one_bare_line_each(here: CarryingOut) -> None:
     assert any(line.startswith("20") and ", user: " in line for line in context.lines)
 
 
-def test_the_goal_recalls_by_the_vector_that_was_made_beforehand(make: Callable[..., CarryingOut]) -> None:
+def test_the_goal_recalls_by_the_vector_that_was_made_beforehand(
+    here: CarryingOut, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Given a goal with a vector, then what is nearest is found though it shares no word, and no model is asked."""
-    here = make(context_min_score=0)  # vectors of this embedder have no meaning, and count nothing for the relevance
+    # Vectors of this embedder have no meaning, and count nothing for the relevance.
+    monkeypatch.setattr("worker.scheduling.goal_context.CONTEXT_MIN_SCORE", 0.0)
     say(here, *(f"note number {number}" for number in range(30)), "Adiantum grows in the bathroom")
     schedule = scheduled(here, "feed my greenery", recall_limit=1)
     with here.time.store.writing() as tx:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from adapters.histories import claude_code
-from adapters.histories.carrying import HistoryReport, carry
+from adapters.histories.carrying import FORMATS, HistoryReport, carry
 from adapters.histories.conversations import TOOL_CHARACTERS
 from adapters.histories.hook_events import read_event
 from adapters.histories.reading import Reading
@@ -98,12 +98,14 @@ def test_what_was_erased_stays_erased_unless_it_is_wanted(make_runtime: Make, pr
 
         def imported(*, with_erased: bool) -> HistoryReport:
             call, reading = ImportRecords(records=[]), Reading("default", "ana")
-            return carry(ana.connection.send, claude_code, projects, reading, call=call, with_erased=with_erased)
+            return carry(
+                ana.connection.send, FORMATS["claude-code"], projects, reading, call=call, with_erased=with_erased
+            )
 
         imported(with_erased=False)
-        erasing = ana.erase(session=f"claude-code:{SESSION}", agent="ana", workspace="default")
-        ana.run_job("continue-erasures")
-        until(lambda: ana.erasure(erasing.id).state == "done", "the erasure does not end")
+        erasing = ana.admin.erasures.create(session=f"claude-code:{SESSION}", agent="ana", workspace="default")
+        ana.admin.jobs.run("continue-erasures")
+        until(lambda: ana.admin.erasures.get(erasing.id).state == "done", "the erasure does not end")
         again = imported(with_erased=False)
         assert again.added == {}
         assert sum(one.number for one in again.left_out if "were erased here since" in one.reason) == 5
@@ -120,8 +122,8 @@ def test_a_continued_session_repeats_nothing(reverie: CommandLine, projects: Pat
     done = reverie("import", "claude-code", str(projects), "--json").json
     assert done["added"] == {"sessions": 2, "messages": 5}
     assert {one["reason"]: one["number"] for one in done["left_out"]}[
-        "messages that belong to another session, were erased here since, or are not for this token"
-    ] == 4
+        "entries that a session repeats from the one that it continues"
+    ] == 6
 
 
 def test_what_is_wrong_with_lines_is_counted(projects: Path) -> None:
@@ -206,21 +208,17 @@ def test_little_of_a_long_transcript_is_in_memory(tmp_path: Path) -> None:
         sizes.append(len(call.records))
         return ImportReport(added={"messages": len(call.records)})
 
-    class Counted:
-        find = staticmethod(claude_code.find)
-
-        @staticmethod
-        def read(file: Path, reading: Reading):  # type: ignore[no-untyped-def]
-            nonlocal read
-            for record in claude_code.read(file, reading):
-                read += 1
-                yield record
+    def counted(file: Path, reading: Reading):  # type: ignore[no-untyped-def]
+        nonlocal read
+        for record in FORMATS["claude-code"].read(file, reading):
+            read += 1
+            yield record
 
     sizes: list[int] = []
     seen: list[tuple[int, int]] = []
     done = carry(
         send,
-        Counted(),
+        replace(FORMATS["claude-code"], read=counted, has_hooks=False),
         tmp_path / "one.jsonl",
         Reading("default", "ana"),
         call=ImportRecords(records=[]),

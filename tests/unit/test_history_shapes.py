@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapters.histories.conversations import result_id
+from adapters.histories.conversations import result_id, typed_text
 from adapters.histories.hook_events import read_event
-from adapters.histories.typed import typed_text
 from reverie.trust.export_checks import check_record
 from support.histories import claude_code_entry, messages, read_all, reasons, said, sessions, written_lines
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reverie import Conflict, Reverie
-from reverie.problems import Forbidden
+from reverie.errors import Forbidden
 from reverie.trust.export_calls import ImportRecords
 from reverie.trust.export_types import (
     ExportedMemory,
@@ -34,11 +34,11 @@ def test_what_is_not_trusted_is_not_approved(two: tuple[Reverie, Reverie, Path])
     _, other, path = two
     webhook = {"type": "webhook", "url": "https://example.com/x"}
     signed(path, lambda line: line.update(executor=webhook) if line["part"] == "schedules" else None)
-    done = other.import_file(path)
+    done = other.admin.import_file(path)
     assert done.shared == 1
     assert set(done.left_out) == {"recall_events"}
-    assert [memory.content for memory in other.pending_memories()] == ["Everybody knows the choir"]
-    (schedule,) = other.schedules(user="kate")
+    assert [memory.content for memory in other.memories.pending()] == ["Everybody knows the choir"]
+    (schedule,) = other.schedules.list(user="kate")
     assert (schedule.status, schedule.next_run_at) == ("paused", None)
 
 
@@ -50,16 +50,16 @@ def test_a_token_of_one_user_imports_for_that_user_alone(
     _, other, path = two
     other.ingest("nobodys-own", {"role": "user", "content": "hello"}, wait="queued")
     drain(make_runtime(data=tmp_path / "two", broker_prefix="t-two:"))
-    token = other.create_token(workspace="default", agents=["ana"], user="mia", scopes=["read", "write"]).token
+    token = other.admin.tokens.create(workspace="default", agents=["ana"], user="mia", scopes=["read", "write"]).token
     with Reverie("ana", url=other.connection.config.url, token=token) as mia:
-        done = mia.import_file(path, trusted=True)
+        done = mia.admin.import_file(path, trusted=True)
         assert not set(done.added) - {"sessions", "messages", "files", "memories", "items"}
         assert done.shared == 1
         with pytest.raises(Forbidden):
-            mia.export_file(tmp_path / "x.jsonl", user="kate")
+            mia.admin.export_file(tmp_path / "x.jsonl", user="kate")
         with pytest.raises(Forbidden):
-            mia.export_file(tmp_path / "x.jsonl", workspace="another")
-        end = mia.export_file(tmp_path / "mia.jsonl")
+            mia.admin.export_file(tmp_path / "x.jsonl", workspace="another")
+        end = mia.admin.export_file(tmp_path / "mia.jsonl")
         assert end.parts["messages"].records == done.added["messages"]
     records = lines_of(tmp_path / "mia.jsonl")[1:-1]
     assert {line.get("visibility") for line in records} <= {None, "requested"}
@@ -77,61 +77,62 @@ def test_a_token_of_one_user_imports_for_that_user_alone(
         Reverie("ana", url=other.connection.config.url, token=token) as mia,
         pytest.raises(Conflict, match="not one of this user's"),
     ):
-        mia.import_file(path)
+        mia.admin.import_file(path)
 
 
 def test_a_workspace_that_an_import_creates_is_in_the_audit_log(two: tuple[Reverie, Reverie, Path]) -> None:
     """Given a token for a workspace that is not there yet, when it imports into it, then the log says who made it."""
     _, other, path = two
-    made = other.create_token(workspace="default", scopes=["read", "write"], name="importer")
+    made = other.admin.tokens.create(workspace="default", scopes=["read", "write"], name="importer")
     with Reverie("ana", url=other.connection.config.url, token=made.token) as importer:
-        importer.import_file(path)
-    (entry,) = other.audit(action="create-workspace")
+        importer.admin.import_file(path)
+    (entry,) = other.admin.audit(action="create-workspace")
     assert (entry.actor, entry.workspace) == ("importer", "default")
 
 
 def test_an_id_that_something_else_has_is_refused(two: tuple[Reverie, Reverie, Path], tmp_path: Path) -> None:
-    """Given a message whose id another session has, then the import is refused, and nothing of it is stored."""
+    """Given a message whose id its session has for another text, then the import is refused, and nothing is stored; in
+    another session it is another message."""
     ana, _, path = two
     messages = [line for line in lines_of(path) if line["part"] == "messages"]
 
     def change(line: dict[str, Any]) -> None:
         if line["part"] == "messages":
-            line["session"] = "another"
+            line["content"] = "another"
 
-    before = ana.export_file(tmp_path / "before.jsonl")
+    before = ana.admin.export_file(tmp_path / "before.jsonl")
     signed(path, change)
     with pytest.raises(Conflict, match=messages[0]["id"]):
-        ana.import_file(path)
-    assert ana.export_file(tmp_path / "after.jsonl").parts == before.parts
+        ana.admin.import_file(path)
+    assert ana.admin.export_file(tmp_path / "after.jsonl").parts == before.parts
 
 
 def test_what_was_erased_after_the_export_is_told(two: tuple[Reverie, Reverie, Path]) -> None:
     """Given a user erased after an export was made, when it is imported, then an operator is told and may, and another
     token leaves it out."""
     ana, _, path = two
-    other_agent = ana.create_token(workspace="default", agents=["ana"], scopes=["read", "write"]).token
-    erasing = ana.erase(session="nobodys", agent="ana", workspace="default")
-    ana.run_job("continue-erasures")
-    until(lambda: ana.erasure(erasing.id).state == "done", "the erasure does not end")
+    other_agent = ana.admin.tokens.create(workspace="default", agents=["ana"], scopes=["read", "write"]).token
+    erasing = ana.admin.erasures.create(session="nobodys", agent="ana", workspace="default")
+    ana.admin.jobs.run("continue-erasures")
+    until(lambda: ana.admin.erasures.get(erasing.id).state == "done", "the erasure does not end")
     with Reverie("ana", url=ana.connection.config.url, token=other_agent) as plain:
-        done = plain.import_file(path)
+        done = plain.admin.import_file(path)
         assert (done.added, done.left_out["sessions"]) == ({}, 5)
-    planned = ana.import_file(path, dry_run=True, trusted=True)
+    planned = ana.admin.import_file(path, dry_run=True, trusted=True)
     assert planned.erased == {"sessions": 1, "messages": 1}
-    ana.import_file(path, trusted=True)
-    assert [message.content for message in ana.messages("nobodys")] == ["The office closes at six"]
+    ana.admin.import_file(path, trusted=True)
+    assert [message.content for message in ana.sessions.messages("nobodys")] == ["The office closes at six"]
 
 
 def test_an_import_may_be_for_another_user(two: tuple[Reverie, Reverie, Path], tmp_path: Path) -> None:
     """Given an export of kate, when it is imported as cat, then everything is cat's and nothing names kate as owner."""
     ana, other, _ = two
-    ana.export_file(tmp_path / "kate.jsonl", user="kate")
-    other.import_file(tmp_path / "kate.jsonl", user="cat", trusted=True)
-    assert {session.user for session in other.sessions(user="cat")} == {"cat"}
-    assert other.sessions(user="kate") == []
-    assert {memory.owner_user_id for memory in other.memories(user="cat")} == {"cat"}
-    assert [reminder.recipient for reminder in other.reminders(user="cat")] == ["cat"]
+    ana.admin.export_file(tmp_path / "kate.jsonl", user="kate")
+    other.admin.import_file(tmp_path / "kate.jsonl", user="cat", trusted=True)
+    assert {session.user for session in other.sessions.list(user="cat")} == {"cat"}
+    assert other.sessions.list(user="kate") == []
+    assert {memory.owner_user_id for memory in other.memories.list(user="cat")} == {"cat"}
+    assert [reminder.recipient for reminder in other.reminders.list(user="cat")] == ["cat"]
 
 
 def test_tenants_that_are_apart_stay_apart(make_runtime: Make, tmp_path: Path) -> None:
@@ -140,23 +141,23 @@ def test_tenants_that_are_apart_stay_apart(make_runtime: Make, tmp_path: Path) -
     path = tmp_path / "all.jsonl"
     with installation(make_runtime, tmp_path / "one") as (_, ana):
         for workspace in ("trips", "work"):
-            ana.create_token(workspace=workspace)
+            ana.admin.tokens.create(workspace=workspace)
             with Reverie("ana", url=ana.connection.config.url, workspace=workspace) as client:
                 client.remember(f"always mention {workspace}", tier="account", kind="preference")
                 client.remember(f"{workspace} is fun")
-        ana.export_file(path)
+        ana.admin.export_file(path)
     with installation(make_runtime, tmp_path / "two") as (_, ana):
-        ana.import_file(path)
+        ana.admin.import_file(path)
         for workspace in ("trips", "work"):
             with Reverie("ana", url=ana.connection.config.url, workspace=workspace) as client:
-                contents = sorted(memory.content for memory in client.memories())
+                contents = sorted(memory.content for memory in client.memories.list())
                 assert contents == [f"always mention {workspace}", f"{workspace} is fun"]
     with installation(make_runtime, tmp_path / "three") as (_, ana):
         for workspace in ("trips", "work"):
             with Reverie("ana", url=ana.connection.config.url, workspace=workspace) as client:
                 client.remember("hello")
         with pytest.raises(Conflict, match="tenant of its own"):
-            ana.import_file(path)
+            ana.admin.import_file(path)
 
 
 def test_a_session_that_only_its_messages_name_belongs_to_the_user(make_runtime: Make, tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_a_session_that_only_its_messages_name_belongs_to_the_user(make_runtime:
     )
     with installation(make_runtime, tmp_path / "one") as (runtime, ana):
         ana.remember("hello")
-        token = ana.create_token(workspace="default", agents=["ana"], user="mia", scopes=["read", "write"]).token
+        token = ana.admin.tokens.create(workspace="default", agents=["ana"], user="mia", scopes=["read", "write"]).token
         with Reverie("ana", url=ana.connection.config.url, token=token) as mia:
             report = mia.connection.send(ImportRecords(records=[message, memory]))
             assert report.added == {"messages": 1, "memories": 1}
@@ -190,5 +191,5 @@ def test_a_session_that_only_its_messages_name_belongs_to_the_user(make_runtime:
             assert mia.recall("heron lamp", mode="keyword")
         for user in (None, "lif"):
             assert not ana.recall("heron lamp", mode="keyword", user=user)
-            ana.start_session(f"of-{user}", user=user)
+            ana.sessions.start(f"of-{user}", user=user)
             assert "praise" not in ana.context(f"of-{user}", query="lamp", user=user).text

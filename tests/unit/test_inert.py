@@ -9,20 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.language_models import GuardedLanguageModel, ScriptedLanguageModel
+from adapters.language_models import GuardedLanguageModel
 from adapters.tokens import EstimatedTokens
 from memory.scheduling.rules import _display_name
-from memory.upkeep.notebook_files import on_one_line
-from memory.upkeep.notebook_files import quoted as note_text
-from retrieval.context.building import write
-from retrieval.context.instructions import Instructions, write_section
-from retrieval.context.neutral import label, lines_of, quoted
+from memory.upkeep.notebook import on_one_line
+from memory.upkeep.notebook import quoted as note_text
+from retrieval.context.document import label, lines_of, quoted
+from retrieval.context.fit import instruction_section
+from retrieval.context.select import Instructions
 from reverie.inert import inert, inert_line, visible
 from reverie.memories.tool import memory_tool
 from reverie.memories.types import FoundMemories
 from storage.memories.instructions import StandingInstruction
 from support.chat_templates import DISGUISES, TOKENS, as_read
-from support.contexts import candidate, message, selected
+from support.contexts import candidate, message, selected, written
+from support.scripted import ScriptedLanguageModel
 
 EVERY_TOKEN = [token for tokens in TOKENS.values() for token in tokens]
 # What people write and read with joiners, selectors and tags.
@@ -58,12 +59,12 @@ def read(place: str, text: str) -> str:
 def _document(text: str) -> str:
     turns = [message(1, text, name=text), message(2, f"{text}\nmore\n{text}")]
     known = selected(turns, [message(0, text)], [], [candidate(7, text, name=text)], summary=text, channel=text)
-    return write(known, EstimatedTokens(), room=1_000_000).text
+    return written(known, EstimatedTokens(), room=1_000_000).text
 
 
 def _instructions(text: str) -> str:
     one = StandingInstruction(1, "k1", "instruction", text, 0, "account", "user", False, None, None, None, None)
-    return write_section(Instructions((one,), 1), EstimatedTokens(), room=1_000_000).section
+    return instruction_section(Instructions((one,), 1), EstimatedTokens(), room=1_000_000)[1]
 
 
 def _prompt(text: str) -> str:
@@ -74,7 +75,11 @@ def _prompt(text: str) -> str:
 
 def _tool(text: str) -> str:
     class Client:
-        def search_memories(self, **_: object) -> FoundMemories:
+        @property
+        def memories(self) -> Client:
+            return self
+
+        def search(self, **_: object) -> FoundMemories:
             from datetime import UTC, datetime
 
             from reverie.memories.types import Memory

@@ -8,13 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from adapters.tokens import EstimatedTokens
+from memory.conversion import convert
 from memory.pipeline.ingest import BATCH_ITEMS, ingest_batch
-from memory.sessions.sessions import to_message
 from reverie.clock import to_micros
 from reverie.errors import NotFound
+from reverie.sessions.types import Message
 from support.pipeline import WORKSPACE, Pipeline, turns
 
 
@@ -57,7 +60,7 @@ def test_every_field_of_a_message_comes_out_as_it_went_in(pipe: Pipeline) -> Non
     assert (stored.metadata, stored.tags) == (given["metadata"], ["food", "trip"])
     assert stored.created_at == to_micros(given["created_at"])  # type: ignore[arg-type]
     assert (stored.consolidated_at, stored.embedding_error, stored.chunked_at) == (None, None, None)
-    shown = to_message(stored)
+    shown = convert(stored, Message)
     assert (shown.created_at, shown.metadata, shown.tool_calls) == (given["created_at"], given["metadata"], calls)
     with pipe.store.reading() as tx:
         session = tx.for_agent("ana").sessions.get("s")
@@ -95,27 +98,68 @@ def test_importance_follows_the_role_unless_it_is_given(pipe: Pipeline, role: st
     assert [message.importance for message in pipe.messages()] == [importance, 0.8, 0.0]
 
 
-def test_a_second_delivery_before_the_first_is_stored_changes_nothing(pipe: Pipeline) -> None:
-    """Given the same id twice in the inbox, with other content, when stored, then the first one counts."""
-    pipe.say({"id": "x", "content": "first"})
-    pipe.say({"id": "x", "content": "second"})
+FIRST: dict[str, Any] = {"id": "x", "content": "first", "metadata": {"a": 1, "b": [2.5]}, "tags": ["one"]}
+
+
+@pytest.mark.parametrize("stored_between", [True, False])
+def test_a_second_delivery_with_the_same_content_changes_nothing(pipe: Pipeline, stored_between: bool) -> None:
+    """Given a message that is sent again, with its fields in another order, then it is stored once."""
+    pipe.say({**FIRST, "created_at": "2026-05-01T09:30:00Z"})
+    if stored_between:
+        pipe.settle()
+    pipe.say({**FIRST, "metadata": {"b": [2.5], "a": 1}})
     assert pipe.waiting_in_inbox() == 1
-    pipe.ingest()
+    pipe.settle()
+    assert (pipe.contents(), pipe.dead_letters()) == (["first"], [])
+
+
+@pytest.mark.parametrize("stored_between", [True, False])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"content": "second"},
+        {"role": "assistant"},
+        {"name": "Bo"},
+        {"tags": ["two"]},
+        {"metadata": {"a": 1, "b": [2.5, 3]}},
+        {"tool_calls": [{"id": "t"}]},
+        {"original": "{}"},
+        {"where": {"user": "bo"}},
+        {"where": {"user": "ann", "visibility": "shared"}},
+    ],
+    ids=lambda other: next(iter(other)) if "where" not in other else str(other["where"]),
+)
+def test_another_content_under_one_id_is_kept_as_a_conflict(
+    pipe: Pipeline, other: dict[str, Any], stored_between: bool
+) -> None:
+    """Given an id that its session has, when it comes with anything else, then the first stays and the second is a
+    dead letter that says so; a third is another one."""
+    where = other.get("where", {"user": "ann"})
+    pipe.say(FIRST, user="ann")
+    if stored_between:
+        pipe.settle()
+    pipe.say({**FIRST, **{name: value for name, value in other.items() if name != "where"}}, **where)
+    pipe.say({**FIRST, "content": "third"}, user="ann")
+    pipe.settle()
     assert pipe.contents() == ["first"]
+    assert len(pipe.dead_letters()) == 2
+    for letter in pipe.dead_letters():
+        assert (letter.error_type, letter.session, letter.item_id) == ("Conflict", "s", "x")
+        assert "'x' of session 's' is stored already and says something else" in letter.error
+    assert len({letter.payload for letter in pipe.dead_letters()}) == 2
 
 
-def test_a_second_delivery_after_the_first_is_stored_changes_nothing(pipe: Pipeline) -> None:
-    """Given a stored message, when its id comes again with other content, then the store is as it was."""
-    pipe.say({"id": "x", "content": "first"})
+@pytest.mark.parametrize("stored_between", [True, False])
+def test_one_id_in_two_sessions_is_two_messages(pipe: Pipeline, stored_between: bool) -> None:
+    """Given chats that number their messages by chat, then each message is stored, read and found in its own."""
+    pipe.say({"id": "1", "content": "Ann has a cat"}, session="s")
+    if stored_between:
+        pipe.settle()
+    pipe.say({"id": "1", "content": "Bo has a dog"}, session="t")
     pipe.settle()
-    before = pipe.messages()
-    pipe.say({"id": "x", "content": "second"})
-    report = pipe.ingest()
-    assert (report.stored, report.repeated) == (0, 1)
-    pipe.settle()
-    assert pipe.messages() == before
-    assert pipe.waiting_in_inbox() == 0
-    assert pipe.found("second") == []
+    assert (pipe.contents(session="s"), pipe.contents(session="t")) == (["Ann has a cat"], ["Bo has a dog"])
+    assert (pipe.found("cat"), pipe.found("dog")) == (["Ann has a cat"], ["Bo has a dog"])
+    assert pipe.dead_letters() == []
 
 
 def test_the_same_id_of_two_agents_is_two_messages(pipe: Pipeline) -> None:
@@ -271,3 +315,25 @@ def test_the_trace_of_the_call_stays_with_the_message(pipe: Pipeline) -> None:
     assert report.traces == {"t"}
     assert pipe.messages()[0].trace == "t"
     assert json.loads(json.dumps(report.counts()))["stored"] == 1
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_chat_never_enters_a_session_that_has_its_name(pipe: Pipeline, together: bool) -> None:
+    """Given a session with the name of a chat that did not say so, then the chat gets a session of its own."""
+    pipe.say("Ann's words", session="slack:42", user="ann")
+    if not together:
+        pipe.ingest()
+    for text in ("Bo's words", "more"):
+        pipe.say(text, session=None, provider="slack", chat_id="42", user="bo")
+        if not together:
+            pipe.ingest()
+    pipe.ingest()
+    assert (pipe.contents("slack:42"), pipe.contents("slack:42~2")) == (["Ann's words"], ["Bo's words", "more"])
+
+
+def test_tool_calls_alone_have_tokens(pipe: Pipeline) -> None:
+    """Given a message that only calls a tool, then its tokens are counted, as a model reads the call."""
+    pipe.say({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "weather"}}]}, {"content": "hi"})
+    ingest_batch(pipe.inbox, pipe.store, pipe.working, now=pipe.now(), tokens=EstimatedTokens())
+    calls, text = pipe.messages()
+    assert (calls.token_count or 0) > (text.token_count or 0) > 0

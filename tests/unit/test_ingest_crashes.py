@@ -18,8 +18,9 @@ from memory.sessions.sessions import newest_messages
 from memory.stage import MAX_CRASHES
 from reverie.errors import StoreUnavailable, StoreUnusable, Unavailable
 from storage.pipeline.messages import Messages
+from storage.sessions.sessions import Sessions
 from storage.stores import Stores
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import WORKSPACE, Pipeline, turns
 
 
@@ -58,7 +59,7 @@ def die_after(method: Callable[..., Any]) -> Callable[..., Any]:
 
 STEPS = {
     "after the items are taken": (WorkerInbox, "take", die_after(WorkerInbox.take)),
-    "in the transaction, before its first row": (Messages, "existing_ids", die),
+    "in the transaction, before its first row": (Sessions, "forgotten_at", die),
     "in the transaction, after its last row": (Messages, "insert", die_after(Messages.insert)),
     "after the commit, before anything is told": (WorkingMemory, "drop", die),
     "after the commit, before working memory": (WorkingMemory, "append", die),

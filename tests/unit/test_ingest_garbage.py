@@ -118,9 +118,9 @@ def test_a_dead_letter_whose_cause_is_gone_is_stored_when_it_is_replayed(pipe: P
     with pipe.store.writing() as tx:
         tx.connection.exec_driver_sql("DELETE FROM messages")
     replay(pipe.store, pipe.inbox, letter.id)
-    assert (pipe.dead_letters(), pipe.waiting_in_inbox()) == ([], 1)
+    assert (pipe.dead_letters(), pipe.waiting_in_inbox()) == ([letter], 1)
     pipe.ingest()
-    assert pipe.contents() == ["clash"]
+    assert (pipe.contents(), pipe.dead_letters()) == (["clash"], [])
 
 
 def test_a_dead_letter_that_fails_again_comes_back_once(pipe: Pipeline) -> None:
@@ -154,18 +154,13 @@ def test_a_letter_that_fails_again_before_its_replay_has_ended_is_kept(
     assert [kept.item_id for kept in pipe.dead_letters()] == [letter.item_id]
 
 
-def test_a_replay_that_is_cut_off_between_its_steps_doubles_nothing(
-    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Given a crash after the payload is back in the inbox, when replayed again, then it is stored once."""
+def test_a_letter_that_is_replayed_twice_is_stored_once(pipe: Pipeline) -> None:
+    """Given a replay that was cut off, whose payload is in the inbox, when replayed again, then it is stored once."""
     pipe.settle()
     pipe.say({"content": "clash", "sequence": 1})
     pipe.ingest()
     (letter,) = pipe.dead_letters()
-    with monkeypatch.context() as patch:
-        patch.setattr(type(pipe.store), "writing", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            replay(pipe.store, pipe.inbox, letter.id)
+    replay(pipe.store, pipe.inbox, letter.id)
     with pipe.store.writing() as tx:
         tx.connection.exec_driver_sql("DELETE FROM messages")
     replay(pipe.store, pipe.inbox, letter.id)

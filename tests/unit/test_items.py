@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from numpy.typing import NDArray
 
-from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefused
-from adapters.embedders.hashing import HashEmbedder
-from memory.items.embedding import embed_waiting
+from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefused, HashEmbedder
+from memory.items.embedding import embed_waiting, pieces_to_embed, texts_at
 from memory.items.items import ItemsOf, read_item
-from memory.items.texts import pieces_to_embed, texts_at
 from memory.pipeline.recovery import StageSweep
-from memory.upkeep.expiry import DEFAULT_KEEP, expire
+from memory.upkeep.maintenance import DEFAULT_KEEP, expire
 from reverie.calls import validated
 from reverie.errors import NotFound, Rejected
-from reverie.items.calls import (
+from reverie.items import (
     BatchItems,
+    FoundItems,
     GetItem,
     GetOperation,
     ItemOperation,
@@ -31,9 +30,8 @@ from reverie.items.calls import (
     SearchItems,
     SearchOperation,
 )
-from reverie.items.types import FoundItems
-from storage.trust.amounts import stored_amounts, wrong_amounts
-from storage.upkeep.verify import verify
+from storage.trust.quotas import stored_amounts, wrong_amounts
+from storage.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
 NOW = 1_750_000_000_000_000

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory.trust.erasing import continue_erasures
+from memory.lifecycle.erasing import continue_erasures
 from reverie import Reverie
 from support.agents import until
 from support.exports import installation, lines_of
@@ -24,24 +24,24 @@ def places(make_runtime: Make, tmp_path: Path) -> Iterator[tuple[Runtime, Reveri
         installation(make_runtime, tmp_path / "one") as (runtime, ana),
         installation(make_runtime, tmp_path / "two") as (_, other),
     ):
-        ana.put_item(["notes"], "own", {"text": "Kate keeps a heron lamp"}, user="kate", ttl_seconds=10**8)
-        ana.put_item(["memories", "kate"], "named", {"text": "Kate sails on Thursdays"}, index=["text"])
-        ana.put_item(["memories", "katelyn"], "named", {"text": "Katelyn grows plums"})
-        ana.put_item(["memories", "kate"], "of luis", {"text": "Luis has a list"}, user="luis")
+        ana.items.put(["notes"], "own", {"text": "Kate keeps a heron lamp"}, user="kate", ttl_seconds=10**8)
+        ana.items.put(["memories", "kate"], "named", {"text": "Kate sails on Thursdays"}, index=["text"])
+        ana.items.put(["memories", "katelyn"], "named", {"text": "Katelyn grows plums"})
+        ana.items.put(["memories", "kate"], "of luis", {"text": "Luis has a list"}, user="luis")
         yield runtime, ana, other
 
 
 def left(ana: Reverie, *users: str | None) -> dict[str | None, list[str]]:
-    return {user: sorted(item.key for item in ana.search_items(user=user)) for user in users}
+    return {user: sorted(item.key for item in ana.items.search(user=user)) for user in users}
 
 
 def erase(runtime: Runtime, ana: Reverie, **what: Any) -> None:
-    erasure = ana.erase(**what)
+    erasure = ana.admin.erasures.create(**what)
     until(lambda: continue_erasures(runtime.erasure_services) is not None and is_done(ana, erasure.id), "not erased")
 
 
 def is_done(ana: Reverie, erasure: str) -> bool:
-    found = ana.erasure(erasure)
+    found = ana.admin.erasures.get(erasure)
     if found.receipt is not None:
         assert found.receipt.leftovers == {}
     return found.state == "done"
@@ -50,12 +50,12 @@ def is_done(ana: Reverie, erasure: str) -> bool:
 def test_an_erasure_of_a_user_takes_the_items_that_name_the_user(places: tuple[Runtime, Reverie, Reverie]) -> None:
     """Given items of a user and items that name the user, when the user is erased, then these go and no other."""
     runtime, ana, _ = places
-    planned = ana.erase(user="kate", dry_run=True)
+    planned = ana.admin.erasures.create(user="kate", dry_run=True)
     assert planned.counts["default"]["items"] == 2
     assert left(ana, "kate", "luis", None) == {"kate": ["own"], "luis": ["of luis"], None: ["named", "named"]}
     erase(runtime, ana, user="kate")
     assert left(ana, "kate", "luis", None) == {"kate": [], "luis": ["of luis"], None: ["named"]}
-    assert ana.item(["memories", "katelyn"], "named")
+    assert ana.items.get(["memories", "katelyn"], "named")
 
 
 def test_an_erasure_of_an_agent_takes_all_its_items(places: tuple[Runtime, Reverie, Reverie]) -> None:
@@ -70,19 +70,19 @@ def test_items_are_the_same_after_an_export_and_an_import(
 ) -> None:
     """Given an export, when imported twice elsewhere, then each item is there once, as it was, and found by meaning."""
     _, ana, other = places
-    ana.export_file(tmp_path / "all.jsonl")
-    assert other.import_file(tmp_path / "all.jsonl").added == {"items": 4}
-    assert other.import_file(tmp_path / "all.jsonl").present == {"items": 4}
+    ana.admin.export_file(tmp_path / "all.jsonl")
+    assert other.admin.import_file(tmp_path / "all.jsonl").added == {"items": 4}
+    assert other.admin.import_file(tmp_path / "all.jsonl").present == {"items": 4}
     for user, namespace, key in (("kate", ["notes"], "own"), (None, ["memories", "kate"], "named")):
-        assert other.item(namespace, key, user=user) == ana.item(namespace, key, user=user)
-    found = other.search_items(query="Kate sails on Thursdays")
+        assert other.items.get(namespace, key, user=user) == ana.items.get(namespace, key, user=user)
+    found = other.items.search(query="Kate sails on Thursdays")
     assert (found[0].score, found.degraded != "") == (None, True)
 
 
 def test_an_export_of_a_user_has_what_names_the_user(places: tuple[Runtime, Reverie, Reverie], tmp_path: Path) -> None:
     """Given an export of one user, then it has that user's items and those that name the user, and no other."""
     _, ana, _ = places
-    ana.export_file(tmp_path / "kate.jsonl", user="kate")
+    ana.admin.export_file(tmp_path / "kate.jsonl", user="kate")
     records = [line for line in lines_of(tmp_path / "kate.jsonl") if line["part"] == "items"]
     assert sorted(line["key"] for line in records) == ["named", "own"]
 
@@ -90,7 +90,7 @@ def test_an_export_of_a_user_has_what_names_the_user(places: tuple[Runtime, Reve
 def test_an_import_says_which_items_were_erased_since(places: tuple[Runtime, Reverie, Reverie], tmp_path: Path) -> None:
     """Given an export from before an erasure, when it is imported, then the items of the user count as erased."""
     runtime, ana, _ = places
-    ana.export_file(tmp_path / "all.jsonl")
+    ana.admin.export_file(tmp_path / "all.jsonl")
     erase(runtime, ana, user="kate")
-    report = ana.import_file(tmp_path / "all.jsonl", dry_run=True)
+    report = ana.admin.import_file(tmp_path / "all.jsonl", dry_run=True)
     assert (report.added, report.erased) == ({"items": 2}, {"items": 2})

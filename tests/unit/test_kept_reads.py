@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import Engine, event
 
 from reverie.contract import ACCOUNT_STORE
-from storage.kept_reads import FRESH_SECONDS, KeptReads
 from storage.stores import Stores
+from storage.written import FRESH_SECONDS, KeptReads
 from support.pipeline import Pipeline
 
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from adapters.embedders.base import DEFAULT_MODEL
-from adapters.kept_token_counts import KeptTokenCounts
-from adapters.tokens import build_token_counter
+from adapters.tokens import KeptTokenCounts, build_token_counter
 
 
 class Counting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,11 +18,10 @@ from adapters.language_models import (
     ModelUsage,
     OpenAICompatibleLanguageModel,
     Prices,
-    Purpose,
-    ScriptedLanguageModel,
 )
 from reverie.errors import StoreUnavailable
 from support.endpoint import Endpoint, chat_endpoint, say, send
+from support.scripted import ScriptedLanguageModel
 
 
 class Place(msgspec.Struct):
@@ -62,8 +62,8 @@ class Counting(ScriptedLanguageModel):
         super().__init__([text])
         self.tokens = input_tokens, output_tokens
 
-    def complete(self, system: str, prompt: str, max_tokens: int, *, purpose: Purpose) -> Completion:
-        found = super().complete(system, prompt, max_tokens, purpose=purpose)
+    def complete(self, *args: Any, **more: Any) -> Completion:
+        found = super().complete(*args, **more)
         return Completion(found.text, *self.tokens)
 
 
@@ -152,11 +152,11 @@ def test_only_one_call_probes(clock: Clock) -> None:
     entered, go_on = threading.Event(), threading.Event()
 
     class Slow(ScriptedLanguageModel):
-        def complete(self, system: str, prompt: str, max_tokens: int, *, purpose: Purpose) -> Completion:
+        def complete(self, *args: Any, **more: Any) -> Completion:
             if self.prompts:
                 entered.set()
                 assert go_on.wait(60)
-            return super().complete(system, prompt, max_tokens, purpose=purpose)
+            return super().complete(*args, **more)
 
     model = GuardedLanguageModel(Slow([LanguageModelUnavailable("down"), "Lisbon."]), clock=clock)
     fail(model)

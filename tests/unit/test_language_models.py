@@ -10,18 +10,18 @@ import pytest
 from language_model_conformance import PLACE, LanguageModelConformance
 
 from adapters.language_models import (
+    MAX_RESPONSE_BYTES,
     GuardedLanguageModel,
     LanguageModelRefused,
     LanguageModelSpec,
     LanguageModelUnavailable,
     OpenAICompatibleLanguageModel,
-    ScriptedLanguageModel,
-    openai_compatible,
 )
 from reverie.errors import Permanent, Transient
 from support.agents import until
 from support.endpoint import Answer, Endpoint, chat_endpoint, say, send
 from support.misbehaving import half_a_body, redirect_to, reset, trickle
+from support.scripted import ScriptedLanguageModel
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_an_answer_of_another_form_is_an_error_in_one_line(
 def test_ten_megabytes_are_no_answer(endpoint: Endpoint, remote: OpenAICompatibleLanguageModel) -> None:
     """Given an answer beyond every reason, then it is not read to its end."""
     endpoint.answer = send(b" " * (10 * 1024 * 1024))
-    with pytest.raises(LanguageModelRefused, match=str(openai_compatible.MAX_RESPONSE_BYTES)):
+    with pytest.raises(LanguageModelRefused, match=str(MAX_RESPONSE_BYTES)):
         remote.complete("", "x", 5, purpose="refinement")
 
 

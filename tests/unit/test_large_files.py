@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from adapters.broker.inbox import Number
+from memory.fragments import FragmentSet
+from memory.lifecycle.erasure_rows import RowErasure
 from memory.pipeline import chunking
-from memory.trust.erasure_rows import RowErasure
-from memory.trust.fragments import FragmentSet
-from memory.trust.tombstones import hash_key
+from memory.tombstones import hash_key
+from storage.lifecycle.erasures import Subject
 from storage.pipeline.chunks import Chunks
-from storage.pipeline.forgotten_files import STEP_CHUNKS, ForgottenFiles
-from storage.sessions.forgotten import STEP_ROWS, ForgottenSessions
+from storage.pipeline.files import STEP_CHUNKS, ForgottenFiles
+from storage.sessions.sessions import STEP_ROWS, ForgottenSessions
 from storage.stores import Store
 from storage.transaction import Transaction
-from storage.trust.erased_rows import Subject
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import Pipeline
 
 
@@ -121,7 +121,7 @@ def test_a_large_file_is_replaced_at_once_and_its_rows_go_in_short_steps(
         content = tx.connection.exec_driver_sql("SELECT group_concat(content) FROM files").scalar_one()
     assert "zanzibar" not in content
     with monkeypatch.context() as patch:
-        patch.setattr(ForgottenFiles, "remove_step", kill)
+        patch.setattr(Chunks, "remove", kill)
         with pytest.raises(Killed):
             pipe.chunk()
     pipe.advance(60)
@@ -140,7 +140,7 @@ def test_a_large_file_is_forgotten_at_once_and_its_rows_go_in_short_steps(
     pipe.settle()
     left = watch_steps(pipe, monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr("memory.pipeline.forgetting.remove_forgotten", kill)
+        patch.setattr("memory.lifecycle.forgetting.remove_forgotten", kill)
         with pytest.raises(Killed):
             pipe.forget_file(forgotten.id)
     assert left[-1] == left[0]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from memory.lifecycle.importing import ImportRules, import_records
 from memory.pipeline.chunking import chunk_messages
 from memory.stage import claim_batch
-from memory.trust.importing import ImportRules, import_records
 from reverie.clock import from_micros
 from reverie.trust.export_types import ExportedMessage, ExportedSession
 from storage.pipeline.work import Stage

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from memory.trust.token_texts import is_well_formed, new_token
+from reverie.config import LocalServer, entry_path, local_server
 from reverie.errors import Rejected
-from reverie.trust.local_servers import LocalServer, entry_path, local_server
 from worker.access import operator_token
 from worker.settings import Settings
 from worker.supervision.local_token import NAME, announced_to_clients, local_token, read_local_token

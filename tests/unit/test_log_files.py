@@ -32,7 +32,7 @@ print("the last words", file=sys.stderr)
 
 
 def log_files(folder: Path, *, max_bytes: int = 1_000, kept: int = 2, days: float = 30, now: float = NOW) -> LogFiles:
-    return LogFiles(folder, LogLimits(max_bytes, kept, days), now=lambda: now)
+    return LogFiles(folder, LogLimits(days, max_bytes, kept), now=lambda: now)
 
 
 def names(folder: Path) -> list[str]:
@@ -82,7 +82,7 @@ def test_a_file_without_times_is_rotated_a_day_after_it_was_seen(tmp_path: Path)
     """Given a file of another program, then its age counts from when it was first seen."""
     log, now = tmp_path / "broker.log", [NOW]
     log.write_text("123:M 15 Jan 2027 08:00:00.000 * Ready to accept connections\n")
-    files = LogFiles(tmp_path, LogLimits(1_000, 2, 30), now=lambda: now[0])
+    files = LogFiles(tmp_path, LogLimits(30, 1_000, 2), now=lambda: now[0])
 
     assert files.rotate() == []
     now[0] += DAY + 1
@@ -150,3 +150,20 @@ def test_a_log_that_cannot_be_opened_again_fails_nobody(tmp_path: Path, monkeypa
     handler.close()
 
     assert (folder / "a.log").read_text() == "another line\n"
+
+
+@pytest.mark.parametrize("name", ["folder", "gone/a.log", "file/a.log"])
+def test_a_process_works_without_a_log_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
+    """Given a log path that can be no file, then a process starts, and says so where its errors go."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    path = tmp_path / name
+    code = (
+        "from worker.logs import configure_logging\nfrom worker.settings import load_settings\n"
+        "configure_logging(load_settings(), process='p')\nprint('works')"
+    )
+    environ = {**os.environ, "REVERIE_LOG_FILE": str(path), "REVERIE_DATA": str(tmp_path / "data")}
+    ended = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert ended.stdout == "works\n"
+    assert "log_file_not_opened" in ended.stderr
+    assert str(path) in ended.stderr

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.memories.types import Memory, Provenance
-from server.mcp.texts import ITEM_CHARACTERS, cut, line, listed, memory_line, moment, tokens_of
+from server.mcp.tools import ITEM_CHARACTERS, cut, line, listed, memory_line, moment, tokens_of
 
 AT = datetime(2026, 5, 3, 9, 30, tzinfo=UTC)
 

@@ -11,20 +11,20 @@ from typing import Any, get_args
 import pytest
 from sqlalchemy import text
 
+from memory.lifecycle.curation import undo_entry
 from memory.memories.agent_memories import StoredMemory, wait_until_searchable
 from memory.memories.memories import forget, list_memories, memory_stats, read_memories, read_memory
 from memory.pipeline.chunking import cut
-from memory.upkeep.curation import undo_entry
 from reverie.clock import now_micros
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, NotFound, Rejected, WaitTimeout
 from reverie.memories import types as memory_types
 from reverie.memories.calls import ListMemories
+from storage.curation import EntryDraft
 from storage.memories import records as memory_records
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.pipeline.records import NewChunk, SourceText
 from storage.stores import Stores
-from storage.upkeep.curation import EntryDraft
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 

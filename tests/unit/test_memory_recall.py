@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from retrieval.ranking import contextual
-from retrieval.request import RecallRequest
+from retrieval.query import RecallRequest
+from retrieval.ranking import retrievers
 from reverie.errors import Rejected
 from reverie.recall.types import FoundSession
 from support.pipeline import Pipeline
@@ -345,9 +345,9 @@ def test_memories_take_no_place_of_what_was_said_where_a_first_look_decides(
 ) -> None:
     """Given an index too large to score all of it, when many memories fit better, then messages stand in the order that
     they had, and the best memories are found."""
-    monkeypatch.setattr(contextual, "SCORED_WHOLE", 20)
-    monkeypatch.setattr(contextual, "KEYWORD_SEEDS", 6)
-    monkeypatch.setattr(contextual, "NEAREST_SEEDS", 6)
+    monkeypatch.setattr(retrievers, "SCORED_WHOLE", 20)
+    monkeypatch.setattr(retrievers, "KEYWORD_SEEDS", 6)
+    monkeypatch.setattr(retrievers, "NEAREST_SEEDS", 6)
     pipe.say(*[f"the harbour on day {number}, w{number}" if number % 7 == 0 else f"w{number}" for number in range(120)])
     settle(pipe)
 

@@ -15,7 +15,7 @@ from reverie.memories.calls import ListMemories
 from storage.memories.memories import EVERY_ACTIVE, Memories
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
 from storage.transaction import AgentRepositories
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from storage.viewer import Viewer
 from support.pipeline import WORKSPACE, Pipeline
 from support.work import counted_sql

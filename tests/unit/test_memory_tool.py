@@ -19,13 +19,14 @@ class Recorder:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.there = True
         self.error: Exception | None = None
+        self.memories = self
 
     def remember(self, **arguments: Any) -> Remembered:
         self._note("remember", arguments)
         return Remembered(id="m1")
 
-    def search_memories(self, **arguments: Any) -> FoundMemories:
-        self._note("search_memories", arguments)
+    def search(self, **arguments: Any) -> FoundMemories:
+        self._note("memories.search", arguments)
         return FoundMemories(results=[])
 
     def forget(self, **arguments: Any) -> bool:
@@ -56,8 +57,8 @@ def test_the_three_actions() -> None:
     assert client.asked == [
         ("remember", {"content": "x", "tags": ["a"], "metadata": {"context": "c"}}),
         ("remember", {"content": "x", "tags": [], "metadata": {}}),
-        ("search_memories", {"query": "x", "limit": 5, "mode": "hybrid"}),
-        ("search_memories", {"query": "x", "limit": 9, "mode": "keyword"}),
+        ("memories.search", {"query": "x", "limit": 5, "mode": "hybrid"}),
+        ("memories.search", {"query": "x", "limit": 9, "mode": "keyword"}),
         ("forget", {"id": "m1"}),
     ]
 

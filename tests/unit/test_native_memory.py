@@ -13,10 +13,10 @@ import resource
 
 import numpy as np
 
-from adapters.embedders import native_memory
-from retrieval.index.codes import VectorCodes
+from adapters.embedders import local
+from retrieval.index.agent_index import VectorCodes
 
-native_memory.limit()
+local.limit_memory()
 rows = np.arange(10_000)
 codes = VectorCodes(384)
 codes.reserve(len(rows))

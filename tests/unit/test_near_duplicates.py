@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from memory.upkeep import near_duplicates
-from memory.upkeep.near_duplicates import MAX_MISSED, lsh_bands, merge_near
+from memory.upkeep import duplicates
+from memory.upkeep.duplicates import MAX_MISSED, lsh_bands, merge_near
 
 pytestmark = pytest.mark.slow
 
@@ -69,8 +69,8 @@ def test_what_is_found_is_what_comparing_all_pairs_finds(
     name: str, direct: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given vectors however they lie, then the same rows are taken by the same as when all pairs are compared."""
-    monkeypatch.setattr(near_duplicates, "_DIRECT", COUNT if direct else 0)
-    monkeypatch.setattr(near_duplicates, "_PAIR_COST", 0.5)  # bands, however many pairs they name
+    monkeypatch.setattr(duplicates, "_DIRECT", COUNT if direct else 0)
+    monkeypatch.setattr(duplicates, "_PAIR_COST", 0.5)  # bands, however many pairs they name
     vectors = DISTRIBUTIONS[name]()
 
     assert sorted(merge_near(vectors, threshold=0.95, choose=everything)) == sorted(by_hand(vectors, 0.95))
@@ -78,10 +78,10 @@ def test_what_is_found_is_what_comparing_all_pairs_finds(
 
 def test_where_bands_name_too_many_pairs_blocks_are_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given vectors that are all alike, then the bands give up and the result is the same."""
-    monkeypatch.setattr(near_duplicates, "_DIRECT", 0)
+    monkeypatch.setattr(duplicates, "_DIRECT", 0)
     vectors = DISTRIBUTIONS["one cluster, all near"]()
 
-    assert near_duplicates._pairs_by_bands(vectors, 0.95) is None
+    assert duplicates._pairs_by_bands(vectors, 0.95) is None
     assert len(merge_near(vectors, threshold=0.95, choose=everything)) == COUNT - 1
 
 
@@ -99,7 +99,7 @@ def test_bands_miss_at_most_so_many_pairs(count: int, threshold: float) -> None:
 
 def test_of_pairs_just_above_the_threshold_hardly_any_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given 3,000 pairs with a cosine of .9501, then the bands name them all, or all but one."""
-    monkeypatch.setattr(near_duplicates, "_DIRECT", 0)
+    monkeypatch.setattr(duplicates, "_DIRECT", 0)
     chance = np.random.default_rng(11)
     ones = unit(chance.standard_normal((3_000, 384))).astype(np.float64)
     across = chance.standard_normal((3_000, 384))

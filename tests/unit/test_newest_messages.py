@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from memory.sessions import newest
-from memory.sessions.newest import pop_message, read_newest
-from memory.sessions.sessions import export_session
-from memory.trust.tombstones import read_tombstones
+from adapters.broker.inbox import Settled
+from memory.sessions import sessions
+from memory.sessions.sessions import export_session, pop_message, read_newest
+from memory.tombstones import read_tombstones
 from reverie.errors import NotFound, Rejected
-from reverie.pipeline.items import build_message, build_session
+from reverie.pipeline.submission import build_message, build_session
 from reverie.sessions.types import Message
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -49,11 +49,11 @@ def test_the_last_messages_come_in_the_order_in_which_they_were_added(pipe: Pipe
 
 def test_a_page_has_no_more_bytes_than_fit(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given large originals, then a page ends when it is full, and has one message in any case."""
-    monkeypatch.setattr(newest, "_PAGE_BYTES", 1_000)
+    monkeypatch.setattr(sessions, "_PAGE_BYTES", 1_000)
     pipe.say(*({"content": f"{number}", "original": "x" * 600} for number in range(4)))
     pipe.ingest()
     assert [message.content for message in last(pipe)] == ["2", "3"]
-    monkeypatch.setattr(newest, "_PAGE_BYTES", 1)
+    monkeypatch.setattr(sessions, "_PAGE_BYTES", 1)
     assert [message.content for message in last(pipe)] == ["3"]
 
 
@@ -111,7 +111,7 @@ def test_a_delivery_of_a_popped_message_is_not_stored_again(pipe: Pipeline) -> N
     one that is sent later under the same id is stored, with the next sequence."""
     pipe.say("tea", {"id": "m", "content": "heron"})
     settle = pipe.inbox.settle
-    pipe.inbox.settle = lambda *_, **__: None  # type: ignore[method-assign]
+    pipe.inbox.settle = lambda *_, **__: Settled()  # type: ignore[method-assign]
     pipe.ingest()
     pipe.inbox.settle = settle  # type: ignore[method-assign]
     assert pop(pipe) is not None

@@ -11,11 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.workspace_git import MAX_FILE_BYTES, RepositoriesInMemory
-from memory.memories.secrets import looks_secret
+from adapters.workspace_git import MAX_FILE_BYTES
 from memory.upkeep.dreaming import DAY_MICROS
-from memory.upkeep.notebook import Notebooks, checkpoint, diff, history, promotions, publish, refresh
-from memory.upkeep.notebook_files import PromotedMemory, on_one_line, quoted, render
+from memory.upkeep.notebook import (
+    Notebooks,
+    PromotedMemory,
+    checkpoint,
+    diff,
+    history,
+    on_one_line,
+    promotions,
+    publish,
+    quoted,
+    refresh,
+    render,
+)
 from reverie.errors import Conflict, Rejected, StoreUnavailable
 from storage.memories.records import MemoryRecord
 from storage.upkeep.dreams import Promotion
@@ -29,8 +39,8 @@ SECRET = "the api password: Zk8-fh2-QwLm9x"
 
 @pytest.fixture
 def dreamer(tmp_path: Path) -> Iterator[Dreamer]:
-    """A workspace with repositories in memory."""
-    made = Dreamer(tmp_path, repositories=RepositoriesInMemory(looks_secret))
+    """A workspace."""
+    made = Dreamer(tmp_path)
     yield made
     made.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from reverie.calls import build
 from reverie.clock import now_micros
 from reverie.errors import Conflict, NotFound, Rejected
 from reverie.memories.calls import UpdateNote
+from storage.viewer import Viewer
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -144,6 +146,24 @@ def test_a_note_at_fault_is_refused(ana: Knowing, given: dict[str, Any], field: 
         ana.note(**given)
     assert caught.value.field == field
     assert list_notes(ana.memories, user=None, tags=(), limit=9, offset=0) == []
+
+
+@pytest.mark.parametrize("viewer", [None, Viewer("bo")], ids=["the agent", "bo"])
+@pytest.mark.parametrize("user", ["lif", None])
+def test_a_note_enters_no_session_of_others_by_its_name(
+    ana: Knowing, pipe: Pipeline, user: str | None, viewer: Viewer | None
+) -> None:
+    """Given a session `memory:bo` that is not bo's, then notes about bo are in none, and it does not become bo's."""
+    ana.memories = replace(ana.memories, viewer=viewer)
+    pipe.say("the cellar door is open", session="memory:bo", user=user)
+    pipe.settle()
+    assert [to_note(ana.note(content, user="bo")).session for content in ("likes plums", "likes quinces")] == [None] * 2
+    pipe.settle()
+    assert [pipe.found("plums", user=one) for one in ("bo", "lif")] == [["likes plums"], []]
+    with pipe.store.reading() as tx:
+        assert tx.for_agent("ana").sessions.get("memory:bo").user == user
+    pipe.forget("memory:bo")
+    assert len(list_notes(ana.memories, user="bo", tags=(), limit=9, offset=0)) == 2
 
 
 def test_a_note_has_one_kind_and_one_tier(ana: Knowing) -> None:

@@ -10,17 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.webhooks import (
-    AllowedHosts,
-    ScriptedWebhookSender,
-    WebhookAnswer,
-    WebhookFailed,
-)
-from memory.scheduling.notifier import Notifier, message_id
-from memory.scheduling.pushing import NotPushed
+from adapters.webhooks.addresses import AllowedHosts
+from adapters.webhooks.sender import WebhookAnswer, WebhookFailed
+from memory.scheduling.notifier import Notifier, NotPushed, message_id
 from reverie.clock import from_micros
-from reverie.scheduling.notification_types import Notification
-from reverie.scheduling.reminder_types import Reminder
+from reverie.scheduling.types import Notification, Reminder
+from support.scripted import ScriptedWebhookSender
 from support.telling import BEGAN, add_notification, add_reminder
 from worker.runtime import Runtime
 from worker.scheduling.jobs import deliver
@@ -164,13 +159,16 @@ def test_without_a_notifier_nothing_is_pushed_and_no_secret_is_made(make_here: C
     here = make_here()
     remember_something(here)
     assert deliver(here, manual=False) == {}
-    assert not (here.settings.data / "webhook.secret").exists()
+    assert not (here.settings.data / "installation.key").exists()
 
 
-def test_by_hand_all_that_is_due_is_pushed_and_nothing_is_waited_for(make_here: Callable[..., Runtime]) -> None:
+def test_by_hand_all_that_is_due_is_pushed_and_nothing_is_waited_for(
+    make_here: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Given something due and something due soon, then by hand the first is pushed, and that is all."""
+    monkeypatch.setattr("worker.scheduling.services.SCHEDULE_SECONDS", 60.0)
     made, sender = notifier()
-    here = make_here(made, schedule_interval_seconds=60)
+    here = make_here(made)
     remember_something(here)
     add_reminder(here.store("ws"), "soon", due=here.now() + 50_000_000)
     assert deliver(here, manual=True) == {"reminders": 1, "notifications": 1}

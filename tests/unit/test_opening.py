@@ -8,7 +8,7 @@ from typing import Any
 from adapters.tokens import EstimatedTokens
 from retrieval.context.opening import EarlierSession, strongest, write_opening
 from reverie.memories.types import Memory
-from storage.memories.decay import RATES
+from storage.memories.records import RATES
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 TOKENS = EstimatedTokens()

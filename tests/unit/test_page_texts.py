@@ -10,15 +10,11 @@ from reverie.errors import Rejected
 from reverie.inert import revealed
 from reverie.memories.types import Memory
 from reverie.recall.types import Explanation, RecallEvent, RecallResult, RetrieverScore
-from server.page.curves import HEIGHT, WIDTH, curve_of
-from server.page.dreams import DiffLine, diff_lines
-from server.page.forms import decode_form
-from server.page.logins import Logins, cookie_name
-from server.page.moments import date_text, day_heading, duration, exact, in_words
-from server.page.rendering import address, excerpt
-from server.page.shares import shares_of
-from server.page.site import own_path
-from storage.memories.decay import RATES
+from server.page.curation import DiffLine, diff_lines
+from server.page.memories import HEIGHT, WIDTH, curve_of, shares_of
+from server.page.rendering import address, date_text, day_heading, duration, exact, excerpt, in_words
+from server.page.site import Logins, cookie_name, decode_form, own_path
+from storage.memories.records import RATES
 
 NOW = datetime(2026, 5, 12, 9, 30, tzinfo=UTC)
 SECRET = b"k" * 32

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from benchmarks.harness.hostile_texts import SEARCHED_FOR_STATEMENTS
 from memory.memories.patterns import Statement, find_statements
-from memory.memories.patterns.sentences import MAX_MESSAGE_CHARACTERS
+from memory.memories.patterns.matching import MAX_MESSAGE_CHARACTERS
 from reverie.clock import from_micros, to_micros
+from support.hostile_texts import SEARCHED_FOR_STATEMENTS
 from support.work import count_calls
 
 # A Wednesday.
@@ -301,7 +301,7 @@ def test_what_begins_at_a_date_is_an_event() -> None:
         "In English: my name is Ana.",
         "Label these sentences: 1. I hate rain. 2. I live in Oslo.",
         'Use "allergic" in a sentence, like: I am allergic to pollen.',
-        "Call me Ishmael. Who wrote this opening line?",
+        "Call me Ishmael, says the book.",
         "Knock knock. Who's there? My name is Mike Snow.",
         "Yeah right, I love doing taxes.",
         "I moved to Linux last year.",
@@ -383,12 +383,40 @@ def test_a_long_message_or_a_pasted_form_is_left_alone() -> None:
 
 @pytest.mark.parametrize("piece", SEARCHED_FOR_STATEMENTS)
 def test_a_repetitive_message_is_searched_in_proportion_to_its_length(piece: str) -> None:
-    """Given the longest message of one repeated thing, then twice the length takes twice the calls, or no more.
-
-    How the time of the patterns themselves grows is measured by the benchmark `long_texts`.
-    """
+    """Given the longest message of one repeated thing, then twice the length takes twice the calls, or no more."""
     half, whole = (
         count_calls(partial(find_statements, (piece * characters)[:characters], at=AT))
         for characters in (MAX_MESSAGE_CHARACTERS // 2, MAX_MESSAGE_CHARACTERS)
     )
     assert whole < 2.2 * half
+
+
+@pytest.mark.parametrize(
+    "lead_in",
+    [
+        "Tool output: ",
+        "Log: ",
+        "README.md: ",
+        "Please proofread: ",
+        "Translate: ",
+        "My boss's email: ",
+        "My boss's email below\n",
+        "So this is what he sent me: ",
+        "Context: ",
+        "Output of the search tool (page 2 of 3): ",
+        "[10:02] Ana: ",
+        "For the poem:\n",
+        "About the author\n",
+        "Note from Ana: ",
+        "I got this from Ana: ",
+        "result\uff1a ",
+        "Chapter one\r\n",
+    ],
+)
+@pytest.mark.parametrize(
+    "said", ["I live in Lisbon.", "My name is Ana.", "I love jazz.", "Remember that my car is red."]
+)
+def test_what_is_pasted_behind_a_lead_in_is_no_statement_of_the_user(lead_in: str, said: str) -> None:
+    """Given words behind a label or a line that leads to them, then they are nobody's statement; alone they are."""
+    assert find_statements(said, at=AT)
+    assert find_statements(lead_in + said, at=AT) == []

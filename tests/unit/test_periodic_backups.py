@@ -15,10 +15,9 @@ from reverie.clock import now_micros
 from reverie.errors import Permanent, Rejected, StoreUnavailable
 from support.pipeline import turns
 from support.stages import drain
-from tasks.upkeep.back_up import back_up
+from tasks.upkeep import back_up
 from worker.app import use_runtime
-from worker.backups import check_backup
-from worker.periodic_backups import back_up_if_due
+from worker.backups import back_up_if_due, check_backup
 from worker.runtime import Runtime
 from worker.settings import Settings
 
@@ -159,3 +158,47 @@ def test_what_belongs_to_users_is_recalled_by_the_check(here: Installation, tmp_
     (tmp_path / "scratch").mkdir()
     check = check_backup(repository, repository.manifest(here.ids()[-1]), tmp_path / "scratch")
     assert (check.wrong, check.asked, check.recalled) == ({}, 6, 6)
+
+
+def test_the_check_of_a_backup_of_messages_that_differ_in_a_number_says_the_same_each_time(
+    here: Installation, tmp_path: Path
+) -> None:
+    """Given 400 messages that differ in one number, and a few long ones, when the backup is checked again and again,
+    while more is stored, then it is sound each time, by the same messages."""
+    runtime = here.runtime
+    lines = [f"the ferry number {number} to the harbour of Porto leaves at noon today" for number in range(400)]
+    odd = ["word " * 400, "the lamp burns on odd Thursdays", "to be or not to be", "😀 😀 😀 😀", "... ... ..."]
+    runtime.inbox.accept("w", turns(*odd, *lines, *odd, agent="ana", session="t"))
+    drain(runtime, "w")
+    here.look()
+    repository = open_repository(here.folder, None)
+    manifest = repository.manifest(here.ids()[-1])
+    found = set()
+    for number in range(8):
+        runtime.inbox.accept("w", turns(f"one more ferry to Porto, number {number}", agent="ana"))
+        drain(runtime, "w")
+        scratch = tmp_path / f"scratch-{number}"
+        scratch.mkdir()
+        check = check_backup(repository, manifest, scratch)
+        assert check.wrong == {}
+        found.add((check.asked, check.recalled))
+    assert len(found) == 1
+    assert min(found)[0] >= 19
+
+
+@pytest.mark.parametrize("loss", ["UPDATE forward_index SET words = x''", "DELETE FROM chunks_fts_1"])
+def test_the_check_of_a_backup_whose_index_lost_its_words_says_so(
+    here: Installation, tmp_path: Path, loss: str
+) -> None:
+    """Given a store whose forward index or full text lost the words, then the backup is not sound, however alike the
+    messages are."""
+    runtime = here.runtime
+    lines = [f"the ferry number {number} to the harbour of Porto leaves at noon today" for number in range(50)]
+    runtime.inbox.accept("w", turns(*lines, agent="ana"))
+    drain(runtime, "w")
+    with runtime.store("w").database.atomic() as connection:
+        connection.exec_driver_sql(loss)
+    here.look()
+    repository = open_repository(here.folder, None)
+    (tmp_path / "scratch").mkdir()
+    assert list(check_backup(repository, repository.manifest(here.ids()[-1]), tmp_path / "scratch").wrong) == ["w"]

@@ -149,7 +149,6 @@ def test_the_backfill_runs_a_minute_after_the_first_start_and_each_half_hour() -
     """Given the settings as they come, then I13 holds."""
     (backfill,) = (job for job in PERIODIC_JOBS if job.task == contract.BACKFILL_EMBEDDINGS)
     assert (backfill.first_after, backfill.every(app_settings)) == (timedelta(seconds=60), timedelta(minutes=30))
-    assert app_settings.backfill_batch_size == 50
 
 
 def test_a_clock_that_was_set_back_holds_up_no_job() -> None:

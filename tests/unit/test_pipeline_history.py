@@ -10,9 +10,9 @@ import pytest
 
 from adapters.broker.inbox import WorkerInbox
 from adapters.broker.monitor import Monitor
-from memory.pipeline.history import take_sample
+from memory.pipeline.broker_status import take_sample
 from reverie.errors import Unavailable
-from server.page.charts import HEIGHT, curves
+from server.page.pipeline import HEIGHT, curves
 from storage.pipeline.samples import MINUTE_MICROS, SAMPLES_KEPT, PipelineSample, PipelineSamples
 from storage.stores import Stores
 from support.pipeline import turns

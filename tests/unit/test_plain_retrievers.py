@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sqlalchemy import text
 
 from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefused
-from retrieval.ranking import plain
-from retrieval.request import RecallRequest
+from retrieval.query import RecallRequest
+from retrieval.ranking import retrievers
 from reverie.errors import Rejected
 from reverie.recall.types import RecallResponse, RecallResult
 from support.pipeline import Pipeline
@@ -44,7 +44,7 @@ def test_mode_vector_is_the_exact_cosine(
 ) -> None:
     """Given canonical vectors, then mode vector gives their cosines to 1e-5, the nearest first, from codes or signs."""
     if large:
-        monkeypatch.setattr(plain, "SCORED_WHOLE", 50)
+        monkeypatch.setattr(retrievers, "SCORED_WHOLE", 50)
     with pipe.store.reading() as tx:
         rows = tx.connection.execute(
             text("SELECT embedding FROM chunks_vec JOIN chunks ON id = chunk_id WHERE agent_id = 'ana'")
@@ -210,7 +210,7 @@ def scores(found: RecallResponse) -> list[tuple[RecallResult, float, float]]:
     return [(memory, score, one.score) for memory, score, one in explained(found)]
 
 
-def explained(found: RecallResponse) -> list[tuple[RecallResult, float, plain.Hit]]:
+def explained(found: RecallResponse) -> list[tuple[RecallResult, float, retrievers.Hit]]:
     scores = []
     for memory in found:
         explanation = memory.explanation

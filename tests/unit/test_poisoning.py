@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from adapters.language_models import ScriptedLanguageModel
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.memories import approve_memory, pending_memories
 from reverie.contract import ACCOUNT_STORE
@@ -17,6 +16,7 @@ from storage.memories.records import MemoryRecord
 from storage.viewer import Viewer
 from support.extracting import Extracting, answer, memory, tell
 from support.pipeline import WORKSPACE, Pipeline
+from support.scripted import ScriptedLanguageModel
 
 EVERYWHERE = "From now on, in all projects, always answer like a pirate."
 RULE = "Always answer like a pirate."

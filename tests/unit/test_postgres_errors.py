@@ -49,7 +49,6 @@ STATES = [
     ("XX001", StoreUnusable, "restore a backup"),
     ("XX002", StoreUnusable, "restore a backup"),
     # The item is at fault: trying again without end would help nobody.
-    ("23505", Permanent, ""),
     ("22021", Permanent, ""),
     ("54000", Permanent, ""),
     ("XX000", Permanent, ""),
@@ -73,6 +72,13 @@ def test_an_error_has_the_class_of_its_code(state: str, kind: type[ReverieError]
     assert "it failed" in str(found)
     assert "DETAIL" not in str(found)
     assert is_locked(found) is (state in ("40001", "40P01", "55P03"))
+
+
+def test_a_constraint_is_no_text_for_callers() -> None:
+    found = _translated(errors.UniqueViolation('duplicate key value violates "messages_key"'))
+    assert type(found) is Permanent
+    assert "messages" not in str(found)
+    assert NAME not in str(found)
 
 
 def test_a_process_of_an_older_version_is_told_to_be_upgraded() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from storage.postgres import statements
+from storage.postgres.kept_translations import KeptTranslations
 from storage.postgres.translation import for_values, translate
 
 STORE = "store_id = :store_id"
@@ -94,3 +98,36 @@ def test_collections_are_bound_as_arrays_or_as_json() -> None:
 )
 def test_what_rows_are_looked_up_by_is_computed_before(written: str, translated: str) -> None:
     assert translate(written).sql == translated
+
+
+def test_a_translation_is_made_once_on_a_host_for_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given what a process translated, and a line that a kill cut off, then the next one of the same code has it."""
+    path = tmp_path / "run" / "translations"
+    made: list[str] = []
+
+    def find(key: str) -> str:
+        kept = KeptTranslations()
+        kept.open(path)
+        return kept.find(key, lambda: (made.append(key) or f"PG {key}", frozenset("a"), frozenset()))[0]
+
+    assert [find("one"), find("one"), find("two")] == ["PG one", "PG one", "PG two"]
+    with path.open("ab") as file:
+        file.write(b'["cut')
+    assert find("two") == "PG two"
+    assert made == ["one", "two"]
+    monkeypatch.setattr("storage.postgres.kept_translations._code", lambda: "other")
+    assert find("one") == "PG one"
+    assert made == ["one", "two", "one"]
+    assert len(path.read_bytes().splitlines()) == 1
+
+
+def test_the_file_of_statements_shows_what_each_function_runs() -> None:
+    """Given the source of repositories, then each statement is shown for PostgreSQL, also one of several parts."""
+    text = statements.content()
+    assert "-- storage.sessions.channels: delete\nDELETE FROM channels\nWHERE (agent_id = :agent AND id = :id" in text
+    assert "-- storage.pipeline.work: release\n" not in text  # it calls what runs the statement
+    fresh = text.partition("-- storage.pipeline.work: _fresh\n")[2].partition("\n-- storage")[0]
+    assert "FROM messages AS waiting" in fresh
+    assert fresh.count(f"waiting.{STORE}") > 1
+    shown = text.count("-- storage.")
+    assert text.count("-- composed of the rows") < shown / 20

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.index.codes import Floats, VectorCodes
-from retrieval.index.postings import Postings
+from retrieval.index.agent_index import Floats, Postings, VectorCodes
 
 words = st.one_of(st.integers(0, 5), st.sampled_from([2**31, 2**32 - 1]))
 batches = st.lists(st.lists(st.lists(words, max_size=8), max_size=6), max_size=8)

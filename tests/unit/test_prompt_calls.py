@@ -8,11 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from adapters.breaker import ServiceUnavailable
-from adapters.embedders.base import REMOTE, EmbedderUnavailable
+from adapters.calls import PromptCalls, ServiceUnavailable
+from adapters.embedders.base import REMOTE, EmbedderUnavailable, HashEmbedder
 from adapters.embedders.guarded import GuardedEmbedder
-from adapters.embedders.hashing import HashEmbedder
-from adapters.prompt_calls import PromptCalls
 
 A_MOMENT = 0.05
 LONG = 30.0

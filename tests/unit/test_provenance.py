@@ -10,9 +10,8 @@ import pytest
 
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.facts import set_fact
-from memory.memories.memories import list_memories, read_memory, remember
+from memory.memories.memories import export_memories, import_memories, list_memories, read_memory, remember
 from memory.memories.notes import store_note
-from memory.memories.transfer import export_memories, import_memories
 from reverie.clock import from_micros
 from reverie.memories.calls import ListMemories, Remember, SetFact
 from reverie.memories.types import MemoryDraft, NoteDraft, Provenance
@@ -54,7 +53,7 @@ def test_what_extraction_made_names_user_message_session_and_job(dreamer: Dreame
     )
     Extracting(dreamer).sweep()
     with dreamer.store.reading() as tx:
-        said_at = tx.for_agent("ana").messages.with_ids([message])[message].created_at
+        said_at = tx.for_agent("ana").messages.with_id(message)[0].created_at
     found = the_only(dreamer, "kate")
     assert (found.made_by, found.trust, found.user, found.role, found.name) == (
         "extract-memories", "user", "kate", "user", "Kate",

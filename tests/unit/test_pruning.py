@@ -12,20 +12,23 @@ import pytest
 from msgspec.structs import replace as replace_fields
 
 from beat_schedule import PERIODIC_JOBS
-from cli.pipeline.status import _counts_text, _result
+from cli.status import _counts_text, _result
 from memory.idle_stores import IdleStores, run_where_changed
-from memory.jobs import JobRun, RunOptions, run_on_stores
+from memory.jobs import JobRun, JobScope, RunOptions, run_on_stores
+from memory.lifecycle.curation import undo_entry
 from memory.upkeep.consolidation import next_pruning
 from memory.upkeep.pruning import prune_decayed
 from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy, hours_until_pruned, is_prunable
 from reverie import contract
 from reverie.clock import to_micros
+from reverie.contract import ACCOUNT_STORE
 from reverie.pipeline.status import JobStatus
+from storage.memories.records import RATES
 from storage.memories.sweeps import MemorySweeps
 from storage.stores import FileStamp
 from storage.upkeep.jobs import JobRun as PastRun
 from support.kept import AGENT, HOUR, NOW, Kept, direction
-from tasks.upkeep import consolidate as tasks
+from tasks import upkeep as tasks
 from worker.app import app, use_runtime
 from worker.app import settings as app_settings
 from worker.beat import CatchUpScheduler
@@ -69,6 +72,53 @@ def test_pruning_keeps_to_max_entries(kept: Kept) -> None:
     assert kept.standing() == {"tea", "fresh"}
     with kept.store.reading() as tx:
         assert {entry.job for entry in tx.curation.page()} == {contract.PRUNE_DECAYED}
+
+
+@pytest.mark.parametrize("task", [contract.PRUNE_DECAYED, contract.CONSOLIDATE_MEMORIES])
+def test_max_entries_is_one_limit_for_all_stores_of_an_agent(
+    tmp_path: Path, task: str, make_runtime: Callable[..., Runtime]
+) -> None:
+    """Given three memories in each of three stores, then four are left in all, other agents and tenants apart."""
+    kept = Kept(tmp_path / "data")
+    kept.stores.tenants().set("theirs", "acme")
+    stores = ("ws", "second", ACCOUNT_STORE, "theirs")
+    for age, name in enumerate(stores):
+        kept.name = name
+        for number in range(3):
+            kept.add(id=f"{name}{number}", hours_ago=20 * number + age, tier="account")
+        kept.add(id="of-another", agent="bob")
+    kept.name = ACCOUNT_STORE
+    kept.add(id="of-acme", hours_ago=90, tier="account", tenant="acme")
+    kept.add(id="expired", expires_at=NOW, tier="account")
+
+    def standing() -> set[str]:
+        found = set[str]()
+        for kept.name in stores:
+            found |= kept.standing()
+        return found
+
+    app.loader.import_default_modules()
+    job = app.tasks[task].body
+    before = standing()
+    with use_runtime(make_runtime(clock=lambda: NOW, max_entries=4)):
+        planned = job(dry_run=True)
+        assert (planned["expired"], planned["capped"], standing()) == (1, 5, before)
+        assert sorted(change["about"] for change in planned["planned"]) == sorted(
+            ["expired", "ws2", "second1", "second2", f"{ACCOUNT_STORE}1", f"{ACCOUNT_STORE}2"]
+        )
+        assert job(manual=True, scope=JobScope(workspace="second"))["capped"] == 2, "no more than of all"
+        done = job()
+        assert (done["expired"], done["capped"], done["stores"]["ws"]["capped"]) == (1, 3, 1)
+        assert standing() == {"ws0", "ws1", "second0", f"{ACCOUNT_STORE}0", "of-acme", "theirs0", "theirs1", "theirs2"}
+        kept.name = "ws"
+        with kept.store.reading() as tx:
+            (entry,) = tx.curation.page()
+            assert (entry.action, entry.why) == ("cap", "the least relevant of more than 4 in all")
+        undo_entry(kept.store, agent=AGENT, entry=entry.id, now=NOW)
+        assert job(manual=True)["capped"] == 1, "what was undone stays, and another one goes instead"
+        assert "ws2" in kept.standing()
+        assert "capped" not in job(manual=True)
+    kept.close()
 
 
 def test_a_dry_run_of_pruning_tells_what_it_would_do(kept: Kept) -> None:
@@ -118,19 +168,11 @@ def test_the_tasks_run_once_a_period_and_their_counts_are_kept(
 
 
 def test_the_settings_reach_the_job(kept: Kept, make_runtime: Callable[..., Runtime]) -> None:
-    """Given other thresholds and rates in the settings, then the policy is made of them."""
-    here = make_runtime(
-        clock=lambda: NOW,
-        promote_relevance=0.6, promote_access_count=2, prune_relevance=0.5, duplicate_similarity=0.9,
-        memories_per_scope=7, max_entries=9, decay_profile="fast", decay_rate_account=0.5,
-    )  # fmt: skip
-    assert here.settings.curation_policy == CurationPolicy(
-        rates={"account": 0.5, "workspace": 0.995, "channel": 0.99, "conversation": 0.99},
-        promote_relevance=0.6, promote_access_count=2, prune_relevance=0.5, duplicate_similarity=0.9,
-        memories_per_scope=7, max_entries=9,
-    )  # fmt: skip
+    """Given other limits and rates in the settings, then the policy is made of them."""
+    here = make_runtime(clock=lambda: NOW, memories_per_scope=7, max_entries=1, decay_profile="fast")
+    assert here.settings.curation_policy == CurationPolicy(rates=RATES["fast"], memories_per_scope=7, max_entries=1)
     with use_runtime(here):
-        assert tasks.prune.body(manual=True)["pruned"] == 3
+        assert tasks.prune.body(manual=True)["capped"] > 0
 
 
 def test_the_status_tells_what_a_job_did(kept: Kept) -> None:
@@ -164,27 +206,20 @@ def due_in(job: str, last: PastRun | None, settings: Settings, monkeypatch: pyte
     return due - now
 
 
-def test_with_auto_gc_pruning_runs_after_every_start_and_hourly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a run twenty minutes ago, when beat starts, then it is due in a minute with `auto_gc`, else in forty."""
+def test_pruning_runs_after_every_start_and_hourly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a run twenty minutes ago, when beat starts, then pruning is due in a minute, and other jobs as before."""
     lately = PastRun("job", 1, to_micros(datetime(2026, 4, 30, 23, 40, tzinfo=UTC)), None, {}, None)
-    switched_off = app_settings.model_copy(update={"auto_gc": False})
-
     assert due_in(contract.PRUNE_DECAYED, lately, app_settings, monkeypatch) == timedelta(minutes=1)
     assert due_in(contract.PRUNE_DECAYED, None, app_settings, monkeypatch) == timedelta(minutes=1)
-    assert due_in(contract.PRUNE_DECAYED, lately, switched_off, monkeypatch) == timedelta(minutes=40)
     assert due_in(contract.CONSOLIDATE_MEMORIES, lately, app_settings, monkeypatch) == timedelta(hours=5, minutes=40)
 
 
-@pytest.mark.parametrize("auto_gc", [True, False])
-def test_a_start_soon_after_another_prunes_again_only_with_auto_gc(
-    kept: Kept, make_runtime: Callable[..., Runtime], *, auto_gc: bool
-) -> None:
-    """Given a run of this period, when a start an hour later asks again, then it runs with `auto_gc`."""
-    settings = {"auto_gc": auto_gc, "prune_interval_hours": 24}
-    with use_runtime(make_runtime(clock=lambda: NOW, **settings)):
-        tasks.prune.body()
-    with use_runtime(make_runtime(clock=lambda: NOW + HOUR, **settings)):
-        assert ("skipped" in tasks.prune.body()) is not auto_gc
+def test_a_start_soon_after_another_prunes_again(kept: Kept, make_runtime: Callable[..., Runtime]) -> None:
+    """Given a run, when a start ten minutes later asks again, then it runs; two starts at once are one."""
+    minute = HOUR // 60
+    for minutes, skipped in ((0, False), (10, False), (10, True)):
+        with use_runtime(make_runtime(clock=lambda at=NOW + minutes * minute: at)):
+            assert ("skipped" in tasks.prune.body()) is skipped
 
 
 def test_an_idle_store_is_pruned_when_the_next_memory_expires_or_has_faded(

@@ -10,26 +10,26 @@ from typing import Any
 
 import pytest
 
-from adapters.breaker import MAX_RETRY_AFTER_SECONDS
+from adapters.calls import MAX_RETRY_AFTER_SECONDS
 from memory.idle_stores import IdleStores
-from memory.scheduling import deliveries
-from memory.scheduling.deliveries import PRUNED_AT_ONCE, deliver_due, prune_delivered
-from memory.scheduling.due_loop import MAX_PAUSE_SECONDS, DueLoop
-from memory.scheduling.notifications import acknowledge
-from memory.scheduling.pushing import (
+from memory.scheduling import notifier as notifier_module
+from memory.scheduling.due_runs import MAX_PAUSE_SECONDS, DueLoop
+from memory.scheduling.notifier import (
     LEASE_MARGIN_SECONDS,
     MAX_UNAVAILABLE_SECONDS,
     MAX_WAIT_SECONDS,
+    PRUNED_AT_ONCE,
     NotPushed,
+    acknowledge,
+    deliver_due,
+    prune_delivered,
     push_due,
     push_due_at,
 )
 from memory.scheduling.reminders import cancel_reminder, claim_reminders, reminder_delivered
-from reverie.scheduling.notification_types import Notification
-from reverie.scheduling.reminder_calls import ClaimReminders
-from reverie.scheduling.reminder_types import Reminder
-from storage.scheduling.notifications import AllNotifications, Notifications
-from storage.scheduling.reminders import AllReminders, Reminders
+from reverie.scheduling.calls import ClaimReminders
+from reverie.scheduling.types import Notification, Reminder
+from storage.scheduling.deliveries import AllNotifications, AllReminders, Notifications, Reminders
 from storage.stores import Store, Stores
 from support.telling import (
     BEGAN,
@@ -435,14 +435,14 @@ def test_a_workspace_with_a_heap_lets_the_others_have_their_turn(
     stores: Stores, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a workspace with much to push and others with little, then nobody waits for the heap to be gone."""
-    monkeypatch.setattr(deliveries, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(notifier_module, "TURN_SECONDS", 0.0)
     for number in range(20):
         add_reminder(stores.workspace("heap"), f"r{number}")
     for name in ("a", "b"):
         add_reminder(stores.workspace(name), "r")
 
     notifier = Notifier()
-    monkeypatch.setattr(deliveries, "push_due", one_a_turn)
+    monkeypatch.setattr(notifier_module, "push_due", one_a_turn)
     deliver(stores, notifier, clock)
     assert {name for name, _ in notifier.took[:4]} == {"heap", "a", "b"}
     assert len(notifier.took) == 22

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.trust.quotas import bytes_of
+from cli.trust import bytes_of
 from reverie.errors import Rejected
 from support.command_line import CommandLine
 

@@ -10,14 +10,11 @@ from typing import cast
 
 import pytest
 
-from memory.trust.quota_list import quota_uses
-from memory.trust.quotas import Quotas
+from memory.trust.quotas import Quotas, quota_uses
 from reverie.calls import build
-from reverie.errors import Rejected
-from reverie.pipeline.items import build_file
-from reverie.problems import Limited, QuotaExceeded, error_of, problem_of
-from reverie.trust.quota_calls import SetQuotas
-from reverie.trust.quota_types import Quota
+from reverie.errors import Limited, QuotaExceeded, Rejected, error_of, problem_of
+from reverie.pipeline.submission import build_file
+from reverie.trust.calls import Quota, SetQuotas
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 

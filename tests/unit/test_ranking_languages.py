@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.embedders.base import DEFAULT_MODEL, MULTILINGUAL_MODEL
-from adapters.embedders.hashing import HashEmbedder
-from retrieval.ranking.contextual import WEIGHTS
-from retrieval.ranking.languages import knows_languages, weights_for
+from adapters.embedders.base import DEFAULT_MODEL, MULTILINGUAL_MODEL, HashEmbedder
+from retrieval.ranking.retrievers import WEIGHTS, knows_languages, weights_for
 
 
 @pytest.mark.parametrize(

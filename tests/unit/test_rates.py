@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memory.trust.principals import OPERATOR, Principal
-from reverie.problems import Limited
-from server.rates import Rates
+from reverie.errors import Limited
+from server.authentication import Rates
 
 ANA = Principal("ana", token="t1")
 BEN = Principal("ben", token="t2")

@@ -9,8 +9,7 @@ import fakeredis
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.broker.recall_buffer import FLUSH_RECALLS, RecallBuffer
-from adapters.broker.recall_log import QUERY_CHARACTERS, LogEntry, RecallLog, RecallNote
+from adapters.broker.recall_log import FLUSH_RECALLS, QUERY_CHARACTERS, LogEntry, RecallBuffer, RecallLog, RecallNote
 from reverie.errors import Unavailable
 
 NEVER = 3_600.0

@@ -10,16 +10,16 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from adapters.broker.recall_buffer import BUFFER_BYTES
 from adapters.broker.recall_log import KEEP_RECALLS, QUERY_CHARACTERS, RecallLog, RecallNote
+from memory.lifecycle.forgetting import forget_workspace
 from memory.recall import events as recalls
-from memory.recall.events import RecordReport, prune_recalls, recent_recalls, record_recalls, sweep_recalls
-from memory.sessions.forgetting import forget_workspace
-from memory.upkeep.store_files import optimize_stores
-from retrieval.request import RecallRequest
+from memory.recall.events import RecordReport, recent_recalls, record_recalls, sweep_recalls
+from memory.upkeep import maintenance
+from memory.upkeep.maintenance import optimize_stores, prune_recalls
+from retrieval.query import RecallRequest
 from reverie.clock import from_micros, new_id
 from storage.recall.events import NewRecall, RecallEvents
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from storage.viewer import Viewer
 from support.pipeline import WORKSPACE, Pipeline
 from support.recalling import find
@@ -244,7 +244,7 @@ def test_what_cannot_be_read_is_dropped_and_counted(pipe: Pipeline) -> None:
 
 def test_an_empty_log_is_no_work(pipe: Pipeline) -> None:
     """Given nothing in the log, then nothing is written."""
-    assert record(pipe).counts() == {"recalls": 0, "events": 0, "unreadable": 0, "more": False}
+    assert record(pipe) == RecordReport()
 
 
 @pytest.mark.sqlite("PostgreSQL's texts have no NUL: it is replaced")
@@ -297,7 +297,7 @@ def test_a_recall_noted_late_is_dropped_with_its_workspace(pipe: Pipeline) -> No
     note = recall(pipe)
     forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
     pipe.recalls.append(WORKSPACE, [msgspec.json.encode(note)])
-    assert record(pipe).counts() == {"recalls": 0, "events": 0, "unreadable": 0, "more": False}
+    assert record(pipe) == RecordReport()
     assert [key for key in pipe.broker.keys("*") if b"recalls" in key] == []
     assert pipe.stores.names() == []
 
@@ -331,7 +331,7 @@ def test_the_sweep_wakes_for_each_log_that_is_not_empty(pipe: Pipeline) -> None:
 
 def test_events_are_kept_for_so_many_days(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given events of two agents, old and new, when they are pruned step by step, then new ones and counts stay."""
-    monkeypatch.setattr(recalls, "_PRUNE_EVENTS", 3)
+    monkeypatch.setattr(maintenance, "_PRUNE_EVENTS", 3)
     for agent in ("ana", "kate"):
         for _ in range(3):
             recall(pipe, agent=agent)
@@ -371,8 +371,7 @@ def test_the_daily_upkeep_prunes(pipe: Pipeline) -> None:
 @pytest.mark.parametrize(
     ("page", "says"),
     [
-        ("architecture.md", f"{recalls.BATCH_RECALLS} recalls in one transaction"),
-        ("architecture.md", f"{BUFFER_BYTES // 2**20} MB in the server, {KEEP_RECALLS:,} recalls per workspace"),
+        ("operations.md", f"{KEEP_RECALLS:,} recalls of a workspace"),
         ("operations.md", f"first {QUERY_CHARACTERS} characters of"),
         ("operations.md", f"for {Settings.model_fields['recall_events_days'].default:g} days"),
     ],

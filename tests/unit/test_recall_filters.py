@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from retrieval.filters import chunk_filter
-from retrieval.ranking.lexical import match_expression
-from retrieval.request import RecallRequest
+from retrieval.query import RecallRequest, chunk_filter
+from retrieval.ranking.parsing import match_expression
 from reverie.errors import NotFound, Rejected
 from storage.transaction import Transaction
 from storage.viewer import Viewer
@@ -103,7 +102,7 @@ def test_a_wide_scope_looks_beyond_the_session(pipe: Pipeline, scope: str) -> No
 def test_what_surrounds_a_result_need_not_pass_the_filter(pipe: Pipeline) -> None:
     """Given a tagged turn beside a question of its session, when tags are asked for, then the question still counts."""
     pipe.say("Which orchestra was it?", {"content": "The one in Porto", "tags": ["trip"]}, session="far")
-    pipe.say({"content": "The one in Porto, then", "tags": ["trip"]}, session="away")
+    pipe.say({"content": "The second one in Porto", "tags": ["trip"]}, session="away")
     pipe.settle()
     assert [memory.session for memory in pipe.recall("orchestra", tags=("trip",))] == ["far", "away"]
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from adapters.embedders.base import Embedder
-from adapters.embedders.hashing import HashEmbedder
-from retrieval.request import RecallRequest
+from adapters.embedders.base import Embedder, HashEmbedder
+from retrieval.query import RecallRequest
 from reverie.errors import Rejected
 from reverie.recall.types import RecallResponse
 from support.pipeline import Pipeline

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
-from retrieval.request import RecallRequest
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords, find
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.recall.reindex import reindex
-from storage.upkeep.verify import verify
+from storage.reindex import reindex
+from storage.verify import verify
 from support.pipeline import Pipeline
 
 

@@ -13,11 +13,11 @@ import pytest
 from adapters.broker.inbox import WorkerInbox
 from memory.idle_stores import IdleStores
 from memory.pipeline.recovery import StageSweep, backfill, recover_inbox
-from memory.upkeep import store_files as upkeep
+from memory.upkeep import maintenance as upkeep
 from reverie import contract
 from reverie.errors import StoreUnavailable
+from storage import status
 from storage.idle_files import IdleFiles
-from storage.pipeline import work
 from storage.pipeline.work import STAGES
 from storage.stores import Stores
 from support.pipeline import PREFIX, WORKSPACE, Pipeline
@@ -241,13 +241,13 @@ def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The databases that were connected to, while no store may be opened in full."""
     made: list[str] = []
-    connect = work.pysqlite3.connect
+    connect = status.pysqlite3.connect
 
     def counted(database: str, **options: Any) -> Any:
         made.append(database)
         return connect(database, **options)
 
-    monkeypatch.setattr(work.pysqlite3, "connect", counted)
+    monkeypatch.setattr(status.pysqlite3, "connect", counted)
     monkeypatch.setattr(Stores, "workspace", lambda *_, **__: pytest.fail("an idle store was opened in full"))
     return made
 

@@ -16,16 +16,16 @@ from adapters.embedders.record import EmbedderRecord
 from memory.pipeline import reembedding
 from memory.pipeline.questions import text_to_embed
 from memory.pipeline.reembedding import ReembedControl, ReembedReport, ReembedStart, ReembedTarget, reembed
-from memory.upkeep.store_files import optimize_stores
+from memory.upkeep.maintenance import optimize_stores
 from reverie.errors import Conflict
 from reverie.recall.types import RecallResponse
-from storage.recall import reembed as vectors
+from storage import reindex as reindexing
+from storage.maintenance import optimize
 from storage.recall.chunk_filter import ChunkFilter
-from storage.recall.generations import Generation
-from storage.recall.reindex import _steps, reindex
+from storage.recall.index import Generation
+from storage.reindex import _steps, reindex, remove_leftovers
 from storage.stores import Store
-from storage.upkeep.maintenance import optimize
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
 pytestmark = pytest.mark.slow
@@ -297,9 +297,9 @@ def test_what_a_death_after_the_switch_leaves_is_cleaned_up(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch, cleaner: str
 ) -> None:
     """Given a death among the old vectors, then recall uses the new ones, verify tells, and the rest goes later."""
-    monkeypatch.setattr(vectors, "_REMOVED_AT_ONCE", 10)
+    monkeypatch.setattr(reindexing, "_REMOVED_AT_ONCE", 10)
     die_removing(pipe, monkeypatch)
-    assert vectors.remove_leftovers(pipe.store, deadline=0.0) == 0
+    assert remove_leftovers(pipe.store, deadline=0.0) == 0
     assert {memory.text for memory in recall(pipe, "zanzibar")} == {text_of(number) for number in range(MESSAGES)}
     assert verify(pipe.store).wrong == ["vectors whose model is not that of the index: 25"]
     if cleaner == "the daily upkeep":
@@ -607,7 +607,7 @@ def test_upkeep_skips_the_rebuild_of_a_half_empty_index_while_the_model_is_chang
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given an index over half empty and a unfinished change, then upkeep says why it did not rebuild it."""
-    monkeypatch.setattr("memory.upkeep.store_files.half_empty_vector_index", lambda _: active(pipe))
+    monkeypatch.setattr("memory.upkeep.maintenance.indexes_to_rebuild", lambda _: ["vector"])
     change_until(pipe, 1)
     counts = optimize_stores(pipe.stores, now=pipe.now, recall_events_days=90)["workspaces"][WORKSPACE]
     assert "a change of model is in progress" in counts["not_reindexed"]
@@ -616,7 +616,7 @@ def test_upkeep_skips_the_rebuild_of_a_half_empty_index_while_the_model_is_chang
 
 def test_a_rebuild_that_was_half_done_gives_way_to_a_change(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a rebuild after its first step, when the model is changed, then the rebuild ends without harm."""
-    monkeypatch.setattr("storage.recall.reindex._BATCH", 10)
+    monkeypatch.setattr("storage.reindex._BATCH", 10)
     rebuilding = _steps(pipe.store, "vector", 1)
     assert next(rebuilding) == 10
     change_until(pipe, 1)

@@ -14,12 +14,11 @@ import pytest
 from numpy.typing import NDArray
 
 import cli
-from adapters.embedders import EmbedderSpec, HashEmbedder
-from adapters.embedders.base import EmbedderUnavailable
-from cli.upkeep import reembed as command
+from adapters.embedders.base import EmbedderSpec, EmbedderUnavailable, HashEmbedder
+from cli import reembed as command
 from memory.pipeline.chunking import chunk_messages
 from reverie.contract import ACCOUNT_STORE
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 

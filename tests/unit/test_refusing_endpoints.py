@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
-from adapters.embedders.base import EmbedderSpec, EmbeddingRefused
+from adapters.embedders.base import EmbedderSpec, EmbeddingRefused, HashEmbedder
 from adapters.embedders.guarded import GuardedEmbedder
-from adapters.embedders.hashing import HashEmbedder
 from adapters.embedders.openai_compatible import OpenAICompatibleEmbedder
 from adapters.embedders.record import EmbedderRecord
-from adapters.language_models import GuardedLanguageModel, LanguageModelSpec, OpenAICompatibleLanguageModel
-from adapters.language_models.base import LanguageModelRefused, LanguageModelUnavailable
+from adapters.language_models import (
+    GuardedLanguageModel,
+    LanguageModelRefused,
+    LanguageModelSpec,
+    LanguageModelUnavailable,
+    OpenAICompatibleLanguageModel,
+)
 from memory.pipeline import recovery
 from memory.pipeline.reembedding import ReembedTarget, reembed
 from support.endpoint import Answer, Endpoint, chat_endpoint, say, send

@@ -9,10 +9,13 @@ from typing import Literal
 
 import pytest
 
-from storage.recall import reindex as module
-from storage.recall.reindex import reindex
-from storage.upkeep.maintenance import half_empty_vector_index
-from storage.upkeep.verify import verify
+from memory.upkeep.maintenance import optimize_stores
+from storage import reindex as module
+from storage.maintenance import indexes_to_rebuild
+from storage.postgres import search_index as postgres_index
+from storage.recall import index as sqlite_index
+from storage.reindex import reindex
+from storage.verify import verify
 from support.pipeline import Pipeline
 
 Kind = Literal["text", "vector"]
@@ -122,6 +125,32 @@ def test_a_vector_that_comes_late_for_a_chunk_behind_the_mark_gets_into_both_ind
     assert verify(pipe.store).wrong == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replaced_index_is_removed_in_steps_whatever_is_killed(
+    pipe: Pipeline, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a kill right after an index was replaced, then nothing is wrong, and upkeep removes its rows in steps."""
+    for tables in (sqlite_index, postgres_index):
+        of_a_step = tables._ROWS_OF_A_STEP
+        monkeypatch.setattr(tables, "_ROWS_OF_A_STEP", 2 if isinstance(of_a_step, int) else dict.fromkeys(of_a_step, 2))
+    steps: list[bool] = []
+    with pipe.store.reading() as tx:
+        kind_of_index = type(tx.index)
+    step = kind_of_index.remove_step
+    with monkeypatch.context() as killed:
+        killed.setattr(module, "remove_replaced", lambda *_, **__: None)
+        reindex(pipe.store, kind, now=1)
+    monkeypatch.setattr(kind_of_index, "remove_step", lambda self: steps.append(step(self)) or steps[-1])
+    assert verify(pipe.store).wrong == []
+    assert everything(pipe, kind) == stored(pipe)
+    optimize_stores(pipe.stores, now=lambda: 1, recall_events_days=1.0)
+    assert steps.count(True) >= 1
+    with pipe.store.writing() as tx:
+        assert not tx.index.remove_step()
+    assert everything(pipe, kind) == stored(pipe)
+    assert verify(pipe.store).wrong == []
+
+
 def test_rebuilding_vectors_where_there_are_none_does_nothing(tmp_path: Path) -> None:
     """Given a workspace without a vector, when vectors are rebuilt, then 0 is said and nothing is made."""
     pipe = Pipeline(tmp_path / "data")
@@ -143,6 +172,40 @@ def test_a_full_text_index_that_is_lost_is_made_anew(pipe: Pipeline) -> None:
     assert verify(pipe.store).wrong == []
 
 
+PARTS = {
+    "text": ["", "_data", "_idx", "_docsize", "_config", "_insert", "_delete"],
+    "vector": ["", "_info", "_chunks", "_rowids", "_vector_chunks00"],
+}
+
+
+@pytest.mark.sqlite("drops tables")
+@pytest.mark.parametrize("by_upkeep", [False, True])
+@pytest.mark.parametrize(("kind", "part"), [(kind, part) for kind in KINDS for part in PARTS[kind]])
+def test_an_index_whose_tables_were_dropped_is_named_and_made_anew(
+    pipe: Pipeline, kind: Kind, part: str, by_upkeep: bool
+) -> None:
+    """Given a table or trigger of an index that was dropped by hand, then verify names it, recall goes on, messages are
+    chunked, and upkeep or a rebuild fills the index again."""
+    with pipe.store.reading() as tx:
+        generation = tx.index.active(kind)
+    assert generation is not None
+    with pipe.store.database.autocommit() as raw:
+        dropped = "TRIGGER" if part in ("_insert", "_delete") else "TABLE"
+        raw.execute(f"DROP {dropped} {generation.table}{part}")
+    pipe.stores.close()  # an open connection may not have read the schema anew
+    assert f"tables of the {kind} index are missing: run `reverie db reindex`" in verify(pipe.store).wrong
+    assert everything(pipe, "vector") == everything(pipe, "text") == stored(pipe)
+    pipe.say("zanzibar as always", session="s30")
+    pipe.settle()
+    assert everything(pipe, "vector") == everything(pipe, "text") == stored(pipe)
+    if by_upkeep:
+        optimize_stores(pipe.stores, now=lambda: 1, recall_events_days=1.0)
+    else:
+        reindex(pipe.store, kind, now=1)
+    assert verify(pipe.store).wrong == []
+    assert everything(pipe, "vector") == everything(pipe, "text") == stored(pipe)
+
+
 @pytest.mark.sqlite("sqlite-vec leaves the room of deleted vectors empty")
 def test_an_index_over_half_empty_is_found_and_rebuilt(pipe: Pipeline) -> None:
     """Given 320 vectors of which each tenth is kept, when asked, then the index is wasted, and not after a rebuild."""
@@ -150,9 +213,9 @@ def test_an_index_over_half_empty_is_found_and_rebuilt(pipe: Pipeline) -> None:
         pipe.say(*[f"passing thought {number} {part}" for part in range(9)], session="big")
         pipe.say(f"zanzibar thought {number}", session="s30")
     pipe.settle()
-    assert half_empty_vector_index(pipe.store) is None
+    assert indexes_to_rebuild(pipe.store) == []
     pipe.forget("big")
-    assert half_empty_vector_index(pipe.store) is not None
+    assert indexes_to_rebuild(pipe.store) == ["vector"]
     reindex(pipe.store, "vector", now=1)
-    assert half_empty_vector_index(pipe.store) is None
+    assert indexes_to_rebuild(pipe.store) == []
     assert everything(pipe, "vector") == stored(pipe)

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy, is_promotable, is_prunable, relevance
-from storage.memories.decay import RATES
-from storage.memories.records import TIERS, Tier
+from storage.memories.records import RATES, TIERS, Tier
 from storage.memories.sweeps import MemoryOutline
 from support.kept import HOUR, NOW
 

@@ -12,9 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from adapters.embedders.base import DEFAULT_MODEL
-from retrieval.request import RecallRequest
-from storage.recall.stop_words import is_function_word
-from storage.recall.words import is_character_pair
+from retrieval.query import RecallRequest
+from storage.recall.words import is_character_pair, is_function_word
 from support.pipeline import Pipeline
 from support.recalling import search_sessions
 

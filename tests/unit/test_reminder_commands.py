@@ -77,7 +77,7 @@ def test_a_claim_is_shown_with_its_token(reverie: CommandLine) -> None:
         (("add", "s", "kate", "m", "--in", "soon"), 2, "--in 'soon'"),
         (("add", "s", "kate", "m", "--in", "-5s"), 2, "must be a number that is not negative"),
         (("add", "s", "kate", "m", "--at", "tomorrow"), 2, "as in 2027-05-01T09:30:00Z"),
-        (("add", "s", "kate", "m", "--at", "2027-05-01T09:30:00"), 2, "--at has no time zone"),
+        (("add", "s", "kate", "m", "--at", "2027-05-01T09:30:00"), 2, "--at needs a time zone"),
         (("add", "s", "kate", " ", "--in", "1m"), 2, "message is blank"),
         (("add", "s", "kate", "m", "--in", "1m", "--delivery", "pigeon"), 2, "auto, pull, push"),
         (("add", "s", "kate", "m", "--in", "1m", "--delivery", "push"), 2, "set notifier_webhook_url"),

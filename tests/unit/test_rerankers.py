@@ -8,20 +8,20 @@ from collections.abc import Iterator, Sequence
 import pytest
 from reranker_conformance import RerankerConformance, shared_words
 
-from adapters.bounded_calls import BoundedCalls
+from adapters.calls import BoundedCalls
 from adapters.rerankers import (
+    MAX_REFUSALS,
+    MAX_RESPONSE_BYTES,
     GuardedReranker,
     RerankEndpoint,
     RerankerSpec,
     RerankerUnavailable,
     RerankRefused,
-    ScriptedReranker,
 )
-from adapters.rerankers.endpoint import MAX_RESPONSE_BYTES
-from adapters.rerankers.guarded import MAX_REFUSALS
 from support.endpoint import Answer, Endpoint, chat_endpoint, send
 from support.misbehaving import half_a_body, redirect_to, reset, trickle
 from support.reranking import score_by, scores
+from support.scripted import ScriptedReranker
 
 _KEY = "sk-secret"
 _QUERY = "where is the sea"

@@ -11,17 +11,10 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from adapters.rerankers import (
-    GuardedReranker,
-    RerankEndpoint,
-    RerankerSpec,
-    RerankerUnavailable,
-    ScriptedReranker,
-)
-from cli.recall.recall import _explained
-from retrieval.recaller import RecallOutcome
-from retrieval.request import RecallRequest
-from retrieval.reranking import Reranking
+from adapters.rerankers import GuardedReranker, RerankEndpoint, RerankerSpec, RerankerUnavailable
+from cli.recall import _explained
+from retrieval.query import RecallRequest
+from retrieval.recaller import RecallOutcome, Reranking
 from reverie.recall.types import Explanation
 from storage.memories.records import NewMemory
 from support.command_line import CommandLine
@@ -29,6 +22,7 @@ from support.endpoint import chat_endpoint, send
 from support.pipeline import Pipeline
 from support.recalling import find, search_sessions
 from support.reranking import scores
+from support.scripted import ScriptedReranker
 
 _QUERY = "ships in the harbour"
 

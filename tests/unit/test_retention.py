@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from memory.upkeep import retention
-from memory.upkeep.retention import apply_retention
+from memory.upkeep import maintenance
+from memory.upkeep.maintenance import apply_retention
 from reverie.clock import from_micros, rfc3339
 from reverie.errors import Unavailable
-from storage.upkeep.verify import verify
+from reverie.sessions.working import working_key
+from storage.verify import verify
 from support.curating import everything
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -101,17 +102,18 @@ def test_an_old_conversation_that_was_brought_in_lately_is_kept_as_long_as_other
 def test_the_messages_at_hand_in_the_broker_go_too(pipe: Pipeline) -> None:
     """Given a session whose newest messages are cached, then the cache is dropped with the messages."""
     pipe.working.fill(WORKSPACE, "ana", "s", [], epoch=pipe.working.epoch(WORKSPACE, "ana", "s"))
-    pipe.broker.rpush(f"{pipe.prefix}working:{WORKSPACE}:ana\x1fs", b"{}")
+    key = working_key(pipe.prefix, WORKSPACE, "ana", "s")
+    pipe.broker.rpush(key, b"{}")
     pipe.advance(31 * DAY_SECONDS)
     apply(pipe)
-    assert not pipe.broker.exists(f"{pipe.prefix}working:{WORKSPACE}:ana\x1fs")
+    assert not pipe.broker.exists(key)
 
 
 def test_batches_are_bounded_and_a_kill_between_them_loses_nothing(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given one message a batch and a kill after the second, when run again, then the end is the same."""
-    monkeypatch.setattr(retention, "BATCH_MESSAGES", 1)
+    monkeypatch.setattr(maintenance, "BATCH_MESSAGES", 1)
     pipe.advance(31 * DAY_SECONDS)
     drops = iter([None, None, None, KeyboardInterrupt()])
     drop = pipe.working.drop

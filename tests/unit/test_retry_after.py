@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.breaker import MAX_RETRY_AFTER_SECONDS
-from adapters.endpoint import retry_after_seconds
+from adapters.calls import MAX_RETRY_AFTER_SECONDS, retry_after_seconds
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.scheduling.run_texts import SUMMARY_CHARACTERS, readable, summary_of
+from memory.scheduling.rules import SUMMARY_CHARACTERS, readable, summary_of
 
 # Each is seen as one character.
 CHARACTERS = {

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from cli.scheduling import waiting
-from cli.scheduling.durations import seconds_of, span
+from cli import scheduling
+from cli.options import seconds_of, span
 from memory.scheduling.executing import AttemptLimits, ExecutionSettings, execute_run
 from memory.scheduling.rules import RunResult, ScheduleRules
 from reverie.clock import now_micros
 from reverie.errors import Rejected
-from reverie.scheduling.schedule_types import ScheduleRun
+from reverie.scheduling.types import ScheduleRun
 from storage.scheduling.records import ScheduleFilter
 from storage.stores import Stores
 from support.command_line import CommandLine, Ended
@@ -181,7 +181,7 @@ def test_a_run_that_is_waited_for_is_shown_and_decides_the_exit_code(
 ) -> None:
     """Given --wait, when a worker has executed the run, then how it ended is printed, and a failure exits with 1."""
     schedule_id = add(reverie, "x", "--every", "1h", *HOOK)["id"]
-    wait = waiting.wait_until_ended
+    wait = scheduling.wait_until_ended
 
     def meanwhile(read: Callable[[], ScheduleRun], **keywords: Any) -> ScheduleRun:
         worker = threading.Thread(target=execute, args=(data, read().id, result))
@@ -191,7 +191,7 @@ def test_a_run_that_is_waited_for_is_shown_and_decides_the_exit_code(
         finally:
             worker.join()
 
-    monkeypatch.setattr(waiting, "wait_until_ended", meanwhile)
+    monkeypatch.setattr(scheduling, "wait_until_ended", meanwhile)
     ended = reverie("schedules", "run-now", schedule_id, "--wait", "--timeout", "30")
     assert ended.code == code
     assert ("watered" if code == 0 else "no water") in ended.out
@@ -301,7 +301,7 @@ def test_schedules_are_the_agents_and_the_workspaces_own(reverie: CommandLine, d
         (("add", "x", "--cron", "*/30 * * * * *"), 2, "seconds and years are not supported"),
         (("add", "x", "--cron", "@daily", "--tz", "Europe/Lissabon"), 2, "did you mean Europe/Lisbon?"),
         (("add", "x", "--at", "2020-01-01T00:00:00Z"), 2, "which is in the past"),
-        (("add", "x", "--at", "2999-01-01T00:00:00"), 2, "no offset from UTC"),
+        (("add", "x", "--at", "2999-01-01T00:00:00"), 2, "needs a time zone"),
         (("add", "x", "--at", "tomorrow"), 2, "is not RFC 3339"),
         (("add", "x", "--every", "-5m"), 2, "more than 0"),
         (("add", "x", "--every", "1.5h"), 2, "every '1.5h' is not a duration"),

@@ -14,9 +14,9 @@ import pytest
 
 from memory.scheduling.executing import Delegated, Outcome, RetryAfter
 from memory.scheduling.rules import RunResult
-from memory.scheduling.runs import cancel_run, complete_run, run_now
+from memory.scheduling.schedules import cancel_run, complete_run, run_now
 from reverie.errors import Conflict
-from reverie.scheduling.schedule_types import RunReport
+from reverie.scheduling.types import RunReport
 from support.scheduled import BAD, GOOD, WORKERS, Killed, Scheduled
 
 pytestmark = pytest.mark.slow

@@ -11,10 +11,16 @@ import pytest
 
 from memory.scheduling.executing import Delegated, RetryAfter
 from memory.scheduling.rules import RunResult, ScheduleRules, effects_of
-from memory.scheduling.runs import cancel_run, run_now
-from memory.scheduling.schedules import delete_schedule, pause_schedule, resume_schedule, update_schedule
+from memory.scheduling.schedules import (
+    cancel_run,
+    delete_schedule,
+    pause_schedule,
+    resume_schedule,
+    run_now,
+    update_schedule,
+)
 from reverie.scheduling.cadence import Cron, Once
-from reverie.scheduling.schedule_types import ScheduleChanges
+from reverie.scheduling.types import ScheduleChanges
 from support.scheduled import BAD, GOOD, SECOND, WORKERS, Scheduled
 
 TIMED_OUT = RunResult("timed_out", error="too slow")

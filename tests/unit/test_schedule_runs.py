@@ -9,11 +9,18 @@ from typing import Any
 import pytest
 
 from memory.scheduling.executing import Delegated, RetryAfter
-from memory.scheduling.runs import cancel_run, complete_run, read_run, run_history, run_now
-from memory.scheduling.schedules import pause_schedule, update_schedule
+from memory.scheduling.schedules import (
+    cancel_run,
+    complete_run,
+    pause_schedule,
+    read_run,
+    run_history,
+    run_now,
+    update_schedule,
+)
 from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound
-from reverie.scheduling.schedule_types import RunReport, ScheduleChanges, ScheduleRun
+from reverie.scheduling.types import RunReport, ScheduleChanges, ScheduleRun
 from support.scheduled import BAD, GOOD, HOOK, SECOND, WORKERS, Scheduled
 
 

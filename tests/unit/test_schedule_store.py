@@ -1,9 +1,8 @@
-"""The tables of time: added to a store that has rows, and found by their indexes among 10,000 schedules."""
+"""The rows of time are found by their indexes among 10,000 schedules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,64 +10,13 @@ from sqlalchemy import text
 
 from memory.scheduling.due_runs import claim_due
 from reverie.clock import new_id
-from storage.engine import Database
-from storage.migrate import schema_version
 from storage.scheduling.records import NewSchedule
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
-from storage.upkeep.verify import verify
-from support.older_store import made_older, upgraded
-from support.pipeline import WORKSPACE, Pipeline
 from support.scheduled import SECOND, SKEW, START
 from support.work import counted_sql, plan_of
 
 COUNT = 10_000
-
-
-# --- the migration ---
-
-
-@pytest.mark.sqlite("migrates an older file")
-def test_a_store_of_the_version_before_gets_the_tables_and_keeps_its_rows(tmp_path: Path) -> None:
-    """Given a store of 0003 with messages and chunks, when it is opened, then all is there, and schedules can be."""
-    pipe = Pipeline(tmp_path / "data")
-    pipe.say("one", "two")
-    pipe.settle()
-    path = pipe.store.database.path
-    made_older(pipe.store.database, "0003")
-    pipe.close()
-    old = Database(path)
-    assert schema_version(old) == "0003"
-    with old.reading() as connection:
-        tables = set(connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars())
-    assert not tables & {"schedules", "schedule_runs", "reminders", "notifications", "schedules_due"}
-    old.close()
-
-    stores = Stores(tmp_path / "data")
-    store = stores.workspace(WORKSPACE)
-    assert (schema_version(store.database) or "") >= "0004"
-    with store.reading() as tx:
-        contents = tx.connection.exec_driver_sql("SELECT content FROM messages ORDER BY sequence").scalars().all()
-        assert tx.due_schedules.next_due_at() is None
-    assert contents == ["one", "two"]
-    with store.writing() as tx:
-        tx.for_agent("ana").schedules.add(schedule(0), now=START)
-    assert verify(store).wrong == []
-    stores.close()
-
-
-@pytest.mark.sqlite("migrates an older file")
-def test_the_migration_alone_leads_from_0003_to_0004(tmp_path: Path) -> None:
-    """Given a file that was migrated up to 0003, when 0004 is applied, then it makes the four tables and no other."""
-    database = Database(tmp_path / "some.db")
-    made = []
-    for version in ("0003", "0004"):
-        upgraded(database, version)
-        with database.reading() as connection:
-            names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'").scalars()
-            made.append(set(names))
-    assert made[1] - made[0] == {"schedules", "schedule_runs", "reminders", "notifications"}
-    database.close()
 
 
 # --- the indexes ---

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.scheduling.notifications import acknowledge, list_notifications
+from memory.scheduling.notifier import acknowledge, list_notifications
 from memory.scheduling.reminders import (
     cancel_reminder,
     claim_reminders,
@@ -16,14 +16,18 @@ from memory.scheduling.reminders import (
     remind,
     reminder_delivered,
 )
-from memory.scheduling.runs import cancel_run, complete_run, read_run, run_history, run_now
 from memory.scheduling.schedules import (
+    cancel_run,
+    complete_run,
     count_schedules,
     create_schedule,
     delete_schedule,
     pause_schedule,
+    read_run,
     read_schedule,
     resume_schedule,
+    run_history,
+    run_now,
     search_schedules,
     upcoming,
     update_schedule,
@@ -31,11 +35,10 @@ from memory.scheduling.schedules import (
 from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound, Rejected
 from reverie.scheduling.cadence import Cron
-from reverie.scheduling.reminder_calls import ClaimReminders, ListNotifications, ListReminders
-from reverie.scheduling.reminder_types import ReminderDraft
-from reverie.scheduling.schedule_types import RunReport, Schedule, ScheduleChanges, ScheduleDraft
+from reverie.scheduling.calls import ClaimReminders, ListNotifications, ListReminders, Remind
+from reverie.scheduling.types import RunReport, Schedule, ScheduleChanges, ScheduleDraft
 from storage.scheduling.records import ScheduleFilter
-from storage.sessions.viewing import viewer_of
+from storage.store import viewer_of
 from storage.stores import Store
 from support.scheduled import GOOD, WORKERS, Scheduled
 
@@ -71,10 +74,8 @@ def add(time: Scheduled, schedule_id: str, *, user: str | None = None, session: 
 
 
 def add_reminder(time: Scheduled, name: str, *, session: str, user: str | None = None) -> None:
-    draft = ReminderDraft(
-        id=name, user=user, session=session, recipient="anybody", message=f"about {name}", due_at=from_micros(time.now)
-    )
-    remind(seen(time, user=user, session=session), draft, agent=AGENT, now=time.now)
+    call = Remind(session, "anybody", f"about {name}", id=name, user=user, due_at=from_micros(time.now))
+    remind(seen(time, user=user, session=session), call, agent=AGENT, now=time.now)
 
 
 def listed(store: Store) -> set[str]:

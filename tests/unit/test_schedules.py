@@ -11,17 +11,21 @@ from typing import Any
 
 import pytest
 
-from cli.scheduling.waiting import wait_until_ended
-from memory.scheduling.filters import schedule_filter
-from memory.scheduling.runs import cancel_run, complete_run, read_run, run_history, run_now
+from cli.scheduling import wait_until_ended
 from memory.scheduling.schedules import (
+    cancel_run,
+    complete_run,
     count_schedules,
     create_in_workspace,
     create_schedule,
     delete_schedule,
     pause_schedule,
+    read_run,
     read_schedule,
     resume_schedule,
+    run_history,
+    run_now,
+    schedule_filter,
     search_schedules,
     upcoming,
     update_schedule,
@@ -31,7 +35,7 @@ from reverie.clock import from_micros, to_micros
 from reverie.errors import Conflict, NotFound, Rejected, WaitTimeout
 from reverie.scheduling.cadence import Cadence, Cron, Interval, Once
 from reverie.scheduling.calls import ListSchedules
-from reverie.scheduling.schedule_types import (
+from reverie.scheduling.types import (
     LlmExecutor,
     RunReport,
     Schedule,
@@ -154,7 +158,7 @@ def test_an_interval_remembers_where_it_began(time: Scheduled) -> None:
         (Cron("*/30 * * * * *"), "cron", "seconds and years are not supported"),
         (Cron("0 9 * * *", "Lisbon"), "tz", "did you mean Europe/Lisbon"),
         (Once(datetime(2027, 3, 1, 8, tzinfo=UTC)), "at", "which is in the past"),
-        (Once(datetime(2027, 3, 2, 8)), "at", "no offset from UTC"),
+        (Once(datetime(2027, 3, 2, 8)), "at", "needs a time zone"),
         (Interval(0), "every", "more than 0"),
         (Interval(-60), "every", "more than 0"),
         (Interval(59), "every", "at least 60"),

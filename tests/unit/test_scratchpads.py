@@ -11,7 +11,7 @@ import pytest
 from memory.sessions import scratchpads as pads
 from memory.sessions.lifecycle import SessionEndHooks, archive_session
 from reverie.errors import NotFound, Rejected
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import Pipeline
 
 NOW = 1_750_000_000_000_000

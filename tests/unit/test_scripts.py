@@ -6,10 +6,10 @@ import pysqlite3
 import pytest
 
 from adapters.embedders.base import DEFAULT_MODEL, MULTILINGUAL_MODEL
-from memory.pipeline.status import _language_advice
+from memory.status import _language_advice
 from reverie.contract import ACCOUNT_STORE
-from storage.recall.scripts import is_outside_latin, share_outside_latin
-from storage.scheduling.status import SchedulingCounts
+from storage.recall.words import is_outside_latin, share_outside_latin
+from storage.scheduling.schedules import SchedulingCounts
 from storage.status import StoreCounts
 
 

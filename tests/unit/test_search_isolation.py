@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from adapters.embedders.hashing import HashEmbedder
+from adapters.embedders.base import HashEmbedder
 from reverie.errors import NotFound
+from storage.maintenance import optimize
 from storage.recall.chunk_filter import ChunkFilter
-from storage.upkeep.maintenance import optimize
 from support.pipeline import Pipeline
 
 CANARY = "the canary sings of zanzibar"

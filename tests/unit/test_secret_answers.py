@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.memories.secret_answers import redact_secret_answers
-from memory.memories.secrets import REDACTED, looks_secret
+from memory.secrets import REDACTED, looks_secret, redact_secret_answers
 from storage.memories.records import MemoryFilter
 from support.dreams import Dreamer
 from support.pipeline import Pipeline
@@ -30,8 +29,8 @@ def test_the_answer_is_redacted_and_all_else_stays(tmp_path: Path) -> None:
     assert [message.content for message in whole] == ["Hello", ASKED["content"], REDACTED, "Thanks for that"]
     assert rest == whole[2:]
     with pipe.store.reading() as tx:
-        before = tx.for_agent("ana").messages.preceding_texts([hello.id, given.id])
-    assert before == {given.id: asked.content}
+        before = tx.for_agent("ana").messages.preceding_texts([hello.row_id, given.row_id])
+    assert before == {given.row_id: asked.content}
     pipe.close()
 
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.harness.hostile_texts import SEARCHED_FOR_SECRETS
-from benchmarks.harness.pumping import pumps_of
-from memory.memories import secret_forms
-from memory.memories.secret_hints import Searched
-from memory.memories.secrets import REDACTED, asks_for_secret, looks_secret, redacted
+from memory import secret_forms
+from memory.secret_forms import Searched
+from memory.secrets import REDACTED, asks_for_secret, looks_secret, redacted
+from support.hostile_texts import SEARCHED_FOR_SECRETS
+from support.patterns import pumps_of
 from support.work import count_calls
 
 pytestmark = pytest.mark.slow
@@ -431,10 +431,7 @@ def test_what_was_redacted_holds_no_secret(pieces: list[str]) -> None:
 
 @pytest.mark.parametrize("piece", SEARCHED_FOR_SECRETS)
 def test_a_long_text_is_searched_once_by_each_form(piece: str) -> None:
-    """Given 200,000 characters of what the forms begin with, then twice the text takes twice the calls, or no more.
-
-    How the time of the patterns themselves grows is measured by the benchmark `long_texts`.
-    """
+    """Given 200,000 characters of what the forms begin with, then twice the text takes twice the calls, or no more."""
     half, whole = (
         count_calls(partial(looks_secret, piece * (characters // len(piece)))) for characters in (100_000, 200_000)
     )

@@ -6,16 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from memory.sessions.lifecycle import start_session
 from reverie.contract import chat_key
 from reverie.errors import Conflict
 from reverie.sessions.calls import StartSession
-from storage.stores import Stores
-from storage.upkeep.verify import verify
-from support.older_store import made_older
-from support.pipeline import WORKSPACE, Pipeline
+from support.pipeline import Pipeline
 
 
 @pytest.fixture
@@ -62,13 +58,13 @@ def test_a_session_with_the_name_of_a_chat_is_not_that_chat_if_it_has_another(pi
     assert (pipe.contents("a:b"), pipe.contents("a:b~2")) == (["one"], ["two", "three"])
 
 
-def test_a_session_without_a_chat_takes_that_of_its_name(pipe: Pipeline) -> None:
-    """Given a session named like a chat before the chat was known, then the chat belongs to it."""
+def test_a_session_without_a_chat_stays_without_that_of_its_name(pipe: Pipeline) -> None:
+    """Given a session named like a chat before the chat was known, then the chat gets another one."""
     pipe.say("one", session="a:b")
     pipe.ingest()
     pipe.say("two", session=None, provider="a", chat_id="b")
     pipe.ingest()
-    assert _chats(pipe) == {"a:b": ("a", "b")}
+    assert _chats(pipe) == {"a:b": (None, None), "a:b~2": ("a", "b")}
 
 
 def test_a_chat_stays_with_the_session_that_had_it_first(pipe: Pipeline) -> None:
@@ -113,28 +109,3 @@ def test_forgetting_a_chat_keeps_out_none_of_a_session_with_its_name(pipe: Pipel
     assert pipe.ingest().forgotten == 1
     assert _chats(pipe) == {"a:b": ("x", "y")}
     assert pipe.contents("a:b") == ["one", "three"]
-
-
-@pytest.mark.sqlite("migrates an older file")
-def test_an_older_store_keeps_its_sessions_and_each_chat_one_of_them(tmp_path: Path) -> None:
-    """Given a store of 0004 in which two sessions have one chat, when it is opened, then the first one keeps it."""
-    pipe = Pipeline(tmp_path / "data")
-    pipe.say("one", session="a:b:c", provider="a:b", chat_id="c")
-    pipe.say("two", session="other")
-    pipe.settle()
-    made_older(pipe.store.database, "0004")
-    with pipe.store.database.atomic() as connection:
-        connection.execute(text("UPDATE sessions SET provider = 'a:b', chat_id = 'c'"))
-    pipe.close()
-
-    stores = Stores(tmp_path / "data")
-    assert verify(stores.workspace(WORKSPACE)).wrong == []
-    stores.close()
-    pipe = Pipeline(tmp_path / "data")
-    assert _chats(pipe) == {"a:b:c": ("a:b", "c"), "other": (None, None)}
-    pipe.say("three", session=None, provider="a:b", chat_id="c")
-    pipe.say("four", session=None, provider="a", chat_id="b:c")
-    pipe.ingest()
-    assert (pipe.contents("a:b:c"), pipe.contents("other")) == (["one", "three"], ["two"])
-    assert pipe.contents("a:b:c~2") == ["four"]
-    pipe.close()

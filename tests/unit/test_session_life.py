@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memory.lifecycle.curation import list_entries, undo_all, undo_entry
 from memory.sessions.lifecycle import (
     SessionEndHooks,
     archive_session,
@@ -16,13 +17,12 @@ from memory.sessions.lifecycle import (
     session_by_ref,
     start_session,
 )
-from memory.upkeep.curation import list_entries, undo_all, undo_entry
 from reverie.errors import Conflict, NotFound, StoreUnavailable
 from reverie.sessions.calls import StartSession
+from storage.curation import CurationFilter
 from storage.memories.records import NewMemory
 from storage.stores import Store
-from storage.upkeep.curation import CurationFilter
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.curating import everything, remember
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -250,6 +250,26 @@ def test_killed_between_its_steps_the_job_comes_to_the_same_end(pipe: Pipeline, 
     assert close(pipe, seen) == {}
     assert seen.published == ["ana"]
     assert pipe.count("curation_log") == 2
+
+
+@pytest.mark.parametrize("by", ["job", "call"])
+def test_many_memories_of_a_conversation_are_cleared_in_steps(pipe: Pipeline, seen: Recorder, by: str) -> None:
+    """Given a conversation with many memories, when it ends, then each transaction clears some, and all are cleared."""
+    with pipe.store.writing() as tx:
+        for number in range(250):
+            one = NewMemory(
+                id=f"m{number}", content=f"step {number}", created_at=pipe.now(), tier="conversation", session="s"
+            )
+            tx.for_agent("ana").memories.add(one, now=pipe.now())
+    pipe.settle()
+    if by == "call":
+        idle_session(pipe.store, seen.ending, agent="ana", session="s", now=pipe.now())
+    else:
+        pipe.advance(13 * HOUR_SECONDS)
+        assert close(pipe, seen) == {"closed": 1, "cleared": 251}
+    assert pipe.count("memories", "tier = 'conversation'") == 0
+    assert pipe.count("curation_log", "action = 'clear'") == 6
+    assert state(pipe) == ("idle", True)
 
 
 def test_a_call_whose_commit_to_git_fails_has_ended_the_session(pipe: Pipeline, seen: Recorder) -> None:

@@ -17,6 +17,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
     monkeypatch.setattr(Path, "write_text", lambda path, text, **_: texts.append(f"{path} {text}"))
     monkeypatch.setattr(os, "nice", lambda _: 0)
+    monkeypatch.setattr(processes, "can_take_priority_back", lambda: True)
+    monkeypatch.setattr(processes, "can_set_session_niceness", lambda: True)
     monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
     monkeypatch.setattr(processes, "_SESSION_PAUSE_SECONDS", 0.0)
     return texts
@@ -48,3 +50,15 @@ def test_a_session_whose_niceness_cannot_be_set_is_left_as_it_is(
     monkeypatch.setattr(Path, "write_text", refuse)
     processes.lower_priority(7)
     assert written == []
+
+
+def test_a_process_that_cannot_take_its_priority_back_does_not_give_way(
+    written: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a user without the right, then nothing is lowered: the process would keep the locks of stores for long."""
+    lowered: list[int] = []
+    monkeypatch.setattr(os, "nice", lowered.append)
+    monkeypatch.setattr(processes, "can_take_priority_back", lambda: False)
+    processes.lower_priority(7)
+    processes.lower_priority_now(7)
+    assert (lowered, written) == ([], [])

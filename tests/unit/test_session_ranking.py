@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retrieval.request import RecallRequest
+from retrieval.query import RecallRequest
 from reverie.errors import NotFound
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords, OnDiskOnly, search_sessions

@@ -13,14 +13,14 @@ import pytest
 
 from adapters.broker.inbox import WorkerInbox
 from memory.pipeline.dead_letters import replay
+from reverie.config import parse_keys
 from reverie.contract import RUN_SCHEDULE, TASK_QUEUES
 from reverie.errors import Rejected, ReverieError
-from reverie.pipeline.inbox import Inbox, inbox_field
-from reverie.pipeline.payload_signing import parse_keys, sign_payload
+from reverie.pipeline.inbox import Inbox, inbox_field, sign_payload
 from support.pipeline import WORKSPACE, Pipeline, as_json, turns
 from worker.app import app, use_runtime
 from worker.runtime import Runtime
-from worker.settings.loading import load_settings
+from worker.settings import load_settings
 
 app.loader.import_default_modules()
 WITH_WORKSPACE = [name for name in TASK_QUEUES if "workspace" in inspect.signature(app.tasks[name].body).parameters]
@@ -72,12 +72,12 @@ def payload() -> bytes:
 
 
 Forge = Callable[[], bytes]
-FIELD = inbox_field("ana", "m1")
+FIELD = inbox_field(turns({"id": "m1", "content": "pay the plumber"})[0])
 FORGED: dict[str, Forge] = {
     "changed": lambda: sign_payload(KEY, WORKSPACE, FIELD, payload()).replace(b"plumber", b"painter"),
     "of another workspace": lambda: sign_payload(KEY, "other", FIELD, payload()),
-    "of another id": lambda: sign_payload(KEY, WORKSPACE, inbox_field("ana", "m2"), payload()),
-    "of another agent": lambda: sign_payload(KEY, WORKSPACE, inbox_field("bob", "m1"), payload()),
+    "of another id": lambda: sign_payload(KEY, WORKSPACE, FIELD.replace("m1", "m2"), payload()),
+    "of another agent": lambda: sign_payload(KEY, WORKSPACE, FIELD.replace("ana", "bob"), payload()),
     "shortened": lambda: b"#1 " + sign_payload(KEY, WORKSPACE, FIELD, payload())[4:],
     "empty": lambda: b"#1 " + b" " + payload(),
     "not ASCII": lambda: b"#1 " + b"\xff" * 64 + b" " + payload(),
@@ -144,7 +144,9 @@ def test_what_was_not_signed_does_not_get_in_by_a_backup(pipe: Pipeline) -> None
     send(pipe, "good", KEY)
     send(pipe, "forged", OTHER)
     send(pipe, "unsigned")
-    assert [field for field, _ in pipe.inbox.peek(WORKSPACE)] == [inbox_field("ana", "good").encode()]
+    assert [field for field, _ in pipe.inbox.peek(WORKSPACE)] == [
+        inbox_field(turns({"id": "good", "content": "good"})[0]).encode()
+    ]
     use_keys(pipe)
     assert len(list(pipe.inbox.peek(WORKSPACE))) == 3
 

@@ -12,7 +12,7 @@ from storage.pipeline.chunks import Chunks
 from storage.pipeline.files import Files
 from storage.pipeline.work import STAGES, WorkQueue
 from storage.recall.index import SearchIndex
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import Pipeline
 
 STEPS = [
@@ -96,7 +96,7 @@ def test_a_worker_killed_while_it_replaces_a_file_leaves_the_old_one_whole(
     pipe.hand_in("file:///z", "pemba file")
     for after in (False, True):
         with monkeypatch.context() as patch:
-            patch.setattr(Files, "replace", dies(Files.replace, after))
+            patch.setattr(Files, "rewrite", dies(Files.rewrite, after))
             with pytest.raises(Killed):
                 pipe.ingest()
         assert pipe.found("file") == ["zanzibar file"]

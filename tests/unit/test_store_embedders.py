@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from adapters.embedders import EmbedderSpec, HashEmbedder
-from adapters.embedders.base import Embedder, EmbedderUnavailable
+from adapters.embedders.base import Embedder, EmbedderSpec, EmbedderUnavailable, HashEmbedder
 from adapters.embedders.guarded import GuardedEmbedder
 from adapters.embedders.record import EmbedderRecord, RevisedEmbedder, recorded_embedder
-from storage.recall.generations import Generation
+from storage.recall.index import Generation
 from support.pipeline import Pipeline
 from worker import store_embedders
 from worker.store_embedders import StoreEmbedders

@@ -13,8 +13,8 @@ from memory.sessions import scratchpads
 from reverie.calls import Resource
 from storage.scheduling.records import NewReminder
 from storage.stores import Store
-from storage.trust.amounts import stored_amounts, wrong_amounts
-from storage.upkeep.verify import verify
+from storage.trust.quotas import stored_amounts, wrong_amounts
+from storage.verify import verify
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 from support.scheduled import Scheduled

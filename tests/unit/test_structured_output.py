@@ -16,8 +16,8 @@ from adapters.language_models import (
     LanguageModelUnavailable,
     OpenAICompatibleLanguageModel,
     Structured,
+    strict_schema,
 )
-from adapters.language_models.structured import strict_schema
 from support.endpoint import Endpoint, chat_endpoint, say, send
 
 PROMPT = "The user said: I prefer tea."

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.sessions.exchanges import valid_starts
-from memory.sessions.summary_plan import (
+from memory.sessions.summaries import (
     CompactionRules,
     RollingRules,
     Usage,

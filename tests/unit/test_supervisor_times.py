@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,7 +28,7 @@ class PlayedTime:
         return self.now
 
     def sleep(self, seconds: float | None) -> None:
-        if seconds is None:
+        if seconds in (None, math.inf):
             self.signal()
         else:
             self.now += seconds
@@ -72,6 +73,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> PlayedTime:
     monkeypatch.setattr(Supervisor, "_sleep", lambda _, seconds: played.sleep(seconds))
     monkeypatch.setattr(Supervisor, "_write_run_file", lambda _: None)
     monkeypatch.setattr(supervisor_module, "Child", PlayedChild)
+    monkeypatch.setattr(supervisor_module, "SIGN_SECONDS", math.inf)  # played processes give no signs
     return played
 
 

@@ -11,11 +11,18 @@ import pytest
 
 from memory.scheduling.due_runs import MAX_CRASHES
 from memory.scheduling.executing import Delegated, RetryAfter
-from memory.scheduling.runs import cancel_run, complete_run, run_now
-from memory.scheduling.schedules import delete_schedule, pause_schedule, resume_schedule, update_schedule
+from memory.scheduling.schedules import (
+    cancel_run,
+    complete_run,
+    delete_schedule,
+    pause_schedule,
+    resume_schedule,
+    run_now,
+    update_schedule,
+)
 from reverie.errors import ReverieError
 from reverie.scheduling.cadence import Cron, Interval, Once
-from reverie.scheduling.schedule_types import RunReport, ScheduleChanges
+from reverie.scheduling.types import RunReport, ScheduleChanges
 from storage.stores import Store
 from support.scheduled import BAD, GOOD, SECOND, WORKERS, Killed, Scheduled
 

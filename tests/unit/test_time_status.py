@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import text
 
 from memory.scheduling.executing import Delegated, RetryAfter
-from memory.scheduling.status import time_status
+from memory.scheduling.schedules import time_status
 from reverie.errors import StoreUnavailable, StoreUnusable
 from reverie.pipeline.status import StartLag, TimeStatus
-from storage.scheduling import status as scheduling_status
+from storage.scheduling import schedules as scheduling_status
 from storage.scheduling.records import NewReminder
-from storage.scheduling.status import RunStart, SchedulingCounts
+from storage.scheduling.schedules import RunStart, SchedulingCounts
 from storage.status import read_counts
 from support.scheduled import BAD, SECOND, WORKERS, Scheduled
 
@@ -165,7 +165,7 @@ def test_pushes_that_failed_are_counted_until_they_succeed(time: Scheduled) -> N
     remind(time, "fine", in_seconds=1)
     time.fire(time.every(60))
     with time.store.writing() as tx:
-        notification = tx.notifications.claim_next(clock=time.clock, until=time.clock + 1)
+        notification = tx.notifications.claim_next(now=time.clock, clock=time.clock, until=time.clock + 1)
         assert notification is not None
         tx.notifications.retry_later(notification, clock=time.clock, not_before=time.clock, error="away")
     assert status(time).pushes_put_back == 2
@@ -193,17 +193,17 @@ def test_a_look_reads_no_more_than_so_many_of_a_kind(time: Scheduled, monkeypatc
 @pytest.mark.sqlite("files of an older schema")
 @pytest.mark.parametrize("kind", ["workspace", "account"])
 def test_a_store_that_is_not_migrated_says_so(time: Scheduled, kind: str) -> None:
-    """Given a store from before there were schedules, or from after this version, then its error says what to do."""
+    """Given a store of a later version, an older one, or one of before the first, then its error says what to do."""
     database = time.store.database if kind == "workspace" else time.stores.account()
-    table = "alembic_version" if kind == "workspace" else "memory_version"
     path = database.path
     time.close()
-    for version, error, expected_error in (
-        ("0003", StoreUnavailable, "db migrate"),
-        ("9999", StoreUnusable, "upgrade Reverie"),
+    for change, error, expected_error in (
+        ("UPDATE schema_version SET version = '9999' WHERE line = 'workspace'", StoreUnusable, "upgrade Reverie"),
+        ("DELETE FROM schema_version WHERE line = 'workspace'", StoreUnavailable, "db migrate"),
+        ("DROP TABLE schema_version", StoreUnusable, "before its first release"),
     ):
         raw = pysqlite3.connect(path)
-        raw.execute(f"UPDATE {table} SET version_num = ?", (version,))
+        raw.execute(change)
         raw.commit()
         raw.close()
         with pytest.raises(error, match=expected_error):

@@ -77,7 +77,7 @@ def test_many_threads_that_ask_first_get_the_same_counts() -> None:
 
 def test_many_texts_are_counted_in_one_call_of_the_tokenizer() -> None:
     """Given chat turns of 100,000 tokens in all, then the tokenizer is called once, which uses all cores, and without
-    positions. How long it takes is measured by the benchmark `long_texts`."""
+    positions."""
     turns = ["We rowed across the harbour again and it rained all day long."] * 7_700
     counter = build_token_counter("sentence-transformers", DEFAULT_MODEL)
     assert isinstance(counter, ModelTokens)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from memory.trust.erasing import continue_erasures
-from memory.trust.erasure_rows import Scope
-from memory.trust.erasures import request_erasure
-from memory.trust.restored import apply_tombstones
-from memory.trust.tombstones import hash_key, note_forgotten, read_tombstones, target_hash
+from memory.lifecycle.erasing import continue_erasures
+from memory.lifecycle.erasure_rows import Scope
+from memory.lifecycle.erasures import request_erasure
+from memory.lifecycle.restore import apply_tombstones
+from memory.tombstones import hash_key, note_forgotten, read_tombstones, target_hash
 from reverie import Reverie
 from storage.stores import Stores
 from support.copied_data import copy_data, copy_databases
@@ -43,10 +43,10 @@ def erase(runtime: Runtime, scope: Scope) -> None:
 
 
 def restored(runtime: Runtime, backup: Path) -> Stores:
-    """Put a backup's databases in the place of today's, and leave the tombstones as they are."""
+    """Put a backup's databases in the place of today's and accept them, and leave the tombstones as they are."""
     data = runtime.settings.data
     runtime.stores.close()
-    for name in ("workspaces", "account.db", "account.db-wal", "account.db-shm"):
+    for name in ("workspaces", "account.db", "account.db-wal", "account.db-shm", "known"):
         path = data / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         if (backup / name).exists():
@@ -66,7 +66,7 @@ def fill(ana: Reverie, runtime: Runtime) -> str:
 def seen(ana: Reverie) -> dict[str | None, tuple[set[str], set[str]]]:
     """Return the sessions and the memories that each user sees, and a call without a user."""
     return {
-        user: ({one.id for one in ana.sessions(user=user)}, {one.content for one in ana.memories(user=user)})
+        user: ({one.id for one in ana.sessions.list(user=user)}, {one.content for one in ana.memories.list(user=user)})
         for user in (None, "kate", "lif")
     }
 
@@ -108,7 +108,7 @@ def test_what_was_said_after_the_erasure_is_kept(runtime: Runtime, ana: Reverie)
     ana.ingest("chat", [{"role": "user", "content": "I am back"}], user="kate")
     drain(runtime)
     assert apply_tombstones(runtime.stores, now=runtime.now()) == {}
-    assert [message.content for message in ana.messages("chat")] == ["I am back"]
+    assert [message.content for message in ana.sessions.messages("chat")] == ["I am back"]
 
 
 def test_tombstones_tell_nothing_and_are_readable_by_their_owner_only(runtime: Runtime, ana: Reverie) -> None:
@@ -126,32 +126,32 @@ def test_what_plain_calls_removed_does_not_come_back(runtime: Runtime, ana: Reve
     """Given a backup, when a session, a file, a memory, a note and a fact with an earlier value are removed by their
     calls and the backup is restored, then none of them comes back; and one that was stored again since stays."""
     fill(ana, runtime)
-    ana.ingest_file("doc://lamp", f"A document: {SECRET}")
+    ana.files.add("doc://lamp", f"A document: {SECRET}")
     drain(runtime)
-    (lamp,) = ana.files()
+    (lamp,) = ana.files.list()
     kept = ana.remember("the office closes at six")
     gone = ana.remember(f"in short: {SECRET}")
-    note = ana.add_note(f"a note: {SECRET}")
-    ana.set_fact("lamp", "place", "Cacilhas")
+    note = ana.notes.add(f"a note: {SECRET}")
+    ana.facts.set("lamp", "place", "Cacilhas")
     backup = tmp_path / "backup"
     runtime.stores.close()
     copy_data(runtime.settings.data, backup)
-    ana.set_fact("lamp", "place", "Almada")  # the backup has the value before, which this one replaced
-    assert ana.forget_session("chat", user="kate")
-    assert ana.delete_file(lamp.id)
+    ana.facts.set("lamp", "place", "Almada")  # the backup has the value before, which this one replaced
+    assert ana.sessions.forget("chat", user="kate")
+    assert ana.files.delete(lamp.id)
     assert ana.forget(gone.id)
-    assert ana.delete_note(note.note_id)
-    assert ana.forget_fact("lamp", "place")
+    assert ana.notes.delete(note.note_id)
+    assert ana.facts.forget("lamp", "place")
     assert not ana.forget("unknown")
     stones = list(read_tombstones(runtime.settings.data))
     assert len(stones) == 6, "one for each, one for the fact's earlier value, and none for what was not there"
     stores = restored(runtime, backup)
     removed = apply_tombstones(stores, now=runtime.now())
     assert removed["sessions"] == removed["files"] == 1
-    assert [session.id for session in ana.sessions(user="kate")] == []
-    assert ana.files() == []
-    assert [memory.id for memory in ana.memories()] == [kept.id]
-    assert [session.id for session in ana.sessions(user="lif")] == ["other"]
+    assert [session.id for session in ana.sessions.list(user="kate")] == []
+    assert ana.files.list() == []
+    assert [memory.id for memory in ana.memories.list()] == [kept.id]
+    assert [session.id for session in ana.sessions.list(user="lif")] == ["other"]
     assert apply_tombstones(stores, now=runtime.now()) == {}
 
 
@@ -160,13 +160,13 @@ def test_tokens_that_have_ended_do_not_come_back(runtime: Runtime, ana: Reverie,
     restored, then none of the three is valid, the user is not named, and a fourth token still is valid."""
     fill(ana, runtime)
     for name in ("revoked", "rotated", "kept"):
-        ana.create_token(workspace="default", agents=["ana"], scopes=["read"], name=name)
-    ana.create_token(workspace="default", agents=["ana"], user="kate", scopes=["read"], name="kates")
+        ana.admin.tokens.create(workspace="default", agents=["ana"], scopes=["read"], name=name)
+    ana.admin.tokens.create(workspace="default", agents=["ana"], user="kate", scopes=["read"], name="kates")
     backup = tmp_path / "backup"
     runtime.stores.close()
     copy_data(runtime.settings.data, backup)
-    ana.revoke_token("revoked")
-    ana.rotate_token("rotated")
+    ana.admin.tokens.revoke("revoked")
+    ana.admin.tokens.rotate("rotated")
     erase(runtime, Scope("user", "kate", None, None))
     stores = restored(runtime, backup)
 

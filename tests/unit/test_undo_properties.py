@@ -11,12 +11,13 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from memory.upkeep.curation import prune_log, undo_all, undo_entry
+from memory.lifecycle.curation import undo_all, undo_entry
+from memory.upkeep.maintenance import prune_log
 from reverie.errors import Conflict, NotFound
+from storage.curation import EntryDraft
 from storage.memories.records import NewMemory
 from storage.stores import Stores
 from storage.transaction import AgentRepositories
-from storage.upkeep.curation import EntryDraft
 from support.properties import for_steps
 
 DAY = 24 * 3_600 * 1_000_000

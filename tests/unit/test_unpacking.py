@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.backups.unpacking import unpack
+from adapters.backups.repository import unpack
 
 
 def archive_of(member: tarfile.TarInfo, content: bytes = b"") -> io.BytesIO:

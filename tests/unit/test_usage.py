@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 import cli
-from adapters.broker.monitor import WorkerHeartbeat
-from memory.pipeline.status import StatusReader
+from memory.status import StatusReader
 from reverie.clock import to_micros
 from reverie.pipeline.status import LanguageModelUse
 from storage.stores import Stores
-from storage.upkeep.usage import DAY_MICROS, Usage, UsageLog
+from storage.upkeep.jobs import DAY_MICROS, Usage, UsageLog
 from support.endpoint import Endpoint, chat_endpoint, say, send
+from support.stages import heartbeat
 from worker.runtime import Runtime
 
 NOON = to_micros(datetime(2026, 5, 1, 12, tzinfo=UTC))
@@ -173,6 +173,6 @@ def test_the_status_of_the_command_line_tells_the_model(
     assert json.loads(status("--json"))["language_model"]["today"]["calls"] == 1
 
     now = time.time()
-    runtime.monitor.heartbeat(WorkerHeartbeat(name="w@h", host="h", pid=1, queues=["q"], started_at=now, seen_at=now))
+    runtime.monitor.heartbeat(heartbeat("w@h", ["q"], at=now))
     runtime.monitor.record_progress("w@h", now=now, language_model="m: down (503)")
     assert "Model m: down (503)" in " ".join(status().split())

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from storage.memories.records import NewMemory
-from storage.recall.generations import VectorEntry
+from storage.recall.index import VectorEntry
 from storage.transaction import Transaction
-from storage.upkeep.verify import verify
+from storage.verify import verify
 from support.pipeline import Pipeline
 
 

@@ -12,11 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters.webhooks import (
-    WebhookRefused,
-)
-from adapters.webhooks import resolving as resolving_module
-from adapters.webhooks.resolving import ResolvedAddress
+from adapters import calls
+from adapters.webhooks.sender import ResolvedAddress, WebhookRefused
 from support.certificate import write_certificate
 from support.receiver import Receiver, drip, receiving, say, talking
 from support.sending import PATIENCE_SECONDS, SECRET, Names, failure, post, sender_to, timed_out
@@ -46,7 +43,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append(str(place.address))
         raise ConnectionRefusedError(111, "Connection refused")
 
-    monkeypatch.setattr("adapters.webhooks.connection._connect", refuse)
+    monkeypatch.setattr("adapters.webhooks.sender._connect", refuse)
     return made
 
 
@@ -131,7 +128,7 @@ def test_a_resolver_that_hangs_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> 
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
-    monkeypatch.setattr(resolving_module, "MAX_LOOKUPS", 1)
+    monkeypatch.setattr(calls, "MAX_CALLS", 1)
     sender = sender_to()
     try:
         for _ in range(2):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapters.webhooks import AllowedHosts, check_webhook_url, policy_of
+from adapters.webhooks.addresses import AllowedHosts, check_webhook_url, policy_of
 from reverie.errors import Rejected
 
 NOBODY = AllowedHosts()

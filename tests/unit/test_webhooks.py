@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 from webhook_conformance import WebhookConformance
 
-from adapters.webhooks import (
+from adapters.webhooks.addresses import AllowedHosts
+from adapters.webhooks.sender import (
     MAX_ANSWER_BYTES,
-    AllowedHosts,
     DeliveryOutcome,
     HttpWebhookSender,
-    ScriptedWebhookSender,
     WebhookAnswer,
     WebhookFailed,
     delivery_outcome,
@@ -26,6 +25,7 @@ from adapters.webhooks import (
 )
 from reverie import __version__
 from support.receiver import Receiver, drip, never, receiving, say, talking
+from support.scripted import ScriptedWebhookSender
 from support.sending import SECRET, TIMEOUT_SECONDS, failure, post, sender_to, timed_out
 
 LOOPBACK = AllowedHosts.parse(["127.0.0.1"])

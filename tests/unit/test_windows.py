@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.index.windows import REACH, REACH_WORDS, surrounded_share, window_bounds
+from retrieval.index.agent_index import REACH, REACH_WORDS, surrounded_share, window_bounds
 from support.curating import remember
 from support.pipeline import Pipeline
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.pipeline.cutting import normalise
+from memory.cutting import normalise
 from storage.recall.words import hash_of, hashes_of, with_few_marks, words_of
 
 MEBIBYTE = 2**20

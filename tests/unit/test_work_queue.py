@@ -10,7 +10,8 @@ import pytest
 
 from memory.pipeline import chunking
 from memory.stage import MAX_CRASHES, retry_at, run_batches
-from storage.pipeline.work import STAGES, Claim, is_idle_file
+from storage.pipeline.work import STAGES, Claim
+from storage.status import is_idle_file
 from storage.transaction import Transaction
 from support.pipeline import WORKSPACE, Pipeline
 

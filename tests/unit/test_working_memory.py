@@ -210,3 +210,18 @@ def test_working_memory_of_one_agent_is_not_anothers(pipe: Pipeline) -> None:
     pipe.working.drop_workspace(WORKSPACE)
     assert pipe.cached() is None
     assert pipe.cached(agent="bob") is None
+
+
+def test_no_key_names_an_agent_session_or_user(pipe: Pipeline) -> None:
+    """Given working memory that was filled, appended to and dropped, then ids that callers choose are in no key."""
+    pipe.say("hello", agent="friday", session="kate")
+    pipe.ingest()
+    pipe.say("again", agent="friday", session="kate")
+    pipe.ingest()
+    newest_messages(pipe.store, pipe.working, agent="friday", session="kate")
+    for _ in range(2):
+        keys = b" ".join(pipe.broker.keys("*"))
+        assert b"working" in keys
+        assert b"kate" not in keys
+        assert b"friday" not in keys
+        pipe.working.drop(WORKSPACE, [("friday", "kate")])

@@ -1,4 +1,4 @@
-"""Workspace git: one suite for the real repository and the fake one, then what only files can suffer from."""
+"""Workspace git: what it does, and what its files can suffer from."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from filelock import FileLock, Timeout
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adapters import workspace_git
 from adapters.file_names import file_name
 from adapters.workspace_git import (
+    MAX_CHARACTERS,
     MAX_FILE_BYTES,
     GitFolders,
     GitRepository,
-    Repositories,
-    RepositoriesInMemory,
-    WorkspaceGit,
-    repository,
+    unified,
 )
-from adapters.workspace_git.differences import MAX_CHARACTERS, unified
 from reverie.errors import NotFound, Rejected, StoreUnavailable
 from storage.stores import Stores
 
@@ -46,14 +44,14 @@ def folders(tmp_path: Path, workspace: str = "default") -> GitFolders:
     return GitFolders(tmp_path, looks_secret)
 
 
-@pytest.fixture(params=["real", "fake"])
-def repositories(request: pytest.FixtureRequest, tmp_path: Path) -> Repositories:
-    """Every implementation there is."""
-    return folders(tmp_path) if request.param == "real" else RepositoriesInMemory(looks_secret)
+@pytest.fixture
+def repositories(tmp_path: Path) -> GitFolders:
+    """The repositories of a data folder with one workspace."""
+    return folders(tmp_path)
 
 
 @pytest.fixture
-def git(repositories: Repositories) -> WorkspaceGit:
+def git(repositories: GitFolders) -> GitRepository:
     """The repository of one agent."""
     return repositories.repository("default", "ana")
 
@@ -61,7 +59,7 @@ def git(repositories: Repositories) -> WorkspaceGit:
 # --- what every workspace git does ---
 
 
-def test_files_are_committed_and_read_back(git: WorkspaceGit) -> None:
+def test_files_are_committed_and_read_back(git: GitRepository) -> None:
     """Given two files, when they are committed, then they are the newest state and the commit says what it changed."""
     made = git.commit({"MEMORY.md": "one\n", "notes/shopping.md": "milk\n"}, "the first", AT).commit
 
@@ -71,12 +69,12 @@ def test_files_are_committed_and_read_back(git: WorkspaceGit) -> None:
     assert (made.message, made.at, made.changed) == ("the first", AT, ("MEMORY.md", "notes/shopping.md"))
 
 
-def test_files_are_made_while_nobody_else_can_commit_or_rewrite(real: GitRepository, tmp_path: Path) -> None:
+def test_files_are_made_while_nobody_else_can_commit_or_rewrite(git: GitRepository, tmp_path: Path) -> None:
     """Given files that a function makes, then it is called under the lock of the repository: they cannot be outdated.
 
     An erasure removes rows, then rewrites the history. Files that were rendered before must not be committed after it.
     """
-    real.commit({"MEMORY.md": "one\n"}, "the first", AT)
+    git.commit({"MEMORY.md": "one\n"}, "the first", AT)
     lock = FileLock(tmp_path / "workspaces" / "default" / "git" / "ana.lock", timeout=0)
 
     def files() -> dict[str, str]:
@@ -84,11 +82,11 @@ def test_files_are_made_while_nobody_else_can_commit_or_rewrite(real: GitReposit
             lock.acquire()
         return {"MEMORY.md": "two\n"}
 
-    assert real.commit(files, "the second", AT).commit is not None
-    assert real.files() == {"MEMORY.md": "two\n"}
+    assert git.commit(files, "the second", AT).commit is not None
+    assert git.files() == {"MEMORY.md": "two\n"}
 
 
-def test_nothing_is_committed_when_nothing_changed(git: WorkspaceGit) -> None:
+def test_nothing_is_committed_when_nothing_changed(git: GitRepository) -> None:
     """Given a commit, when the same files come again, then there is no second one; no files at all make none either."""
     assert git.commit({}, "nothing yet", AT).commit is None
     git.commit({"MEMORY.md": "one\n"}, "the first", AT)
@@ -97,7 +95,7 @@ def test_nothing_is_committed_when_nothing_changed(git: WorkspaceGit) -> None:
     assert len(git.history(10)) == 1
 
 
-def test_before_the_first_commit_there_is_nothing(git: WorkspaceGit) -> None:
+def test_before_the_first_commit_there_is_nothing(git: GitRepository) -> None:
     """Given no commit, then history and files are empty and a difference has nothing to name."""
     assert git.history(10) == []
     assert git.files() == {}
@@ -107,7 +105,7 @@ def test_before_the_first_commit_there_is_nothing(git: WorkspaceGit) -> None:
         git.diff("HEAD")
 
 
-def test_history_is_newest_first_whatever_the_clock_said_and_as_long_as_asked_for(git: WorkspaceGit) -> None:
+def test_history_is_newest_first_whatever_the_clock_said_and_as_long_as_asked_for(git: GitRepository) -> None:
     """Given three commits and a clock that was set back, then the last one made comes first."""
     for number, at in enumerate((AT, AT + 9 * SECOND, AT - 9 * SECOND)):
         git.commit({"MEMORY.md": f"{number}\n"}, f"number {number}", at)
@@ -116,7 +114,7 @@ def test_history_is_newest_first_whatever_the_clock_said_and_as_long_as_asked_fo
     assert [commit.message for commit in git.history(2)] == ["number 2", "number 1"]
 
 
-def test_a_file_that_is_not_given_any_more_is_removed(git: WorkspaceGit) -> None:
+def test_a_file_that_is_not_given_any_more_is_removed(git: GitRepository) -> None:
     """Given a note, when the next commit comes without it, then it is in the files no more, and that is a change."""
     git.commit({"MEMORY.md": "one\n", "notes/a.md": "milk\n"}, "both", AT)
     made = git.commit({"MEMORY.md": "one\n"}, "one", AT + SECOND).commit
@@ -128,7 +126,7 @@ def test_a_file_that_is_not_given_any_more_is_removed(git: WorkspaceGit) -> None
     assert git.files() == {}
 
 
-def test_differences_are_unified_text(git: WorkspaceGit) -> None:
+def test_differences_are_unified_text(git: GitRepository) -> None:
     """Given a line that was changed, a file that came and one that went, then each shows as git would show it."""
     first = git.commit({"MEMORY.md": "a\nb\nc\n", "notes/gone.md": "x\n"}, "first", AT).commit
     second = git.commit({"MEMORY.md": "a\nB\nc\n", "notes/new.md": "y\n"}, "second", AT).commit
@@ -148,7 +146,7 @@ def test_differences_are_unified_text(git: WorkspaceGit) -> None:
 
 
 @pytest.mark.parametrize("revision", ["", "HEAD~1", "abc", "main", "../../etc/passwd", "G" * 40, "-" * 7, "a" * 41])
-def test_what_names_no_commit_is_rejected(git: WorkspaceGit, revision: str) -> None:
+def test_what_names_no_commit_is_rejected(git: GitRepository, revision: str) -> None:
     """Given anything but an id, its beginning or HEAD, then the error names the field."""
     git.commit({"MEMORY.md": "one\n"}, "first", AT)
 
@@ -159,7 +157,7 @@ def test_what_names_no_commit_is_rejected(git: WorkspaceGit, revision: str) -> N
     assert not isinstance(error.value, NotFound)
 
 
-def test_an_id_that_nothing_has_is_not_found(git: WorkspaceGit) -> None:
+def test_an_id_that_nothing_has_is_not_found(git: GitRepository) -> None:
     """Given the id of no commit, then the error says so and names the field."""
     git.commit({"MEMORY.md": "one\n"}, "first", AT)
 
@@ -169,7 +167,7 @@ def test_an_id_that_nothing_has_is_not_found(git: WorkspaceGit) -> None:
     assert error.value.field == "a"
 
 
-def test_too_large_files_and_secrets_stay_out_and_are_reported(git: WorkspaceGit) -> None:
+def test_too_large_files_and_secrets_stay_out_and_are_reported(git: GitRepository) -> None:
     """Given a file over 1 MiB, one that looks like a secret and a good one, then only the last is committed."""
     files = {
         "MEMORY.md": "good\n",
@@ -187,7 +185,7 @@ def test_too_large_files_and_secrets_stay_out_and_are_reported(git: WorkspaceGit
     assert git.commit(files, "again", AT).refused == done.refused
 
 
-def test_a_file_that_becomes_a_secret_leaves_the_files(git: WorkspaceGit) -> None:
+def test_a_file_that_becomes_a_secret_leaves_the_files(git: GitRepository) -> None:
     """Given a committed note, when a secret is written into it, then the next commit has neither version of it."""
     git.commit({"MEMORY.md": "m\n", "notes/a.md": "harmless\n"}, "first", AT)
 
@@ -197,7 +195,7 @@ def test_a_file_that_becomes_a_secret_leaves_the_files(git: WorkspaceGit) -> Non
     assert git.files() == {"MEMORY.md": "m\n"}
 
 
-def test_agents_and_workspaces_have_repositories_of_their_own(repositories: Repositories, tmp_path: Path) -> None:
+def test_agents_and_workspaces_have_repositories_of_their_own(repositories: GitFolders, tmp_path: Path) -> None:
     """Given two agents and two workspaces, when one commits, then the others have nothing."""
     (tmp_path / "workspaces" / "other").mkdir(parents=True, exist_ok=True)
     repositories.repository("default", "ana").commit({"MEMORY.md": "hers\n"}, "first", AT)
@@ -209,7 +207,7 @@ def test_agents_and_workspaces_have_repositories_of_their_own(repositories: Repo
     assert repositories.agents("other") == []
 
 
-def test_agents_are_known_by_their_names_however_long_and_strange(repositories: Repositories) -> None:
+def test_agents_are_known_by_their_names_however_long_and_strange(repositories: GitFolders) -> None:
     """Given repositories of agents whose names are no names of folders, then they are told as they are."""
     names = ["a/b", "Ana", "x" * 256, "東京"]
     for name in names:
@@ -219,28 +217,19 @@ def test_agents_are_known_by_their_names_however_long_and_strange(repositories: 
 
 
 @pytest.mark.parametrize("path", ["../x.md", "/x.md", ".git/config", "notes/../../x.md", "a/b/c.md", "notes/.md", "x"])
-def test_a_path_that_could_leave_the_repository_is_an_error_of_the_caller(git: WorkspaceGit, path: str) -> None:
+def test_a_path_that_could_leave_the_repository_is_an_error_of_the_caller(git: GitRepository, path: str) -> None:
     """Given a path that `file_name` would never make, then nothing is committed."""
     with pytest.raises(ValueError, match="path"):
         git.commit({path: "x"}, "bad", AT)
-
-
-# --- what only the real one can suffer from ---
-
-
-@pytest.fixture
-def real(tmp_path: Path) -> GitRepository:
-    """A repository on disk."""
-    return folders(tmp_path).repository("default", "ana")
 
 
 def folder_of(tmp_path: Path) -> Path:
     return tmp_path / "workspaces" / "default" / "git" / "ana"
 
 
-def test_the_folder_is_a_checkout_for_its_owner_alone(real: GitRepository, tmp_path: Path) -> None:
+def test_the_folder_is_a_checkout_for_its_owner_alone(git: GitRepository, tmp_path: Path) -> None:
     """Given a commit, then its files lie in the folder, clean by git's own account, and only the owner may enter."""
-    real.commit({"MEMORY.md": "one\n", "notes/a.md": "milk\n"}, "first", AT)
+    git.commit({"MEMORY.md": "one\n", "notes/a.md": "milk\n"}, "first", AT)
     folder = folder_of(tmp_path)
 
     assert (folder / "notes" / "a.md").read_text() == "milk\n"
@@ -248,7 +237,7 @@ def test_the_folder_is_a_checkout_for_its_owner_alone(real: GitRepository, tmp_p
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
     assert status_of(folder) == ([], [], [])
 
-    real.commit({"MEMORY.md": "two\n"}, "second", AT)
+    git.commit({"MEMORY.md": "two\n"}, "second", AT)
 
     assert not (folder / "notes" / "a.md").exists()
     assert status_of(folder) == ([], [], [])
@@ -263,15 +252,15 @@ def status_of(folder: Path) -> tuple[list[Any], list[Any], list[Any]]:
 
 
 def test_what_a_person_changed_in_the_folder_is_put_right_and_their_own_files_stay(
-    real: GitRepository, tmp_path: Path
+    git: GitRepository, tmp_path: Path
 ) -> None:
     """Given a file that was edited by hand and one of the person's own, then a commit puts right what is Reverie's."""
-    real.commit({"MEMORY.md": "one\n"}, "first", AT)
+    git.commit({"MEMORY.md": "one\n"}, "first", AT)
     folder = folder_of(tmp_path)
     (folder / "MEMORY.md").write_text("edited\n")
     (folder / "mine.txt").write_text("mine\n")
 
-    assert real.commit({"MEMORY.md": "one\n"}, "again", AT).commit is None
+    assert git.commit({"MEMORY.md": "one\n"}, "again", AT).commit is None
 
     assert (folder / "MEMORY.md").read_text() == "one\n"
     assert (folder / "mine.txt").exists()
@@ -283,13 +272,13 @@ _STEPS = ("make", "move", "objects", "branch", "check-out", "file", "index")
 def _killed_at(step: int, data: str) -> None:
     """Commit, and die by SIGKILL just before one step."""
     steps: list[tuple[Any, str]] = [
-        (GitRepository, "_create"),
+        (GitRepository, "_make_empty"),
         (Path, "rename"),
-        (repository, "_new_commit"),
-        (repository, "_drop_stale_locks"),
-        (repository, "_check_out"),
-        (repository, "_write_file"),
-        (repository, "index_entry_from_stat"),
+        (workspace_git, "_new_commit"),
+        (workspace_git, "_drop_stale_locks"),
+        (workspace_git, "_check_out"),
+        (workspace_git, "_write_file"),
+        (workspace_git, "index_entry_from_stat"),
     ]
     owner, name = steps[step]
 
@@ -329,12 +318,12 @@ def test_a_commit_killed_at_any_step_leaves_a_repository_that_the_next_one_makes
     assert status_of(folder) == ([], [], [])
 
 
-def test_locks_that_a_killed_process_left_are_in_nobodys_way(real: GitRepository, tmp_path: Path) -> None:
+def test_locks_that_a_killed_process_left_are_in_nobodys_way(git: GitRepository, tmp_path: Path) -> None:
     """Given the lock files of git without anyone who holds them, then the next commit goes through.
 
     Also where it writes the very object at which the killed process stood.
     """
-    real.commit({"MEMORY.md": "one\n"}, "first", AT)
+    git.commit({"MEMORY.md": "one\n"}, "first", AT)
     control = folder_of(tmp_path) / ".git"
     (control / "index.lock").touch()
     (control / "refs" / "heads" / "main.lock").touch()
@@ -342,7 +331,7 @@ def test_locks_that_a_killed_process_left_are_in_nobodys_way(real: GitRepository
     (control / "objects" / name[:2]).mkdir(exist_ok=True)
     (control / "objects" / name[:2] / f"{name[2:]}.lock").touch()
 
-    assert real.commit({"MEMORY.md": "two\n"}, "second", AT).commit is not None
+    assert git.commit({"MEMORY.md": "two\n"}, "second", AT).commit is not None
 
 
 def _commit_often(data: str, name: str, start: Any) -> None:
@@ -388,32 +377,32 @@ def test_a_deleted_workspace_leaves_nothing_and_does_not_come_back_by_a_commit(t
     stores.close()
 
 
-def test_a_damaged_repository_is_an_error_that_says_where_and_what_to_do(real: GitRepository, tmp_path: Path) -> None:
+def test_a_damaged_repository_is_an_error_that_says_where_and_what_to_do(git: GitRepository, tmp_path: Path) -> None:
     """Given an object that was cut off, then reading fails in one line that names the folder."""
-    real.commit({"MEMORY.md": "one\n"}, "first", AT)
+    git.commit({"MEMORY.md": "one\n"}, "first", AT)
     for kept in (folder_of(tmp_path) / ".git" / "objects").glob("??/*"):
         kept.chmod(0o600)
         kept.write_bytes(b"")
 
-    for call in (real.files, lambda: real.history(1), lambda: real.diff("HEAD")):
+    for call in (git.files, lambda: git.history(1), lambda: git.diff("HEAD")):
         with pytest.raises(StoreUnavailable, match="move it away"):
             call()
 
 
-def test_many_commits_are_packed_and_stay_readable(real: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_commits_are_packed_and_stay_readable(git: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given more loose objects than are kept loose, then they are packed, and the history is whole."""
-    monkeypatch.setattr(repository, "_LOOSE_OBJECTS", 20)
+    monkeypatch.setattr(workspace_git, "_LOOSE_OBJECTS", 20)
     for number in range(30):
-        real.commit({"MEMORY.md": f"{number}\n", "notes/a.md": "same\n"}, f"number {number}", AT + number * SECOND)
+        git.commit({"MEMORY.md": f"{number}\n", "notes/a.md": "same\n"}, f"number {number}", AT + number * SECOND)
 
-    history = real.history(100)
+    history = git.history(100)
 
     assert len(history) == 30
-    assert "-0\n+29\n" in real.diff(history[-1].id)
+    assert "-0\n+29\n" in git.diff(history[-1].id)
 
 
 def test_gits_own_settings_of_the_person_do_not_matter(
-    real: GitRepository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    git: GitRepository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Given a home with settings that change line ends and names, then what is committed is what was given."""
     home = tmp_path / "home"
@@ -421,9 +410,9 @@ def test_gits_own_settings_of_the_person_do_not_matter(
     (home / ".gitconfig").write_text("[user]\n\tname = Somebody\n[core]\n\tautocrlf = true\n[init]\n\tdefaultBranch=x")
     monkeypatch.setenv("HOME", str(home))
 
-    real.commit({"MEMORY.md": "one\r\ntwo\n"}, "first", AT)
+    git.commit({"MEMORY.md": "one\r\ntwo\n"}, "first", AT)
 
-    assert real.files() == {"MEMORY.md": "one\r\ntwo\n"}
+    assert git.files() == {"MEMORY.md": "one\r\ntwo\n"}
     with Repo(str(folder_of(tmp_path))) as repo:
         assert repo[repo.head()].author == b"Reverie <reverie@localhost>"  # type: ignore[union-attr]
 

@@ -7,10 +7,9 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from memory.scheduling.goal_answers import GoalContext
-from retrieval.context.neutral import label, lines_of
-from retrieval.context.prompt import shown_text
-from retrieval.request import RecallRequest
+from memory.scheduling.executing import GoalContext
+from retrieval.context.document import label, lines_of, shown_text
+from retrieval.query import RecallRequest
 from reverie.clock import rfc3339, to_micros
 from reverie.errors import NotFound, ReverieError
 from reverie.recall.types import RecallResult
@@ -20,10 +19,13 @@ from worker.runtime import Runtime
 
 # Longest text of one result: a chunk, and a few words of where it comes from.
 _MAX_CHARACTERS: Final = 1_000
+# The relevance that the best memory or other result must reach for any to be put into a context. Measured: see
+# docs/recall-measurements.md.
+CONTEXT_MIN_SCORE: Final = 0.05
 
 
 def recall_for_goal(runtime: Runtime, workspace: str, schedule: ScheduleRecord) -> GoalContext:
-    """Recall what fits a schedule's goal, at most its `recall_limit` results. Errors leave the context empty.
+    """Recall texts for a schedule's goal, at most its `recall_limit` results. Errors leave the context empty.
 
     What does not fit is left out, as in a context: without a model, anything recalled is worth a notification.
     """
@@ -46,15 +48,24 @@ def _recall(runtime: Runtime, store: Store, schedule: ScheduleRecord) -> GoalCon
         scope="account" if schedule.session is not None else None,
         mode="hybrid" if vector is not None else "keyword",
         limit=schedule.recall_limit,
-        min_score=runtime.settings.context_min_score,
+        min_score=CONTEXT_MIN_SCORE,
         query_embedding=vector,
     )
     try:
         outcome = runtime.recaller.recall(store.name, request)
     except NotFound:  # the session was forgotten or has not begun: recall without it
         outcome = runtime.recaller.recall(store.name, replace(request, session=None, scope=None))
-    results = tuple(outcome.response.results)
-    return GoalContext(tuple(map(_line, results)), results, degraded or outcome.response.degraded)
+    chunks = [(hit.store, hit.chunk_id) for hit in outcome.hits]
+    withdrawn = outcome.withdrawn(chunks)
+    found = zip(outcome.response.results, chunks, strict=True)
+    results = tuple(result for result, chunk in found if chunk not in withdrawn)
+    sent = [chunk for chunk in chunks if chunk not in withdrawn]
+    return GoalContext(
+        tuple(map(_line, results)),
+        results,
+        degraded or outcome.response.degraded,
+        is_withdrawn=lambda: bool(outcome.withdrawn(sent)),
+    )
 
 
 def _goal_vector(runtime: Runtime, store: Store, schedule: ScheduleRecord) -> tuple[list[float] | None, str]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from adapters.language_models import Prices
+from beat_schedule import SCHEDULE_SECONDS
 from memory.scheduling import due_runs
-from memory.scheduling.deliveries import deliver_due, prune_delivered
-from memory.scheduling.executing import AttemptLimits, ExecutionSettings, execute_run
-from memory.scheduling.executors import Executors
-from memory.scheduling.goal_answers import GoalAnswers
-from memory.scheduling.pushing import Pushing
+from memory.scheduling.executing import AttemptLimits, ExecutionSettings, Executors, GoalAnswers, execute_run
+from memory.scheduling.notifier import Pushing, deliver_due, prune_delivered
 from reverie.clock import now_micros
 from worker.runtime import Runtime
 from worker.scheduling.goal_context import recall_for_goal
-from worker.settings import Settings
 
 _DAY_SECONDS: Final = 86_400
+# How long notifications and delivered reminders are kept.
+NOTIFICATION_DAYS: Final = 30
 # Added to the time of a run, so that what becomes due at its very end is pushed by it and not by the next.
 _MARGIN_SECONDS: Final = 1.0
 # Pushes under way at once in one store. A process that is killed leaves as many that are pushed again.
@@ -41,14 +40,14 @@ def deliver(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
 
     Unless `manual`, also push what becomes due before the next run.
     """
-    settings, services = runtime.settings, runtime.schedules
+    services = runtime.schedules
     pruned: dict[str, Any] = {}
     if not runtime.clock_watch.seconds_to_wait():
         pruned = prune_delivered(
             runtime.stores,
             idle_stores=runtime.idle_stores,
             now=runtime.now(),
-            keep_seconds=settings.notification_days * _DAY_SECONDS,
+            keep_seconds=NOTIFICATION_DAYS * _DAY_SECONDS,
         )
     notifier = services.notifier
     if notifier is None or not notifier.is_available:
@@ -56,22 +55,17 @@ def deliver(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
     pushed = deliver_due(
         services.delivery_loop,
         Pushing(notifier.push, notifier.timeout_seconds, runtime.now, now_micros, max_concurrent=MAX_CONCURRENT_PUSHES),
-        budget_seconds=_MANUAL_SECONDS if manual else settings.schedule_interval_seconds + _MARGIN_SECONDS,
+        budget_seconds=_MANUAL_SECONDS if manual else SCHEDULE_SECONDS + _MARGIN_SECONDS,
         wait_seconds=0.0 if manual else services.wait_seconds,
     )
     unreadable = {**pruned.get("unreadable", {}), **pushed.get("unreadable", {})}
     return {**pruned, **pushed, **({"unreadable": unreadable} if unreadable else {})}
 
 
-def attempt_limits(settings: Settings) -> AttemptLimits:
-    """Return how long one attempt at a run may take."""
-    return AttemptLimits(webhook=settings.webhook_timeout_seconds, llm=settings.schedule_llm_seconds)
-
-
 def execute(runtime: Runtime, workspace: str, run: str) -> dict[str, int]:
     """Execute one run unless another worker has begun it; returns counts."""
     settings = ExecutionSettings(
-        limits=attempt_limits(runtime.settings),
+        limits=AttemptLimits(),
         rules=runtime.settings.schedule_rules,
         now=runtime.now,
         clock=now_micros,
@@ -85,6 +79,7 @@ def execute(runtime: Runtime, workspace: str, run: str) -> dict[str, int]:
 def executors(runtime: Runtime, workspace: str) -> Executors:
     """Return the executors for the runs of a workspace."""
     settings, services = runtime.settings, runtime.schedules
+    store = runtime.stores.workspace(workspace, create=False)
     return Executors(
         workspace=workspace,
         recall=lambda schedule: recall_for_goal(runtime, workspace, schedule),
@@ -99,5 +94,5 @@ def executors(runtime: Runtime, workspace: str) -> Executors:
         webhook_signer=lambda agent: services.webhook_signer(workspace, agent),
         destinations=services.destinations,
         slots=services.run_slots,
-        webhook_attempts=settings.webhook_attempts,
+        is_withdrawn=lambda schedule: bool(store.withdrawn("schedules", [schedule])),
     )

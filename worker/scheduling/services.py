@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import cached_property
-from typing import TypedDict, Unpack
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from adapters.broker.monitor import Monitor
+from adapters.broker.shared_metrics import WEBHOOKS
 from adapters.kept_secrets import installation_key
-from adapters.webhooks import (
-    AgentSecrets,
-    HttpWebhookSender,
-    Signer,
-    WebhookPolicy,
-    WebhookSender,
-    check_webhook_url,
-    derived_secret,
-    policy_of,
-)
-from adapters.webhooks.counted import CountedWebhookSender
-from adapters.webhooks.secret_file import stored_secret
-from memory.scheduling.destinations import Destinations
-from memory.scheduling.due_loop import DueLoop
+from adapters.webhooks.addresses import WebhookPolicy, check_webhook_url, policy_of
+from adapters.webhooks.sender import CountedWebhookSender, HttpWebhookSender, WebhookSender
+from adapters.webhooks.signing import AgentSecrets, Signer, derived_secret
+from beat_schedule import SCHEDULE_SECONDS
 from memory.scheduling.due_runs import ToSend
-from memory.scheduling.notifier import Notifier
+from memory.scheduling.executing import AttemptLimits
+from memory.scheduling.notifier import Destinations, Notifier
 from memory.trust.webhook_secrets import agent_secrets
 from reverie import contract
 from reverie.checks import check_workspace
 from reverie.errors import ReverieError, Unavailable
-from reverie.pipeline.inbox import Inbox
-from reverie.pipeline.producer import TaskSender
-from reverie.scheduling.agent_tasks import AgentTasks
+from reverie.scheduling.agent_worker import AgentTasks
 from reverie.scheduling.run_signing import derive_worker_key
-from storage.stores import Stores
-from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.runtime import Runtime
 
 
 class ScheduleParts(TypedDict, total=False):
@@ -50,26 +40,12 @@ class ScheduleParts(TypedDict, total=False):
 class ScheduleServices:
     """Webhooks, tasks for runs, the agents' workers and the due loops. Make one for each process; thread-safe."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        stores: Callable[[], Stores],
-        task_sender: TaskSender,
-        inbox: Inbox,
-        monitor: Monitor,
-        make_loop: Callable[[], DueLoop],
-        count_webhook: Callable[[str], None] = lambda _: None,
-        **parts: Unpack[ScheduleParts],
-    ) -> None:
-        self._settings = settings
-        self._stores = stores
-        self._task_sender = task_sender
-        self._inbox = inbox
-        self._monitor = monitor
-        self._count_webhook = count_webhook
+    def __init__(self, runtime: Runtime, **parts: Unpack[ScheduleParts]) -> None:
+        self._runtime = runtime
+        self._settings = runtime.settings
         self.destinations = Destinations()
-        self.firing_loop = make_loop()
-        self.delivery_loop = make_loop()
+        self.firing_loop = runtime.due_loop()
+        self.delivery_loop = runtime.due_loop()
         # Whether a run of the loops waits for what becomes due before the next run: only in processes in which it has a
         # thread of its own and does not block other tasks.
         self.waits_for_due = False
@@ -96,16 +72,14 @@ class ScheduleServices:
         """The secrets that sign messages to the notifier: those of the settings, or the installation's own."""
         return self._shared_secrets or [derived_secret(self._installation_key, b"reverie.notifier-secret.v1")]
 
-    @cached_property
+    @property
     def _shared_secrets(self) -> list[str]:
-        """Secrets that sign the webhooks of all agents, too: configured, or created by an earlier release."""
-        configured = (self._settings.webhook_secret or "").split()
-        stored = None if configured else stored_secret(self._settings.data)
-        return configured if stored is None else [stored]
+        """The secrets of the settings, which sign the webhooks of all agents, too."""
+        return (self._settings.webhook_secret or "").split()
 
     def agent_secrets(self, workspace: str) -> AgentSecrets:
         """Return the secrets of the agents of a workspace. Raises `Rejected`, `StoreUnavailable`, `StoreUnusable`."""
-        return agent_secrets(self._stores(), check_workspace(workspace))
+        return agent_secrets(self._runtime.stores, check_workspace(workspace))
 
     def webhook_signer(self, workspace: str, agent: str) -> Signer:
         """Return what signs the webhooks of an agent now: its own secrets, and those shared by all."""
@@ -115,7 +89,8 @@ class ScheduleServices:
     @cached_property
     def webhooks(self) -> WebhookSender:
         """The sender of webhooks."""
-        return CountedWebhookSender(HttpWebhookSender(Signer(self.secrets), self.policy), self._count_webhook)
+        count = partial(self._runtime.shared_metrics.count, WEBHOOKS)
+        return CountedWebhookSender(HttpWebhookSender(Signer(self.secrets), self.policy), count)
 
     @cached_property
     def agent_tasks(self) -> AgentTasks:
@@ -126,7 +101,6 @@ class ScheduleServices:
         tasks = AgentTasks(
             settings.broker_url if settings.agent_broker_url is None else settings.agent_broker_url,
             prefix=(settings.broker_prefix if own else "") if prefix is None else prefix,
-            limits=settings.agent_queue_limits,
         )
         self._closing.callback(tasks.close)
         return tasks
@@ -137,7 +111,7 @@ class ScheduleServices:
         url = self._settings.notifier_webhook_url
         if not url:
             return None
-        return Notifier(url, self.webhooks, timeout_seconds=self._settings.webhook_timeout_seconds)
+        return Notifier(url, self.webhooks, timeout_seconds=AttemptLimits().webhook)
 
     def worker_key(self, workspace: str, agent: str) -> str:
         """Return the key that signs the runs of an agent. Raises `StoreUnavailable` and `StoreUnusable`."""
@@ -146,20 +120,20 @@ class ScheduleServices:
     @cached_property
     def _installation_key(self) -> bytes:
         if self._settings.database is not None:
-            self._stores()  # which makes the key that of all hosts
+            _ = self._runtime.stores  # which makes the key that of all hosts
         return installation_key(self._settings.data)
 
     def has_waiting_tasks(self) -> bool:
         """Return whether tasks wait in the queue of schedules; False if the broker is unavailable."""
         try:
-            return self._monitor.queue_depths()[contract.QUEUE_SCHEDULES] > 0
+            return self._runtime.monitor.queue_depths()[contract.QUEUE_SCHEDULES] > 0
         except Unavailable:
             return False
 
     @property
     def wait_seconds(self) -> float:
-        """How long a run of the loops waits for what becomes due."""
-        return self._settings.schedule_interval_seconds if self.waits_for_due else 0.0
+        """How long a run of the loops waits for work to become due."""
+        return SCHEDULE_SECONDS if self.waits_for_due else 0.0
 
     def check_url(self, url: str) -> None:
         """Raise `Rejected` for a URL that webhooks may not go to. Resolves no name."""
@@ -170,9 +144,9 @@ class ScheduleServices:
         sent = 0
         with contextlib.suppress(Unavailable):
             # Fails at once if there is no broker; Celery would retry for six seconds first.
-            self._inbox.now_micros()
+            self._runtime.inbox.now_micros()
             for run in runs:
-                self._task_sender.send(contract.RUN_SCHEDULE, workspace=workspace, trace=run.trace, run=run.run)
+                self._runtime.task_sender.send(contract.RUN_SCHEDULE, workspace=workspace, trace=run.trace, run=run.run)
                 sent += 1
         return sent
 
@@ -180,8 +154,8 @@ class ScheduleServices:
         """Send the task that embeds the goals of a workspace, if there is an embedder. Broker errors are suppressed."""
         if self._settings.embedding_provider != "none":
             with contextlib.suppress(Unavailable):
-                self._inbox.now_micros()
-                self._task_sender.send(contract.EMBED_GOALS, workspace=workspace)
+                self._runtime.inbox.now_micros()
+                self._runtime.task_sender.send(contract.EMBED_GOALS, workspace=workspace)
 
     def check(self) -> None:
         """Raise `Rejected` for invalid settings, when the process starts and not at the first run."""
@@ -196,7 +170,7 @@ class ScheduleServices:
         for make in (lambda: self.webhooks, lambda: self.agent_tasks, lambda: self.notifier):
             with contextlib.suppress(ReverieError):
                 make()
-        self._task_sender.prepare()
+        self._runtime.task_sender.prepare()
 
     def close(self) -> None:
         """Close what these services made."""

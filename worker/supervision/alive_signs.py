@@ -1,67 +1,143 @@
-"""Signs by which the supervisor tells a process that works from one that hangs: a file that it touches again and again.
+"""Signs by which one process tells whether another works or hangs, and how long a sign has been missing.
 
-They do not pass through the broker, so a broker that hangs makes no process look as if it did. A process that is busy
-gives them all the same, as a thread of its own does; one that is stopped, or whose interpreter is blocked, gives none.
+A supervised process touches a file for its supervisor, and a child of a worker's pool counts in memory that it shares
+with its worker. Neither passes through the broker, so a broker that hangs makes no process look as if it did. A process
+that is stopped, or whose interpreter is blocked, gives none.
 """
 
 from __future__ import annotations
 
 import contextlib
+import mmap
+import os
+import signal
+import struct
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import psutil
+import structlog
+
 ALIVE_FILE: Final = "REVERIE_ALIVE_FILE"
 SIGN_SECONDS: Final = 2.0
+# An event loop that has not turned for this long gives no sign. Beat sleeps for up to 5 s between two turns.
+LOOP_SECONDS: Final = 10.0
+# A child that gives no sign and uses no processor for this long was stopped. A busy child gives signs from a thread,
+# and a child that waits for a processor is not sleeping.
+_CHILD_SILENT_SECONDS: Final = 30.0
+# For each child its process and its count.
+_SLOT: Final = struct.Struct("qq")
+
+log = structlog.get_logger(__name__)
 
 
-def give_alive_signs(environ: Mapping[str, str]) -> None:
-    """Touch the file that the supervisor has named for this process every two seconds; do nothing if it named none."""
+def give_alive_signs(environ: Mapping[str, str], works: Callable[[], bool] = lambda: True) -> None:
+    """Every two seconds, if `works` returns so, touch the file that the supervisor has named for this process, if any.
+
+    `works` is called in a thread of its own, in every process.
+    """
     path = environ.get(ALIVE_FILE)
-    if path:
-        threading.Thread(target=_touch_for_ever, args=(Path(path),), name="alive", daemon=True).start()
+    arguments = (None if path is None else Path(path), works)
+    threading.Thread(target=_give_for_ever, args=arguments, name="alive", daemon=True).start()
 
 
-def _touch_for_ever(path: Path) -> None:
+def _give_for_ever(path: Path | None, works: Callable[[], bool]) -> None:
     while True:
-        # A full disk or a folder that was removed: no sign, and without a first one a process is not watched.
-        with contextlib.suppress(OSError):
-            path.touch(mode=0o600)
+        if works() and path is not None:
+            # A full disk or a folder that was removed: no sign, and without a first one a process is not watched.
+            with contextlib.suppress(OSError):
+                path.touch(mode=0o600)
         time.sleep(SIGN_SECONDS)
 
 
+class Silence:
+    """For how long a sign has not changed, as seen by somebody who looks every two seconds."""
+
+    def __init__(self) -> None:
+        self._sign: object = None
+        self._seen = self._looked = 0.0
+
+    def seconds(self, sign: object, now: float) -> float:
+        """Return for how many seconds the sign has been the same. `now` is in seconds of the monotonic clock.
+
+        The monotonic clock stands still while the machine sleeps. If this process itself was stopped between two calls,
+        only the usual interval between calls counts, so a supervisor that was stopped does not kill its processes.
+        """
+        if sign != self._sign:
+            self._sign, self._seen, self._looked = sign, now, now
+        self._seen += max(0.0, now - self._looked - 2 * SIGN_SECONDS)
+        self._looked = now
+        return now - self._seen
+
+
 class AliveWatch:
-    """The supervisor's view of the signs of one process: when, on the monotonic clock, it saw a new one."""
+    """The supervisor's view of the signs of one process."""
 
     def __init__(self, path: Path, patience_seconds: float) -> None:
         self._path = path
         self._patience_seconds = patience_seconds
-        self._sign: int | None = None
-        self._seen = self._looked = 0.0
+        self._silence = Silence()
 
     def restart(self) -> None:
         """Forget the signs of an earlier process."""
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
-        self._sign = None
+        self._silence = Silence()
 
     def hangs(self, now: float) -> bool:
-        """Return whether there was a sign once and none for too long. `now` is in seconds of the monotonic clock.
-
-        That clock stands still while the machine sleeps, and the time counts from when this was called last, so that a
-        supervisor that was stopped itself finds nobody hanging at once.
-        """
+        """Return whether there was a sign once and none for too long. `now` is as in `Silence.seconds`."""
         try:
             sign = self._path.stat().st_mtime_ns
         except OSError:
             return False
-        if sign != self._sign:
-            self._sign, self._seen, self._looked = sign, now, now
-            return False
-        # Of a pause in which nobody looked, only the usual time between two looks counts.
-        skipped = max(0.0, now - self._looked - 2 * SIGN_SECONDS)
-        self._seen += skipped
-        self._looked = now
-        return now - self._seen > self._patience_seconds
+        return self._silence.seconds(sign, now) > self._patience_seconds
+
+
+class PoolSigns:
+    """The signs of the children of a pool, in memory that they share with their worker. Make it before they start."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
+        self._silences: dict[int, Silence] = {}
+
+    def give(self, index: int) -> None:
+        """Count for ever, in a thread of this child; `index` is its place in the pool."""
+        if (index + 1) * _SLOT.size <= len(self._memory):
+            arguments = (index * _SLOT.size, os.getpid())
+            threading.Thread(target=self._count_for_ever, args=arguments, name="alive", daemon=True).start()
+
+    def _count_for_ever(self, offset: int, pid: int) -> None:
+        count = 0
+        while True:
+            count += 1
+            _SLOT.pack_into(self._memory, offset, pid, count)
+            time.sleep(SIGN_SECONDS)
+
+    def kill_stopped(self, now: float) -> None:
+        """Kill the children that were stopped: the pool replaces them, and their tasks are delivered again.
+
+        Call it every two seconds. A child that computes without giving a sign, in code that holds the interpreter's
+        lock, is left to the time limit of its task.
+        """
+        seen = {}
+        for child, count in self._children():
+            # Whole seconds: threads that wait for the interpreter use a little of the processor.
+            used_seconds = int(sum(child.cpu_times()[:2]))
+            waits_for_processor = child.status() == psutil.STATUS_RUNNING
+            sign = (count, used_seconds, now if waits_for_processor else 0)
+            seen[child.pid] = self._silences.get(child.pid, Silence())
+            silent_seconds = seen[child.pid].seconds(sign, now)
+            if silent_seconds > _CHILD_SILENT_SECONDS:
+                log.error("pool_child_stopped", child=child.pid, silent_seconds=round(silent_seconds))
+                child.send_signal(signal.SIGKILL)
+        self._silences = seen
+
+    def _children(self) -> Iterator[tuple[psutil.Process, int]]:
+        """Yield the children that have given a sign, with their count."""
+        for pid, count in _SLOT.iter_unpack(self._memory[:]):
+            with contextlib.suppress(psutil.Error):  # it has ended
+                if pid and psutil.Process(pid).ppid() == os.getpid():
+                    yield psutil.Process(pid), count

@@ -1,11 +1,11 @@
 """Closes the gaps that a full disk leaves in the embedded broker's append-only files, so that it starts again.
 
-When a write falls short, valkey-server removes what it has written of it, but goes on writing at the place where it
-was, unless it opened the file when it started. A gap of NUL bytes is left between two commands. When that happens
-again, it removes as many bytes too many, and the gap follows half a command. It refuses to load such a file ("Bad file
-format"), and would never start again, while no command can begin with NUL: the gap can be told from what was written.
+When a write falls short, valkey-server removes the part that it has written, but goes on writing behind it, unless it
+opened the file when it started. This leaves a gap of NUL bytes between two commands. When it happens again, the server
+removes as many bytes too many, and the gap follows half a command. The server refuses to load such a file ("Bad file
+format") and would never start again. No command can begin with NUL, so gaps can be recognised.
 
-`broker_sync` has a file with a gap rewritten while the server runs; what is here is for a server that is killed before.
+`broker_sync` has a file with a gap rewritten while the server runs; this module is for a server that is killed before.
 For a broker that Reverie does not start: `python -m worker.supervision.append_only FOLDER`, while it does not run.
 """
 
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class _Damaged(Exception):
-    """What is read is no command."""
+    """The bytes that were read are no command."""
 
 
 def close_gaps(folder: Path) -> int:

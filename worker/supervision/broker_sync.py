@@ -50,7 +50,7 @@ def flush_changed(folder: str, flushed: dict[str, Version]) -> dict[str, Version
 
 
 def gap_bytes(folder: str, socket_path: str) -> int:
-    """Return by how much the files in use are longer than what the server has written; 0 if it cannot be known now.
+    """Return how many bytes the files in use have beyond those that the server wrote; 0 if that is unknown now.
 
     Raises OSError: when the server does not answer.
     """
@@ -71,6 +71,7 @@ def main(folder: str, socket_path: str | None = None) -> None:
     parent_pid = os.getppid()
     flushed: dict[str, Version] = {}
     gaps, rewritten_at = 0, -_REWRITE_AGAIN_SECONDS
+    alive_path = os.environ.get("REVERIE_ALIVE_FILE")
     while os.getppid() == parent_pid:
         flushed = flush_changed(folder, flushed)
         try:
@@ -81,7 +82,17 @@ def main(folder: str, socket_path: str | None = None) -> None:
                 _ask(socket_path, "BGREWRITEAOF")
         except (OSError, ValueError):  # it does not answer: it has just started, or hangs
             gaps = 0
+        if alive_path:
+            _touch(alive_path)
         select.select([], [], [], _EVERY_SECONDS)
+
+
+def _touch(path: str) -> None:
+    """Give the supervisor a sign, as `alive_signs` does for other processes."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+    except OSError:  # a full disk, or a folder that was removed
+        return
 
 
 def _ask(socket_path: str, command: str) -> str:

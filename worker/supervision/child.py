@@ -67,16 +67,6 @@ class ProcessSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProcessState:
-    """The state of a process; `pid` is None while it waits to be restarted or has been stopped."""
-
-    name: str
-    pid: int | None
-    restarts: int
-    started_at: datetime | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Death:
     """How a process ended: an exit code, or the name of the signal that ended it."""
 
@@ -189,9 +179,6 @@ class Child:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
             return tuple(file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:])
-
-    def state(self) -> ProcessState:
-        return ProcessState(name=self.spec.name, pid=self.pid, restarts=self.restarts, started_at=self.started_at)
 
     def run_file_entry(self) -> RunFileEntry:
         """Return the entry of this process in the run file."""

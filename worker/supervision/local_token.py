@@ -1,7 +1,7 @@
 """The token of the user who runs a server: kept in the data folder, and announced to clients of the same user.
 
 The command line reads it from the data folder. The client knows only a URL, and finds it in the user's state folder,
-where the server announces itself while it runs: see `reverie.trust.local_servers`.
+where the server announces itself while it runs: see `reverie.config`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Final
 
 import msgspec
 
+from adapters.kept_secrets import create_once
 from memory.trust.token_texts import is_well_formed, new_token
+from reverie.config import LocalServer, entry_path, is_private
 from reverie.errors import Rejected, Unavailable
-from reverie.trust.local_servers import LocalServer, entry_path, is_private
 from worker.supervision.processes import private_folder
 
 NAME: Final = "local-token"
@@ -35,28 +36,13 @@ def local_token(data: Path) -> str:
     path = data / NAME
     try:
         private_folder(data)
-        _write(path, new_token())
+        create_once(path, f"{new_token()}\n".encode())
     except OSError as error:
         raise Unavailable(f"the token file {path} cannot be written ({error.strerror}): check its folder") from error
     made = read_local_token(data)
     if made is None:
         raise _unusable(path, "cannot be read")
     return made
-
-
-def _write(path: Path, token: str) -> None:
-    """Write a token file whole or not at all; one that another server writes at this moment is kept."""
-    draft = path.with_name(f".{NAME}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-        file.write(token + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()
 
 
 def read_local_token(data: Path) -> str | None:

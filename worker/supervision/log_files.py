@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from worker.steady_clock import ClockState, next_state, steady_micros
+from worker.clock_watch import ClockState, next_state, steady_micros
 
 _DAY_SECONDS: Final = 86_400
 _ROTATED: Final = re.compile(r"\.log\.([1-9][0-9]*)$")
@@ -32,9 +32,9 @@ _SETTLE_SECONDS: Final = 3_600
 class LogLimits:
     """How large a file may become, how many rotated ones of each process are kept, and for how many days."""
 
-    max_bytes: int
-    kept: int
     days: float
+    max_bytes: int = 10_000_000
+    kept: int = 5
 
 
 class LogFiles:
@@ -52,16 +52,16 @@ class LogFiles:
         self._folder = folder
         self._limits = limits
         self._now: Callable[[], float] = time.time if now is None else now
-        # A time that is given is taken as it is.
+        # A caller that passes `now` has a clock of its own, by which nothing jumps.
         self._steady = steady or (steady_micros if now is None else lambda: int(self._now() * 1e6))
         # When a file without a time in its first lines was first seen, in seconds since 1970.
         self._seen: dict[Path, float] = {}
         self._clock: ClockState | None = None
 
     def rotate(self) -> list[Path]:
-        """Rotate the files that are too large or older than a day, remove those of too long ago; return the former.
+        """Rotate files that are too large or older than a day, and remove too old ones; return the rotated files.
 
-        Raises nothing: what cannot be renamed now is tried again by the next call.
+        Raises nothing: the next call tries again to rename files that cannot be renamed now.
         """
         rotated = []
         for path in sorted(self._folder.glob("*.log")):

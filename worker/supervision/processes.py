@@ -1,4 +1,4 @@
-"""Starting and ending processes, so that every process that Reverie starts ends with it.
+"""Starts and ends processes, and makes sure that no process that Reverie has started outlives it.
 
 Invariant: a child does not outlive its parent, even after a SIGKILL of the parent, and no process in a child's group
 outlives the child.
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import IO, Protocol
 
 import structlog
+
+from storage.held_locks import can_set_session_niceness, can_take_priority_back
 
 # Set for every child of the supervisor. Grandchildren inherit it, but have another parent: only the entry point of a
 # supervised process may read it.
@@ -92,9 +94,14 @@ def lower_priority(niceness: int) -> None:
 
     If Linux divides the processors between sessions (sched(7), autogroups), a process's niceness counts only within its
     session, so a session leader, as every supervised process is, sets the niceness of the session as well.
+
+    A process that may not take its priority back does not give way: with the write lock of a store it would let others
+    wait (`storage.held_locks`).
     """
+    if not can_take_priority_back():
+        return
     os.nice(niceness)
-    if os.getsid(0) == os.getpid():
+    if os.getsid(0) == os.getpid() and can_set_session_niceness():
         _set_session_niceness(niceness)
 
 
@@ -103,11 +110,13 @@ def lower_priority_now(niceness: int) -> None:
 
     If its worker leads the session, as every supervised worker does, also that of the session (see `lower_priority`).
     """
+    if not can_take_priority_back():
+        return
     threads = [int(entry.name) for entry in Path("/proc/self/task").glob("*")] or [0]
     for thread in threads:
         with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + niceness)
-    if os.getsid(0) == os.getppid():
+    if os.getsid(0) == os.getppid() and can_set_session_niceness():
         _set_session_niceness(niceness)
 
 

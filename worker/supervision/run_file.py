@@ -19,7 +19,7 @@ import psutil
 import structlog
 
 from reverie.errors import Conflict
-from storage.private_files import make_data_folder
+from storage.private_files import make_data_folder, write_private
 from worker.supervision.data_lock import lock_path, written_pid
 from worker.supervision.processes import kill_group, private_folder
 
@@ -55,11 +55,7 @@ def run_file_path(data_dir: Path) -> Path:
 
 def write_run_file(data_dir: Path, content: RunFile) -> None:
     """Replace the run file atomically: a reader sees the old or the new one. Raises OSError."""
-    path = run_file_path(data_dir)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(msgspec.json.encode(content))
-    draft.replace(path)
+    write_private(run_file_path(data_dir), msgspec.json.encode(content))
 
 
 def read_run_file(data_dir: Path) -> RunFile | None:

@@ -23,11 +23,11 @@ import structlog
 
 from reverie.errors import Unavailable
 from worker.supervision.alive_signs import SIGN_SECONDS
-from worker.supervision.child import Child, Death, ProcessSpec, ProcessState
+from worker.supervision.child import Child, Death, ProcessSpec
 from worker.supervision.log_files import LogFiles
 from worker.supervision.run_file import RunFile, hold_data_dir, write_run_file
 
-__all__ = ["ProcessEvent", "ProcessSpec", "ProcessState", "Supervisor"]
+__all__ = ["ProcessEvent", "ProcessSpec", "Supervisor"]
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +81,7 @@ class Supervisor:
         self._started_at = datetime.now(UTC)
         self._stop_signal: int | None = None
         self._kill_now = False
-        self._lock = self._wakeup_read = self._wakeup_write = -1
+        self._lock = self._folder = self._wakeup_read = self._wakeup_write = -1
         self._run_file_failed = False
 
     def run(self) -> int:
@@ -92,17 +92,15 @@ class Supervisor:
         """
         with hold_data_dir(self._data_dir) as lock, self._signals_caught():
             self._lock = lock
+            self._folder = os.open(self._data_dir, os.O_RDONLY)  # open: its inode goes to no other folder
             try:
                 self._rotate_logs()
                 self._start_all()
                 self._keep_alive()
             finally:
                 self._stop_all()
+                os.close(self._folder)
         return 0
-
-    def state(self) -> list[ProcessState]:
-        """Return the state of each process, in the order of their start."""
-        return [child.state() for child in self._children]
 
     def _start_all(self) -> None:
         for child in self._children:
@@ -147,15 +145,29 @@ class Supervisor:
 
     def _keep_alive(self) -> None:
         while self._stop_signal is None:
+            self._check_folder()
             self._restart_dead()
             self._rotate_logs()
             self._kill_hanging()
             due = [child.restart_due for child in self._children if child.restart_due is not None]
             if self._log_files is not None:
                 due.append(self._logs_due)
-            if any(child.spec.alive_path is not None for child in self._children):
-                due.append(self._signs_due)
-            self._sleep(max(0.0, min(due) - time.monotonic()) if due else None)
+            self._sleep(max(0.0, min([*due, self._signs_due]) - time.monotonic()))
+
+    def _check_folder(self) -> None:
+        """Raise `Unavailable` when the data folder was removed or replaced, as writes would go to deleted files."""
+        try:
+            in_place = os.path.samestat(self._data_dir.stat(), os.fstat(self._folder))
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                return  # a folder without rights may get them back
+            in_place = False
+        if not in_place:
+            self._kill_now = True
+            raise Unavailable(
+                f"the data folder {self._data_dir} was removed or replaced while Reverie ran: everything ends, as what"
+                " it accepts would be lost. Put the folder back, and start `reverie up` again"
+            )
 
     def _kill_hanging(self) -> None:
         """Kill the processes that give no sign any more; `_restart_dead` restarts them."""

@@ -1,9 +1,14 @@
-"""How what mem0 keeps is kept in Reverie: scopes, ids, messages, and the dictionaries that mem0's calls return."""
+"""How what mem0 keeps is kept in Reverie, and what its calls take.
+
+Scopes, ids, messages and the dictionaries that mem0's calls return; the arguments and the configuration that Reverie
+takes in another way, or not at all; and the filters of `search` and `get_all`.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
@@ -256,3 +261,163 @@ def _digest(name: str) -> str:
 
 def _digest_of_text(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+# Parts of mem0's configuration that Reverie's server provides itself.
+_SERVERS_OWN: Final = {
+    "vector_store": "Reverie's server stores the memories",
+    "graph_store": "Reverie's server stores the memories",
+    "history_db_path": "Reverie's server stores the memories",
+    "llm": "set extraction_model in the server's configuration",
+    "embedder": "set embedding_provider in the server's configuration",
+    "reranker": "set reranker_base_url in the server's configuration",
+    "custom_instructions": "extraction has instructions of its own",
+    "custom_fact_extraction_prompt": "extraction has instructions of its own",
+    "custom_update_memory_prompt": "extraction has instructions of its own",
+}
+_REASONS: Final = {
+    "timestamp": "the server notes when a message arrives; ingest messages with created_at by a reverie.Reverie",
+    "memory_type": "the server decides on the kinds of memories that it extracts",
+    "llm": "set extraction_model in the server's configuration",
+    "prompt": "extraction has instructions of its own",
+    "reference_date": "search at an earlier time by memories.search(as_of=...) of a reverie.Reverie",
+    "show_expired": "what has expired is removed",
+    "explain": "recall(explain=True) of a reverie.Reverie explains its ranking",
+}
+
+
+def connection_of(config: object) -> dict[str, Any]:
+    """Return the arguments of `Reverie` in a configuration. Raises `InvalidCall` for what it cannot have."""
+    if not isinstance(config, Mapping):
+        raise InvalidCall(f"a configuration must be an object, not {type(config).__name__}", field="config_dict")
+    for name, value in config.items():
+        if value is None or name in ("reverie", "version"):
+            continue
+        reason = _SERVERS_OWN.get(name, 'there are "reverie" and "version"')
+        raise InvalidCall(f"{name!r} cannot be configured here: {reason}", field=str(name))
+    if config.get("version") not in (None, "v1.1"):
+        raise InvalidCall(f"version is {config['version']!r}; results have the shape of v1.1", field="version")
+    connection = config.get("reverie") or {}
+    if not isinstance(connection, Mapping):
+        raise InvalidCall('"reverie" must be an object with arguments of reverie.Reverie', field="reverie")
+    return dict(connection)
+
+
+def count_of(top_k: object, most: int | None = None) -> int:
+    """Return how many results a call wants. Raises `InvalidCall`."""
+    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 0 or (most is not None and top_k > most):
+        bounds = "0 or more" if most is None else f"from 0 to {most}"
+        raise InvalidCall(f"top_k is {top_k!r}; it must be a whole number, {bounds}", field="top_k")
+    return top_k
+
+
+def refuse(**arguments: object) -> None:
+    """Raise `InvalidCall` for the first of these arguments that is given; the error says what to do instead."""
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise InvalidCall(f"{name} is not supported: {_REASONS[name]}", field=name)
+
+
+def refuse_unknown(call: str, arguments: Mapping[str, Any]) -> None:
+    """Raise `InvalidCall` for identities that belong into filters, and `TypeError` for other arguments."""
+    for name in arguments:
+        if name in ("user_id", "agent_id", "run_id"):
+            raise InvalidCall(f"{call} takes {name} in filters: filters={{{name!r}: ...}}", field=name)
+        raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
+
+
+_ANY: Final = "*"
+_HINT: Final = " in filters, such as filters={'user_id': 'kate'}"
+
+
+def _contains(value: Any, part: Any) -> bool:
+    return str(part) in value if isinstance(value, str) else part in value
+
+
+def _contains_ignoring_case(value: Any, part: Any) -> bool:
+    return str(part).casefold() in str(value).casefold()
+
+
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "in": lambda value, options: value in options,
+    "nin": lambda value, options: value not in options,
+    "contains": _contains,
+    "icontains": _contains_ignoring_case,
+}
+# The operators that also match a memory without the field.
+_NEGATIONS: Final = ("ne", "nin")
+
+
+class Filters:
+    """The filters of a call, checked. `scope` is whose memories it is about."""
+
+    def __init__(self, filters: object) -> None:
+        """Raise `InvalidCall` for filters without an identity, and for conditions that cannot be checked."""
+        if not isinstance(filters, (Mapping, type(None))):
+            raise InvalidCall(f"filters must be an object, not {type(filters).__name__}", field="filters")
+        named = dict(filters or {})
+        identities = {name: named.pop(name, None) for name in IDENTITIES}
+        if identities["user_id"] == _ANY:
+            raise InvalidCall("user_id cannot be '*': the memories of each user are kept apart", field="filters")
+        scope = scope_of(*identities.values(), hint=_HINT)
+        present = {name: _ANY for name in ("agent_id", "run_id") if getattr(scope, name) == _ANY}
+        self.scope: Scope = scope._replace(**dict.fromkeys(present))
+        self._conditions = {**present, **named}
+        _check(self._conditions)
+
+    def match(self, memory: Memory) -> bool:
+        """Return whether a memory belongs to the scope and meets the conditions."""
+        fields = fields_of(memory)
+        if not self.scope.covers(Scope(*(fields.get(name) for name in IDENTITIES))):
+            return False
+        return _holds(self._conditions, {**fields.pop("metadata", {}), **fields})
+
+
+def _check(conditions: Mapping[str, Any]) -> None:
+    for name, condition in conditions.items():
+        if name in ("AND", "OR", "NOT"):
+            if not isinstance(condition, list) or not all(isinstance(part, Mapping) for part in condition):
+                raise InvalidCall(f"{name} in filters must be a list of filters", field="filters")
+            if not condition and name != "AND":
+                raise InvalidCall(f"{name} in filters needs at least one filter", field="filters")
+            for part in condition:
+                _check(part)
+        elif name == "user_id":
+            raise InvalidCall("user_id must be named once, outside of AND, OR and NOT", field="filters")
+        elif isinstance(condition, Mapping):
+            for unknown in condition.keys() - _OPERATORS.keys():
+                raise InvalidCall(
+                    f"filters[{name!r}] has the operator {unknown!r}; there are {', '.join(_OPERATORS)}",
+                    field="filters",
+                )
+
+
+def _holds(conditions: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
+    return all(_meets(name, condition, fields) for name, condition in conditions.items())
+
+
+def _meets(name: str, condition: Any, fields: Mapping[str, Any]) -> bool:
+    if name == "AND":
+        return all(_holds(part, fields) for part in condition)
+    if name == "OR":
+        return any(_holds(part, fields) for part in condition)
+    if name == "NOT":
+        return not any(_holds(part, fields) for part in condition)
+    if not isinstance(condition, Mapping):
+        return name in fields and (condition == _ANY or bool(fields[name] == condition))
+    return all(_compare(key, fields, name, value) for key, value in condition.items())
+
+
+def _compare(key: str, fields: Mapping[str, Any], name: str, value: Any) -> bool:
+    if name not in fields:
+        return key in _NEGATIONS
+    try:
+        return bool(_OPERATORS[key](fields[name], value))
+    except TypeError:  # values of different types cannot be compared
+        return False

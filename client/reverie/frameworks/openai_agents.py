@@ -7,12 +7,16 @@
     await Runner.run(agent, "I moved to Lisbon in May.", session=session)
 
 Items come back as they were added, in the order in which they were added. They can be recalled like all messages.
+An item is the original of its message. What is searched is its text: what was said, the name and the arguments of a
+tool call, or the output of a tool.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 try:
@@ -25,17 +29,28 @@ except ImportError as error:
 
 from reverie.checks import check_label
 from reverie.client import Reverie
-from reverie.contract import MAX_MESSAGES_PER_CALL
-from reverie.errors import NotFound, Rejected
+from reverie.contract import MAX_MESSAGES_PER_CALL, MAX_ORIGINAL_BYTES, Role
+from reverie.errors import Rejected
 from reverie.fields import MAX_PAGE
-from reverie.frameworks.response_items import item_of, message_of
-from reverie.frameworks.settling import settled
+from reverie.frameworks import label, newest_first, searchable, settled
+from reverie.sessions.types import Message
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
 
 # A message is stored within a tenth of a second; a machine that is very busy takes longer.
 _STORE_SECONDS: Final = 60.0
+# In the metadata of messages whose original is an item.
+FRAMEWORK: Final = "openai-agents"
+_ROLES: Final[Mapping[str, Role]] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+}
+# Where the kinds of tool calls say what they do.
+_ARGUMENTS: Final = ("arguments", "input", "action", "queries", "code")
 
 
 class ReverieSession:
@@ -104,7 +119,7 @@ class ReverieSession:
     async def clear_session(self) -> None:
         """Forget the session with everything derived from it; items can be added to it again at once."""
         self._check_open()
-        await settled(lambda: self._client.forget_session(self.session_id, user=self.user))
+        await settled(lambda: self._client.sessions.forget(self.session_id, user=self.user))
 
     def close(self) -> None:
         """End the use of this object, and close the connections unless the client was given. The items stay."""
@@ -117,21 +132,10 @@ class ReverieSession:
             raise RuntimeError("ReverieSession is closed")
 
     def _read(self, limit: int | None) -> list[TResponseInputItem]:
-        items: list[dict[str, Any]] = []
-        before: int | None = None
-        while limit is None or len(items) < limit:
-            size = MAX_PAGE if limit is None else min(MAX_PAGE, limit - len(items))
-            try:
-                page = self._client.newest_messages(self.session_id, limit=size, before=before, user=self.user)
-            except NotFound:
-                break
-            if not page:
-                break
-            before = page[0].sequence
-            items += (item for item in map(item_of, reversed(page)) if item is not None)
-            if before == 1:
-                break
-        return cast("list[TResponseInputItem]", items[::-1])
+        size = MAX_PAGE if limit is None else max(1, min(MAX_PAGE, limit))
+        newest = newest_first(self._client, self.session_id, user=self.user, limit=size)
+        items = (item for item in map(item_of, newest) if item is not None)
+        return cast("list[TResponseInputItem]", list(islice(items, None if limit is None else max(0, limit)))[::-1])
 
     def _add(self, messages: list[dict[str, Any]]) -> None:
         for start in range(0, len(messages), MAX_MESSAGES_PER_CALL):
@@ -149,7 +153,82 @@ class ReverieSession:
                 )
 
     def _pop(self) -> TResponseInputItem | None:
-        while (message := self._client.pop_message(self.session_id, user=self.user)) is not None:
+        while (message := self._client.sessions.pop_message(self.session_id, user=self.user)) is not None:
             if (item := item_of(message)) is not None:
                 return cast("TResponseInputItem", item)
         return None
+
+
+def message_of(item: object) -> dict[str, Any]:
+    """Return the message of an item. Raises `Rejected` for one that is not an object or is larger than 3 MiB."""
+    if not isinstance(item, Mapping):
+        raise Rejected(f"an item of a session must be an object, not {type(item).__name__}", field="items")
+    message: dict[str, Any] = {
+        "role": _role(item),
+        "content": searchable("\n".join(_texts(item))),
+        "original": _encoded(item),
+        "metadata": {"framework": FRAMEWORK},
+    }
+    kind = item.get("type")
+    if isinstance(kind, str) and kind.endswith("_call"):
+        message["tool_calls"] = [_tool_call(item, kind)]
+    elif message["role"] == "tool":
+        message["tool_call_id"] = label(item.get("call_id"))
+    return message
+
+
+def item_of(message: Message) -> dict[str, Any] | None:
+    """Return the item of a message, also of one that was not added as an item.
+
+    None for one that the Responses API does not take by itself: the result of a tool, or a message without content.
+    """
+    if message.original is not None and message.metadata.get("framework") == FRAMEWORK:
+        item: dict[str, Any] = json.loads(message.original)
+        return item
+    if message.role == "tool" or not message.content:
+        return None
+    return {"role": message.role, "content": message.content}
+
+
+def _encoded(item: Mapping[str, Any]) -> str:
+    text = json.dumps(item, ensure_ascii=False, separators=(",", ":"))
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:  # a lone surrogate, which only an escape can express
+        text = json.dumps(item, separators=(",", ":"))
+        size = len(text)
+    if size > MAX_ORIGINAL_BYTES:
+        raise Rejected(
+            f"an item has {size:,} bytes as JSON; the limit is {MAX_ORIGINAL_BYTES:,}:"
+            " keep large files and images elsewhere, and name them by their URL",
+            field="items",
+        )
+    return text
+
+
+def _role(item: Mapping[str, Any]) -> Role:
+    role, kind = item.get("role"), item.get("type")
+    if isinstance(role, str) and role in _ROLES:
+        return _ROLES[role]
+    return "tool" if isinstance(kind, str) and kind.endswith("_output") else "assistant"
+
+
+def _texts(item: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("content", "output", "summary"):
+        value = item.get(name)
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, str):
+                yield part
+            elif isinstance(part, Mapping):
+                yield from (part[key] for key in ("text", "refusal", "transcript") if isinstance(part.get(key), str))
+
+
+def _tool_call(item: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    arguments = next((item[name] for name in _ARGUMENTS if item.get(name)), "")
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    call: dict[str, Any] = {
+        "type": "function",
+        "function": {"name": label(item.get("name")) or label(kind), "arguments": searchable(text)},
+    }
+    call_id = label(item.get("call_id")) or label(item.get("id"))
+    return {"id": call_id, **call} if call_id else call

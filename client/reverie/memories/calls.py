@@ -1,19 +1,34 @@
-"""The calls for memories, facts and notes."""
+"""The calls for memories, facts and notes, and the checks that the client makes and the server repeats."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import replace
 
 from reverie.calls import Call, OfUser, Paged, Queried, Resource
+from reverie.checks import check_label, check_time
+from reverie.clock import new_id, to_micros
 from reverie.errors import Rejected
-from reverie.fields import ChannelId, Limit, Metadata, Offset, SessionId, UserId, check_tags, checked, label
-from reverie.memories.checks import check_any, check_changes, check_fact_key, check_memory, check_note
+from reverie.fields import (
+    AsOf,
+    ChannelId,
+    Limit,
+    Metadata,
+    Offset,
+    SessionId,
+    UserId,
+    check_fields,
+    check_tags,
+    checked,
+    label,
+)
 from reverie.memories.types import (
     EXPORT_VERSION,
+    MAX_KEY_CHARACTERS,
     Confidence,
     Content,
     Fact,
@@ -22,7 +37,9 @@ from reverie.memories.types import (
     FactValue,
     FoundMemories,
     Importance,
+    ImportedMemory,
     KindField,
+    Lifetime,
     LifetimeField,
     Memory,
     MemoryChanges,
@@ -37,11 +54,121 @@ from reverie.memories.types import (
     OwnTags,
     Remembered,
     TierField,
-)  # fmt: skip
-from reverie.moments import AsOf
+)
 from reverie.pipeline.calls import WaitSeconds
 from reverie.recall.calls import MinScore, Results, SearchMode
 from reverie.types import Deleted
+
+# Memories that apply in every workspace are about how the agent should behave, not about what happened in one of them.
+ACCOUNT_KINDS: Final = ("preference", "procedure", "instruction")
+
+_RESERVED_ID: Final = "stats"
+
+_D = TypeVar("_D", bound=MemoryDraft)
+_M = TypeVar("_M", bound=MemoryChanges)
+_N = TypeVar("_N", bound=NoteDraft)
+
+
+def check_memory(draft: _D, *, now: int) -> _D:
+    """Return a memory as it will be stored, with an id and a lifetime. `now` in microseconds. Raises `Rejected`."""
+    draft = check_fields(draft)
+    if draft.id == _RESERVED_ID:
+        raise Rejected(
+            f"id {_RESERVED_ID!r} is reserved by the path /v1/memories/{_RESERVED_ID}: choose another", field="id"
+        )
+    if draft.expires_at is not None:
+        _check_expiry(draft.expires_at, now)
+    return replace(draft, id=draft.id if draft.id is not None else new_id(), lifetime=check_place(draft))
+
+
+def check_changes(changes: _M, *, now: int) -> _M:
+    """Return the checked changes of a memory. Raises `Rejected`, also if there is nothing to change."""
+    check_any(changes, MemoryChanges.__struct_fields__)
+    if changes.expires_at is not UNSET and changes.expires_at is not None:
+        _check_expiry(changes.expires_at, now)
+    return check_fields(changes)
+
+
+def check_fact_key(field: str, name: object) -> str:
+    """Return the category or the key of a fact, trimmed. Raises `Rejected`."""
+    checked: str = check_label(field, name, required=True, limit=MAX_KEY_CHARACTERS)
+    return checked.strip()
+
+
+def check_note(draft: _N) -> _N:
+    """Return a note as it will be stored, with its id. Raises `Rejected`."""
+    draft = check_fields(draft)
+    if draft.note_id == _RESERVED_ID:
+        raise Rejected(
+            f"note_id {_RESERVED_ID!r} is reserved by the path /v1/memories/{_RESERVED_ID}: choose another",
+            field="note_id",
+        )
+    return replace(draft, note_id=draft.note_id if draft.note_id is not None else f"note-{new_id()}")
+
+
+def check_account_kind(kind: str) -> None:
+    """Raise `Rejected` unless a memory of this kind may be in the account tier."""
+    if kind not in ACCOUNT_KINDS:
+        raise Rejected(
+            f"the account tier accepts only preferences, procedures and instructions, and this is a {kind}: "
+            "use the workspace tier, or set the kind",
+            field="tier",
+        )
+
+
+def check_place(draft: MemoryDraft) -> Lifetime:
+    """Check that a memory has what its tier requires, and return its lifetime. Raises `Rejected`."""
+    _check_tier(draft)
+    return _lifetime(draft)
+
+
+def _check_expiry(expires_at: datetime, now: int) -> None:
+    if to_micros(check_time("expires_at", expires_at)) <= now:
+        raise Rejected(
+            f"expires_at is {expires_at.isoformat()}, which is in the past: give a time in the future",
+            field="expires_at",
+        )
+
+
+def _check_tier(draft: MemoryDraft) -> None:
+    if draft.tier == "account":
+        check_account_kind(draft.kind)
+        for field in ("session", "channel"):
+            if getattr(draft, field) is not None:
+                raise Rejected(
+                    f"a memory of the account tier belongs to no {field}: it applies in every workspace", field=field
+                )
+    elif draft.tier == "conversation" and draft.session is None:
+        raise Rejected("the conversation tier needs a session", field="session")
+    elif draft.tier == "channel" and draft.channel is None and draft.session is None:
+        raise Rejected("the channel tier needs a channel, or a session that is in one", field="channel")
+
+
+def _lifetime(draft: MemoryDraft) -> Lifetime:
+    """Return the requested lifetime, or the default of its tier, source and pin. Raises `Rejected` if they conflict."""
+    if draft.tier == "conversation":
+        if draft.pinned:
+            raise Rejected(
+                "a pinned memory cannot end with its session: choose a wider tier than conversation", field="pinned"
+            )
+        if draft.lifetime not in (None, "conversation"):
+            raise Rejected(
+                f"the conversation tier ends with its session: choose a wider tier for lifetime {draft.lifetime}",
+                field="lifetime",
+            )
+        return "conversation"
+    if draft.lifetime == "conversation":
+        raise Rejected("lifetime conversation requires the conversation tier: choose that tier", field="lifetime")
+    if draft.pinned and draft.lifetime == "short_term":
+        raise Rejected("a pinned memory is long_term: leave the lifetime out", field="lifetime")
+    return draft.lifetime or ("long_term" if draft.pinned or draft.source == "user" else "short_term")
+
+
+def check_any(changes: Struct, fields: Sequence[str]) -> None:
+    """Raise `Rejected` if none of the fields is given."""
+    if all(getattr(changes, field) is UNSET for field in fields):
+        raise Rejected(f"nothing to change: give one of {', '.join(fields)}", field="")
+
 
 # The client waits this much longer than the server for the response to a call that waits for workers.
 _MARGIN_SECONDS = 5.0
@@ -67,6 +194,7 @@ class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/memories"
+    adds: ClassVar = {"memories": 1}
     user: Annotated[UserId | None, Meta(description="The end user it belongs to; by default that of its session.")] = (
         None
     )
@@ -85,10 +213,6 @@ class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
     def http_timeout_seconds(self) -> float | None:
         """Return the time that the server may wait for the workers, plus a margin."""
         return self.timeout_seconds + _MARGIN_SECONDS if self.wait == "searchable" else None
-
-    def amounts(self) -> Mapping[Resource, int]:
-        """Return how much the call adds."""
-        return {"memories": 1}
 
 
 class GetMemory(OfUser[Memory], frozen=True):
@@ -116,13 +240,6 @@ class ListMemories(Paged[MemoryList], kw_only=True, frozen=True):
     expired: Annotated[bool, Meta(description="List expired memories too, which the next pruning deletes.")] = False
     since: Annotated[datetime | None, Meta(description="Only stored at or after this time, with a time zone.")] = None
     until: Annotated[datetime | None, Meta(description="Only stored before this time, with a time zone.")] = None
-
-    def checked(self) -> ListMemories:
-        """Raise `Rejected` if a time has no time zone."""
-        for name, moment in (("since", self.since), ("until", self.until)):
-            if moment is not None and moment.tzinfo is None:
-                raise Rejected(f"{name} needs a time zone, as in 2026-05-01T12:00:00Z", field=name)
-        return self
 
 
 class SearchMemories(Queried[FoundMemories], kw_only=True, frozen=True):
@@ -160,6 +277,7 @@ class UpdateMemory(MemoryChanges, Call[Memory], frozen=True):
 class ApproveMemory(Call[Memory], frozen=True):
     """Show a memory of one user to all users of its agent, and return it; undo it with the curation log.
 
+    An instruction that extraction found among other words is told to its own user alone from then on.
     Its user may change it until then: give the `content` that was read, and nothing else is approved.
 
     Raises `NotFound`, and `Conflict` for a superseded memory, or one that has another content by now.
@@ -206,7 +324,7 @@ class ImportMemories(OfUser[MemoryImport], frozen=True):
 
     route: ClassVar = "POST /v1/import"
     response_timeout_seconds: ClassVar = _TRANSFER_SECONDS
-    memories: list[Memory]
+    memories: Sequence[ImportedMemory]
     schema_version: int = EXPORT_VERSION
 
     def amounts(self) -> Mapping[Resource, int]:
@@ -227,14 +345,11 @@ class SetFact(_FactValue, kw_only=True, frozen=True):
     """Set the value of a fact; earlier values are kept as its history. Raises `Rejected`."""
 
     route: ClassVar = "PUT /v1/facts/{category}/{key}"
+    adds: ClassVar = {"memories": 1}
     source: Annotated[FactSource, Meta(description="Who it comes from.")] = "agent"
     importance: Importance = 0.5
     confidence: Confidence | None = None
     tags: OwnTags = ()
-
-    def amounts(self) -> Mapping[Resource, int]:
-        """Return how much the call adds."""
-        return {"memories": 1}
 
 
 class GetFact(_Fact, frozen=True):
@@ -271,20 +386,19 @@ class ForgetFact(OfUser[Deleted], frozen=True):
 
 
 class AddNote(NoteDraft, Call[Note], kw_only=True, frozen=True):
-    """Store a note; with a `user` it is in the session `memory:{user}`. Sending it again with its id changes nothing.
+    """Store a note. Sending it again with its id changes nothing.
+
+    With a `user` it is in the session `memory:{user}`, unless others have a session of that name.
 
     Raises `Rejected`, and `Conflict` if something else has the id.
     """
 
     route: ClassVar = "POST /v1/notes"
+    adds: ClassVar = {"memories": 1}
 
     def checked(self) -> AddNote:
         """Give the note an id, so that it is stored only once if it is sent again."""
         return check_note(self)
-
-    def amounts(self) -> Mapping[Resource, int]:
-        """Return how much the call adds."""
-        return {"memories": 1}
 
 
 class _NoteContent(OfUser[Note], frozen=True):
@@ -296,6 +410,7 @@ class UpdateNote(_NoteContent, kw_only=True, frozen=True):
     """Change a note and return it; fields left out stay unchanged. Raises `Rejected` and `NotFound`."""
 
     route: ClassVar = "PUT /v1/notes/{note_id}"
+    adds: ClassVar = {"memories": 1}
     changes_stored: ClassVar = True
     tags: OwnTags | UnsetType = UNSET
     importance: Importance | UnsetType = UNSET
@@ -305,10 +420,6 @@ class UpdateNote(_NoteContent, kw_only=True, frozen=True):
         """Raise `Rejected` if there is nothing to change."""
         check_any(self, ("content", "tags", "importance", "metadata"))
         return self
-
-    def amounts(self) -> Mapping[Resource, int]:
-        """Return how much the call adds."""
-        return {"memories": 1}
 
 
 class GetNote(OfUser[Note], frozen=True):

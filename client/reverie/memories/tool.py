@@ -12,6 +12,7 @@ result that it is in, nor hide anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from reverie.errors import Rejected, ReverieError
@@ -86,7 +87,7 @@ def memory_tool(client: Reverie, action: object = None, **arguments: object) -> 
     """
     try:
         method, given = _prepared(action, arguments)
-        return _tool_result(getattr(client, method)(**given))
+        return _tool_result(attrgetter(method)(client)(**given))
     except ReverieError as error:
         return _failed(str(error))
 
@@ -95,7 +96,7 @@ async def memory_tool_async(client: AsyncReverie, action: object = None, **argum
     """Execute a call of the tool with an asyncio client; see `memory_tool`."""
     try:
         method, given = _prepared(action, arguments)
-        return _tool_result(await getattr(client, method)(**given))
+        return _tool_result(await attrgetter(method)(client)(**given))
     except ReverieError as error:
         return _failed(str(error))
 
@@ -134,7 +135,7 @@ def _recall(given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         raise Rejected(f"limit must be a whole number from 1 to {_MAX_RESULTS}", field="limit")
     if mode not in _MODES:
         raise Rejected(f"mode must be one of {', '.join(_MODES)}", field="mode")
-    return "search_memories", {"query": given["query"], "limit": limit, "mode": mode}
+    return "memories.search", {"query": given["query"], "limit": limit, "mode": mode}
 
 
 def _forget(given: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Read exports of memories, and import them in requests of bounded size: the method `import_memories`."""
+"""Read exports of memories, and import them in requests of bounded size: the method `memories.import_`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from typing import Final
 import msgspec
 
 from reverie.calls import validated
-from reverie.checks import check_label
+from reverie.checks import check_label, check_time
 from reverie.connection import Connection
 from reverie.decoding import rejected
 from reverie.errors import Rejected
-from reverie.memories.calls import ImportMemories, SetFact
-from reverie.memories.checks import check_memory
-from reverie.memories.types import EXPORT_VERSION, Memory, MemoryDraft, MemoryExport, MemoryImport
+from reverie.memories.calls import ImportMemories, SetFact, check_memory
+from reverie.memories.types import (
+    EXPORT_VERSION,
+    ImportedMemories,
+    ImportedMemory,
+    Memory,
+    MemoryDraft,
+    MemoryExport,
+    MemoryImport,
+)
 
 # Half of the server's default limit of a body.
 _PART_BYTES: Final = 2 * 1024 * 1024
@@ -22,13 +29,14 @@ _PART_ITEMS: Final = 1_000
 
 
 def read_export(document: bytes) -> MemoryExport:
-    """Decode a document that `export_memories` made. Raises `Rejected` for anything else and for a newer version."""
+    """Decode a document that `memories.export` made. Raises `Rejected` for anything else and for a newer version."""
     try:
         version = msgspec.json.decode(document, type=_Versioned).schema_version
         check_version(version)
-        return msgspec.json.decode(document, type=MemoryExport)
+        found = msgspec.json.decode(document, type=ImportedMemories)
+        return MemoryExport(memories=list(found.memories), schema_version=found.schema_version)
     except msgspec.ValidationError as error:
-        problem = rejected(error, MemoryExport, name="document")
+        problem = rejected(error, ImportedMemories, name="document")
         raise Rejected(f"this is not an export of memories: {problem}", field="file") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Rejected(f"this is not an export of memories: {error}", field="file") from None
@@ -59,7 +67,7 @@ def import_memories(
 ) -> MemoryImport:
     """Add the memories of an export that are not stored yet; return how many were added, and how many existed.
 
-    `document` is what `export_memories` returned, or its JSON. An existing memory stays as it is, so an import that was
+    `document` is what `memories.export` returned, or its JSON. An existing memory stays as it is, so an import that was
     interrupted can be repeated. With a `user`, all of them become that user's. Everything is checked before anything is
     sent. Raises `Rejected` naming the memory that cannot be imported, and `Unavailable`.
     """
@@ -67,7 +75,7 @@ def import_memories(
         document = document.encode()
     export = read_export(document) if isinstance(document, bytes) else document
     if not isinstance(export, MemoryExport):
-        raise Rejected("document must be what export_memories returned, or its JSON as a text", field="document")
+        raise Rejected("document must be what memories.export returned, or its JSON as a text", field="document")
     return send_export(connection.send, export, user=user)
 
 
@@ -78,15 +86,24 @@ def send_export(
     user: str | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> MemoryImport:
-    """Check an export and send it in parts; `progress` is called with (sent, total). Raises as `import_memories`."""
+    """Check an export and send it in parts; `progress` is called with (sent, total). Raises as `memories.import_`."""
     check_version(export.schema_version)
     check_export(export.memories)
     added = present = 0
     for part in _parts(export.memories):
-        done = send(ImportMemories(memories=part, schema_version=export.schema_version, user=user))
+        done = send(
+            ImportMemories(
+                memories=[imported(memory) for memory in part], schema_version=export.schema_version, user=user
+            )
+        )
         added, present = added + done.added, present + done.present
         progress(added + present, len(export.memories))
     return MemoryImport(added=added, present=present)
+
+
+def imported(memory: Memory) -> ImportedMemory:
+    """Return a memory of an export as one to import."""
+    return ImportedMemory(**{name: getattr(memory, name) for name in memory.__struct_fields__})
 
 
 class _Versioned(msgspec.Struct):
@@ -104,9 +121,8 @@ def _check(memory: Memory) -> None:
     if memory.access_count < 0:
         raise Rejected("access_count must not be negative", field="access_count")
     for field in ("created_at", "updated_at", "accessed_at", "expires_at"):
-        moment = getattr(memory, field)
-        if moment is not None and moment.tzinfo is None:
-            raise Rejected(f"{field} needs a time zone", field=field)
+        if (moment := getattr(memory, field)) is not None:
+            check_time(field, moment)
     check_label("note_id", memory.note_id)
     if (memory.category, memory.key, memory.value) != (None, None, None):
         validated(SetFact(memory.category or "", memory.key or "", memory.value or ""))

@@ -1,8 +1,8 @@
-"""The memories, facts and notes that calls take and return, and their field types."""
+"""The memories, facts and notes that calls take and return, their field types, and their provenance in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -193,7 +193,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundMemories(ListResult[Memory], frozen=True, kw_only=True, omit_defaults=True):
-    """The response to `search_memories`, best first. `degraded` is why results are fewer or worse than requested.
+    """The response to `memories.search`, best first. `degraded` is why results are fewer or worse than requested.
 
     `relevances` has the relevance of each result, by its id: the estimated probability that it fits the query.
     `duplicates` has the number of memories that say the same as a result and were left out, by the id of the result.
@@ -234,6 +234,17 @@ class MemoryExport(ListResult[Memory], frozen=True, kw_only=True):
     """The current memories, facts and notes, oldest first."""
 
     memories: list[Memory]
+    schema_version: int = EXPORT_VERSION
+
+
+class ImportedMemory(Memory, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A memory that is imported: what it does not have a field for would be lost, and is refused."""
+
+
+class ImportedMemories(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A document of memories to import."""
+
+    memories: list[ImportedMemory]
     schema_version: int = EXPORT_VERSION
 
 
@@ -303,3 +314,51 @@ class NoteList(ListResult[Note], frozen=True, kw_only=True):
     """A page of notes, newest first."""
 
     notes: list[Note]
+
+
+# Longer ids of sessions cost more tokens than a context has for them: their reference code stands for them.
+_SESSION_CHARACTERS: Final = 20
+# Only these origins are named, since words cost tokens: extraction makes most memories, and for a memory that a call
+# stored the text says whose word it is.
+_MADE: Final = {DREAM_SWEEP: "dream", IMPORT: "imported"}
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_USER: Final = "user"
+
+
+def short_text(provenance: Provenance, *, clean: Callable[[str], str], user: str | None = None) -> str:
+    """Return whose word it is and which job made it, in a few words: "tool, luis, dream".
+
+    What goes without saying is left out: the `user` of the document, that it is that user's own word, and that
+    extraction found it. `clean` makes stored text fit for a line.
+    """
+    trust = "" if provenance.trust in (_USER, IMPORT) else provenance.trust
+    person = provenance.user or provenance.name
+    parts = [trust, person if person != user else None, _MADE.get(provenance.made_by)]
+    return ", ".join(dict.fromkeys(part for part in map(clean, filter(None, parts)) if part))
+
+
+def place_text(provenance: Provenance, *, clean: Callable[[str], str], here: str) -> str:
+    """Return the session that it was said in, by its reference code if its id is long; empty for the session `here`."""
+    session = provenance.session if provenance.session != here else None
+    if session is not None and len(session) > _SESSION_CHARACTERS:
+        session = provenance.ref_code
+    return clean(session) if session else ""
+
+
+def long_text(provenance: Provenance, *, clean: Callable[[str], str] = str) -> str:
+    """Return all that is known: "kate (user), 3 May 2026, session chat-42, message m1, made by extract-memories"."""
+    person = " ".join(map(clean, dict.fromkeys(filter(None, (provenance.user, provenance.name)))))
+    who = f"{person} ({clean(provenance.trust)})" if person else clean(provenance.trust)
+    said_at = provenance.said_at
+    parts = [who, f"{said_at.day} {_MONTHS[said_at.month - 1]} {said_at.year}"]
+    if provenance.workspace:
+        parts.append(f"workspace {clean(provenance.workspace)}")
+    if provenance.session:
+        parts.append(f"session {clean(provenance.session)}")
+    if provenance.message:
+        readable = "" if provenance.message_readable else " (not readable)"
+        parts.append(f"message {clean(provenance.message)}{readable}")
+    parts.append(f"made by {clean(provenance.made_by)}")
+    return ", ".join(
+        [*parts, *(f"{change.action} by {change.job} {change.at:%Y-%m-%d}" for change in provenance.changes)]
+    )

@@ -1,25 +1,100 @@
-"""The calls that ingest messages and files, and those about the status of the pipeline and dead letters."""
+"""The calls for messages, files, the status of the pipeline and dead letters, and the types that they return."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
 from msgspec import Meta, field
 
 from reverie import contract
 from reverie.calls import Call, OfUser, Paged, Resource
 from reverie.contract import MAX_FILE_BYTES, WaitFor
+from reverie.errors import Rejection
 from reverie.fields import MAX_COUNT, SessionId, UserId, label
 from reverie.pipeline.status import PipelineStatus
-from reverie.pipeline.types import DeadLetter, DeadLetterList, FileList, Receipt
-from reverie.types import Deleted
+from reverie.types import Deleted, ListResult
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The response to `ingest`: the ids of accepted messages, and the rejected messages with their errors.
+
+    Every accepted message has reached `state`. `degraded` is why some are searchable by words only.
+    """
+
+    state: Literal["queued", "stored", "searchable"]
+    accepted: list[str]
+    rejected: list[Rejection] = []
+    trace: str = ""
+    degraded: str = ""
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A document that was ingested; its text is found by `recall`."""
+
+    id: str
+    source_uri: str
+    created_at: datetime
+    bytes: int
+    session: str | None = None
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+    user: str | None = None
+    visibility: str | None = None
+
+
+class FileList(ListResult[File], frozen=True, kw_only=True):
+    """A page of files, newest first."""
+
+    files: list[File]
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Work that cannot succeed by itself. `payload` is present only when a single dead letter is read.
+
+    `replay` is present only in the result of a replay: "succeeded" if the work is done, "failed" if it failed again,
+    and "queued" if it was not known in time. `attempts` counts those of all replays.
+    """
+
+    id: int
+    agent: str
+    stage: str
+    item_id: str
+    error_type: str
+    error: str
+    attempts: int
+    created_at: datetime
+    session: str | None = None
+    trace: str = ""
+    payload: str | None = None
+    replay: Literal["queued", "succeeded", "failed"] | None = None
+
+
+class DeadLetterList(ListResult[DeadLetter], frozen=True, kw_only=True):
+    """A page of dead letters, newest first."""
+
+    dead_letters: list[DeadLetter]
+
+
+class InboxLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much may wait in the inbox of each workspace, and in all of them: items, and bytes of their payloads.
+
+    The defaults hold where no worker has told the broker the settings, as after it lost its content.
+    """
+
+    workspace_items: int = 200_000
+    workspace_bytes: int = 256_000_000
+    items: int = 400_000
+    bytes: int = 512_000_000
+
 
 Wait = Annotated[WaitFor, Meta(description="Return once the messages are queued, stored or searchable.")]
 WaitSeconds = Annotated[
     float, Meta(gt=0, le=contract.MAX_WAIT_SECONDS, description="The maximum number of seconds to wait.")
 ]
-# The client waits this much longer than the server for the response to a call that waits for workers.
+# For calls that wait for workers, the client's timeout is this much longer than the server's.
 _MARGIN_SECONDS = 30.0
 
 LetterId = Annotated[int, Meta(ge=1, le=MAX_COUNT, description="The number of a dead letter.")]
@@ -50,9 +125,13 @@ class IngestMessages(Call[Receipt], kw_only=True, frozen=True):
 
 
 class IngestFile(Call[Receipt], kw_only=True, frozen=True):
-    """Ingest the text of a document. An unchanged document is not indexed again."""
+    """Ingest the text of a document. What is unchanged of it is not indexed again.
+
+    Without an `id` it has that of its source: its address, session and user.
+    """
 
     route: ClassVar = "POST /v1/files"
+    adds: ClassVar = {"messages": 1}
     is_idempotent: ClassVar = True  # by the ids of its items
     # JSON writes line ends, quotes and backslashes as two bytes; the rest is for metadata and tags.
     body_bytes: ClassVar = 2 * MAX_FILE_BYTES + 1024 * 1024
@@ -66,10 +145,6 @@ class IngestFile(Call[Receipt], kw_only=True, frozen=True):
     metadata: Mapping[str, Any] = {}
     wait: Wait = "queued"
     timeout_seconds: float = 30.0
-
-    def amounts(self) -> Mapping[Resource, int]:
-        """Return how much the call adds."""
-        return {"messages": 1}
 
 
 class ListFiles(Paged[FileList], kw_only=True, frozen=True):
@@ -94,6 +169,8 @@ class GetStatus(Call[PipelineStatus], frozen=True):
     """Return the status of the pipeline."""
 
     route: ClassVar = "GET /v1/status"
+    # It is read in 2 s, or without a broker in some more. Who asks wants to know soon whether the server is stopped.
+    response_timeout_seconds: ClassVar = 15.0
     required_scope: ClassVar = "operate"
 
 
@@ -116,7 +193,7 @@ class GetDeadLetter(Call[DeadLetter], frozen=True):
 class ReplayDeadLetter(Call[DeadLetter], frozen=True):
     """Queue a dead letter again, and wait for a moment for what becomes of it: see `replay` in the result.
 
-    If it fails again, it becomes a dead letter with a new number and its new error, which is returned. Raises
+    It stays until the work is done. If it fails again, it has its new error, and its attempts are added up. Raises
     `NotFound`, and `Conflict` for a letter that cannot be replayed.
     """
 

@@ -16,7 +16,7 @@ import msgspec
 from reverie.decoding import near_names
 from reverie.errors import Rejected
 from reverie.pipeline.calls import IngestMessages
-from reverie.pipeline.items import STORED_FIELDS, MessageInput, build_session
+from reverie.pipeline.submission import STORED_FIELDS, MessageInput, build_session
 from reverie.sessions.calls import StartSession
 from reverie.sessions.types import Session, SessionExport
 
@@ -62,10 +62,9 @@ def ingest_calls(items: Iterable[Any], *, defaults: Mapping[str, Any], batch_siz
 
 
 def exported_sessions(items: Iterable[Any]) -> list[StartSession]:
-    """Return the calls that create the exported sessions of a file that messages alone would not make what they were.
+    """Return a call for each exported session of a file that cannot be restored from its messages alone.
 
-    These are sessions with metadata, and those without messages. To be called after `ingest_calls`, which checks the
-    file.
+    These are sessions with metadata and sessions without messages. Call it after `ingest_calls`, which checks the file.
     """
     starts = []
     for item in items:

@@ -19,8 +19,7 @@ from reverie.clock import new_id
 from reverie.contract import Outcome, Payload, WaitFor
 from reverie.counts import counted
 from reverie.errors import Unavailable, WaitTimeout
-from reverie.pipeline.broker import connect, within
-from reverie.pipeline.celery_settings import celery_class, celery_settings, celery_url
+from reverie.pipeline.broker import celery_class, celery_settings, celery_url, connect, within
 from reverie.pipeline.inbox import Inbox
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 # One script call blocks the broker while it runs: a few milliseconds at this size.
 _BATCH_ITEMS = 500
 _BATCH_BYTES = 4 * 1024 * 1024
-# After so long without an outcome, a producer looks whether the broker still knows that it waits, and whether a task is
-# on its way: longer than a notification lives whose sender was killed.
+# After so long without an outcome, a producer looks whether the broker still knows that it waits, and whether a task
+# was sent: longer than the flag lives of a sender that was killed before it sent the task.
 _ASK_SECONDS = 2.5
 _PAUSE_SECONDS = 0.2
 
@@ -155,7 +154,7 @@ class Producer:
                 if not replies:
                     self._send_again([one for one in payloads if one.id in missing], reply_to, wait)
                 why = ""
-            except Unavailable as error:  # they are accepted: the broker may be there again before the time is over
+            except Unavailable as error:  # they are accepted: the broker may be back in time
                 why, replies = f"the broker is away ({error}), or it was", []
                 time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
             outcomes.update((outcome.id, outcome) for outcome in replies)
@@ -163,12 +162,12 @@ class Producer:
         return [outcomes[item_id] for item_id in dict.fromkeys(accepted)]
 
     def _send_again(self, payloads: Sequence[Payload], reply_to: str, wait: WaitFor) -> None:
-        """Send again what the broker does not know that somebody waits for: it has lost its content meanwhile.
+        """Send the payloads again if the broker does not know that somebody waits for them: it has lost its content.
 
-        If it knows, send the task again that may have been lost.
+        If it knows, only the task may have been lost, so only the task is sent again.
         """
         if self._inbox.is_awaited(self.workspace, payloads[0], reply_to):
-            # So are the others, except in the moment before they are answered.
+            # The other payloads are awaited, too, except in the moment before they are answered.
             if self._inbox.claim_notification(contract.INGEST_MESSAGES, self.workspace):
                 self._notify(payloads[0].trace)
             return

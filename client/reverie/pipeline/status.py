@@ -30,7 +30,7 @@ class InboxStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits in all inboxes together, and how much may. `full` is the part of it, 1.0 if no more is accepted.
+    """The items in all inboxes together, and their limits. `full` is the part of it, 1.0 if no more is accepted.
 
     `accepted` counts all items that were ever accepted, until the broker loses its content.
     """
@@ -66,7 +66,11 @@ class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker that is alive. `progress_at` is when it last finished a task."""
+    """One worker that is alive. `progress_at` is when it last finished a task.
+
+    `stalled_seconds` is for how long it has taken no task although it could; `shares_name_with` is another process that
+    reports under the same name, so that their figures are mixed.
+    """
 
     name: str
     host: str
@@ -74,6 +78,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     queues: list[str]
     started_at: datetime
     seen_at: datetime
+    stalled_seconds: float = 0.0
+    shares_name_with: str = ""
     progress_at: datetime | None
     tasks_done: int
     embedder: str
@@ -197,7 +203,8 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     `workspaces` lists at most 200, those with an error, with a full quota, with work or with advice first. `errors` is
     by the name of a workspace, or `account`. `stored` is the sum over the workspaces. `quota_use` is, of each
     resource that is limited, the largest part that a workspace has used: 1.0 if it is full. `broker_warnings` say what
-    of the broker's configuration could lose messages, and what it has lost. `hosts` are those that share a database;
+    of the broker's configuration could lose messages, and what it has lost. `faults` say what keeps accepted messages
+    from being worked on. `hosts` are those that share a database;
     there are none with stores in files.
     """
 
@@ -225,5 +232,6 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     quota_use: dict[str, float] = {}
     inbox: InboxUse = InboxUse()
     broker_warnings: list[str] = []
+    faults: list[str] = []
     hosts: list[HostStatus] = []
     errors: dict[str, str]

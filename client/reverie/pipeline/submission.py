@@ -1,23 +1,208 @@
-"""The payloads of one `ingest` call, and its receipt with the accepted ids and the rejections.
+"""The methods `ingest` and `files.add`: checked payloads from a caller's messages and files, and the receipt.
 
-Shared by the client and the HTTP server, so that both behave in the same way.
+The checks run twice: in the caller's process, for an immediate error, and in the worker, because any process may write
+to an inbox. A payload that passes can be stored as it is. The client and the HTTP server share this module, so that
+both behave in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
+from msgspec.structs import asdict
 
-from reverie.contract import Outcome, Payload, WaitFor
-from reverie.errors import Rejected, Rejection
-from reverie.pipeline.items import SessionInput, build_messages
-from reverie.pipeline.types import Receipt
+from reverie import contract
+from reverie.checks import check_label, check_payload, check_time, check_trace, check_wait, normalise_tags
+from reverie.clock import new_id, now_micros, to_micros
+from reverie.contract import FilePayload, MessagePayload, Outcome, Payload, Role, Visibility, WaitFor, content_hash
+from reverie.decoding import convert, type_name
+from reverie.errors import Conflict, Rejected, Rejection
+from reverie.pipeline.calls import Receipt
+from reverie.sessions.types import Message
 
 if TYPE_CHECKING:
+    from reverie.connection import Connection
     from reverie.pipeline.producer import Producer
+
+
+class MessageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message as a caller writes it; only role and content are required."""
+
+    role: Role
+    content: str | None = None
+    id: str | None = None
+    created_at: datetime | None = None
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    tool_calls: list[dict[str, Any]] = []
+    token_count: int | None = None
+    importance: float | None = None
+    metadata: dict[str, Any] = {}
+    tags: list[str] = []
+    sequence: int | None = None
+    original: str | None = None
+    user: str | None = None
+    visibility: contract.Visibility | None = None
+
+
+# Fields of stored and exported messages that a new message cannot set, since only Reverie knows them.
+STORED_FIELDS: Final = frozenset(Message.__struct_fields__) - frozenset(MessageInput.__struct_fields__)
+
+
+class SessionInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The session of messages, by id or by provider and chat id, with its user and channel."""
+
+    session: str | None = None
+    user: str | None = None
+    provider: str | None = None
+    chat_id: str | None = None
+    channel: str | None = None
+    strict: bool = False
+    visibility: contract.Visibility | None = None
+
+
+def build_session(raw: Mapping[str, Any]) -> SessionInput:
+    """Check the session of a call; fill in the session id from provider and chat id. Raises `Rejected`."""
+    given = convert(raw, SessionInput, name="session")
+    session = given.session
+    if session is None:
+        if not (given.provider and given.chat_id):
+            raise Rejected("name the session, or both provider and chat_id", field="session")
+        session = contract.chat_key(given.provider, given.chat_id)
+    elif bool(given.provider) != bool(given.chat_id):
+        raise Rejected("provider and chat_id go together", field="provider")
+    return msgspec.structs.replace(
+        given,
+        session=check_label("session", session, required=True),
+        user=check_label("user", given.user),
+        provider=check_label("provider", given.provider),
+        chat_id=check_label("chat_id", given.chat_id),
+        channel=check_label("channel", given.channel),
+    )
+
+
+def build_messages(
+    raw: object, *, agent: str, session_input: SessionInput, trace: str
+) -> tuple[list[MessagePayload], list[Rejection]]:
+    """Turn a caller's list of messages into payloads, and return them with the rejections of invalid messages.
+
+    Raises `Rejected` if `raw` is not a list or has more than 1,000 messages.
+    """
+    if raw is None:
+        raise Rejected("give the messages: a list of them, or a single one", field="messages")
+    if isinstance(raw, (str, bytes, Mapping)) or not isinstance(raw, Iterable):
+        raise Rejected("messages must be a list", field="messages")
+    items = list(raw)
+    if len(items) > contract.MAX_MESSAGES_PER_CALL:
+        raise Rejected(
+            f"{len(items)} messages in one call; the limit is {contract.MAX_MESSAGES_PER_CALL}", field="messages"
+        )
+    payloads: list[MessagePayload] = []
+    rejected: list[Rejection] = []
+    contents: dict[str, str] = {}
+    for index, item in enumerate(items):
+        try:
+            payload = build_message(item, agent=agent, session_input=session_input, trace=trace)
+            content = content_hash(payload)
+            if contents.setdefault(payload.id, content) != content:
+                text = f"an earlier message of the call has the id {payload.id!r} and says something else"
+                raise Conflict(text, field="id")
+            payloads.append(payload)
+        except Rejected as error:
+            conflict = isinstance(error, Conflict)
+            rejected.append(Rejection(index=index, field=error.field, error=str(error), conflict=conflict))
+    return payloads, rejected
+
+
+def build_message(raw: object, *, agent: str, session_input: SessionInput, trace: str) -> MessagePayload:
+    """Turn one message of a caller into a checked payload, with a new id and time if it has none. Raises `Rejected`."""
+    assert session_input.session is not None, "build_session fills in the session"
+    given = raw if isinstance(raw, MessageInput) else _message_input(raw, session_input.session)
+    own = {
+        "id": given.id if given.id is not None else new_id(),
+        "content": given.content or "",
+        "created_at": _micros(given.created_at),
+        "tags": normalise_tags(given.tags) if given.tags else [],
+        "user": _same("user", check_label("user", given.user), session_input.user),
+        "visibility": _same("visibility", given.visibility, session_input.visibility),
+    }
+    payload = MessagePayload(agent=agent, trace=trace, **asdict(session_input) | asdict(given) | own)
+    check_payload(payload)
+    return payload
+
+
+def _same(field: str, own: Any, of_call: Any) -> Any:
+    """Return what a message says, or else its call. Raises `Rejected` if they contradict each other."""
+    if own is not None and of_call is not None and own != of_call:
+        raise Rejected(f"{field} of the message is {own!r}, that of the call {of_call!r}: leave one out", field=field)
+    return of_call if own is None else own
+
+
+def build_file(
+    *,
+    agent: str,
+    source_uri: object,
+    content: object,
+    trace: str,
+    session: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    tags: Iterable[object] = (),
+    item_id: str | None = None,
+    user: str | None = None,
+    visibility: contract.Visibility | None = None,
+) -> FilePayload:
+    """Turn a document's text into a checked payload. Raises `Rejected`.
+
+    Without an id it has that of its source: a document that is handed over again is the same one.
+    """
+    if not isinstance(content, str):
+        raise Rejected("the content of a file must be text", field="content")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise Rejected(f"metadata must be an object, not {type_name(metadata)}", field="metadata")
+    uri = check_label("source_uri", source_uri, required=True, limit=2_048)
+    session, user = check_label("session", session), check_label("user", user)
+    payload = FilePayload(
+        id=item_id if item_id is not None else str(uuid5(NAMESPACE_URL, f"{session}\x1f{user}\x1f{uri}")),
+        agent=agent,
+        source_uri=uri,
+        content=content,
+        created_at=now_micros(),
+        trace=trace,
+        session=session,
+        metadata=dict(metadata or {}),
+        tags=normalise_tags(tags),
+        user=user,
+        visibility=visibility,
+    )
+    check_payload(payload)
+    return payload
+
+
+def _micros(moment: datetime | None) -> int:
+    return now_micros() if moment is None else to_micros(check_time("created_at", moment))
+
+
+def _message_input(raw: object, session: str) -> MessageInput:
+    """Convert a message, which may be one that was read or exported, of the same session."""
+    if isinstance(raw, Message):
+        raw = asdict(raw)
+    if not isinstance(raw, Mapping):
+        raise Rejected(f"a message must be an object with role and content, not {type_name(raw)}", field="message")
+    own_session = raw.get("session")
+    if own_session is not None and own_session != session:
+        raise Rejected(
+            f"the message is of session {str(own_session)[:80]!r}, the call is for {session!r}:"
+            " leave out the message's session to copy it",
+            field="session",
+        )
+    return convert({name: raw[name] for name in raw if name not in STORED_FIELDS}, MessageInput, name="message")
+
 
 _NOT_STORED = {
     "dead": "it became a dead letter",
@@ -52,9 +237,9 @@ class Submission:
             outcome = by_id.get(payload.id)
             if outcome is not None and outcome.state in _NOT_STORED:
                 error = outcome.error or f"message {payload.id}: {_NOT_STORED[outcome.state]}"
-                rejected.append(Rejection(index=index, field="", error=error))
+                rejected.append(Rejection(index=index, field=outcome.field, error=error, conflict=outcome.conflict))
             else:
-                accepted.append(payload.id)
+                accepted.append((outcome.stored_as if outcome is not None else "") or payload.id)
         degraded = next((outcome.degraded for outcome in by_id.values() if outcome.degraded), "")
         return checked_receipt(state, accepted, rejected, trace=self.trace, degraded=degraded)
 
@@ -119,5 +304,81 @@ def split_submission(submission: Submission, *, max_items: int, max_bytes: int) 
 
 def _all_rejected(rejected: list[Rejection]) -> Rejected:
     first = rejected[0]
-    more = f" (all {len(rejected)} messages are invalid; this is the first error)" if len(rejected) > 1 else ""
-    return Rejected(first.error + more, field=first.field, items=tuple(rejected))
+    kind = Conflict if all(rejection.conflict for rejection in rejected) else Rejected
+    what = "conflict" if kind is Conflict else "are invalid"
+    more = f" (all {len(rejected)} messages {what}; this is the first error)" if len(rejected) > 1 else ""
+    return kind(first.error + more, field=first.field, items=tuple(rejected))
+
+
+def ingest(
+    connection: Connection,
+    session: str | None = None,
+    messages: Iterable[Mapping[str, Any]] | Mapping[str, Any] | None = None,
+    *,
+    user: str | None = None,
+    provider: str | None = None,
+    chat_id: str | None = None,
+    channel: str | None = None,
+    visibility: Visibility | None = None,
+    strict: bool = False,
+    wait: WaitFor = "queued",
+    timeout_seconds: float = 30.0,
+    trace: str | None = None,
+) -> Receipt:
+    """Ingest messages, or a single one, into a session, which is named by its id or by `provider` and `chat_id`.
+
+    Return once they are in the inbox, or with `wait` once they are stored or searchable. Invalid messages are listed
+    in `receipt.rejected`, the others are accepted; sending the same ids again changes nothing. The session belongs to
+    the first `user` that is named, and is a group of all that are; with `visibility="shared"` all users of the agent
+    see these messages. With `strict`, messages out of sequence are refused. Raises `Rejected` if all messages are
+    invalid, `Unavailable` (with the ids whose acceptance is unknown) and `WaitTimeout`.
+    """
+    session_input = build_session(
+        {
+            "session": session,
+            "user": user,
+            "provider": provider,
+            "chat_id": chat_id,
+            "channel": channel,
+            "visibility": visibility,
+            "strict": strict,
+        }
+    )
+    check_wait(wait, timeout_seconds)
+    submission = prepare_messages(
+        messages, agent=connection.config.agent, session_input=session_input, trace=check_trace(trace)
+    )
+    return connection.deliver(submission, wait=wait, timeout_seconds=timeout_seconds)
+
+
+def ingest_file(
+    connection: Connection,
+    source_uri: str,
+    content: str,
+    *,
+    session: str | None = None,
+    user: str | None = None,
+    visibility: Visibility | None = None,
+    tags: Iterable[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+    wait: WaitFor = "queued",
+    timeout_seconds: float = 30.0,
+    trace: str | None = None,
+) -> Receipt:
+    """Ingest the text of a document; what is unchanged of it is not indexed again. Raises the errors of `ingest`.
+
+    The receipt has the document's id, which is the same for each version of it.
+    """
+    check_wait(wait, timeout_seconds)
+    payload = build_file(
+        agent=connection.config.agent,
+        source_uri=source_uri,
+        content=content,
+        trace=check_trace(trace),
+        session=session,
+        metadata=metadata,
+        tags=tags,
+        user=user,
+        visibility=visibility,
+    )
+    return connection.deliver(single(payload), wait=wait, timeout_seconds=timeout_seconds)

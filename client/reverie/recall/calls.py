@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Final, Literal, Self
 
@@ -10,12 +9,13 @@ from msgspec import Meta
 
 from reverie.calls import InSession, Paged, Queried
 from reverie.errors import Rejected
-from reverie.fields import MAX_COUNT, ChannelId, Count, Query, SessionId, Share, Tags, UserId
-from reverie.moments import AsOf
+from reverie.fields import MAX_COUNT, AsOf, ChannelId, Count, Query, SessionId, Share, Tags, UserId
 from reverie.recall.types import Context, FoundSessions, RecallEventList, RecallResponse, Restored
 
 MAX_RESULTS: Final = 100
 MAX_QUERY_CHARACTERS: Final = 100_000
+# The smallest context: title and note, one heading, and some words of the newest turn.
+MIN_CONTEXT_TOKENS: Final = 64
 _ROUNDING: Final = 1e-6
 
 Mode = Literal["keyword", "vector", "hybrid"]
@@ -75,13 +75,11 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
     rerank: Annotated[bool, Meta(description="Let the server's reranker order the results, if it has one.")] = True
 
     def checked(self) -> Self:
-        """Raise `Rejected` for arguments that do not go together, a query too long, and a vector that is not finite."""
+        """Raise `Rejected` for arguments that do not go together, and a query too long."""
         if len(self.query) > MAX_QUERY_CHARACTERS:
             raise Rejected(
                 f"query has {len(self.query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query"
             )
-        if self.query_embedding is not None and not all(map(math.isfinite, self.query_embedding)):
-            raise Rejected("query_embedding must contain finite numbers", field="query_embedding")
         if self.scope == "conversation" and self.session is None:
             raise Rejected("scope conversation needs a session", field="scope")
         if self.scope == "channel" and self.session is None and self.channel is None:
@@ -159,8 +157,8 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     ranking: Annotated[
         ContextRanking,
         Meta(
-            description="What comes first: `recall`, what fits the query best; `decay`, that multiplied by importance,"
-            " decay with time and the number of recalls."
+            description="The order of results. `recall`: how well they fit the query; `decay`: that, multiplied by"
+            " importance, decay with time and the number of recalls."
         ),
     ] = "recall"
     max_messages: Annotated[

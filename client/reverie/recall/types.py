@@ -107,7 +107,8 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """How many selected items are missing from a context, by the reason why they were selected.
 
     `instructions` counts standing instructions in force. `shortened` counts messages that were cut to fit, `refined`
-    items that a language model dropped; both are counted by their reason as well.
+    items that a language model dropped; both are counted by their reason as well. `duplicates` counts what says the
+    same, in the same words, as a memory, message or file that was selected: of these the newer is told.
     """
 
     memories: int = 0
@@ -117,6 +118,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     shortened: int = 0
     refined: int = 0
     instructions: int = 0
+    duplicates: int = 0
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -144,7 +146,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The response to `restore`: the newest messages that fit, oldest first, and the summary of older ones.
 
     `tokens` counts both. `left_out` older messages did not fit; the summary does not cover `uncovered` of them until
-    `compact` is called. `shortened` messages were cut to fit.
+    `sessions.compact` is called. `shortened` messages were cut to fit.
     """
 
     session: str
@@ -168,7 +170,7 @@ class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundSessions(ListResult[FoundSession], frozen=True, kw_only=True, omit_defaults=True):
-    """The response to `search_sessions`, best first."""
+    """The response to `sessions.search`, best first."""
 
     results: list[FoundSession]
     degraded: str = ""

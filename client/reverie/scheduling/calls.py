@@ -1,31 +1,44 @@
-"""The calls for schedules and their runs."""
+"""The calls for schedules, their runs, reminders and notifications."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
 
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
-from reverie.calls import Call, OfOneOrAll, OfUser, Resource
-from reverie.clock import new_id
+from reverie.calls import Call, OfOneOrAll, OfUser, validated
+from reverie.checks import MICROS_RANGE, check_label, check_time
+from reverie.clock import from_micros, new_id
+from reverie.contract import Scope
+from reverie.errors import Rejected
 from reverie.fields import ChannelId, Limit, Offset, OwnId, SessionId, checked, label
-from reverie.scheduling.cadence_types import Cadence
 from reverie.scheduling.checks import check_run_id
 from reverie.scheduling.run_signing import WorkerKey
-from reverie.scheduling.schedule_types import (
+from reverie.scheduling.types import (
+    Acknowledged,
+    Cadence,
+    ClaimedReminder,
+    ClaimedReminders,
     Cost,
+    Delivery,
     ErrorText,
     Executor,
     Goal,
     Name,
     NextRuns,
+    NotificationPage,
     Output,
     OwnerId,
     Policy,
     RecallLimit,
+    Recipient,
+    Reminder,
+    ReminderPage,
+    ReminderStatus,
+    ReminderText,
     RunSeconds,
     Schedule,
     ScheduleCount,
@@ -35,7 +48,7 @@ from reverie.scheduling.schedule_types import (
     ScheduleStatus,
     Summary,
     TurnCount,
-)  # fmt: skip
+)
 from reverie.types import Deleted
 
 _A = TypeVar("_A")
@@ -46,6 +59,8 @@ CadenceKind = Literal["cron", "once", "interval"]
 
 
 if TYPE_CHECKING:
+    from reverie.connection import Connection
+
     # A datetime with a time zone, or RFC 3339 text; a number of seconds, or a timedelta.
     Moment: TypeAlias = datetime | str
     Seconds: TypeAlias = float | timedelta
@@ -72,7 +87,7 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
     """Add a schedule: by a `cron` expression in time zone `tz`, once `at` a time, or `every` this many seconds.
 
     The goal is sent with texts recalled for it (at most `recall_limit`, those of `session` first) to a `webhook`, or to
-    a Celery `task` on a `queue` of your own workers, which report with `complete_run`; with neither, to the configured
+    a Celery `task` on a `queue` of your own workers, which report with `runs.complete`; with neither, to the configured
     language model. A cadence or an executor can also be given as a struct. The schedule belongs to `user`, by default
     to the user of `session`, else to nobody, and recalls what that user may see. The number of schedules per user is
     limited, by default to 50. Adding it again with its id changes nothing.
@@ -82,6 +97,7 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/schedules"
+    adds: ClassVar = {"schedules": 1}
     required_scope: ClassVar = "schedule"
     cron: CronText | None = None
     at: At | None = None
@@ -103,14 +119,10 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
 
     def checked(self) -> AddSchedule:
         """Give the schedule an id, so that it is stored only once if it is sent again."""
-        from reverie.scheduling.forms import schedule_draft  # and with it all of cron
+        from reverie.scheduling.checks import schedule_draft  # and with it all of cron
 
         schedule_draft(self)
         return replace(self, id=self.id or new_id())
-
-    def amounts(self) -> Mapping[Resource, int]:
-        """Return how much the call adds."""
-        return {"schedules": 1}
 
 
 class _OneSchedule(OfOneOrAll[Schedule], frozen=True):
@@ -147,7 +159,7 @@ class UpdateSchedule(_OneSchedule, kw_only=True, frozen=True):
 
     def checked(self) -> UpdateSchedule:
         """Raise `Rejected` if arguments conflict, or if there is nothing to change."""
-        from reverie.scheduling.forms import schedule_changes
+        from reverie.scheduling.checks import schedule_changes
 
         schedule_changes(self)
         return self
@@ -224,7 +236,7 @@ class GetNextRuns(OfOneOrAll[NextRuns], frozen=True):
 
 
 class PreviewRuns(OfUser[NextRuns], kw_only=True, frozen=True):
-    """Return the next times of a cadence, given as for `add_schedule`, without adding a schedule.
+    """Return the next times of a cadence, given as for `schedules.add`, without adding a schedule.
 
     Raises `Rejected` for a cadence that no schedule may have.
     """
@@ -325,3 +337,163 @@ class CancelRun(_OneRun, frozen=True):
 
     route: ClassVar = "POST /v1/runs/{run}/cancel"
     required_scope: ClassVar = "schedule"
+
+
+MAX_CLAIM: Final = 100
+MAX_LEASE_SECONDS: Final = 3_600
+MAX_IDS: Final = 1_000
+
+
+def _check_ids(field: str, ids: Sequence[str]) -> list[str]:
+    checked_ids = [str(check_label(field, one, required=True)) for one in ids]
+    if not 1 <= len(checked_ids) <= MAX_IDS:
+        raise Rejected(f"{len(checked_ids)} ids; give 1 to {MAX_IDS:,}", field=field)
+    return checked_ids
+
+
+ReminderId = Annotated[str, label("The id of a reminder.")]
+
+
+class _NewReminder(Call[Reminder], frozen=True):
+    session: SessionId
+    recipient: Recipient
+    message: ReminderText
+
+
+class Remind(_NewReminder, kw_only=True, frozen=True):
+    """Add a reminder that is due at `due_at`, or `in_` this many seconds. Adding it again with its id changes nothing.
+
+    With delivery "pull" it is delivered by `reminders.claim`, with "push" by the server's notifier, with "auto" by
+    whichever is first. It may be due already. It belongs to `user`, by default to the users of its session.
+
+    Raises `Rejected`, `NotFound` for a session of other users, and `Conflict` for the id of another reminder.
+    """
+
+    route: ClassVar = "POST /v1/reminders"
+    adds: ClassVar = {"schedules": 1}
+    required_scope: ClassVar = "schedule"
+    due_at: Annotated[
+        Moment | None, Meta(description="The due time, with a time zone, such as 2027-05-01T09:30:00Z.")
+    ] = None
+    # Counted by the server's clock, by which the reminder becomes due.
+    in_: Annotated[Seconds | None, Meta(description="Seconds from now until it is due.")] = field(
+        default=None, name="in_seconds"
+    )
+    user: Annotated[str | None, label("The end user it belongs to; by default those of its session.")] = None
+    channel: ChannelId | None = None
+    delivery: Annotated[Delivery, Meta(description="Who delivers it.")] = "auto"
+    id: OwnId | None = None
+
+    def checked(self) -> Remind:
+        """Give the reminder an id, so that it is stored only once if it is sent again."""
+        self.due_time(now=0)
+        return replace(self, id=self.id or new_id())
+
+    def due_time(self, *, now: int) -> datetime:
+        """Return when it is due; `now`, from which seconds count, is in microseconds. Raises `Rejected`."""
+        due_at, seconds = cast("datetime | None", self.due_at), cast("float | None", self.in_)
+        if (due_at is None) == (seconds is None):
+            raise Rejected("give either due_at or in_seconds: when the reminder is due", field="due_at")
+        if due_at is not None:
+            return check_time("due_at", due_at)
+        assert seconds is not None
+        if not 0 <= seconds <= 1e12:
+            raise Rejected(f"in_seconds is {seconds}; it must be a number that is not negative", field="in_seconds")
+        due = now + round(seconds * 1_000_000)
+        if due > MICROS_RANGE[1]:
+            raise Rejected("the reminder would be due after the year 9999", field="in_seconds")
+        return from_micros(due)
+
+
+class GetReminder(OfOneOrAll[Reminder], frozen=True):
+    """Return a reminder. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/reminders/{id}"
+    reminder_id: ReminderId = field(name="id")
+
+
+class ListReminders(OfOneOrAll[ReminderPage], kw_only=True, frozen=True):
+    """List reminders of a user and of nobody, in the order in which they become due."""
+
+    route: ClassVar = "GET /v1/reminders"
+    limit: Limit = 50
+    offset: Offset = 0
+    status: Annotated[ReminderStatus | None, Meta(description="Only with this status.")] = None
+    session: Annotated[SessionId | None, Meta(description="Only of this session.")] = None
+    recipient: Annotated[str | None, label("Only for this recipient.")] = None
+
+
+class _Claim(OfOneOrAll[ClaimedReminders], frozen=True):
+    limit: Annotated[int, Meta(ge=1, le=MAX_CLAIM, description="The maximum number of reminders to claim.")] = 20
+
+
+class ClaimReminders(_Claim, kw_only=True, frozen=True):
+    """Claim due reminders for delivery, longest due first: nobody else gets them until the lease expires.
+
+    These are the reminders of `user`, by default of nobody; `all_users` claims those of everybody. Confirm each with
+    `reminders.confirm`; a reminder that is not confirmed in time becomes due again. Raises `Rejected`.
+    """
+
+    route: ClassVar = "POST /v1/reminders/claim"
+    required_scope: ClassVar = "schedule"
+    all_users_scope: ClassVar[Scope] = "schedule"
+    lease_seconds: Annotated[
+        float, Meta(ge=1, le=MAX_LEASE_SECONDS, description="Seconds until the claim expires.")
+    ] = 60.0
+    recipient: Annotated[str | None, label("Only for this recipient.")] = None
+
+
+class ConfirmReminder(OfUser[Reminder], frozen=True):
+    """Confirm that a claimed reminder was delivered. A second confirmation changes nothing.
+
+    Raises `NotFound`, and `Conflict` if the claim has expired and somebody else has claimed it: it may be delivered
+    twice.
+    """
+
+    route: ClassVar = "POST /v1/reminders/{id}/delivered"
+    required_scope: ClassVar = "schedule"
+    reminder_id: ReminderId = field(name="id")
+    token: Annotated[str, label("The token of the claim.")]
+
+
+class CancelReminder(OfOneOrAll[Deleted], frozen=True):
+    """Delete a reminder, delivered or not; return False if there was none."""
+
+    route: ClassVar = "DELETE /v1/reminders/{id}"
+    required_scope: ClassVar = "schedule"
+    reminder_id: ReminderId = field(name="id")
+
+
+class ListNotifications(OfOneOrAll[NotificationPage], kw_only=True, frozen=True):
+    """List notifications of a user and of nobody, oldest first; with `everything` also acknowledged ones."""
+
+    route: ClassVar = "GET /v1/notifications"
+    all_users_scope: ClassVar[Scope] = "schedule"
+    limit: Limit = 50
+    offset: Offset = 0
+    schedule: Annotated[str | None, label("Only of this schedule.")] = None
+    channel: Annotated[ChannelId | None, Meta(description="Only of this channel.")] = None
+    everything: Annotated[bool, Meta(description="List acknowledged ones too.")] = False
+
+
+class AcknowledgeNotifications(OfOneOrAll[Acknowledged], frozen=True):
+    """Acknowledge notifications of the caller; return how many were not acknowledged before. Raises `Rejected`."""
+
+    route: ClassVar = "POST /v1/notifications/acknowledge"
+    required_scope: ClassVar = "schedule"
+    all_users_scope: ClassVar[Scope] = "schedule"
+    ids: Annotated[Sequence[str], checked(_check_ids, "The ids of 1 to 1,000 notifications.")]
+
+
+def confirm_delivery(connection: Connection, claimed: ClaimedReminder | str, token: str | None = None) -> Reminder:
+    """Confirm the delivery of a claimed reminder, given as the claim, or as a reminder's id and the claim's token.
+
+    A second confirmation changes nothing. Raises `NotFound`, and `Conflict` if the claim has expired and somebody else
+    has claimed the reminder: it may be delivered twice.
+    """
+    reminder_id = claimed if isinstance(claimed, str) else claimed.reminder.id
+    if token is None and not isinstance(claimed, str):
+        token = claimed.token
+    if token is None:
+        raise Rejected("token is missing: give what reminders.claim returned, or the id and its token", field="token")
+    return connection.send(validated(ConfirmReminder(reminder_id, token)))

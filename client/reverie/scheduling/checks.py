@@ -1,31 +1,37 @@
-"""Check schedules and reminders, in the client and again in the server.
+"""Check schedules and reminders, in the client and again in the server, and build schedules from calls.
 
 Rules that depend on the server's settings (the shortest interval, allowed webhook addresses) are checked there only.
+A cadence is given as `cron`, `at` or `every` with `tz`, an executor as a `webhook`, or a `task` and its `queue`; a call
+may give either as a struct instead.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from datetime import datetime
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from reverie import contract
-from reverie.checks import MICROS_RANGE, check_label
-from reverie.clock import from_micros, new_id, to_micros
+from reverie.checks import check_label
+from reverie.clock import new_id
 from reverie.errors import Rejected
 from reverie.fields import check_fields
-from reverie.scheduling.reminder_types import ReminderDraft
-from reverie.scheduling.schedule_types import (
+from reverie.scheduling.types import (
+    Cadence,
     Executor,
+    LlmExecutor,
     ScheduleChanges,
     ScheduleDraft,
     TaskExecutor,
     WebhookExecutor,
 )
+
+if TYPE_CHECKING:
+    from reverie.scheduling.calls import AddSchedule, UpdateSchedule
 
 MAX_URL_CHARACTERS: Final = 2_048
 
@@ -89,40 +95,97 @@ def check_schedule_changes(changes: ScheduleChanges) -> ScheduleChanges:
     return check_fields(changes)
 
 
-def check_reminder(draft: ReminderDraft, *, now: int) -> ReminderDraft:
-    """Return a reminder as it will be stored, with an id and its due time. `now` is in microseconds.
-
-    It may be due already. Raises `Rejected`.
-    """
-    draft = check_fields(draft)
-    return replace(
-        draft,
-        id=draft.id or new_id(),
-        due_at=check_reminder_time(draft.due_at, draft.in_seconds, now=now),
-        in_seconds=None,
-    )
-
-
-def check_reminder_time(due_at: datetime | None, in_seconds: float | None, *, now: int) -> datetime:
-    """Return the due time of a reminder, given as a time or as seconds from `now` (microseconds). Raises `Rejected`."""
-    if (due_at is None) == (in_seconds is None):
-        raise Rejected("give either due_at or in_seconds: when the reminder is due", field="due_at")
-    if due_at is not None:
-        if due_at.tzinfo is None:
-            raise Rejected("due_at has no time zone: write it as 2027-05-01T09:30:00Z", field="due_at")
-        if not MICROS_RANGE[0] <= to_micros(due_at) <= MICROS_RANGE[1]:
-            raise Rejected("due_at is outside the years 1 to 9999 in UTC", field="due_at")
-        return due_at
-    assert in_seconds is not None
-    if not (math.isfinite(in_seconds) and 0 <= in_seconds <= 1e12):
-        raise Rejected(f"in_seconds is {in_seconds}; it must be a number that is not negative", field="in_seconds")
-    due = now + round(in_seconds * 1_000_000)
-    if due > MICROS_RANGE[1]:
-        raise Rejected("the reminder would be due after the year 9999", field="in_seconds")
-    return from_micros(due)
+_COMMON_FIELDS: Final = ("goal", "name", "channel", "session", "timeout_seconds", "recall_limit")
+_CADENCE: Final = ("cron", "at", "every", "tz")
+_EXECUTOR: Final = ("webhook", "task", "queue")
+# For calls that give structs: the paths in them of what checks call by the name of a short argument.
+_CADENCE_PATHS: Final = {
+    "cron": "cadence.expression",
+    "at": "cadence.at",
+    "every": "cadence.seconds",
+    "anchor": "cadence.anchor",
+    "tz": "cadence.tz",
+}
+_EXECUTOR_PATHS: Final = {"url": "executor.url", "task": "executor.task", "queue": "executor.queue"}
 
 
-def to_due_micros(draft: ReminderDraft) -> int:
-    """Return the due time of a checked reminder in microseconds."""
-    assert draft.due_at is not None
-    return to_micros(draft.due_at)
+def schedule_draft(call: AddSchedule) -> ScheduleDraft:
+    """Return the schedule of a call. Raises `Rejected`."""
+    from reverie.scheduling.cadence import parse_cadence  # and with it all of cron
+
+    with fields_of(call):
+        draft = ScheduleDraft(
+            **{name: getattr(call, name) for name in (*_COMMON_FIELDS, "id", "user")},
+            notification_policy=call.notify,
+            cadence=_cadence(call) or parse_cadence(),
+            executor=_executor(call) or LlmExecutor(),
+        )
+        return check_schedule(draft)
+
+
+def schedule_changes(call: UpdateSchedule) -> ScheduleChanges:
+    """Return the changes of a call. Raises `Rejected`."""
+    with fields_of(call):
+        changes = ScheduleChanges(
+            **{name: getattr(call, name) for name in _COMMON_FIELDS},
+            notification_policy=call.notify,
+            cadence=_cadence(call) or UNSET,
+            executor=_executor(call) or UNSET,
+        )
+        return check_schedule_changes(changes)
+
+
+@contextmanager
+def fields_of(call: AddSchedule | UpdateSchedule) -> Iterator[None]:
+    """Name fields in errors as the call does: `cron`, or `cadence.expression` if it gave a struct."""
+    names = {"url": "webhook"}
+    names |= _CADENCE_PATHS if call.cadence is not None else {}
+    names |= _EXECUTOR_PATHS if call.executor is not None else {}
+    try:
+        yield
+    except Rejected as error:
+        error.field = names.get(error.field, error.field)
+        raise
+
+
+def _cadence(call: AddSchedule | UpdateSchedule) -> Cadence | None:
+    from reverie.scheduling.cadence import parse_cadence
+
+    given = _given(call, _CADENCE)
+    if call.cadence is not None:
+        if given:
+            raise Rejected(f"give cadence or {', '.join(given)}, not both", field="cadence")
+        return call.cadence
+    if set(given) == {"tz"}:
+        raise Rejected("tz alone changes nothing: give cron, at or every with it", field="tz")
+    return parse_cadence(**{"tz": "UTC", **given}) if given else None
+
+
+def _executor(call: AddSchedule | UpdateSchedule) -> Executor | None:
+    given = _given(call, _EXECUTOR)
+    llm = getattr(call, "llm", False)
+    if llm and (given or call.executor is not None):
+        raise Rejected("give only one of webhook, task with queue, and llm", field="llm")
+    if call.executor is not None:
+        if given:
+            raise Rejected(f"give executor or {', '.join(given)}, not both", field="executor")
+        return call.executor
+    return _executor_from(**given) if given else LlmExecutor() if llm else None
+
+
+def _given(call: AddSchedule | UpdateSchedule, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(call, name)) is not None}
+
+
+def _executor_from(*, webhook: str | None = None, task: str | None = None, queue: str | None = None) -> Executor:
+    """Return the executor of a webhook, or of a task of the agent's own workers. Raises `Rejected`."""
+    if webhook is not None and (task is not None or queue is not None):
+        raise Rejected("give a webhook, or a task with its queue, not both", field="webhook")
+    if webhook is not None:
+        check_label("webhook", webhook, required=True, limit=MAX_URL_CHARACTERS)
+        return WebhookExecutor(url=webhook)
+    if task is None:
+        raise Rejected("queue needs the task to send to it", field="task")
+    if queue is None:
+        raise Rejected("task needs the queue that your workers listen to", field="queue")
+    return check_executor(TaskExecutor(task=task, queue=queue))

@@ -1,8 +1,9 @@
-"""The calls for sessions, channels, scratchpads and summaries."""
+"""The calls for sessions, channels, scratchpads and summaries, and the one that the hooks of coding agents make."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
@@ -13,18 +14,25 @@ from reverie.checks import check_depth, check_json, check_label, check_text
 from reverie.errors import Rejected
 from reverie.fields import MAX_COUNT, ChannelId, Limit, Metadata, Offset, checked, label
 from reverie.recall.calls import TokenBudget
-from reverie.sessions.channel_types import Channel, ChannelList
-from reverie.sessions.scratchpad_types import Cleared, ScratchpadEntries, ScratchpadEntry, ScratchpadList
 from reverie.sessions.types import (
+    AgentList,
+    Channel,
+    ChannelList,
+    Cleared,
+    CodingAgent,
     Compacted,
+    HookOutput,
     MessageList,
     PoppedMessage,
+    ScratchpadEntries,
+    ScratchpadEntry,
+    ScratchpadList,
     Session,
     SessionExport,
     SessionList,
     SessionSummary,
+    WorkspaceList,
 )
-from reverie.sessions.workspace_types import AgentList, WorkspaceList
 from reverie.types import Deleted
 
 # A scratchpad is for what an agent needs while it works: a page, not a store.
@@ -350,3 +358,22 @@ class ClearScratchpadKeys(InSession[Cleared], frozen=True):
 
     route: ClassVar = "DELETE /v1/scratchpads/{session}/keys"
     required_scope: ClassVar = "write"
+
+
+class RecordEvent(Call[HookOutput], kw_only=True, frozen=True):
+    """Take an event of a coding agent's hook: a prompt, an answer or the result of a tool becomes a message.
+
+    At the start of a session, return what the hook prints, so that the agent begins with what is remembered. Other
+    events are accepted and change nothing. Sending an `id` again changes nothing. Raises `Rejected` for an event that
+    names no session.
+    """
+
+    route: ClassVar = "POST /v1/coding-agents/events"
+    adds: ClassVar = {"messages": 1}
+    is_idempotent: ClassVar = True  # by the id
+    # What a tool returned may be a whole file; only its beginning is stored.
+    body_bytes: ClassVar = 16 * 1024 * 1024
+    tool: Annotated[CodingAgent, Meta(description="Whose hook it is.")]
+    id: Annotated[str, label("The id of the event, made once by the hook.")]
+    event: Annotated[Mapping[str, Any], Meta(description="What the hook got, as it is.")]
+    at: Annotated[datetime | None, Meta(description="When it happened; by default now.")] = None

@@ -1,9 +1,9 @@
-"""The sessions, messages and summaries that calls return."""
+"""Responses of calls about sessions: sessions, messages, summaries, channels, scratchpads, workspaces and agents."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -44,7 +44,7 @@ class MessageList(ListResult[Message], frozen=True, kw_only=True, omit_defaults=
 
 
 class PoppedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """The response to `pop_message`: the message that was removed, None if the session had none."""
+    """The response to `sessions.pop_message`: the message that was removed, None if the session had none."""
 
     message: Message | None = None
 
@@ -100,7 +100,110 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """The response to `compact`: how many messages were condensed, and the summary."""
+    """The response to `sessions.compact`: how many messages were condensed, and the summary."""
 
     condensed: int
     summary: SessionSummary
+
+
+class Channel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A channel with the number of its sessions and memories.
+
+    `created_at` is when it was created or first used; an empty default channel has none.
+    """
+
+    id: str
+    description: str
+    is_default: bool
+    sessions: int
+    memories: int
+    created_at: datetime | None = None
+
+
+class ChannelList(ListResult[Channel], frozen=True, kw_only=True):
+    """All channels: the default first, then by id."""
+
+    channels: list[Channel]
+
+
+class ScratchpadList(ListResult[str], frozen=True, kw_only=True, omit_defaults=True):
+    """The list of a session and when it was last written; empty if it never was."""
+
+    items: list[str]
+    updated_at: datetime | None = None
+
+
+class ScratchpadEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A key and its value, which may be any JSON."""
+
+    key: str
+    value: Any
+    created_at: datetime
+    updated_at: datetime
+
+
+class ScratchpadEntries(ListResult[ScratchpadEntry], frozen=True, kw_only=True):
+    """All keys of a session, sorted by key."""
+
+    entries: list[ScratchpadEntry]
+
+
+class Cleared(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of deleted entries."""
+
+    cleared: int
+
+
+class WorkspaceSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A workspace and the numbers of its agents, sessions and current memories, without those of the account.
+
+    With an `error` it cannot be read, and the numbers are unknown.
+    """
+
+    name: str
+    agents: int = 0
+    sessions: int = 0
+    memories: int = 0
+    error: str = ""
+
+
+class WorkspaceList(ListResult[WorkspaceSummary], frozen=True, kw_only=True):
+    """A page of workspaces, by name."""
+
+    workspaces: list[WorkspaceSummary]
+
+
+class AgentSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent and the numbers of its sessions and current memories in a workspace.
+
+    `memories` includes facts, notes, and the agent's memories in the account, which apply in every workspace.
+    """
+
+    name: str
+    sessions: int
+    memories: int
+
+
+class AgentList(ListResult[AgentSummary], frozen=True, kw_only=True):
+    """A page of agents, by name."""
+
+    agents: list[AgentSummary]
+
+
+# The coding agents whose hooks Reverie understands.
+CodingAgent: TypeAlias = Literal["claude-code", "codex", "gemini", "cursor"]
+
+
+class HookContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What Claude Code, Codex and Gemini CLI add to a session that starts."""
+
+    hook_event_name: str
+    additional_context: str
+
+
+class HookOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a hook prints, in the form of its coding agent: empty unless a session starts and there is a context."""
+
+    hook_specific_output: HookContext | None = msgspec.field(name="hookSpecificOutput", default=None)
+    # Cursor's form of the same.
+    additional_context: str | None = None

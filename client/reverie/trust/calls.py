@@ -1,19 +1,210 @@
-"""The calls about tokens and the audit log; they need the scope operate."""
+"""The types and calls of tokens, the audit log, quotas and erasures; most need the scope operate."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
+import msgspec
 from msgspec import Meta
 
-from reverie.calls import Call, Paged
-from reverie.checks import check_agent, check_workspace
+from reverie.calls import Call, OfUser, Paged
+from reverie.checks import check_agent, check_label, check_workspace
+from reverie.contract import SCOPES, Scope
 from reverie.errors import Rejected
-from reverie.fields import checked, label
-from reverie.trust.scopes import SCOPES, Scope
-from reverie.trust.types import AuditList, CreatedToken, TokenList
+from reverie.fields import MAX_COUNT, UserId, checked, label
+from reverie.types import ListResult
+
+
+class TokenInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A token without its text. No `workspace` and `user`, and an empty list of `agents`, mean any.
+
+    `tenant` is that of the workspace. A token that took the place of another has its id in `replaces`.
+    """
+
+    id: str
+    name: str
+    workspace: str | None = None
+    tenant: str = ""
+    agents: list[str] = []
+    user: str | None = None
+    scopes: list[Scope]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+    replaces: str | None = None
+
+
+class CreatedToken(msgspec.Struct, frozen=True, kw_only=True):
+    """A new token. Its text is shown this once: only a hash of it is stored."""
+
+    token: str
+    info: TokenInfo
+
+    @property
+    def id(self) -> str:
+        """The id of the token."""
+        return self.info.id
+
+    def __repr__(self) -> str:
+        """Return the token without its text, which must not end up in a log."""
+        return f"CreatedToken(info={self.info!r})"
+
+
+class TokenList(ListResult[TokenInfo], frozen=True, kw_only=True):
+    """A page of tokens, newest first."""
+
+    tokens: list[TokenInfo]
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An entry of the audit log: who did what to which id, from where, with which outcome. It has no content.
+
+    `actor` is the name of the token, or `operator`, `local` or `anyone`, or a hash for a token of one user; `token` is
+    the id of the token. `target` and `trace` are hashes where a caller chose them. `count` says how many equal refusals
+    the entry stands for.
+    """
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    target: str = ""
+    outcome: str
+    workspace: str = ""
+    agent: str = ""
+    origin: str = ""
+    trace: str = ""
+    token: str = ""
+    count: int = 1
+
+
+class AuditList(ListResult[AuditRecord], frozen=True, kw_only=True):
+    """A page of the audit log, newest first."""
+
+    entries: list[AuditRecord]
+
+
+# The resources that quotas limit in a workspace; the last one is limited for a tenant.
+Quota: TypeAlias = Literal["messages", "bytes", "memories", "schedules", "workspaces"]
+Holder: TypeAlias = Literal["workspace", "tenant"]
+
+
+class QuotaUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How much of something a workspace holds, or a tenant: its workspaces, and its part of the account tier.
+
+    `limit` None is no limit. `set_for` says where the limit comes from; empty for the settings.
+    """
+
+    holder: Holder
+    name: str
+    tenant: str
+    resource: Quota
+    used: int
+    limit: int | None = None
+    set_for: Literal["", "workspace", "tenant"] = ""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is accepted."""
+        return self.limit is not None and self.used >= self.limit
+
+
+class QuotaList(ListResult[QuotaUse], frozen=True, kw_only=True):
+    """Use and limits, by workspace and tenant."""
+
+    quotas: list[QuotaUse]
+
+
+ErasureKind = Literal["message", "memory", "session", "user", "agent", "workspace"]
+# The version of the receipt's format.
+RECEIPT_VERSION = 1
+
+
+class Searched(msgspec.Struct, frozen=True, kw_only=True):
+    """The search that followed a removal.
+
+    `parts` is the number of parts of removed texts that were looked for in each of the `forms`; `explained` of them are
+    also in what others stored, so they are no leftovers; `too_short` texts had too few characters, or no letter, and
+    were not looked for.
+    """
+
+    files: int
+    bytes: int
+    forms: list[str]
+    parts: int
+    explained: int = 0
+    too_short: int = 0
+
+
+class Remaining(msgspec.Struct, frozen=True, kw_only=True):
+    """What an erasure cannot reach, and who is responsible for it."""
+
+    what: str
+    responsible: str
+
+
+class ErasureReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The receipt of an erasure, without content: numbers of removed rows by place, results of the search, and
+    leftovers.
+
+    `target_hash` is the keyed hash of what was erased. `leftovers` is empty unless parts of removed texts were found in
+    files afterwards: the number of parts by file. `hosts` are the other hosts that have removed the content from their
+    files. `searched` counts these files, too; in `leftovers`, the host's name precedes its files.
+    """
+
+    version: int = RECEIPT_VERSION
+    erasure: str
+    kind: ErasureKind
+    target_hash: str
+    requested_by: str
+    requested_at: datetime
+    finished_at: datetime
+    removed: dict[str, dict[str, int]]
+    searched: Searched
+    leftovers: dict[str, int]
+    remains: list[Remaining]
+    hosts: list[str] = []
+
+
+class Erasure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An erasure: a job that removes all of something and proves it with a receipt.
+
+    `counts` are the numbers of removed rows and items by place: a workspace, `@account`, or the name of a step; of a
+    dry run, those that would be removed. `step` of `steps` is in progress. An erasure that is `waiting` has failed
+    `attempts` times since its last step, for the reason in `error`, and is tried again at `next_try_at`, or within
+    seconds without it; it does not delay other erasures. An erasure that has `failed` cannot be carried out as
+    requested, and has no receipt. `target`, the id of what is erased, is kept until it is removed; afterwards only its
+    keyed hash is known.
+    """
+
+    id: str
+    kind: ErasureKind
+    state: Literal["planned", "running", "waiting", "failed", "done"]
+    step: str
+    steps: list[str]
+    target: str | None = None
+    target_hash: str = ""
+    agent: str | None = None
+    workspace: str | None = None
+    requested_by: str = ""
+    requested_at: datetime
+    finished_at: datetime | None = None
+    counts: dict[str, dict[str, int]] = {}
+    error: str = ""
+    attempts: int = 0
+    next_try_at: datetime | None = None
+    receipt: ErasureReceipt | None = None
+
+
+class ErasureList(ListResult[Erasure], frozen=True, kw_only=True):
+    """A page of erasures, the newest first."""
+
+    erasures: list[Erasure]
+
 
 # A token that nobody rotates for so long is forgotten; longer ones have no expiry.
 _MAX_SECONDS: Final = 10 * 365 * 86_400
@@ -31,9 +222,13 @@ def _check_agents(field: str, names: Sequence[str]) -> list[str]:
     return sorted({check_agent(name) for name in names})
 
 
+def _split(texts: Sequence[Any]) -> list[str]:
+    return [part.strip() for text in texts for part in str(text).split(",") if part.strip()]
+
+
 def _check_scopes(field: str, scopes: Sequence[Any]) -> list[Scope]:
     """Return scopes in their order. Each text may name several, separated by commas."""
-    named = [part.strip() for text in scopes for part in str(text).split(",") if part.strip()]
+    named = _split(scopes)
     unknown = sorted(set(named) - set(SCOPES))
     if unknown or not named:
         raise Rejected(f"{field}: {', '.join(unknown) or 'none'} is not a scope; use {', '.join(SCOPES)}", field=field)
@@ -103,16 +298,140 @@ class RevokeToken(Call[TokenList], frozen=True):
 
 
 class ListAudit(Paged[AuditList], kw_only=True, frozen=True):
-    """List the audit log, newest first: token changes, deletions, exports, refusals. It has no content."""
+    """List the audit log, newest first: token changes, deletions, exports, refusals. It has no content.
+
+    Names and ids that callers chose are in it as keyed hashes: `actor` and `target` find the entries of a name that is
+    known.
+    """
 
     route: ClassVar = "GET /v1/audit"
     required_scope: ClassVar = "operate"
     since: Annotated[datetime | None, Meta(description="Only entries since this time, with a time zone.")] = None
-    actor: Annotated[str | None, label("Only of this actor, which is the name of a token.")] = None
+    actor: Annotated[str | None, label("Only of this actor: the name of a token, or a user.")] = None
     action: Annotated[str | None, label("Only of this action, such as forget-session.")] = None
+    target: Annotated[
+        str | None, label("Only about this: the id of a session, memory or file, a user, or CATEGORY/KEY of a fact.")
+    ] = None
 
-    def checked(self) -> ListAudit:
-        """Raise `Rejected` if the time has no time zone."""
-        if self.since is not None and self.since.tzinfo is None:
-            raise Rejected("since needs a time zone, as in 2026-05-01T12:00:00Z", field="since")
+
+QUOTAS: Final[tuple[Quota, ...]] = get_args(Quota)
+
+
+def _check_quotas(field: str, names: Sequence[Any]) -> list[Quota]:
+    """Return names of quotas in their order. Each text may name several, separated by commas."""
+    named = _split(names)
+    unknown = sorted(set(named) - set(QUOTAS))
+    if unknown:
+        raise Rejected(f"{field}: {', '.join(unknown)} is not a quota; use {', '.join(QUOTAS)}", field=field)
+    return [name for name in QUOTAS if name in named]
+
+
+def _amount(what: str) -> Meta:
+    return Meta(ge=0, le=MAX_COUNT, description=f"{what}; 0 is no limit.")
+
+
+class ListQuotas(Paged[QuotaList], kw_only=True, frozen=True):
+    """List how much each workspace and tenant holds, and its limits. Pages count workspaces and tenants."""
+
+    route: ClassVar = "GET /v1/quotas"
+    required_scope: ClassVar = "operate"
+    workspace: Annotated[str | None, checked(_check_workspace, "Only of this workspace.")] = None
+
+
+class SetQuotas(Call[QuotaList], frozen=True):
+    """Set the quotas of a workspace, or of a tenant: those of its workspaces that have none of their own.
+
+    What is not given stays unchanged. Returns the use and the limits. Raises `Rejected` for `workspaces` of a
+    workspace.
+    """
+
+    route: ClassVar = "PUT /v1/quotas/{holder}/{name}"
+    required_scope: ClassVar = "operate"
+    holder: Annotated[Holder, Meta(description="The kind of holder of these quotas.")]
+    name: Annotated[str, label("The name of the workspace or the tenant.")]
+    messages: Annotated[int, _amount("Messages and files")] | None = None
+    bytes: Annotated[int, _amount("Bytes of stored texts")] | None = None
+    memories: Annotated[int, _amount("Memories, facts and notes")] | None = None
+    schedules: Annotated[int, _amount("Schedules, and reminders to deliver")] | None = None
+    workspaces: Annotated[int, _amount("Workspaces of the tenant")] | None = None
+    inherit: Annotated[
+        Sequence[str], checked(_check_quotas, "Remove these quotas, so that the wider one holds: tenant, settings.")
+    ] = ()
+
+    def checked(self) -> SetQuotas:
+        """Raise `Rejected` for a name that no workspace can have, and for what does not fit."""
+        if self.holder == "workspace":
+            check_workspace(self.name)
+            if self.workspaces is not None or "workspaces" in self.inherit:
+                raise Rejected("workspaces is a quota of tenants: name the tenant", field="workspaces")
+        twice = sorted(set(self.inherit) & {name for name, amount in self.given().items() if amount is not None})
+        if twice:
+            raise Rejected(f"{twice[0]} has an amount and is to be inherited: give one of the two", field="inherit")
+        if not self.given():
+            raise Rejected(f"name a quota: {', '.join(QUOTAS)}", field="messages")
         return self
+
+    def given(self) -> Mapping[Quota, int | None]:
+        """Return the amounts that are given, and None for the quotas to remove."""
+        amounts: dict[Quota, int | None] = {name: getattr(self, name) for name in QUOTAS}
+        given = {name: amount for name, amount in amounts.items() if amount is not None}
+        removed: dict[Quota, int | None] = {name: None for name in QUOTAS if name in self.inherit}
+        return {**removed, **given}
+
+
+# The selectors of which one names what is erased; without any it is a whole agent or workspace.
+_SELECTORS: Final = ("user", "session", "message", "memory")
+
+ErasureId = Annotated[str, label("The id of an erasure.")]
+
+
+class Erase(Call[Erasure], kw_only=True, frozen=True):
+    """Start an erasure: remove a user, session, message, memory, agent or workspace with every trace, and prove it.
+
+    Name one of `user`, `session`, `message` and `memory`, or only `agent` or `workspace` for all of them; a `message`
+    with its `session`, unless no other session has a message with its id. A user or an agent is erased everywhere
+    unless `agent` and `workspace` limit it; the others are looked for in the `agent` and `workspace` given, by default
+    those of the client. What was accepted before does not reappear; what is stored later is kept. The job goes on in
+    the background and survives crashes; `admin.erasures.get` returns its progress and its receipt. There is no undo.
+    With `dry_run` only the numbers are returned. Raises `Rejected` and `Unavailable`.
+    """
+
+    route: ClassVar = "POST /v1/erasures"
+    required_scope: ClassVar = "forget"
+    user: Annotated[str | None, label("Everything of this end user.")] = None
+    session: Annotated[str | None, label("This session and what came from it, or the session of the message.")] = None
+    message: Annotated[str | None, label("This message and what came from it.")] = None
+    memory: Annotated[str | None, label("This memory, fact or note, with its history.")] = None
+    agent: Annotated[str | None, label("Only of this agent, or alone: everything of this agent.")] = None
+    workspace: Annotated[str | None, label("Only in this workspace, or alone: the whole workspace.")] = None
+    dry_run: Annotated[bool, Meta(description="Only count what would be removed.")] = False
+
+    def checked(self) -> Erase:
+        """Raise `Rejected` if several things are named, or one by what cannot be a name."""
+        for name in (*_SELECTORS, "agent"):
+            check_label(name, getattr(self, name))
+        if self.workspace is not None:
+            check_workspace(self.workspace)
+        named = [name for name in _SELECTORS if getattr(self, name) is not None]
+        if self.message is not None and self.session is not None:
+            named.remove("session")
+        if len(named) > 1:
+            raise Rejected(f"{' and '.join(named)} exclude each other: erase one after the other", field=named[1])
+        return self
+
+
+class GetErasure(OfUser[Erasure], frozen=True):
+    """Return an erasure with its progress, and with its receipt when it is done. Raises `NotFound`.
+
+    A token for one user sees the erasures that it has asked for.
+    """
+
+    route: ClassVar = "GET /v1/erasures/{id}"
+    id: ErasureId
+
+
+class ListErasures(Paged[ErasureList], kw_only=True, frozen=True):
+    """List the erasures, the newest first. A token for one user sees those that it has asked for."""
+
+    route: ClassVar = "GET /v1/erasures"
+    user: UserId | None = None

@@ -11,7 +11,6 @@ from msgspec import Meta
 
 from reverie.calls import Call, Resource
 from reverie.contract import MAX_FILE_BYTES
-from reverie.errors import Rejected
 from reverie.fields import label
 from reverie.trust.export_types import (
     AnyRecord,
@@ -29,7 +28,7 @@ from reverie.trust.export_types import (
 MAX_IMPORTED: Final = 1_000
 
 
-# What records count as for rates and quotas.
+# The resource that each kind of record counts for in rates and quotas.
 _RESOURCES: Final[Mapping[type[ExportedRecord], Resource]] = {
     ExportedMessage: "messages",
     ExportedFile: "messages",
@@ -47,10 +46,11 @@ def amounts_of_records(records: Sequence[AnyRecord]) -> Mapping[Resource, int]:
 class ReadExport(Call[ExportPage], kw_only=True, frozen=True):
     """Return a page of an export: everything about a user, a session, an agent or a workspace; without any, everything.
 
-    Of a user it is what belongs to that user in all agents and workspaces, or in those given; a session needs its agent
-    and workspace. The first page has a header and the number of records by part; `cursor` returns the next page. A
-    token for one user exports that user; everything else needs the scope operate. Vectors and indexes are not in it:
-    they are made again. `export_file` writes a whole export. Raises `Rejected` and `NotFound`.
+    The export of a user has what belongs to that user in all agents and workspaces, or in those that are given. A
+    session needs its agent and workspace. The first page has a header and the number of records by part; `cursor`
+    returns the next page. A token for one user exports that user; everything else needs the scope operate. Vectors and
+    indexes are not in it: they are made again. `admin.export_file` writes a whole export. Raises `Rejected` and
+    `NotFound`.
     """
 
     route: ClassVar = "GET /v1/export/records"
@@ -69,9 +69,9 @@ class ImportRecords(Call[ImportReport], kw_only=True, frozen=True):
     interrupted. They are chunked, embedded and indexed like anything that is stored. With a `user`, all of them become
     that user's. Without the scope operate, only sessions, messages, files and memories are taken, and nothing that is
     shared. Unless the file is `trusted`, shared memories wait for approval, promotions and recall events are left out,
-    and schedules that call a webhook are paused. With `dry_run` nothing is stored. `import_file` sends a whole file.
-    Raises `Rejected`, naming the record at fault, `Conflict` for an id that somebody else has, and `QuotaExceeded`, if
-    they would not fit although none is there yet.
+    and schedules that call a webhook are paused. With `dry_run` nothing is stored. `admin.import_file` sends a whole
+    file. Raises `Rejected`, naming the record at fault, `Conflict` for an id that somebody else has, and
+    `QuotaExceeded`, if they would not fit although none is there yet.
     """
 
     route: ClassVar = "POST /v1/import/records"
@@ -102,9 +102,3 @@ class ImportRecords(Call[ImportReport], kw_only=True, frozen=True):
         if self.dry_run:
             return {}
         return amounts_of_records(self.records)
-
-    def checked(self) -> ImportRecords:
-        """Raise `Rejected` for a time without a time zone."""
-        if self.exported_at is not None and self.exported_at.tzinfo is None:
-            raise Rejected("exported_at needs a time zone, as in 2026-05-01T12:00:00Z", field="exported_at")
-        return self

@@ -8,15 +8,15 @@ from typing import Final
 import msgspec
 
 from reverie import contract
-from reverie.checks import check_agent, check_json, check_label, check_payload, check_text, check_workspace
+from reverie.checks import check_agent, check_json, check_label, check_payload, check_text, check_time, check_workspace
 from reverie.clock import to_micros
 from reverie.contract import FilePayload, MessagePayload
 from reverie.decoding import convert
 from reverie.errors import Rejected
-from reverie.items.checks import check_index, check_item_key, check_item_value, check_namespace
-from reverie.memories.checks import check_memory
+from reverie.items import check_index, check_item_key, check_item_value, check_namespace
+from reverie.memories.calls import check_memory
 from reverie.memories.types import MemoryDraft
-from reverie.scheduling.schedule_types import ScheduleDraft
+from reverie.scheduling.types import ScheduleDraft
 from reverie.trust import export_types as types
 
 _LABELS: Final = frozenset(
@@ -32,8 +32,7 @@ def check_record(record: types.ExportedRecord) -> None:
     for field in record.__struct_fields__:
         value = getattr(record, field)
         if isinstance(value, datetime):
-            if value.tzinfo is None:
-                raise Rejected(f"{field} needs a time zone", field=field)
+            check_time(field, value)
         elif field in _LABELS:
             check_label(field, value)
         elif isinstance(value, str):

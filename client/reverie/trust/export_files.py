@@ -1,4 +1,4 @@
-"""Write an export to a file, and import such a file: the methods `export_file` and `import_file`.
+"""Write an export to a file, and import such a file: the methods `admin.export_file` and `admin.import_file`.
 
 Files of any size are written and read in bounded memory. Nothing is sent before the end of a file, its checksums and
 every record have been checked, and nothing is stored before the server has checked all of it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -19,8 +20,7 @@ import msgspec
 
 from reverie.calls import validated
 from reverie.connection import Connection
-from reverie.errors import Rejected
-from reverie.problems import Limited, QuotaExceeded
+from reverie.errors import Limited, QuotaExceeded, Rejected
 from reverie.trust.export_calls import MAX_IMPORTED, ImportRecords, ReadExport
 from reverie.trust.export_reading import ExportSource, open_export
 from reverie.trust.export_types import (
@@ -85,7 +85,7 @@ def import_file(
 
     Importing again changes nothing, and continues an import that was interrupted. With a `user`, all of it becomes that
     user's. Approvals, promotions, recall events and webhooks are taken over only if the file is `trusted`. Documents of
-    `export_memories` and `export_session` are taken, too. Raises `Rejected` or `Conflict`, saying what to do, before
+    `memories.export` and `sessions.export` are taken, too. Raises `Rejected` or `Conflict`, saying what to do, before
     anything is stored, and `Unavailable`.
     """
     try:
@@ -181,9 +181,9 @@ def private_file(path: Path) -> Iterator[IO[bytes]]:
     Raises `Rejected` if it cannot be written; nothing is left of it then, or when the block is interrupted.
     """
     target = path.resolve()
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 yield file

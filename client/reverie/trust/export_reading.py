@@ -27,7 +27,7 @@ from reverie.trust.export_types import (
     part_of,
 )
 
-# No record is longer: the text of a file, escaped. What is longer is another kind of file.
+# No record is longer: the text of a file, escaped. A file with a longer line is no export.
 _LINE_BYTES: Final = 64 * 1024 * 1024
 # Documents of the first version were made in memory, and are read so.
 _OLD_BYTES: Final = 256 * 1024 * 1024
@@ -38,7 +38,7 @@ _decode_end: Final = msgspec.json.Decoder(ExportEnd).decode
 
 
 class ExportSource(Protocol):
-    """What an import reads: a header, and records as often as they are asked for."""
+    """The input of an import: a header, and records that can be read more than once."""
 
     header: ExportHeader
     total: int
@@ -99,7 +99,7 @@ class ExportFile:
 
 
 class OlderExport:
-    """A document that `export_memories` or `export_session` made, as records of an agent in a workspace."""
+    """A document that `memories.export` or `sessions.export` made, as records of an agent in a workspace."""
 
     def __init__(self, document: bytes, *, workspace: str, agent: str) -> None:
         """Read a document. Raises `Rejected` for anything else."""

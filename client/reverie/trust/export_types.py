@@ -13,12 +13,17 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import msgspec
 
 from reverie.memories.types import Lifetime, MemoryKind, Tier
-from reverie.scheduling.notification_types import NotificationKind
-from reverie.scheduling.reminder_types import Delivery
-from reverie.scheduling.schedule_types import NotificationPolicy, RunStatus, RunTrigger, ScheduleStatus
+from reverie.scheduling.types import (
+    Delivery,
+    NotificationKind,
+    NotificationPolicy,
+    RunStatus,
+    RunTrigger,
+    ScheduleStatus,
+)
 from reverie.types import ListResult
 
-# The version of the format. Documents of `export_memories` and `export_session` are version 1.
+# The version of the format. Documents of `memories.export` and `sessions.export` are version 1.
 FORMAT = "reverie-export"
 FORMAT_VERSION = 2
 
@@ -284,6 +289,8 @@ class ExportedDeadLetter(ExportedRecord, frozen=True, kw_only=True, tag="dead_le
     session: str | None = None
     payload: bytes | None = None
     trace: str = ""
+    # Tells apart the deliveries with one id.
+    variant: str = ""
 
 
 class ExportedRecallEvent(ExportedRecord, frozen=True, kw_only=True, tag="recall_events"):
@@ -300,6 +307,8 @@ class ExportedRecallEvent(ExportedRecord, frozen=True, kw_only=True, tag="recall
     chunk: str
     in_account: bool = False
     user: str | None = None
+    # The session of a message that was found, because ids of messages are unique only within their session.
+    found_session: str | None = None
 
 
 AnyRecord: TypeAlias = (
@@ -321,12 +330,19 @@ AnyRecord: TypeAlias = (
 
 # The parts in their order in a file: what a record refers to comes before it.
 RECORD_TYPES: tuple[type[ExportedRecord], ...] = AnyRecord.__args__
-PARTS: tuple[str, ...] = tuple(str(kind.__struct_config__.tag) for kind in RECORD_TYPES)
+
+
+def tag_of(kind: type[ExportedRecord]) -> str:
+    """Return the part that records of a type belong to."""
+    return str(kind.__struct_config__.tag)
 
 
 def part_of(record: ExportedRecord) -> str:
     """Return the part that a record belongs to."""
-    return str(type(record).__struct_config__.tag)
+    return tag_of(type(record))
+
+
+PARTS: tuple[str, ...] = tuple(map(tag_of, RECORD_TYPES))
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -380,11 +396,11 @@ class ExportPage(ListResult[AnyRecord], frozen=True, kw_only=True, omit_defaults
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an import did, or would do, in numbers of records by part.
+    """The result of an import, or of its dry run, in numbers of records by part.
 
-    `added` are new, `present` were there already, `left_out` the caller may not import or refer to nothing. Of those
-    added, `erased` had been erased here after the export was made, and `shared` now wait for an operator's approval.
-    `waiting` of the records sent could not be stored yet: send them again.
+    `added` records are new and `present` ones were stored already. `left_out` counts records that the caller may not
+    import, or that refer to missing rows. Of the added ones, `erased` had been erased here after the export was made,
+    and `shared` now wait for an operator's approval. `waiting` records could not be stored yet: send them again.
     """
 
     added: dict[str, int] = {}

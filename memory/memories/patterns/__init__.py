@@ -5,9 +5,8 @@ Precision comes first: whatever is not said plainly is left out, and nothing is 
 
 from __future__ import annotations
 
-from memory.memories.patterns.finding import find_statements
-from memory.memories.patterns.instructions import find_instructions
-from memory.memories.patterns.revocations import find_revocations
-from memory.memories.patterns.statement import Statement
+from memory.memories.patterns.instructions import find_instructions, find_revocations
+from memory.memories.patterns.matching import Statement
+from memory.memories.patterns.statements import find_statements
 
 __all__ = ["Statement", "find_instructions", "find_revocations", "find_statements"]

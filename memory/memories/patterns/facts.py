@@ -7,10 +7,22 @@ from dataclasses import replace
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
-from memory.memories.patterns.bounds import BLANKS, REST
-from memory.memories.patterns.matching import ADVERB, END, I_AM, IS, VALUE, PatternMatch, Rule, rule
-from memory.memories.patterns.statement import Statement
-from memory.memories.patterns.values import as_subject, is_name, is_plain
+from memory.memories.patterns.matching import (
+    ADVERB,
+    BLANKS,
+    END,
+    I_AM,
+    IS,
+    REST,
+    VALUE,
+    PatternMatch,
+    Rule,
+    Statement,
+    as_subject,
+    is_name,
+    is_plain,
+    rule,
+)
 
 # `the north of ...` is not part of the name of a place.
 _BEFORE_PLACE = re.compile(
@@ -230,7 +242,7 @@ def _allergic(match: PatternMatch) -> Statement | None:
 _NAMED: Final = r"(?:'s name(?:'s| is)(?: now)?|(?:'s| is)(?: now)? (?:called|named))\s{1,3}"
 _DAYS: Final = r"birthday|birth date|date of birth|wedding anniversary"
 _ADDRESS: Final = r"(?P<value>[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5})"
-# Facts, and instructions as well: every answer needs them.
+# Facts, and instructions as well: every answer needs them. So they are found with the instructions alone.
 HOW_TO_ADDRESS: Final[tuple[Rule, ...]] = (
     rule(
         rf"(?:from now on,?{BLANKS})?(?:(?:please|just|you can|you may|feel free to){BLANKS}){{0,5}}call me"
@@ -240,7 +252,6 @@ HOW_TO_ADDRESS: Final[tuple[Rule, ...]] = (
     rule(rf"my pronouns are{BLANKS}(?P<value>\w{{1,40}}/\w{{1,40}}(?:/\w{{1,40}})?){END}", _pronouns),
 )
 RULES: Final[tuple[Rule, ...]] = (
-    *HOW_TO_ADDRESS,
     rule(rf"my (?P<key>{words.ATTRIBUTES_OF_NAMES}){IS}{VALUE}", _name_of_user),
     rule(rf"my (?:(?P<kind>new|work|personal|private){BLANKS})?e-?mail(?: address)?{IS}{_ADDRESS}", _email),
     rule(rf"my (?P<key>{_DAYS}){IS}(?:on )?(?P<value>{words.DATE}){END}", _dated),

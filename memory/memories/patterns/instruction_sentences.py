@@ -1,37 +1,150 @@
-"""The sentences of a message in which a user may instruct the agent: their own words, outside tasks and quotations."""
+"""The sentences of standing instructions: whether a message is one and nothing else, its subject, what it takes back.
+
+Who pastes, forwards or quotes a text puts something before it, behind it or around it. So an instruction holds only if
+the message begins with it and has nothing else. This asks for plain English on one line: what a label, a list, a mail,
+a log, code or markup is made of has no place there, nor have characters that cannot be seen.
+
+Two instructions with the same subject cannot both be in force, the newer one holds. `Always use tabs` and `never use
+tabs` have one subject, as have `answer in English` and `answer in German`. Two that are about the same thing in other
+words have two subjects, and both are told: with their dates, so that the newer is known.
+
+What is taken back is looked up among the instructions in force by its words: see `takes_back`.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Final
 
-from memory.memories.patterns.bounds import MAX_SENTENCE_CHARACTERS, starting
-from memory.memories.patterns.instruction_words import HORIZON
-from memory.memories.patterns.sentences import (
+from memory.memories.patterns import instruction_words as words
+from memory.memories.patterns.matching import (
     ABBREVIATED_END,
-    ABOUT_WORDS,
     COVER,
     JOKE,
-    LABELLED,
     LAUGHTER,
-    MATERIAL,
     MAX_MESSAGE_CHARACTERS,
+    MAX_SENTENCE_CHARACTERS,
+    REST,
     Sentence,
+    Statement,
     covered_text,
+    starting,
+    with_plain_apostrophes,
 )
 
-# Words with which people lead into a request.
-_LEAD_IN = starting(
-    r"(?:(?:so|well|also|ok(?:ay)?|hi|hey|hello|oh|and|but|btw|by the way|fyi|actually|anyway|plus|yes|yeah|yep|yup|no"
-    r"(?=,)|nope|nah|sure|right|thanks|thank you|thx|great|cool|nice|awesome|perfect|just so you know|you know|alright"
-    r"|good (?:morning|afternoon|evening)|that helps|and also|one more thing|another thing"
-    r"|quick thing|remember(?=\s{0,3}:)"
-    r"|lastly|finally|again|ps|p\.s\.)"
-    r"(?: there)?(?:\s{0,3}[,!:\u2013\u2014-]{1,40})?\s{1,3}){1,5}",
+MAX_CHARACTERS: Final = 120
+
+_PREFIX: Final = "instruction: "
+_CONDITION = re.compile(
+    r"(?:\b(?:when|whenever|if|every time|each time|any ?time|while|unless)\b|\b(?:for|in) (?:my|all my|every"
+    r"|each)\b)[^,]{0,400}",
+    re.IGNORECASE,
 )
-# Whoever writes this wants to undo what the agent was told by others, or hands it a part to play.
+# Things that can be had in one way at a time, each with the words for its ways.
+_ANSWERS: Final = r"\b(?:answers|replies|responses|explanations)\b"
+_LENGTH: Final = r"\b(?:short|brief|concise|long|detailed|lengthy|thorough|verbose)(?:er)?\b"
+_SPOKEN_IN: Final = (
+    r"\b(?:answer|respond|reply|speak|talk|chat|communicate|write to me|switch|continue|answers|replies)\b"
+)
+_CHOICES: Final = (
+    (
+        "language of code",
+        rf"\b(?:code|examples?|scripts?|functions?|program\w{{0,40}})\b{REST}\bin {words.CODE_LANGUAGE}"
+        rf"(?!\w)",
+    ),
+    ("language", rf"{_SPOKEN_IN}{REST}\b{words.LANGUAGE}\b"),
+    ("spelling", r"\b(?:british|american|uk|us|australian|canadian) (?:english|spelling)\b"),
+    ("indentation", r"\b(?:tabs|spaces)\b"),
+    ("units", r"\b(?:metric|imperial)\b"),
+    ("temperatures", r"\b(?:celsius|fahrenheit)\b"),
+    ("time format", r"\b(?:24-hour|12-hour|am/pm)\b"),
+    ("currency", r"\bin (?:euros|dollars|pounds|yen|francs|rupees)\b"),
+    (
+        "address",
+        r"\b(?:address|treat|speak to|talk to) me (?:in)?formally\b"
+        r"|\b(?:in)?formal (?:you|language|tone|du|sie)\b",
+    ),
+    (
+        "length",
+        rf"{_LENGTH}{REST}{_ANSWERS}|{_ANSWERS}{REST}{_LENGTH}"
+        rf"|{_ANSWERS}{REST}\b(?:under|at most|no more than|within)\b{REST}\b(?:words|sentences|lines|paragraphs?)\b",
+    ),
+    ("pronouns", r"\bpronouns\b|\b(?:they/them|she/her|he/him)\b"),
+)
+# Searched from the beginning: a search from each place in turn would read the rest of the text each time.
+_COMPILED: Final = tuple((name, starting(rf"{REST}?(?:{pattern})")) for name, pattern in _CHOICES)
+# What says how often or how politely, and numbers: `three options` and `five options` are one subject.
+_IGNORED_WORDS: Final = """
+always never don't do not ever please only just also from now on going forward in the future i you your want wants would
+like to should must have need can could a an the any all every each of at more no stop quit longer anymore again that it
+be is are am my me user make sure kindly with for one two three four five six seven eight nine ten eleven twelve noon am
+pm o'clock avoid without prefer i'd skip use using us uses add adding answer answers reply replies response responses
+message messages give giving
+"""
+_IGNORED: Final = frozenset(_IGNORED_WORDS.split())
+_WORD = re.compile(r"[^\W_][\w'+#/-]{0,40}")
+_TIME = re.compile(rf"\b{words.AT_A_TIME}", re.IGNORECASE)
+
+
+def subject_of(text: str) -> str:
+    """Return the subject of an instruction: what it is about, without whether, how often or how much."""
+    condition = _CONDITION.search(text)
+    scope = _key(condition[0]) if condition is not None else ""
+    rest = text.replace(condition[0], " ") if condition is not None else text
+    for name, pattern in _COMPILED:
+        if pattern.search(rest):
+            return _subject(name, scope)
+    return _subject(_key(rest), scope)
+
+
+def words_of_instruction(text: str) -> frozenset[str]:
+    """Return the words that say what an instruction is about, without their endings."""
+    return frozenset(_key(text).split())
+
+
+def _subject(name: str, scope: str) -> str:
+    return f"{_PREFIX}{name}{f' ({scope})' if scope else ''}"[:MAX_CHARACTERS]
+
+
+def _key(text: str) -> str:
+    """Return the words that matter, in their order; a time of day only as such."""
+    plain = _TIME.sub(lambda found: f" {found[0].split()[0]} ", text)
+    found = (_stem(word) for word in _WORD.findall(plain.lower()) if word not in _IGNORED and not word[0].isdigit())
+    return " ".join(dict.fromkeys(found))
+
+
+def _stem(word: str) -> str:
+    """Return a word without the endings of plurals and gerunds: `using emojis` is about `use emoji`."""
+    for ending in ("ing", "ed", "es", "s", "e"):
+        if word.endswith(ending) and len(word) - len(ending) >= 2 and not word.endswith("ss"):
+            return word[: -len(ending)]
+    return word
+
+
+# Few people say more at once; three sentences are the most that was seen.
+_MAX_ALONE_CHARACTERS: Final = 300
+# With which people end a message.
+SMILEYS: Final = "\U0001f642\U0001f60a\U0001f64f\U0001f44d\U0001f600\u2764\ufe0f"
+# Words, and between them what a sentence needs. A colon only within a time, a hyphen only within a word.
+_PLAIN = re.compile(
+    rf"(?:[A-Za-z0-9\u00c0-\u024f\u1e00-\u1eff{COVER} ,!?%&+/$\u20ac\u00a3\u00b0_]|(?<=\w)#|(?<!\.)\.(?=[\s\d]|\Z|\w\.)"
+    r"|(?<=\d):(?=\d)|(?<=\w)-(?=\w)|'(?=[\w ])){1,300}"
+)
+# Words that are quoted within a sentence: `never use the word "delve"`.
+_QUOTED = re.compile(r"(?<=\S )(?:\"[^\"\n]{1,60}\"|\u201c[^\u201c\u201d\n]{1,60}\u201d|`[^`\n]{1,60}`)")
+# Said by or about somebody else, or in jest.
+REPORTED = re.compile(
+    r"\b(?:said|says|saying|told|tells|telling (?:him|her|them|us)|asked|asks|wants (?:me|us|him|her|them)|wrote|writes"
+    r"|claims (?:that|to)|claimed|thinks|thought|believe[sd]|reads|state[sd]|insist(?:s|ed)|warn(?:s|ed)|advise[sd]"
+    r"|suggest(?:s|ed) (?:that|it|this)|recommends|explains|mentions|replied|shout(?:s|ed)|whisper(?:s|ed)"
+    r"|quoth|sang|sings|according to|motto|proverb|(?:they|people|folks) say|used to say|sayings?|lyrics?"
+    r"|quoted?(?! (?:a|an|the|my|any)\b)"
+    r"|wouldn't it|i wish|i guess|as if|in the words of)\b",
+    re.IGNORECASE,
+)
+# Words of attempts to override what others have told the agent.
 _OVERRIDE = re.compile(
     r"\b(?:ignore|disregard|forget|override|bypass|drop)\b[^.!?\n]{0,40}\b(?:instructions?|prompts?|rules|everything"
     r"|guidelines|restrictions|above|training)\b"
@@ -41,150 +154,180 @@ _OVERRIDE = re.compile(
     r"|^\s{0,3}(?:system|assistant|developer)\s{0,3}:|<\|?/?(?:system|im_start|inst)",
     re.IGNORECASE | re.MULTILINE,
 )
-# Said by or about somebody else, in jest, or to override what the agent was told by others.
-REPORTED = re.compile(
-    r"\b(?:said|says|told|tells|asked|asks|wants me|wants us|wrote|writes|claims (?:that|to)|thinks|believes"
-    r"|according to|motto|proverb"
-    r"|(?:they|people|folks) say|used to say|sayings?|lyrics?|quote|wouldn't it|i wish|i guess|as if)\b",
-    re.IGNORECASE,
-)
-_PART_TO_PLAY = re.compile(
-    r"\b(?:act(?:ing)? (?:as|like)|pretend|role-?play\w{0,40}|imagine|suppose|simulate|impersonate|hypothetical\w{0,40}"
-    r"|let's play|think of yourself|you(?:'re| are| will be)(?: now)? (?:an?|the|my)\b(?! (?:best|great|star|genius"
-    r"|legend|lifesaver))"
-    r"|from now on,? you(?:'re| are| will be)\b|stay in character|character|your (?:task|role|job) is)",
-    re.IGNORECASE,
-)
-# A mail or chat that was pasted: from here on the words are somebody else's.
-_PASTED_MAIL = re.compile(
-    r"^[ \t]{0,40}(?:from|to|cc|subject|sent|date|betreff|von|an)\s{0,3}:\s|^[ \t]{0,40}-{2,}[ \t]{0,40}"
-    r"(?:original|forwarded)"
-    r"|^[ \t]{0,40}begin forwarded message|\bwrote\s{0,3}:?[ \t]{0,40}$|^[ \t]{0,40}(?:dear"
-    r"|hi|hello|hey) [A-Z][\w .]{0,30},[ \t]{0,40}\n",
-    re.IGNORECASE | re.MULTILINE,
-)
-_CLOSING = re.compile(
-    r"^[ \t]{0,40}(?:(?:best|kind|warm)(?:est)? (?:regards|wishes)|regards|sincerely"
-    r"|yours (?:truly|sincerely|faithfully)"
-    r"|cheers|best|thanks),?[ \t]{0,40}\n{1,10}[ \t]{0,40}[A-Z]",
-    re.IGNORECASE | re.MULTILINE,
-)
-_TAGGED = re.compile(r"<(\w{1,40}+)[^<>]{0,400}+>.*?(?:</\1>|\Z)", re.DOTALL)
-_DATA = re.compile(r"\A\s*+[\[{<]")
-_INTRODUCES = re.compile(
-    r"\b(?:here(?:'s| is| are)|this is|see|below|attached|following|(?:got|received|found|read) (?:this|the|a))\b"
-    r"[^.!?\n]{0,60}:[ \t]{0,40}(?:\n|\Z)|\b(?:article|mail|e-?mail|letter|document"
-    r"|text|page|file|readme|guideline|manual|"
-    r"message)\b[^.!?\n]{0,40}:[ \t]{0,40}(?:\n|(?=\S))",
-    re.IGNORECASE,
-)
+_ASKS: Final = frozenset("?\uff1f\u061f")
 _REQUESTED = starting(
     r"(?:please )?(?:(?:can|could|would|will) you (?:please |kindly )?(?:always|never|stop|call me|address me|refer"
-    r" to me"
-    r"|from now on|keep your|use)\b|would you mind\b)",
+    r" to me|from now on|keep your|use)\b|would you mind\b)",
 )
-_ANY_REQUEST = starting(r"(?:please )?(?:(?:can|could|would|will) you|would you mind)\b")
-_LASTS = re.compile(rf"\b{HORIZON}\b", re.IGNORECASE)
-_STANDING_REQUEST = starting(
-    r"\s{0,3}(?:(?:and|also|please),?\s{1,3}){0,5}(?:when(?:ever)? (?:you|i)|every time"
-    r"|each time|always|never|i (?:prefer|want"
-    r"|like)"
-    r"|your |keep your|if i|for my|in my|stop|write all|format all|use .{0,400} from now on"
-    r"|i want you to (?:always|never)"
-    r"|(?:a )?(?:new|one|another|house|general|standing|quick|small) (?:rule|thing|request|preference)\b"
-    r"|i would like you to (?:address|call)|i'd like you to always|remember that i|for future|when\w{0,40} drafting)\b",
+_COURTESY = starting(r"(?:please|thanks|thank you|thx|cheers)(?: (?:a lot|so much|very much|in advance))?\s{0,3}$")
+# Behind a comma an instruction goes on with one of these; a name, or `says my boss` in any language, does not.
+_GOES_ON = starting(
+    rf"(?:(?:please|pls|and|but|or|nor|even|not|never|always|ever|only|just|so|then|if|when|whenever|unless|because"
+    rf"|since"
+    rf"|ok|okay|thanks|thank you|no|with|without|(?:in|for) (?:all|every|each|my)"
+    rf"|especially|including|instead|rather|don't|do not|too|also|at least|at most"
+    rf"|would you|could you|can you|make sure|{words.HORIZON}|{words.ANY_VERB}"
+    rf"|i(?:'d| would)? (?:never |always )?(?:want|need|expect|prefer|like) (?:you|your|all)"
+    rf"|(?:all |your |my |every ){{0,3}}{words.OUTPUT})\b"
+    r"|[a-z-]{1,30}(?: [a-z-]{1,30})?(?:, [a-z-]{1,30}(?: [a-z-]{1,30})?){0,8},? (?:and|or) [a-z-]{1,30}\b)"
 )
-_SHORT_CHARACTERS: Final = 80
-_ASKS: Final = frozenset("?\uff1f\u061f")
+# Said to people, in talk and in songs.
+_BETWEEN_PEOPLE = re.compile(
+    r"\b(?:keep (?:(?:it |this )?up|on|going|me|us|being|smiling|shining|doing)\b|(?:never|don't ever) stop"
+    r"|let (?:me|us|it|her|him) (?:go|down|be|in|fall|out)\b|stop (?:being you|believing|loving|smiling)"
+    r"|ask me (?:to (?:stay|leave|go|dance)|why)\b|(?:love|leave|miss|forgive|hold|kiss|trust|marry|remember) me\b"
+    r"|(?:write|speak|talk|lie) to me (?:like that )?again|stop calling me$|call me shirley|say no to me|heart\b"
+    r"|kiss\b|tell me (?:lies|goodbye|the odds|you)\b)",
+    re.IGNORECASE,
+)
+# `Translate it, and never ...`: what follows is in the text that is to be worked on.
+_WORKS_ON_TEXT = starting(
+    r"(?:please |just |can you |could you ){0,3}(?:translate|proofread|summari[sz]e|explain|quote|repeat|read|review"
+    r"|print|convert|format|write|draft|say|send|text|email|mail|post|publish|tell|edit|describe)\b"
+    r"[^,]{0,400}\b(?:always|never|don't|do not|from now on,? \w)"
+)
+_COMMA = re.compile(r",(?!\d)\s{0,3}")
+_MAX_STARTS: Final = 3
+_START = re.compile(r"[,:;\u2013\u2014>|*#-]\s{0,3}|^(?:and|so|but|btw|also|oh|okay?|actually) ", re.IGNORECASE)
 
 
-class OwnWords:
-    """A message as the sentences in which its user may instruct the agent.
-
-    Most sentences match no pattern, so what is costly, whether a message is a joke, a game or a pasted document, is
-    only looked at for a sentence that does: `is_addressed`.
-    """
-
-    def __init__(self, message: str) -> None:
-        """Cut a message into sentences; one that is too long or no prose has none."""
-        self._message = message
-        self._covered = ""
-        self._marks: list[tuple[int, int, str]] = []
-        if len(message) <= MAX_MESSAGE_CHARACTERS and not _DATA.match(message):
-            self._covered = _TAGGED.sub(lambda found: COVER * len(found[0]), covered_text(message))
-            self._marks = list(_spans(self._covered))
-
-    def sentences(self, request: re.Pattern[str] = _REQUESTED) -> Iterator[tuple[int, Sentence]]:
-        """Yield the number and the words of each sentence, without what leads into it; of questions only requests."""
-        for number, (start, stop, mark) in enumerate(self._marks):
-            body = self._body(start, stop)
-            if (
-                body.text
-                and len(body.text) <= MAX_SENTENCE_CHARACTERS
-                and not (_ASKS & set(mark) and not request.match(body.text))
-            ):
-                yield number, body
-
-    def is_addressed(self, number: int) -> bool:
-        """Return whether a sentence that looks like an instruction is one, and lasts, by what is around it."""
-        start, stop, _ = self._marks[number]
-        return (
-            self._is_prose
-            and start < self._pasted_from
-            and not LAUGHTER.search(self._covered[start : stop + 8])
-            and (self._lasts(number) or not any(self._is_task(earlier) for earlier in range(number + 1)))
-        )
-
-    @property
-    def is_short(self) -> bool:
-        """Return whether the message has hardly more than one short sentence."""
-        return len(self._covered) <= _SHORT_CHARACTERS
-
-    @cached_property
-    def _is_prose(self) -> bool:
-        """Return whether the message is the user's own: no joke, no game, nothing that was pasted as a whole."""
-        return not any(
-            pattern.search(self._message) for pattern in (JOKE, ABOUT_WORDS, _OVERRIDE, _PART_TO_PLAY, _CLOSING)
-        ) and (len(LABELLED.findall(self._covered)) <= 1)
-
-    @cached_property
-    def _pasted_from(self) -> int:
-        found = (pattern.search(self._covered) for pattern in (_PASTED_MAIL, _INTRODUCES))
-        return min((one.start() for one in found if one), default=len(self._covered))
-
-    def _lasts(self, number: int) -> bool:
-        """Return whether a sentence says that it lasts longer than the task it stands in or behind."""
-        start, stop, _ = self._marks[number]
-        if _LASTS.search(self._covered, start, stop):
-            return True
-        behind_task = any(self._is_task(earlier) for earlier in range(number))
-        return not behind_task and _STANDING_REQUEST.match(self._body(start, stop).text) is not None
-
-    def _is_task(self, number: int) -> bool:
-        start, stop, _ = self._marks[number]
-        if not MATERIAL.search(self._covered[start:stop]):
-            return False
-        return not (_LASTS.search(self._covered, start, stop) or _STANDING_REQUEST.match(self._body(start, stop).text))
-
-    def _body(self, start: int, stop: int) -> Sentence:
-        text = self._covered[start:stop]
-        indent = len(text) - len(text.lstrip())
-        found = _LEAD_IN.match(text[indent:])
-        first = indent + (found.end() if found else 0)
-        return Sentence(text[first:].rstrip(), self._message[start + first : stop].rstrip())
+def is_plain(message: str) -> bool:
+    """Return whether a message is a line of plain English, in which nothing can be pasted, labelled or quoted."""
+    text = _quotes_covered(message)
+    return (
+        len(text) <= _MAX_ALONE_CHARACTERS
+        and _PLAIN.fullmatch(text) is not None
+        and unicodedata.is_normalized("NFC", message)
+        and not (JOKE.search(text) or LAUGHTER.search(text))
+    )
 
 
-def spoken_text(message: str) -> str:
-    """Return the sentences of a message that its user may have addressed to the agent, one a line."""
-    words_of_user = OwnWords(message)
-    spoken = ((number, sentence.text) for number, sentence in words_of_user.sentences(_ANY_REQUEST))
-    return "\n".join(text.replace(COVER, " ") for number, text in spoken if words_of_user.is_addressed(number))
+def is_override(message: str) -> bool:
+    """Return whether a message tries to undo what the agent was told by others."""
+    return _OVERRIDE.search(message) is not None
 
 
-def _spans(covered: str) -> Iterator[tuple[int, int, str]]:
-    """Yield where sentences start and end, and the mark that ends each."""
+def sentences_alone(message: str) -> list[Sentence]:
+    """Return the sentences of a plain message, without words of thanks; none if one of them only asks something."""
+    found = [one for one in _sentences(_quotes_covered(message), message) if not _COURTESY.match(one[0].text)]
+    if any(_ASKS & set(mark) and not _REQUESTED.match(sentence.text) for sentence, mark in found):
+        return []
+    return [sentence for sentence, _ in found]
+
+
+def is_whole(sentence: Sentence) -> bool:
+    """Return whether a sentence that begins with an instruction has nothing else: neither a task nor others' words."""
+    return (
+        not REPORTED.search(sentence.text)
+        and not _WORKS_ON_TEXT.match(sentence.text)
+        and not _BETWEEN_PEOPLE.search(sentence.text)
+        and all(_GOES_ON.match(sentence.text[comma.end() :]) for comma in _COMMA.finditer(sentence.text))
+    )
+
+
+def parts_of(message: str) -> Iterator[Sentence]:
+    """Yield where else in a message an instruction may begin: with each sentence, and behind what leads into it."""
+    if len(message) > MAX_MESSAGE_CHARACTERS or JOKE.search(message):
+        return
+    for sentence, mark in _sentences(covered_text(message), message):
+        if _ASKS & set(mark) or REPORTED.search(sentence.text):
+            continue
+        starts = [0, *(found.end() for found in _START.finditer(sentence.text))][: _MAX_STARTS + 1]
+        for start in starts:
+            yield Sentence(sentence.text[start:], sentence.original[start:])
+
+
+def _quotes_covered(message: str) -> str:
+    return _QUOTED.sub(lambda found: COVER * len(found[0]), with_plain_apostrophes(message))
+
+
+def _sentences(covered: str, message: str) -> Iterator[tuple[Sentence, str]]:
+    """Yield each sentence that is not too long, with the mark that ends it."""
     start = 0
-    for mark in ABBREVIATED_END.finditer(covered):
-        yield start, mark.start(), mark[0]
-        start = mark.end()
-    yield start, len(covered), ""
+    for mark in [*ABBREVIATED_END.finditer(covered), None]:
+        stop = mark.start() if mark else len(covered)
+        text = covered[start:stop]
+        indent = len(text) - len(text.lstrip())
+        if text.strip(COVER + " \t") and len(text) <= MAX_SENTENCE_CHARACTERS:
+            yield Sentence(text[indent:].rstrip(), message[start + indent : stop].rstrip()), mark[0] if mark else ""
+        start = mark.end() if mark else stop
+
+
+_MAX_REVOKED_WORDS: Final = 25
+_MORE: Final = r"(?:any ?more|any longer|from now on|again)"
+_WANT: Final = (
+    r"(?:i|that i) (?:want(?:ed)?|asked for|asked|prefer(?:red)?|like[ds]?|need(?:ed)?|said|told you)(?: you)?(?: to)?"
+)
+_TAKEN_BACK: Final = tuple(
+    starting(pattern)
+    for pattern in (
+        # `I want` and `the rule` name an instruction of the user's own.
+        rf"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|disregard|ignore) (?:about )?(?:that )?{_WANT} "
+        rf"(?P<rest>.{{1,400}})",
+        r"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|remove|disregard|ignore) (?:about )?(?:the|that|my)"
+        r" (?:\w{1,40} )?(?:rule|instruction|preference|request|wish|thing) (?:about|to|on|that|for|with|of)"
+        r"(?: you)?(?: should)? (?P<about>)(?P<rest>.{1,400})",
+        r"(?:please )?(?:forget|never mind|scrap|ignore|disregard) what i said about (?P<about>)(?P<rest>.{1,400})",
+        rf"you (?:no longer (?:need|have) to|can stop|may stop|(?:don't|do not|needn't) (?:need to |have to )?)"
+        rf"(?P<rest>.{{1,400}}?)(?P<more> {_MORE})?$",
+        r"you can (?P<allowed>)(?P<rest>.{1,400}?) (?P<more>again)$",
+        rf"(?:please )?(?:stop|quit|no need to|there's no need to) (?P<rest>.{{1,400}}?)(?P<more> {_MORE})?$",
+        rf"i (?:no longer (?:want|need|prefer|care for)|(?:don't|do not) (?:want|need) )(?: you to)? ?"
+        rf"(?P<rest>.{{1,400}}?)"
+        rf"(?P<more> {_MORE})?$",
+    )
+)
+# Without one of these words, such a sentence says something else more often than not.
+# Before words that name an instruction without saying whether it asks for something or forbids it.
+_ABOUT: Final = "about: "
+_FORBIDS: Final = re.compile(r"\b(?:never|don't|do not|not|no|stop|quit|avoid|without|skip|omit)\b", re.IGNORECASE)
+_PLAINLY: Final = re.compile(r"(?:no longer|can stop|stop|quit|no need)\b", re.IGNORECASE)
+
+
+def taken_back(sentence: Sentence) -> Statement | None:
+    """Return what a sentence may take back: whether there is such an instruction is not known here."""
+    rest = _revoked(sentence.text)
+    if rest is None or not is_whole(sentence):
+        return None
+    text = " ".join(sentence.words(*rest.span("rest")).strip(" \t,.;:!*_").split())
+    if COVER in rest["rest"] or not 0 < len(text.split()) <= _MAX_REVOKED_WORDS or not words_of_instruction(text):
+        return None
+    return Statement(
+        content=f'User took back an instruction: "{sentence.original.rstrip(" .!")}."',
+        kind="event",
+        quote=sentence.original,
+        subject=None,
+        confidence=0.95,
+        importance=0.5,
+        takes_back=_prefix_of(rest) + text,
+    )
+
+
+def takes_back(revoked: str, instruction: str) -> float:
+    """Return how well words that take something back fit an instruction, from 0 (not at all) to 1.
+
+    All words that matter must be among the instruction's: a word too many names something else. Who no longer wants
+    emojis takes back `use emojis`, and says `never use emojis` once more.
+    """
+    named = revoked.removeprefix(_ABOUT)
+    words, of_instruction = words_of_instruction(named), words_of_instruction(instruction)
+    if not words or not words <= of_instruction:
+        return 0.0
+    if named == revoked and bool(_FORBIDS.search(named)) != bool(_FORBIDS.search(instruction)):
+        return 0.0
+    return len(words) / len(of_instruction)
+
+
+def _prefix_of(found: re.Match[str]) -> str:
+    """Return the words that turn a match into the revoked instruction: "never " if the match allows something again."""
+    groups = found.re.groupindex
+    return _ABOUT if "about" in groups else "never " if "allowed" in groups else ""
+
+
+def _revoked(text: str) -> re.Match[str] | None:
+    for pattern in _TAKEN_BACK:
+        found = pattern.match(text)
+        if found is not None:
+            named = "more" not in pattern.groupindex or found["more"] or _PLAINLY.search(text, 0, found.start("rest"))
+            return found if named else None
+    return None

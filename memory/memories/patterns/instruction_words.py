@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from memory.memories.patterns.bounds import BLANKS
+from memory.memories.patterns.matching import BLANKS
 
 # What an agent says or sends: with `always` or `never` these are addressed to it, whatever follows.
 SPOKEN: Final = (
@@ -70,6 +70,19 @@ MANNER: Final = (
     r"|flattery|compliments|apolog(?:y|ies)|steps?|options|paragraphs?|sentences?|step by step|alt text|formal|informal"
     r"|polite|brief|concise|honest|direct|blunt|precise|specific|formally|informally|sugarcoat\w{0,40}|first name"
     r"|full name|last name|the word|the phrase|the words|reasoning|assumptions|word count|pronouns|hashtags?)"
+)
+# What people want no answer to have, whatever it is about.
+STYLE: Final = (
+    r"(?:emojis?|jargon|slang|acronyms?|abbreviations|exclamation marks|all caps|hashtags?|disclaimers|pleasantries"
+    r"|small talk|filler(?: words)?|fluff|flattery|compliments|apologies|bullet points|markdown)"
+)
+UNITS: Final = r"(?:(?:the )?(?:metric|imperial)(?: system| units)?|celsius|fahrenheit|(?:british|american) spelling)"
+# `Use bullet points for this one` is about one answer: these count only if the message is nothing else.
+PLAINNESS: Final = r"(?:bullet points|(?:simple|simpler|plain|easy) (?:words|language|terms|english))"
+# How an agent answers. `Be honest` and `be careful` are said of one thing.
+BEARING: Final = (
+    r"(?:(?:more |less |very )?(?:brief|concise|succinct|terse|direct|blunt|precise|polite|formal|informal|verbose"
+    r"|wordy|to the point))"
 )
 HORIZON: Final = (
     r"(?:from (?:now|here|this point|today) on(?:wards?)?(?: out)?|from here on out|going forward|moving forward"

@@ -2,29 +2,103 @@
 
 Precision comes first, because an agent follows what is found: one word too many in ordinary talk, in a quoted mail or
 in a task would change every later answer. So a sentence counts only if it is addressed to the agent (a verb of its own,
-its answers, `me`) and says that it lasts (`always`, `from now on`, `whenever I ...`, `I prefer ... answers`).
+its answers, `me`) and says that it lasts (`always`, `from now on`, `whenever I ...`, `I prefer ... answers`). A message
+that names a manner of answering and no task, such as `Be brief.`, is one, too.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from memory.memories.patterns import instruction_words as words
-from memory.memories.patterns.bounds import BLANKS, REST, starting
 from memory.memories.patterns.facts import HOW_TO_ADDRESS
-from memory.memories.patterns.instruction_sentences import REPORTED, OwnWords
-from memory.memories.patterns.instruction_subjects import subject_of
-from memory.memories.patterns.instruction_wishes import WISHES
-from memory.memories.patterns.matching import first_match
-from memory.memories.patterns.sentences import COVER, Sentence
-from memory.memories.patterns.statement import Kind, Statement, Tier
+from memory.memories.patterns.instruction_sentences import (
+    SMILEYS,
+    is_override,
+    is_plain,
+    is_whole,
+    parts_of,
+    sentences_alone,
+    subject_of,
+    taken_back,
+)
+from memory.memories.patterns.matching import (
+    BLANKS,
+    COVER,
+    REST,
+    Kind,
+    Sentence,
+    Statement,
+    Tier,
+    first_match,
+    starting,
+)
+
+_ADJECTIVE: Final = (
+    r"(?:short|shorter|brief|concise|long|longer|detailed|direct|plain|simple|clear|thorough|formal|informal|casual"
+    r"|honest|straight"
+    r"|quick|crisp|terse|structured|practical|technical|friendly|in-depth|one-line|step-by-step|very|more|less|and"
+    r"|my|your)"
+)
+WISHES: Final = (
+    starting(r"(?P<rest>i(?:'d| would)? (?:\w{1,40} )?prefer (?:it )?(?:if|that|when|for) you\b.{0,400})"),
+    starting(r"(?P<rest>i(?:'d| would) (?:rather|sooner) you\b.{0,400})"),
+    starting(
+        rf"(?P<rest>i(?:'d| would)? (?:always |really |much |strongly |generally ){{0,5}}(?:prefer "
+        rf"(?:{_ADJECTIVE}(?:, |"
+        rf" and | )){{0,5}}|(?:like|want|love)"
+        rf" (?:{_ADJECTIVE}(?:, | and | )){{1,5}})(?:answers|replies|responses|explanations|summaries|code examples)\b"
+        r"(?! (?:to|from|of|on|about)\b).{0,400})"
+    ),
+    starting(
+        rf"(?P<rest>i (?:always |really )?(?:want|like|prefer|need|expect) (?:all )?(?:of )?(?:your|my) (?!code"
+        rf"|feedback){words.OUTPUTS} (?:to be |in |short|brief|concise|long|detailed|formal|informal|simple|plain"
+        rf"|with|without|as )\w{{0,40}}{REST})"
+    ),
+    starting(
+        rf"(?P<rest>i (?:always |really ){{0,5}}(?:prefer|want|like|expect|need) {REST}\b(?:in"
+        rf"|with|for|under) (?:all |each "
+        rf"|every |any )?(?:of )?your (?:{words.OUTPUTS}|claims|answers?)\b{REST})"
+    ),
+    starting(
+        rf"(?P<rest>i (?:don't|do not|never|no longer|really don't) (?:want|need|like|care for) {REST}\b(?:in|with"
+        rf"|before|after|at the end of) "
+        rf"(?:your|any of your|each of your) {words.OUTPUT}\b{REST})"
+    ),
+    starting(
+        r"(?P<rest>i (?:don't|do not|really don't) (?:like|want|need) (?:such )?(?:long|lengthy|verbose|short|wordy"
+        r"|vague) (?:answers|replies|responses|explanations)\b.{0,400})"
+    ),
+    starting(
+        r"(?P<rest>i (?:don't like|do not like|hate|can't stand|dislike) it when you (?:start|begin|end|use|call"
+        r"|apologi[sz]e|add|repeat|answer|reply|write|sugarcoat|say|give)\b.{0,400})"
+    ),
+    starting(
+        r"(?P<rest>i (?:don't|do not) want you to (?:ever )?(?:call me|use|add|apologi[sz]e|suggest|recommend"
+        r"|remind|send|delete|change|touch)\b.{0,400})"
+    ),
+    starting(
+        r"(?P<rest>i(?:'d| would) (?:like|love) (?:for )?you to (?:address me|call me|speak|talk to me|treat me"
+        r"|use|be more|be less)\b(?!.{0,400}\b(?:this|now)\b).{0,400})"
+    ),
+    starting(
+        rf"(?P<rest>i (?:never|don't ever|do not ever) (?:want|need) (?:to see )?(?:the |an? |any |your )?"
+        rf"(?:explanations?|{words.MANNER})\b{REST})"
+    ),
+    starting(r"(?P<rest>i prefer (?:code|examples|code examples) in \w.{0,400})"),
+)
+
 
 MIN_WORDS: Final = 2
 MAX_WORDS: Final = 50
 MAX_CHARACTERS: Final = 300
 # Told in every context, like flagged turns (`MIN_IMPORTANCE` of the context).
 IMPORTANCE: Final = 0.8
+# How many instructions of one message can wait for a confirmation. A message with more is a document, which nobody
+# would confirm line by line.
+_MAX_UNCONFIRMED: Final = 3
 
 _PLEASE: Final = r"(?:(?:please|pls|kindly|just|then|also|simply)(?:\s{0,3},)?\s{1,3}){0,5}"
 _ASKED: Final = (
@@ -212,15 +286,22 @@ _YOURS: Final = (
     ),
     starting(rf"(?P<rest>{_PLEASE}don't use {words.MANNER}[^,]{{0,400}} (?:with|to|for) me\b{REST})"),
 )
-_LANGUAGE: Final = (
+# Instructions only if the message says nothing else: next to a task they are about the task.
+_MANNERS: Final = (
     starting(
         rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:answer|respond|reply|speak|talk|chat|communicate|write)(?: "
-        rf"(?:to|with) me)?"
+        rf"(?:(?:to|with) )?me)?"
         rf"(?: only)?(?: in)? {words.LANGUAGE}(?: only| to me| with me)?){_LATER}"
     ),
     starting(
         rf"(?P<rest>{_PLEASE}(?:let's |let us )?(?:switch to|continue in|speak|talk in|chat in) {words.LANGUAGE}(?:"
         rf" with me)?){_LATER}"
+    ),
+    starting(
+        rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:(?:don't|do not|avoid|skip) (?:ever )?(?:us(?:e|ing) |add(?:ing)? "
+        rf"|includ(?:e|ing) )?(?:any |the |so many |too many )?{words.STYLE}|use (?:{words.UNITS}|{words.PLAINNESS})"
+        r"|cite (?:your |all (?:your )?)?sources|(?:write|give)(?: me)? (?:shorter|longer|simpler) (?:answers|replies)"
+        rf"|be (?:{words.BEARING}(?: and |, )){{0,2}}{words.BEARING}(?: with me)?)){_LATER}"
     ),
 )
 _ASKED_FIRST: Final = starting(rf"(?:{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS})?{_PLEASE}{_ASKED}")
@@ -237,10 +318,15 @@ _REMEMBER = starting(
     r" (?:rule|thing|request|note|preference|reminder)(?: from now on)?\s{0,3}[,:]|(?:rule|reminder|note|instruction"
     r"|preference)\s{0,3}:)\s{0,3}(?:to\s{1,3})?(?P<rest>\S.{0,400})"
 )
+# Where it holds, before the instruction itself.
+_SCOPE = starting(
+    rf"(?:{words.HORIZON},?{BLANKS})?(?:in|for|across) (?:all|every|each)(?: of)?(?: my)? (?:projects?|workspaces?"
+    rf"|chats?|conversations?),{BLANKS}"
+)
 # After these, any imperative is meant to last.
 _LASTING = starting(r"(?:.{0,400}\brule\b|for future)[^:,]{0,400}[:,]")
 _ANY_IMPERATIVE = starting(rf"(?P<rest>(?:{_IMPERATIVE}|no (?:more )?{words.MANNER}\b){REST})")
-_INSTRUCTIONS: Final = (*_LANGUAGE, *_FROM_NOW_ON, *_ALWAYS, *_WHENEVER, *_STOP, *_YOURS)
+_INSTRUCTIONS: Final = (*_MANNERS, *_FROM_NOW_ON, *_ALWAYS, *_WHENEVER, *_STOP, *_YOURS)
 _KINDS: Final[tuple[tuple[Kind, tuple[re.Pattern[str], ...]], ...]] = (
     ("instruction", _INSTRUCTIONS),
     ("preference", WISHES),
@@ -266,31 +352,58 @@ _EVERYWHERE = re.compile(
 
 
 def find_instructions(message: str) -> list[Statement]:
-    """Return how the user wants the agent to act from now on, in order; each content once."""
-    words_of_user = OwnWords(message)
-    found: dict[str, Statement] = {}
-    for number, sentence in words_of_user.sentences():
-        statement = _in_sentence(sentence, is_short=words_of_user.is_short)
-        if statement is not None and words_of_user.is_addressed(number):
-            found[statement.content] = statement
-    return list(found.values())
+    """Return how the user wants the agent to act from now on, in order; each content once.
+
+    They hold if the message is nothing else. Instructions in any other message wait for a confirmation.
+    """
+    if is_override(message):
+        return []
+    sentences = _own_sentences(message)
+    held = {found.content: found for _, found in sentences if found is not None} if _is_nothing_else(sentences) else {}
+    return list(held.values()) or _unconfirmed(message)
 
 
-def _in_sentence(sentence: Sentence, *, is_short: bool) -> Statement | None:
+def find_revocations(message: str) -> list[Statement]:
+    """Return the instructions that a message revokes, in force or not; none if it says anything else."""
+    sentences = _own_sentences(message)
+    if not _is_nothing_else(sentences):
+        return []
+    return [revoked for sentence, found in sentences if found is None and (revoked := taken_back(sentence)) is not None]
+
+
+def _own_sentences(message: str) -> list[tuple[Sentence, Statement | None]]:
+    """Return the sentences of a plain message, each with the instruction that it is."""
+    text = message.strip(" \t\r\n" + SMILEYS)
+    if not is_plain(text) or is_override(text):
+        return []
+    return [(one, _in_sentence(one, is_alone=True)) for one in sentences_alone(text)]
+
+
+def _is_nothing_else(sentences: list[tuple[Sentence, Statement | None]]) -> bool:
+    return all(found is not None or taken_back(sentence) is not None for sentence, found in sentences)
+
+
+def _unconfirmed(message: str) -> list[Statement]:
+    found = (_in_sentence(part, is_alone=False) for part in parts_of(message))
+    # The user's name is also a fact, but only once it is confirmed.
+    distinct = {one.content: replace(one, unconfirmed=True, key=None, value=None) for one in found if one is not None}
+    return list(distinct.values())[:_MAX_UNCONFIRMED]
+
+
+def _in_sentence(sentence: Sentence, *, is_alone: bool) -> Statement | None:
+    scope = _SCOPE.match(sentence.text)
+    if scope is not None:
+        sentence = _part(sentence, scope.end())
     wrapped = _REMEMBER.match(sentence.text)
     body = _part(sentence, wrapped.start("rest")) if wrapped is not None else sentence
     lasts = wrapped is not None and _LASTING.match(sentence.text) is not None
-    for start in _clause_starts(body.text):
-        if start and _CONDITION.match(body.text):
-            break  # `When it rains, never ...` is an instruction as a whole or not at all
-        statement = _match(_part(body, start), sentence.original, is_short=is_short, lasts=lasts and start == 0)
-        if statement is not None:
-            is_anothers = REPORTED.search(sentence.text) or _OF_THIS_TASK.search(sentence.text)
-            return None if is_anothers else statement
-    return None
+    statement = _match(body, sentence.original, is_alone=is_alone, lasts=lasts)
+    if statement is None or _OF_THIS_TASK.search(sentence.text) or (is_alone and not is_whole(sentence)):
+        return None
+    return statement
 
 
-def _match(body: Sentence, quote: str, *, is_short: bool, lasts: bool) -> Statement | None:
+def _match(body: Sentence, quote: str, *, is_alone: bool, lasts: bool) -> Statement | None:
     asked = _ASKED_FIRST.match(body.text)
     address = first_match(_part(body, asked.end() if asked else 0), HOW_TO_ADDRESS)
     if address is not None:
@@ -301,8 +414,7 @@ def _match(body: Sentence, quote: str, *, is_short: bool, lasts: bool) -> Statem
     if lasts and (found := _ANY_IMPERATIVE.match(body.text)) is not None:
         return _statement("instruction", body.words(*found.span("rest")), quote)
     for kind, patterns in _KINDS:
-        # `Answer in English` behind a task is about the task.
-        for pattern in patterns if is_short else patterns[len(_LANGUAGE) :] if kind == "instruction" else patterns:
+        for pattern in patterns if is_alone else patterns[len(_MANNERS) :] if kind == "instruction" else patterns:
             found = pattern.match(body.text)
             if found is not None:
                 return _statement(kind, body.words(*found.span("rest")), quote)
@@ -336,20 +448,3 @@ def says_everywhere(text: str) -> bool:
 
 def _part(sentence: Sentence, start: int) -> Sentence:
     return Sentence(sentence.text[start:], sentence.original[start:])
-
-
-_CLAUSES = re.compile(
-    r"[,;\u2013\u2014]\s{0,3}(?:(?:and|but|so|also|plus)\s{1,3}){0,5}(?=(?:please\s{1,3})?(?:always"
-    r"|never|from now on|going forward"
-    r"|don't ever"
-    r"|keep your|stop (?:using|calling)|i never want|i always want|i prefer|i'd prefer|call me|if you don't know"
-    r"|when in doubt)\b)",
-    re.IGNORECASE,
-)
-
-
-_CONDITION = starting(r"(?:when|whenever|if|while|as|since|because|although|before|after|until)\b")
-
-
-def _clause_starts(text: str) -> list[int]:
-    return [0, *(found.end() for found in _CLAUSES.finditer(text))]

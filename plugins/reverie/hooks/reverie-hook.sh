@@ -4,9 +4,9 @@
 #   reverie-hook.sh claude-code|codex|gemini|cursor|auto     one event
 #   reverie-hook.sh deliver                                  what was kept while no server answered
 #
-# It never fails and never waits longer than its deadline: 0.2 s, or 2 s when a session starts, which gets its context
-# here. What cannot be handed over is kept in a folder and delivered, in its order, with the next event that finds a
-# server. Only sh, curl, cat, date and rm are used: starting Python would take longer than everything else together.
+# It never fails and never waits longer than its deadline: 0.15 s for a server that does not answer. When a session
+# starts, a server that answers has 2 s for its context. What cannot be handed over is kept in a folder and delivered, in
+# its order, with the next event that finds a server. Only sh, curl, cat, date and rm are used: starting Python would take longer than everything else together.
 #
 # REVERIE_URL and REVERIE_TOKEN name a server elsewhere, REVERIE_HOOK_SECONDS another deadline for it; REVERIE_AGENT and
 # REVERIE_WORKSPACE say whose memory it is.
@@ -20,7 +20,7 @@ max_events=5000
 max_kilobytes=65536
 
 main() {
-    [ -d "$spool" ] || mkdir -p "$spool" 2>/dev/null || exit 0
+    [ -d "$spool" ] || mkdir -p "$spool" 2>/dev/null || { cat >/dev/null; exit 0; }
     if [ "$tool" = deliver ]; then
         find_server && deliver
         exit 0
@@ -35,7 +35,7 @@ main() {
     { printf '{"tool":"%s","id":"%s","at":"%s","event":' "$tool" "$id" "$now" && cat && printf '}'; } >"$file" 2>/dev/null ||
         { rm -f "$file"; exit 0; }
     if [ "$2" = start ]; then
-        if find_server && deliver_in_background && post "$file" "${REVERIE_HOOK_SECONDS:-2}" "$file.out" && [ "$code" = 200 ]; then
+        if find_server && answers && deliver_in_background && post "$file" "${REVERIE_HOOK_SECONDS:-2}" "$file.out" && [ "$code" = 200 ]; then
             cat "$file.out"
         else
             no_output
@@ -43,7 +43,7 @@ main() {
         rm -f "$file" "$file.out"
         exit 0
     fi
-    if find_server && ! is_waiting && post "$file" "${REVERIE_HOOK_SECONDS:-0.2}" /dev/null && is_done; then
+    if find_server && ! is_waiting && post "$file" "${REVERIE_HOOK_SECONDS:-0.15}" /dev/null && is_done; then
         rm -f "$file"
     else
         keep
@@ -83,6 +83,11 @@ find_server() {
     return 1
 }
 
+# Whether the server answers at all: one that hangs would hold up the start of every session for 2 s.
+answers() {
+    curl -q -s -m "${REVERIE_HOOK_SECONDS:-0.15}" -o /dev/null --noproxy '*' "$url/healthz"
+}
+
 # Post a file within some seconds, and set code to the answer's status. The token is not on the command line, where
 # other users would see it.
 post() {
@@ -120,8 +125,15 @@ keep() {
     fi
 }
 
+# The tool waits for the end of what the hook prints, not for the hook: a job behind it must hold none of its pipes open,
+# and redirections of a subshell leave copies of them in some shells.
 deliver_in_background() {
-    is_waiting && (deliver </dev/null >/dev/null 2>&1 &)
+    is_waiting && {
+        (
+            exec </dev/null >/dev/null 2>&1 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
+            deliver
+        ) &
+    }
     return 0
 }
 

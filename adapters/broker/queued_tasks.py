@@ -1,0 +1,74 @@
+"""The tasks of stages that lie in the queues of the broker, and the flags of those that were sent but lie in none.
+
+A flag (`wake:TASK:W`, see `reverie.pipeline.inbox`) keeps a second task of a stage and workspace from being sent until
+the first begins. A task that was lost, with its worker or by a deleted queue, leaves its flag behind: only the queue
+itself can tell it from a task that waits for long.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Final, cast
+
+import redis
+
+from adapters.broker.inbox import WorkerInbox
+from reverie.contract import TASK_QUEUES
+from reverie.pipeline.broker import call_broker
+
+# Tasks of one queue that are read at once; each has some 700 bytes.
+_PAGE: Final = 1_000
+
+
+class QueuedTasks:
+    """The tasks in the queues; each queue is read once, when it is first asked for. Make one for each sweep.
+
+    Every method raises `Unavailable` without a broker.
+    """
+
+    def __init__(self, inbox: WorkerInbox, broker: redis.Redis, *, prefix: str) -> None:
+        self._inbox, self._broker, self._prefix = inbox, broker, prefix
+        self._looks: dict[str, tuple[int, frozenset[tuple[str, str]]]] = {}
+
+    def must_be_sent(self, task: str, workspace: str) -> bool:
+        """Set the notification flag if no task lies in its queue; return whether the caller must send and confirm it.
+
+        A task that a worker has taken and that has not begun, as it does within milliseconds, counts as lost.
+        """
+        queue = TASK_QUEUES[task]
+        if queue not in self._looks:
+            # The time first: a flag that was set after it may be of a task that the look has missed.
+            self._looks[queue] = self._inbox.now_micros(), frozenset(self._queued(queue))
+        looked_at, queued = self._looks[queue]
+        return (task, workspace) not in queued and self._inbox.reclaim_notification(task, workspace, before=looked_at)
+
+    def _queued(self, queue: str) -> list[tuple[str, str]]:
+        found, first = [], 0
+        while page := self._page(queue, first, first + _PAGE - 1):
+            found += [named for message in page if (named := task_in(message)) is not None]
+            # Tasks are put in at the front: while the list grows, some are read twice and none is left out.
+            first += len(page)
+        return found
+
+    def _page(self, queue: str, first: int, last: int) -> list[bytes]:
+        return call_broker(lambda: cast("list[bytes]", self._broker.lrange(self._prefix + queue, first, last)))
+
+
+def next_in_queue(broker: redis.Redis, *, prefix: str, task: str, limit: int) -> list[str]:
+    """Return the workspaces of the next tasks in a queue, the next one first. Raises `Unavailable`."""
+    key = prefix + TASK_QUEUES[task]
+    messages = call_broker(lambda: cast("list[bytes]", broker.lrange(key, -limit, -1)))
+    found = [named[1] for message in reversed(messages) if (named := task_in(message)) and named[0] == task]
+    return list(dict.fromkeys(found))
+
+
+def task_in(message: bytes) -> tuple[str, str] | None:
+    """Return the name and the workspace of a task as it lies in a queue; None for anything else."""
+    try:
+        decoded = json.loads(message)
+        name = decoded["headers"]["task"]
+        workspace = json.loads(base64.b64decode(decoded["body"]))[1]["workspace"]
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):  # any program may write into a queue
+        return None
+    return (name, workspace) if isinstance(name, str) and isinstance(workspace, str) else None

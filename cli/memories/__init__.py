@@ -1,1 +1,0 @@
-"""Commands for memories, facts and notes."""

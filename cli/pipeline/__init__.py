@@ -1,1 +1,0 @@
-"""Commands for messages, files, and the state of the pipeline."""

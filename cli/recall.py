@@ -1,0 +1,94 @@
+"""`reverie recall`, `context` and `recalls`: what fits a query, what an agent should know, and what recalls found."""
+
+from __future__ import annotations
+
+from cli.application import Invocation
+from cli.groups import root
+from cli.output import AsJson, day_of, note, print_json, print_table, say, shortened, when
+from reverie.counts import counted
+from reverie.recall.calls import GetContext, ListRecallEvents, Recall
+from reverie.recall.types import Context, Explanation, RecallResponse
+
+
+@root.says(
+    "recall",
+    Recall,
+    arguments=("query",),
+    leave_out=("query_embedding",),
+    options={"rerank": "--rerank/--no-rerank"},
+)
+def _print_recall(response: RecallResponse) -> None:
+    """Recall messages, files and memories that fit a query, best first."""
+    if response.degraded:
+        say(f"({response.degraded})")
+    for place, memory in enumerate(response.results, start=1):
+        who = memory.name or memory.role or " ".join(part for part in (memory.tier, memory.kind) if part)
+        for turn in memory.before:
+            say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
+        # An excerpt is a chunk, which begins with the speaker's name.
+        text = (memory.excerpt or memory.text).removeprefix(f"{memory.name}: ")
+        say(f"{place}. {when(memory.created_at)}  {who}: {shortened(text, 200)}")
+        for turn in memory.after:
+            say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
+        code = f" ({memory.ref_code})" if memory.ref_code else ""
+        place_of = f" in session {memory.session}{code}" if memory.session else ""
+        tags = f", tags {' '.join(memory.tags)}" if memory.tags else ""
+        folded = f", {counted(memory.duplicates, 'duplicate')} left out" if memory.duplicates else ""
+        until = f", until {day_of(memory.valid_to)}" if memory.valid_to else ""
+        say(f"     {memory.kind} {memory.id}{place_of}{until}, relevance {memory.relevance:.2f}{tags}{folded}")
+        if memory.explanation is not None:
+            say(f"     {_explained(memory.explanation)}")
+    if not response.results:
+        say("Nothing found.")
+
+
+def _explained(explanation: Explanation) -> str:
+    names = ("keyword", "keyword_around", "vector", "vector_around", "speaker", "date")
+    scores = [(name.replace("_", " "), getattr(explanation, name)) for name in names]
+    parts = [f"{name} rank {one.rank} ({one.normalised:.3f})" for name, one in scores if one is not None]
+    reranked = "" if explanation.reranker is None else f"; reranker {explanation.reranker:.3f}"
+    return f"score {explanation.score:.3f}: " + (", ".join(parts) or "-") + reranked
+
+
+@root.says("context", GetContext, arguments=("session", "query"), options={"token_budget": "--budget"})
+def _print_context(document: Context) -> None:
+    """Show what an agent should know before it answers in a session."""
+    say(document.text.rstrip())
+    note(_summary(document))
+
+
+def _summary(document: Context) -> str:
+    """Return one line about the size of the document, and what was left out of it."""
+    left = document.left_out
+    turns, memories = counted(len(document.messages), "turn"), counted(len(document.memories), "memory")
+    instructions = f"{counted(len(document.instructions), 'standing instruction')}, " if document.instructions else ""
+    parts = [f"{counted(document.tokens, 'token')}, {instructions}{turns}, {memories}"]
+    dropped = left.memories + left.relevant + left.important + left.recent + left.instructions
+    if dropped or left.shortened:
+        parts.append(f"{dropped} left out, {left.shortened} shortened")
+    if left.duplicates:
+        parts.append(f"{counted(left.duplicates, 'duplicate')} not repeated")
+    return "(" + "; ".join([*parts, document.degraded] if document.degraded else parts) + ")"
+
+
+@root.command("recalls", ListRecallEvents, helps={"explain": "Show scores."})
+def recalls(command: Invocation, call: ListRecallEvents, as_json: AsJson = False) -> None:
+    """List what the agent's recalls found, newest first, and how often."""
+    events = command.send(call).recall_events
+    if as_json:
+        print_json(events)
+        return
+    rows = (
+        (
+            when(event.at),
+            shortened(event.query, 60),
+            f"{event.kind} {event.id}",
+            shortened(event.session or "-", 30),
+            event.access_count,
+            *((f"{event.score:.3f}",) if event.score is not None else ()),
+        )
+        for event in events
+    )
+    columns = ("at", "query", "found", "session", "times", *(("score",) if call.explain else ()))
+    empty = f"Agent {command.agent} has recalled nothing in workspace {command.workspace} yet."
+    print_table(columns, rows, empty=empty)

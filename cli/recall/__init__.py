@@ -1,1 +1,0 @@
-"""Commands for recall, context, and recall events."""

@@ -1,1 +1,0 @@
-"""Commands for schedules, runs, reminders and notifications."""

@@ -1,1 +1,0 @@
-"""Commands for sessions, channels, scratchpads and summaries."""

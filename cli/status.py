@@ -1,0 +1,320 @@
+"""`reverie status`: which Reverie a command uses, and the state of its pipeline; `reverie health`: of one process."""
+
+from __future__ import annotations
+
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from cli.application import Invocation
+from cli.groups import Group, root
+from cli.output import AsJson, print_json, print_table, say, size, when
+from cli.target import Target
+from reverie import contract
+from reverie.counts import counted, counts_text
+from reverie.errors import Rejected, Unavailable
+from reverie.pipeline.calls import GetStatus
+from reverie.pipeline.status import EmbedderStatus, JobStatus, LanguageModelUse, PipelineStatus, TimeStatus
+from worker.supervision.data_lock import supervisor_pid
+from worker.supervision.server_file import local_url
+
+_WORKSPACES_SHOWN: Final = 5
+_NEARLY_FULL: Final = 0.8
+# Due schedules and reminders are checked every few seconds: one this late is not being processed.
+_LATE_SECONDS: Final = 60.0
+# A host that runs is heard of every few seconds.
+_SILENT_SECONDS: Final = 60.0
+
+
+@root.command("status")
+def status(
+    command: Invocation,
+    as_json: AsJson = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 when something is wrong.")] = False,
+) -> None:
+    """Show the state of the pipeline: backlog, workers, jobs and latency."""
+    state = command.send(GetStatus())
+    if as_json:
+        print_json(state)
+    else:
+        _print(command, state)
+    working = any(worker.queues for worker in state.workers)
+    wrong = state.broker == "down" or not working or state.errors or state.faults or _late(command, state.time)
+    raise typer.Exit(1 if check and wrong else 0)
+
+
+def _print(command: Invocation, pipeline: PipelineStatus) -> None:
+    target = command.target
+    say(f"Reverie   {_reverie(target)}")
+    if target.data is not None and not target.is_remote:
+        say(f"Data      {target.data.resolve()}")
+    say(f"Broker    {pipeline.broker}{f': {pipeline.broker_error}' if pipeline.broker_error else ''}")
+    for warning in pipeline.broker_warnings:
+        say(f"          warning: {warning}")
+    for fault in pipeline.faults:
+        say(f"Fault     {fault}")
+    for line in _hosts(pipeline):
+        say(line)
+    _print_inbox(pipeline)
+    embedders = sorted({worker.embedder for worker in pipeline.workers if worker.embedder})
+    say(f"Embedder  {'; '.join(embedders) or _embedder(pipeline.embedder)}")
+    for line in _language_model(pipeline):
+        say(line)
+    reranker = pipeline.reranker
+    if reranker.state != "none":
+        say(f"Reranker  {reranker.model}: {reranker.state}{f' ({reranker.error})' if reranker.error else ''}")
+    say(
+        f"Dead      {counted(pipeline.dead_letters, 'dead letter')}"
+        + (" (reverie dead-letters list)" if pipeline.dead_letters else "")
+    )
+    for store in (pipeline.account, *pipeline.workspaces):
+        if store.advice:
+            say(f"Language  {store.name}: {store.advice}")
+    say(f"Memories  {_memories(pipeline)}")
+    for store in pipeline.workspaces:
+        if store.full:
+            say(f"Full      {store.name}: its quota of {', '.join(store.full)} is used up (`reverie quotas list`)")
+    say(f"Log       {size(pipeline.wal_bytes)} of write-ahead log in {counted(pipeline.workspaces_total, 'workspace')}")
+    for line in _time(pipeline.time):
+        say(line)
+    for line in _late(command, pipeline.time):
+        say(f"          late: {line}")
+    say()
+    _print_backlog(pipeline)
+    say()
+    print_table(
+        ("worker", "pid", "queues", "last progress", "tasks"),
+        [(w.name, w.pid, ",".join(w.queues) or "-", when(w.progress_at), w.tasks_done) for w in pipeline.workers],
+        empty="No worker is alive. Start everything with `reverie up`.",
+    )
+    say()
+    print_table(
+        ("job", "last run", "ended", "result"),
+        [
+            (
+                name.removeprefix("reverie.").replace("_", "-"),
+                when(job.started_at),
+                when(job.finished_at),
+                _result(job),
+            )
+            for name, job in pipeline.jobs.items()
+        ],
+        empty="No periodic job has run yet.",
+    )
+    for name, error in pipeline.errors.items():
+        say(f"{name}: {error}")
+
+
+def _print_inbox(pipeline: PipelineStatus) -> None:
+    """Print what waits to be stored, which inboxes are nearly full, and how long messages took."""
+    inbox = pipeline.inbox
+    if inbox.items:
+        say(f"Inbox     {counted(inbox.items, 'item')}, {size(inbox.bytes)}, wait to be stored: {inbox.full:.0%} full")
+    for box in pipeline.inboxes:
+        if box.full >= _NEARLY_FULL:
+            say(f"Full      the inbox of {box.workspace} is {box.full:.0%} full: do workers run, and can they write?")
+    lag = pipeline.lag
+    if lag.samples:
+        say(f"Lag       p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} of {lag.samples} in 5 minutes")
+    else:
+        say("Lag       no message became searchable in the last 5 minutes")
+
+
+def _reverie(target: Target) -> str:
+    """Return where the Reverie that the command uses is running, or that none is running."""
+    if target.url is None:
+        return "not running: these are the files of the data folder (`reverie up` starts it)"
+    pid = None if target.data is None or target.is_remote else supervisor_pid(target.data)
+    return f"up at {target.url}" + (f" (pid {pid})" if pid else "")
+
+
+def _hosts(pipeline: PipelineStatus) -> list[str]:
+    """Return lines about the hosts that share a database: how many, and which were not heard of for a while."""
+    if not pipeline.hosts:
+        return []
+    silent = [host for host in pipeline.hosts if host.silent_seconds > _SILENT_SECONDS]
+    return [
+        f"Hosts     {counted(len(pipeline.hosts), 'host')} of this database",
+        *(
+            f"          {host.name}: not heard of for {_seconds(host.silent_seconds)}"
+            + (f"; it holds up {counted(host.erasures, 'erasure')} (reverie db hosts)" if host.erasures else "")
+            for host in silent
+        ),
+        *(f"          {host.name}: {host.error}" for host in pipeline.hosts if host.error),
+    ]
+
+
+def _embedder(status: EmbedderStatus) -> str:
+    return "none: recall by keywords only" if status.state == "none" else f"{status.model or 'model'}, not used yet"
+
+
+def _memories(pipeline: PipelineStatus) -> str:
+    """Return how many current memories there are, and in which workspaces most of them."""
+    largest = sorted((line for line in pipeline.workspaces if line.memories), key=lambda line: -line.memories)
+    shown = [f"{line.memories:,} in {line.name}" for line in largest[:_WORKSPACES_SHOWN]]
+    rest = pipeline.memories - pipeline.account.memories - sum(line.memories for line in largest[:_WORKSPACES_SHOWN])
+    shown += [f"{rest:,} in others"] if rest else []
+    shown += [f"{pipeline.account.memories:,} in the account"] if pipeline.account.memories else []
+    return ", ".join(shown) or "none yet"
+
+
+def _language_model(pipeline: PipelineStatus) -> list[str]:
+    """Return lines about the language model: its name, what workers report of it, and its use."""
+    used = pipeline.language_model
+    if used.state == "none" and not used.last_30_days.calls:
+        return ["Model     no language model is set: jobs use rules"]
+    models = sorted({worker.language_model for worker in pipeline.workers if worker.language_model})
+    named = used.model if used.state != "none" else None
+    return [
+        f"Model     {'; '.join(models) or (f'{named}, not used yet' if named else 'no language model is set now')}",
+        f"          today {_usage(used.today)}; last 30 days {_usage(used.last_30_days)}",
+    ]
+
+
+def _time(scheduling: TimeStatus) -> list[str]:
+    """Return a line about schedules, and one about reminders and notifications, when there are any."""
+    lines = []
+    if any(scheduling.schedules.values()):
+        count = scheduling.schedules_overdue
+        overdue = f"; {counted(count, 'schedule')} overdue" if count else ""
+        lines.append(f"Schedules {_listed(scheduling.schedules)}{overdue}{_runs(scheduling)}")
+    reminders = {"waiting": scheduling.reminders_waiting, "due": scheduling.reminders_due}
+    notes, failed = scheduling.notifications_unacknowledged, scheduling.pushes_put_back
+    if any(reminders.values()) or notes or failed:
+        unseen = f"; {counted(notes, 'notification')} not acknowledged" if notes else ""
+        pushes = f"; {failed:,} could not be pushed yet" if failed else ""
+        lines.append(f"Reminders {_listed(reminders)}{unseen}{pushes}")
+    return lines
+
+
+def _runs(scheduling: TimeStatus) -> str:
+    runs = {**scheduling.runs_open, "failed in a day": scheduling.runs_failed_last_day}
+    lag = scheduling.start_lag
+    started = f"; started p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} after they were due"
+    return (f"; runs {_listed(runs)}" if any(runs.values()) else "") + (
+        f"{started}, of {lag.samples:,} in an hour" if lag.samples else ""
+    )
+
+
+def _late(command: Invocation, scheduling: TimeStatus) -> list[str]:
+    """Return what is more than a minute late. Reminders that an agent pulls may wait, and do not count."""
+    overdue, pending = scheduling.schedules_oldest_overdue_seconds, scheduling.runs_oldest_pending_seconds
+    unpushed = scheduling.reminders_oldest_push_seconds
+    if unpushed > _LATE_SECONDS and not command.settings.notifier_webhook_url:
+        unpushed = 0.0
+    ages = {
+        "a schedule is overdue by {}: is beat running?": overdue,
+        "a run has waited for {} to be started: is a worker of schedules running?": pending,
+        "a reminder has waited for {} to be pushed: does the notifier's webhook answer?": unpushed,
+    }
+    return [line.format(_seconds(age)) for line, age in ages.items() if age > _LATE_SECONDS]
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "none"
+
+
+def _usage(use: LanguageModelUse) -> str:
+    failed = f" ({use.failures:,} failed)" if use.failures else ""
+    cost = f", cost {use.cost:,.4f}" if use.cost else ""
+    tokens = f"{counted(use.input_tokens, 'token')} in, {use.output_tokens:,} out"
+    return f"{counted(use.calls, 'call')}{failed}, {tokens}{cost}"
+
+
+def _result(job: JobStatus) -> str:
+    """Return the error or the counts of a finished run; "-" while it has not ended."""
+    if job.finished_at is None:
+        return "-"
+    return job.error or _counts_text(job.counts)
+
+
+def _counts_text(counts: Mapping[str, Any]) -> str:
+    """Return the counts of a job that are not 0, without `looked_at`."""
+    shown = {name: value for name, value in counts.items() if isinstance(value, int) and name != "looked_at"}
+    return counts_text(shown) or "ok"
+
+
+def _print_backlog(pipeline: PipelineStatus) -> None:
+    rows: list[tuple[object, ...]] = [
+        (f"inbox {inbox.workspace}", inbox.size, f"{inbox.oldest_age_seconds:.1f} s", "-", "-")
+        for inbox in pipeline.inboxes
+    ]
+    rows += [
+        (stage, state.waiting, f"{state.oldest_age_seconds:.1f} s", state.held, state.retrying)
+        for stage, state in pipeline.stages.items()
+        if state.waiting or state.retrying
+    ]
+    rows += [(f"queue {queue}", depth, "-", "-", "-") for queue, depth in pipeline.queues.items() if depth]
+    print_table(("waiting", "count", "oldest", "claimed", "retrying"), rows, empty="Nothing is waiting.")
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value * 1_000:.0f} ms" if value < 10 else f"{value:.1f} s"
+
+
+health = Group("health")
+
+
+@health.command("broker")
+def broker(command: Invocation) -> None:
+    """Check that the broker answers."""
+    command.runtime.inbox.now_micros()
+    say("ok")
+
+
+@health.command("server")
+def server(command: Invocation) -> None:
+    """Check that the HTTP server answers and reaches the broker."""
+    url = f"{command.target.url or local_url(command.settings.host, command.settings.port)}/healthz"
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own address
+            answer.read()
+    except (urllib.error.URLError, OSError) as error:
+        raise Unavailable(
+            f"{url} is not healthy ({_reason(error)}): see `reverie status`, or start Reverie with `reverie up`"
+        ) from error
+    say("ok")
+
+
+def _reason(error: OSError) -> object:
+    return error.reason if isinstance(error, urllib.error.URLError) else error
+
+
+@health.command("beat")
+def beat(command: Invocation) -> None:
+    """Check that beat, the scheduler of periodic jobs, runs on this host."""
+    workers = command.runtime.monitor.workers()
+    if not any(worker.host == socket.gethostname() and worker.name.startswith("beat@") for worker in workers):
+        raise Unavailable("no beat on this host has reported in the last 30 s")
+    say("ok")
+
+
+@health.command("worker")
+def worker(
+    command: Invocation,
+    queues: Annotated[str, typer.Option(help="The queues of the worker on this host, separated by commas.")],
+) -> None:
+    """Check that a worker on this host takes tasks from these queues, or is busy with one.
+
+    A worker that is busy with a long batch would not answer a ping.
+    """
+    from memory.pipeline.faults import find_worker_faults
+
+    requested = {name.strip() for name in queues.split(",") if name.strip()}
+    unknown = requested - set(contract.QUEUES)
+    if unknown or not requested:
+        raise Rejected(
+            f"no such queue: {', '.join(sorted(unknown)) or '(none)'}; there are {', '.join(contract.QUEUES)}",
+            field="queues",
+        )
+    monitor = command.runtime.monitor
+    mine = [w for w in monitor.workers() if w.host == socket.gethostname() and requested <= set(w.queues)]
+    if not mine:
+        raise Unavailable(f"no worker on this host takes tasks from {', '.join(sorted(requested))}")
+    for fault in find_worker_faults(mine, {}):
+        raise Unavailable(fault)
+    say("ok")

@@ -1,0 +1,1 @@
+"""Work on all subjects: erasure, export, import, backup, restore and undo."""

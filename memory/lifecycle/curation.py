@@ -1,0 +1,226 @@
+"""Reads and undoes the curation logs: what jobs did to an agent's memories.
+
+Each workspace has a log, and the account tier has one. The id of an entry is its number, in the account's log with the
+prefix "account-".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from heapq import merge
+from itertools import accumulate
+from operator import itemgetter
+from typing import Any, Final
+
+from memory.conversion import convert
+from memory.memories.agent_memories import AgentMemories
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import Conflict, NotFound
+from reverie.upkeep import CurationChange, CurationEntry, Undone
+from storage.curation import CurationEntry as StoredEntry
+from storage.curation import CurationFilter, CurationLog, RowChange
+from storage.lifecycle.undo import undo as undo_rows
+from storage.stores import Store
+
+_PAGE: Final = 500
+_ACCOUNT_PREFIX: Final = "account-"
+# More digits could exceed SQLite's 64-bit integers.
+_MAX_DIGITS: Final = 15
+# The columns of changed rows that are shown, by table.
+_SHOWN_COLUMNS: Final = {
+    "memories": (
+        "id", "content", "tier", "lifetime", "kind", "source", "importance", "access_count", "tags", "concept_tags",
+        "channel_id", "category", "key", "value", "expires_at", "pinned", "superseded_by",
+    ),
+    "sessions": ("summary_text", "summary_epoch", "summary_upper_sequence", "status", "ended_at"),
+    "messages": ("row_id", "consolidated_at"),
+    "memory_promotions": ("memory_id", "score", "phase"),
+}  # fmt: skip
+
+
+EVERY_ENTRY: Final = CurationFilter()
+
+
+def list_entries(
+    store: Store, *, agent: str, matching: CurationFilter = EVERY_ENTRY, limit: int = 50, offset: int = 0
+) -> list[CurationEntry]:
+    """Return an agent's entries, newest first, without the changed rows."""
+    with store.reading() as tx:
+        found = tx.for_agent(agent).curation.page(matching, limit=limit, offset=offset)
+    return [_to_entry(store, entry, ()) for entry in found]
+
+
+def show_entry(store: Store, *, agent: str, entry: str | int) -> CurationEntry:
+    """Return an entry with the rows that it changed. Raises `NotFound`: for an unknown entry."""
+    number = _entry_number(store, entry)
+    with store.reading() as tx:
+        log = tx.for_agent(agent).curation
+        return _to_entry(store, _get(store, log, number), log.changes(number))
+
+
+def undo_entry(store: Store, *, agent: str, entry: str | int, now: int, request: str = "") -> CurationEntry:
+    """Restore all rows that an entry changed, in one transaction. `request` is the key of the request, if it has one.
+
+    An entry that the same request has undone before is returned: a kill had kept its answer from the caller.
+
+    Raises `NotFound`: for an unknown entry; `Conflict`: when it is already undone or its rows have changed since.
+    """
+    number = _entry_number(store, entry)
+    with store.writing() as tx:
+        log = tx.for_agent(agent).curation
+        undo_rows(tx.connection, _get(store, log, number), at=now, prefix=_id_prefix(store), request=request)
+        return _to_entry(store, log.get(number), log.changes(number))
+
+
+def undo_all(
+    store: Store,
+    *,
+    agent: str,
+    now: int,
+    matching: CurationFilter = EVERY_ENTRY,
+    request: str = "",
+) -> tuple[list[int], dict[int, str]]:
+    """Undo an agent's entries, newest first; return the numbers of those undone, and the errors of the others.
+
+    Each is undone in a transaction of its own. Entries that are already undone are skipped, but for those that the same
+    request (by its key) has undone before it was killed.
+    """
+    with store.reading() as tx:
+        log = tx.for_agent(agent).curation
+        numbers: list[int] = []
+        not_undone = replace(matching, undone=False)
+        while page := log.page(not_undone, limit=_PAGE, offset=len(numbers)):
+            numbers += [entry.id for entry in page]
+        done = log.undone_by(request) if request else []
+    failed: dict[int, str] = {}
+    for number in numbers:
+        try:
+            undo_entry(store, agent=agent, entry=number, now=now, request=request)
+        except (Conflict, NotFound) as error:
+            failed[number] = str(error)
+        else:
+            done.append(number)
+    return done, failed
+
+
+def _entry_id(store: Store, number: int) -> str:
+    """Return the id of an entry of a store's log."""
+    return f"{_id_prefix(store)}{number}"
+
+
+def _entry_not_found(entry: str) -> NotFound:
+    """Return the error for an unknown id."""
+    return NotFound(f"there is no entry {entry[:80]!r} in the curation log", field="id")
+
+
+def _id_prefix(store: Store) -> str:
+    return _ACCOUNT_PREFIX if store.name == ACCOUNT_STORE else ""
+
+
+def _get(store: Store, log: CurationLog, number: int) -> StoredEntry:
+    try:
+        return log.get(number)
+    except NotFound:
+        raise _entry_not_found(_entry_id(store, number)) from None
+
+
+def _entry_number(store: Store, entry: str | int) -> int:
+    if isinstance(entry, int):
+        return entry
+    number = entry.removeprefix(_ACCOUNT_PREFIX)
+    if (entry != number) != (store.name == ACCOUNT_STORE):
+        raise _entry_not_found(entry)
+    if not (number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS):
+        raise _entry_not_found(entry)
+    return int(number)
+
+
+def _to_entry(store: Store, entry: StoredEntry, changes: Sequence[RowChange]) -> CurationEntry:
+    shown = [change for change in changes if change.table in _SHOWN_COLUMNS]
+    return convert(
+        entry,
+        CurationEntry,
+        id=_entry_id(store, entry.id),
+        changes=[
+            convert(
+                change,
+                CurationChange,
+                before=_shown(change.table, change.before),
+                after=_shown(change.table, change.after),
+            )
+            for change in shown
+        ],
+    )
+
+
+def _shown(table: str, row: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if row is None else {name: row[name] for name in _SHOWN_COLUMNS[table] if name in row}
+
+
+_JOB_PREFIX: Final = "reverie."
+
+
+class CurationLogs:
+    """The two curation logs of an agent, its workspace's and the account tier's, as one log.
+
+    The job of a filter may be given in its short form: "dream-sweep" is "reverie.dream_sweep".
+    """
+
+    def __init__(self, memories: AgentMemories) -> None:
+        self._memories = memories
+
+    def list(self, matching: CurationFilter, *, limit: int, offset: int) -> Sequence[CurationEntry]:
+        """Return the entries of both logs, newest first, without the changed rows."""
+        matching = _with_task_name(matching)
+        logs = [
+            list_entries(store, agent=self._memories.agent, matching=matching, limit=limit + offset)
+            for store in self._memories.existing_stores()
+        ]
+        return _newest_first(logs)[offset : offset + limit]
+
+    def show(self, entry: str) -> CurationEntry:
+        """Return an entry with the rows that it changed. Raises `NotFound`: for an unknown entry."""
+        return show_entry(self._store_of(entry), agent=self._memories.agent, entry=entry)
+
+    def undo(self, entry: str, *, now: int, request: str) -> tuple[Store, CurationEntry]:
+        """Restore all rows that an entry changed, in one transaction; return its store and the entry.
+
+        The pipeline of that store has work if restored rows have to be chunked or embedded again. Raises the errors of
+        `undo_entry`.
+        """
+        store = self._store_of(entry)
+        return store, undo_entry(store, agent=self._memories.agent, entry=entry, now=now, request=request)
+
+    def undo_all(self, matching: CurationFilter, *, now: int, request: str) -> Undone:
+        """Undo entries of both logs, newest first within each. `request` is the key of the request, if it has one."""
+        matching = _with_task_name(matching)
+        undone: list[str] = []
+        failed: dict[str, str] = {}
+        for store in self._memories.existing_stores():
+            done, errors = undo_all(store, agent=self._memories.agent, now=now, matching=matching, request=request)
+            undone += (_entry_id(store, number) for number in done)
+            failed |= {_entry_id(store, number): error for number, error in errors.items()}
+        return Undone(undone=undone, failed=failed)
+
+    def _store_of(self, entry: str) -> Store:
+        for store in self._memories.existing_stores():
+            if (store.name == ACCOUNT_STORE) == entry.startswith(_ACCOUNT_PREFIX):
+                return store
+        raise _entry_not_found(entry)
+
+
+def _newest_first(logs: Sequence[Sequence[CurationEntry]]) -> list[CurationEntry]:
+    """Merge logs by time, keeping the order of writing within each, even if a slow job wrote an earlier time.
+
+    The position of an entry does not depend on older ones, so that pages fit together.
+    """
+    dated = (zip(accumulate((entry.at for entry in log), min), log, strict=True) for log in logs)
+    return [entry for _, entry in merge(*dated, key=itemgetter(0), reverse=True)]
+
+
+def _with_task_name(matching: CurationFilter) -> CurationFilter:
+    job = matching.job
+    if job is None or job.startswith(_JOB_PREFIX):
+        return matching
+    return replace(matching, job=_JOB_PREFIX + job.replace("-", "_"))

@@ -1,0 +1,66 @@
+"""Tells every process of the host which in-memory indexes hold what was erased, through a small file.
+
+It names stores and agents by keyed hashes, each with the time of its last erasure. A process that keeps indexes looks
+at the file's time once a second (`worker/runtime.py`), and drops those that are named since.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from memory.fragments import HashKey
+from memory.tombstones import hash_key
+from reverie.clock import now_micros
+from reverie.errors import StoreUnavailable
+
+# Stands for all agents of a store: no agent has an empty name.
+ALL_AGENTS: Final = ""
+_FILE: Final = "tombstones/indexes.json"
+# Every process has looked at it long before: older entries say nothing any more.
+_KEPT_MICROSECONDS: Final = 86_400 * 1_000_000
+
+
+def note_erased(data: Path, indexes: Collection[tuple[str, str]]) -> None:
+    """Note that rows of these agents, each as (store, agent) or (store, ALL_AGENTS), were erased.
+
+    Raises `StoreUnavailable`.
+    """
+    if not indexes:
+        return
+    key, now = hash_key(data), now_micros()
+    noted = {name: at for name, at in read_erased(data).items() if now - at < _KEPT_MICROSECONDS}
+    noted |= {name_of(key, store, agent): now for store, agent in indexes}
+    path = data / _FILE
+    draft = path.with_suffix(".new")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(noted))
+        draft.replace(path)
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be written ({error}): check free space and permissions") from error
+
+
+def read_erased(data: Path) -> Mapping[str, int]:
+    """Return when something was erased last, in microseconds, by the names that `name_of` returns."""
+    try:
+        return msgspec.json.decode((data / _FILE).read_bytes(), type=dict[str, int])
+    except (OSError, ValueError, RecursionError):  # there is none yet, or it is damaged
+        return {}
+
+
+def changed_at(data: Path) -> int:
+    """Return when the file was written last, in nanoseconds; 0 without one."""
+    try:
+        return (data / _FILE).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def name_of(key: HashKey, store: str, agent: str) -> str:
+    """Return the name of an agent's index in the file."""
+    return key.tombstone("index", store, agent)

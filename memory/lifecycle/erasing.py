@@ -1,0 +1,523 @@
+"""Erasure: a job that removes something with every trace, looks for it byte by byte, and writes a receipt.
+
+Each step can be repeated, and the step in which the job is stands in the account's database: a job that was killed goes
+on there. `continue_erasures` is called when an erasure is requested, and by beat.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from adapters.broker.erasing import BrokerErasure
+from adapters.broker.inbox import Taken, WorkerInbox
+from adapters.broker.recall_log import RecallLog
+from adapters.broker.working_memory import WorkingMemory
+from memory.fragments import FragmentSet, HashKey, Matcher, fragments_of
+from memory.lifecycle.erased_files import redact_logs, rewrite_notebooks
+from memory.lifecycle.erased_indexes import note_erased
+from memory.lifecycle.erasure_rows import RowErasure, Scope, agents_in, clear_deleted, erase_names, erased_name
+from memory.lifecycle.host_folder import HostFolder
+from memory.lifecycle.receipts import Found, parts_in_rows, receipt_of, search_files
+from memory.pipeline.incoming import decode
+from memory.tombstones import Tombstone, add_tombstone, hash_key
+from memory.upkeep.notebook import Notebooks
+from reverie.clock import now_micros
+from reverie.contract import ACCOUNT_STORE, CONTINUE_ERASURES, Outcome
+from reverie.errors import NotFound, Rejected, ReverieError, Transient, Unavailable
+from storage.lifecycle.erasures import KEPT_IN_ACCOUNT, ErasureRecord, Erasures, Subject, named_message
+from storage.stores import Store, Stores
+from storage.trust.audit import AuditEntry
+
+BUDGET_SECONDS: Final = 240.0
+# How long one erasure removes rows while others wait.
+_TURN_SECONDS: Final = 10.0
+# The pause after a failure that does not pass by itself, such as a damaged store; it doubles each time.
+_FIRST_WAIT_SECONDS: Final = 60.0
+_LONGEST_WAIT_SECONDS: Final = 3_600.0
+# Records of work removed in one transaction: an entry of the curation log may have a hundred changed rows.
+_QUOTING_AT_ONCE: Final = 50
+# How often the job looks for leftovers and begins again where they may be.
+_ROUNDS: Final = 3
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureServices:
+    """The services of the process that the job uses. `remote` names services outside that have seen content, such as a
+    model.
+
+    `host` is the data folder among those of several hosts, None if there is one only.
+    """
+
+    data: Path
+    stores: Stores
+    inbox: WorkerInbox
+    working: WorkingMemory
+    recalls: RecallLog
+    broker: BrokerErasure
+    notebooks: Notebooks
+    now: Callable[[], int]
+    remote: tuple[str, ...] = ()
+    host: HostFolder | None = None
+
+
+class _TurnIsOver(Transient):
+    """Other erasures have waited for their turn: this one continues after them, where it is."""
+
+
+def continue_erasures(services: ErasureServices, *, budget_seconds: float = BUDGET_SECONDS) -> dict[str, int]:
+    """Work on all unfinished erasures in turns, the oldest first; return how many were finished and how many wait.
+
+    Each has its own failures and its own next try: one that fails, or has much to remove, holds up no other.
+    """
+    erasures = services.stores.erasures()
+    if not erasures.unfinished():
+        return {}
+    account = services.stores.account_store()
+    with account.writing() as tx:
+        token = tx.leases.acquire(JOB, now=now_micros(), seconds=LEASE_SECONDS)
+    if token is None:
+        return {"held_elsewhere": 1}
+    counts = Counter({"finished": 0, "waiting": 0})
+    deadline = time.monotonic() + budget_seconds
+    turns, ended = Counter[str](), set[str]()
+    try:
+        while due := [one for one in erasures.unfinished() if one.id not in ended and _is_due(one)]:
+            if time.monotonic() > deadline:
+                counts["waiting"] += len(due)
+                break
+            # Erasures that are not marked yet come first: from the mark on, nothing that they erase can be stored.
+            erasure = min(due, key=lambda one: (one.step != STEPS[0], turns[one.id]))
+            turns[erasure.id] += 1
+            turn_ends = min(deadline, time.monotonic() + _TURN_SECONDS) if len(due) > 1 else deadline
+            outcome = _continue(services, erasures, erasure, ErasureLease(account, token), turn_ends)
+            if outcome is not None:
+                ended.add(erasure.id)
+                counts[outcome] += 1
+    except LeaseLost:
+        counts["held_elsewhere"] = 1
+    finally:
+        with account.writing() as tx:
+            tx.leases.release(JOB, token)
+    return dict(counts)
+
+
+def _is_due(erasure: ErasureRecord) -> bool:
+    return erasure.next_try_at is None or erasure.next_try_at <= now_micros()
+
+
+def _continue(
+    services: ErasureServices, erasures: Erasures, erasure: ErasureRecord, lease: ErasureLease, turn_ends: float
+) -> str | None:
+    """Give an erasure its turn; return the count of how it ended, None if it has more to do."""
+    try:
+        Scope.of(erasure).check()
+    except Rejected as error:  # stored by a version that let it pass: it can never be carried out
+        log.warning("erasure_failed", erasure=erasure.id, step=erasure.step, error_type=type(error).__name__)
+        erasures.give_up(erasure.id, str(error), now=services.now())
+        return "failed"
+    job = ErasureJob(services, erasures, erasure, lease, turn_ends)
+    try:
+        while job.step != "done":
+            if time.monotonic() > turn_ends:
+                return None
+            job.run_step()
+    except LeaseLost:
+        raise
+    except _TurnIsOver:
+        return None
+    except (Transient, NotFound) as error:  # the broker is away, a workspace was deleted: the next run continues
+        _note_failure(erasures, erasure, job.step, error, next_try_at=None)
+        return "waiting"
+    except Exception as error:  # noqa: BLE001 - the boundary of one erasure: whatever stops it stops no other
+        wait = min(_FIRST_WAIT_SECONDS * 2 ** min(erasure.attempts, 16), _LONGEST_WAIT_SECONDS)
+        _note_failure(erasures, erasure, job.step, error, next_try_at=now_micros() + int(wait * 1_000_000))
+        return "waiting"
+    return "finished"
+
+
+def _note_failure(
+    erasures: Erasures, erasure: ErasureRecord, step: str, error: Exception, *, next_try_at: int | None
+) -> None:
+    log.warning("erasure_waits", erasure=erasure.id, step=step, error_type=type(error).__name__)
+    # The text of an error of a library may quote what is erased.
+    why = str(error) if isinstance(error, ReverieError) else f"{type(error).__name__} in step {step!r}"
+    erasures.fail(erasure.id, why, next_try_at=next_try_at)
+
+
+class ErasureJob:
+    """One erasure in progress."""
+
+    def __init__(
+        self,
+        services: ErasureServices,
+        erasures: Erasures,
+        erasure: ErasureRecord,
+        lease: ErasureLease,
+        turn_ends: float,
+    ) -> None:
+        """`turn_ends` is when it gives way to others, on the monotonic clock."""
+        self.step = erasure.step
+        self._services = services
+        self._erasures = erasures
+        self._erasure = erasure
+        self._lease = lease
+        self._turn_ends = turn_ends
+        self._rounds = erasure.rounds
+        self._found = Found()
+        self._explained = FragmentSet()
+        # The parts that no row holds by right, once they have been looked for in this round.
+        self._own_parts: FragmentSet | None = None
+
+    @cached_property
+    def _key(self) -> HashKey:
+        return hash_key(self._services.data)
+
+    @property
+    def _stores(self) -> Stores:
+        return self._services.stores
+
+    @property
+    def _current(self) -> ErasureRecord:
+        current = self._erasures.find(self._erasure.id)
+        assert current is not None
+        return current
+
+    @property
+    def _scope(self) -> Scope:
+        return Scope.of(self._current)
+
+    def run_step(self) -> None:
+        """Do the current step, and note the next one."""
+        self._lease.renew()
+        following = _RUN[self.step](self) or STEPS[STEPS.index(self.step) + 1]
+        if following != "done":
+            self._erasures.advance(self._erasure.id, step=following, rounds=self._rounds)
+        self.step = following
+
+    def _mark(self) -> None:
+        """Write the tombstone, and keep out of every store what was accepted until now."""
+        erasure, scope = self._erasure, self._scope
+        self._add_names(scope)
+
+        def mark(name: str) -> None:
+            at = self._services.inbox.next_number()
+            with self._stores.workspace(name).writing() as tx:
+                tx.broker_content.follow(at.content)
+                tx.kept_out.add(scope.subject_in(name), scope.agent, at=at.value)
+
+        self._in_each(self._reachable_workspaces(scope), mark)
+        self._erasures.set_cutoff(erasure.id, self._services.now())
+        cutoff = self._scope.before
+        add_tombstone(
+            self._services.data, Tombstone(erasure=erasure.id, kind=erasure.kind, hash=erasure.target_hash, at=cutoff)
+        )
+
+    def _inbox(self) -> None:
+        """Remove what waits in the inboxes; what a worker holds is kept out by the mark, and settled by the worker."""
+        scope = self._scope
+        for name in self._services.inbox.workspaces():
+            if scope.workspace in (None, name):
+                removed, held = self._services.broker.purge_inbox(name, lambda taken: self._is_erased(scope, taken))
+                self._keep_payloads(removed)
+                self._services.inbox.reply(
+                    name, [(taken.field, Outcome(id=decode(taken).id, state="forgotten")) for taken in removed]
+                )
+                self._erasures.count(self._erasure.id, "inbox", {"items": len(removed) - held})
+
+    def _rows(self) -> None:
+        """Remove the rows of every store, keeping hashes of their texts."""
+        scope = self._scope
+        rows = RowErasure(
+            forgotten_at=self._services.inbox.next_number,
+            drop_cached=self._services.working.drop,
+            on_removed=self._count,
+            key=self._key,
+            on_fragments=lambda fragments: self._erasures.add_fragments(self._erasure.id, fragments.dump()),
+        )
+
+        def remove(name: str) -> None:
+            store = self._stores.workspace(name, create=False)
+            erased = [one for one in agents_in(store, scope) if rows.erase(store, one, scope.subject_in(name))]
+            note_erased(self._services.data, [(name, agent) for agent in erased])
+
+        self._in_each(scope.store_names(self._stores), remove)
+        if scope.kind == "workspace" and scope.workspace is not None:
+            services = self._services
+            delete_unused(services.stores, services.inbox, services.working, services.recalls, scope.workspace)
+
+    def _count(self, store_name: str, counts: Counter[str]) -> None:
+        self._erasures.count(self._erasure.id, store_name, counts)
+        self._lease.renew()
+        if time.monotonic() > self._turn_ends:
+            raise _TurnIsOver("other erasures have their turn")
+
+    def _in_each(self, names: Sequence[str], act: Callable[[str], object]) -> None:
+        """Act on each of these stores, also after an error; the first error is raised at the end."""
+        failed: ReverieError | None = None
+        for name in names:
+            try:
+                act(name)
+            except NotFound:  # deleted meanwhile
+                pass
+            except (LeaseLost, _TurnIsOver):
+                raise
+            except ReverieError as error:
+                failed = failed or error
+            self._lease.renew()
+        if failed is not None:
+            raise failed
+
+    def _quoting(self) -> None:
+        """Remove records of work that quote what was erased: queries, notifications, texts of runs, errors."""
+        wanted = self._fragments()
+        if not len(wanted):
+            return
+        matcher = self._matcher(wanted)
+
+        def remove(name: str) -> None:
+            store = self._stores.workspace(name, create=False)
+            with store.reading() as tx:
+                found = tx.stored_texts.quoting(matcher.is_in)
+            for table, keys in found.items():
+                unique, removed = list(dict.fromkeys(keys)), 0
+                for first in range(0, len(unique), _QUOTING_AT_ONCE):
+                    with store.writing() as tx:
+                        removed += tx.stored_texts.remove_quoting(table, unique[first : first + _QUOTING_AT_ONCE])
+                    self._lease.renew()
+                counted = {"curation_log" if table == "curation_changes" else table: removed}
+                self._erasures.count(self._erasure.id, f"{name} (quotations)", counted)
+
+        self._in_each(self._stores.all_names(), remove)
+
+    def _notebooks(self) -> None:
+        current, wanted = self._current, self._fragments()
+        quoted = self._matcher(wanted)
+        rewritten = rewrite_notebooks(
+            self._stores, self._services.notebooks, current, quoted, now=self._services.now(), on_step=self._lease.renew
+        )
+        self._erasures.count(self._erasure.id, "notebooks", {"histories": rewritten})
+
+    def _logs(self) -> None:
+        wanted = self._fragments()
+        matching = self._own(wanted)
+        lines = redact_logs(self._services.data / "logs", self._key, matching)
+        self._erasures.count(self._erasure.id, "logs", {"lines": lines})
+
+    def _names(self) -> None:
+        """Take the names of users and agents out of tokens and webhook secrets."""
+        scope, services = self._scope, self._services
+        workspaces = self._reachable_workspaces(scope)
+        erased = erase_names(self._stores, self._current, scope, workspaces, now=services.now())
+        for place, counts in erased.items():
+            self._erasures.count(self._erasure.id, place, counts)
+
+    def _release(self) -> None:
+        """Drop the marks, and the id of what was erased: nothing that was accepted before is on its way any more."""
+        scope, waiting = self._scope, list[str]()
+        for name in self._reachable_workspaces(scope):
+            with suppress(NotFound):
+                store = self._stores.workspace(name, create=False)
+                oldest = self._services.broker.oldest_accepted(name)
+                number = self._services.inbox.next_number()
+                up_to = (oldest - 1) if oldest is not None else number.value
+                with store.writing() as tx:
+                    tx.broker_content.follow(number.content)
+                    tx.kept_out.drop(up_to=up_to)
+                    waiting += [name] if tx.kept_out.any() else []
+        if waiting:
+            raise Unavailable(f"messages accepted before it are not stored yet, in {', '.join(waiting)}")
+        self._count_kept_in_account(scope)
+        self._erasures.forget_target(self._erasure.id)
+
+    def _count_kept_in_account(self, scope: Scope) -> None:
+        """Count the memories of the account that stay because they did not come from the workspace: for the receipt."""
+        if scope.workspace is None or scope.kind not in ("user", "agent"):
+            return
+        everything = Subject.named(scope.kind, scope.target, None, scope.before)
+        account, tenant = self._stores.account_store(), self._stores.stored_tenant_of(scope.workspace)
+        kept = 0
+        for agent in agents_in(account, scope):
+            with account.reading() as tx:
+                kept += tx.for_agent(agent).erased.count_memories(everything, tenant=tenant)
+        self._erasures.count(self._erasure.id, KEPT_IN_ACCOUNT, {"memories": kept}, anew=True)
+
+    def _broker(self) -> None:
+        wanted = self._fragments()
+        matcher = self._matcher(wanted)
+        self._erasures.count(self._erasure.id, "broker", self._services.broker.remove(matcher.is_in))
+        self._services.broker.rewrite_file()
+
+    def _hosts(self) -> None:
+        """Wait until each host that shares the stores has removed it from its own files."""
+        if self._services.host is not None:
+            self._services.host.wait_for_all(self._erasure.id, on_step=self._lease.renew)
+
+    def _pages(self) -> None:
+        self._in_each(self._stores.all_names(), lambda name: clear_deleted(self._stores.workspace(name, create=False)))
+
+    def _search(self) -> str | None:
+        """Look for what was removed; where something is left, begin again with the records of work, twice."""
+        wanted = self._fragments()
+        self._found = search_files(self._services.data, self._key, wanted, on_block=self._lease.renew)
+        hits = FragmentSet()
+        for found in self._found.hits.values():
+            hits.add(found)
+        self._explained = self._in_rows(hits)
+        self._explained.add(self._in_broker(hits))
+        if self._found.leftovers(self._explained) and self._rounds + 1 < _ROUNDS:
+            self._rounds += 1
+            self._own_parts = None
+            return "quoting"
+        self._write_receipt(wanted)
+        return "done"
+
+    def _write_receipt(self, wanted: FragmentSet) -> None:
+        current, now, services = self._current, self._services.now(), self._services
+        reports = services.host.reports_of_others(current.id) if services.host is not None else ()
+        receipt = receipt_of(
+            current, self._found, wanted, self._explained, remote=services.remote, hosts=reports, now=now
+        )
+        self._stores.audit().record(
+            AuditEntry(
+                at=now,
+                actor=current.requested_by,
+                action="erase",
+                target=current.id,
+                # Only the hash in the receipt may name the erased workspace or agent.
+                workspace="" if current.kind == "workspace" else current.workspace or "",
+                agent="" if current.kind == "agent" else current.agent or "",
+                outcome="leftovers" if receipt["leftovers"] else "done",
+            )
+        )
+        self._erasures.finish(current.id, receipt=receipt, name=erased_name(current.target_hash), now=now)
+        if services.host is not None:
+            services.host.drop_reports(current.id)
+
+    def _fragments(self) -> FragmentSet:
+        return FragmentSet.load(self._erasures.fragments(self._erasure.id))
+
+    def _own(self, wanted: FragmentSet) -> FragmentSet:
+        """Return the parts that no row holds by right. Rows are read once in each round, which takes the longest."""
+        if self._own_parts is None:
+            windows = wanted.without_tokens()
+            self._own_parts = windows.without(self._in_rows(windows))
+        return self._own_parts
+
+    def _matcher(self, wanted: FragmentSet) -> Matcher:
+        return Matcher(self._key, self._own(wanted))
+
+    def _in_rows(self, wanted: FragmentSet) -> FragmentSet:
+        return parts_in_rows(self._stores, self._key, wanted, on_store=self._lease.renew)
+
+    def _in_broker(self, wanted: FragmentSet) -> FragmentSet:
+        """Return the parts that the broker holds: what was accepted since, since everything else was removed."""
+        found, matcher = FragmentSet(), Matcher(self._key, wanted)
+        if len(wanted):
+            for _, value in self._services.broker.values():
+                found.add(matcher.found_in(value))
+        return found
+
+    def _reachable_workspaces(self, scope: Scope) -> list[str]:
+        names = {*self._stores.names(), *self._services.inbox.workspaces()}
+        return sorted(name for name in names if scope.workspace in (None, name) and name != ACCOUNT_STORE)
+
+    def _is_erased(self, scope: Scope, taken: Taken) -> bool:
+        payload = decode(taken).payload
+        return payload is not None and scope.covers(payload, taken.accepted_at)
+
+    def _keep_payloads(self, removed: list[Taken]) -> None:
+        payloads = [item.payload for item in map(decode, removed) if item.payload is not None]
+        texts = [payload.content for payload in payloads]
+        names = [payload.id for payload in payloads]
+        self._erasures.add_fragments(self._erasure.id, fragments_of(self._key, [*texts, *names], names=names).dump())
+
+    def _add_names(self, scope: Scope) -> None:
+        """Keep the hash of the id itself, as it may be in log lines."""
+        target = named_message(scope.target)[1] if scope.kind == "message" else scope.target
+        if target:
+            names = fragments_of(self._key, [target], names=[target])
+            self._erasures.add_fragments(self._erasure.id, names.dump())
+
+
+_RUN: Final[dict[str, Callable[[ErasureJob], str | None]]] = {
+    "mark": ErasureJob._mark,
+    "inbox": ErasureJob._inbox,
+    "rows": ErasureJob._rows,
+    # Once more: a worker may have committed between the two what it had taken before the mark.
+    "rows again": ErasureJob._rows,
+    "quoting": ErasureJob._quoting,
+    "notebooks": ErasureJob._notebooks,
+    "logs": ErasureJob._logs,
+    "names": ErasureJob._names,
+    "release": ErasureJob._release,
+    "broker": ErasureJob._broker,
+    "pages": ErasureJob._pages,
+    "hosts": ErasureJob._hosts,
+    "search": ErasureJob._search,
+}
+STEPS: Final = (*_RUN, "done")
+
+
+JOB: Final = CONTINUE_ERASURES
+# Renewed every few seconds; after a kill, the next run of the job can begin when it has ended.
+LEASE_SECONDS: Final = 30.0
+
+
+class LeaseLost(Transient):
+    """Another process continues the erasures."""
+
+
+class ErasureLease:
+    """The right to work on erasures, renewed every few seconds."""
+
+    def __init__(self, account: Store, token: int) -> None:
+        self._account = account
+        self._token = token
+        self._renewed = time.monotonic()
+
+    def renew(self) -> None:
+        """Renew the lease if it is time to. Raises `LeaseLost`."""
+        if time.monotonic() - self._renewed < LEASE_SECONDS / 8:
+            return
+        with self._account.writing() as tx:
+            if not tx.leases.renew(JOB, self._token, now=now_micros(), seconds=LEASE_SECONDS):
+                raise LeaseLost("another process continues the erasures")
+        self._renewed = time.monotonic()
+
+
+class _InUse(Transient):
+    """A workspace that is being erased has been used since: it stays, without what was erased."""
+
+
+def delete_unused(
+    stores: Stores, inbox: WorkerInbox, working: WorkingMemory, recalls: RecallLog, workspace: str
+) -> bool:
+    """Remove the files of a workspace, unless something has been stored or accepted since; return whether it did.
+
+    It is looked once more while nobody can write: what is stored in between must not go with it.
+    """
+
+    def is_in_use() -> bool:
+        with stores.workspace(workspace, create=False).reading() as tx:
+            return bool(tx.kept_out.agents()) or inbox.stats(workspace).size > 0
+
+    def drop() -> None:
+        if is_in_use():
+            raise _InUse(f"workspace {workspace!r} was used meanwhile")
+        working.drop_workspace(workspace)
+        recalls.forget_workspace(workspace)
+
+    with suppress(NotFound, _InUse):
+        return not is_in_use() and stores.delete_workspace(workspace, when_closed=drop)
+    return False

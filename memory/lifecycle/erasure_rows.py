@@ -1,0 +1,240 @@
+"""The part of an erasure that is about rows: what it removes from each store, counted and removed in short steps."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from adapters.broker.inbox import Number
+from memory.fragments import FragmentSet, HashKey, fragments_of
+from memory.lifecycle.forgetting import remove_forgotten
+from memory.trust.webhook_secrets import forget_agent
+from reverie.checks import check_workspace
+from reverie.contract import ACCOUNT_STORE, MessagePayload, Payload
+from reverie.errors import StoreUnavailable
+from storage.catalogue import ErasureKind
+from storage.lifecycle.erased_rows import Selection
+from storage.lifecycle.erasures import ALL_TIMES, ErasureRecord, Subject, message_name
+from storage.stores import Store, Stores
+
+# Rows of a kind in one transaction: some 50 ms under the write lock.
+_BATCH: Final = 200
+# How often a long removal reports that it goes on: the lease of the job is renewed then.
+_RENEWED_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The scope of an erasure: its kind, the id, and the agent and workspace that limit it, None for all.
+
+    The `target` of a message is its `message_name`.
+    """
+
+    kind: ErasureKind
+    target: str
+    agent: str | None
+    workspace: str | None
+    before: int = ALL_TIMES
+
+    @classmethod
+    def of(cls, erasure: ErasureRecord) -> Scope:
+        """Return the scope of an erasure that is in progress."""
+        before = erasure.cutoff if erasure.cutoff is not None else ALL_TIMES
+        return cls(erasure.kind, erasure.target or "", erasure.agent, erasure.workspace, before)
+
+    def check(self) -> None:
+        """Raise `Rejected` if the workspace's name is invalid."""
+        if self.workspace is not None:
+            check_workspace(self.workspace)
+
+    def covers(self, payload: Payload, accepted_at: int) -> bool:
+        """Return whether an item on its way is erased: what was accepted up to the time limit."""
+        if self.agent not in (None, payload.agent) or accepted_at > self.before:
+            return False
+        match self.kind:
+            case "agent" | "workspace":
+                return True
+            case "user":
+                return payload.user == self.target
+            case "session":
+                return payload.session == self.target
+            case "message":
+                return isinstance(payload, MessagePayload) and message_name(payload.session, payload.id) == self.target
+        return False
+
+    def store_names(self, stores: Stores) -> list[str]:
+        """Return the existing stores that the scope reaches: those of its workspaces, and the account's."""
+        return [name for name in stores.all_names() if name == ACCOUNT_STORE or self.workspace in (None, name)]
+
+    def subject_in(self, store_name: str) -> Subject:
+        """Return the rows to erase in one store; in the account's store, those that came from the workspace."""
+        origin = self.workspace if store_name == ACCOUNT_STORE and self.kind != "memory" else None
+        return Subject.named(self.kind, self.target, origin, self.before)
+
+
+def agents_in(store: Store, scope: Scope) -> list[str]:
+    """Return the agents of a store that a scope reaches."""
+    if scope.agent is not None:
+        return [scope.agent]
+    with store.reading() as tx:
+        return tx.kept_out.agents()
+
+
+def planned(stores: Stores, scope: Scope) -> dict[str, dict[str, int]]:
+    """Return how many rows of each table an erasure would remove from each store, as a dry run."""
+    plan: dict[str, dict[str, int]] = {}
+    for name in scope.store_names(stores):
+        store, counts = stores.workspace(name, create=False), Counter[str]()
+        for agent in agents_in(store, scope):
+            with store.reading() as tx:
+                erased = tx.for_agent(agent).erased
+                counts += erased.count(erased.select(scope.subject_in(name)))
+        if found := {table: number for table, number in sorted(counts.items()) if number}:
+            plan[name] = found
+    return plan
+
+
+class RowErasure:
+    """Removes the rows of one erasure, and keeps hashes of their texts before each removal."""
+
+    def __init__(
+        self,
+        *,
+        forgotten_at: Callable[[], Number],
+        drop_cached: Callable[[str, Sequence[tuple[str, str]]], None],
+        on_removed: Callable[[str, Counter[str]], None],
+        key: HashKey | None = None,
+        on_fragments: Callable[[FragmentSet], None] = lambda _: None,
+    ) -> None:
+        """Take what keeps the numbers by store, and with a `key` what keeps the hashes of what is about to be removed.
+
+        `forgotten_at` returns the broker's number; `drop_cached` drops the newest messages of sessions from the broker.
+        """
+        self._forgotten_at = forgotten_at
+        self._drop_cached = drop_cached
+        self._on_removed = on_removed
+        self._key = key
+        self._on_fragments = on_fragments
+
+    def erase(self, store: Store, agent: str, subject: Subject) -> int:
+        """Remove everything of a subject, in as many transactions as it takes; return the number of rows."""
+        removed = 0
+        self._remove_set_aside(store)  # what a killed process has left: its texts were noted before
+        with store.reading() as tx:
+            selection = tx.for_agent(agent).erased.select(subject)
+        for part in selection.parts(_BATCH):
+            removed += self._erase_part(store, agent, part)
+        if subject.kind == "agent" and subject.origin is None:
+            removed += self._erase_rest(store, agent)
+        return removed
+
+    def _keep_fragments(self, store: Store, agent: str, selection: Selection) -> None:
+        """Keep hashes of the texts, vectors and names of rows that are about to be removed."""
+        if self._key is None:
+            return
+        with store.reading() as tx:
+            erased = tx.for_agent(agent).erased
+            names = erased.names(selection)
+            fragments = fragments_of(
+                self._key, [*erased.texts(selection), *names], raw=erased.vectors(selection), names=names
+            )
+        self._on_fragments(fragments)
+
+    def _erase_part(self, store: Store, agent: str, part: Selection) -> int:
+        self._keep_fragments(store, agent, part)
+        with store.reading() as tx:  # which takes long for a large session, and must hold no lock
+            rows = tx.for_agent(agent)
+            sessions = [(agent, name) for name in rows.erased.sessions_of(part)]
+            counts = rows.erased.count(part)
+        self._drop_cached(store.name, sessions)
+        forgotten_at = self._forgotten_at()
+        with store.writing() as tx:
+            tx.broker_content.follow(forgotten_at.content)
+            tx.for_agent(agent).removal.remove(part, forgotten_at=forgotten_at.value)
+        # Again, for what was stored and cached between the two steps.
+        self._drop_cached(store.name, sessions)
+        self._on_removed(store.name, counts)
+        if part.of("sessions") or part.of("files"):
+            self._remove_set_aside(store)
+        return sum(counts.values())
+
+    def _remove_set_aside(self, store: Store) -> None:
+        """Remove the rows of large sessions and files that were set aside, in transactions of some 100 ms."""
+        nothing = Counter[str]()
+        while not remove_forgotten(store, budget_seconds=_RENEWED_SECONDS):
+            self._on_removed(store.name, nothing)
+
+    def _erase_rest(self, store: Store, agent: str) -> int:
+        """Remove what no selection names, once nothing newer of the agent is there."""
+        with store.writing() as tx:
+            rows = tx.for_agent(agent)
+            newer = rows.erased.select(Subject("agent"))
+            if not newer.is_empty():
+                return 0
+            removed = rows.removal.remove_everything()
+        self._on_removed(store.name, Counter({"others": removed}))
+        return removed
+
+
+_SHOWN_HASH: Final = 16
+
+
+def erased_name(target_hash: str) -> str:
+    """Return what stands in the place of an erased name, from the hash in the receipt."""
+    return f"erased-{target_hash[:_SHOWN_HASH]}"
+
+
+def erase_names(
+    stores: Stores, erasure: ErasureRecord, scope: Scope, workspaces: Iterable[str], *, now: int
+) -> dict[str, dict[str, int]]:
+    """Remove the names that an erasure is about from tokens and webhook secrets; return the numbers by place.
+
+    A token that was bound to an erased user is revoked, and names the user by the hash in the receipt. The one that
+    asked for the erasure reads for an hour, as nobody, so that the receipt reaches whoever asked. Safe to repeat.
+    """
+    if scope.kind == "user":
+        revoked = stores.tokens().forget_user(
+            scope.target,
+            erased_name(erasure.target_hash),
+            workspace=scope.workspace,
+            agent=scope.agent,
+            now=now,
+            spared=erasure.requested_by,
+        )
+        if erasure.requested_by in revoked:
+            stores.erasures().rename_requester(erasure.requested_by, erased_name(erasure.target_hash))
+        return {"tokens": {"revoked": len(revoked)}} if revoked else {}
+    if scope.kind != "agent" or scope.agent is None:
+        return {}
+    renamed = forget_agent(stores, scope.agent, workspaces)
+    return {"webhook secrets": {"names": renamed}} if renamed else {}
+
+
+_VACUUM_PAGES: Final = 500
+# A recall that is being answered reads the log for some milliseconds: this many tries find a moment without one.
+_CHECKPOINT_TRIES: Final = 100
+_PAUSE_SECONDS: Final = 0.05
+
+
+def clear_deleted(store: Store) -> int:
+    """Free all unused pages and empty the log, in short steps; return how many pages were freed.
+
+    Deleted rows were overwritten with zeros when they were deleted (`secure_delete`), in the database file once the log
+    is copied into it. Raises `StoreUnavailable` when readers keep the log in use: try again later.
+    """
+    with store.writing() as tx:
+        for generation in tx.index.generations():
+            if generation.kind == "text":
+                tx.index.overwrite_deleted(generation)
+    freed = 0
+    while step := store.database.free_pages(_VACUUM_PAGES):
+        freed += step
+    for _ in range(_CHECKPOINT_TRIES):
+        busy, _, _ = store.database.truncate_log()
+        if not busy:
+            return freed
+        time.sleep(_PAUSE_SECONDS)
+    raise StoreUnavailable(f"the log of {store.database.path} is in use by readers: the erasure tries again later")

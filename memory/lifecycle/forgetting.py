@@ -1,0 +1,286 @@
+"""Forget sessions, workspaces and files everywhere: in stores, in work in progress, in the inbox and in caches.
+
+A removal from several places is noted in the account before the first of them, and the note is removed after the last.
+A process that is killed in between leaves the note, and a sweep finishes the work (`finish_forgets`)."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from adapters.broker.erasing import BrokerErasure
+from adapters.broker.inbox import Number, WorkerInbox
+from adapters.broker.recall_log import RecallLog
+from adapters.broker.working_memory import WorkingMemory
+from memory.memories.agent_memories import Existing, forget_in_account
+from memory.tombstones import note_forgotten
+from reverie.clock import now_micros
+from reverie.contract import EXTRACT_MEMORIES
+from reverie.errors import NotFound, ReverieError, Unavailable
+from storage.lifecycle.erasures import ForgetRecord
+from storage.memories.extraction import ExtractionProgress
+from storage.stores import Store, Stores
+
+# A process that forgets something needs less than this; after this time the sweep takes over.
+_TAKEN_UP_AFTER_MICROS: Final = 60 * 1_000_000
+_MEMORIES_AT_ONCE: Final = 100
+# A caller that forgets a large session or file waits at most this long; the sweep removes the rows that are left.
+_REMOVING_SECONDS: Final = 2.0
+_SWEEP_SECONDS: Final = 60.0
+
+
+def forget_session(
+    stores: Stores, store: Store, inbox: WorkerInbox, working: WorkingMemory, *, agent: str, session: str
+) -> bool:
+    """Delete a session and all that came from it; False if the store had nothing of it. It gets a tombstone.
+
+    Messages accepted for it until now and still in the pipeline are dropped; messages sent later under the same id
+    start a new session. The broker's number separates the two, so without a broker this raises `Unavailable` before
+    anything is deleted.
+    """
+    forgotten_at = inbox.next_number()
+    with store.reading() as tx:
+        present = tx.for_agent(agent).sessions.find(session)
+    noted = stores.forgets().begin(
+        workspace=store.name,
+        agent=agent,
+        session=session,
+        incarnation=present.ref_code if present is not None else "",
+        forgotten_at=forgotten_at.value,
+        now=now_micros(),
+    )
+    with _crossed_out_on_error(stores, noted):
+        working.drop(store.name, [(agent, session)])
+        found = _forget_in_store(stores, store, agent, session, forgotten_at)
+    existing = _existing_in(stores, store.name)
+    forget_in_account(stores.account_store(), agent=agent, workspace=store.name, session=session, existing=existing)
+    # Again, for what was stored and cached between the two steps.
+    working.drop(store.name, [(agent, session)])
+    removed = False
+    with suppress(ReverieError):  # nobody finds the session any more: the sweep removes its rows
+        removed = remove_forgotten(store, budget_seconds=_REMOVING_SECONDS)
+    if removed:
+        stores.forgets().end(noted)
+    return found
+
+
+@contextmanager
+def _crossed_out_on_error(stores: Stores, noted: int) -> Iterator[None]:
+    """Cross out what was noted if nothing was forgotten, as the caller is told: no sweep may forget it later."""
+    try:
+        yield
+    except ReverieError:
+        stores.forgets().end(noted)
+        raise
+
+
+def _forget_in_store(stores: Stores, store: Store, agent: str, session: str, forgotten_at: Number) -> bool:
+    more = True
+    while more:  # a memory takes a millisecond under the write lock
+        with store.writing() as tx:
+            more = tx.for_agent(agent).sessions.forget_some_memories(session, limit=_MEMORIES_AT_ONCE)
+    with store.writing() as tx:
+        tx.broker_content.follow(forgotten_at.content)
+        rows = tx.for_agent(agent)
+        reminders = rows.reminders.delete_for_session(session)
+        found = rows.sessions.forget(session, forgotten_at=forgotten_at.value) or reminders > 0
+        if found:
+            note_forgotten(stores.data_dir, "session", [session], workspace=store.name, agent=agent)
+    return found
+
+
+def forget_workspace(
+    stores: Stores,
+    inbox: WorkerInbox,
+    working: WorkingMemory,
+    recalls: RecallLog,
+    *,
+    workspace: str,
+    broker: BrokerErasure | None = None,
+) -> bool:
+    """Delete a workspace with its files and everything that is queued for it; False if there was none.
+
+    With `broker`, the embedded broker's file is also rewritten without it; if that fails, the sweep does it.
+
+    A message that is accepted meanwhile is either deleted with it or stored in a new workspace of this name, never
+    lost: the inbox is emptied while nobody can write the old files. It gets no tombstone: a backup may bring back what
+    was deleted by mistake. An erasure of it is for good.
+
+    Raises `Unavailable` without a broker, before anything is deleted, and `StoreUnavailable`.
+    """
+    inbox.stats(workspace)
+    noted = stores.forgets().begin(workspace=workspace, incarnation=stores.file_of(workspace), now=now_micros())
+    with _crossed_out_on_error(stores, noted):
+        found = _delete_files(stores, inbox, working, recalls, workspace)
+    forget_in_account(
+        stores.account_store(),
+        agent=None,
+        workspace=workspace,
+        session=None,
+        existing=_existing_in(stores, workspace),
+    )
+    _drop_cached(working, recalls, workspace)
+    with suppress(Unavailable):
+        if broker is not None:
+            broker.clear_workspace(workspace)
+        stores.forgets().end(noted)
+    return found
+
+
+def _delete_files(
+    stores: Stores, inbox: WorkerInbox, working: WorkingMemory, recalls: RecallLog, workspace: str
+) -> bool:
+    def drop() -> None:
+        inbox.forget_workspace(workspace)
+        working.drop_workspace(workspace)
+        recalls.forget_workspace(workspace)
+
+    return stores.delete_workspace(workspace, when_closed=drop)
+
+
+def _drop_cached(working: WorkingMemory, recalls: RecallLog, workspace: str) -> None:
+    """Drop what was read from the files of a workspace while they went."""
+    working.drop_workspace(workspace)
+    recalls.forget_workspace(workspace)
+
+
+def _existing_in(stores: Stores, workspace: str) -> Existing:
+    """Return what tells which sessions a workspace of this name has now: they came after what was forgotten."""
+
+    def existing(ref_codes: Collection[str]) -> set[str]:
+        if not ref_codes:
+            return set()
+        try:
+            store = stores.workspace(workspace, create=False)
+        except NotFound:
+            return set()
+        with store.reading() as tx:
+            return tx.forgotten_sessions.not_forgotten(ref_codes)
+
+    return existing
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetServices:
+    """The services to finish removals: the stores, and their data in the broker."""
+
+    stores: Stores
+    inbox: WorkerInbox
+    working: WorkingMemory
+    recalls: RecallLog
+    broker: BrokerErasure | None = None
+
+
+def finish_forgets(services: ForgetServices, *, now: int) -> dict[str, int]:
+    """Finish removals whose process was killed; return counts. `now` is in microseconds.
+
+    A removal that cannot be finished now is left to the next sweep, and does not hold up the others.
+    """
+    counts, deadline = Counter[str](), time.monotonic() + _SWEEP_SECONDS
+    if removed := services.stores.remove_deleted():
+        counts["folders_removed"] = removed
+    for record in services.stores.forgets().open(before=now - _TAKEN_UP_AFTER_MICROS, now=now):
+        finished = False
+        with suppress(ReverieError):
+            finished = _finish(services, record, deadline)
+        if finished:
+            services.stores.forgets().end(record.id)
+        counts["forgets_finished" if finished else "forgets_waiting"] += 1
+    return dict(counts)
+
+
+def _finish(services: ForgetServices, record: ForgetRecord, deadline: float) -> bool:
+    """Finish one; return whether everything of it is removed."""
+    stores, working = services.stores, services.working
+    if not record.session:
+        if record.incarnation and stores.file_of(record.workspace) == record.incarnation:
+            _delete_files(stores, services.inbox, working, services.recalls, record.workspace)
+        _forget_rest_in_account(services, record)
+        _drop_cached(working, services.recalls, record.workspace)
+        if services.broker is not None:
+            services.broker.clear_workspace(record.workspace)
+        return True
+    working.drop(record.workspace, [(record.agent, record.session)])
+    store: Store | None = None
+    with suppress(NotFound):  # then the workspace is gone, and the session with it
+        store = stores.workspace(record.workspace, create=False)
+        if not _is_forgotten(store, record):
+            _forget_in_store(stores, store, record.agent, record.session, Number(record.forgotten_at, ""))
+    _forget_rest_in_account(services, record)
+    working.drop(record.workspace, [(record.agent, record.session)])
+    return store is None or remove_forgotten(store, budget_seconds=max(0.0, deadline - time.monotonic()))
+
+
+def _is_forgotten(store: Store, record: ForgetRecord) -> bool:
+    """Return whether the store's part is done: a session that is there now was begun afterwards."""
+    with store.reading() as tx:
+        sessions = tx.for_agent(record.agent).sessions
+        present = sessions.find(record.session)
+        if record.incarnation and (present is None or present.ref_code != record.incarnation):
+            return True
+        return sessions.forgotten_at(record.session) >= record.forgotten_at
+
+
+def _forget_rest_in_account(services: ForgetServices, record: ForgetRecord) -> None:
+    """Forget the account's memories of a session or workspace; a new one under the same name is extracted once more.
+
+    Its statements may not have been stored, because the forgotten memories already had them.
+    """
+    stores = services.stores
+    existing = _existing_in(stores, record.workspace)
+    forgotten = forget_in_account(
+        stores.account_store(),
+        agent=record.agent or None,
+        workspace=record.workspace,
+        session=record.session or None,
+        existing=existing,
+    )
+    if forgotten:
+        with suppress(NotFound), stores.workspace(record.workspace, create=False).writing() as tx:
+            progress = ExtractionProgress(tx.connection, EXTRACT_MEMORIES)
+            if not record.session:
+                progress.read_everything_again()
+            elif (present := tx.for_agent(record.agent).sessions.find(record.session)) is not None:
+                progress.read_again(present.ref_code, after=0, now=now_micros())
+
+
+# Between two steps, so that those who wait for the write lock get it: they look for it every 3 ms.
+_PAUSE_SECONDS: Final = 0.01
+
+
+def forget_file(stores: Stores, store: Store, inbox: WorkerInbox, *, agent: str, file_id: str) -> bool:
+    """Delete a file with its chunks, vectors, full text and dead letters; False if the store did not have it.
+
+    It gets a tombstone.
+
+    Deliveries accepted until now and still in the pipeline are dropped; the same source can be handed in again later.
+    The broker's number separates the two, so without a broker this raises `Unavailable` before anything is deleted.
+    """
+    forgotten_at = inbox.next_number()
+    with store.writing() as tx:
+        tx.broker_content.follow(forgotten_at.content)
+        found = tx.for_agent(agent).files.forget(file_id, forgotten_at=forgotten_at.value)
+        if found:
+            note_forgotten(stores.data_dir, "file", [file_id], workspace=store.name, agent=agent)
+    with suppress(ReverieError):  # nobody finds the file any more: the stage that cuts files removes its rows
+        remove_forgotten(store, budget_seconds=_REMOVING_SECONDS)
+    return found
+
+
+def remove_forgotten(store: Store, *, budget_seconds: float) -> bool:
+    """Remove the rows of files and sessions that were set aside, in short steps; return whether all are removed.
+
+    No recall finds these rows meanwhile, and a writer waits for one step at most.
+    """
+    deadline = time.monotonic() + budget_seconds
+    with store.reading() as tx:
+        more = tx.forgotten_files.any() or tx.forgotten_sessions.any()
+    while more and time.monotonic() < deadline:
+        with store.writing() as tx:
+            more = tx.forgotten_files.remove_any() or tx.forgotten_sessions.remove_step()
+        time.sleep(_PAUSE_SECONDS)
+    return not more

@@ -1,0 +1,416 @@
+"""Find the statements in a message: facts, what users like and dislike, and what they ask to be remembered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from memory.memories.patterns import facts
+from memory.memories.patterns import vocabulary as words
+from memory.memories.patterns.instructions import find_instructions
+from memory.memories.patterns.matching import (
+    ADVERB,
+    BLANKS,
+    COVER,
+    I_AM,
+    VALUE,
+    Kind,
+    Maker,
+    PatternMatch,
+    Rule,
+    Sentence,
+    Statement,
+    as_subject,
+    first_match,
+    is_plain,
+    rule,
+    sentences_of,
+    starting,
+)
+
+_FIRST_PERSON = re.compile(r"\b(?:my|mine|me|myself|our|us|we|i)\b", re.IGNORECASE)
+# A particular thing (`the colours`) rather than a kind of thing (`jazz`).
+_SPECIFIC = re.compile(r"(?:the|this|a|an)\s|(?:having|being|knowing)\b|\d", re.IGNORECASE)
+_NO_FAVOURITE = re.compile(r"\A(?:[a-z]\w{0,40}(?:ing|ed)\s|(?:in|on|at|up|from|with|a|like|for|by|closed|open)\b)")
+_RATHER_THAN = re.compile(r"\s(?:over|rather than|instead of|to)\s")
+
+
+def _preference(match: PatternMatch, verb: str, subject: str, *, importance: float = 0.5) -> Statement:
+    quote = match.quote()
+    # In the third person, `my` would refer to somebody else.
+    content = f'User said: "{quote}."' if _FIRST_PERSON.search(match.value) else f"User {verb} {match.value}."
+    return Statement(
+        content=content, kind="preference", quote=quote, subject=f"{subject} {as_subject(match.value)}",
+        confidence=0.85, importance=importance, tags=("preference",),
+    )  # fmt: skip
+
+
+def _is_lasting(value: str) -> bool:
+    return is_plain(value) and not _SPECIFIC.match(value)
+
+
+def _liked(verb: str) -> Maker:
+    """Return a function that makes a preference with this verb from a match."""
+
+    def make(match: PatternMatch) -> Statement | None:
+        return _preference(match, verb, "likes") if _is_lasting(match.covered_value) else None
+
+    return make
+
+
+def _likes(match: PatternMatch) -> Statement | None:
+    return _liked(f"{match.key}s")(match)
+
+
+def _does_not_like(match: PatternMatch) -> Statement | None:
+    return _liked(f"doesn't {match.key}")(match)
+
+
+def _prefers(match: PatternMatch) -> Statement | None:
+    # Of `to pay in cash`, the words after `to` are checked like the name of a thing.
+    object_text = re.sub(r"^to (?:be )?(?=[a-z]{1,40}\s)", "", match.covered_value)
+    if not is_plain(object_text, max_words=12) or re.match(r"(?:the|a|an)\b", object_text, re.IGNORECASE):
+        return None
+    statement = _preference(match, "prefers", "prefers", importance=0.6)
+    sides = _RATHER_THAN.split(as_subject(match.value))
+    # Tea over coffee and coffee over tea have the same subject.
+    return (
+        statement
+        if len(sides) != 2
+        else replace(statement, subject=f"prefers {' or '.join(sorted(map(as_subject, sides)))}")
+    )
+
+
+def _favourite(match: PatternMatch) -> Statement | None:
+    thing = " ".join(match.regex_match["thing"].split())
+    refers_back = bool(set(thing.lower().split()) & words.NO_FAVOURITES)
+    if refers_back or not is_plain(match.covered_value, covered=True) or _NO_FAVOURITE.match(match.covered_value):
+        return None
+    favourite, verb = match.regex_match["favourite"].lower(), match.regex_match["verb"].strip().lower()
+    content = f"User's {favourite} {thing} {verb} {match.value}."
+    if _FIRST_PERSON.search(match.value):
+        content = f'User said: "{match.quote()}."'
+    label = "preferred" if favourite == "preferred" else "favourite"
+    subject = f"{label} {thing.lower()}"
+    return Statement(
+        content=content, kind="preference", quote=match.quote(), subject=words.SYNONYMS.get(subject, subject),
+        confidence=0.9, importance=0.6, tags=("preference",),
+    )  # fmt: skip
+
+
+def _does_not_eat(match: PatternMatch) -> Statement | None:
+    if not is_plain(match.covered_value, max_words=5) or _SPECIFIC.match(match.covered_value):
+        return None
+    return Statement(
+        content=f"User doesn't {match.key} {match.value}.", kind="preference", quote=match.quote(),
+        subject=f"{match.key}s {as_subject(match.value)}", confidence=0.9, importance=0.8, lifetime="long_term",
+        tags=("diet",),
+    )  # fmt: skip
+
+
+_FAVOURITE: Final = (
+    r"my (?:(?:all[- ]time|absolute|personal|current)\s{1,3})?(?P<favourite>favou?rite|preferred)s?"
+    r"\s{1,3}(?P<thing>\w[\w'-]{0,40}(?:\s\w[\w'-]{0,40}){0,3}?)(?P<verb> is| are)(?: now)?\s{1,3}"
+)
+_BIG: Final = r"an?\s{1,3}(?:(?:big|huge|massive|great|total|long-?time)\s{1,3})?"
+_NOT: Final = r"(?:don't|do not)"
+_PREFERENCES: Final[tuple[Rule, ...]] = (
+    rule(f"{_FAVOURITE}{VALUE}", _favourite),
+    rule(rf"i {ADVERB}prefer{BLANKS}{VALUE}", _prefers),
+    rule(rf"i {ADVERB}(?P<key>like|love|hate|dislike|adore|enjoy){BLANKS}{VALUE}", _likes),
+    rule(rf"i {ADVERB}(?:can't|cannot|can not) stand{BLANKS}{VALUE}", _liked("can't stand")),
+    rule(rf"i {ADVERB}{_NOT}{BLANKS}{ADVERB}(?P<key>like|enjoy){BLANKS}{VALUE}", _does_not_like),
+    rule(rf"{I_AM}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is a fan of")),
+    rule(rf"{I_AM}{ADVERB}not{BLANKS}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is not a fan of")),
+    rule(
+        rf"i {ADVERB}(?:{_NOT}|can't|cannot){BLANKS}(?:ever{BLANKS})?(?P<key>eat|drink){BLANKS}{VALUE}",
+        _does_not_eat,
+    ),
+    rule(rf"i {ADVERB}never{BLANKS}(?P<key>eat|drink){BLANKS}{VALUE}", _does_not_eat),
+)
+
+
+_MICROS: Final = 1_000_000
+# A day ends last in UTC-12; the user's time zone is not known.
+_LATEST_ZONE: Final = timedelta(hours=12)
+_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b", re.IGNORECASE)
+_TOMORROW = re.compile(r"\btomorrow\b", re.IGNORECASE)
+_WEEKDAY = re.compile(rf"\b(?:on|this|by|until|next){BLANKS}({words.WEEKDAYS})\b", re.IGNORECASE)
+_EVERY = re.compile(r"\b(?:every|each|daily|weekly|always)\b", re.IGNORECASE)
+_ISO = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})\b")
+_NAMED = re.compile(
+    rf"\b(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{words.MONTHS})"
+    rf"|(?P<month_first>{words.MONTHS}) (?:the )?(?P<day_behind>\d{{1,2}})(?:st|nd|rd|th)?)(?:,? (?P<year>\d{{4}}))?\b",
+    re.IGNORECASE,
+)
+_WITHIN = re.compile(r"\bin (\d{1,3}|an?) (minute|hour|day|week)s?\b", re.IGNORECASE)
+_WITHIN_DAYS: Final = {"minute": 1 / 1440, "hour": 1 / 24, "day": 1, "week": 7}
+_NEXT_WEEK = re.compile(r"\bnext week\b", re.IGNORECASE)
+
+
+def end_of(text: str, at: int) -> int | None:
+    """Return when the day that a task names has ended everywhere (microseconds); None if it names none or repeats.
+
+    `at` is the time of the message. The latest interpretation counts: next Friday is at most two Fridays away.
+    """
+    day = _day(text, datetime.fromtimestamp(at / _MICROS, UTC))
+    if day is None or _EVERY.search(text):
+        return None
+    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
+    return int((midnight + _LATEST_ZONE).timestamp()) * _MICROS
+
+
+def _day(text: str, today: datetime) -> datetime | None:
+    iso = _ISO.search(text)
+    if iso is not None:
+        return _date(*map(int, iso.groups()))
+    named = _NAMED.search(text)
+    if named is not None:
+        return _named(named, today)
+    within = _WITHIN.search(text)
+    if within is not None:
+        return today + timedelta(days=_WITHIN_DAYS[within[2].lower()] * (int(within[1]) if within[1].isdigit() else 1))
+    if _TOMORROW.search(text):
+        return today + timedelta(days=1)
+    weekday = _WEEKDAY.search(text)
+    if weekday is not None:
+        ahead = (_DAYS.index(weekday[1].lower()) - today.weekday()) % 7
+        return today + timedelta(days=ahead + (7 if weekday[0].lower().startswith("next") else 0))
+    if _NEXT_WEEK.search(text):
+        return today + timedelta(days=13 - today.weekday())
+    return today if _TODAY.search(text) else None
+
+
+def _named(found: re.Match[str], today: datetime) -> datetime | None:
+    """Return a day of a month: the next one to come if no year is given."""
+    month = _MONTHS.index((found["month"] or found["month_first"])[:3].lower()) + 1
+    day = int(found["day"] or found["day_behind"])
+    if found["year"]:
+        return _date(int(found["year"]), month, day)
+    this_year = _date(today.year, month, day)
+    is_over = this_year is None or this_year.date() < today.date()
+    return _date(today.year + 1, month, day) if is_over else this_year
+
+
+def _date(year: int, month: int, day: int) -> datetime | None:
+    try:
+        return datetime(year, month, day, tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+_MAX_REQUEST_WORDS: Final = 40
+_MIN_REQUEST_WORDS: Final = 2
+# The minimum for a statement that is not about the user: a shorter one is usually a saying.
+_MIN_WORDS_OF_ANYTHING: Final = 4
+
+_ABOUT_ME: Final = r"(?=(?:\s{0,3},)?\s{1,3}(?:i|my|we|our|i'm)\b)"
+_POLITELY: Final = r"(?:(?:please|can you|could you|would you|you should|i want you to)\s{1,3}){0,2}"
+# These words ask to remember anything; `note that` and the like may be about the current task.
+_REMEMBER_ANYTHING = starting(
+    rf"{_POLITELY}(?:remember(?:{BLANKS}that|\s{{0,3}}:)|(?:don't|do not|never) forget(?:{BLANKS}that|\s{{0,3}}:)"
+    r"|for (?:future|your) reference\s{0,3}[,:])\s{0,3}"
+    r"(?P<rest>(?:(?:the|a|an|there|on|in|at)\s|(?-i:[A-Z])).{0,400})",
+)
+# Words about the current task: the user does not ask for a lasting memory.
+_THE_TASK_AT_HAND = re.compile(
+    r"\b(?:the (?:\w{1,40} )?(?:question|answer|task|essay|text|story|code|function"
+    r"|exercise|graph|draft|document|paragraph"
+    r"|sentence|triangle|equation|output|input|data|user|reader|audience|goal|plot|earth|sun|customer)|x|y|n)\b",
+    re.IGNORECASE,
+)
+# `Remember that night`: a noun follows, not a clause that states something.
+_THAT_ONE: Final = (
+    r"(?!(?:time|day|night|evening|morning|weekend|summer|winter|spring|year|trip|scene|movie|film|song|moment|feeling"
+    r"|conversation|story|guy|girl|man|woman|place|one|thing|part|episode|book|game|party|photo|picture|old|crazy)\b)"
+)
+_REMEMBER = starting(
+    rf"{_POLITELY}"
+    rf"(?:(?:always{BLANKS})?remember(?:{BLANKS}that{BLANKS}{_THAT_ONE}|\s{{0,3}}:|{_ABOUT_ME})"
+    rf"|(?:don't|do not|never) forget(?:{BLANKS}that|\s{{0,3}}:|{_ABOUT_ME})"
+    r"|keep in mind(?:\s{1,3}that|\s{0,3}:)|make a note(?:\s{1,3}that|\s{1,3}of this\s{0,3}:"
+    r"|\s{0,3}:)|take note(?:\s{1,3}that|\s{0,3}:)"
+    r"|note(?:\s{1,3}that|\s{0,3}:)|for the record\s{0,3}[,:]|for (?:future|your) reference\s{0,3}[,:])"
+    r"\s{0,3},?\s{0,3}(?P<rest>\S.{0,400})",
+)
+_FROM_DATE = starting(
+    rf"(?P<rest>(?:starting|beginning|as of|from){BLANKS}(?:{words.DATE}|{words.MONTHS}"
+    rf"|next (?:week|month|year|{words.WEEKDAYS})|{words.WEEKDAYS})(?:{BLANKS}on(?:wards?)?)?\s{{0,3}},?"
+    r"\s{1,3}(?:i|my|we|our|i'm|i'll|we'll)\b.{0,400})",
+)
+_REMIND = starting(
+    rf"{_POLITELY}(?:remind me|don't let me forget){BLANKS}"
+    r"(?P<rest>(?:(?:on|in|at|by|this|next|every|tomorrow|tonight|today)\b[\w :]{0,30}?\s)?(?:to"
+    r"|that|about)\s{1,3}\S.{0,400})",
+)
+_OWN = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|my|me|mine|we|we're|we've|we'll|our|us)\b", re.IGNORECASE)
+_VAGUE = starting(r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b")
+_YOU = re.compile(r"\b(?:you|your|you're|yourself|u)\b", re.IGNORECASE)
+_SECRET = re.compile(
+    r"\b(?:pass(?:word|code|phrase|wd)|pin|cvv|cvc|secret|token|api[ -]?key|private key|ssn|social security|card number"
+    r"|iban|credentials?)\b",
+    re.IGNORECASE,
+)
+
+
+def to_remember(sentence: Sentence) -> Sentence | None:
+    """Return what a sentence asks to be remembered; None if it does not ask that."""
+    found = _REMEMBER.match(sentence.text)
+    if found is None:
+        return None
+    start, end = found.span("rest")
+    return Sentence(sentence.text[start:end], sentence.words(start, end))
+
+
+def match_request(sentence: Sentence, at: int) -> Statement | None:
+    """Return what a sentence asks from its first word on, or None. `at` is the time of the message (microseconds)."""
+    if _SECRET.search(sentence.text):
+        return None
+    for patterns, make in _REQUESTS:
+        for pattern in patterns:
+            found = pattern.match(sentence.text)
+            text = _request_text(sentence, found) if found is not None else None
+            statement = make(text, sentence.original, at) if text is not None else None
+            if statement is not None:
+                return statement
+    return None
+
+
+def _request_text(sentence: Sentence, found: re.Match[str]) -> str | None:
+    """Return the text of a request as it was written; None if it cannot be understood by itself."""
+    text = sentence.words(*found.span("rest")).strip(" \t,.;:!*_")
+    is_whole = COVER not in found["rest"] and text.count("(") == text.count(")")
+    return text if is_whole and _MIN_REQUEST_WORDS <= len(text.split()) <= _MAX_REQUEST_WORDS else None
+
+
+def _remembered(text: str, quote: str, _at: int) -> Statement | None:
+    if not _OWN.search(text) or _VAGUE.match(text) or _YOU.search(text):
+        return None
+    return _requested(f"User asked to remember: {_lower_first(text)}.", "fact", quote, importance=0.8)
+
+
+def _remembered_anything(text: str, quote: str, _at: int) -> Statement | None:
+    is_short = len(text.split()) < _MIN_WORDS_OF_ANYTHING
+    if is_short or _VAGUE.match(text) or _YOU.search(text) or _THE_TASK_AT_HAND.search(text):
+        return None
+    return _requested(f"User asked to remember: {_lower_first(text)}.", "fact", quote, importance=0.8)
+
+
+def _dated_change(text: str, quote: str, _at: int) -> Statement | None:
+    return _requested(f"User said: {_lower_first(text)}.", "event", quote, importance=0.6)
+
+
+def _task(text: str, quote: str, at: int) -> Statement | None:
+    end = end_of(text, at)
+    is_own = _OWN.search(text) is not None
+    # "Remind me about X" without a time asks for information on X; it is a task only if X is the user's own.
+    if re.match(r"about\b", text, re.IGNORECASE) and not is_own and end is None:
+        return None
+    # In the third person, `my` would refer to somebody else.
+    content = f'User asked: "Remind me {text}."' if is_own else f"User asked to be reminded {text}."
+    return _requested(content, "task", quote, importance=0.7, expires_at=end)
+
+
+def _requested(content: str, kind: Kind, quote: str, *, importance: float, expires_at: int | None = None) -> Statement:
+    return Statement(
+        content=content, kind=kind, quote=quote, subject=None, confidence=0.95, importance=importance,
+        lifetime="short_term" if kind == "task" else "long_term", expires_at=expires_at,
+    )  # fmt: skip
+
+
+def _lower_first(text: str) -> str:
+    """Return a text with a lower-case first letter, unless the first word is `I` or a name."""
+    return text[:1].lower() + text[1:] if text.split()[0].lower() in words.LOWER_CASE_STARTS else text
+
+
+_REQUESTS: Final = (
+    ((_REMEMBER,), _remembered),
+    ((_REMEMBER_ANYTHING,), _remembered_anything),
+    ((_FROM_DATE,), _dated_change),
+    ((_REMIND,), _task),
+)
+
+
+# Words with which people lead into a statement.
+_LEAD_IN = starting(
+    r"(?:(?:so|well|also|ok(?:ay)?|hi|hey|hello|oh|and|but|btw|by the way|fyi|actually|anyway|plus|yes|yeah|yep|yup|no"
+    r"|nope|nah|sure|right|thanks|thank you|great|cool|nice|awesome|personally|honestly|for me|just so you know"
+    r"|in fact|as for me|i mean|you know|good (?:morning|afternoon|evening)|hmm{1,10}"
+    r"|um{1,10}|wow|definitely|absolutely|totally)"
+    r"(?: there)?(?:\s{0,3}[,!:\u2013\u2014-]{1,40})?\s{1,3}){1,5}",
+)
+# Sentences with these words are somebody else's, or about something that is not real.
+_NOT_PLAIN = re.compile(
+    r"\b(?:if|unless|whether|wish|would|wouldn't|could have|should have|might|maybe|perhaps|guess|suppose|once|used to"
+    r"|when|whenever|back then|dream(?:ed|t)?|said|says|saying|tells?|told|asks?|asked|claims?|claimed|wrote|writes"
+    r"|according to|thinks?|thought|believes?|quote|character|narrator|protagonist|not sure|until)\b",
+    re.IGNORECASE,
+)
+# `I live in the shadows, said the ogre`: words after a statement that make it somebody else's.
+_SPEECH_TAG_AFTER = re.compile(
+    r"\b(?:said|says|whisper(?:ed|s)|shout(?:ed|s)|replie[ds]|crie[ds]|exclaim(?:ed"
+    r"|s)|sang|sings)\s{1,3}(?:the|my|a|an|[A-Z])"
+    r"|^\s{0,3}in (?:a|my|an|another) (?:\w{1,40} )?life\b"
+    r"|,\s{0,3}(?:he|she|they|it)\s{1,3}(?:said|says|whisper|shout|repl|cr(?:ied|ies)|exclaim|sang|sings)",
+    re.IGNORECASE,
+)
+_CLAUSES = re.compile(
+    r"(?:\s{0,3}[,;:\u2013\u2014]\s{0,3}(?:(?:and|but|so|plus|because|since|as)(?: now)?\s{1,3})?|\s{1,3}-{1,10}\s{1,3}"
+    r"|\s{1,3}(?:and now|but now|and|but|so|because|since|why|how much|reasons?(?: why)?)\s{1,3})"
+    r"(?=(?:i|i'm|i've|my|call me)\b)",
+    re.IGNORECASE,
+)
+_RULES: Final = (*facts.RULES, *_PREFERENCES)
+
+
+def find_statements(message: str, *, at: int) -> list[Statement]:
+    """Return the user's plain statements in a message sent `at` (microseconds), in order; each content once."""
+    instructions = find_instructions(message)
+    candidates = (statement for sentence in sentences_of(message) for statement in _in_sentence(sentence, at))
+    # An instruction is found once: `I prefer short answers` is not a taste as well.
+    statements = (one for one in candidates if not any(one.quote in found.quote for found in instructions))
+    found = {statement.content: statement for statement in [*instructions, *statements]}
+    return sorted(found.values(), key=lambda statement: message.find(statement.quote))
+
+
+def _in_sentence(sentence: Sentence, at: int) -> Iterator[Statement]:
+    body = _after_lead_in(sentence)
+    request = match_request(body, at)
+    if request is not None:
+        yield _as_statement(request, body) or request
+        return
+    for start in _clause_starts(body.text):
+        statement = first_match(Sentence(body.text[start:], body.original[start:]), _RULES)
+        if statement is None:
+            continue
+        end = start + len(statement.quote)
+        if not (_NOT_PLAIN.search(body.text, 0, end) or _SPEECH_TAG_AFTER.search(body.text[end:])):
+            yield statement
+
+
+def _as_statement(request: Statement, body: Sentence) -> Statement | None:
+    """Return what is to be remembered as a statement of its own kind, so that a newer one can supersede it."""
+    rest = to_remember(body)
+    if rest is None:
+        return None
+    statement = first_match(rest, _RULES)
+    if statement is None or statement.quote != rest.original.rstrip(" .!") or _NOT_PLAIN.search(rest.text):
+        return None
+    return replace(
+        statement, quote=request.quote, importance=max(statement.importance, request.importance), lifetime="long_term"
+    )
+
+
+def _after_lead_in(sentence: Sentence) -> Sentence:
+    found = _LEAD_IN.match(sentence.text)
+    start = found.end() if found else 0
+    return Sentence(sentence.text[start:], sentence.original[start:])
+
+
+def _clause_starts(text: str) -> list[int]:
+    return [0, *(found.end() for found in _CLAUSES.finditer(text))]

@@ -1,0 +1,96 @@
+"""Finds the faults that keep accepted messages from being processed, for every check, page, metric and alert alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from reverie import contract
+from reverie.counts import counted
+from reverie.pipeline.status import InboxStatus, JobStatus, StageStatus, WorkerStatus
+
+# A worker looks into its queues every second. It may be kept from it by a broker that goes away, for some 15 s.
+STALLED_SECONDS: Final = 20.0
+# Inboxes are emptied every second or so, and the sweeps that find what was left run every 15 s.
+STUCK_SECONDS: Final = 60.0
+_SWEEPS: Final = (contract.SWEEP_STAGES, contract.RECOVER_INBOX)
+_SHOWN: Final = 5
+
+
+def find_worker_faults(workers: Sequence[WorkerStatus], queues: Mapping[str, int]) -> Iterator[str]:
+    """Yield the faults of workers and of queues, which are given with their depths."""
+    for worker in workers:
+        if worker.stalled_seconds >= STALLED_SECONDS:
+            yield (
+                f"the worker {worker.name} (pid {worker.pid} on {worker.host}) has taken no task for"
+                f" {worker.stalled_seconds:.0f} s although it could: it ends itself after {2 * STALLED_SECONDS:.0f} s,"
+                " and `reverie up` starts it again"
+            )
+    served = {queue for worker in workers for queue in worker.queues}
+    for queue, depth in queues.items():
+        if depth and queue not in served:
+            yield (
+                f"{counted(depth, 'task')} in the queue {queue}, from which no worker takes any: start"
+                f" `reverie up`, or `reverie worker --queues {queue}`"
+            )
+
+
+def find_faults(
+    workers: Sequence[WorkerStatus],
+    queues: Mapping[str, int],
+    inboxes: Sequence[InboxStatus],
+    jobs: Mapping[str, JobStatus],
+    stages: Mapping[str, StageStatus],
+    now: datetime,
+) -> list[str]:
+    """Return all that is wrong with the work on accepted messages, while the broker answers."""
+    faults = list(find_worker_faults(workers, queues))
+    faults += [
+        f"two workers have the name {worker.name}: pid {worker.pid} on {worker.host}, and {worker.shares_name_with}."
+        " Their tasks are counted together: start one of them under another name (`-n NAME@%h`)"
+        for worker in workers
+        if worker.shares_name_with
+    ]
+    beats = [worker for worker in workers if worker.name.startswith("beat@")]
+    if not beats:
+        faults.append("beat does not run, so no periodic job is started: start `reverie up`, or `reverie beat`")
+    for name in _SWEEPS if beats else ():
+        # A beat that has just started has not sent the job yet.
+        since = max([beat.started_at for beat in beats] + ([jobs[name].started_at] if name in jobs else []))
+        late_seconds = (now - since).total_seconds()
+        if late_seconds > STUCK_SECONDS:
+            short = name.removeprefix("reverie.").replace("_", "-")
+            faults.append(
+                f"the job {short} has not run for {late_seconds:.0f} s: see the log of the worker for `index`"
+            )
+    old = [inbox for inbox in inboxes if inbox.oldest_age_seconds > STUCK_SECONDS]
+    faults += [
+        f"{counted(inbox.size, 'item')} of the workspace {inbox.workspace} wait to be stored, the oldest for"
+        f" {inbox.oldest_age_seconds:.0f} s: see the log of the worker for `ingest`"
+        for inbox in old[:_SHOWN]
+    ]
+    for name, state in stages.items():
+        if state.waiting and state.oldest_age_seconds > STUCK_SECONDS:
+            faults += _stage_faults(name, state, workers, now)
+    return faults
+
+
+def _stage_faults(name: str, state: StageStatus, workers: Sequence[WorkerStatus], now: datetime) -> Iterator[str]:
+    """Yield why rows that have waited at a stage for long make no progress. A long queue that moves is no fault."""
+    queue = name if name == contract.QUEUE_EMBED else contract.QUEUE_INDEX
+    if state.retrying:
+        yield (
+            f"{counted(state.retrying, 'row')} failed at the stage {name} and will be tried again; the oldest that"
+            f" waits there was stored {state.oldest_age_seconds:.0f} s ago: see the log of the worker for `{queue}`"
+        )
+        return
+    serving = [worker.progress_at or worker.started_at for worker in workers if queue in worker.queues]
+    still_seconds = (now - max(serving)).total_seconds() if serving else 0.0
+    # A task is one batch of some 20 s.
+    if still_seconds > STUCK_SECONDS:
+        yield (
+            f"{counted(state.waiting, 'row')} wait at the stage {name}, the oldest for"
+            f" {state.oldest_age_seconds:.0f} s, and no worker for `{queue}` has finished a task for"
+            f" {still_seconds:.0f} s: see its log"
+        )

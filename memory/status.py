@@ -1,0 +1,380 @@
+"""The status of the pipeline: queues and inboxes in the broker, work waiting in the stores, and the workers.
+
+Reading it never fails: without a broker the fields from the stores are still filled in, and a workspace that cannot be
+used is reported with its error. Its cost is bounded: a workspace that was not written since is not read again, and
+after two seconds the remaining ones are counted as unread.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from adapters.broker.inbox import WorkerInbox
+from adapters.broker.monitor import Monitor
+from adapters.embedders.base import DEFAULT_MODEL, ENGLISH_MODELS, MULTILINGUAL_REQUIREMENT
+from adapters.embedders.guarded import GuardedEmbedder
+from adapters.language_models import GuardedLanguageModel
+from adapters.rerankers import GuardedReranker
+from memory.conversion import convert
+from memory.pipeline.broker_status import lost_lines, read_broker
+from memory.pipeline.faults import find_faults
+from memory.scheduling.schedules import time_status
+from reverie.calls import Resource
+from reverie.clock import from_micros
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import NotFound, ReverieError
+from reverie.pipeline.status import (
+    EmbedderStatus,
+    HostStatus,
+    JobStatus,
+    LanguageModelStatus,
+    LanguageModelUse,
+    PipelineStatus,
+    RerankerStatus,
+    StageStatus,
+    WorkspaceStatus,
+)
+from storage.pipeline.work import STAGES, StageBacklog
+from storage.scheduling.schedules import SchedulingCounts
+from storage.status import StoreCounts
+from storage.stores import FileStamp, Stores
+from storage.upkeep.jobs import JobRun, Usage
+
+MAX_WORKSPACES_LISTED: Final = 200
+READ_BUDGET_SECONDS: Final = 2.0
+_READ_ONLY: Final = (
+    "it can only be read: it is a standby, or was made read-only. What is to be written waits until it is promoted, or"
+    " the address leads to the primary"
+)
+# From this share of the texts on, the model is said not to know them.
+_MUCH_OUTSIDE_LATIN: Final = 0.2
+
+
+@dataclass(slots=True)
+class _Workspaces:
+    """The status lines and schedule data of the workspaces, and how many there are and were not read."""
+
+    lines: list[WorkspaceStatus] = field(default_factory=list)
+    times: list[SchedulingCounts] = field(default_factory=list)
+    total: int = 0
+    unread: int = 0
+    wal_bytes: int = 0
+    # The largest part of each quota that a workspace has used.
+    quota_use: dict[str, float] = field(default_factory=dict)
+
+    def add(self, line: WorkspaceStatus, limits: Mapping[Resource, int], content: StoreCounts) -> None:
+        """Add a workspace that was read."""
+        self.lines.append(line)
+        self.times.append(content.scheduling)
+        for name, limit in limits.items():
+            used = line.stored.get(name, 0) / limit
+            self.quota_use[name] = max(self.quota_use.get(name, 0.0), round(used, 3))
+
+    def stored(self) -> dict[str, int]:
+        """Return what the workspaces hold together."""
+        total = Counter[str]()
+        for line in self.lines:
+            total.update(line.stored)
+        return dict(total)
+
+
+def _unlimited(_: str) -> Mapping[Resource, int]:
+    return {}
+
+
+class StatusReader:
+    """Reads the status repeatedly in one process; unchanged workspaces are cached."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        inbox: WorkerInbox,
+        monitor: Monitor,
+        embedder: GuardedEmbedder | None,
+        language_model: GuardedLanguageModel | None = None,
+        reranker: GuardedReranker | None = None,
+        limits: Callable[[str], Mapping[Resource, int]] = _unlimited,
+    ) -> None:
+        """`limits` returns the quotas of a workspace."""
+        self._stores = stores
+        self._inbox = inbox
+        self._monitor = monitor
+        self._embedder = embedder
+        self._language_model = language_model
+        self._reranker = reranker
+        self._limits = limits
+        self._seen: dict[str, tuple[FileStamp, StoreCounts]] = {}
+
+    def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS) -> PipelineStatus:
+        """Return the current status; `now` is in microseconds."""
+        found = self._workspaces(now, time.monotonic() + budget_seconds)
+        errors = {line.name: line.error for line in found.lines if line.error}
+        if self._is_read_only():
+            errors["database"] = _READ_ONLY
+        jobs = self._jobs(now, errors)
+        language_model = self._used_language_model(now, errors)
+        account = self._account(now, errors)
+        stores = [*found.lines, account]
+        stages: dict[str, StageStatus] = {stage: _sum(line.stages.get(stage) for line in stores) for stage in STAGES}
+        broker = read_broker(self._inbox, self._monitor)
+        at = from_micros(now)
+        listed = sorted(found.lines, key=_place)
+        return PipelineStatus(
+            at=at,
+            broker="down" if broker.error else "up",
+            broker_error=broker.error,
+            queues=broker.queues,
+            inboxes=broker.inboxes,
+            inbox=broker.inbox,
+            workers=broker.workers,
+            lag=broker.lag,
+            hosts=self._hosts(errors),
+            faults=[] if broker.error else find_faults(broker.workers, broker.queues, broker.inboxes, jobs, stages, at),
+            broker_warnings=[*broker.warnings, *lost_lines(self._stores.data_dir, now=now)],
+            stages=stages,
+            dead_letters=sum(line.dead_letters for line in stores),
+            memories=sum(line.memories for line in stores),
+            wal_bytes=found.wal_bytes,
+            account=account,
+            workspaces=listed[:MAX_WORKSPACES_LISTED],
+            workspaces_total=found.total,
+            workspaces_unread=found.unread,
+            jobs=jobs,
+            embedder=_embedder_status(self._embedder),
+            language_model=language_model,
+            reranker=_reranker_status(self._reranker),
+            time=time_status(found.times, now=now),
+            stored=found.stored(),
+            quota_use=found.quota_use,
+            errors=errors,
+        )
+
+    def _workspaces(self, now: int, deadline: float) -> _Workspaces:
+        """Read each workspace, most recently written first."""
+        names = self._stores.names()
+        found, stamps = _Workspaces(), list[tuple[str, FileStamp]]()
+        for name in names:
+            try:
+                stamp = self._stores.stamp(name)
+                if stamp is None:  # deleted a moment ago, or its file is lost
+                    self._stores.check_usable(name)
+            except ReverieError as error:  # lost, or in a folder without rights
+                found.lines.append(WorkspaceStatus(name=name, error=str(error)))
+                continue
+            if stamp is not None:
+                stamps.append((name, stamp))
+        stamps.sort(key=lambda named: -named[1].written_ns)
+        found.total = len(stamps) + len(found.lines)
+        for name, stamp in stamps:
+            found.wal_bytes += stamp.log_size
+            try:
+                content = self._peek(name, stamp, now, deadline)
+            except NotFound:  # deleted a moment ago
+                continue
+            except ReverieError as error:
+                found.lines.append(WorkspaceStatus(name=name, wal_bytes=stamp.log_size, error=str(error)))
+                continue
+            if content is None:
+                found.unread += 1
+                continue
+            limits = self._limits(name)
+            line = self._line(name, stamp, content, now)
+            full = [quota for quota, limit in limits.items() if line.stored[quota] >= limit]
+            found.add(msgspec.structs.replace(line, full=full), limits, content)
+        self._seen = {name: self._seen[name] for name in (*names, ACCOUNT_STORE) if name in self._seen}
+        return found
+
+    def _account(self, now: int, errors: dict[str, str]) -> WorkspaceStatus:
+        """Return the status of the account; empty if its file does not exist yet or cannot be read."""
+        empty = WorkspaceStatus(name=ACCOUNT_STORE)
+        stamp = self._stores.stamp(ACCOUNT_STORE)
+        if "account" in errors:
+            return empty
+        try:
+            if stamp is None:
+                self._stores.check_usable(ACCOUNT_STORE)
+                return empty
+            content = self._peek(ACCOUNT_STORE, stamp, now, math.inf)
+        except ReverieError as error:
+            errors["account"] = str(error)
+            return empty
+        return self._line(ACCOUNT_STORE, stamp, content, now) if content else empty
+
+    def _peek(self, name: str, stamp: FileStamp, now: int, deadline: float) -> StoreCounts | None:
+        """Return the content of a store that the status shows, or None after the deadline."""
+        seen = self._seen.get(name)
+        if seen is not None and seen[0] == stamp:
+            return seen[1]
+        if time.monotonic() > deadline:
+            return None
+        content = self._stores.counts(name)
+        if stamp.is_settled(now):
+            self._seen[name] = (stamp, content)
+        return content
+
+    def _line(self, name: str, stamp: FileStamp, content: StoreCounts, now: int) -> WorkspaceStatus:
+        stages: dict[str, StageStatus] = {stage: _stage(backlog, now) for stage, backlog in content.backlogs.items()}
+        if self._embedder is None:  # no chunk waits for what is switched off
+            stages["embed"] = StageStatus()
+        return WorkspaceStatus(
+            name=name,
+            stages=stages,
+            dead_letters=content.dead_letters,
+            memories=content.memories,
+            wal_bytes=stamp.log_size,
+            outside_latin=round(content.outside_latin, 2),
+            advice=_language_advice(name, content) or _model_advice(name, content, self._embedder),
+            stored={str(name): amount for name, amount in content.amounts.items()},
+        )
+
+    def _is_read_only(self) -> bool:
+        try:
+            return self._stores.is_read_only()
+        except ReverieError:  # it cannot be reached, which is said of each store
+            return False
+
+    def _hosts(self, errors: dict[str, str]) -> list[HostStatus]:
+        hosts = self._stores.hosts()
+        if hosts is None:
+            return []
+        try:
+            found = hosts.all()
+        except ReverieError as error:
+            errors["hosts"] = str(error)
+            return []
+        return [convert(one, HostStatus, silent_seconds=round(one.silent_seconds, 1)) for one in found]
+
+    def _jobs(self, now: int, errors: dict[str, str]) -> dict[str, JobStatus]:
+        try:
+            runs = self._stores.jobs().last_runs(now=now)
+        except ReverieError as error:
+            errors["account"] = str(error)
+            return {}
+        return {name: job_status(run) for name, run in runs.items()}
+
+    def _used_language_model(self, now: int, errors: dict[str, str]) -> LanguageModelStatus:
+        """Return the state of the language model, and its usage by all processes."""
+        model = self._language_model
+        known = LanguageModelStatus(
+            state=model.state if model else "none",
+            model=model.name if model else "",
+            error=model.last_error if model else "",
+        )
+        try:
+            today, month = (self._stores.usage().last_days(days, now=now) for days in (1, 30))
+        except ReverieError as error:
+            errors["account"] = str(error)
+            return known
+        purposes = {use.purpose for use in month}
+        return msgspec.structs.replace(
+            known,
+            today=_total(today),
+            last_30_days=_total(month),
+            purposes={name: _total(use for use in month if use.purpose == name) for name in sorted(purposes)},
+        )
+
+
+def _reranker_status(reranker: GuardedReranker | None) -> RerankerStatus:
+    if reranker is None:
+        return RerankerStatus()
+    return RerankerStatus(state=reranker.state, model=reranker.name, error=reranker.last_error)
+
+
+def _model_advice(name: str, content: StoreCounts, embedder: GuardedEmbedder | None) -> str:
+    """Return what to do if a store's vectors are of another model or dimension than the settings select, else ""."""
+    if embedder is None or not content.model or content.has_embedder or not embedder.dimension:
+        return ""
+    if (content.model, content.dim) == (embedder.model, embedder.dimension):
+        return ""
+    workspace, account = _place_options(name)
+    return (
+        f"its vectors are of {content.model} ({content.dim}), but the settings select {embedder.model}"
+        f" ({embedder.dimension}): it is searched by words, and new chunks wait. Restore the setting, or run"
+        f" `reverie{workspace} db reembed{account}`"
+    )
+
+
+def _place_options(name: str) -> tuple[str, str]:
+    """Return the options of a command for a store: before the command's name, and after it."""
+    return ("", " --account") if name == ACCOUNT_STORE else (f" --workspace {name}", "")
+
+
+def _language_advice(name: str, content: StoreCounts) -> str:
+    """Return what to do if a store's model does not know the languages of much of what it holds, else ""."""
+    model = content.model.partition("@")[0]
+    if model not in ENGLISH_MODELS or content.outside_latin < _MUCH_OUTSIDE_LATIN:
+        return ""
+    workspace, account = _place_options(name)
+    provider = "" if model == DEFAULT_MODEL else " --provider sentence-transformers"
+    return (
+        f"about {content.outside_latin:.0%} of the texts are in another script than Latin, and {model} knows only"
+        f" English: install {MULTILINGUAL_REQUIREMENT} and run"
+        f" `reverie{workspace} db reembed{provider} --model multilingual{account}`"
+    )
+
+
+def job_status(run: JobRun) -> JobStatus:
+    """Return a recorded run of a job as calls return it."""
+    return JobStatus(
+        started_at=from_micros(run.started_at),
+        finished_at=from_micros(run.finished_at) if run.finished_at else None,
+        counts=run.counts,
+        error=run.error,
+    )
+
+
+def _place(line: WorkspaceStatus) -> tuple[bool, ...]:
+    """Return the place of a workspace in the list: first those that need a person, then those with work."""
+    return not line.error, not line.full, not _has_work(line), not line.advice
+
+
+def _has_work(line: WorkspaceStatus) -> bool:
+    return bool(line.dead_letters or any(stage.waiting for stage in line.stages.values()))
+
+
+def _stage(backlog: StageBacklog, now: int) -> StageStatus:
+    age = max(0.0, (now - backlog.oldest) / 1_000_000) if backlog.waiting else 0.0
+    return StageStatus(
+        waiting=backlog.waiting, oldest_age_seconds=round(age, 3), held=backlog.claimed, retrying=backlog.retrying
+    )
+
+
+def _sum(stages: Iterable[StageStatus | None]) -> StageStatus:
+    known: Sequence[StageStatus] = [stage for stage in stages if stage is not None]
+    return StageStatus(
+        waiting=sum(stage.waiting for stage in known),
+        oldest_age_seconds=max((stage.oldest_age_seconds for stage in known), default=0.0),
+        held=sum(stage.held for stage in known),
+        retrying=sum(stage.retrying for stage in known),
+    )
+
+
+def _total(uses: Iterable[Usage]) -> LanguageModelUse:
+    """Return the sum over all models."""
+    found = list(uses)
+    return LanguageModelUse(
+        calls=sum(use.calls for use in found),
+        failures=sum(use.failures for use in found),
+        input_tokens=sum(use.input_tokens for use in found),
+        output_tokens=sum(use.output_tokens for use in found),
+        cost=round(sum(use.cost for use in found), 6),
+    )
+
+
+def _embedder_status(embedder: GuardedEmbedder | None) -> EmbedderStatus:
+    if embedder is None:
+        return EmbedderStatus(state="none")
+    return EmbedderStatus(
+        state=embedder.state,
+        model=embedder.model,
+        dtype=embedder.dtype,
+        device=embedder.device,
+        error=embedder.last_error,
+    )

@@ -1,0 +1,185 @@
+"""Tombstones: keyed hashes of what was erased, in a file outside the databases.
+
+A backup may hold what was erased after it was made. Before a restored data folder is opened, `restored` removes from
+it whatever a tombstone names. The file only grows; without the key, which lies beside it, it says nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from adapters.kept_secrets import create_once
+from memory.fragments import HashKey
+from reverie.clock import now_micros
+from reverie.errors import StoreUnavailable
+from storage.private_files import write_private
+
+if TYPE_CHECKING:
+    from storage.postgres.hosts import Hosts  # its module needs the driver of the database
+
+_FOLDER: Final = "tombstones"
+_FILE: Final = "tombstones.jsonl"
+_KEY_FILE: Final = "key"
+_KEY_BYTES: Final = 32
+
+
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
+    """One erasure: its kind, the hash of what was erased with its limits, and up to when (microseconds).
+
+    Rows that a plain call has removed have a tombstone, too, without an `erasure`.
+    """
+
+    v: int = 1
+    erasure: str
+    kind: str
+    hash: str
+    at: int
+
+
+def hash_key(data: Path) -> HashKey:
+    """Return the key of a data folder, made when it is first used. Raises `StoreUnavailable`."""
+    path = data / _FOLDER / _KEY_FILE
+    try:
+        if not path.exists():
+            create_once(path, secrets.token_bytes(_KEY_BYTES))
+        return HashKey(path.read_bytes())
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be used ({error}): check its permissions") from error
+
+
+def adopt_key(data: Path, secret: bytes) -> bool:
+    """Have a data folder use the key that its host shares with others; return whether it had another one.
+
+    Tombstones by the other key are set aside with it: they are of another installation. Raises `StoreUnavailable`.
+    """
+    if hash_key(data).secret == secret:
+        return False
+    folder = data / _FOLDER
+    try:
+        if (folder / _FILE).exists():
+            earlier = folder / f"earlier-{secrets.token_hex(4)}"
+            earlier.mkdir(mode=0o700)
+            write_private(earlier / _KEY_FILE, (folder / _KEY_FILE).read_bytes())
+            with contextlib.suppress(FileNotFoundError):  # another process of this host was first
+                (folder / _FILE).rename(earlier / _FILE)
+        write_private(folder / _KEY_FILE, secret)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be written ({error}): check free space and permissions") from error
+    return True
+
+
+def target_hash(key: HashKey, kind: str, *, workspace: str | None, agent: str | None, target: str | None) -> str:
+    """Return the hash of what an erasure is about; a limit that is None is all workspaces or agents."""
+    return key.tombstone(kind, _limit(workspace), _limit(agent), target or "")
+
+
+def add_tombstone(data: Path, tombstone: Tombstone) -> None:
+    """Append a tombstone and flush it to disk; one that is there already is not repeated."""
+    if all(present != tombstone for present in read_tombstones(data)):
+        _append(data, [tombstone])
+
+
+def note_forgotten(data: Path, kind: str, ids: Iterable[str], *, workspace: str | None, agent: str | None) -> None:
+    """Write tombstones for rows that a plain call removes. Call this just before the removal is committed.
+
+    Costs a flush to disk. Raises `StoreUnavailable`.
+    """
+    key, at = hash_key(data), now_micros()
+    hashes = [target_hash(key, kind, workspace=workspace, agent=agent, target=one) for one in ids]
+    _append(data, [Tombstone(erasure="", kind=kind, hash=hashed, at=at) for hashed in hashes])
+
+
+class SharedTombstones:
+    """Exchanges tombstones between a data folder and the other hosts: each host gets the tombstones of all."""
+
+    def __init__(self, data: Path, hosts: Hosts) -> None:
+        self._data = data
+        self._hosts = hosts
+        self._known: set[str] = set()
+        # How far the file of this host was read, and the number of the last tombstone of all hosts.
+        self._read_bytes = 0
+        self._number = 0
+
+    def exchange(self) -> int:
+        """Give the new tombstones of this host to the others, and take theirs; return how many were taken.
+
+        Safe to repeat, by any process. Raises `StoreUnavailable`.
+        """
+        own = [line for line in self._new_lines() if line not in self._known]
+        if own:
+            self._hosts.add_tombstones(own)
+            self._known.update(own)
+        found = self._hosts.tombstones(after=self._number)
+        taken = [content for _, content in found if content not in self._known]
+        _append(self._data, [msgspec.json.decode(content, type=Tombstone) for content in taken])
+        self._known.update(taken)
+        self._number = found[-1][0] if found else self._number
+        return len(taken)
+
+    def _new_lines(self) -> list[str]:
+        """Return the lines that were appended to the file since the last call, without damaged ones."""
+        try:
+            with (self._data / _FOLDER / _FILE).open("rb") as file:
+                file.seek(self._read_bytes)
+                added = file.read()
+        except FileNotFoundError:
+            return []
+        whole = added[: added.rfind(b"\n") + 1]
+        self._read_bytes += len(whole)
+        return [_encoded(tombstone).decode() for tombstone in _decoded(whole.splitlines())]
+
+
+def _append(data: Path, tombstones: Sequence[Tombstone]) -> None:
+    """Append tombstones in one write, and flush them to disk."""
+    if not tombstones:
+        return
+    path = data / _FOLDER / _FILE
+    line = b"".join(_encoded(tombstone) + b"\n" for tombstone in tombstones)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            # A line that a full disk or a power cut left incomplete must not swallow this one.
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            if os.write(descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be written ({error}): check free space and permissions") from error
+
+
+def read_tombstones(data: Path) -> Iterator[Tombstone]:
+    """Yield the tombstones of a data folder; a line that is damaged, or left incomplete by a power cut, is skipped."""
+    try:
+        lines = (data / _FOLDER / _FILE).read_bytes().splitlines()
+    except FileNotFoundError:
+        return
+    yield from _decoded(lines)
+
+
+def _encoded(tombstone: Tombstone) -> bytes:
+    return msgspec.json.encode(tombstone)
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[Tombstone]:
+    for line in lines:
+        try:
+            yield msgspec.json.decode(line, type=Tombstone)
+        except (ValueError, RecursionError):
+            continue
+
+
+def _limit(name: str | None) -> str:
+    return json.dumps(name)

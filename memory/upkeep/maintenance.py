@@ -1,0 +1,290 @@
+"""Upkeep of the stores: optimises and verifies each, and removes what has ended or is too old.
+
+A workspace that fails does not stop the others. Of messages, only the retention deletes those that are covered by a
+summary and older than its period. That deletion is not logged and cannot be undone: the operator has required it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from adapters.broker.working_memory import WorkingMemory
+from memory.idle_stores import LONGEST_IDLE_MICROS, DueJob, IdleStores, run_where_due
+from memory.jobs import ALL_DATA, JobRun, JobScope
+from reverie import contract
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import Conflict, ReverieError
+from storage.maintenance import indexes_to_rebuild, optimize
+from storage.reindex import reindex
+from storage.stores import FileStamp, Store, Stores
+from storage.transaction import Transaction
+from storage.upkeep.retention import AT_ONCE
+from storage.verify import verify
+
+# A task is killed at 300 s and loses its counts; the workspace in progress at this time has a minute to finish.
+_BUDGET_SECONDS: Final = 240.0
+_PRUNE_EVENTS: Final = 2_000
+_PRUNE_BATCH: Final = 500
+_PRUNE_BUDGET_SECONDS: Final = 10.0
+_DAY_MICROS: Final = 24 * 3_600 * 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRules:
+    """For how many days what has ended is kept, and how many dead letters of a workspace are."""
+
+    curation_log_days: float = 90.0
+    dead_letter_days: float = 365.0
+    dead_letters_kept: int = 10_000
+    ended_schedule_days: float = 90.0
+    unclaimed_reminder_days: float = 365.0
+    receipt_days: float = 1_825.0
+    usage_days: float = 800.0
+
+
+DEFAULT_KEEP: Final = KeepRules()
+
+
+def optimize_stores(
+    stores: Stores,
+    *,
+    now: Callable[[], int],
+    recall_events_days: float,
+    audit_log_days: float = 365.0,
+    keep: KeepRules = DEFAULT_KEEP,
+    scope: JobScope = ALL_DATA,
+    seen: SeenStores | None = None,
+) -> dict[str, Any]:
+    """Delete old recall events and entries of the logs, optimise each database, rebuild lost and half-empty indexes.
+
+    `recall_events_days` and `audit_log_days` are the days for which these are kept, `keep` says it of the rest that
+    would grow for ever. With
+    `seen`, only stores that changed are optimised, and each at least once a week.
+    """
+
+    def optimize_one(store: Store) -> dict[str, Any]:
+        with store.writing() as tx:
+            tx.index.restore_lost()
+        # First, so that optimising returns the freed pages.
+        pruned = prune_recalls(store, now=now(), keep_days=recall_events_days)
+        dropped = prune_log(store, now=now(), keep_days=keep.curation_log_days)
+        expired = expire(store, keep, now=now())
+        if store.name == ACCOUNT_STORE:
+            _prune_audit_log(stores, before=now() - int(audit_log_days * _DAY_MICROS))
+            expired |= expire_account(stores, keep, now=now())
+        counts = {
+            "recall_events_dropped": pruned,
+            "curations_dropped": dropped,
+            **expired,
+            **optimize(store, now=now()),
+        }
+        for kind in indexes_to_rebuild(store):
+            try:
+                counts["reindexed"] = reindex(store, kind, now=now())
+            except Conflict as error:  # a change of model is in progress, which makes a new index anyway
+                counts["not_reindexed"] = str(error)
+        return counts
+
+    return _for_each_store(stores, optimize_one, scope, seen)
+
+
+def _prune_audit_log(stores: Stores, *, before: int) -> None:
+    """Remove entries of the audit log that are older than a time (microseconds), in short transactions."""
+    while stores.audit().remove_before(before):
+        pass
+
+
+def prune_recalls(store: Store, *, now: int, keep_days: float, budget_seconds: float = _PRUNE_BUDGET_SECONDS) -> int:
+    """Delete events older than `keep_days`, in short transactions; return how many.
+
+    Events that the time does not suffice for are deleted by a later run. The access counts of chunks do not change.
+    """
+    before = now - int(keep_days * _DAY_MICROS)
+    deadline = time.monotonic() + budget_seconds
+    pruned = 0
+    with store.reading() as tx:
+        agents = tx.recalls.agents()
+    for agent in agents:
+        removed = _PRUNE_EVENTS
+        while removed == _PRUNE_EVENTS and time.monotonic() < deadline:
+            with store.writing() as tx:
+                removed = tx.recalls.prune(agent, before=before, limit=_PRUNE_EVENTS)
+            pruned += removed
+    return pruned
+
+
+def prune_log(store: Store, *, now: int, keep_days: float) -> int:
+    """Delete entries older than `keep_days`, in batches and for at most 10 s; return how many were deleted."""
+    deadline = time.monotonic() + _PRUNE_BUDGET_SECONDS
+    before = now - int(keep_days * _DAY_MICROS)
+    deleted, batch = 0, _PRUNE_BATCH
+    while batch == _PRUNE_BATCH and time.monotonic() < deadline:
+        with store.writing() as tx:
+            batch = tx.curation.prune(before=before, limit=_PRUNE_BATCH)
+        deleted += batch
+    return deleted
+
+
+def verify_stores(stores: Stores, *, scope: JobScope = ALL_DATA, seen: SeenStores | None = None) -> dict[str, Any]:
+    """Verify each database; the counts name what is wrong. With `seen`, only those that changed, and each in a week."""
+
+    def verify_one(store: Store) -> dict[str, Any]:
+        # Without the comparison word by word, which blocks writers: `reverie db verify` does that.
+        verdict = verify(store, block_writers=False)
+        return {**verdict.counts, **({"wrong": verdict.wrong} if verdict.wrong else {})}
+
+    return _for_each_store(stores, verify_one, scope, seen)
+
+
+def _for_each_store(
+    stores: Stores, work: Callable[[Store], dict[str, Any]], scope: JobScope, seen: SeenStores | None
+) -> dict[str, Any]:
+    """Work on every store that was not worked on in its present state; the counts are by store."""
+    counts: dict[str, Any] = {}
+    deadline = time.monotonic() + _BUDGET_SECONDS
+    names = scope.store_names(stores.all_names()) if seen is None or scope.is_limited else seen.changed(stores)
+    for name in random.sample(names, len(names)):  # random: each run reaches other stores in time
+        if time.monotonic() > deadline:
+            break
+        try:
+            before = stores.stamp(name)
+            counts[name] = work(stores.workspace(name, create=False))
+            if seen is not None and before is not None:
+                seen.note(stores, name, before, counts[name])
+        except ReverieError as error:
+            counts[name] = {"error": str(error)}
+    if seen is not None:
+        seen.keep()
+    left = len(names) - len(counts)
+    return {"workspaces": counts, **({"not_reached": left} if left else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class SeenStores:
+    """The notes of a job of this module on stores, kept between its runs. `now` is in microseconds."""
+
+    idle: IdleStores
+    job: str
+    now: int
+
+    def changed(self, stores: Stores) -> list[str]:
+        """Return the account, and the workspaces that were written since they were worked on, or a week ago."""
+        account = [name for name in stores.all_names() if name == ACCOUNT_STORE]
+        return [*account, *self.idle.changed(self.job, stores, now=self.now)]
+
+    def note(self, stores: Stores, name: str, before: FileStamp, counts: Mapping[str, Any]) -> None:
+        """Note that a workspace was worked on, unless it was written a moment before, or something is wrong with it."""
+        if name == ACCOUNT_STORE or not before.is_settled(self.now) or "wrong" in counts:
+            return
+        self.idle.mark(self.job, stores, name, until=self.now + LONGEST_IDLE_MICROS, now=self.now)
+
+    def keep(self) -> None:
+        """Keep for the next process what was noted, at the end of a run."""
+        self.idle.keep(self.job, now=self.now)
+
+
+# A store with very much to remove is continued by the next run.
+_EXPIRY_BUDGET_SECONDS: Final = 20.0
+# Longer than a dream sweep looks back: what is gone for so long is not recalled any more.
+_PROMOTION_DAYS: Final = 400.0
+
+
+def expire(store: Store, rules: KeepRules, *, now: int) -> dict[str, int]:
+    """Remove what has ended from one store, in short transactions; returns how many of each. `now` in microseconds."""
+
+    def days_ago(days: float) -> int:
+        return now - int(days * _DAY_MICROS)
+
+    limit = AT_ONCE
+    steps: dict[str, Callable[[Transaction], int]] = {
+        "obsolete_letters": lambda tx: tx.dead_letters.remove_obsolete(limit=limit),
+        "old_letters": lambda tx: tx.dead_letters.remove_old(before=days_ago(rules.dead_letter_days), limit=limit),
+        "surplus_letters": lambda tx: tx.dead_letters.remove_beyond(rules.dead_letters_kept, limit=limit),
+        "ended_schedules": lambda tx: tx.expiry.remove("schedules", before=days_ago(rules.ended_schedule_days)),
+        "unclaimed_reminders": lambda tx: tx.expiry.remove("reminders", before=days_ago(rules.unclaimed_reminder_days)),
+        "expired_items": lambda tx: tx.expiry.remove("items", before=now),
+        "promotions": lambda tx: tx.expiry.remove("promotions", before=days_ago(_PROMOTION_DAYS)),
+        "progress": lambda tx: tx.expiry.remove("progress", before=now),
+    }
+    removed: Counter[str] = Counter()
+    deadline = time.monotonic() + _EXPIRY_BUDGET_SECONDS
+    for name, step in steps.items():
+        while time.monotonic() < deadline:
+            with store.writing() as tx:
+                found = step(tx)
+            removed[name] += found
+            if found < AT_ONCE:
+                break
+    return {f"{name}_dropped": number for name, number in removed.items() if number}
+
+
+def expire_account(stores: Stores, rules: KeepRules, *, now: int) -> dict[str, int]:
+    """Remove old receipts of erasures, and the usage of a language model long ago; returns how many of each."""
+    removed = {
+        "receipts_dropped": stores.erasures().remove_before(now - int(rules.receipt_days * _DAY_MICROS)),
+        "usage_dropped": stores.usage().remove_before(now - int(rules.usage_days * _DAY_MICROS)),
+    }
+    return {name: number for name, number in removed.items() if number}
+
+
+# Their chunks and vectors are overwritten with zeros: about 20 ms under the write lock.
+BATCH_MESSAGES: Final = 200
+
+
+def apply_retention(
+    stores: Stores,
+    working: WorkingMemory,
+    *,
+    now: int,
+    keep_days: float | None,
+    dry_run: bool = False,
+    scope: JobScope = ALL_DATA,
+    idle_stores: IdleStores | None = None,
+) -> dict[str, Any]:
+    """Delete summarised messages older than `keep_days`, with chunks of them alone; return counts.
+
+    `now` is in microseconds. Does nothing if `keep_days` is None. Raises `Unavailable`: without the broker, which may
+    hold copies of the messages in working memory; then nothing is deleted.
+    """
+    if keep_days is None:
+        return {}
+    before = now - int(keep_days * _DAY_MICROS)
+
+    def due_at(store: Store) -> int | None:
+        with store.reading() as tx:
+            return now if tx.retention.expired(before=before, limit=1, agent=scope.agent) else now + _DAY_MICROS
+
+    return run_where_due(
+        stores,
+        DueJob(contract.APPLY_RETENTION, lambda run: _remove_old(run, working, before), due_at),
+        now=now,
+        idle_stores=idle_stores,
+        dry_run=dry_run,
+        scope=scope,
+    )
+
+
+def _remove_old(run: JobRun, working: WorkingMemory, before: int) -> None:
+    if run.dry_run:
+        with run.store.reading() as tx:
+            run.counts["messages"] += tx.retention.count(before=before, agent=run.agent)
+        return
+    reached = 0
+    while not run.time_is_up:
+        with run.store.reading() as tx:
+            old = tx.retention.expired(before=before, limit=BATCH_MESSAGES, from_session=reached, agent=run.agent)
+        if not old:
+            return
+        sessions = list(dict.fromkeys((message.agent, message.session) for message in old))
+        working.drop(run.store.name, sessions)
+        with run.writing() as tx:
+            messages, chunks = tx.retention.remove([message.row_id for message in old])
+        working.drop(run.store.name, sessions)  # again, in case they were read from the store in between
+        run.counts.update(messages=messages, chunks=chunks)
+        # Continue after this session: an undo may meanwhile have taken messages out of their summary.
+        reached = old[-1].session_row
+    run.counts["not_reached"] += 1

@@ -1,0 +1,288 @@
+"""Fits the selected items into a token budget: the second of the three phases of a context.
+
+The newest turn is always included. Among the turns of the conversation, the first one that does not fit ends the list,
+so the last are dropped first: relevant turns, important turns, and the oldest of the recent turns. Memories from
+elsewhere fill the rest: an item that does not fit is skipped, and smaller ones of a lower rank may still fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from adapters.tokens import TokenCounter, last_lines, truncate
+from retrieval.context.document import (
+    INSTRUCTIONS_HEADING,
+    Frame,
+    Item,
+    assemble,
+    date_of,
+    headings_of,
+    items_of,
+    label,
+    lines_of,
+)
+from retrieval.context.select import Instructions, Selection
+from reverie.errors import Rejected
+from reverie.recall.calls import MIN_CONTEXT_TOKENS
+from storage.memories.instructions import MAX_COUNTED, StandingInstruction
+from storage.sessions.summary_text import without_quoted
+
+# Lines are counted in groups of about this many characters, so that not many more are counted than fit.
+_COUNT_GROUP_CHARACTERS: Final = 65_536
+# At most this fraction (1/n) of the room is for the summary, for instructions, and for everything but the items: the
+# turns come first.
+_SUMMARY_SHARE: Final = 4
+_INSTRUCTION_SHARE: Final = 4
+_FRAME_SHARE: Final = 2
+# An instruction that is longer than this share (1/n) of the tokens for all is cut: it must not displace all others.
+_LONGEST_INSTRUCTION_SHARE: Final = 2
+# With fewer tokens for memories, the sessions that they come from would take the place of memories.
+_PLACES_FROM_TOKENS: Final = 1_000
+# Hardly any item has fewer tokens: a date, a speaker and a few words.
+_SHORT_ITEM_TOKENS: Final = 16
+# Origins of an instruction that need no mark: a user, or the agent itself, which was given it for its users.
+_OWN_WORD: Final = frozenset({"user", "agent", "unknown"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A document that keeps to its tokens: the frame and the items that fit, most important first, and its text.
+
+    `selected` are all items that were to be included, `instructions` those that the frame tells. `shortened` counts
+    messages that were cut.
+    """
+
+    selected: Sequence[Item]
+    instructions: Sequence[StandingInstruction]
+    frame: Frame
+    items: Sequence[Item]
+    shortened: int = 0
+    text: str = ""
+    tokens: int = 0
+
+
+def room_of(token_budget: int, *, buffer: int) -> int:
+    """Return the tokens that a document may have. Raises `Rejected`, naming the field, if they are too few."""
+    if token_budget <= 0:
+        raise Rejected(f"token_budget is {token_budget}; it must be a whole number above 0", field="token_budget")
+    if token_budget - buffer < MIN_CONTEXT_TOKENS:
+        raise Rejected(
+            f"token_budget is {token_budget:,}, of which system_prompt_buffer takes {buffer:,}:"
+            f" it must be at least {buffer + MIN_CONTEXT_TOKENS:,}",
+            field="token_budget",
+        )
+    return token_budget - buffer
+
+
+def fit(
+    selection: Selection,
+    counter: TokenCounter,
+    *,
+    room: int,
+    memory_room: int | None = None,
+    instruction_room: int = 0,
+) -> Fitted:
+    """Return the document of a selection with as many of the items as fit into `room` tokens.
+
+    Of these, `memory_room` are for memories, and at most `instruction_room` for the section of standing instructions.
+    """
+    instructions, section = instruction_section(
+        selection.instructions, counter, room=min(instruction_room, room // _INSTRUCTION_SHARE)
+    )
+    selection = replace(selection, instructions=replace(selection.instructions, newest=instructions))
+    memory_room = room if memory_room is None else memory_room
+    selected = items_of(selection, with_places=min(room, memory_room) >= _PLACES_FROM_TOKENS)
+    frame, items = _frame(selection, section, counter, room), selected
+    (overhead,) = counter.count([frame.text() + headings_of(items)])
+    if overhead > room // _FRAME_SHARE:
+        # Too little room for more than the newest turns: neither facts nor summary, one heading.
+        frame, items = Frame(instructions=section), [item for item in items if item.kind == "recent"]
+        (overhead,) = counter.count([frame.text() + headings_of(items)])
+    included, shortened = _included(items, counter, room - overhead, memory_room)
+    frame = _without_quotes(frame, selection.summary, included, counter)
+    return _shrunk(Fitted(selected, instructions, frame, included, shortened), counter, room)
+
+
+def _frame(selection: Selection, section: str, counter: TokenCounter, room: int) -> Frame:
+    recent = selection.conversation.recent
+    return Frame(
+        selection.session,
+        last_lines(selection.summary, room // _SUMMARY_SHARE, counter),
+        last_at=recent[-1].created_at if recent else 0,
+        instructions=section,
+        nothing_fits=selection.nothing_fits,
+        searched_channel=selection.searched_channel,
+    )
+
+
+def _without_quotes(frame: Frame, summary: str, shown: Sequence[Item], counter: TokenCounter) -> Frame:
+    """Replace the lines of the summary that quote an item of the document by other lines of the summary."""
+    (room,) = counter.count([frame.summary])
+    rest = without_quoted(summary, [item.text for item in shown])
+    return replace(frame, summary=last_lines(rest, room, counter) if frame.summary else "")
+
+
+def _included(items: Sequence[Item], counter: TokenCounter, room: int, memory_room: int) -> tuple[list[Item], int]:
+    """Return the items that fit, the last turn cut if it must be, and how many were cut."""
+    turns = [item for item in items if item.kind != "memory"]
+    costs = list(_with_days(_costs(turns, counter)))
+    count, cut_to = fitting_prefix(costs, room, cuttable=sum(item.kind == "recent" for item in turns))
+    included = turns[:count]
+    if included and cut_to is not None:
+        return [*included[:-1], _cut(included[-1], cut_to, counter)], 1
+    if count == len(turns):
+        memories = [item for item in items if item.kind == "memory"]
+        included += _filling(memories, _costs(memories, counter), min(memory_room, room - sum(costs)))
+    return included, 0
+
+
+# --- what an item costs ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """The tokens of an item, and those of the line of its day, which the items of that day share."""
+
+    tokens: int
+    day: tuple[str, str]
+    day_tokens: int
+
+
+def _costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[_Cost]:
+    """Yield the tokens of each item; items are counted in groups, as they are needed."""
+    days = [item.day for item in items]
+    distinct = list(dict.fromkeys(day for _, day in days))
+    day_tokens = dict(zip(distinct, counter.count(distinct), strict=True))
+    return (
+        _Cost(tokens, day, day_tokens[day[1]]) for tokens, day in zip(_line_costs(items, counter), days, strict=False)
+    )
+
+
+def _line_costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[int]:
+    group: list[str] = []
+    for item in items:
+        group.append(item.lines())
+        if sum(map(len, group)) >= _COUNT_GROUP_CHARACTERS:
+            yield from counter.count(group)
+            group = []
+    yield from counter.count(group)
+
+
+def _with_days(costs: Iterable[_Cost]) -> Iterator[int]:
+    """Yield the tokens of each item, the first of each day together with the line of that day."""
+    days: set[tuple[str, str]] = set()
+    for cost in costs:
+        yield cost.tokens + (0 if cost.day in days else cost.day_tokens)
+        days.add(cost.day)
+
+
+# --- what fits ---
+
+
+def fitting_prefix(costs: Iterable[int], room: int, *, cuttable: int) -> tuple[int, int | None]:
+    """Return how many items fit into `room` tokens, and the tokens to which the last of them must be cut, if it must.
+
+    `costs` are the tokens of the items, read no further than needed. The first item is always included. One of the
+    first `cuttable` items that is larger than the whole room is included as the last, cut to the tokens that are left,
+    if a document could have that few.
+    """
+    used = count = 0
+    for cost in costs:
+        left = room - used
+        if cost > left:
+            is_cut = count == 0 or (count < cuttable and cost > room and left >= MIN_CONTEXT_TOKENS)
+            return (count + 1, left) if is_cut else (count, None)
+        used += cost
+        count += 1
+    return count, None
+
+
+def _filling(items: Sequence[Item], costs: Iterable[_Cost], room: int) -> list[Item]:
+    """Return the items that fit into `room` tokens, each taken if it fits into what is left.
+
+    `costs` are read until less is left than a short item needs.
+    """
+    chosen: list[Item] = []
+    days: set[tuple[str, str]] = set()
+    for item, cost in zip(items, costs, strict=False):
+        tokens = cost.tokens + (0 if cost.day in days else cost.day_tokens)
+        if tokens <= room:
+            chosen.append(item)
+            days.add(cost.day)
+            room -= tokens
+        if room < _SHORT_ITEM_TOKENS:
+            break
+    return chosen
+
+
+def _cut(item: Item, limit: int, counter: TokenCounter) -> Item:
+    """Cut an item's text so that it has at most `limit` tokens with its day; without text it may still have more."""
+    (day,) = counter.count([item.day[1]])
+    allowed = limit = limit - day
+    while True:
+        shorter = item.shortened(truncate(item.text, allowed, counter))
+        (tokens,) = counter.count([shorter.lines()])
+        if tokens <= limit:
+            return shorter
+        if allowed <= 0:
+            return shorter.nameless()
+        # What precedes the text, and the quote mark of each of its lines, cost tokens too.
+        allowed = min(allowed - 1, allowed * limit // tokens) if limit > 0 else 0
+
+
+def _shrunk(fitted: Fitted, counter: TokenCounter, room: int) -> Fitted:
+    """Assemble the text, and drop or cut items until it fits: a whole may have more tokens than its parts."""
+    items, shortened = fitted.items, fitted.shortened
+    while True:
+        text = assemble(fitted.frame, items)
+        (tokens,) = counter.count([text])
+        if tokens > room and len(items) > 1:
+            items = items[:-1]
+            continue
+        if tokens > room and items:
+            (size,) = counter.count([items[0].day[1] + items[0].lines()])
+            shorter = _cut(items[0], size - (tokens - room), counter)
+            if shorter != items[0]:
+                items, shortened = [shorter], 1
+                continue
+        return replace(fitted, items=items, text=text, tokens=tokens, shortened=shortened)
+
+
+# --- standing instructions ---
+
+
+def instruction_section(
+    instructions: Instructions, counter: TokenCounter, *, room: int
+) -> tuple[tuple[StandingInstruction, ...], str]:
+    """Return the newest instructions that fit into `room` tokens, and the section that tells them."""
+    if not instructions.newest or room <= 0:
+        return (), ""
+    longest = room // _LONGEST_INSTRUCTION_SHARE
+    lines = [_instruction_line(one, instructions, counter, longest) for one in instructions.newest]
+    for count in range(len(lines), 0, -1):
+        section = INSTRUCTIONS_HEADING + "".join(lines[:count]) + _more(instructions.total - count)
+        if counter.count([section])[0] <= room:
+            return instructions.newest[:count], section
+    return (), ""
+
+
+def _instruction_line(one: StandingInstruction, instructions: Instructions, counter: TokenCounter, limit: int) -> str:
+    text = " ".join(line.strip() for line in lines_of(one.content) if line.strip())
+    (tokens,) = counter.count([text])
+    shown = truncate(text, limit, counter) if tokens > limit else text
+    # Whose an instruction is, if it is neither the user's own nor the agent's; tokens are few here.
+    marks = [] if one.owner in (None, instructions.user) else [f"of {label(one.owner or '')}, for all"]
+    provenance = instructions.provenances.get(one.id)
+    if provenance is not None and provenance.trust not in _OWN_WORD:
+        marks.append(label(provenance.trust))
+    mark = f" ({', '.join(marks)})" if marks else ""
+    return f"- {date_of(one.created_at)}: {shown}{mark}\n"
+
+
+def _more(left: int) -> str:
+    if left <= 0:
+        return ""
+    number = f"{MAX_COUNTED:,} or more" if left >= MAX_COUNTED else f"{left:,}"
+    return f"- {number} more: `reverie memory list --kind instruction`\n"

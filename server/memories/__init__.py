@@ -1,1 +1,0 @@
-"""Routes for memories, facts and notes."""

@@ -1,0 +1,247 @@
+"""What jobs changed in memories, with undo; what dream sweeps promoted; and erasures, their plans and receipts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from fastapi import Response
+
+from reverie.errors import Conflict, Rejected
+from reverie.trust.calls import Erase, GetErasure, ListErasures
+from reverie.upkeep import (
+    Commit,
+    CurationChange,
+    GetCurationEntry,
+    GetDiff,
+    ListCuration,
+    ListHistory,
+    ListPromotions,
+    Undo,
+)
+from server.page.site import PAGE_SIZE, Pages, Visit
+
+# The columns that a person understands; ids of rows and hashes are not shown.
+_FIELDS: Final = (
+    "content", "text", "value", "name", "tags", "kind", "tier", "lifetime", "importance", "access_count",
+    "expires_at", "pinned", "visibility",
+)  # fmt: skip
+_NAMES: Final = {
+    "memories": "Memory",
+    "messages": "Message",
+    "sessions": "Conversation",
+    "session_summaries": "Summary",
+}
+_HIDDEN_TABLES: Final = ("chunks", "chunks_vec", "forward_index", "forward_changes", "message_chunks", "recall_events")
+
+pages = Pages()
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A field of a row before and after a change; None where there was no row."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """A row that an entry added, removed or changed."""
+
+    table: str
+    kind: Literal["added", "removed", "changed", "replaced by another one"]
+    text: str
+    fields: list[FieldChange]
+
+
+@pages.get("/log")
+async def _log(visit: Visit) -> Response:
+    memory, action = visit.query("memory"), visit.query("action")
+    call = ListCuration(
+        memory=memory or None, action=action or None, limit=PAGE_SIZE + 1, offset=visit.number("offset")
+    )
+    entries = (await visit.send(call)).entries
+    filters = {"memory": memory, "action": action}
+    return visit.page(
+        "log.html",
+        entries=entries[:PAGE_SIZE],
+        filters=filters,
+        actions=sorted({*(entry.action for entry in entries), *([action] if action else [])}),
+        **visit.beside("/log", is_last=len(entries) <= PAGE_SIZE, **filters),
+        notice="Undone. Jobs do not repeat it." if visit.query("done") == "undone" else "",
+    )
+
+
+@pages.get("/log/entry")
+async def _entry(visit: Visit) -> Response:
+    entry = await visit.send(GetCurationEntry(visit.query("id")))
+    changes, hidden = _readable(entry.changes), _hidden(entry.changes)
+    return visit.page("log_entry.html", entry=entry, changes=changes, hidden=hidden, names=_NAMES)
+
+
+@pages.post("/log/undo")
+async def _undo(visit: Visit) -> Response:
+    await visit.send(Undo(visit.query("id")))
+    return visit.see_other("/log", done="undone")
+
+
+def _readable(changes: list[CurationChange]) -> list[RowChange]:
+    return [_row(change) for change in changes if change.table not in _HIDDEN_TABLES]
+
+
+def _hidden(changes: list[CurationChange]) -> int:
+    """Return how many rows of search indexes followed the change."""
+    return sum(change.table in _HIDDEN_TABLES for change in changes)
+
+
+def _row(change: CurationChange) -> RowChange:
+    before, after = change.before or {}, change.after or {}
+    kind: Literal["added", "removed", "changed", "replaced by another one"] = "changed"
+    if change.before is None or change.after is None:
+        kind = "added" if change.before is None else "removed"
+    elif after.get("superseded_by") is not None and before.get("superseded_by") is None:
+        kind = "replaced by another one"
+    fields = [
+        FieldChange(name.replace("_", " "), _text(before, name), _text(after, name))
+        for name in _FIELDS
+        if before.get(name) != after.get(name)
+    ]
+    content = after.get("content") or before.get("content") or ""
+    is_among_fields = any(field.name == "content" for field in fields)
+    return RowChange(change.table, kind, "" if is_among_fields else str(content), fields)
+
+
+def _text(row: dict[str, Any], name: str) -> str | None:
+    return None if row.get(name) is None else str(row[name])
+
+
+_COMMITS: Final = 100
+_PROMOTIONS: Final = 20
+_HUNK: Final = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """A line of a diff."""
+
+    kind: Literal["file", "place", "added", "removed", "same"]
+    text: str
+
+
+@pages.get("/dreams")
+async def _dreams(visit: Visit) -> Response:
+    commits, problem = await _history(visit)
+    promotions = (await visit.send(ListPromotions(limit=_PROMOTIONS))).promotions
+    return visit.page("dreams.html", commits=commits, promotions=promotions, problem=problem)
+
+
+@pages.get("/dream")
+async def _dream(visit: Visit) -> Response:
+    id = visit.query("id")
+    commits, _ = await _history(visit)
+    at = next((place for place, commit in enumerate(commits) if commit.id == id), None)
+    commit = commits[at] if at is not None else None
+    parent = commits[at + 1].id if at is not None and at + 1 < len(commits) else None
+    lines = diff_lines((await visit.send(GetDiff(a=parent, b=id))).text) if parent else None
+    return visit.page("dream.html", id=id, commit=commit, lines=lines)
+
+
+async def _history(visit: Visit) -> tuple[list[Commit], str]:
+    """Return the commits, the newest first, and why there are none if the memory files are not kept in git."""
+    try:
+        return (await visit.send(ListHistory(limit=_COMMITS))).commits, ""
+    except Conflict as error:
+        return [], str(error)
+
+
+def diff_lines(text: str) -> list[DiffLine]:
+    """Return the lines of a unified diff, each with what it is; of what names a file, the name alone."""
+    lines: list[DiffLine] = []
+    old = new = 0  # the lines that the hunk still has: within it, "--- x" is a removed line "-- x"
+    for line in text.splitlines():
+        hunk = _HUNK.match(line)
+        if old <= 0 and new <= 0:
+            if hunk:
+                old, new = (1 if count is None else int(count) for count in hunk.groups())
+                lines.append(DiffLine("place", line))
+            elif line.startswith(("--- a/", "+++ b/")):
+                file = DiffLine("file", line[len("--- a/") :])
+                lines += [file] if lines[-1:] != [file] else []
+        elif line.startswith("+"):
+            lines.append(DiffLine("added", line[1:]))
+            new -= 1
+        elif line.startswith("-"):
+            lines.append(DiffLine("removed", line[1:]))
+            old -= 1
+        elif not line.startswith("\\"):  # "No newline at end of file"
+            lines.append(DiffLine("same", line[1:]))
+            old, new = old - 1, new - 1
+    return lines
+
+
+# The kinds of erasures, with their names on the page. An agent or a workspace needs no id.
+_KINDS: Final = {
+    "user": "Everything of a user",
+    "session": "A conversation",
+    "message": "A message",
+    "memory": "A memory",
+    "agent": "This whole agent",
+    "workspace": "This whole workspace",
+}
+_WHOLE: Final = ("agent", "workspace")
+
+
+@pages.get("/erasures")
+async def _erasures(visit: Visit) -> Response:
+    found = (await visit.send(ListErasures(limit=PAGE_SIZE + 1, offset=visit.number("offset")))).erasures
+    return visit.page(
+        "erasures.html",
+        erasures=found[:PAGE_SIZE],
+        kinds=_KINDS,
+        kind=visit.query("kind"),
+        target=visit.query("target"),
+        **visit.beside("/erasures", is_last=len(found) <= PAGE_SIZE),
+    )
+
+
+@pages.post("/erasure/plan")
+async def _plan(visit: Visit) -> Response:
+    """Show what would be erased: nothing is removed yet."""
+    call = _call(visit, dry_run=True)
+    planned = await visit.send(call)
+    kind, target = visit.form.text("kind"), visit.form.text("target").strip()
+    return visit.page("erasure_plan.html", plan=planned, kind=kind, target=target, kinds=_KINDS)
+
+
+@pages.post("/erasure/start")
+async def _start(visit: Visit) -> Response:
+    if not visit.form.is_checked("sure"):
+        raise Rejected("check the box first: what is erased cannot be brought back", field="sure")
+    erasure = await visit.send(_call(visit, dry_run=False))
+    return visit.see_other("/erasure", id=erasure.id)
+
+
+@pages.get("/erasure")
+async def _erasure(visit: Visit) -> Response:
+    erasure = await visit.send(GetErasure(id=visit.query("id")))
+    template = "parts/erasure_state.html" if visit.is_partial else "erasure.html"
+    return visit.page(template, erasure=erasure, kinds=_KINDS)
+
+
+def _call(visit: Visit, *, dry_run: bool) -> Erase:
+    """Return the call for a form. Raises `Rejected` if it names nothing."""
+    kind, target, place = visit.form.text("kind"), visit.form.text("target").strip(), visit.place
+    assert place is not None
+    if kind not in _KINDS:
+        raise Rejected("choose what to erase", field="kind")
+    if kind not in _WHOLE and not target:
+        raise Rejected(f"say which {kind}: its id or name is missing", field="target")
+    named: dict[str, Any] = {"agent": place.agent, "workspace": place.workspace}
+    if kind == "workspace":
+        del named["agent"]
+    elif kind not in _WHOLE:
+        named[kind] = target
+    return Erase(**named, dry_run=dry_run)

@@ -1,0 +1,225 @@
+"""Calls about the pipeline: ingest, files, dead letters, status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from memory.conversion import convert
+from memory.lifecycle.forgetting import forget_file
+from memory.pipeline.dead_letters import await_replay, drop, replay
+from memory.pipeline.storing import NOT_OWN_SESSION
+from reverie.calls import scope_of
+from reverie.checks import check_wait
+from reverie.contract import Payload
+from reverie.errors import NotFound, QuotaExceeded, Rejected, Unavailable
+from reverie.pipeline import calls
+from reverie.pipeline.calls import DeadLetter, DeadLetterList, File, FileList, Receipt
+from reverie.pipeline.status import PipelineStatus
+from reverie.pipeline.submission import Submission, build_file, build_session, enqueue, prepare_messages, single
+from reverie.types import Deleted
+from server.authorisation import amounts_of, require_reach, require_scope
+from server.caller import Caller, principal_of
+from server.endpoints import Endpoints
+from server.services import Services
+from storage.pipeline import records
+from storage.stores import Store
+
+endpoints = Endpoints("ingest")
+
+_SESSION_FIELDS: Final = ("session", "user", "provider", "chat_id", "channel", "visibility", "strict")
+_STATUSES: Final = {"202": "In the inbox", "200": "Stored or searchable, as requested by `wait`"}
+
+
+def _waits(call: calls.IngestMessages | calls.IngestFile) -> bool:
+    return check_wait(call.wait, call.timeout_seconds) != "queued"
+
+
+def _status(call: calls.IngestMessages | calls.IngestFile) -> int:
+    return 202 if call.wait == "queued" else 200
+
+
+@endpoints.serves(calls.IngestMessages, waits=_waits, status=_status, statuses=_STATUSES)
+def ingest_messages(services: Services, caller: Caller, call: calls.IngestMessages) -> Receipt:
+    """Put messages into the inbox."""
+    given = {name: getattr(call, name) for name in _SESSION_FIELDS} | {"user": caller.user or call.user}
+    session_input = build_session(given)
+    _check_may_share(caller, call)
+    if caller.user is not None and session_input.session is not None:
+        _check_own_session(services, caller, session_input.session)
+    submission = prepare_messages(call.messages, agent=caller.agent, session_input=session_input, trace=caller.trace)
+    for payload in submission.payloads:
+        _check_may_share(caller, payload)
+    return _deliver(services, caller, _of_caller(caller, submission), call)
+
+
+@endpoints.serves(calls.IngestFile, waits=_waits, status=_status, statuses=_STATUSES)
+def _ingest_file(services: Services, caller: Caller, call: calls.IngestFile) -> Receipt:
+    _check_may_share(caller, call)
+    if caller.user is not None and call.session is not None:
+        _check_own_session(services, caller, call.session)
+    payload = build_file(
+        agent=caller.agent,
+        user=caller.user or call.user,
+        visibility=call.visibility,
+        source_uri=call.source_uri,
+        content=call.content,
+        trace=caller.trace,
+        session=call.session,
+        metadata=call.metadata,
+        tags=call.tags,
+        item_id=call.id,
+    )
+    return _deliver(services, caller, _of_caller(caller, single(payload)), call)
+
+
+@endpoints.reads(calls.ListFiles, FileList(files=[]))
+def _list_files(store: Store, caller: Caller, call: calls.ListFiles) -> FileList:
+    with store.reading() as tx:
+        found = tx.for_agent(caller.agent).files.page(session=call.session, limit=call.limit, offset=call.offset)
+    return FileList(files=[convert(record, File) for record in found])
+
+
+@endpoints.serves(calls.DeleteFile)
+def _delete_file(services: Services, caller: Caller, call: calls.DeleteFile) -> Deleted:
+    store = services.store_to_forget_in(caller.workspace)
+    if store is None:
+        return Deleted(deleted=False)
+    store = store.seen_by(services.viewer(caller, call))
+    runtime = services.runtime
+    return Deleted(deleted=forget_file(runtime.stores, store, runtime.inbox, agent=caller.agent, file_id=call.id))
+
+
+def _check_may_share(caller: Caller, given: calls.IngestMessages | calls.IngestFile | Payload) -> None:
+    """Raise `Rejected` if a caller who acts for one user wants all users to see something."""
+    if caller.user is not None and given.visibility == "shared":
+        raise Rejected("a token of one user cannot share: leave out visibility", field="visibility")
+
+
+def _check_own_session(services: Services, caller: Caller, session: str) -> None:
+    """Raise `Rejected` if a session is not one of the user that a caller is limited to.
+
+    The worker checks it again, as the session may be stored meanwhile.
+    """
+    store = services.existing_store(caller.workspace)
+    if store is not None:
+        with store.reading() as tx:
+            sessions = tx.for_agent(caller.agent).sessions
+            found = sessions.find(session)
+            if found is not None and caller.user not in sessions.users(found):
+                raise Rejected(NOT_OWN_SESSION.format(session=session), field="session")
+
+
+def _of_caller(caller: Caller, submission: Submission) -> Submission:
+    """Return a submission whose payloads join no session of others, if the caller is limited to one user."""
+    if caller.user is None:
+        return submission
+    return replace(
+        submission,
+        payloads=tuple(msgspec.structs.replace(one, own_sessions_only=True) for one in submission.payloads),
+    )
+
+
+def _deliver(
+    services: Services, caller: Caller, submission: Submission, call: calls.IngestMessages | calls.IngestFile
+) -> Receipt:
+    if not submission.payloads:
+        return submission.receipt(call.wait)
+    producer = services.producer(caller.workspace)
+    if not services.quotas.any_set:
+        return enqueue(producer, submission, wait=call.wait, timeout_seconds=call.timeout_seconds)
+    quotas, amounts = services.quotas, amounts_of(submission.payloads)
+    send = partial(enqueue, producer, submission, wait=call.wait, timeout_seconds=call.timeout_seconds)
+    with quotas.admitted(caller.workspace, amounts) as release:
+        try:
+            return send(on_accepted=release)
+        except QuotaExceeded:
+            # The broker's limits may be outdated: rows may have been deleted since, or a quota raised.
+            if quotas.refresh(caller.workspace, refused=True):
+                raise
+        return send(on_accepted=release)
+
+
+@endpoints.serves(calls.ListDeadLetters, tag="dead letters")
+def _list_dead_letters(services: Services, caller: Caller, call: calls.ListDeadLetters) -> DeadLetterList:
+    if call.all_agents:
+        require_reach(caller.principal, "workspace")
+    store = services.existing_store(caller.workspace)
+    if store is None:
+        return DeadLetterList(dead_letters=[])
+    with store.reading() as tx:
+        listed = tx.dead_letters if call.all_agents else tx.for_agent(caller.agent).dead_letters
+        letters = listed.list(limit=call.limit, offset=call.offset)
+    return DeadLetterList(dead_letters=[to_dead_letter(record, with_payload=False) for record in letters])
+
+
+@endpoints.serves(calls.GetDeadLetter, tag="dead letters")
+def _get_dead_letter(services: Services, caller: Caller, call: calls.GetDeadLetter) -> DeadLetter:
+    with _store(services, caller, call.letter_id).reading() as tx:
+        return to_dead_letter(tx.for_agent(caller.agent).dead_letters.get(call.letter_id), with_payload=True)
+
+
+@endpoints.serves(calls.ReplayDeadLetter, tag="dead letters", waits=lambda call: call.timeout_seconds > 0)
+def _replay(services: Services, caller: Caller, call: calls.ReplayDeadLetter) -> DeadLetter:
+    runtime, store = services.runtime, _store(services, caller, call.letter_id)
+    record = replay(store, runtime.inbox, call.letter_id, agent=caller.agent)
+    runtime.notify_stage(record.stage, caller.workspace, trace=caller.trace)
+    state, letter = await_replay(store, record, timeout_seconds=call.timeout_seconds)
+    return msgspec.structs.replace(to_dead_letter(letter, with_payload=False), replay=state)
+
+
+@endpoints.serves(calls.DropDeadLetter, tag="dead letters")
+def _drop(services: Services, caller: Caller, call: calls.DropDeadLetter) -> Deleted:
+    try:
+        drop(_store(services, caller, call.letter_id), call.letter_id, agent=caller.agent)
+    except NotFound:
+        return Deleted(deleted=False)
+    return Deleted(deleted=True)
+
+
+def to_dead_letter(record: records.DeadLetter, *, with_payload: bool) -> DeadLetter:
+    """Convert a stored dead letter to that of the API."""
+    payload = record.payload.decode("utf-8", "replace") if with_payload and record.payload is not None else None
+    return convert(record, DeadLetter, payload=payload)
+
+
+def _store(services: Services, caller: Caller, letter_id: int) -> Store:
+    store = services.existing_store(caller.workspace)
+    if store is None:
+        raise NotFound(f"there is no dead letter {letter_id}", field="id")
+    return store
+
+
+@endpoints.serves(calls.GetStatus, tag="operations", subject="server")
+def _get_status(services: Services, _: Caller, __: calls.GetStatus) -> PipelineStatus:
+    return services.status()
+
+
+def probes(services: Services) -> APIRouter:
+    """Return the routes of probes and Prometheus, which are not part of the API."""
+    router = APIRouter()
+
+    def reaches_broker() -> bool:
+        try:
+            return services.runtime.inbox.now_micros() > 0
+        except Unavailable:
+            return False
+
+    @router.get("/healthz", include_in_schema=False)
+    async def get_health() -> Response:
+        healthy = await services.threads.probe(reaches_broker)
+        return Response("ok\n" if healthy else "not ok\n", status_code=200 if healthy else 503, media_type="text/plain")
+
+    @router.get("/metrics", include_in_schema=False)
+    async def get_metrics(request: Request) -> Response:
+        principal = principal_of(request)
+        require_scope(principal, scope_of(calls.GetStatus))
+        require_reach(principal, "server")
+        return Response(await services.threads.run(services.metrics.text), media_type=CONTENT_TYPE_LATEST)
+
+    return router

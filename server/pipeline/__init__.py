@@ -1,1 +1,0 @@
-"""Routes for messages, files, dead letters and the status of the pipeline."""

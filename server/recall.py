@@ -1,0 +1,134 @@
+"""Calls that recall: results, contexts, and the log of earlier recalls."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Final
+
+from msgspec.structs import asdict
+
+from adapters.language_models import LanguageModel
+from memory.conversion import convert
+from memory.recall.events import recent_recalls
+from memory.sessions.restoring import restore_session
+from retrieval.context.fit import room_of
+from retrieval.context.select import ContextRequest
+from retrieval.context.write import build_context
+from retrieval.query import RecallRequest
+from reverie.errors import Rejected
+from reverie.fields import micros_until
+from reverie.recall import calls
+from reverie.recall.types import Context, FoundSessions, RecallEventList, RecallResponse, Restored
+from reverie.sessions.types import Message
+from server.caller import Caller
+from server.endpoints import Endpoints
+from server.services import Services
+from worker.scheduling.goal_context import CONTEXT_MIN_SCORE
+
+# Defaults for the part of a context that is not from its session: the number of results, and the tokens of these and of
+# standing instructions. It is empty if the best result is less relevant than `CONTEXT_MIN_SCORE`, as unrelated ones are
+# (docs/recall-measurements.md).
+MAX_CONTEXT_MEMORIES: Final = 100
+MEMORY_TOKENS: Final = 1_000
+INSTRUCTION_TOKENS: Final = 150
+
+endpoints = Endpoints("recall")
+
+
+@endpoints.serves(calls.Recall)
+def _recall(services: Services, caller: Caller, call: calls.Recall) -> RecallResponse:
+    return services.recall(caller, _request(caller, call))
+
+
+@endpoints.serves(calls.SearchSessions)
+def _search_sessions(services: Services, caller: Caller, call: calls.SearchSessions) -> FoundSessions:
+    request = _request(caller, call)
+    return services.runtime.recaller.search_sessions(caller.workspace, request)
+
+
+def _request(caller: Caller, call: calls.Recall | calls.SearchSessions) -> RecallRequest:
+    """Return the request of a call: for the user that the caller is limited to, else the one that the call names."""
+    return RecallRequest(**{**asdict(call), "agent": caller.agent, "user": caller.user or call.user})
+
+
+@endpoints.serves(calls.GetContext, tag="context")
+def get_context(services: Services, caller: Caller, call: calls.GetContext) -> Context:
+    """Return the context document of a session."""
+    runtime, settings = services.runtime, services.runtime.settings
+    started, now = time.perf_counter(), runtime.now()
+    budget = settings.context_token_budget if call.token_budget is None else call.token_budget
+    room = room_of(budget, buffer=settings.system_prompt_buffer)
+    request = ContextRequest(
+        agent=caller.agent,
+        user=caller.user or call.user,
+        session=call.session,
+        query=call.query,
+        channel=call.channel,
+        recency_window=settings.recency_window,
+        max_messages=call.max_messages or settings.max_context_messages,
+        max_memories=MAX_CONTEXT_MEMORIES,
+        min_score=call.min_score or 0.0,
+        min_best=CONTEXT_MIN_SCORE if call.min_score is None else 0.0,
+        ranking=call.ranking,
+        memory_tokens=_memory_tokens(call, room),
+        instruction_tokens=INSTRUCTION_TOKENS if call.instruction_tokens is None else call.instruction_tokens,
+        rates=settings.decay_rates,
+        now=now,
+        until=micros_until(call.as_of, now=now),
+    )
+    refiner = _refiner(services) if call.refine else None
+    viewer = services.viewer(caller, call)
+    store = services.store_of_session(caller, call, viewer)
+    search = partial(runtime.recaller.embedding_once().recall, caller.workspace, viewer=viewer)
+    account = services.account_store(caller, call, viewer)
+    built = build_context(store, search, runtime.tokens, request, room=room, refiner=refiner, account=account)
+    services.metrics.observe_context(time.perf_counter() - started, degraded=bool(built.degraded))
+    if call.as_of is None:  # results of an earlier time are not recorded
+        services.record_recall(caller, built.query, built.hits, viewer=viewer)
+    return convert(built, Context, messages=[convert(message, Message) for message in built.messages])
+
+
+def _memory_tokens(call: calls.GetContext, room: int) -> int:
+    """Return the tokens for results from elsewhere; without a limit of its own, all that the whole budget leaves."""
+    if call.memory_tokens is not None:
+        return call.memory_tokens
+    return MEMORY_TOKENS if call.token_budget is None else room
+
+
+@endpoints.serves(calls.RestoreSession, tag="context")
+def _restore(services: Services, caller: Caller, call: calls.RestoreSession) -> Restored:
+    settings = services.runtime.settings
+    budget = call.token_budget
+    if budget is None:
+        budget = settings.context_token_budget - settings.system_prompt_buffer
+    store = services.store_of_session(caller, call)
+    return restore_session(
+        store, services.runtime.tokens, agent=caller.agent, session=call.session, token_budget=budget
+    )
+
+
+def _refiner(services: Services) -> LanguageModel:
+    """Return the language model. Raises `Rejected` if there is none."""
+    model = services.runtime.language_model
+    if model is None:
+        raise Rejected(
+            "refine needs a language model, but none is configured: set language_model_base_url and language_model",
+            field="refine",
+        )
+    return model
+
+
+@endpoints.serves(calls.ListRecallEvents)
+def _list_recall_events(services: Services, caller: Caller, call: calls.ListRecallEvents) -> RecallEventList:
+    store, account = services.seen_store(caller, call), services.account_store(caller, call)
+    events = recent_recalls(
+        store or account,
+        agent=caller.agent,
+        limit=call.limit,
+        offset=call.offset,
+        explain=call.explain,
+        memory=call.memory,
+        account=account if store is not None else None,
+    )
+    return RecallEventList(recall_events=events)

@@ -1,1 +1,0 @@
-"""Routes for recall, context, and recall events."""

@@ -1,1 +1,0 @@
-"""Routes for schedules, runs, reminders and notifications."""

@@ -1,0 +1,428 @@
+"""Calls about sessions, their scratchpads and channels, workspaces, and sessions of coding agents."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from adapters.histories.hook_events import HookEvent, read_event
+from memory.lifecycle.forgetting import forget_session, forget_workspace
+from memory.memories.memories import list_memories
+from memory.sessions import channels, scratchpads
+from memory.sessions.lifecycle import archive_session, idle_session, session_by_ref, start_session
+from memory.sessions.sessions import (
+    export_session,
+    is_hidden_session,
+    list_agents,
+    list_sessions,
+    list_workspaces,
+    newest_messages,
+    pop_message,
+    read_messages,
+    read_newest,
+    read_session,
+)
+from memory.sessions.summary_jobs import compact_session, read_summary
+from retrieval.context.opening import EarlierSession, strongest, write_opening
+from reverie.clock import from_micros
+from reverie.contract import DEFAULT_CHANNEL
+from reverie.errors import Conflict, NotFound, Unavailable
+from reverie.memories.calls import ListMemories
+from reverie.memories.types import Memory
+from reverie.pipeline.calls import IngestMessages
+from reverie.recall.calls import GetContext
+from reverie.sessions import calls, types
+from reverie.types import Deleted
+from server.authorisation import existing_store, require_reach, require_scope
+from server.caller import Caller
+from server.endpoints import Endpoints
+from server.memories import memories_of
+from server.pipeline import ingest_messages
+from server.recall import get_context
+from server.services import Services
+from storage.stores import Store
+from storage.viewer import Viewer
+from worker.composition import build_condenser, session_end_hooks, summary_rules
+
+endpoints = Endpoints("sessions")
+
+
+@endpoints.reads(calls.ListSessions, types.SessionList(sessions=[]))
+def _list_sessions(store: Store, caller: Caller, call: calls.ListSessions) -> types.SessionList:
+    return types.SessionList(
+        sessions=list_sessions(store, agent=caller.agent, limit=call.limit, offset=call.offset, status=call.status)
+    )
+
+
+@endpoints.serves(calls.GetSession)
+def _get_session(services: Services, caller: Caller, call: calls.GetSession) -> types.Session:
+    return read_session(services.store_of_session(caller, call), agent=caller.agent, session=call.session)
+
+
+@endpoints.serves(calls.ExportSession)
+def _export_session(services: Services, caller: Caller, call: calls.ExportSession) -> types.SessionExport:
+    return export_session(services.store_of_session(caller, call), agent=caller.agent, session=call.session)
+
+
+@endpoints.serves(calls.ListMessages)
+def _list_messages(services: Services, caller: Caller, call: calls.ListMessages) -> types.MessageList:
+    store = services.store_of_session(caller, call)
+    return read_messages(
+        store, agent=caller.agent, session=call.session, limit=call.limit, offset=call.offset, around=call.around
+    )
+
+
+@endpoints.serves(calls.ListNewestMessages)
+def _list_newest_messages(services: Services, caller: Caller, call: calls.ListNewestMessages) -> types.MessageList:
+    store = services.store_of_session(caller, call)
+    found = read_newest(store, agent=caller.agent, session=call.session, limit=call.limit, before=call.before)
+    return types.MessageList(messages=found)
+
+
+@endpoints.serves(calls.ForgetNewestMessage)
+def _forget_newest_message(services: Services, caller: Caller, call: calls.ForgetNewestMessage) -> types.PoppedMessage:
+    runtime = services.runtime
+    store = services.existing_store(caller.workspace)
+    if store is None or is_hidden_session(
+        store, services.viewer(caller, call), agent=caller.agent, session=call.session
+    ):
+        return types.PoppedMessage()
+    popped = pop_message(
+        runtime.stores, store, runtime.inbox, runtime.working_memory, agent=caller.agent, session=call.session
+    )
+    return types.PoppedMessage(message=popped)
+
+
+@endpoints.serves(calls.GetWorkingMemory)
+def _get_working_memory(services: Services, caller: Caller, call: calls.GetWorkingMemory) -> types.MessageList:
+    working = services.runtime.working_memory
+    with suppress(Unavailable):
+        found = working.read(caller.workspace, caller.agent, call.session, user=call.user)
+        if found is not None:  # without asking the store, which may be locked or away
+            return types.MessageList(messages=found)
+    store = services.store_of_session(caller, call)
+    return types.MessageList(messages=newest_messages(store, working, agent=caller.agent, session=call.session))
+
+
+@endpoints.serves(calls.ForgetSession)
+def _forget_session(services: Services, caller: Caller, call: calls.ForgetSession) -> Deleted:
+    runtime = services.runtime
+    store = services.store_to_forget_in(caller.workspace)
+    if store is None or is_hidden_session(
+        store, services.viewer(caller, call), agent=caller.agent, session=call.session
+    ):
+        return Deleted(deleted=False)
+    deleted = forget_session(
+        runtime.stores, store, runtime.inbox, runtime.working_memory, agent=caller.agent, session=call.session
+    )
+    return Deleted(deleted=deleted)
+
+
+@endpoints.serves(calls.DeleteWorkspace, subject="workspace")
+def _delete_workspace(services: Services, caller: Caller, _: calls.DeleteWorkspace) -> Deleted:
+    runtime = services.runtime
+    runtime.indexes.forget_workspace(caller.workspace)
+    deleted = forget_workspace(
+        runtime.stores,
+        runtime.inbox,
+        runtime.working_memory,
+        runtime.recall_log,
+        workspace=caller.workspace,
+        broker=runtime.erasure_services.broker,
+    )
+    return Deleted(deleted=deleted)
+
+
+@endpoints.serves(calls.StartSession)
+def start(services: Services, caller: Caller, call: calls.StartSession) -> types.Session:
+    """Create a session, or reopen an idle one."""
+    runtime = services.runtime
+    return start_session(_store_to_start_in(services, caller), call, agent=caller.agent, now=runtime.now())
+
+
+@endpoints.serves(calls.CloseSession, waits=lambda _: True)
+def _close(services: Services, caller: Caller, call: calls.CloseSession) -> types.Session:
+    runtime, store = services.runtime, services.store_of_session(caller, call)
+    return idle_session(store, session_end_hooks(runtime), agent=caller.agent, session=call.session, now=runtime.now())
+
+
+@endpoints.serves(calls.ArchiveSession, waits=lambda _: True)
+def _archive(services: Services, caller: Caller, call: calls.ArchiveSession) -> types.Session:
+    runtime, store = services.runtime, services.store_of_session(caller, call)
+    return archive_session(
+        store, session_end_hooks(runtime), agent=caller.agent, session=call.session, now=runtime.now(), force=call.force
+    )
+
+
+@endpoints.serves(calls.GetSessionByRef)
+def _get_by_ref(services: Services, caller: Caller, call: calls.GetSessionByRef) -> types.Session:
+    store = services.seen_store(caller, call)
+    if store is None:
+        raise NotFound(f"agent {caller.agent} has no session with reference code {call.ref_code!r}", field="ref_code")
+    return session_by_ref(store, agent=caller.agent, ref_code=call.ref_code)
+
+
+def _store_to_start_in(services: Services, caller: Caller) -> Store:
+    """Return the caller's store; a caller who acts for one user reopens no session of others."""
+    store = services.runtime.store(caller.workspace)
+    return store if caller.user is None else store.seen_by(Viewer(caller.user))
+
+
+@endpoints.reads(calls.GetScratchpad, types.ScratchpadList(items=[]), tag="scratchpads")
+def _get_items(store: Store, caller: Caller, call: calls.GetScratchpad) -> types.ScratchpadList:
+    return scratchpads.read_items(store, agent=caller.agent, session=call.session)
+
+
+@endpoints.serves(calls.WriteScratchpad, tag="scratchpads")
+def _write_items(services: Services, caller: Caller, call: calls.WriteScratchpad) -> types.ScratchpadList:
+    runtime = services.runtime
+    return scratchpads.write_items(
+        services.own_store(caller, call),
+        agent=caller.agent,
+        session=call.session,
+        items=list(call.items),
+        now=runtime.now(),
+    )
+
+
+@endpoints.reads(calls.ClearScratchpad, types.Cleared(cleared=0), tag="scratchpads")
+def _clear_items(store: Store, caller: Caller, call: calls.ClearScratchpad) -> types.Cleared:
+    return types.Cleared(cleared=scratchpads.clear_items(store, agent=caller.agent, session=call.session))
+
+
+@endpoints.reads(calls.ListScratchpadKeys, types.ScratchpadEntries(entries=[]), tag="scratchpads")
+def _list_keys(store: Store, caller: Caller, call: calls.ListScratchpadKeys) -> types.ScratchpadEntries:
+    return types.ScratchpadEntries(entries=scratchpads.list_keys(store, agent=caller.agent, session=call.session))
+
+
+@endpoints.serves(calls.GetScratchpadKey, tag="scratchpads")
+def _get_key(services: Services, caller: Caller, call: calls.GetScratchpadKey) -> types.ScratchpadEntry:
+    store = services.store_of_session(caller, call)
+    return scratchpads.read_key(store, agent=caller.agent, session=call.session, key=call.key)
+
+
+@endpoints.serves(calls.WriteScratchpadKey, tag="scratchpads")
+def _write_key(services: Services, caller: Caller, call: calls.WriteScratchpadKey) -> types.ScratchpadEntry:
+    runtime = services.runtime
+    return scratchpads.write_key(
+        services.own_store(caller, call),
+        agent=caller.agent,
+        session=call.session,
+        key=call.key,
+        value=call.value,
+        now=runtime.now(),
+    )
+
+
+@endpoints.reads(calls.DeleteScratchpadKey, Deleted(deleted=False), tag="scratchpads")
+def _delete_key(store: Store, caller: Caller, call: calls.DeleteScratchpadKey) -> Deleted:
+    deleted = scratchpads.delete_keys(store, agent=caller.agent, session=call.session, key=call.key)
+    return Deleted(deleted=deleted > 0)
+
+
+@endpoints.reads(calls.ClearScratchpadKeys, types.Cleared(cleared=0), tag="scratchpads")
+def _clear_keys(store: Store, caller: Caller, call: calls.ClearScratchpadKeys) -> types.Cleared:
+    return types.Cleared(cleared=scratchpads.delete_keys(store, agent=caller.agent, session=call.session, key=None))
+
+
+@endpoints.reads(
+    calls.ListChannels, types.ChannelList(channels=[channels.ONLY_DEFAULT]), see=existing_store, tag="channels"
+)
+def _list_channels(store: Store, caller: Caller, _: calls.ListChannels) -> types.ChannelList:
+    return types.ChannelList(channels=channels.list_channels(store, agent=caller.agent))
+
+
+@endpoints.serves(calls.GetChannel, tag="channels")
+def _get_channel(services: Services, caller: Caller, call: calls.GetChannel) -> types.Channel:
+    if services.existing_store(caller.workspace) is None and call.channel == DEFAULT_CHANNEL:
+        return channels.ONLY_DEFAULT
+    return channels.read_channel(_store(services, caller, call.channel), agent=caller.agent, channel=call.channel)
+
+
+@endpoints.serves(calls.CreateChannel, tag="channels")
+def _create_channel(services: Services, caller: Caller, call: calls.CreateChannel) -> types.Channel:
+    runtime = services.runtime
+    return channels.create_channel(
+        runtime.store(caller.workspace),
+        agent=caller.agent,
+        channel=call.channel,
+        description=call.description,
+        now=runtime.now(),
+    )
+
+
+@endpoints.serves(calls.DescribeChannel, tag="channels")
+def _describe_channel(services: Services, caller: Caller, call: calls.DescribeChannel) -> types.Channel:
+    runtime = services.runtime
+    return channels.describe_channel(
+        runtime.store(caller.workspace),
+        agent=caller.agent,
+        channel=call.channel,
+        description=call.description,
+        now=runtime.now(),
+    )
+
+
+@endpoints.serves(calls.DeleteChannel, tag="channels")
+def _delete_channel(services: Services, caller: Caller, call: calls.DeleteChannel) -> Deleted:
+    try:
+        channels.delete_channel(_store(services, caller, call.channel), agent=caller.agent, channel=call.channel)
+    except NotFound:
+        return Deleted(deleted=False)
+    return Deleted(deleted=True)
+
+
+@endpoints.serves(calls.MoveSession, tag="channels")
+def _move_session(services: Services, caller: Caller, call: calls.MoveSession) -> types.Session:
+    store = services.store_of_session(caller, call)
+    return channels.move_session(
+        store, agent=caller.agent, session=call.session, channel=call.channel, now=services.runtime.now()
+    )
+
+
+def _store(services: Services, caller: Caller, channel: str) -> Store:
+    store = services.existing_store(caller.workspace)
+    if store is None:
+        raise NotFound(f"agent {caller.agent} has no channel {channel!r}: create it first", field="channel")
+    return store
+
+
+@endpoints.serves(calls.ListWorkspaces, tag="workspaces", subject="server", limits_itself=True)
+def _list_workspaces(services: Services, caller: Caller, call: calls.ListWorkspaces) -> types.WorkspaceList:
+    require_reach(caller.principal, "workspace")
+    stores, now, only = services.runtime.stores, services.runtime.now(), caller.principal.workspace
+    return types.WorkspaceList(
+        workspaces=list_workspaces(stores, now=now, limit=call.limit, offset=call.offset, only=only)
+    )
+
+
+@endpoints.serves(calls.ListAgents, tag="workspaces", subject="workspace", limits_itself=True)
+def _list_agents(services: Services, caller: Caller, call: calls.ListAgents) -> types.AgentList:
+    found = list_agents(services.runtime.stores, caller.workspace, now=services.runtime.now())
+    agents = [agent for agent in found if caller.principal.reaches_agent(agent.name)]
+    return types.AgentList(agents=agents[call.offset : call.offset + call.limit])
+
+
+@endpoints.serves(calls.GetSummary)
+def _get_summary(services: Services, caller: Caller, call: calls.GetSummary) -> types.SessionSummary:
+    store = services.store_of_session(caller, call)
+    return read_summary(store, services.runtime.tokens, agent=caller.agent, session=call.session)
+
+
+@endpoints.serves(calls.CompactSession)
+def _compact(services: Services, caller: Caller, call: calls.CompactSession) -> types.Compacted:
+    runtime = services.runtime
+    return compact_session(
+        services.store_of_session(caller, call),
+        build_condenser(runtime),
+        summary_rules(runtime.settings),
+        agent=caller.agent,
+        session=call.session,
+        token_budget=call.token_budget,
+        now=runtime.now(),
+    )
+
+
+# The newest memories, of which the strongest are told.
+_MEMORIES_READ: Final = 500
+# The sessions among which those of the same folder are looked for, and how many of them are told.
+_SESSIONS_READ: Final = 100
+_SESSIONS_TOLD: Final = 4
+# The first prompt is among the first messages, after what the system says.
+_FIRST_MESSAGES: Final = 5
+
+
+def opening_of(
+    services: Services, caller: Caller, *, session: str, folder: str, included_ids: Collection[str], room: int
+) -> str:
+    """Return the opening of a new session: earlier sessions and memories, in at most `room` tokens.
+
+    `folder` is where the session works: of earlier sessions only those in the same one are told. `included_ids`
+    are the memories that it was told already.
+    """
+    runtime = services.runtime
+    memories = [one for one in _memories(services, caller) if one.id not in included_ids]
+    chosen = strongest(memories, now=from_micros(runtime.now()), rates=runtime.settings.decay_rates)
+    earlier = list(_sessions(services, caller, session=session, folder=folder))
+    return write_opening(chosen, earlier, runtime.tokens, room=room)
+
+
+def _memories(services: Services, caller: Caller) -> list[Memory]:
+    """Return the newest memories that hold everywhere; instructions have a section of their own in a context."""
+    call = ListMemories(user=caller.user, limit=_MEMORIES_READ)
+    found = list_memories(memories_of(services, caller, call), call, now=services.runtime.now())
+    return [one for one in found if one.tier in ("account", "workspace") and one.kind != "instruction"]
+
+
+def _sessions(services: Services, caller: Caller, *, session: str, folder: str) -> Iterator[EarlierSession]:
+    call = calls.ListSessions(user=caller.user, limit=_SESSIONS_READ)
+    store = services.seen_store(caller, call)
+    if store is None:
+        return
+    known = list_sessions(store, agent=caller.agent, limit=call.limit, offset=0, status=None)
+    same = [one for one in known if one.metadata.get("cwd") == folder and one.messages and one.id != session]
+    for one in same[:_SESSIONS_TOLD]:
+        first = read_messages(store, agent=caller.agent, session=one.id, limit=_FIRST_MESSAGES, offset=0)
+        last = newest_messages(store, services.runtime.working_memory, agent=caller.agent, session=one.id)
+        yield EarlierSession(one.started_at, one.messages, _prompt(first), _prompt(reversed(last)))
+
+
+def _prompt(messages: Iterable[types.Message]) -> str:
+    """Return the first of these messages that is the user's."""
+    return next((one.content for one in messages if one.role == "user"), "")
+
+
+# Codex stores what is longer in a file instead of showing it to the model.
+_CONTEXT_TOKENS: Final = 2_000
+
+
+@endpoints.serves(calls.RecordEvent, tag="coding agents")
+def _record_event(services: Services, caller: Caller, call: calls.RecordEvent) -> types.HookOutput:
+    event = read_event(call.tool, call.id, call.event, call.at)
+    if event.messages:
+        ingest_messages(services, caller, IngestMessages(messages=event.messages, session=event.session))
+    if not event.starts:
+        return types.HookOutput()
+    require_scope(caller.principal, "read")
+    with contextlib.suppress(Conflict):  # an archived one stays so
+        metadata = {"source": call.tool, "cwd": event.cwd} if event.cwd else {"source": call.tool}
+        start(services, caller, calls.StartSession(event.session, user=caller.user, metadata=metadata))
+    text = _context(services, caller, event)
+    if not text:
+        return types.HookOutput()
+    if call.tool == "cursor":
+        return types.HookOutput(additional_context=text)
+    return types.HookOutput(hook_specific_output=types.HookContext(hook_event_name=event.name, additional_context=text))
+
+
+def _context(services: Services, caller: Caller, event: HookEvent) -> str:
+    """Return what the agent should know of the project and its user; empty if nothing is remembered."""
+    query = f"What should be known about the project {event.project}?" if event.project else "What should be known?"
+    asked = GetContext(
+        event.session,
+        query=query,
+        user=caller.user,
+        token_budget=_CONTEXT_TOKENS + services.runtime.settings.system_prompt_buffer,
+    )
+    try:
+        found = get_context(services, caller, asked)
+        if not found.memories:  # without a query, no note says that nothing fits
+            found = get_context(services, caller, msgspec.structs.replace(asked, query=None))
+    except NotFound:
+        return ""
+    included_ids = {one.id for one in (*found.memories, *found.instructions)}
+    opening = opening_of(
+        services,
+        caller,
+        session=event.session,
+        folder=event.cwd,
+        included_ids=included_ids,
+        room=_CONTEXT_TOKENS - found.tokens,
+    )
+    if not (found.messages or included_ids or opening):
+        return ""
+    return "\n\n".join(part for part in (found.text.rstrip(), opening) if part)

@@ -1,1 +1,0 @@
-"""Routes for sessions, channels, scratchpads and summaries."""

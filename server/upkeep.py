@@ -1,0 +1,108 @@
+"""Calls about what jobs changed, jobs themselves, and memory files."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from memory.lifecycle.curation import CurationLogs
+from memory.trust.principals import Principal
+from memory.upkeep import notebook
+from reverie import upkeep as calls
+from reverie.clock import to_micros
+from reverie.errors import NotFound
+from server.authorisation import existing_store
+from server.caller import Caller, lacking
+from server.endpoints import Endpoints
+from server.memories import agent_memories
+from server.services import Services
+from storage.curation import CurationFilter
+from storage.stores import Store
+from worker.job_runs import list_jobs, run_job_now
+
+endpoints = Endpoints("curation")
+
+# An undo leaves work for the pipeline: memories to chunk again, chunks to embed with another model.
+_STAGES = ("chunk", "embed")
+
+
+@endpoints.serves(calls.ListCuration)
+def _list_entries(services: Services, caller: Caller, call: calls.ListCuration) -> calls.CurationList:
+    matching = CurationFilter(memory=call.memory, job=call.job, action=call.action)
+    logs = CurationLogs(agent_memories(services, caller))
+    return calls.CurationList(entries=list(logs.list(matching, limit=call.limit, offset=call.offset)))
+
+
+@endpoints.serves(calls.GetCurationEntry)
+def _get_entry(services: Services, caller: Caller, call: calls.GetCurationEntry) -> calls.CurationEntry:
+    return CurationLogs(agent_memories(services, caller)).show(call.entry)
+
+
+@endpoints.serves(calls.UndoAll, waits=lambda _: True)
+def _undo_all(services: Services, caller: Caller, call: calls.UndoAll) -> calls.Undone:
+    since = 0 if call.since is None else to_micros(call.since)
+    matching = CurationFilter(job=call.job, action=call.action, since=since)
+    memories = agent_memories(services, caller)
+    undone = CurationLogs(memories).undo_all(matching, now=services.runtime.now(), request=caller.request)
+    for store in memories.existing_stores() if undone.undone else ():
+        _notify_pipeline(services, store.name)
+    return undone
+
+
+@endpoints.serves(calls.Undo)
+def _undo(services: Services, caller: Caller, call: calls.Undo) -> calls.CurationEntry:
+    logs, now = CurationLogs(agent_memories(services, caller)), services.runtime.now()
+    store, entry = logs.undo(call.entry, now=now, request=caller.request)
+    _notify_pipeline(services, store.name)
+    return entry
+
+
+def _notify_pipeline(services: Services, workspace: str) -> None:
+    for stage in _STAGES:
+        services.runtime.notify_stage(stage, workspace)
+
+
+@endpoints.serves(calls.ListJobs, tag="jobs", subject="server")
+def _list_jobs(services: Services, _: Caller, __: calls.ListJobs) -> calls.JobList:
+    return calls.JobList(jobs=list_jobs(services.runtime))
+
+
+@endpoints.serves(calls.RunJob, tag="jobs", subject="server", waits=lambda _: True, limits_itself=True)
+def _run_job(services: Services, caller: Caller, call: calls.RunJob) -> calls.JobReport:
+    return run_job_now(services.runtime, _limited(call, caller.principal))
+
+
+def _limited(call: calls.RunJob, principal: Principal) -> calls.RunJob:
+    """Return a call limited to the workspace and the agent of a bound token. Raises `Forbidden` for others."""
+    workspace, agent = call.workspace or principal.workspace, call.agent
+    if agent is None and principal.agents is not None and len(principal.agents) == 1:
+        (agent,) = principal.agents
+    if principal.workspace not in (None, workspace):
+        raise lacking("workspace")
+    if principal.agents is not None and (agent is None or not principal.reaches_agent(agent)):
+        raise lacking("agent")
+    return replace(call, workspace=workspace, agent=agent)
+
+
+@endpoints.serves(calls.MakeCheckpoint, tag="notebook")
+def _make_checkpoint(services: Services, caller: Caller, call: calls.MakeCheckpoint) -> calls.Checkpoint:
+    runtime, store = services.runtime, services.existing_store(caller.workspace)
+    if store is None:
+        raise NotFound(f"nothing has been stored in workspace {caller.workspace!r} yet", field="workspace")
+    return notebook.checkpoint(store, runtime.notebooks, caller.agent, call.message, now=runtime.now())
+
+
+@endpoints.serves(calls.ListHistory, tag="notebook")
+def _list_history(services: Services, caller: Caller, call: calls.ListHistory) -> calls.CommitList:
+    notebooks = services.runtime.notebooks
+    return calls.CommitList(commits=notebook.history(notebooks, caller.workspace, caller.agent, limit=call.limit))
+
+
+@endpoints.serves(calls.GetDiff, tag="notebook")
+def _get_diff(services: Services, caller: Caller, call: calls.GetDiff) -> calls.Difference:
+    return notebook.diff(services.runtime.notebooks, caller.workspace, caller.agent, call.a, call.b)
+
+
+@endpoints.reads(calls.ListPromotions, calls.PromotionList(promotions=[]), see=existing_store, tag="notebook")
+def _list_promotions(store: Store, caller: Caller, call: calls.ListPromotions) -> calls.PromotionList:
+    promotions = notebook.promotions(store, agent=caller.agent, limit=call.limit, offset=call.offset)
+    return calls.PromotionList(promotions=promotions)

@@ -1,1 +1,0 @@
-"""Routes for the curation log, undo, and the notebook in git."""

@@ -1,0 +1,97 @@
+"""How a process holds the write lock of a store: at the priority of all others, and never for long.
+
+A worker gives way to other processes: on a busy machine it gets a thirtieth of a processor. With the lock of a store it
+would let everybody wait who writes there, so it takes its priority back for as long as it holds one. Transactions that
+still hold a lock for long are noted, and become a metric with an alert.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+# A call that writes a message waits for as long as another transaction holds the lock. Half a second is noticed.
+LONG_SECONDS: Final = 0.5
+SESSION_NICENESS: Final = Path("/proc/self/autogroup")
+_CAP_SYS_ADMIN: Final = 21
+_CAP_SYS_NICE: Final = 23
+# The limit of a niceness of 0 (getrlimit(2)): the soft limit is 20 minus the lowest niceness that may be taken.
+_LIMIT_OF_ZERO: Final = 20
+
+
+@contextlib.contextmanager
+def holding_lock(note_long: Callable[[float], None]) -> Iterator[Callable[[], None]]:
+    """Take, hold and release a lock within this context; what it yields is called once the lock is taken.
+
+    If it was held for long, `note_long` gets the seconds after its release.
+    """
+    taken_at: list[float] = []
+    try:
+        with _own_priority():
+            yield lambda: taken_at.append(time.monotonic())
+    finally:
+        seconds = time.monotonic() - taken_at[0] if taken_at else 0.0
+        if seconds > LONG_SECONDS:
+            note_long(seconds)
+
+
+@contextlib.contextmanager
+def _own_priority() -> Iterator[None]:
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)  # of this thread
+    if niceness <= 0:
+        yield
+        return
+    session = _session_niceness()
+    _set(0, 0 if session else None)
+    try:
+        yield
+    finally:
+        _set(niceness, session)
+
+
+def can_take_priority_back() -> bool:
+    """Return whether this process may raise its priority again after it has given way (setpriority(2))."""
+    if os.name != "posix":
+        return False
+    import resource
+
+    limit = getattr(resource, "RLIMIT_NICE", None)
+    if limit is not None:
+        soft, _ = resource.getrlimit(limit)
+        if soft == resource.RLIM_INFINITY or soft >= _LIMIT_OF_ZERO:
+            return True
+    return os.geteuid() == 0 if limit is None else _has_capability(_CAP_SYS_NICE)
+
+
+def can_set_session_niceness() -> bool:
+    """Return whether the niceness of a session may be set as often as a lock is taken (sched(7), autogroups)."""
+    return _has_capability(_CAP_SYS_ADMIN)
+
+
+def _has_capability(number: int) -> bool:
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
+    return bool(int(effective, 16) >> number & 1)
+
+
+def _session_niceness() -> int | None:
+    """Return the niceness of the session where Linux divides the processors between sessions, if it gives way."""
+    try:
+        niceness = int(SESSION_NICENESS.read_text(encoding="ascii").split()[-1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return niceness if niceness > 0 else None
+
+
+def _set(niceness: int, session: int | None) -> None:
+    with contextlib.suppress(OSError):  # no longer permitted: the priority stays unchanged
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
+        if session is not None:
+            SESSION_NICENESS.write_text(f"{session}\n", encoding="ascii")

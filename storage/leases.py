@@ -1,0 +1,96 @@
+"""Leases that let one instance of a job run at a time in a workspace, and the progress that jobs note."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+from storage.repository import Repository
+
+
+class JobLeases(Repository):
+    """The leases and the progress of jobs within one transaction. Times are microseconds of the machine's clock."""
+
+    def acquire(self, job: str, *, now: int, seconds: float) -> int | None:
+        """Return the fencing token of a lease on a job; None while another holds one that has not expired.
+
+        A lease whose end is further away than its length was taken before the clock was set back. It counts as expired.
+        """
+        token = secrets.randbits(62)
+        acquired = self._execute(
+            "INSERT INTO job_leases (job, token, lease_until) VALUES (:job, :token, :until)"
+            " ON CONFLICT (job) DO UPDATE SET token = :token, lease_until = :until"
+            " WHERE lease_until <= :now OR lease_until > :now + 2 * :length",
+            job=job,
+            token=token,
+            until=now + int(seconds * 1_000_000),
+            length=int(seconds * 1_000_000),
+            now=now,
+        )
+        return token if acquired.rowcount else None
+
+    def renew(self, job: str, token: int, *, now: int, seconds: float) -> bool:
+        """Extend a lease; False when another has acquired it."""
+        renewed = self._execute(
+            "UPDATE job_leases SET lease_until = :until WHERE job = :job AND token = :token",
+            job=job,
+            token=token,
+            until=now + int(seconds * 1_000_000),
+        )
+        return renewed.rowcount > 0
+
+    def release(self, job: str, token: int) -> None:
+        """Give up a lease; nothing happens when another has acquired it."""
+        self._execute("DELETE FROM job_leases WHERE job = :job AND token = :token", job=job, token=token)
+
+    def progress(self, job: str, item: str) -> int:
+        """Return the position that a job noted for an item; 0 without one."""
+        position = self._value(
+            "SELECT position FROM job_progress WHERE job = :job AND item = :item", job=job, item=item
+        )
+        return int(position or 0)
+
+    def items(self, job: str) -> list[str]:
+        """Return the items for which a job noted a position."""
+        return self._values("SELECT item FROM job_progress WHERE job = :job ORDER BY item", job=job)
+
+    def drop(self, job: str, item: str) -> None:
+        """Remove the position that a job noted for an item."""
+        self._execute("DELETE FROM job_progress WHERE job = :job AND item = :item", job=job, item=item)
+
+    def advance(self, job: str, item: str, *, after: int, to: int, now: int) -> bool:
+        """Move a job's position for an item; False, without a change, when it is no longer at `after`."""
+        if self.progress(job, item) != after:
+            return False
+        self.set(job, item, to, now=now)
+        return True
+
+    def set(self, job: str, item: str, position: int, *, now: int) -> None:
+        """Set a job's position for an item."""
+        self._execute(
+            "INSERT INTO job_progress (job, item, position, at) VALUES (:job, :item, :position, :now)"
+            " ON CONFLICT (job, item) DO UPDATE SET position = excluded.position, at = excluded.at",
+            job=job,
+            item=item,
+            position=position,
+            now=now,
+        )
+
+
+_CONTENT: Final = """
+    SELECT concat_ws(' ',
+        (SELECT max(row_id) FROM messages), (SELECT max(id) FROM recall_events), (SELECT max(id) FROM curation_log),
+        (SELECT max(undone_at) FROM curation_log),
+        (SELECT concat_ws(' ', count(*), max(row_id), max(updated_at), max(accessed_at), sum(access_count),
+            count(superseded_by), sum(pinned)) FROM memories),
+        (SELECT concat_ws(' ', count(*), max(row_id), max(updated_at), max(ended_at), sum(summary_epoch)) FROM sessions)
+    )
+"""
+
+
+class ContentMark(Repository):
+    """Reads a mark of the messages, memories, sessions, recalls and undone changes of a store."""
+
+    def read(self) -> str:
+        """Return a text that differs after any change that matters to a job."""
+        return str(self._value(_CONTENT))

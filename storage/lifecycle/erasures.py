@@ -1,0 +1,292 @@
+"""Erasures and forgets in the account's database: what is to be removed, how far it has come, and receipts.
+
+A forget removes a session or a workspace from several places; a sweep finishes one that was interrupted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from storage.catalogue import ErasureKind, SubjectKind
+from storage.clock_steps import CLOCK_TOLERANCE_MICROS
+from storage.engines import StoreDatabase
+from storage.rows import execute, insert_sql, read_row, read_rows, select_list, to_parameters
+
+# Rows stored later than this stay; no time is later.
+ALL_TIMES: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is erased in one store: of a kind, with an id unless it is everything of the agent.
+
+    A message has a `session`, too: its id is unique within it.
+    `origin` is the workspace that rows of the account must come from, None in a workspace's own store and for all.
+    Rows stored after `before` (microseconds) stay.
+    """
+
+    kind: SubjectKind
+    id: str = ""
+    origin: str | None = None
+    before: int = ALL_TIMES
+    session: str = ""
+
+    @classmethod
+    def named(cls, kind: ErasureKind, target: str, origin: str | None, before: int) -> Subject:
+        """Return the subject of an erasure, whose target is the name of a message; a workspace is all of its agents."""
+        session, name = named_message(target) if kind == "message" else ("", target)
+        return cls("agent" if kind == "workspace" else kind, name, origin, before, session)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the conditions on its rows."""
+        return {"id": self.id, "session": self.session, "before": self.before, "origin": self.origin}
+
+
+def message_name(session: str, message_id: str) -> str:
+    """Return the name by which one message of an agent is known where a name is one text; see `named_message`."""
+    return f"{session}\x1f{message_id}"
+
+
+def named_message(name: str) -> tuple[str, str]:
+    """Return the session and the id of a message by its name."""
+    session, _, message_id = name.rpartition("\x1f")
+    return session, message_id
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureRecord:
+    """One erasure. `target` is the id of what is erased, None at the end and for whole agents and workspaces.
+
+    `agent` and `workspace` limit it, None is all; at the end that of a whole agent or workspace is a hash. Rows stored
+    after `cutoff` stay. `attempts` is how often it has failed since its last step, with `error`. Finished without a
+    receipt, it has failed for good. Times are microseconds.
+    """
+
+    id: str
+    kind: ErasureKind
+    target: str | None
+    target_hash: str
+    agent: str | None
+    workspace: str | None
+    requested_by: str
+    requested_at: int
+    cutoff: int | None
+    step: str
+    position: str
+    rounds: int
+    counts: dict[str, Any]
+    error: str
+    receipt: dict[str, Any] | None
+    finished_at: int | None
+    attempts: int = 0
+    next_try_at: int | None = None
+
+
+# The place under which what stays in the account is counted until the receipt names it.
+KEPT_IN_ACCOUNT: Final = "kept in @account"
+_SELECT: Final = f"SELECT {select_list(ErasureRecord)} FROM erasures"
+_INSERT: Final = insert_sql("erasures", ErasureRecord)
+
+
+class Erasures:
+    """The erasures of a data folder. Each method is a transaction of its own."""
+
+    def __init__(self, account: StoreDatabase) -> None:
+        self._account = account
+
+    def add(self, erasure: ErasureRecord) -> None:
+        """Store a new erasure."""
+        with self._account.atomic() as connection:
+            execute(connection, _INSERT, **to_parameters(erasure))
+
+    def find(self, erasure_id: str) -> ErasureRecord | None:
+        """Return an erasure, or None."""
+        with self._account.reading() as connection:
+            return read_row(execute(connection, f"{_SELECT} WHERE id = :id", id=erasure_id), ErasureRecord)
+
+    def page(self, *, limit: int, offset: int = 0) -> list[ErasureRecord]:
+        """Return erasures, the newest first."""
+        sql = f"{_SELECT} ORDER BY requested_at DESC, id DESC LIMIT :limit OFFSET :offset"
+        with self._account.reading() as connection:
+            return read_rows(execute(connection, sql, limit=limit, offset=offset), ErasureRecord)
+
+    def unfinished(self) -> list[ErasureRecord]:
+        """Return the erasures that have not finished, the oldest first."""
+        sql = f"{_SELECT} WHERE finished_at IS NULL ORDER BY requested_at, id"
+        with self._account.reading() as connection:
+            return read_rows(execute(connection, sql), ErasureRecord)
+
+    def advance(self, erasure_id: str, *, step: str, position: str = "", rounds: int | None = None) -> None:
+        """Note the step in which an erasure is, and its position in it."""
+        with self._account.atomic() as connection:
+            execute(
+                connection,
+                "UPDATE erasures SET step = :step, position = :position, rounds = coalesce(:rounds, rounds),"
+                " error = '', attempts = 0, next_try_at = NULL WHERE id = :id",
+                id=erasure_id,
+                step=step,
+                position=position,
+                rounds=rounds,
+            )
+
+    def set_cutoff(self, erasure_id: str, cutoff: int) -> None:
+        """Set the time up to which rows are erased, once: an erasure that continues keeps it."""
+        with self._account.atomic() as connection:
+            sql = "UPDATE erasures SET cutoff = coalesce(cutoff, :cutoff) WHERE id = :id"
+            execute(connection, sql, id=erasure_id, cutoff=cutoff)
+
+    def forget_target(self, erasure_id: str) -> None:
+        """Delete the id of what is erased: from now on only its keyed hash is known."""
+        with self._account.atomic() as connection:
+            execute(connection, "UPDATE erasures SET target = NULL WHERE id = :id", id=erasure_id)
+
+    def rename_requester(self, name: str, to: str) -> None:
+        """Have erasures that a token asked for name it otherwise."""
+        with self._account.atomic() as connection:
+            sql = "UPDATE erasures SET requested_by = :to WHERE requested_by = :name"
+            execute(connection, sql, name=name, to=to)
+
+    def fail(self, erasure_id: str, error: str, *, next_try_at: int | None) -> None:
+        """Note why the step could not be completed, and when it is tried again: None for the next run of the job."""
+        sql = "UPDATE erasures SET error = :error, attempts = attempts + 1, next_try_at = :at WHERE id = :id"
+        with self._account.atomic() as connection:
+            execute(connection, sql, id=erasure_id, error=error, at=next_try_at)
+
+    def give_up(self, erasure_id: str, error: str, *, now: int) -> None:
+        """End an erasure that cannot be carried out as it was asked for, without a receipt."""
+        with self._account.atomic() as connection:
+            execute(connection, "DELETE FROM erasure_fragments WHERE erasure_id = :id", id=erasure_id)
+            execute(
+                connection,
+                "UPDATE erasures SET error = :error, attempts = attempts + 1, next_try_at = NULL, finished_at = :now,"
+                " target = NULL WHERE id = :id",
+                id=erasure_id,
+                error=error,
+                now=now,
+            )
+
+    def count(self, erasure_id: str, place: str, counts: Mapping[str, int], *, anew: bool = False) -> None:
+        """Add to the numbers of what was removed from a place; with `anew` they replace the earlier ones."""
+        added = {name: number for name, number in counts.items() if number}
+        if not added:
+            return
+        with self._account.atomic() as connection:
+            found = execute(connection, "SELECT counts FROM erasures WHERE id = :id", id=erasure_id).scalar()
+            total = json.loads(found or "{}")
+            of_place = total[place] = {} if anew else total.get(place, {})
+            for name, number in added.items():
+                of_place[name] = of_place.get(name, 0) + number
+            execute(connection, "UPDATE erasures SET counts = :counts WHERE id = :id", id=erasure_id, counts=total)
+
+    def finish(self, erasure_id: str, *, receipt: Mapping[str, Any], name: str, now: int) -> None:
+        """Store the receipt, and delete what named or described the content: its id and the fragments.
+
+        `name` takes the place of the name of a whole agent or workspace.
+        """
+        with self._account.atomic() as connection:
+            execute(connection, "DELETE FROM erasure_fragments WHERE erasure_id = :id", id=erasure_id)
+            execute(
+                connection,
+                "UPDATE erasures SET receipt = :receipt, finished_at = :now, target = NULL, step = 'done',"
+                " position = '', error = '', counts = :counts, agent_id = iif(kind = 'agent', :name, agent_id),"
+                " workspace = iif(kind = 'workspace', :name, workspace) WHERE id = :id",
+                id=erasure_id,
+                receipt=receipt,
+                counts=receipt.get("removed", {}),
+                name=name,
+                now=now,
+            )
+
+    def remove_before(self, before: int) -> int:
+        """Delete the receipts of erasures that were finished before a time (microseconds); returns how many."""
+        with self._account.atomic() as connection:
+            return execute(connection, "DELETE FROM erasures WHERE finished_at < :before", before=before).rowcount
+
+    def add_fragments(self, erasure_id: str, fragments: Mapping[str, bytes]) -> None:
+        """Keep hashes of parts of what is about to be removed, by kind."""
+        with self._account.atomic() as connection:
+            for kind, hashes in fragments.items():
+                if hashes:
+                    execute(
+                        connection,
+                        "INSERT INTO erasure_fragments (erasure_id, kind, hashes) VALUES (:id, :kind, :hashes)",
+                        id=erasure_id,
+                        kind=kind,
+                        hashes=hashes,
+                    )
+
+    def fragments(self, erasure_id: str) -> Iterator[tuple[str, bytes]]:
+        """Return the hashes that were kept, each batch with its kind."""
+        sql = "SELECT kind, hashes FROM erasure_fragments WHERE erasure_id = :id ORDER BY seq"
+        with self._account.reading() as connection:
+            rows = execute(connection, sql, id=erasure_id).all()
+        return ((str(row[0]), bytes(row[1])) for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRecord:
+    """A session, or with an empty `agent` and `session` a workspace, that is being forgotten.
+
+    `incarnation` tells it from a later one of its name, which is kept: the file of a workspace, the ref code of a
+    session, empty if there was none. `forgotten_at` is the mark up to which items are kept out; `requested_at` is in
+    microseconds.
+    """
+
+    id: int
+    workspace: str
+    agent: str
+    session: str
+    incarnation: str
+    forgotten_at: int
+    requested_at: int
+
+
+_SELECT_FORGETS: Final = f"SELECT {select_list(ForgetRecord, incarnation='file')} FROM forgets"
+
+
+class Forgets:
+    """What is being forgotten. Each method is a transaction of its own."""
+
+    def __init__(self, account: StoreDatabase) -> None:
+        self._account = account
+
+    def begin(
+        self,
+        *,
+        workspace: str,
+        agent: str = "",
+        session: str = "",
+        incarnation: str = "",
+        forgotten_at: int = 0,
+        now: int,
+    ) -> int:
+        """Note that something is about to be forgotten; return the id to end it by. `now` is in microseconds."""
+        with self._account.atomic() as connection:
+            added = execute(
+                connection,
+                "INSERT INTO forgets (workspace, agent_id, session_id, file, forgotten_at, requested_at)"
+                " VALUES (:workspace, :agent, :session, :incarnation, :forgotten_at, :now) RETURNING id",
+                workspace=workspace,
+                agent=agent,
+                session=session,
+                incarnation=incarnation,
+                forgotten_at=forgotten_at,
+                now=now,
+            )
+            return int(added.scalar_one())
+
+    def end(self, forget_id: int) -> None:
+        """Note that everything is forgotten; twice is fine."""
+        with self._account.atomic() as connection:
+            execute(connection, "DELETE FROM forgets WHERE id = :id", id=forget_id)
+
+    def open(self, *, before: int, now: int) -> list[ForgetRecord]:
+        """Return what was begun before a time (microseconds) and has not ended, the oldest first.
+
+        What was begun in the future was begun before the clock was set back.
+        """
+        sql = f"{_SELECT_FORGETS} WHERE requested_at < :before OR requested_at > :future ORDER BY id"
+        with self._account.reading() as connection:
+            return read_rows(execute(connection, sql, before=before, future=now + CLOCK_TOLERANCE_MICROS), ForgetRecord)

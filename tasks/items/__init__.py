@@ -1,1 +1,0 @@
-"""Tasks that embed items."""

@@ -1,1 +1,0 @@
-"""The task that extracts memories from conversations."""

@@ -1,0 +1,198 @@
+"""The stages of the pipeline, and the sweeps that find work whose task was lost."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from adapters.broker.queued_tasks import next_in_queue
+from adapters.embedders.base import Embedder
+from memory.jobs import JobScope
+from memory.pipeline import chunking, embedding, indexing, recovery
+from memory.pipeline.ingest import drain_inbox
+from memory.pipeline.storing import IngestReport
+from memory.recall.events import sweep_recalls
+from reverie import contract
+from reverie.errors import ReverieError, Unavailable
+from storage.stores import Store
+from worker.app import current_runtime, task
+from worker.job_runs import periodic_task
+from worker.pipeline import embed_batch_size, has_waiting_producers, keep_figures, look_after_broker, report_searchable
+from worker.reports import count_ingested, observe_latencies
+from worker.runtime import Runtime
+
+
+@task(contract.INGEST_MESSAGES)
+def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
+    """Store the items of a workspace's inbox, and notify the chunk stage after each batch."""
+    runtime = current_runtime()
+
+    def on_stored(batch: IngestReport) -> None:
+        runtime.notify_stage("chunk", workspace, trace=min(batch.traces))
+        with contextlib.suppress(ReverieError):  # the sweep tells producers then
+            runtime.quotas.refresh(workspace)
+
+    report, more = drain_inbox(
+        runtime.inbox,
+        lambda: runtime.store(workspace),
+        runtime.working_memory,
+        workspace=workspace,
+        now=runtime.now,
+        tokens=runtime.tokens,
+        on_stored=on_stored,
+        on_batch=lambda batch: count_ingested(runtime, batch),
+    )
+    if more:
+        runtime.notify_stage("ingest", workspace)
+    return {**report.counts(), "traces": report.traces}
+
+
+@task(contract.CHUNK_MESSAGES)
+def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
+    """Chunk new texts, then notify the embed stage; without an embedder, messages are searchable now."""
+    runtime = current_runtime()
+    runtime.inbox.clear_notification(contract.CHUNK_MESSAGES, workspace)
+    store = runtime.stores.workspace(workspace, create=False)
+    with_vectors = runtime.settings.embedding_provider != "none"
+
+    def on_batch(message_rows: list[int]) -> None:
+        if with_vectors:
+            runtime.notify_stage("embed", workspace)
+        with store.reading() as tx:
+            ready = tx.chunks.ready_messages(message_rows, with_vectors=with_vectors)
+        report_searchable(runtime, store, ready, at=runtime.now())
+
+    def on_files(file_rows: list[int]) -> None:
+        with store.reading() as tx:
+            ready = tx.chunks.ready_files(file_rows, with_vectors=with_vectors)
+        report_searchable(runtime, store, ready, at=runtime.now())
+
+    report = chunking.chunk_messages(store, now=runtime.now, on_batch=on_batch, on_files=on_files)
+    observe_latencies(runtime, "chunked", report.latencies)
+    if report.more:
+        runtime.notify_stage("chunk", workspace)
+    return {**report.counts(), "traces": report.traces}
+
+
+# Chunks that the embed worker claims and embeds at once, and that the backfill does beside it.
+_EMBED_AT_ONCE: Final = 256
+_BACKFILL_AT_ONCE: Final = 50
+# Stores whose chunks are embedded together: 64 short texts take a model as long as two alone.
+_STORES_AT_ONCE: Final = 64
+
+
+@task(contract.EMBED_CHUNKS)
+def embed_chunks(*, workspace: str) -> Mapping[str, Any]:
+    """Embed new chunks, with those of the workspaces whose turn is next, and notify the index stage."""
+    runtime = current_runtime()
+    runtime.inbox.clear_notification(contract.EMBED_CHUNKS, workspace)
+    return embed_workspace(runtime, workspace, batch_size=_EMBED_AT_ONCE, together=True)
+
+
+def embed_workspace(runtime: Runtime, workspace: str, *, batch_size: int, together: bool = False) -> dict[str, Any]:
+    """Embed the new chunks of one workspace and return the counts; do nothing without an embedder.
+
+    `together` with others: those for which tasks lie in the queue.
+    """
+    store = runtime.stores.workspace(workspace, create=False)
+    embedder = runtime.embedder_for(store)
+    if embedder is None:
+        return {}
+    report = embedding.embed_chunks(
+        store,
+        embedder,
+        now=runtime.now,
+        hooks=_hooks(runtime, store),
+        batch_size=embed_batch_size(batch_size, embedder),
+        pace=runtime.pace_of(embedder),
+        others=_next_stores(runtime, embedder, workspace) if together else (),
+    )
+    observe_latencies(runtime, "embedded", report.latencies)
+    if report.more:
+        runtime.notify_stage("embed", workspace)
+    return {**report.counts(), "traces": report.traces}
+
+
+def _next_stores(runtime: Runtime, embedder: Embedder, workspace: str) -> Iterator[tuple[Store, embedding.EmbedHooks]]:
+    """Yield the stores of the next tasks in the queue that use this embedder. Their tasks find that little is left."""
+    queue = partial(next_in_queue, runtime.broker, prefix=runtime.settings.broker_prefix)
+    with contextlib.suppress(Unavailable):
+        for name in queue(task=contract.EMBED_CHUNKS, limit=_STORES_AT_ONCE):
+            with contextlib.suppress(ReverieError):  # its own task reports it
+                if name != workspace:
+                    store = runtime.stores.workspace(name, create=False)
+                    if runtime.embedder_for(store) is embedder:
+                        yield store, _hooks(runtime, store)
+
+
+def _hooks(runtime: Runtime, store: Store) -> embedding.EmbedHooks:
+    def on_unavailable(chunk_ids: Sequence[int], reason: str) -> None:
+        if not chunk_ids or not has_waiting_producers(runtime, store):
+            return
+        with store.reading() as tx:
+            messages = tx.chunks.source_messages(chunk_ids)
+        report_searchable(runtime, store, messages, at=runtime.now(), degraded=f"keyword only: {reason}")
+
+    return embedding.EmbedHooks(lambda: runtime.notify_stage("index", store.name), on_unavailable)
+
+
+@task(contract.INDEX_CHUNKS)
+def index_chunks(*, workspace: str) -> Mapping[str, Any]:
+    """Index new vectors, and report which messages became searchable."""
+    runtime = current_runtime()
+    runtime.inbox.clear_notification(contract.INDEX_CHUNKS, workspace)
+    store = runtime.stores.workspace(workspace, create=False)
+    report = indexing.index_chunks(
+        store, now=runtime.now, on_indexed=lambda batch: report_searchable(runtime, store, batch.messages, at=batch.at)
+    )
+    if report.more:
+        runtime.notify_stage("index", workspace)
+    return {**report.counts(), "traces": report.traces}
+
+
+@periodic_task(contract.RECOVER_INBOX)
+def recover_inbox(runtime: Runtime) -> dict[str, Any]:
+    """Store items that no worker took from an inbox in time, and send the tasks again that were lost."""
+    notify = runtime.sweep_notifier()
+    report = recovery.recover_inbox(
+        runtime.inbox,
+        runtime.stores,
+        runtime.working_memory,
+        now=runtime.now,
+        tokens=runtime.tokens,
+        on_stored=lambda name: runtime.notify_stage("chunk", name),
+        on_late=lambda name: notify("ingest", name),
+        on_batch=lambda batch: count_ingested(runtime, batch),
+    )
+    return report.counts()
+
+
+@periodic_task(contract.SWEEP_STAGES)
+def sweep_stages(runtime: Runtime) -> dict[str, Any]:
+    """Notify the stages that have work, and the recording of recalls; tell producers what is full; keep figures."""
+    notify = runtime.sweep_notifier()
+    stages = runtime.stage_sweep.run(runtime.stores, now=runtime.now(), notify=notify)
+    recalls = sweep_recalls(runtime.recall_log, notify=lambda name: notify("recalls", name))
+    errors = runtime.quotas.refresh_all()
+    keep_figures(runtime)
+    return {**stages.counts(), **recalls, **look_after_broker(runtime), **({"quota_errors": errors} if errors else {})}
+
+
+@periodic_task(contract.BACKFILL_EMBEDDINGS)
+def backfill_embeddings(runtime: Runtime, *, manual: bool = False, workspace: str | None = None) -> dict[str, Any]:
+    """Embed chunks without a vector, in small batches; do nothing without an embedder.
+
+    Started manually, it also takes up the chunks that an embedder refused, whose dead letters are removed.
+    """
+    if runtime.embedder is None:
+        return {}
+    return recovery.backfill(
+        runtime.stores,
+        embed=lambda name: embed_workspace(runtime, name, batch_size=_BACKFILL_AT_ONCE),
+        idle_stores=None if manual else runtime.idle_stores,
+        now=runtime.now(),
+        scope=JobScope(workspace),
+        take_up_refused=manual,
+    )

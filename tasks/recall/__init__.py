@@ -1,1 +1,0 @@
-"""The task that records what recalls found."""

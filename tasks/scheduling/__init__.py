@@ -1,1 +1,0 @@
-"""Tasks that fire schedules, execute runs, and deliver reminders and notifications."""

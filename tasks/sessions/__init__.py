@@ -1,1 +1,0 @@
-"""Tasks that close idle sessions and write summaries."""

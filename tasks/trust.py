@@ -1,0 +1,21 @@
+"""Erasures: jobs that forget with a receipt; and what was being forgotten when its process was killed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memory.lifecycle import erasing
+from memory.lifecycle.forgetting import ForgetServices, finish_forgets
+from reverie import contract
+from worker.job_runs import periodic_task
+from worker.runtime import Runtime
+
+
+@periodic_task(contract.CONTINUE_ERASURES)
+def continue_erasures(runtime: Runtime) -> dict[str, Any]:
+    """Work on the erasures that have not finished, and finish what was being forgotten."""
+    erasures = runtime.erasure_services
+    services = ForgetServices(
+        runtime.stores, runtime.inbox, runtime.working_memory, runtime.recall_log, erasures.broker
+    )
+    return {**finish_forgets(services, now=runtime.now()), **erasing.continue_erasures(erasures)}

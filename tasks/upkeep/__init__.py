@@ -1,1 +1,0 @@
-"""Tasks of the jobs that curate memories and maintain database files."""

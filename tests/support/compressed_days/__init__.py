@@ -1,0 +1,1 @@
+"""Days of schedules in seconds, with real processes that are killed."""

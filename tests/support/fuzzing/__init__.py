@@ -1,0 +1,1 @@
+"""Odd payloads and files, made from a seed."""

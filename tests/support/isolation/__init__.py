@@ -1,0 +1,1 @@
+"""Random calls of several tenants, agents and users, each with words of its own."""

@@ -1,1 +1,0 @@
-"""Checks of what can be wrong on a machine, for `reverie doctor`: each finding says what to do."""
