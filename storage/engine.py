@@ -199,6 +199,11 @@ class Database:
         """Return the damage of the file's pages and references; `quick` skips reading every page."""
         found = []
         if not quick:
+            # SQLite checks full text in the format this connection has last seen, and calls an emptied page damaged if
+            # another connection's deletion has changed the format since. Any read through the table renews it.
+            tables = "SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE % USING fts5(%'"
+            for table in connection.exec_driver_sql(tables).scalars().all():
+                connection.exec_driver_sql(f"SELECT rowid FROM {table} WHERE rowid = 0").all()
             lines = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
             found += [f"integrity: {line}" for line in lines if line != "ok"]
         broken = connection.exec_driver_sql("PRAGMA foreign_key_check").all()

@@ -44,6 +44,21 @@ def test_a_store_in_the_middle_of_its_work_has_nothing_wrong(pipe: Pipeline) -> 
         assert verify(pipe.store).wrong == []
 
 
+def test_the_deletion_of_another_process_is_not_called_damage(pipe: Pipeline) -> None:
+    """Given a connection that has checked the full text, and another that deletes all words of one of its pages, when
+    the first checks again, then it finds nothing: SQLite alone would say that the emptied page is corrupt.
+    """
+    pipe.say("words of their own", session="gone")
+    pipe.settle()
+    database = pipe.store.database
+    with database.engine.connect() as connection:
+        with connection.begin():
+            assert database.problems(connection, quick=False) == []
+        pipe.forget("gone")
+        with connection.begin():
+            assert database.problems(connection, quick=False) == []
+
+
 def sql(statement: str) -> Callable[[Transaction], object]:
     return lambda tx: tx.connection.exec_driver_sql(statement)
 
