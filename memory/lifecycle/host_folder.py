@@ -129,10 +129,14 @@ class HostFolder:
     def look(self, *, on_step: Callable[[], None] = _nothing) -> dict[str, int]:
         """Do what the folder waits for; return the numbers. One process of a host at a time: see `leading`.
 
-        `on_step` is called every few seconds at the most. Raises `StoreUnavailable`.
+        A folder without files of workspaces and without logs does not join the hosts: there is nothing in it to erase,
+        and if its container is gone for good, no erasure waits for it. `on_step` is called every few seconds at the
+        most. Raises `StoreUnavailable`.
         """
-        identity = self.join()
         counts = Counter({"tombstones": self._tombstones.exchange()})
+        if self._identity() is None and not self._holds_files():
+            return dict(+counts)
+        identity = self.join()
         deleted = self.stores.remove_foreign_folders()
         note_erased(self.data, [(name, ALL_AGENTS) for name in deleted])
         counts["folders"] = len(deleted) + self.stores.remove_deleted()
@@ -149,6 +153,10 @@ class HostFolder:
         if failed is not None:
             raise failed
         return dict(+counts)
+
+    def _holds_files(self) -> bool:
+        """Return whether the folder has anything that is made from rows."""
+        return any(next((self.data / name).glob("*"), None) is not None for name in ("workspaces", "logs", "deleted"))
 
     def note_error(self, error: str) -> None:
         """Have the other hosts know why this one cannot do what it should; with an empty text, that it can."""

@@ -471,3 +471,18 @@ def test_a_host_that_was_down_catches_up_when_it_starts(
         again = erase(a, Scope("user", "lif", None, None))
         until(lambda: go_on(a, again).state == "done", "a process after a kill does not go on")
     assert places_of(data, PLUMS) == set()
+
+
+def test_a_host_without_files_is_not_waited_for(a: Runtime, b: Runtime) -> None:
+    """Given a host that keeps no files, as a container, when it is gone for good and a user is
+    erased elsewhere, then the erasure ends without it; once it writes memory files, it is one of the hosts.
+    """
+    fill(a)
+    folder_of(a).look()
+    folder_of(b).look()
+    erasure = erase(a, EVERYTHING_OF_KATE)
+    assert erasure.state == "done", erasure.error
+    assert [host.name for host in folder_of(a).hosts.all()] == [folder_of(a).name]
+
+    commit(b)
+    assert {host.name for host in folder_of(a).hosts.all()} == {folder_of(a).name, folder_of(b).name}

