@@ -22,7 +22,15 @@ from filelock import FileLock
 from reverie.clock import now_micros
 from reverie.errors import ReverieError, StoreUnavailable
 from storage.engine import Database
-from storage.migrations import LINES, Kind, check_known, read_versions, scripts
+from storage.migrations import (
+    LINES,
+    Kind,
+    check_known,
+    oldest_program,
+    read_oldest_programs,
+    read_versions,
+    scripts,
+)
 from storage.migrations.triggers import make_triggers
 from storage.private_files import make_data_folder
 from storage.recall.index import create_missing_indexes
@@ -104,24 +112,28 @@ def migrate(database: Database, kind: Kind) -> list[str]:
 def _missing(database: Database, kind: Kind) -> list[tuple[Kind, str]]:
     with database.reading() as connection:
         versions = read_versions(connection.exec_driver_sql)
+        oldest = read_oldest_programs(connection.exec_driver_sql)
     for line in LINES[kind]:
-        check_known(database.path, line, versions.get(line))
+        check_known(database.path, line, versions.get(line), oldest.get(line))
     return [(line, version) for line in LINES[kind] for version in scripts(line) if version > versions.get(line, "")]
 
 
 def _apply(database: Database, line: Kind, version: str) -> None:
     """Apply a migration and what follows from it in one transaction: after a crash a store has all of it or nothing."""
     with database.atomic() as connection:
-        for statement in _statements(scripts(line)[version].read_text(encoding="utf-8")):
+        script = scripts(line)[version]
+        for statement in _statements(script.read_text(encoding="utf-8")):
             connection.exec_driver_sql(statement)
         if line == "workspace":
             create_missing_indexes(connection, now_micros())
             make_triggers(connection)
         connection.exec_driver_sql(
-            "CREATE TABLE IF NOT EXISTS schema_version (line TEXT PRIMARY KEY, version TEXT NOT NULL) WITHOUT ROWID"
+            "CREATE TABLE IF NOT EXISTS schema_version (line TEXT PRIMARY KEY, version TEXT NOT NULL,"
+            " oldest_program TEXT NOT NULL) WITHOUT ROWID"
         )
         connection.exec_driver_sql(
-            "INSERT OR REPLACE INTO schema_version (line, version) VALUES (?, ?)", (line, version)
+            "INSERT OR REPLACE INTO schema_version (line, version, oldest_program) VALUES (?, ?, ?)",
+            (line, version, oldest_program(script)),
         )
 
 

@@ -18,7 +18,7 @@ import pysqlite3
 from reverie.calls import Resource
 from reverie.errors import NotFound, ReverieError, StoreUnavailable
 from storage.engine import check_sqlite_version, translate_errors
-from storage.migrations import LINES, Kind, check_known, newest_version, read_versions
+from storage.migrations import LINES, Kind, check_known, newest_version, read_oldest_programs, read_versions
 from storage.opening import inode_of
 from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql, unfinished_sql
 from storage.recall.words import share_outside_latin
@@ -160,10 +160,10 @@ def counts_of(raw: Any) -> StoreCounts:
 
 def _check_schema(raw: Any, path: Path, kind: Kind) -> None:
     """Raise when a line of migrations is not at the version of this code."""
-    versions = read_versions(raw.execute)
+    versions, oldest = read_versions(raw.execute), read_oldest_programs(raw.execute)
     for line in LINES[kind]:
-        check_known(path, line, versions.get(line))
-        if versions.get(line) != newest_version(line):
+        check_known(path, line, versions.get(line), oldest.get(line))
+        if versions.get(line, "") < newest_version(line):
             raise StoreUnavailable(
                 f"{path} has an older schema: it is migrated when it is next used, or by `reverie db migrate`"
             )

@@ -1,11 +1,13 @@
 """The migrations of store files: one SQL file for each step, applied in the order of their numbers.
 
 A workspace has the tables of `workspace/`. The account's file has these too, because it has memories, and those of
-`account/`. How far a file has come in each line is in its table `schema_version`. Never edit a released migration.
+`account/`. How far a file has come in each line is in its table `schema_version`, and which program can still use it: one
+that is older than a migration goes on beside newer ones if the migration says so. Never edit a released migration.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -19,6 +21,8 @@ ACCOUNT_FILE: Final = "account.db"
 # The lines (series) of migrations that apply to each kind of file.
 LINES: Final[dict[Kind, tuple[Kind, ...]]] = {"workspace": ("workspace",), "account": ("account", "workspace")}
 _FOLDER: Final = Path(__file__).parent
+# The first line of a migration that the program before it can live with: the newest migration that such a program has.
+_OLDEST_PROGRAM: Final = re.compile(r"\A-- oldest program: (\d+)\n")
 # The version of a file whose tables are from before the first release.
 _UNRELEASED: Final = ""
 
@@ -37,6 +41,22 @@ def newest_version(line: Kind) -> str:
     return list(scripts(line))[-1]
 
 
+def oldest_program(script: Path) -> str:
+    """Return the newest migration of the oldest program that can use a store after this migration: by default, its own.
+
+    A migration that only adds what an older program does not miss begins with `-- oldest program: 0100`.
+    """
+    found = _OLDEST_PROGRAM.match(script.read_text(encoding="utf-8"))
+    return found[1] if found else script.name.split("_")[0]
+
+
+def read_oldest_programs(execute: Callable[[str], Iterable[Any]]) -> dict[str, str]:
+    """Return for each line of a file the newest migration of the oldest program that can use it."""
+    for _ in execute("SELECT 1 FROM pragma_table_info('schema_version') WHERE name = 'oldest_program'"):
+        return {row[0]: row[1] for row in execute("SELECT line, oldest_program FROM schema_version")}
+    return {}
+
+
 def read_versions(execute: Callable[[str], Iterable[Any]]) -> dict[str, str]:
     """Return the newest migration of each line that was applied to a file; nothing for an empty file.
 
@@ -49,10 +69,13 @@ def read_versions(execute: Callable[[str], Iterable[Any]]) -> dict[str, str]:
     return {}
 
 
-def check_known(path: Path, line: Kind, version: str | None) -> None:
-    """Raise `StoreUnusable` when a file is at a migration that this code does not have; None is before the first."""
+def check_known(path: Path, line: Kind, version: str | None, oldest: str | None = None) -> None:
+    """Raise `StoreUnusable` when a file is at a migration that this code does not have, and cannot do without.
+
+    A `version` of None is before the first migration; `oldest` is the oldest program that can use the file.
+    """
     known = scripts(line)
-    if version is None or version in known:
+    if version is None or version in known or (oldest is not None and min(known) <= oldest <= newest_version(line)):
         return
     if version < min(known):
         raise StoreUnusable(

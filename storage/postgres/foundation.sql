@@ -20,8 +20,9 @@ CREATE FUNCTION json_elements(document text, key text) RETURNS SETOF text LANGUA
         ) AS element
     WHERE found IS NOT NULL
 $$;
--- The number of the newest migration that the database has: see `migrations/`.
-CREATE TABLE schema_version (version bigint NOT NULL);
+-- The number of the newest migration that the database has, and that of the oldest program that can use it: see
+-- `migrations/`.
+CREATE TABLE schema_version (version bigint NOT NULL, oldest_program bigint NOT NULL);
 -- The stores: workspaces, and the account. Whoever writes one holds its row until the end of the transaction.
 CREATE TABLE stores (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -78,14 +79,15 @@ CREATE POLICY no_store ON installation_key USING (coalesce(current_setting('reve
 ALTER TABLE webhook_rotations ENABLE ROW LEVEL SECURITY;
 ALTER TABLE webhook_rotations FORCE ROW LEVEL SECURITY;
 CREATE POLICY no_store ON webhook_rotations USING (coalesce(current_setting('reverie.store', true), '') = '');
--- A process that has run since before an upgrade of the schema must write nothing by its old rules.
+-- A process that has run since before an upgrade of the schema writes nothing by its old rules, unless they still hold.
 CREATE FUNCTION begin_writing(store bigint, wait_milliseconds bigint, known_version bigint) RETURNS boolean
     LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
 DECLARE
     present_version bigint;
+    oldest_version bigint;
 BEGIN
-    SELECT version INTO present_version FROM schema_version;
-    IF present_version <> known_version THEN
+    SELECT version, oldest_program INTO present_version, oldest_version FROM schema_version;
+    IF known_version NOT BETWEEN oldest_version AND present_version THEN
         RAISE EXCEPTION 'its schema is %, that of the process %', present_version, known_version
             USING ERRCODE = 'RV001';
     END IF;

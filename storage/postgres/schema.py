@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Connection, exc
 
 from reverie.errors import StoreUnavailable, StoreUnusable
+from storage.migrations import oldest_program
 from storage.postgres.engine import SCHEMA, PostgresServer
 from storage.postgres.errors import is_locked
 from storage.postgres.migrations import FIRST, migrations, newest_version
@@ -17,8 +19,10 @@ OLDEST_VECTOR: Final = (0, 8)
 _FILE: Final = Path(__file__).with_name("schema.sql")
 # The number of the advisory lock that processes hold while they create or migrate the schema.
 _LOCK: Final = 0x5245_5645
-# How long a migration waits for whoever uses a table: a process of the old version that was not stopped.
-MIGRATION_WAIT_SECONDS: Final = 30
+# How long a migration waits for whoever uses a table, in attempts of this length, with pauses in which others go on.
+MIGRATION_WAIT_SECONDS: Final = 30.0
+_ATTEMPT_MILLISECONDS: Final = 500
+_BETWEEN_ATTEMPTS_SECONDS: Final = 0.5
 
 
 def prepare(server: PostgresServer) -> None:
@@ -32,7 +36,7 @@ def prepare(server: PostgresServer) -> None:
         found = _version(connection)
     if found is None:
         found = _create_once(server)
-    if found > newest_version():
+    if found > newest_version() and _oldest_program(server) > newest_version():
         raise StoreUnusable(
             f"{server.name} has schema {found}, newer than {newest_version()}, the newest of this version: upgrade"
             " Reverie on this host"
@@ -53,17 +57,33 @@ def _create_once(server: PostgresServer) -> int:
 
 
 def _migrate(server: PostgresServer, version: int, file: Path) -> None:
-    """Apply one migration and record it, unless another process has just done it."""
+    """Apply one migration and record it, unless another process has just done it.
+
+    It waits for locks in short attempts: whoever comes while it waits for a table would wait behind it.
+    """
+    deadline = time.monotonic() + MIGRATION_WAIT_SECONDS
+    while not _try_to_migrate(server, version, file, last_attempt=time.monotonic() >= deadline):
+        time.sleep(_BETWEEN_ATTEMPTS_SECONDS)
+
+
+def _try_to_migrate(server: PostgresServer, version: int, file: Path, *, last_attempt: bool) -> bool:
+    """Return whether the schema has the migration now; False if others used the tables and this is no last attempt."""
     try:
         with server.writing() as connection:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
             if (_version(connection) or 0) >= version:
-                return
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{MIGRATION_WAIT_SECONDS}s'")
+                return True
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_ATTEMPT_MILLISECONDS}ms'")
             _run_file(connection, file)
-            connection.exec_driver_sql("UPDATE schema_version SET version = %(version)s", {"version": version})
+            connection.exec_driver_sql(
+                "UPDATE schema_version SET version = %(version)s, oldest_program = %(oldest)s",
+                {"version": version, "oldest": int(oldest_program(file))},
+            )
+            return True
     except StoreUnavailable as error:
         if is_locked(error):
+            if not last_attempt:
+                return False
             raise StoreUnavailable(
                 f"{server.name} cannot be brought to schema {version} while others use it: stop Reverie on all hosts,"
                 " then start the new version"
@@ -105,14 +125,21 @@ def _version(connection: Connection) -> int | None:
     return version
 
 
+def _oldest_program(server: PostgresServer) -> int:
+    with server.writing() as connection:
+        return int(connection.exec_driver_sql("SELECT oldest_program FROM schema_version").scalar_one())
+
+
 def _create(connection: Connection) -> None:
     if _vector_version(connection) is None:
         _enable_vector(connection)
         _check_vector(connection)
     connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     _run_file(connection, _FILE)
-    values = {"version": newest_version()}
-    connection.exec_driver_sql("INSERT INTO schema_version (version) VALUES (%(version)s)", values)
+    newest = newest_version()
+    values = {"version": newest, "oldest": int(oldest_program(migrations()[newest])) if newest > FIRST else FIRST}
+    sql = "INSERT INTO schema_version (version, oldest_program) VALUES (%(version)s, %(oldest)s)"
+    connection.exec_driver_sql(sql, values)
 
 
 def _check_vector(connection: Connection) -> None:

@@ -141,7 +141,7 @@ def test_a_user_who_passes_the_walls_by_is_refused(server: TestServer, database:
 
 def test_another_version_of_the_schema_is_refused(server: TestServer, database: str, tmp_path: Path) -> None:
     with server.admin(database) as connection:
-        connection.execute(f"UPDATE {SCHEMA}.schema_version SET version = 9999")
+        connection.execute(f"UPDATE {SCHEMA}.schema_version SET version = 9999, oldest_program = 9999")
     with pytest.raises(StoreUnusable, match=rf"has schema 9999, newer than {newest_version()}, .*upgrade Reverie"):
         open_stores(tmp_path, server.url(database))
     with server.admin(database) as connection:

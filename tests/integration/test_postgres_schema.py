@@ -167,11 +167,41 @@ def test_a_migration_does_not_wait_for_ever_for_who_uses_a_table(
     assert _version(server, database) == RELEASED + 1
 
 
+def test_a_process_from_before_an_upgrade_goes_on_if_the_upgrade_says_so(
+    server: TestServer, database: str, tmp_path: Path, newer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given two versions side by side, when the newer one adds a column, then the older one writes on, also after a
+    restart; when a later version needs its own programs, then the first is refused.
+    """
+    with closing(PostgresStores(tmp_path, server.url(database))) as stores:
+        store = stores.workspace("a")
+        own = Path(migrations.__file__).parent
+        column = "ALTER TABLE channels ADD COLUMN mood text NOT NULL DEFAULT 'calm';"
+        _release(newer, _later(1, "moods"), f"-- oldest program: {RELEASED}\n{column}")
+        _open(server, database)
+        monkeypatch.setattr(migrations, "_FOLDER", own)
+        assert _version(server, database) == RELEASED + 1 == newest_version() + 1
+        with store.writing() as tx:
+            tx.for_agent("ana").channels.ensure("c", now=1)
+        _open(server, database)
+
+        monkeypatch.setattr(migrations, "_FOLDER", newer)
+        _release(newer, _later(2, "no_topics"), "ALTER TABLE channels ALTER COLUMN mood DROP DEFAULT;")
+        _open(server, database)
+        monkeypatch.setattr(migrations, "_FOLDER", own)
+        with pytest.raises(StoreUnusable, match="was upgraded while this process ran"), store.writing():
+            pass
+        with pytest.raises(StoreUnusable, match=f"has schema {RELEASED + 2}, newer than {RELEASED}"):
+            _open(server, database)
+
+
 def test_a_process_from_before_an_upgrade_writes_nothing(server: TestServer, database: str, tmp_path: Path) -> None:
     with closing(PostgresStores(tmp_path, server.url(database))) as stores:
         store = stores.workspace("a")
         with server.admin(database) as connection:
-            connection.execute(f"UPDATE {SCHEMA}.schema_version SET version = version + 1")
+            connection.execute(
+                f"UPDATE {SCHEMA}.schema_version SET version = version + 1, oldest_program = version + 1"
+            )
         with pytest.raises(StoreUnusable, match="was upgraded while this process ran"), store.writing():
             pass
 

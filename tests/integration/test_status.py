@@ -185,7 +185,7 @@ def test_what_cannot_be_used_is_listed_with_its_error(runtime: Runtime) -> None:
         store_inbox(runtime, name)
     runtime.stores.close()
     raw = pysqlite3.connect(runtime.stores.database_path("newer"))
-    raw.execute("UPDATE schema_version SET version = '9999'")
+    raw.execute("UPDATE schema_version SET version = '9999', oldest_program = '9999'")
     raw.commit()
     raw.close()
     damaged = runtime.stores.database_path("damaged")

@@ -206,7 +206,7 @@ def test_a_newer_schema_is_refused_for_that_workspace_alone(stores: Stores) -> N
     """Given a file of a later version, when it is opened, then the error says to upgrade, and others open."""
     stores.workspace("newer")
     with stores.workspace("newer").writing() as tx:
-        tx.connection.exec_driver_sql("UPDATE schema_version SET version = '9999'")
+        tx.connection.exec_driver_sql("UPDATE schema_version SET version = '9999', oldest_program = '9999'")
     stores.close()
     with pytest.raises(StoreUnusable, match=r"newer/memory\.db has schema 9999.*upgrade Reverie"):
         stores.workspace("newer")

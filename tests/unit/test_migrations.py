@@ -120,6 +120,32 @@ def test_migrating_twice_does_nothing_the_second_time(database: Database, kind: 
     assert schema(database) == before
 
 
+def test_an_older_program_goes_on_if_a_migration_says_so(
+    database: Database, later: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a migration that the program before it can live with, when that program opens the file, then it may use it;
+    after one that it cannot live with, it is refused.
+    """
+    own = Path(migrations.__file__).parent
+    release(later, f"-- oldest program: {RELEASED}\n{MOODS}")
+    migrate(database, "workspace")
+
+    def as_older_program() -> None:
+        monkeypatch.setattr(migrations, "_FOLDER", own)
+        scripts.cache_clear()
+
+    as_older_program()
+    assert migrate(database, "workspace") == []
+    assert versions(database) == {"workspace": NEXT}
+
+    monkeypatch.setattr(migrations, "_FOLDER", later)
+    release(later, "DROP INDEX memories_by_felt;\n", AFTER_NEXT)
+    assert migrate(database, "workspace") == [AFTER_NEXT]
+    as_older_program()
+    with pytest.raises(StoreUnusable, match=f"has schema {AFTER_NEXT}, newer than {RELEASED}"):
+        migrate(database, "workspace")
+
+
 def test_a_migration_that_fails_leaves_no_table_behind(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a migration that breaks in its last step, when it is run again, then the file comes out whole."""
 

@@ -198,7 +198,11 @@ def test_a_store_that_is_not_migrated_says_so(time: Scheduled, kind: str) -> Non
     path = database.path
     time.close()
     for change, error, expected_error in (
-        ("UPDATE schema_version SET version = '9999' WHERE line = 'workspace'", StoreUnusable, "upgrade Reverie"),
+        (
+            "UPDATE schema_version SET version = '9999', oldest_program = '9999' WHERE line = 'workspace'",
+            StoreUnusable,
+            "upgrade Reverie",
+        ),
         ("DELETE FROM schema_version WHERE line = 'workspace'", StoreUnavailable, "db migrate"),
         ("DROP TABLE schema_version", StoreUnusable, "before its first release"),
     ):
