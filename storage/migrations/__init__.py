@@ -1,8 +1,8 @@
 """The migrations of store files: one SQL file for each step, applied in the order of their numbers.
 
 A workspace has the tables of `workspace/`. The account's file has these too, because it has memories, and those of
-`account/`. How far a file has come in each line is in its table `schema_version`, and which program can still use it: one
-that is older than a migration goes on beside newer ones if the migration says so. Never edit a released migration.
+`account/`. How far a file has come in each line is in its table `schema_version`, with the oldest program that can use
+it: an older program goes on beside a newer one if the migration says so. Never edit a released migration.
 """
 
 from __future__ import annotations
