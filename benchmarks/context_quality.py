@@ -44,8 +44,6 @@ _GOAL_BUDGET: Final = 1_000
 _TIMES_A_RECALL: Final = 2.0
 _TIMED: Final = 200
 _WARMED_UP: Final = 10
-# The setting `system_prompt_buffer`, which is subtracted from a budget.
-_BUFFER: Final = 8_000
 _SESSION: Final = "asking-now"
 _RECALLED: Final = 100
 _WORD = re.compile(r"[^\W_]+")
@@ -250,8 +248,7 @@ def _with_greeting(haystack: Haystack) -> Haystack:
 
 def _context(client: Reverie, question: _Question, *, budget: int | None, ranking: ContextRanking) -> _Shown:
     began = time.perf_counter()
-    token_budget = None if budget is None else budget + _BUFFER
-    context = client.context(_SESSION, question.text, token_budget=token_budget, ranking=ranking, as_of=question.as_of)
+    context = client.context(_SESSION, question.text, token_budget=budget, ranking=ranking, as_of=question.as_of)
     seconds = time.perf_counter() - began
     turns = {memory.source_message or memory.id for memory in context.memories}
     sessions = tuple(memory.session for memory in context.memories if memory.session)

@@ -57,8 +57,11 @@ def get_context(services: Services, caller: Caller, call: calls.GetContext) -> C
     """Return the context document of a session."""
     runtime, settings = services.runtime, services.runtime.settings
     started, now = time.perf_counter(), runtime.now()
-    budget = settings.context_token_budget if call.token_budget is None else call.token_budget
-    room = room_of(budget, buffer=settings.system_prompt_buffer)
+    budget, reserved = call.token_budget, call.reserved_tokens
+    if budget is None:
+        budget = settings.context_token_budget
+        reserved = settings.system_prompt_buffer if reserved is None else reserved
+    room = room_of(budget, reserved=reserved or 0)
     request = ContextRequest(
         agent=caller.agent,
         user=caller.user or call.user,

@@ -406,7 +406,7 @@ def _context(services: Services, caller: Caller, event: HookEvent) -> str:
         event.session,
         query=query,
         user=caller.user,
-        token_budget=_CONTEXT_TOKENS + services.runtime.settings.system_prompt_buffer,
+        token_budget=_CONTEXT_TOKENS,
     )
     try:
         found = get_context(services, caller, asked)

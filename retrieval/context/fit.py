@@ -63,17 +63,18 @@ class Fitted:
     tokens: int = 0
 
 
-def room_of(token_budget: int, *, buffer: int) -> int:
+def room_of(token_budget: int, *, reserved: int = 0) -> int:
     """Return the tokens that a document may have. Raises `Rejected`, naming the field, if they are too few."""
-    if token_budget <= 0:
-        raise Rejected(f"token_budget is {token_budget}; it must be a whole number above 0", field="token_budget")
-    if token_budget - buffer < MIN_CONTEXT_TOKENS:
-        raise Rejected(
-            f"token_budget is {token_budget:,}, of which system_prompt_buffer takes {buffer:,}:"
-            f" it must be at least {buffer + MIN_CONTEXT_TOKENS:,}",
-            field="token_budget",
-        )
-    return token_budget - buffer
+    if token_budget - reserved >= MIN_CONTEXT_TOKENS:
+        return token_budget - reserved
+    if token_budget < MIN_CONTEXT_TOKENS:
+        text = f"token_budget is {token_budget:,}: a document needs at least {MIN_CONTEXT_TOKENS}"
+        raise Rejected(text, field="token_budget")
+    raise Rejected(
+        f"reserved_tokens is {reserved:,}, which leaves less than {MIN_CONTEXT_TOKENS} of {token_budget:,} tokens for"
+        " the document: lower it, or leave it out",
+        field="reserved_tokens",
+    )
 
 
 def fit(

@@ -205,8 +205,6 @@ _CONTEXT_RESULTS: Final = 12
 _INSTRUCTIONS: Final = 20
 # Standing instructions get at most one part in this many of a context; the rest is for what is recalled.
 _INSTRUCTIONS_SHARE: Final = 3
-# The default of the server's setting `system_prompt_buffer`.
-_SYSTEM_PROMPT_BUFFER: Final = 8_000
 _NOTHING: Final = "Nothing that fits was said or remembered so far."
 # An MCP client has no session: reminders need one, and those of one user must not be in that of another.
 _SESSION: Final = "mcp"
@@ -270,8 +268,7 @@ class Tools:
         """Return what to know before answering."""
         bound = self._current()
         if session is not None:
-            # Of its budget, the server keeps some tokens free for the prompt around the document.
-            call = GetContext(session=session, query=about, token_budget=token_budget + _SYSTEM_PROMPT_BUFFER)
+            call = GetContext(session=session, query=about, token_budget=token_budget)
             document = await bound.send(call)
             why = f"({inert(document.degraded)})\n" if document.degraded else ""
             return cut(why + document.text, token_budget)

@@ -107,7 +107,10 @@ def test_what_a_context_tells_counts_as_recalled(plain_url: str, runtime: Runtim
     [
         ({"token_budget": -1}, "token_budget"),
         ({"token_budget": 0}, "token_budget"),
-        ({"token_budget": 8_000}, "token_budget"),
+        ({"token_budget": 63}, "token_budget"),
+        ({"token_budget": 8_000, "reserved_tokens": 8_000}, "reserved_tokens"),
+        ({"reserved_tokens": 100_000}, "reserved_tokens"),
+        ({"reserved_tokens": -1}, "reserved_tokens"),
         ({"token_budget": 10_000.5}, "token_budget"),
         ({"token_budget": float("nan")}, "token_budget"),
         ({"token_budget": True}, "token_budget"),
@@ -120,14 +123,14 @@ def test_what_a_context_tells_counts_as_recalled(plain_url: str, runtime: Runtim
     ],
 )
 def test_an_argument_at_fault_is_named(url: str, arguments: dict[str, Any], field: str) -> None:
-    """Given a budget not above the buffer, negative or no whole number, and the like, then the error names it."""
+    """Given a budget too small, all reserved, negative or no whole number, and the like, then the error names it."""
     with Reverie("ana", url=url) as ana, pytest.raises(Rejected, match=field) as caught:
         ana.context("now", **arguments)
     assert caught.value.field == field
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("raw", ["-1", "0", "8000", "1e400", "9000.5", '"9000"', "true", "[]"])
+@pytest.mark.parametrize("raw", ["-1", "0", "63", "1e400", "9000.5", '"9000"', "true", "[]"])
 def test_a_budget_at_fault_is_named_over_http_too(url: str, raw: str) -> None:
     """Given the same straight to HTTP, then the answer is 422 or 400 and names the field."""
     with httpx2.Client(base_url=url, headers=HEADERS) as http:
@@ -147,7 +150,7 @@ def test_a_session_that_is_not_there_is_not_found(url: str) -> None:
 def test_a_small_budget_leaves_out_and_tells_it(url: str) -> None:
     """Given room for 100 tokens, then the newest turn is there and what is not is counted."""
     with Reverie("ana", url=url) as ana:
-        found = ana.context("now", token_budget=8_100)
+        found = ana.context("now", token_budget=100)
     assert found.tokens <= 100
     assert found.messages[-1].content == "What boats did I mention?"
     assert found.left_out.memories > 0
@@ -271,7 +274,7 @@ def test_the_command_line_prints_the_document(plain_url: str, tmp_path: Path) ->
     ("arguments", "code", "says"),
     [
         (("context", "nowhere"), 1, "no session 'nowhere'"),
-        (("context", "now", "--budget", "8000"), 2, "system_prompt_buffer"),
+        (("context", "now", "--budget", "60"), 2, "at least 64"),
         (("context", "now", "--budget", "-5"), 2, "--budget"),
         (("context", "now", "--refine"), 2, "language_model_base_url"),
         (("sessions", "restore", "nowhere"), 1, "no session 'nowhere'"),

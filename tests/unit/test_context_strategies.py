@@ -225,17 +225,26 @@ def test_costs_are_read_no_further_than_they_fit() -> None:
     assert len(read) == 4
 
 
-@pytest.mark.parametrize("budget", [0, -1, 8_000, 7_999, 8_000 + MIN_CONTEXT_TOKENS - 1])
-def test_a_budget_that_leaves_nothing_is_rejected(budget: int) -> None:
-    """Given a budget not above the buffer, or hardly, then the field is named."""
-    with pytest.raises(Rejected, match="token_budget") as caught:
-        room_of(budget, buffer=8_000)
+@pytest.mark.parametrize("budget", [0, -1, MIN_CONTEXT_TOKENS - 1])
+def test_a_budget_too_small_for_a_document_is_rejected(budget: int) -> None:
+    """Given a budget of fewer tokens than the smallest document, then the field is named."""
+    with pytest.raises(Rejected, match="at least 64") as caught:
+        room_of(budget, reserved=8_000)
     assert caught.value.field == "token_budget"
 
 
-def test_the_room_is_the_budget_less_the_buffer() -> None:
-    """Given the defaults, then 92,000 tokens are left."""
-    assert room_of(100_000, buffer=8_000) == 92_000
+@pytest.mark.parametrize("budget", [700, 8_000, 8_000 + MIN_CONTEXT_TOKENS - 1])
+def test_reserved_tokens_that_leave_nothing_are_rejected(budget: int) -> None:
+    """Given more reserved tokens than the budget can spare, then they are named, and not the budget."""
+    with pytest.raises(Rejected, match="leave it out") as caught:
+        room_of(budget, reserved=8_000)
+    assert caught.value.field == "reserved_tokens"
+
+
+def test_the_room_is_the_budget_less_what_is_reserved() -> None:
+    """Given the defaults, then 92,000 tokens are left, and of a budget alone all."""
+    assert room_of(100_000, reserved=8_000) == 92_000
+    assert room_of(700) == 700
 
 
 # --- the gate ---

@@ -131,9 +131,10 @@ class _SessionQuery(InSession[Context], frozen=True):
 class GetContext(_SessionQuery, kw_only=True, frozen=True):
     """Return what an agent should know before it answers in a session, as Markdown for its system prompt.
 
-    `str()` of the result is the Markdown. It has at most `token_budget` tokens minus the setting
-    `system_prompt_buffer`, of which `memory_tokens` are for what is added from elsewhere: by default all that are left
-    if `token_budget` is given, else the server's setting. What the user wants from now on comes first, the newest
+    `str()` of the result is the Markdown. It has at most `token_budget` tokens, less `reserved_tokens` if the budget is
+    to cover more of the prompt; without a budget, the setting `context_token_budget` less `system_prompt_buffer`. Of
+    these, `memory_tokens` are for what is added from elsewhere: by default all that are left if `token_budget` is
+    given, else the server's setting. What the user wants from now on comes first, the newest
     within `instruction_tokens`; 0 leaves it out. `channel` searches another channel than the session's own. Nothing is
     added if nothing fits, and the Markdown says so: by default, if no result reaches the relevance of the server's
     setting; with `min_score`, each result below it is left out. With `as_of`, it is the context of that time: what was
@@ -147,6 +148,10 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
         None
     )
     token_budget: TokenBudget | None = None
+    reserved_tokens: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_COUNT)] | None,
+        Meta(description="Tokens of the budget that the rest of the prompt needs; by default none of a given budget."),
+    ] = None
     memory_tokens: Annotated[
         Count | None, Meta(description="The maximum number of tokens of what is added from elsewhere.")
     ] = None
