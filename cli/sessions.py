@@ -50,8 +50,11 @@ def list_sessions(
         print_json(listed)
         return
     print_table(
-        ("session", "ref", "status", "messages", "updated"),
-        ((s.id, s.ref_code, s.status, s.messages, when(s.updated_at)) for s in listed),
+        ("session", "ref", "status", "messages", "said", "title"),
+        (
+            (s.id, s.ref_code, s.status, s.messages, when(s.last_said_at or s.updated_at), shortened(s.title or ""))
+            for s in listed
+        ),
         empty=lambda: command.none_of("sessions" if call.status else "active or idle sessions", call),
     )
 

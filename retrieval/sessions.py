@@ -57,18 +57,25 @@ def find_sessions(query: StoreQuery) -> FoundSessions:
     for match in best:
         with suppress(DamagedRow):  # its messages are still found by a recall
             records[match.session] = query.repositories.sessions.get(match.session)
-    found = [
-        FoundSession(
-            session=match.session,
-            ref_code=records[match.session].ref_code,
-            updated_at=from_micros(records[match.session].updated_at),
-            messages=records[match.session].messages,
-            excerpt=texts[match.chunk_id].chunk_text,
-            relevance=shown_relevance(match.relevance),
+    contents = query.repositories.sessions.contents([record.row_id for record in records.values()])
+    found = []
+    for match in best:
+        record = records.get(match.session)
+        if record is None or match.chunk_id not in texts:
+            continue
+        content = contents[record.row_id]
+        found.append(
+            FoundSession(
+                session=match.session,
+                ref_code=record.ref_code,
+                updated_at=from_micros(record.updated_at),
+                messages=record.messages,
+                excerpt=texts[match.chunk_id].chunk_text,
+                relevance=shown_relevance(match.relevance),
+                title=content.title(record.metadata),
+                last_said_at=None if content.last_said_at is None else from_micros(content.last_said_at),
+            )
         )
-        for match in best
-        if match.session in records and match.chunk_id in texts
-    ]
     return FoundSessions(results=found, degraded=query.degraded)
 
 

@@ -53,9 +53,10 @@ endpoints = Endpoints("sessions")
 
 @endpoints.reads(calls.ListSessions, types.SessionList(sessions=[]))
 def _list_sessions(store: Store, caller: Caller, call: calls.ListSessions) -> types.SessionList:
-    return types.SessionList(
-        sessions=list_sessions(store, agent=caller.agent, limit=call.limit, offset=call.offset, status=call.status)
+    found = list_sessions(
+        store, agent=caller.agent, limit=call.limit, offset=call.offset, status=call.status, ids=call.ids
     )
+    return types.SessionList(sessions=found)
 
 
 @endpoints.serves(calls.GetSession)

@@ -7,35 +7,63 @@ that their callers gave.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from adapters.broker.inbox import Number, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from memory.conversion import convert
 from memory.tombstones import note_forgotten
+from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, ReverieError, Unavailable
 from reverie.fields import MAX_COUNT
 from reverie.sessions.types import AgentSummary, Message, MessageList, Session, SessionExport, WorkspaceSummary
 from storage.lifecycle.erasures import Subject, message_name
 from storage.pipeline.records import WholeMessage
+from storage.sessions.records import SessionRecord
 from storage.status import AgentCounts
 from storage.stores import Store, Stores
 from storage.transaction import AgentRepositories
 from storage.viewer import Viewer
 
 
-def list_sessions(store: Store, *, agent: str, limit: int, offset: int, status: str | None) -> list[Session]:
-    """Return sessions, the most recently active first; with a `status`, only those in that state."""
+def list_sessions(
+    store: Store, *, agent: str, limit: int, offset: int, status: str | None, ids: Sequence[str] = ()
+) -> list[Session]:
+    """Return sessions, the most recently active first; with a `status` or `ids`, only those."""
     with store.reading() as tx:
-        records = tx.for_agent(agent).sessions.list(limit=limit, offset=offset, status=status)
-    return [convert(record, Session) for record in records]
+        rows = tx.for_agent(agent)
+        return _described(rows, rows.sessions.list(limit=limit, offset=offset, status=status, ids=ids))
 
 
 def read_session(store: Store, *, agent: str, session: str) -> Session:
     """Return one session. Raises `NotFound`."""
     with store.reading() as tx:
-        return convert(tx.for_agent(agent).sessions.get(session), Session)
+        rows = tx.for_agent(agent)
+        return _described(rows, [rows.sessions.get(session)])[0]
+
+
+def _described(rows: AgentRepositories, records: Sequence[SessionRecord]) -> list[Session]:
+    """Return sessions with what their messages say about them."""
+    contents = rows.sessions.contents([record.row_id for record in records])
+    speakers = rows.sessions.speakers([record.row_id for record in records])
+    return [
+        convert(
+            record,
+            Session,
+            title=contents[record.row_id].title(record.metadata),
+            speakers=[*speakers.get(record.row_id, ())],
+            first_said_at=_time(contents[record.row_id].first_said_at),
+            last_said_at=_time(contents[record.row_id].last_said_at),
+        )
+        for record in records
+    ]
+
+
+def _time(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
 
 
 def is_hidden_session(store: Store, viewer: Viewer, *, agent: str, session: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import groupby
 from typing import Any, Final, get_args
 
@@ -114,13 +114,23 @@ async def _found(visit: Visit, query: str, filters: Mapping[str, str]) -> dict[s
     found = await visit.send(call)
     results: list[tuple[RecallResult, list[Share]]] = [(result, shares_of(result)) for result in found]
     kinds = [(name, text, visit.link("/", q=query, **filters, only=name)) for name, text in _RESULT_KINDS.items()]
-    return {"results": results, "degraded": found.degraded, "only": only, "result_kinds": kinds, "days": []}
+    in_sessions = sorted({result.session for result in found if result.session is not None})
+    sessions = (await visit.send(ListSessions(ids=in_sessions))).sessions if in_sessions else []
+    return {
+        "results": results,
+        "is_full": len(results) == _RESULTS,
+        "titles": {session.id: session.title for session in sessions if session.title is not None},
+        "degraded": found.degraded,
+        "only": only,
+        "result_kinds": kinds,
+        "days": [],
+    }
 
 
 async def _listed(visit: Visit, filters: Mapping[str, str]) -> dict[str, Any]:
     offset, replaced = visit.number("offset"), bool(visit.query("replaced"))
     given = {name: value for name, value in filters.items() if name not in ("tag", *_DAYS)}
-    since, until = (day_of(filters[name]) if name in filters else None for name in _DAYS)
+    since, until = (day_of(filters[name], visit.zone) if name in filters else None for name in _DAYS)
     call = ListMemories(
         since=since,
         until=None if until is None else until + timedelta(days=1),
@@ -143,7 +153,7 @@ async def _listed(visit: Visit, filters: Mapping[str, str]) -> dict[str, Any]:
 
 def _by_day(visit: Visit, memories: Iterable[Memory]) -> list[tuple[str, list[Memory]]]:
     """Return memories, which are the newest first, under the headings of their days."""
-    days = groupby(memories, key=lambda memory: day_heading(memory.created_at, now=visit.now))
+    days = groupby(memories, key=lambda memory: day_heading(memory.created_at, now=visit.now, zone=visit.zone))
     return [(day, list(ones)) for day, ones in days]
 
 
@@ -154,10 +164,10 @@ async def _memory_counts(visit: Visit) -> Response:
     return visit.page(template, stats=await visit.send(GetMemoryStats()))
 
 
-def day_of(text: str) -> datetime:
-    """Return the beginning of a day in UTC. Raises `Rejected`."""
+def day_of(text: str, zone: tzinfo = UTC) -> datetime:
+    """Return the beginning of a day. Raises `Rejected`."""
     try:
-        return datetime.combine(date.fromisoformat(text), time.min, UTC)
+        return datetime.combine(date.fromisoformat(text), time.min, zone)
     except ValueError:
         raise Rejected(f"{text[:40]!r} is not a day: write it as in 2026-05-12", field="since") from None
 
@@ -306,10 +316,10 @@ def _relevance(memory: Memory, recalls: Sequence[datetime], at: datetime, rates:
 
 
 _NAMES: Final[Mapping[str, str]] = {
-    "keyword": "Words in it",
-    "vector": "Meaning of it",
-    "keyword_around": "Words around it",
-    "vector_around": "Meaning around it",
+    "keyword": "Its words",
+    "vector": "Its meaning",
+    "keyword_around": "The words around it",
+    "vector_around": "The meaning around it",
     "speaker": "Who said it",
     "date": "When it was said",
 }

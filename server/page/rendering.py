@@ -6,22 +6,29 @@ that cannot be seen, or that change the order of others, are shown by their numb
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from blake3 import blake3
 from fastapi import Response
+from markupsafe import Markup, escape
 
 from reverie import __version__
 from reverie.counts import counted
 from reverie.inert import revealed
+from storage.recall.words import hash_of, words_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markdown_it import MarkdownIt
+
+_WORD: Final = re.compile(r"(\w+)")
 
 _MINUTE: Final = 60
 _HOUR: Final = 3_600
@@ -33,38 +40,46 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def in_words(moment: datetime, *, now: datetime) -> str:
+def zone_of(name: str) -> tzinfo:
+    """Return the time zone of this name, as a browser gives it; UTC if there is none."""
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):  # no name of a zone, or none that this machine knows
+        return UTC
+
+
+def in_words(moment: datetime, *, now: datetime, zone: tzinfo = UTC) -> str:
     """Return a time as seen from now: "just now", "5 minutes ago", "in 3 days", "12 May 2025"."""
     seconds = (now - moment).total_seconds()
     distance = abs(seconds)
     if distance < _MINUTE:
         return "just now" if seconds >= 0 else "in a moment"
     if distance >= _LONGEST_SPAN:
-        return date_text(moment)
+        return date_text(moment, zone)
     text = _span(distance)
     return f"{text} ago" if seconds > 0 else f"in {text}"
 
 
-def exact(moment: datetime) -> str:
-    """Return a time to the second, in UTC: "12 May 2025, 09:30:00 UTC"."""
-    moment = moment.astimezone(UTC)
-    return f"{date_text(moment)}, {moment:%H:%M:%S} UTC"
+def exact(moment: datetime, zone: tzinfo = UTC) -> str:
+    """Return a time to the second: "12 May 2025, 09:30:00 UTC"."""
+    return f"{date_text(moment, zone)}, {moment.astimezone(zone):%H:%M:%S %Z}"
 
 
-def date_text(moment: datetime) -> str:
-    """Return a date in UTC: "12 May 2025"."""
-    moment = moment.astimezone(UTC)
+def date_text(moment: datetime, zone: tzinfo = UTC) -> str:
+    """Return a date: "12 May 2025"."""
+    moment = moment.astimezone(zone)
     return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
 
 
-def day_heading(moment: datetime, *, now: datetime) -> str:
+def day_heading(moment: datetime, *, now: datetime, zone: tzinfo = UTC) -> str:
     """Return the heading of a day in a list: "Today", "Yesterday", "Tuesday, 12 May 2025"."""
-    day, today = moment.astimezone(UTC).date(), now.astimezone(UTC).date()
+    moment = moment.astimezone(zone)
+    day, today = moment.date(), now.astimezone(zone).date()
     if day == today:
         return "Today"
     if day == today - timedelta(days=1):
         return "Yesterday"
-    return f"{_DAYS[day.weekday()]}, {date_text(moment)}"
+    return f"{_DAYS[day.weekday()]}, {date_text(moment, zone)}"
 
 
 def duration(seconds: float) -> str:
@@ -123,7 +138,7 @@ class Rendering:
         )
         environment.globals |= {"static": static_address, "counted": counted, "version": __version__}
         environment.filters |= {"shown": revealed, "excerpt": excerpt, "duration": duration}
-        environment.filters |= {"exact": exact, "date": date_text}
+        environment.filters |= {"exact": exact, "date": date_text, "marked": marked, "formatted": formatted}
         environment.globals |= {"in_words": in_words, "day_heading": day_heading}
         return environment
 
@@ -145,6 +160,34 @@ def excerpt(text: str, characters: int = 280) -> str:
         return text
     cut = text[:characters]
     return f"{cut.rsplit(None, 1)[0] if ' ' in cut else cut} …"
+
+
+def marked(text: str, query: str) -> Markup:
+    """Return a text with the words marked that a search by words finds."""
+    wanted = {hash_of(word) for word in words_of(query)}
+    words = _WORD.split(text)  # every second one is a word
+    return Markup("").join(
+        Markup("<mark>{}</mark>").format(part)
+        if place % 2 and not wanted.isdisjoint(map(hash_of, words_of(part)))
+        else escape(part)
+        for place, part in enumerate(words)
+    )
+
+
+def formatted(text: str) -> Markup:
+    """Return a text in Markdown as HTML; HTML in it, images, and links to scripts stay text."""
+    return Markup(_markdown().render(revealed(text)))  # noqa: S704 - it escapes what is not Markdown
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    markdown = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table").disable(["image", "entity"])
+    # Headings of a text are none of the page.
+    markdown.add_render_rule("heading_open", lambda *_: "<p><strong>")
+    markdown.add_render_rule("heading_close", lambda *_: "</strong></p>")
+    return markdown
 
 
 def static_file(name: str) -> Response | None:

@@ -11,10 +11,10 @@ import hmac
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
-from urllib.parse import parse_qs, quote, urlsplit
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import msgspec
 from blake3 import blake3
@@ -46,7 +46,7 @@ from reverie.trust.calls import Erase, ListErasures
 from server.authentication import Authentication
 from server.caller import AGENT_HEADER, USER_HEADER, WORKSPACE_HEADER, principal_of, trace_of
 from server.endpoints import BoundToRequest, Endpoint
-from server.page.rendering import STATIC_PATH, Rendering, address, html, static_file
+from server.page.rendering import STATIC_PATH, Rendering, address, html, static_file, zone_of
 from server.responses import on_http_error
 from server.services import Services
 
@@ -174,22 +174,24 @@ def cookie_name(port: int) -> str:
 
 
 class Section(NamedTuple):
-    """A section: its name, its address, and the scope without which it has nothing to show."""
+    """A section: its name, its address, the scope without which it has nothing to show, and what it is about."""
 
     name: str
     path: str
     scope: Scope
+    group: Literal["Memory", "Operation"]
 
 
 SECTIONS: Final = (
-    Section("Memories", "/", "read"),
-    Section("Conversations", "/conversations", "read"),
-    Section("Schedules", "/schedules", "read"),
-    Section("Dreams", "/dreams", "operate"),
-    Section("Log", "/log", "operate"),
-    Section("Dead letters", "/dead-letters", "operate"),
-    Section("Erasures", "/erasures", "read"),
-    Section("Pipeline", "/pipeline", "operate"),
+    Section("Memories", "/", "read", "Memory"),
+    Section("Conversations", "/conversations", "read", "Memory"),
+    Section("Schedules", "/schedules", "read", "Memory"),
+    Section("Agents and users", "/agents", "read", "Memory"),
+    Section("Pipeline", "/pipeline", "operate", "Operation"),
+    Section("Log", "/log", "operate", "Operation"),
+    Section("Dreams", "/dreams", "operate", "Operation"),
+    Section("Dead letters", "/dead-letters", "operate", "Operation"),
+    Section("Erasures", "/erasures", "read", "Operation"),
 )
 
 
@@ -254,6 +256,11 @@ class Visit:
         """The present time, also of what is sent later to a page that stays open."""
         return from_micros(self._site.services.runtime.now())
 
+    @cached_property
+    def zone(self) -> tzinfo:
+        """The time zone of the visitor, which a script of the page has noted; UTC before its first page."""
+        return zone_of(unquote(self.request.cookies.get("reverie-zone", "")))
+
     @property
     def is_partial(self) -> bool:
         """Whether a script of the page asks for a part of it."""
@@ -317,6 +324,7 @@ class Visit:
             "visit": self,
             "place": self.place,
             "now": self.now,
+            "zone": self.zone,
             "link": self.link,
             "path": self.request.url.path,
             "sections": sections_for(self.principal),

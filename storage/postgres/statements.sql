@@ -3622,11 +3622,45 @@ SELECT row_id AS row_id, id AS id, agent_id AS agent, ref_code AS ref_code, user
     updated_at AS updated_at, last_sequence AS last_sequence, metadata AS metadata, (SELECT COUNT(*) FROM messages WHERE
     session_row = sessions.row_id AND messages.store_id = :store_id) AS messages, is_group AS is_group
 FROM sessions
-WHERE (agent_id = :agent AND status <> 'archived' AND (sessions.user_id IS NULL OR sessions.user_id = :viewer OR
-    sessions.id = :viewer_group OR ((sessions.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE
-    (vu.session_row = sessions.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND sessions.store_id =
-    :store_id
+WHERE (agent_id = :agent AND TRUE AND (sessions.user_id IS NULL OR sessions.user_id = :viewer OR sessions.id =
+    :viewer_group OR ((sessions.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
+    sessions.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND sessions.store_id = :store_id
 ORDER BY updated_at DESC, row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+SELECT row_id AS row_id, id AS id, agent_id AS agent, ref_code AS ref_code, user_id AS user, provider AS provider,
+    chat_id AS chat_id, channel_id AS channel, status AS status, started_at AS started_at, ended_at AS ended_at,
+    updated_at AS updated_at, last_sequence AS last_sequence, metadata AS metadata, (SELECT COUNT(*) FROM messages WHERE
+    session_row = sessions.row_id AND messages.store_id = :store_id) AS messages, is_group AS is_group
+FROM sessions
+WHERE (agent_id = :agent AND status = :status AND id = ANY(CAST(:ids AS TEXT[])) AND (sessions.user_id IS NULL OR
+    sessions.user_id = :viewer OR sessions.id = :viewer_group OR ((sessions.is_group) <> 0 AND EXISTS(SELECT 1 FROM
+    session_users AS vu WHERE (vu.session_row = sessions.row_id AND vu.user_id = :viewer) AND vu.store_id =
+    :store_id)))) AND sessions.store_id = :store_id
+ORDER BY updated_at DESC, row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+SELECT row_id AS row_id, id AS id, agent_id AS agent, ref_code AS ref_code, user_id AS user, provider AS provider,
+    chat_id AS chat_id, channel_id AS channel, status AS status, started_at AS started_at, ended_at AS ended_at,
+    updated_at AS updated_at, last_sequence AS last_sequence, metadata AS metadata, (SELECT COUNT(*) FROM messages WHERE
+    session_row = sessions.row_id AND messages.store_id = :store_id) AS messages, is_group AS is_group
+FROM sessions
+WHERE (agent_id = :agent AND TRUE AND id = ANY(CAST(:ids AS TEXT[])) AND (sessions.user_id IS NULL OR sessions.user_id =
+    :viewer OR sessions.id = :viewer_group OR ((sessions.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu
+    WHERE (vu.session_row = sessions.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND
+    sessions.store_id = :store_id
+ORDER BY updated_at DESC, row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+-- storage.sessions.sessions: contents
+SELECT s.row_id AS session_row, (SELECT SUBSTRING(m.content FROM 1 FOR 400) FROM messages AS m WHERE (m.session_row =
+    s.row_id AND m.role IN ('user', 'assistant')) AND m.store_id = :store_id ORDER BY m.created_at, m.id LIMIT 1) AS
+    first_words, (SELECT MIN(m.created_at) FROM messages AS m WHERE m.session_row = s.row_id AND m.store_id = :store_id)
+    AS first_said_at, (SELECT MAX(m.created_at) FROM messages AS m WHERE m.session_row = s.row_id AND m.store_id =
+    :store_id) AS last_said_at
+FROM sessions AS s
+WHERE (s.agent_id = :agent AND s.row_id = ANY(CAST(:rows AS BIGINT[]))) AND s.store_id = :store_id;
+-- storage.sessions.sessions: speakers
+SELECT session_row, name
+FROM messages
+WHERE (session_row = ANY(CAST(:rows AS BIGINT[])) AND NOT name IS NULL AND sequence <= :last) AND messages.store_id =
+    :store_id
+GROUP BY session_row, name
+ORDER BY session_row, MIN(sequence);
 -- storage.sessions.sessions: forget
 INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at)
 VALUES (:agent, :session, :at) ON CONFLICT(store_id, agent_id, session_id) DO UPDATE

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from storage.rows import if_damaged
+
+_TITLE_CHARACTERS: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,24 @@ class SessionRecord:
     metadata: dict[str, Any] = field(default_factory=dict, metadata=if_damaged({}))
     messages: int = 0
     is_group: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContent:
+    """What a session's messages say about it: its first words, and the times that their callers gave the messages."""
+
+    session_row: int
+    first_words: str | None
+    first_said_at: int | None
+    last_said_at: int | None
+
+    def title(self, metadata: Mapping[str, Any]) -> str | None:
+        """Return the title in the metadata of the session, else its first words, on one line."""
+        given = metadata.get("title")
+        words = " ".join((given if isinstance(given, str) and given.strip() else self.first_words or "").split())
+        if len(words) <= _TITLE_CHARACTERS:
+            return words or None
+        return f"{words[:_TITLE_CHARACTERS].rsplit(' ', 1)[0]} …"
 
 
 class SessionName(NamedTuple):

@@ -25,7 +25,7 @@ from storage.memories.records import MemoryFilter
 from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository, Repository
 from storage.rows import select_list
-from storage.sessions.records import SessionName, SessionRecord
+from storage.sessions.records import SessionContent, SessionName, SessionRecord
 from storage.viewer import of_session
 
 # The agent of sessions that were set aside; the name of an agent is never empty.
@@ -102,6 +102,22 @@ _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 _REF_CODE_CHARACTERS: Final = 11
 _MESSAGES: Final = "(SELECT count(*) FROM messages WHERE session_row = sessions.row_id)"
 _SELECT: Final = f"SELECT {select_list(SessionRecord, messages=_MESSAGES)} FROM sessions"
+# Of what was said, not of what a program was told.
+_CONTENTS: Final = """
+    SELECT s.row_id AS session_row,
+        (SELECT substr(m.content, 1, 400) FROM messages AS m WHERE m.session_row = s.row_id
+            AND m.role IN ('user', 'assistant') ORDER BY m.created_at, m.id LIMIT 1) AS first_words,
+        (SELECT min(m.created_at) FROM messages AS m WHERE m.session_row = s.row_id) AS first_said_at,
+        (SELECT max(m.created_at) FROM messages AS m WHERE m.session_row = s.row_id) AS last_said_at
+    FROM sessions AS s WHERE s.agent_id = :agent AND s.row_id IN (SELECT value FROM json_each(:rows))
+"""
+_SPEAKERS: Final = """
+    SELECT session_row, name FROM messages
+    WHERE session_row IN (SELECT value FROM json_each(:rows)) AND name IS NOT NULL AND sequence <= :last
+    GROUP BY session_row, name ORDER BY session_row, min(sequence)
+"""
+# Who speaks in a conversation has spoken by then.
+_SPEAKERS_UP_TO: Final = 200
 _NOTE_FORGOTTEN: Final = """
     INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :session, :at)
     ON CONFLICT (agent_id, session_id) DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
@@ -253,14 +269,28 @@ class Sessions(AgentRepository):
             row=row_id,
         )
 
-    def list(self, *, limit: int = 50, offset: int = 0, status: str | None = None) -> Sequence[SessionRecord]:
-        """Return sessions, the most recently active first; archived ones only with that `status`."""
-        condition = "status = :status" if status else "status <> 'archived'"
+    def list(
+        self, *, limit: int = 50, offset: int = 0, status: str | None = None, ids: Sequence[str] = ()
+    ) -> Sequence[SessionRecord]:
+        """Return sessions, the most recently active first; archived ones only with that `status`, or by their `ids`."""
+        condition = "status = :status" if status else "1" if ids else "status <> 'archived'"
+        if ids:
+            condition += " AND id IN (SELECT value FROM json_each(:ids))"
         sql = (
             f"{_SELECT} WHERE agent_id = :agent AND {condition} AND {self._visible}"
             " ORDER BY updated_at DESC, row_id DESC LIMIT :limit OFFSET :offset"
         )
-        return self._records(SessionRecord, sql, status=status, limit=limit, offset=offset)
+        return self._records(SessionRecord, sql, status=status, ids=list(ids), limit=limit, offset=offset)
+
+    def contents(self, rows: Sequence[int]) -> dict[int, SessionContent]:
+        """Return the first words and the times of sessions, by their rows."""
+        return {one.session_row: one for one in self._records(SessionContent, _CONTENTS, rows=list(rows))}
+
+    def speakers(self, rows: Sequence[int]) -> Mapping[int, Sequence[str]]:
+        """Return the names of those who speak in sessions, by their rows: the first to speak comes first."""
+        names = self._execute(_SPEAKERS, rows=[*rows], last=_SPEAKERS_UP_TO)
+        by_session = itertools.groupby(names, key=lambda row: int(row[0]))
+        return {session: [str(name) for _, name in named] for session, named in by_session}
 
     def forget(self, session_id: str, *, forgotten_at: int) -> bool:
         """Delete a session with all that came from it, and keep out what is still on its way.

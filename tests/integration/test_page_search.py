@@ -26,7 +26,7 @@ def test_what_is_typed_is_searched(visitor: Visitor, operator: Reverie, runtime:
     expect(results).to_have_count(2)
     expect(page.locator("#results")).not_to_contain_text("Thursdays")
     results.first.get_by_text("likely to fit").click()
-    expect(results.first.get_by_role("row", name="Words in it")).to_be_visible()
+    expect(results.first.get_by_role("row", name="Its words")).to_be_visible()
     page.get_by_role("link", name="Please buy oat milk").click()
     expect(page.locator(".turn.source")).to_contain_text("Please buy oat milk")
     page.go_back()

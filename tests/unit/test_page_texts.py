@@ -12,7 +12,18 @@ from reverie.memories.types import Memory
 from reverie.recall.types import Explanation, RecallEvent, RecallResult, RetrieverScore
 from server.page.curation import DiffLine, diff_lines
 from server.page.memories import HEIGHT, WIDTH, curve_of, shares_of
-from server.page.rendering import address, date_text, day_heading, duration, exact, excerpt, in_words
+from server.page.rendering import (
+    address,
+    date_text,
+    day_heading,
+    duration,
+    exact,
+    excerpt,
+    formatted,
+    in_words,
+    marked,
+    zone_of,
+)
 from server.page.site import Logins, cookie_name, decode_form, own_path
 from storage.memories.records import RATES
 
@@ -47,6 +58,43 @@ def test_a_time_is_also_said_exactly() -> None:
     assert day_heading(NOW, now=NOW) == "Today"
     assert day_heading(NOW - timedelta(days=7), now=NOW) == "Tuesday, 5 May 2026"
     assert [duration(0.44), duration(75), duration(7_200)] == ["0.4 seconds", "1 minute", "2 hours"]
+
+
+def test_times_are_those_of_the_visitor() -> None:
+    """Given the zone of a browser, then days begin there; given something else, then they are those of UTC."""
+    tokyo = zone_of("Asia/Tokyo")
+    late = datetime(2026, 5, 11, 20, 0, tzinfo=UTC)
+    assert exact(late, tokyo) == "12 May 2026, 05:00:00 JST"
+    assert day_heading(late, now=NOW, zone=tokyo) == "Today"
+    assert day_heading(late, now=NOW) == "Yesterday"
+    assert [zone_of(name) for name in ("", "Mars/Olympus", "../etc/passwd", "a" * 5_000)] == [UTC] * 4
+
+
+def test_words_that_a_search_finds_are_marked() -> None:
+    """Given a text, then the words of a query are marked in all their forms, and its tags are text."""
+    assert marked("Tents & <b>camping</b>", "camp a tent") == (
+        "<mark>Tents</mark> &amp; &lt;b&gt;<mark>camping</mark>&lt;/b&gt;"
+    )
+    assert marked("x", "") == "x"
+
+
+def test_markdown_is_shown_and_runs_nothing() -> None:
+    """Given Markdown, then it is formatted; HTML, scripts in links, images and hidden characters stay text."""
+    assert formatted("**so** `it` is\n- one") == (
+        "<p><strong>so</strong> <code>it</code> is</p>\n<ul>\n<li>one</li>\n</ul>\n"
+    )
+    assert formatted("# Title") == "<p><strong>Title</strong></p>"
+    for hostile in (
+        "<script>x</script>",
+        "[a](javascript:x)",
+        "![a](https://x.example/i.png)",
+        "<img src=x onerror=y>",
+    ):
+        text = formatted(hostile)
+        assert "<script" not in text
+        assert "<img" not in text
+        assert 'href="javascript' not in text
+    assert "\u202e" not in formatted("a\u202eb")
 
 
 def test_a_diff_is_read_by_its_hunks() -> None:
@@ -147,6 +195,6 @@ def test_the_shares_of_a_result_add_up_to_one() -> None:
     found = {name: RetrieverScore(rank=1, score=value, normalised=value) for name, value in scores.items()}
     result = RecallResult(id="m", kind="memory", text="x", created_at=NOW, explanation=Explanation(score=1.5, **found))
     shares = shares_of(result)
-    assert [share.name for share in shares] == ["Words in it", "Meaning of it"]
+    assert [share.name for share in shares] == ["Its words", "Its meaning"]
     assert sum(share.share for share in shares) == pytest.approx(1)
     assert shares_of(RecallResult(id="m", kind="memory", text="x", created_at=NOW)) == []

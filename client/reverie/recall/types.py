@@ -159,7 +159,10 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that matches a query, with an excerpt of its best match and the relevance of that."""
+    """A session that matches a query, with an excerpt of its best match and the relevance of that.
+
+    It was stored until `updated_at`, and said until `last_said_at`.
+    """
 
     session: str
     ref_code: str
@@ -167,6 +170,8 @@ class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
     messages: int
     excerpt: str
     relevance: float = 0.0
+    title: str | None = None
+    last_said_at: datetime | None = None
 
 
 class FoundSessions(ListResult[FoundSession], frozen=True, kw_only=True, omit_defaults=True):

@@ -12,7 +12,7 @@ from msgspec import Meta
 from reverie.calls import Call, InSession, OfOneOrAll, OfUser, Paged, Resource
 from reverie.checks import check_depth, check_json, check_label, check_text
 from reverie.errors import Rejected
-from reverie.fields import MAX_COUNT, ChannelId, Limit, Metadata, Offset, checked, label
+from reverie.fields import MAX_COUNT, MAX_PAGE, ChannelId, Limit, Metadata, Offset, checked, label
 from reverie.recall.calls import TokenBudget
 from reverie.sessions.types import (
     AgentList,
@@ -96,6 +96,12 @@ Value = Annotated[Any, checked(check_value, "Any JSON value of at most 64 KiB.")
 RefCode = Annotated[str, label("The reference code of a session.")]
 
 
+def _check_ids(field: str, ids: Sequence[str]) -> list[str]:
+    if len(ids) > MAX_PAGE:
+        raise Rejected(f"{field} has {len(ids):,} ids; at most {MAX_PAGE:,}", field=field)
+    return [str(check_label(field, one, required=True)) for one in ids]
+
+
 class ListSessions(OfOneOrAll[SessionList], frozen=True):
     """List sessions, most recently active first; archived ones only with `status="archived"`."""
 
@@ -103,6 +109,7 @@ class ListSessions(OfOneOrAll[SessionList], frozen=True):
     limit: Limit = 50
     offset: Offset = 0
     status: Annotated[Status | None, Meta(description="Only sessions with this status.")] = None
+    ids: Annotated[Sequence[str], checked(_check_ids, "Only these sessions, also archived ones.")] = ()
 
 
 class GetSession(InSession[Session], frozen=True):

@@ -50,7 +50,11 @@ class PoppedMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One conversation of an agent."""
+    """One conversation of an agent.
+
+    `title` is the one in its metadata, else its first words. `speakers` are the names in its messages, and it was said
+    from `first_said_at` to `last_said_at`; it was stored from `started_at` to `updated_at`.
+    """
 
     id: str
     ref_code: str
@@ -67,6 +71,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
     # Whether several users take part, each of whom sees it.
     is_group: bool = False
+    title: str | None = None
+    speakers: list[str] = []
+    first_said_at: datetime | None = None
+    last_said_at: datetime | None = None
 
 
 class SessionList(ListResult[Session], frozen=True, kw_only=True):

@@ -78,5 +78,12 @@
     time.title = `${format.format(new Date(time.dateTime))}\n${time.title}`;
   });
 
+  // The server writes days and times in this zone from the next page on.
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone) document.cookie = `reverie-zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=strict`;
+
+  // On a narrow screen the sections are one line.
+  document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   if (location.hash === "#search") search();
 })();
