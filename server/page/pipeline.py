@@ -5,16 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
+from datetime import UTC, datetime, tzinfo
+from itertools import groupby, pairwise
+from typing import Any, Final
 
 import anyio
 import psutil
 from fastapi import Response
 from starlette.responses import StreamingResponse
 
-from reverie.clock import to_micros
-from reverie.errors import ReverieError
+from reverie.clock import new_id, to_micros
+from reverie.errors import Rejected, ReverieError
 from reverie.pipeline.calls import DropDeadLetter, GetDeadLetter, GetStatus, ListDeadLetters, ReplayDeadLetter
 from reverie.pipeline.status import PipelineStatus
 from reverie.scheduling.calls import (
@@ -27,10 +28,11 @@ from reverie.scheduling.calls import (
     PauseSchedule,
     ResumeSchedule,
     RunScheduleNow,
+    UpdateSchedule,
 )
-from reverie.scheduling.types import Cadence, Cron, Interval
-from server.page.rendering import PAGE_HEADERS, duration, exact
-from server.page.site import PAGE_SIZE, Pages, Visit
+from reverie.scheduling.types import Cadence, Cron, Interval, ScheduleRun, ScheduleRunList
+from server.page.rendering import PAGE_HEADERS, duration, exact, zone_of
+from server.page.site import PAGE_SIZE, Form, Pages, Visit
 from storage.pipeline.samples import MINUTE_MICROS, SAMPLES_KEPT, PipelineSample
 
 # The size of a curve's viewBox, which the page scales.
@@ -239,6 +241,14 @@ _SCHEDULE_NOTICES: Final = {
     "resumed": "Resumed. What it missed is skipped.",
     "started": "A run has started.",
     "deleted": "Deleted, with its runs.",
+    "added": "Added.",
+    "changed": "Changed.",
+}
+# How often a schedule fires, by the value of the field, with what is entered for it.
+_CADENCES: Final = {
+    "cron": "By a cron expression, such as 0 9 * * 1-5",
+    "every": "Every so many seconds, such as 3600",
+    "at": "Once, at a time such as 2026-12-24T18:00",
 }
 
 
@@ -248,7 +258,8 @@ async def _schedules(visit: Visit) -> Response:
     page = await visit.send(ListSchedules(limit=PAGE_SIZE, offset=offset, all_users=_sees_all(visit)))
     return visit.page(
         "schedules.html",
-        schedules=[(schedule, cadence_text(schedule.cadence)) for schedule in page.schedules],
+        schedules=[(schedule, cadence_text(schedule.cadence, visit.zone)) for schedule in page.schedules],
+        can_change=visit.allows(AddSchedule),
         total=page.total,
         **visit.beside("/schedules", is_last=offset + len(page.schedules) >= page.total),
         notice=_SCHEDULE_NOTICES.get(visit.query("done"), ""),
@@ -262,12 +273,86 @@ async def _schedule(visit: Visit) -> Response:
     return visit.page(
         "schedule.html",
         schedule=schedule,
-        cadence=cadence_text(schedule.cadence),
+        cadence=cadence_text(schedule.cadence, visit.zone),
+        next_zone=zone_of(schedule.cadence.tz) if isinstance(schedule.cadence, Cron) else visit.zone,
         next_times=(await visit.send(GetNextRuns(id=id, count=_NEXT, all_users=everybody))).at,
-        runs=(await visit.send(ListScheduleRuns(id=id, limit=_RUNS, all_users=everybody))).runs,
+        runs=_alike(await visit.send(ListScheduleRuns(id=id, limit=_RUNS, all_users=everybody))),
         can_change=visit.allows(AddSchedule),
         notice=_SCHEDULE_NOTICES.get(visit.query("done"), ""),
     )
+
+
+def _alike(found: ScheduleRunList) -> list[tuple[ScheduleRun, int]]:
+    """Return runs, the newest first, each with how many of its kind follow: a failure that repeats is shown once."""
+    alike = groupby(found.runs, key=lambda run: (run.status, run.error) if run.error else run.id)
+    return [(ones[0], len(ones)) for ones in (list(runs) for _, runs in alike)]
+
+
+@pages.get("/schedule/new")
+async def _new_schedule(visit: Visit) -> Response:
+    return visit.page(
+        "schedule_edit.html", schedule=None, id=new_id(), cadences=_CADENCES, entered=("cron", "", visit.zone)
+    )
+
+
+@pages.post("/schedule/new")
+async def _add(visit: Visit) -> Response:
+    form = visit.form
+    added = await visit.send(
+        AddSchedule(
+            form.text("goal"),
+            id=form.word("id"),
+            name=form.word("name"),
+            webhook=form.word("webhook"),
+            user=form.word("user"),
+            **_cadence(form),
+        )
+    )
+    return visit.see_other("/schedule", id=added.id, done="added")
+
+
+@pages.get("/schedule/edit")
+async def _edit_schedule(visit: Visit) -> Response:
+    schedule = await visit.send(GetSchedule(visit.query("id"), all_users=_sees_all(visit)))
+    entered = _entered(schedule.cadence, visit)
+    return visit.page("schedule_edit.html", schedule=schedule, id=schedule.id, cadences=_CADENCES, entered=entered)
+
+
+@pages.post("/schedule/edit")
+async def _change(visit: Visit) -> Response:
+    form, everybody = visit.form, _sees_all(visit)
+    before = await visit.send(GetSchedule(visit.query("id"), all_users=everybody))
+    kind, value, zone = _entered(before.cadence, visit)
+    # A cadence that is sent again would begin anew.
+    is_same = (form.text("kind"), form.text("when"), form.text("tz")) == (kind, value, str(zone))
+    cadence = {} if is_same else _cadence(form)
+    await visit.send(
+        UpdateSchedule(before.id, goal=form.text("goal"), name=form.word("name"), all_users=everybody, **cadence)
+    )
+    return visit.see_other("/schedule", id=before.id, done="changed")
+
+
+def _entered(cadence: Cadence, visit: Visit) -> tuple[str, str, tzinfo | str]:
+    """Return a cadence as it is entered: its kind, its value, and its zone."""
+    if isinstance(cadence, Cron):
+        return "cron", cadence.expression, cadence.tz
+    if isinstance(cadence, Interval):
+        return "every", f"{cadence.seconds:g}", visit.zone
+    return "at", f"{cadence.at.astimezone(visit.zone):%Y-%m-%dT%H:%M}", visit.zone
+
+
+def _cadence(form: Form) -> dict[str, Any]:
+    """Return the arguments of a call for what was entered. Raises `Rejected`."""
+    kind, value = form.text("kind"), form.text("when").strip()
+    if kind == "every":
+        return {"every": form.number("when")}
+    zone = form.word("tz")
+    if kind == "at":
+        try:
+            return {"at": datetime.fromisoformat(value).replace(tzinfo=zone_of(zone or "UTC"))}
+        except ValueError:
+            raise Rejected(f"{value[:40]!r} is not a time: write it as in 2026-12-24T18:00", field="when") from None
+    return {"cron": value, "tz": zone}
 
 
 @pages.post("/schedule/pause")
@@ -295,13 +380,26 @@ async def _delete(visit: Visit) -> Response:
     return visit.see_other("/schedules", done="deleted")
 
 
-def cadence_text(cadence: Cadence) -> str:
+def cadence_text(cadence: Cadence, zone: tzinfo = UTC) -> str:
     """Return when a schedule fires, in words where there are any."""
     if isinstance(cadence, Cron):
-        return f"cron {cadence.expression} ({cadence.tz})"
+        return f"{_cron_text(cadence.expression)} ({cadence.tz})"
     if isinstance(cadence, Interval):
         return f"every {duration(cadence.seconds)}"
-    return f"once, {exact(cadence.at)}"
+    return f"once, {exact(cadence.at, zone)}"
+
+
+def _cron_text(expression: str) -> str:
+    from cron_descriptor import Exception as NoDescription
+    from cron_descriptor import Options, get_description
+
+    options = Options()
+    options.use_24hour_time_format = True
+    options.locale_code = "en_US"
+    try:
+        return f"{get_description(expression, options)}, cron {expression}"
+    except NoDescription:  # some forms that croniter knows
+        return f"cron {expression}"
 
 
 def _sees_all(visit: Visit) -> bool:

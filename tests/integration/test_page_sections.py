@@ -67,6 +67,35 @@ def test_the_log_shows_what_a_job_changed_and_undoes_it(visitor: Visitor, operat
     assert len(operator.memories.list()) == 2
 
 
+def test_a_schedule_is_added_and_changed(visitor: Visitor, operator: Reverie) -> None:
+    """Given the form, when a schedule is added and its goal changed, then it fires as entered, and says so in words."""
+    page = visitor.open("/schedules")
+    page.get_by_role("link", name="New schedule").click()
+    page.get_by_label("What to do").fill("Summarise what is open")
+    page.get_by_label("Which").fill("0 9 * * 1-5")
+    page.get_by_label("Time zone").fill("Europe/Lisbon")
+    assert visitor.violations() == []
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_text("At 09:00, Monday through Friday, cron 0 9 * * 1-5 (Europe/Lisbon)")).to_be_visible()
+    (added,) = operator.schedules.list()
+    page.get_by_role("link", name="Change").click()
+    page.get_by_label("What to do").fill("Summarise what is new")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Changed.")).to_be_visible()
+    changed = operator.schedules.get(added.id)
+    assert (changed.goal, changed.cadence, changed.next_run_at) == (
+        "Summarise what is new",
+        added.cadence,
+        added.next_run_at,
+    )
+    visitor.open("/schedule/new")
+    page.get_by_label("What to do").fill("x")
+    page.get_by_label("Which").fill("every day")
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_text("cron 'every day' has 2 of 5 fields")).to_be_visible()
+    visitor.complaints.clear()  # the browser reports the status 422
+
+
 def test_a_schedule_is_paused_resumed_run_and_deleted(visitor: Visitor, operator: Reverie) -> None:
     """Given a schedule, then its next times and runs are shown, and its state is changed by a click."""
     added = operator.schedules.add("Summarise what is open", name="Weekly", cron="0 9 * * 1", tz="Europe/Lisbon")
