@@ -7,8 +7,8 @@ ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 FROM ${PYTHON_IMAGE} AS build
 # An index with CPU builds of torch. Without it, Linux gets several GB of CUDA packages.
 ARG PIP_EXTRA_INDEX_URL=""
-# Optional dependencies, as in pyproject.toml: "monitoring,multilingual" adds the multilingual embedding model.
-ARG EXTRAS="monitoring"
+# Optional dependencies, as in pyproject.toml: "local,monitoring,multilingual" adds the multilingual embedding model.
+ARG EXTRAS="local,monitoring"
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/reverie
 ENV PATH=/opt/reverie/bin:$PATH

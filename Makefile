@@ -28,7 +28,7 @@ CHECKED_ON_POSTGRES := $(patsubst %,tests/unit/test_%.py,forgets_interrupted ing
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo story up test test-quick test-properties test-mcp test-postgres check check-docs bench lock format docs clean
+.PHONY: help install demo story up test test-quick test-properties test-mcp test-postgres check check-docs bench dist lock format docs clean
 .DELETE_ON_ERROR:
 
 help: ## list the commands
@@ -38,7 +38,7 @@ help: ## list the commands
 install: $(INSTALLED) ## create .venv and install everything into it; the other targets do this when needed
 
 demo: $(INSTALLED) ## start the whole stack, store a conversation, ask questions about it, stop
-	@$(PY) -m demo $(ARGS)
+	@$(PY) -m cli demo $(ARGS)
 
 story: $(INSTALLED) ## simulate thirty days of an agent, with all jobs, and plot its memories
 	@$(PY) -m benchmarks.story $(ARGS)
@@ -74,11 +74,16 @@ test-postgres: $(INSTALLED) ## run all tests with a real PostgreSQL server in pl
 bench: $(INSTALLED) ## run all benchmarks (takes a while)
 	@$(PY) -m benchmarks $(ARGS)
 
+dist: $(INSTALLED) ## build the wheel, which installs alone, into dist/
+	@rm -rf build/lib build/bdist.*
+	@$(PY) -m pip wheel -qq --no-input --progress-bar off --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
 lock: $(INSTALLED) ## write requirements.lock: the versions and hashes of the image's packages
 	@$(PY) -m pip install -qq 'uv>=0.13,<0.14'
 	@{ echo "# All packages of the image but torch, whose builds differ by processor and accelerator, with the hashes of their files."; \
 	  echo "# Written by: make lock"; \
-	  $(PY) -m uv pip compile pyproject.toml --extra monitoring --generate-hashes --python-version 3.11 \
+	  $(PY) -m uv pip compile pyproject.toml --extra local --extra monitoring --generate-hashes --python-version 3.11 \
 	    --python-platform x86_64-manylinux_2_28 --no-emit-index-url --no-header --no-annotate --quiet \
 	  | awk '/^[a-zA-Z0-9]/ { kept = !/^(torch|triton|nvidia-|cuda-)/ } kept'; } > requirements.lock.new
 	@mv requirements.lock.new requirements.lock
@@ -126,6 +131,6 @@ $(INSTALLED): pyproject.toml client/pyproject.toml
 	  else echo "requirements.lock is for Python 3.11 on Linux x86-64: the newest versions are installed instead."; fi; \
 	fi; \
 	rm -rf *.egg-info client/*.egg-info; \
-	$(PY) -m pip install -qq --no-input --progress-bar off -e ./client -e '.[dev]'; \
+	$(PY) -m pip install -qq --no-input --progress-bar off -e ./client -e '.[local,dev]'; \
 	touch $@; \
 	echo "Installed."

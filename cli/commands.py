@@ -26,6 +26,10 @@ class Entry(NamedTuple):
 # By the panels of `reverie --help`.
 PANELS: Final = {
     "Begin": {
+        "demo": Entry(
+            "demo",
+            "Start everything, store a conversation, ask questions about it, stop; the data stays in ./.reverie.",
+        ),
         "up": Entry("stack", "Run everything until Ctrl-C: broker, workers, beat and HTTP server."),
         "status": Entry("status", "Show the state of the pipeline: backlog, workers, jobs and latency."),
         "doctor": Entry(

@@ -129,7 +129,7 @@ def _check_embedder(settings: Settings) -> Iterator[Finding]:
         yield Finding("Embedder", "ok", "none: recall goes by words")
         return
     dimension = len(embedder.embed_query("a text to try"))
-    yield Finding("Embedder", "ok", f"{embedder.model}, {dimension} dimensions, on {embedder.device}")
+    yield Finding("Embedder", "ok", f"{embedder.model}, {dimension} dimensions, {embedder.dtype} on {embedder.device}")
 
 
 def _running_findings(command: Invocation, settings: Settings, url: str) -> Iterator[Finding]:

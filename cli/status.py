@@ -149,7 +149,10 @@ def _hosts(pipeline: PipelineStatus) -> list[str]:
 
 
 def _embedder(status: EmbedderStatus) -> str:
-    return "none: recall by keywords only" if status.state == "none" else f"{status.model or 'model'}, not used yet"
+    if status.state == "none":
+        return "none: recall by keywords only"
+    runs = "" if "auto" in (status.dtype, status.device) else f" {status.dtype} on {status.device}"
+    return f"{status.model or 'model'}{runs}, not used yet"
 
 
 def _memories(pipeline: PipelineStatus) -> str:

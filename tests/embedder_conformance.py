@@ -79,5 +79,5 @@ class EmbedderConformance:
     def test_it_says_what_it_is(self, embedder: Embedder) -> None:
         assert embedder.model
         assert embedder.dimension > 0
-        assert embedder.device in {"cpu", "cuda", "mps", "remote"}
-        assert embedder.dtype in {"float32", "bfloat16", "float16"}
+        assert embedder.device in {"cpu", "cpu (onnxruntime)", "cuda", "mps", "remote"}
+        assert embedder.dtype in {"float32", "bfloat16", "float16", "int8"}

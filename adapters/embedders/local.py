@@ -79,7 +79,7 @@ def choose_device(requested: str) -> str:
     """Return the requested device; for "auto" CUDA, else Apple's MPS, else the CPU. Imports torch."""
     import torch
 
-    if requested == "auto":
+    if requested in ("auto", "onnx"):  # a model that has no ONNX runs as by "auto"
         if torch.cuda.is_available():
             return "cuda"
         return "mps" if torch.backends.mps.is_available() else "cpu"
@@ -167,7 +167,7 @@ class LocalTransformer(TextEmbedder, Generic[ModelT]):
     def _unreadable(self, path: Path, error: Exception) -> EmbedderUnavailable:
         return EmbedderUnavailable(
             f"model {self.model!r} could not be read from {path}: {type(error).__name__}: {error}."
-            " Check the folder and that torch and sentence-transformers are installed"
+            " Check the folder, and that torch is installed: pip install 'reverie-pipeline[local]'"
         )
 
 
@@ -395,5 +395,6 @@ def _read_static_model(name: str) -> Any:
     except (ImportError, OSError, ValueError, KeyError) as error:
         raise EmbedderUnavailable(
             f"model2vec could not read {folder}: {error}. It must contain config.json, tokenizer.json and"
-            " model.safetensors; fetch it again or name another folder"
+            " model.safetensors: fetch it again, or name another folder; or install model2vec: pip install"
+            " 'reverie-pipeline[local]'"
         ) from error

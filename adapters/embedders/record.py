@@ -15,6 +15,8 @@ from adapters.calls import origin_of
 from adapters.embedders.base import MULTILINGUAL_NAMES, Embedder, EmbedderSpec, HashEmbedder, Provider
 from adapters.embedders.guarded import EmbedderWrapper
 from adapters.embedders.local import Model2VecEmbedder, MultilingualEmbedder, SentenceTransformersEmbedder
+from adapters.embedders.model_files import BUNDLED_NAMES, runs_on_torch
+from adapters.embedders.onnx import ONNX_DEVICE, OnnxEmbedder
 from adapters.embedders.openai_compatible import OpenAICompatibleEmbedder
 
 
@@ -23,6 +25,10 @@ def build_embedder(spec: EmbedderSpec) -> Embedder | None:
     match spec.provider:
         case "sentence-transformers" if spec.model in MULTILINGUAL_NAMES:
             return MultilingualEmbedder(spec)
+        case "sentence-transformers" if spec.model in BUNDLED_NAMES and (
+            spec.device == ONNX_DEVICE or not runs_on_torch()
+        ):
+            return OnnxEmbedder(spec)
         case "sentence-transformers":
             return SentenceTransformersEmbedder(spec)
         case "model2vec":

@@ -34,7 +34,7 @@ from benchmarks.story.page import write_page
 from benchmarks.story.picture import draw
 from benchmarks.story.undoing import UndoneMonth, undo_month
 from benchmarks.story.world import World, micros, opened
-from demo.__main__ import CONVERSATION, QUESTIONS
+from cli.demo.showing import CONVERSATION, QUESTIONS
 
 # Tokens of the whole document.
 CONTEXT_TOKENS: Final = 500

@@ -36,10 +36,10 @@ ANSWERS = {
 # The demonstration, interrupted in the middle of a string run as code, as when a dataclass is created.
 INTERRUPTED = """
 import sys
-from demo import __main__ as demo
+from cli.demo import DATA, showing as demo
 
-demo._run = lambda _: exec("import os, signal; os.kill(os.getpid(), signal.SIGINT); [None for _ in range(1000)]")
-sys.exit(demo.main())
+demo._run = lambda *_: exec("import os, signal; os.kill(os.getpid(), signal.SIGINT); [None for _ in range(1000)]")
+sys.exit(demo.main(DATA))
 """
 
 
@@ -57,7 +57,7 @@ def folder() -> Iterator[Path]:
 def start(folder: Path) -> subprocess.Popen[str]:
     """The demonstration with this folder as its current one, as a terminal would run it."""
     return subprocess.Popen(
-        [sys.executable, "-m", "demo"],
+        [sys.executable, "-m", "cli", "demo"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,

@@ -85,7 +85,7 @@ def test_a_new_machine_is_told_what_to_do_and_nothing_is_created(reverie: Comman
     ended = reverie("doctor")
     assert ended.code == 0
     assert "start it with `reverie up`" in ended.out
-    assert "hash-64, 64 dimensions, on cpu" in ended.out
+    assert "hash-64, 64 dimensions, float32 on cpu" in ended.out
     assert ended.out.endswith("0 problems, 2 warnings.\n")
     assert list(tmp_path.iterdir()) == []
 

@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def requirements() -> list[Requirement]:
     """Return what the image installs, as pyproject.toml declares it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return [Requirement(line) for line in project["dependencies"] + project["optional-dependencies"]["monitoring"]]
+    extras = project["optional-dependencies"]
+    return [Requirement(line) for line in [*project["dependencies"], *extras["local"], *extras["monitoring"]]]
 
 
 def test_the_lock_file_has_each_requirement_in_its_range_and_with_hashes() -> None:
@@ -49,7 +50,7 @@ def test_ci_installs_from_the_lock_file() -> None:
     assert "LOCKED=1 check" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
     locked = recipe.index("--require-hashes --no-deps -r requirements.lock")
-    assert locked < recipe.index("-e ./client -e '.[dev]'")
+    assert locked < recipe.index("-e ./client -e '.[local,dev]'")
 
 
 def test_composes_broker_is_no_older_than_the_embedded_one() -> None:

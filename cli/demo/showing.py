@@ -1,4 +1,4 @@
-"""`python -m demo`: start the stack, store a conversation, ask questions about it, stop. Each step is timed.
+"""Start the stack, store a conversation, ask questions about it, stop. Each step is timed.
 
 Messages take the same way as any agent's: the client puts them into the broker, the workers store, chunk, embed and
 index them, and the server answers recalls. A second run first forgets its three sessions and does the same again.
@@ -7,6 +7,7 @@ index them, and the server answers recalls. A second run first forgets its three
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -23,13 +24,12 @@ import redis  # noqa: F401
 from rich.console import Console
 
 from cli import clear_interrupt
-from demo.stack import Stack, running_stack
+from cli.demo.stack import Stack, running_stack
 from reverie import Reverie, contract
 from reverie.errors import ReverieError, Unavailable
 from reverie.recall.types import RecallResult
 from worker.settings import PREFIX
 
-DATA: Final = Path(".reverie")
 AGENT: Final = "demo"
 WORKSPACE: Final = "demo"
 QUESTIONS: Final = (
@@ -77,13 +77,13 @@ class Steps:
         console.print(f"  {name:<{_STEP_WIDTH}} {took}   {note}".rstrip())
 
 
-def main() -> int:
-    """Run the demonstration. Return the exit code: 0, 1 after printing what failed, or 130 on Ctrl-C."""
+def main(data: Path) -> int:
+    """Run the demonstration on a data folder. Return 0, 1 after printing what failed, or 130 on Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupt)
     _forget_environment()
     try:
-        _run(Steps())
+        _run(Steps(), data)
     except KeyboardInterrupt:
         clear_interrupt()
         errors.print("demo: interrupted; nothing is left running")
@@ -94,14 +94,14 @@ def main() -> int:
     return 0
 
 
-def _run(steps: Steps) -> None:
+def _run(steps: Steps, data: Path) -> None:
     conversation = _conversation()
     total = sum(len(messages) for messages in conversation.values())
-    console.print(f"Reverie, from an enqueued message to a recalled one. Data in {DATA.resolve()}\n")
+    console.print(f"Reverie, from an enqueued message to a recalled one. Data in {data.resolve()}\n")
     begun = time.monotonic()
     with ExitStack() as running:
         with steps.step("stack up") as notes:
-            stack = running.enter_context(running_stack(DATA, WORKSPACE))
+            stack = running.enter_context(running_stack(data, WORKSPACE))
             what = "broker, workers, beat, server"
             notes.append(what if stack.own else "already running")
         with stack.client(AGENT, WORKSPACE) as memory:
@@ -170,11 +170,13 @@ def _result_line(result: RecallResult) -> str:
 
 
 def _print_next_steps(stack: Stack) -> None:
+    beside = Path(sys.executable).with_name("reverie")
+    reverie = "reverie" if shutil.which("reverie") else os.path.relpath(beside)
     console.print("Next steps:")
     if stack.own:
-        console.print("  make up                     the same stack, until Ctrl-C; then, in another shell:")
-    console.print("  .venv/bin/reverie --workspace demo --agent demo recall 'what must I not eat?'")
-    console.print("  .venv/bin/reverie status")
+        console.print(f"  {reverie} up                  the same stack, until Ctrl-C; then, in another shell:")
+    console.print(f"  {reverie} --workspace demo --agent demo recall 'what must I not eat?'")
+    console.print(f"  {reverie} status")
     console.print("  README.md                   five minutes of use, from your own code")
 
 
@@ -197,7 +199,3 @@ def _forget_environment() -> None:
 def _interrupt(_number: int, _frame: object) -> None:
     _interrupted.set()
     raise KeyboardInterrupt
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,87 @@
+"""The wheel in an empty environment, an empty folder and an empty HOME: small, and complete."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness.folders import short_folder
+
+pytestmark = [pytest.mark.slow, pytest.mark.sqlite("shows the defaults")]
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("adapters", "cli", "client", "memory", "retrieval", "server", "storage", "tasks", "worker")
+FILES = ("pyproject.toml", "README.md", "LICENSE", "beat_schedule.py")
+# The files of all packages, without pip and without the compiled modules that pip adds (86 MB) and uv does not.
+MOST_MB = 350
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    """A folder with a short name, in which the wheel is installed into `venv`."""
+    folder = short_folder("rv-")
+    source = folder / "source"
+    for name in SOURCES:
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
+    for name in FILES:
+        shutil.copy(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, source], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    python = folder / "venv" / "bin" / "python"
+    (wheel,) = folder.glob("*.whl")
+    subprocess.run([*pip, "--python", python, "install", "--no-compile", wheel], check=True)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def environment(home: Path) -> dict[str, str]:
+    return {"PATH": os.defpath, "HOME": str(home / "home"), "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def reverie(home: Path, *arguments: str, codes: tuple[int, ...] = (0,)) -> str:
+    """Run a command in an empty folder and return what it printed."""
+    folder = home / "empty"
+    folder.mkdir(exist_ok=True)
+    command = [home / "venv" / "bin" / "reverie", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment(home), capture_output=True, text=True, timeout=90)
+    assert done.returncode in codes, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_installation_is_small(home: Path) -> None:
+    """Given the wheel and what it needs, then its files take less than 350 MB, and none is torch's."""
+    packages = next((home / "venv" / "lib").glob("python*/site-packages"))
+    sizes = [file.lstat().st_size for file in packages.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+
+    print(f"{sum(sizes) / 1e6:.0f} MB in {len(sizes):,} files")
+    assert sum(sizes) < MOST_MB * 1_000_000
+    assert not (packages / "torch").exists()
+
+
+def test_the_demonstration_and_the_stack_run_from_the_wheel_alone(home: Path) -> None:
+    """Given nothing but the wheel, when the demo runs and then `reverie up`, then the same question has its answer."""
+    assert "Walnuts close up my throat" in reverie(home, "demo")
+
+    command = [home / "venv" / "bin" / "reverie", "up"]
+    up = subprocess.Popen(command, cwd=home / "empty", env=environment(home), stdout=subprocess.PIPE, text=True)
+    try:
+        assert up.stdout is not None
+        for line in up.stdout:
+            if "http://" in line:
+                break
+        found = reverie(home, "--workspace", "demo", "--agent", "demo", "recall", "Am I allergic to anything?")
+        assert "Walnuts close up my throat" in found
+        assert "int8 on cpu (onnxruntime)" in reverie(home, "status")
+        assert "int8 on cpu (onnxruntime)" in reverie(home, "doctor", codes=(0, 1))  # a worker may still be starting
+    finally:
+        up.send_signal(signal.SIGINT)
+        up.communicate(timeout=60)
+    assert up.returncode == 0
