@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from memory.lifecycle.erasures import request_erasure
 from reverie.client import Reverie
 from storage.postgres.engine import SCHEMA
 from storage.verify import verify
+from support.agents import until
 from support.command_line import CommandLine
 from support.http import running_server
-from support.postgres import TestServer
+from support.postgres import TestServer, running_postgres
 from support.stages import drain
 from worker.runtime import Runtime
 
@@ -95,6 +97,72 @@ def test_a_folder_without_tombstones_says_so(
     found = command_line(tmp_path / "new", restored)(*APPLY)
     assert (found.code, found.out) == (0, "Nothing had come back.\n")
     assert f"{tmp_path / 'new'} has no tombstones: nothing was erased yet, or Reverie never ran" in found.err
+
+
+def test_a_server_is_restored_to_a_point_in_time_before_an_erasure(
+    make_runtime: Make, command_line: Callable[..., CommandLine], tmp_path: Path
+) -> None:
+    """Given a base backup and the archived log of a server, when it is restored to a time before a user was erased,
+    then what was said until then is there, and what was erased since is erased again, as docs/scale.md says.
+    """
+    with running_postgres() as primary:
+        archive, base = (primary.folder.parent / name for name in ("archive", "base"))
+        for folder in (archive, base):
+            folder.mkdir(mode=0o700)
+            os.chown(folder, primary.folder.stat().st_uid, primary.folder.stat().st_gid)
+        primary.set(archive_mode="on", archive_command=f"'cp %p {archive}/%f'")
+        primary.restart()
+        name = primary.database()
+        runtime = make_runtime(data=tmp_path / "a", database=primary.url(name))
+        with running_server(runtime) as url, Reverie("ana", url=url) as ana:
+            ana.ingest("of-kate", {"role": "user", "content": HERON}, user=KATE)
+            drain(runtime)
+            primary.run("pg_basebackup", "-d", primary.admin_url(), "-D", str(base), "-X", "none", "-c", "fast")
+            ana.ingest("ferry", {"role": "user", "content": FERRY}, user="lif")
+            drain(runtime)
+            with primary.admin() as connection:
+                (moment,) = connection.execute("SELECT clock_timestamp()::text").fetchone() or ("",)
+            of_kate = Scope("user", KATE, None, None)
+            request_erasure(runtime.stores, runtime.settings.data, of_kate, requested_by="tester", now=runtime.now())
+            assert continue_erasures(runtime.erasure_services) == {"finished": 1, "waiting": 0}
+            ana.ingest("plums", {"role": "user", "content": PLUMS}, user="lif")
+            drain(runtime)
+            assert _texts(runtime) == [FERRY, PLUMS]
+        runtime.close()
+        with primary.admin() as connection:
+            (last,) = connection.execute("SELECT pg_walfile_name(pg_switch_wal())").fetchone() or ("",)
+        until((archive / last).exists, "the log is not archived")
+        (base / "postgresql.auto.conf").write_text(
+            f"restore_command = 'cp {archive}/%f %p'\n"
+            f"recovery_target_time = '{moment}'\n"
+            "recovery_target_action = 'promote'\n"
+        )
+        (base / "recovery.signal").touch()
+        (base / ".s.PGSQL.5432.lock").unlink(missing_ok=True)  # of the server that was copied
+        restored = TestServer(base, is_copy=True)
+        try:
+            until(lambda: _is_writable(restored), "the recovery does not end")
+            before = make_runtime(data=tmp_path / "a", database=restored.url(name))
+            assert _texts(before) == [HERON, FERRY]
+            before.close()
+            _silence(restored.url(name))
+            done = command_line(tmp_path / "a", restored.url(name))(*APPLY, "--json")
+            assert done.code == 0, done.err
+            after = make_runtime(data=tmp_path / "a", database=restored.url(name))
+            assert _texts(after) == [FERRY]
+            assert verify(after.store("default")).wrong == []
+            after.close()
+        finally:
+            restored.stop()
+
+
+def _is_writable(server: TestServer) -> bool:
+    """Return whether a server has ended its recovery."""
+    try:
+        with server.admin() as connection:
+            return connection.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)
+    except psycopg.OperationalError:  # it is starting
+        return False
 
 
 def test_files_are_restored_by_another_command(

@@ -93,6 +93,7 @@ def test_settings_and_secrets_are_settings_of_reverie() -> None:
         line
         for name in ("settings.env", "secrets.env.example")
         for line in (KUBERNETES / name).read_text().splitlines()
+        if not line.startswith("#")
     ]
     names = [line.partition("=")[0] for line in lines]
     assert len(names) == len(set(names))
