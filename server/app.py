@@ -98,7 +98,7 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
     )
     app.include_router(pipeline.probes(services))
     app.include_router(docs_page(app.title, "/openapi.json"))
-    describe(app, [endpoint.kind for endpoint in endpoints()])
+    describe(app, endpoints())
     return app
 
 

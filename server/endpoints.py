@@ -36,7 +36,6 @@ from server.authorisation import (
 )
 from server.bodies import MAX_BODY_BYTES, body_bytes_of, decode
 from server.caller import Caller, Subject, caller_of, decoded, principal_of, query_of
-from server.openapi import operation
 from server.services import Services
 from storage.stores import Store
 
@@ -163,7 +162,6 @@ class Endpoints:
                 name=endpoint.kind.__name__,
                 tags=[endpoint.tag],
                 description=endpoint.kind.__doc__,
-                openapi_extra=operation(endpoint.kind, subject=endpoint.subject, statuses=endpoint.statuses),
             )
         return router
 

@@ -28,6 +28,7 @@ from server.caller import (
     Subject,
     required_header,
 )
+from server.endpoints import Endpoint
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (
@@ -49,10 +50,11 @@ _HEADERS: Final[Mapping[Subject, tuple[str, ...]]] = {
 }
 
 
-def operation(kind: type[Call[Any]], *, subject: Subject, statuses: Mapping[str, str]) -> dict[str, Any]:
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
     """Return the OpenAPI operation of a call: its parameters, its body, and its responses by HTTP status."""
-    route, schemas = route_of(kind), _schemas([kind])
-    arguments = schemas[kind.__name__]
+    kind, subject = endpoint.kind, endpoint.subject
+    route = route_of(kind)
+    arguments = _schemas([kind])[kind.__name__]
     parameters = [
         {
             "name": name,
@@ -65,7 +67,7 @@ def operation(kind: type[Call[Any]], *, subject: Subject, statuses: Mapping[str,
     parameters += [_parameter(name, "path", arguments) for name in route.path_fields]
     content = {"application/json": {"schema": _reference(response_type(kind))}}
     described: dict[str, Any] = {
-        "responses": {status: {"description": text, "content": content} for status, text in statuses.items()}
+        "responses": {status: {"description": text, "content": content} for status, text in endpoint.statuses.items()}
     }
     described["responses"]["default"] = {
         "description": "An error",
@@ -82,21 +84,21 @@ def operation(kind: type[Call[Any]], *, subject: Subject, statuses: Mapping[str,
     return {"parameters": parameters, "security": [{"token": []}], "x-reverie-scope": scope_of(kind), **described}
 
 
-def describe(app: FastAPI, kinds: Iterable[type[Call[Any]]]) -> None:
+def describe(app: FastAPI, endpoints: Iterable[Endpoint]) -> None:
     """Make the application serve /openapi.json with the schemas of these calls and their responses."""
-    calls = list(kinds)
+    served = list(endpoints)
+    calls = [endpoint.kind for endpoint in served]
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             schema = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=app.routes)
+            for endpoint in served:
+                route = route_of(endpoint.kind)
+                schema["paths"][route.path][route.method.lower()].update(_operation(endpoint))
             schemas = _schemas([*(response_type(kind) for kind in calls), *calls, Problem])
             for kind in calls:
                 _remove_path_fields(schemas, kind)
             schema["components"] = {"schemas": schemas, "securitySchemes": {"token": _TOKEN}}
-            for path in schema["paths"].values():
-                for described in path.values():
-                    # Added by the framework for bodies that it decodes itself.
-                    described["responses"].pop("422", None)
             app.openapi_schema = schema
         return app.openapi_schema
 
@@ -122,6 +124,8 @@ def _parameter(name: str, location: str, arguments: dict[str, Any]) -> dict[str,
     schema = dict(arguments["properties"][name])
     described = {"name": name, "in": location, "required": location == "path" or name in arguments.get("required", ())}
     text = schema.pop("description", None)
+    if schema.get("default") is None:
+        schema.pop("default", None)
     return {**described, **({"description": text} if text else {}), "schema": schema}
 
 
