@@ -81,6 +81,7 @@ def server_process(folder: Path, valkey_url: str, constants: dict[str, float]) -
         while not answers(port):
             assert process.poll() is None
             assert time.monotonic() < deadline
+            time.sleep(0.05)  # it needs the processor to start
         yield port
     finally:
         process.send_signal(signal.SIGTERM)

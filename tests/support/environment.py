@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
+import httpcore2
 from httpx2 import _config
 
 _SHARED_MEMORY = Path("/dev/shm")
@@ -21,6 +23,9 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # object is the default of every function. What is tested names its own.
 for _kind in ("connect", "read", "write", "pool"):
     setattr(_config.DEFAULT_TIMEOUT_CONFIG, _kind, 60.0)
+
+# Each client and each `httpx2.get` would read the certificates of this machine anew, which takes 25 ms.
+httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 # Most tests open databases of their own and wait for the disk at each commit; none depends on a real one.
 if os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free > _ENOUGH_BYTES:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 import uvicorn
@@ -42,7 +44,7 @@ def running_server(
         lifespan="off",
         timeout_graceful_shutdown=5,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     thread.start()
     try:
@@ -50,10 +52,37 @@ def running_server(
         yield f"http://127.0.0.1:{port}"
     finally:
         app.state.stopping.set()
-        server.should_exit = True
+        server.stop()
         thread.join()
         listening.close()
         app.state.ledger.close()
+
+
+class _Server(uvicorn.Server):
+    """Stops at once where Uvicorn would wait twice for a tenth of a second: thousands of tests have a server."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopping: Future[None] = Future()
+
+    def stop(self) -> None:
+        """End the server, from any thread."""
+        self._stopping.set_result(None)
+
+    async def main_loop(self) -> None:
+        """Serve until the server is told to stop."""
+        await self.on_tick(0)
+        await asyncio.wrap_future(self._stopping)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close connections that are idle; where there is more, leave the rest to Uvicorn."""
+        for listening in self.servers:
+            listening.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await asyncio.sleep(0)
+        if self.server_state.connections or self.server_state.tasks:
+            await super().shutdown(sockets)
 
 
 def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
