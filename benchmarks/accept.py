@@ -100,7 +100,7 @@ def _send(stack: Stack, figure: Figure, turns: Sequence[Turn]) -> float:
     with Reverie(agent="bench", workspace=WORKSPACE, timeout_seconds=60, **way) as client:
         client.ingest("first", [{"role": "user", "content": "opens the connection"}], wait="stored")
 
-        def work(calls: Sequence[list[dict[str, Any]]], session: str) -> None:
+        def work(calls: Sequence[list[Any]], session: str) -> None:
             try:
                 for messages in calls:
                     client.ingest(session, messages, wait=figure.wait, timeout_seconds=_WAIT_SECONDS)

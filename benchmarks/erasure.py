@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
@@ -27,7 +27,7 @@ from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, percentile, rounded, settings_of
 from benchmarks.harness.stack import Stack
-from reverie import Reverie
+from reverie import MessageDict, Reverie
 from reverie.errors import Unavailable
 from reverie.trust.calls import Erasure
 
@@ -48,7 +48,7 @@ def say(ana: Reverie) -> None:
     """Put a canary into every field that a user's words can reach."""
     session = CANARIES["session"]
     ana.sessions.start(session, user=PERSON, metadata={"about": CANARIES["session-metadata"]})
-    messages: list[dict[str, Any]] = [
+    messages: list[MessageDict] = [
         {
             "role": "user",
             "content": f"Remember that I prefer {CANARIES['content']} at night. What do you say?",

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import NoReturn
 
-from reverie.errors import Conflict, NotFound, Rejected, ReverieError
+from reverie.errors import Conflict, Forbidden, NotFound, Rejected, ReverieError, Unauthorised
 
 __all__ = ["clear_interrupt", "main"]
 
@@ -25,7 +25,9 @@ def main() -> None:
         # The group imports and builds the command that is used.
         limited_to(application)(standalone_mode=True)
     except ReverieError as error:
-        is_invalid = isinstance(error, Rejected) and not isinstance(error, (NotFound, Conflict))
+        is_invalid = isinstance(error, Rejected) and not isinstance(
+            error, (NotFound, Conflict, Unauthorised, Forbidden)
+        )
         _fail(str(error), code=2 if is_invalid else 1)
     except KeyboardInterrupt:
         clear_interrupt()

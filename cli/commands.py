@@ -114,6 +114,7 @@ PANELS: Final = {
         "broker-url": Entry("stack", "Print the URL of the broker: `export REVERIE_BROKER=$(reverie broker-url)`."),
     },
 }
+_TYPE_WORDS: Final = {"int": "NUMBER", "float": "NUMBER", "Path": "PATH"}  # else TEXT
 COMMANDS: Final = {name: entry for panel in PANELS.values() for name, entry in panel.items()}
 
 
@@ -132,6 +133,18 @@ def limited_to(application: typer.Typer, *names: str) -> typer.Typer:
         if (command.name or typer.main.get_command_name(command.callback.__name__ if command.callback else "")) in names
     ]
     return limited
+
+
+def name_types(command: Any) -> None:
+    """Let the help of a command, and of those of a group, name types in words: TEXT, NUMBER, SECONDS, PATH."""
+    for inner in getattr(command, "commands", {}).values():
+        name_types(inner)
+    for parameter in command.params:
+        shown = parameter.bare_type()
+        word = next((word for part, word in _TYPE_WORDS.items() if part in shown), "TEXT")
+        if word == "NUMBER" and "seconds" in (parameter.help or "").lower():
+            word = "SECONDS"
+        parameter.display_type = lambda *_, word=word: word
 
 
 class LazyGroup(typer.core.TyperGroup):
@@ -154,6 +167,7 @@ class LazyGroup(typer.core.TyperGroup):
         built: Any = typer.main.get_command(limited_to(application, cmd_name))
         command = built.commands[cmd_name]
         add_common_options(command)
+        name_types(command)
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -162,6 +176,11 @@ class LazyGroup(typer.core.TyperGroup):
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options of `reverie` itself."""
+        name_types(self)
+        super().format_options(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names and help of all commands, without importing any."""

@@ -18,7 +18,7 @@ from cli.application import Invocation
 from cli.groups import root
 from cli.output import AsJson, ExportFile, Yes, confirm, note, print_json, print_table, progress_bar, say
 from reverie.counts import counted
-from reverie.errors import Rejected
+from reverie.errors import Permanent, Rejected
 from reverie.trust.export_calls import ImportRecords, ReadExport
 from reverie.trust.export_types import PARTS, ImportReport
 
@@ -86,15 +86,29 @@ def import_(
     """
     if source in FORMATS:
         call = ImportRecords(records=[], user=as_user, dry_run=dry_run)
-        _print_history(_import_history(command, source, path, call, with_erased=erased), dry_run, as_json)
+        history = _import_history(command, source, path, call, with_erased=erased)
+        _print_history(history, dry_run, as_json)
+        if history.left_out and not (history.added or history.present):
+            raise typer.Exit(1)
         return
     if path is not None:
         raise Rejected(f"{source!r} is none of the programs {', '.join(FORMATS)}", field="source")
-    report = _imported(command, Path(source), ImportRecords(records=[], user=as_user, trusted=trusted), dry_run, yes)
+    call = ImportRecords(records=[], user=as_user, trusted=trusted)
+    with _failing():
+        report = _imported(command, Path(source), call, dry_run, yes)
     if as_json:
         print_json(report)
     else:
         _print_report(report, dry_run)
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Make a file that cannot be imported a failure: the command itself was right."""
+    try:
+        yield
+    except Rejected as error:
+        raise Permanent(str(error)) from error
 
 
 def _imported(command: Invocation, file: Path, call: ImportRecords, dry_run: bool, yes: bool) -> ImportReport:
@@ -209,7 +223,7 @@ def _import_history(
     if path is None and wanted.default is None:
         raise Rejected(f"say where it is: reverie import {name} PATH ({wanted.description})", field="path")
     found = (path or Path(wanted.default or "")).expanduser()
-    with progress_bar("bytes") as bar:
+    with _failing(), progress_bar("bytes") as bar:
         task = bar.add_task("bytes", total=None)
         return carry(
             command.send,

@@ -31,6 +31,9 @@ def erase(
     """Erase a user, session, message, memory, agent or workspace with every trace, and print the receipt."""
     limited = replace(call, agent=command.flags.get("agent"), workspace=command.flags.get("workspace"))
     plan = command.send(replace(limited, dry_run=True))
+    for name in ("session", "message", "memory"):
+        if plan.kind == name and not any(map(sum, map(dict.values, plan.counts.values()))):
+            raise command.missing(name, getattr(call, name))
     if call.dry_run and as_json:
         print_json(plan)
     elif call.dry_run or not yes:

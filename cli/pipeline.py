@@ -155,7 +155,7 @@ files = Group("files")
 @files.command("add")
 def add_files(
     command: Invocation,
-    paths: list[Path],
+    paths: Annotated[list[Path], typer.Argument(help="The text files.")],
     session: Annotated[str | None, typer.Option(help="The session of the files.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A tag for all files.")] = None,
     wait: Annotated[str, typer.Option(help="Wait until they are queued, stored or searchable.")] = "stored",

@@ -234,10 +234,12 @@ def _about(entry: upkeep.CurationEntry) -> str:
 
 
 @root.says("checkpoint", upkeep.MakeCheckpoint, arguments=("message",))
-def _print_checkpoint(done: upkeep.Checkpoint) -> None:
+def _print_checkpoint(done: upkeep.Checkpoint, command: Invocation) -> None:
     """Commit the agent's memory files as they are now."""
-    if done.commit is None:
-        say("Nothing has changed since the last commit.")
+    if done.commit is None and not command.send(upkeep.ListHistory(limit=1)).commits:
+        say(f"No commit: agent {command.agent} has no memory files. Its first memory makes one.")
+    elif done.commit is None:
+        say("No commit: nothing has changed since the last one.")
     else:
         say(f"{done.commit.id[:10]}  {', '.join(done.commit.changed)}")
     for refused in done.refused:

@@ -11,11 +11,12 @@ A handler is a plain function that runs in a thread. It gets the validated call,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 from fastapi import APIRouter, Request, Response
@@ -38,6 +39,9 @@ from server.bodies import MAX_BODY_BYTES, body_bytes_of, decode
 from server.caller import Caller, Subject, caller_of, decoded, principal_of, query_of
 from server.services import Services
 from storage.stores import Store
+
+# The words of a call's name: AddSchedule is `add_schedule`, "Add schedule".
+_WORDS: Final = re.compile("[A-Z][a-z]*")
 
 _A = TypeVar("_A")
 _C = TypeVar("_C", bound=Call[Any])
@@ -160,6 +164,8 @@ class Endpoints:
                 _route_function(endpoint, services),
                 methods=[route.method],
                 name=endpoint.kind.__name__,
+                summary=" ".join(_WORDS.findall(endpoint.kind.__name__)).capitalize(),
+                operation_id="_".join(_WORDS.findall(endpoint.kind.__name__)).lower(),
                 tags=[endpoint.tag],
                 description=endpoint.kind.__doc__,
             )

@@ -112,7 +112,7 @@ def _hand_over(stack: Stack, workspace: str, haystack: Haystack) -> None:
     with client_of(stack, haystack.agent, workspace) as client:
         for session, messages in haystack.by_session().items():
             for start in range(0, len(messages), MAX_MESSAGES_PER_CALL):
-                batch = [message.as_message() for message in messages[start : start + MAX_MESSAGES_PER_CALL]]
+                batch: list[Any] = [message.as_message() for message in messages[start : start + MAX_MESSAGES_PER_CALL]]
                 receipt = client.ingest(session, batch)
                 if receipt.rejected:
                     raise RuntimeError(f"session {session} of {haystack.agent}: {receipt.rejected[0].error}")

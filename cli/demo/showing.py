@@ -126,7 +126,7 @@ def _warm_up(memory: Reverie) -> str:
         memory.sessions.forget(session)
     deadline = time.monotonic() + _WAIT_SECONDS
     memory.recall("ready?")
-    warm_up = [{"role": "user", "content": "Are you awake?"}]
+    warm_up: list[Any] = [{"role": "user", "content": "Are you awake?"}]
     receipt = memory.ingest(_WARM_UP_SESSION, warm_up, wait="searchable", timeout_seconds=_WAIT_SECONDS)
     degraded = receipt.degraded or memory.recall("ready?").degraded
     while degraded and time.monotonic() < deadline:

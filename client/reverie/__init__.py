@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from reverie.pipeline.calls import DeadLetter as DeadLetter
     from reverie.pipeline.calls import Receipt as Receipt
     from reverie.pipeline.status import PipelineStatus as PipelineStatus
+    from reverie.pipeline.submission import MessageDict as MessageDict
     from reverie.recall.types import Context as Context
     from reverie.recall.types import Explanation as Explanation
     from reverie.recall.types import RecallResponse as RecallResponse
@@ -97,6 +98,7 @@ _NAMES: Final = {
     "memories.types": "Fact FoundMemories Memory MemoryStats Note Remembered",
     "pipeline.calls": "DeadLetter Receipt",
     "pipeline.status": "PipelineStatus",
+    "pipeline.submission": "MessageDict",
     "recall.types": "Context Explanation RecallResponse RecallResult Restored RetrieverScore",
     "scheduling.agent_worker": "AgentWorker",
     "scheduling.cadence": "format_in_timezone next_run_for_cadence parse_cadence validate_cadence",

@@ -58,12 +58,13 @@ def resolve_config(
 ) -> ClientConfig:
     """Return the configuration from arguments and, for those left out, the environment. Raises `Rejected`."""
     url = url or os.environ.get("REVERIE_URL") or None
+    found = None if url else _found_url()
     if not timeout_seconds > 0:
         raise Rejected(f"timeout_seconds is {timeout_seconds}; it must be more than 0", field="timeout_seconds")
     return ClientConfig(
         agent=check_agent(_named(agent, "REVERIE_AGENT", contract.DEFAULT_AGENT)),
         workspace=resolve_workspace(workspace),
-        url=_checked_url(url or contract.DEFAULT_URL),
+        url=_checked_url(url or found or contract.DEFAULT_URL),
         url_given=url is not None,
         broker=check_broker(known) if (known := broker or os.environ.get("REVERIE_BROKER")) else None,
         token=token or os.environ.get("REVERIE_TOKEN") or None,
@@ -173,6 +174,21 @@ def local_server(url: str) -> LocalServer | None:
     hosts = _LOOPBACK if parts.hostname == _LOCAL_NAME else (parts.hostname,)
     found = (_read(entry_path(host, parts.port or 80)) for host in hosts)
     return next((server for server in found if server is not None), None)
+
+
+def _found_url() -> str | None:
+    """Return the URL of this user's running server: the one at the default address, or else the only one.
+
+    Raises `Rejected` if there are several. None if there is none, as yet.
+    """
+    try:
+        paths = sorted((state_folder() / "servers").iterdir())
+    except OSError:
+        return None
+    urls = [server.url for path in paths if (server := _read(path)) is not None]
+    if len(urls) > 1 and contract.DEFAULT_URL not in urls:
+        raise Rejected(f"several servers run: name one by url= or REVERIE_URL: {', '.join(urls)}", field="url")
+    return urls[0] if len(urls) == 1 else None
 
 
 def entry_path(host: str, port: int) -> Path:

@@ -1,6 +1,7 @@
 """The connections of a client: HTTP to the server for all calls, and the broker, if one is configured, for ingest.
 
-httpx2 is imported with the first call; every failure becomes one of our errors.
+httpx2 is imported with the first call; every failure becomes one of our errors,
+which quotes its cause instead of chaining it.
 """
 
 from __future__ import annotations
@@ -139,19 +140,19 @@ class HttpTransport:
                 raise Unavailable(
                     f"the server at {self._config.url} does not answer ({error}): is it running? Start it with"
                     " `reverie up`, or set REVERIE_URL to another"
-                ) from error
-            except httpx2.TimeoutException as error:
+                ) from None
+            except httpx2.TimeoutException:
                 raise Unavailable(
                     f"the server at {self._config.url} does not answer (not in {request['timeout']:.0f} s): is it"
                     " stopped, or its machine busy? See its log"
-                ) from error
+                ) from None
             except (httpx2.NetworkError, httpx2.RemoteProtocolError) as error:
                 # A pooled connection from before a restart of the server, as a rule. The server may have carried the
                 # request out, and does not do so twice: it is the same request, by its key or its ids.
                 if attempt == 2:
-                    raise Unavailable(f"the server at {self._config.url} closed the connection ({error})") from error
+                    raise Unavailable(f"the server at {self._config.url} closed the connection ({error})") from None
             except httpx2.HTTPError as error:
-                raise Unavailable(f"the request to {self._config.url} failed ({error})") from error
+                raise Unavailable(f"the request to {self._config.url} failed ({error})") from None
         raise AssertionError("unreachable")
 
     def _connected(self) -> Any:
@@ -218,12 +219,12 @@ def post_submission(
             continue
         except Unavailable as error:
             done = len(accepted) if not late else 0
-            raise type(error)(str(error), unconfirmed=submission.ids[done:]) from error
+            raise type(error)(str(error), unconfirmed=submission.ids[done:]) from None
         accepted += receipt.accepted
         rejected += (_in_call(part, rejection) for rejection in receipt.rejected)
         degraded = degraded or receipt.degraded
     if late is not None:
-        raise WaitTimeout(str(late), accepted=submission.ids) from late
+        raise WaitTimeout(str(late), accepted=submission.ids) from None
     return checked_receipt(wait, accepted, rejected, trace=submission.trace, degraded=degraded)
 
 
@@ -329,7 +330,7 @@ class Connection:
                 raise  # the server puts messages into the same inbox
             except Unavailable as error:
                 if not self.config.url_given:
-                    raise
+                    raise error from None
                 broker_failure = f"tried the broker at {without_password(self.config.broker or '')}: {error}; then "
         try:
             # With the same ids, so that items that the broker has accepted are not stored twice.
@@ -339,7 +340,7 @@ class Connection:
             raise
         except Unavailable as error:
             hint = "" if self._producer else "; set REVERIE_URL, or REVERIE_BROKER to enqueue without a server"
-            raise Unavailable(f"{broker_failure}{error}{hint}", unconfirmed=error.unconfirmed) from error
+            raise Unavailable(f"{broker_failure}{error}{hint}", unconfirmed=error.unconfirmed) from None
 
     def close(self) -> None:
         """Close all connections. The next call opens them again."""

@@ -83,7 +83,7 @@ def test_a_session_is_exported_by_its_id(reverie: Reverie, tmp_path: Path) -> No
 def test_a_file_that_cannot_be_used_is_named(reverie: Reverie, tmp_path: Path) -> None:
     """Given a file that is missing, and one that is no export, then the command fails and says so in one line."""
     missing = reverie("import", "nothing.jsonl")
-    assert (missing.code, missing.out) == (2, "")
+    assert (missing.code, missing.out) == (1, "")
     assert "nothing.jsonl cannot be read" in missing.err
     (tmp_path / "other.txt").write_text("hello")
     assert "no export of Reverie" in reverie("import", "other.txt").err

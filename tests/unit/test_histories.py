@@ -234,7 +234,7 @@ def test_little_of_a_long_transcript_is_in_memory(tmp_path: Path) -> None:
 def test_what_cannot_be_imported_is_said_in_one_line(reverie: CommandLine, tmp_path: Path) -> None:
     """Given a path that is not there, an empty folder, and a program that is not known, then the command says so."""
     missing = reverie("import", "claude-code", str(tmp_path / "nowhere"))
-    assert (missing.code, missing.err_without_note) == (2, f"reverie: there is no {tmp_path / 'nowhere'}\n")
+    assert (missing.code, missing.err_without_note) == (1, f"reverie: there is no {tmp_path / 'nowhere'}\n")
     (tmp_path / "empty").mkdir()
     assert "has no file of this kind" in reverie("import", "claude-code", str(tmp_path / "empty")).err
     assert "none of the programs claude-code" in reverie("import", "cobol", str(tmp_path)).err

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from memory.trust.token_texts import is_well_formed, new_token
+from reverie import Reverie
 from reverie.config import LocalServer, entry_path, local_server
-from reverie.errors import Rejected
+from reverie.errors import Rejected, Unavailable
 from worker.access import operator_token
 from worker.settings import Settings
 from worker.supervision.local_token import NAME, announced_to_clients, local_token, read_local_token
@@ -134,3 +135,28 @@ def test_a_long_token_and_loopback_addresses_are_served(tmp_path: Path) -> None:
     assert operator_token(Settings(data=tmp_path, host="0.0.0.0"), {"REVERIE_TOKEN": "x" * 32}) == "x" * 32
     assert operator_token(Settings(data=tmp_path), {}) is None
     assert operator_token(Settings(data=tmp_path, open=True), {}) is None
+
+
+def test_a_client_without_arguments_finds_the_only_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given no server, one at another port, two others, and then one at the default port, then each case is clear."""
+    monkeypatch.delenv("REVERIE_URL", raising=False)
+    assert Reverie().connection.config.url == URL
+    with announced_to_clients(("127.0.0.1", 8001), "http://127.0.0.1:8001", TOKEN):
+        assert Reverie().connection.config.url == "http://127.0.0.1:8001"
+        with announced_to_clients(("127.0.0.1", 8002), "http://127.0.0.1:8002", TOKEN):
+            with pytest.raises(Rejected, match=r"REVERIE_URL: http://127\.0\.0\.1:8001, http://127\.0\.0\.1:8002"):
+                Reverie()
+            with announced_to_clients(("127.0.0.1", 7437), URL, TOKEN):
+                assert Reverie().connection.config.url == URL
+    assert Reverie().connection.config.url == URL
+
+
+def test_a_server_that_does_not_answer_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given no server, then the error quotes its cause and is not chained to those of the network libraries."""
+    with pytest.raises(Unavailable, match="is it running") as raised:
+        Reverie(url="http://127.0.0.1:9", timeout_seconds=1).recall("anything")
+    error: BaseException | None = raised.value
+    while error is not None:
+        assert error.__cause__ is None
+        assert error.__suppress_context__ or error.__context__ is None
+        error = None if error.__suppress_context__ else error.__context__

@@ -48,7 +48,7 @@ except ModuleNotFoundError as error:
 from reverie.client import Reverie
 from reverie.clock import new_id
 from reverie.contract import MAX_ORIGINAL_BYTES, Role
-from reverie.errors import Conflict, NotFound, Rejected
+from reverie.errors import Conflict, NotFound, Rejected, WaitTimeout
 from reverie.fields import MAX_PAGE
 from reverie.frameworks import all_pages, label, newest_first, searchable, settled
 from reverie.memories.types import MAX_MEMORY_BYTES, Memory
@@ -57,7 +57,7 @@ from reverie.sessions.types import Message
 __all__ = ["ReverieMemoryService", "ReverieSessionService"]
 
 # A memory is indexed within a second; a machine that is very busy takes longer.
-_INDEX_SECONDS: Final = 60.0
+_INDEX_SECONDS: Final = 5.0
 
 
 class ReverieMemoryService(BaseMemoryService):
@@ -153,10 +153,11 @@ class ReverieMemoryService(BaseMemoryService):
 
 
 def _remember(client: Reverie, user_id: str, drafts: Sequence[Mapping[str, Any]]) -> None:
-    """Store memories, and wait until the last one is searchable: they are indexed in their order."""
+    """Store memories, and wait some seconds for the last one to be searchable: they are indexed in their order."""
     for number, draft in enumerate(drafts, start=1):
         content = draft["content"].encode()[:MAX_MEMORY_BYTES].decode(errors="ignore")
-        with suppress(Conflict):  # the event was remembered before, with another text
+        # The event was remembered before, with another text; or it is stored, and workers index it later.
+        with suppress(Conflict, WaitTimeout):
             client.remember(
                 **{**draft, "content": content},
                 user=user_id,
@@ -363,7 +364,7 @@ def _read_state(client: Reverie, name: str, user: str | None) -> dict[str, Any]:
 
 def _store(client: Reverie, name: str, user_id: str, entry: Entry, *, message_id: str) -> bool:
     """Store an entry; return False if another one with this id was stored first."""
-    message = message_of(entry, message_id=message_id)
+    message: Any = message_of(entry, message_id=message_id)
     try:
         client.ingest(name, message, user=user_id, wait="stored", timeout_seconds=_STORE_SECONDS)
     except Conflict:

@@ -363,6 +363,8 @@ class AsyncMemory:
 
 # A message is stored, and a memory indexed, within a second; a machine that is very busy takes longer.
 _STORE_SECONDS: Final = 60.0
+# Long enough where workers run. Without them what was added is stored, and is searchable later.
+_INDEX_SECONDS: Final = 5.0
 # Another call may end the session between storing and reading; it then reads what both stored, or this one does.
 _ATTEMPTS: Final = 5
 
@@ -376,8 +378,11 @@ def remember_each(
         check_size(message["content"])
     results = []
     for number, message in enumerate(kept, start=1):
-        remembered = client.remember(
+        memory = new_id()
+        remember = functools.partial(
+            client.remember,
             message["content"],
+            id=memory,
             user=scope.user_id,
             source=SOURCE,
             pinned=True,  # no job merges or removes it
@@ -385,12 +390,14 @@ def remember_each(
             session=scope.session if scope.run_id is not None else None,
             metadata=metadata_of(scope, custom, message),
             expires_at=expires_at,
-            # Memories are indexed in their order.
-            wait="searchable" if number == len(kept) else "stored",
-            timeout_seconds=_STORE_SECONDS,
         )
+        if number < len(kept):
+            remember()
+        else:
+            with suppress(WaitTimeout):  # it is stored; memories are indexed in their order
+                remember(wait="searchable", timeout_seconds=_INDEX_SECONDS)
         actor = {"actor_id": message.get("name"), "role": message["role"]}
-        results.append({**_added(scope, remembered.id, message["content"]), **actor})
+        results.append({**_added(scope, memory, message["content"]), **actor})
     return results
 
 
@@ -399,7 +406,7 @@ def extract(
 ) -> list[dict[str, Any]]:
     """Store messages in the session of a scope, let the server extract memories, and label and return these."""
     named = {new_id(): message for message in messages}
-    drafts = [{"id": id, **message} for id, message in named.items()]
+    drafts: list[Any] = [{"id": id, **message} for id, message in named.items()]
     for start in range(0, len(drafts), MAX_MESSAGES_PER_CALL):
         receipt = client.ingest(
             scope.session,

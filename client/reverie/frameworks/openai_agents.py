@@ -137,7 +137,7 @@ class ReverieSession:
         items = (item for item in map(item_of, newest) if item is not None)
         return cast("list[TResponseInputItem]", list(islice(items, None if limit is None else max(0, limit)))[::-1])
 
-    def _add(self, messages: list[dict[str, Any]]) -> None:
+    def _add(self, messages: list[Any]) -> None:
         for start in range(0, len(messages), MAX_MESSAGES_PER_CALL):
             receipt = self._client.ingest(
                 self.session_id,

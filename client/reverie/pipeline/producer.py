@@ -118,7 +118,7 @@ class Producer:
                     _, notify = self._inbox.accept(self.workspace, batch, reply_to=reply_to, wait=wait)
             except Unavailable as error:
                 unconfirmed = tuple(payload.id for payload in payloads[done:])
-                raise type(error)(str(error), unconfirmed=unconfirmed) from error
+                raise type(error)(str(error), unconfirmed=unconfirmed) from None
             done += len(batch)
             if notify:
                 self._notify(batch[0].trace)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Required, TypedDict
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
@@ -49,6 +49,27 @@ class MessageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     original: str | None = None
     user: str | None = None
     visibility: contract.Visibility | None = None
+
+
+class MessageDict(TypedDict, total=False):
+    """A message as a caller writes it in Python, for type checkers: the fields of `MessageInput`."""
+
+    role: Required[Role]
+    content: str | None
+    id: str | None
+    created_at: datetime | str | None
+    name: str | None
+    tool_call_id: str | None
+    tool_name: str | None
+    tool_calls: list[dict[str, Any]]
+    token_count: int | None
+    importance: float | None
+    metadata: dict[str, Any]
+    tags: list[str]
+    sequence: int | None
+    original: str | None
+    user: str | None
+    visibility: contract.Visibility | None
 
 
 # Fields of stored and exported messages that a new message cannot set, since only Reverie knows them.
@@ -313,7 +334,7 @@ def _all_rejected(rejected: list[Rejection]) -> Rejected:
 def ingest(
     connection: Connection,
     session: str | None = None,
-    messages: Iterable[Mapping[str, Any]] | Mapping[str, Any] | None = None,
+    messages: Iterable[MessageDict | Message] | MessageDict | None = None,
     *,
     user: str | None = None,
     provider: str | None = None,
