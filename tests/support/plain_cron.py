@@ -28,13 +28,14 @@ class WalkedClock:
         self._reached = np.searchsorted(np.maximum.accumulate(shown), walls)
         # The first minute after each clock change.
         self.changes = self.moments(np.flatnonzero(np.diff(shown) != 1) + 1)
-        self._minutes = walls % 60
-        self._hours = walls // 60 % 24
-        moments = walls.astype("datetime64[m]")
-        months = moments.astype("datetime64[M]")
-        self._days = (moments.astype("datetime64[D]") - months.astype("datetime64[D]")).astype(int) + 1
+        # A cron allows some days, and some minutes of each of them.
+        self._first_wall, self._walls = int(walls[0]), len(walls)
+        days = np.arange(walls[0] // 1440, walls[-1] // 1440 + 1)
+        dates = days.astype("datetime64[D]")
+        months = dates.astype("datetime64[M]")
+        self._days = (dates - months.astype("datetime64[D]")).astype(int) + 1
         self._months = months.astype(int) % 12 + 1
-        self._weekdays = (walls // 1440 + 4) % 7  # 1 January 1970 was a Thursday
+        self._weekdays = (days + 4) % 7  # 1 January 1970 was a Thursday
 
     def firings(self, expression: str) -> list[datetime]:
         """Return every firing after the first midnight, up to the last midnight."""
@@ -50,11 +51,13 @@ class WalkedClock:
         by_day = _among(self._days, day, 1, 31)
         by_weekday = _among(self._weekdays, weekday, 0, 6, _WEEKDAYS)
         starred = day[0] == "*" or weekday[0] == "*"
-        due = by_day & by_weekday if starred else by_day | by_weekday
-        due &= _among(self._minutes, minute, 0, 59)
-        due &= _among(self._hours, hour, 0, 23)
-        due &= _among(self._months, month, 1, 12, _MONTHS)
-        minutes: NDArray[Any] = np.unique(self._reached[due])
+        days = by_day & by_weekday if starred else by_day | by_weekday
+        days &= _among(self._months, month, 1, 12, _MONTHS)
+        of_day = np.arange(1440)
+        times = _among(of_day // 60, hour, 0, 23) & _among(of_day % 60, minute, 0, 59)
+        begin = self._first_wall % 1440
+        due = np.logical_and.outer(days, times).ravel()[begin : begin + self._walls]
+        minutes: NDArray[Any] = np.unique(self._reached[np.flatnonzero(due)])
         return minutes
 
 
