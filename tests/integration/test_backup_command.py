@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +21,7 @@ from storage.stores import Stores
 from storage.trust.audit import AuditFilter, AuditLog
 from storage.verify import verify
 from support.agents import until
+from support.command_line import CommandLine
 from support.pipeline import WORKSPACE, Pipeline
 
 pytestmark = pytest.mark.sqlite("copies its files")
@@ -52,17 +53,14 @@ def command(data: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "cli", "--data", str(data), *arguments]
 
 
-def run(data: Path, *arguments: str, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **variables}
-    done = subprocess.run(
-        command(data, *arguments), cwd=data.parent, capture_output=True, text=True, timeout=120, env=environment
-    )
+def run(data: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command(data, *arguments), cwd=data.parent, capture_output=True, text=True, timeout=120)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
 
-def run_json(data: Path, *arguments: str, code: int = 0, **variables: str) -> Any:
-    return json.loads(run(data, *arguments, "--json", code=code, **variables).stdout)
+def run_json(data: Path, *arguments: str) -> Any:
+    return json.loads(run(data, *arguments, "--json").stdout)
 
 
 @contextmanager
@@ -101,6 +99,20 @@ def fill(pipe: Pipeline, megabytes: int) -> None:
         tx.connection.exec_driver_sql("CREATE TABLE IF NOT EXISTS filler (content)")
         for _ in range(megabytes):
             tx.connection.exec_driver_sql("INSERT INTO filler VALUES (randomblob(1000000))")
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs `reverie` on a data folder in this process, and returns the standard error of a failure."""
+    monkeypatch.delenv("REVERIE_BACKUP_PASSPHRASE", raising=False)
+    reverie = CommandLine(monkeypatch, capsys)
+
+    def run_here(data: Path, *arguments: str, code: int = 0) -> str:
+        ended = reverie("--data", str(data), *arguments)
+        assert ended.code == code, ended.out + ended.err
+        return ended.err
+
+    return run_here
 
 
 @pytest.fixture
@@ -224,41 +236,44 @@ def test_two_backups_into_one_folder_do_not_run_at_once(pipe: Pipeline, tmp_path
     assert run_json(data, "backup", "list", str(dest))["damaged"] == []
 
 
-def test_an_encrypted_backup_needs_its_passphrase(pipe: Pipeline, tmp_path: Path) -> None:
+def test_an_encrypted_backup_needs_its_passphrase(
+    pipe: Pipeline, tmp_path: Path, here: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Given --encrypt, then each command needs the passphrase, from the environment or a key file."""
     data, dest = tmp_path / "data", tmp_path / "dest"
     key = tmp_path / "key"
     key.write_text(PASSPHRASE + "\n")
-    run(data, "backup", str(dest), "--encrypt", REVERIE_BACKUP_PASSPHRASE=PASSPHRASE)
-
-    assert "are encrypted" in run(data, "backup", "list", str(dest), code=2).stderr
-    wrong = run(data, "backup", "list", str(dest), code=2, REVERIE_BACKUP_PASSPHRASE="something else")
-    assert "not that of this backup" in wrong.stderr
-    run(tmp_path / "restored", "restore", str(dest), "--key-file", str(key))
+    monkeypatch.setenv("REVERIE_BACKUP_PASSPHRASE", PASSPHRASE)
+    here(data, "backup", str(dest), "--encrypt")
+    monkeypatch.setenv("REVERIE_BACKUP_PASSPHRASE", "something else")
+    assert "not that of this backup" in here(data, "backup", "list", str(dest), code=2)
+    monkeypatch.delenv("REVERIE_BACKUP_PASSPHRASE")
+    assert "are encrypted" in here(data, "backup", "list", str(dest), code=2)
+    here(tmp_path / "restored", "restore", str(dest), "--key-file", str(key))
     assert messages(tmp_path / "restored") == messages(data)
 
 
-def test_folders_that_cannot_hold_backups_are_refused(pipe: Pipeline, tmp_path: Path) -> None:
+def test_folders_that_cannot_hold_backups_are_refused(pipe: Pipeline, tmp_path: Path, here: Callable[..., str]) -> None:
     """Given a folder inside the data, with other files, or written by others, then the error says what to do."""
     data = tmp_path / "data"
-    assert "lies in the data folder" in run(data, "backup", str(data / "dest"), code=2).stderr
+    assert "lies in the data folder" in here(data, "backup", str(data / "dest"), code=2)
     other = tmp_path / "other"
     other.mkdir()
     (other / "file").write_text("mine")
-    assert "not empty" in run(data, "backup", str(other), code=2).stderr
+    assert "not empty" in here(data, "backup", str(other), code=2)
     shared = tmp_path / "shared"
     shared.mkdir(mode=0o755)
-    run(data, "backup", str(shared))
+    here(data, "backup", str(shared))
     assert shared.stat().st_mode & 0o777 == 0o700
-    assert "no backups" in run(data, "backup", "verify", str(other), code=1).stderr
-    assert "no backup was made" in run(tmp_path / "x", "restore", str(shared), "--at", "2001-01-01", code=1).stderr
+    assert "no backups" in here(data, "backup", "verify", str(other), code=1)
+    assert "no backup was made" in here(tmp_path / "x", "restore", str(shared), "--at", "2001-01-01", code=1)
 
 
-def test_what_was_done_is_in_the_audit_log(pipe: Pipeline, tmp_path: Path) -> None:
+def test_what_was_done_is_in_the_audit_log(pipe: Pipeline, tmp_path: Path, here: Callable[..., str]) -> None:
     """Given a backup and a restore, then the log of each folder says so."""
     data, dest, target = tmp_path / "data", tmp_path / "dest", tmp_path / "target"
-    run(data, "backup", str(dest))
-    run(target, "restore", str(dest))
+    here(data, "backup", str(dest))
+    here(target, "restore", str(dest))
 
     for folder, action in ((data, "backup"), (target, "restore")):
         stores = Stores(folder)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +14,7 @@ import pytest
 from memory.recall.events import record_recalls
 from reverie import AsyncReverie, Context, Restored, Reverie
 from reverie.errors import NotFound, Rejected
+from support.command_line import CommandLine
 from support.endpoint import Endpoint, chat_endpoint, say, send
 from support.http import running_server
 from support.stages import drain
@@ -248,24 +245,26 @@ def test_refinement_without_a_language_model_names_the_setting(plain_url: str) -
 # --- the command line ---
 
 
-def reverie(data: Path, port: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    variables = {"REVERIE_PORT": port, "REVERIE_DATA": str(data), "REVERIE_EMBEDDING_PROVIDER": "hash", **settings}
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "cli", "--agent", "ana", *arguments],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-    )
+@pytest.fixture
+def reverie(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
+    """The command line of ana's, on a data folder of its own."""
+    return CommandLine(monkeypatch, capsys, "--agent", "ana", data=tmp_path / "data", embedding_provider="hash")
 
 
-def test_the_command_line_prints_the_document(plain_url: str, tmp_path: Path) -> None:
+@pytest.fixture
+def reverie_there(reverie: CommandLine, plain_url: str, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """The same command line, for the server."""
+    monkeypatch.setenv("REVERIE_PORT", str(urlsplit(plain_url).port))
+    return reverie
+
+
+def test_the_command_line_prints_the_document(reverie_there: CommandLine) -> None:
     """Given a running server, then `reverie context` prints the document, its account beside it, and JSON."""
-    port = str(urlsplit(plain_url).port)
-    ran = reverie(tmp_path / "data", port, "context", "now", "boats", "--budget", "9000")
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("# Memory\n")
-    assert "2 memories" in ran.stderr
-    found = json.loads(reverie(tmp_path / "data", port, "context", "now", "--json").stdout)
+    ran = reverie_there("context", "now", "boats", "--budget", "9000")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("# Memory\n")
+    assert "2 memories" in ran.err
+    found = reverie_there("context", "now", "--json").json
     assert found["text"].startswith("# Memory\n")
     assert found["left_out"]["memories"] == 0
 
@@ -282,24 +281,23 @@ def test_the_command_line_prints_the_document(plain_url: str, tmp_path: Path) ->
     ],
 )
 def test_the_command_line_fails_in_one_line(
-    plain_url: str, tmp_path: Path, arguments: tuple[str, ...], code: int, says: str
+    reverie_there: CommandLine, arguments: tuple[str, ...], code: int, says: str
 ) -> None:
     """Given an unknown session, a budget at fault or no language model, then one line says so."""
-    ran = reverie(tmp_path / "data", str(urlsplit(plain_url).port), *arguments)
-    assert ran.returncode == code, ran.stderr
-    assert says in ran.stderr
-    assert ran.stderr.count("\n") == 1
-    assert ran.stdout == ""
+    ran = reverie_there(*arguments)
+    assert ran.code == code, ran.err
+    assert says in ran.err
+    assert ran.err.count("\n") == 1
+    assert ran.out == ""
 
 
-def test_the_command_line_restores_a_session(plain_url: str, tmp_path: Path) -> None:
+def test_the_command_line_restores_a_session(reverie_there: CommandLine) -> None:
     """Given a session, then `reverie sessions restore` prints its end, for people and as JSON."""
-    port = str(urlsplit(plain_url).port)
-    ran = reverie(tmp_path / "data", port, "sessions", "restore", "now", "--budget", "12")
-    assert ran.returncode == 0, ran.stderr
-    assert "What boats did I mention?" in ran.stdout
-    assert "1 older message left out" in ran.stdout
-    found = json.loads(reverie(tmp_path / "data", port, "sessions", "restore", "now", "--json").stdout)
+    ran = reverie_there("sessions", "restore", "now", "--budget", "12")
+    assert ran.code == 0, ran.err
+    assert "What boats did I mention?" in ran.out
+    assert "1 older message left out" in ran.out
+    found = reverie_there("sessions", "restore", "now", "--json").json
     assert [message["content"] for message in found["messages"]] == [
         "The tram was late.",
         "What boats did I mention?",
@@ -314,8 +312,12 @@ def test_the_command_line_restores_a_session(plain_url: str, tmp_path: Path) -> 
         ({"REVERIE_SYSTEM_PROMPT_BUFFER": "100000"}, "setting context_token_budget"),
     ],
 )
-def test_settings_that_do_not_fit_together_are_named(tmp_path: Path, settings: dict[str, str], says: str) -> None:
+def test_settings_that_do_not_fit_together_are_named(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], says: str
+) -> None:
     """Given an endpoint without a model, an address that is none, or a buffer that takes all, then it is told."""
-    ran = reverie(tmp_path / "data", "1", "db", "status", **settings)
-    assert ran.returncode == 2
-    assert says in ran.stderr
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    ran = reverie("db", "status")
+    assert ran.code == 2
+    assert says in ran.err

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +18,7 @@ from reverie import AsyncReverie, Reverie
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, NotFound, Rejected, WaitTimeout
 from reverie.memories.tool import memory_tool, memory_tool_async
+from support.command_line import CommandLine
 from support.http import running_server
 from support.stages import drain, pipeline_at_work
 from worker.runtime import Runtime
@@ -318,7 +314,9 @@ def test_many_setting_one_fact_at_once_leave_one_value(url: str) -> None:
             ana.memories.update(history[1].id, importance=1.0)
 
 
-def test_the_command_line_searches_and_collects(ana: Reverie, url: str, runtime: Runtime, tmp_path: Path) -> None:
+def test_the_command_line_searches_and_collects(
+    ana: Reverie, url: str, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Given a running server, then `reverie memory search` finds what it holds, and `memory gc` says in a dry run what
     it would remove, and removes it without one."""
     kept = ana.remember("Otto plays the cello")
@@ -327,25 +325,21 @@ def test_the_command_line_searches_and_collects(ana: Reverie, url: str, runtime:
         memories = tx.for_agent("ana").memories
         memories.change(memories.get(over.id).row_id, now=runtime.now(), expires_at=runtime.now() - 1)
     settings = runtime.settings
-    environment = {
-        **os.environ,
-        "REVERIE_PORT": str(urlsplit(url).port),
-        "REVERIE_DATA": str(settings.data),
-        "REVERIE_BROKER": settings.broker_url,
-        "REVERIE_BROKER_PREFIX": settings.broker_prefix,
-        "REVERIE_EMBEDDING_PROVIDER": "hash",
-    }
+    command = CommandLine(
+        monkeypatch,
+        capsys,
+        *("--agent", "ana", "memory"),
+        port=urlsplit(url).port,
+        data=settings.data,
+        broker=settings.broker_url,
+        broker_prefix=settings.broker_prefix,
+        embedding_provider="hash",
+    )
 
     def reverie(*arguments: str) -> Any:
-        ran = subprocess.run(
-            [sys.executable, "-P", "-m", "cli", "--agent", "ana", "memory", *arguments, "--json"],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
-        assert ran.returncode == 0, ran.stderr
-        return json.loads(ran.stdout)
+        ran = command(*arguments, "--json")
+        assert ran.code == 0, ran.err
+        return ran.json
 
     assert [found["id"] for found in reverie("search", "cello", "--limit", "1")["results"]] == [kept.id]
     assert reverie("gc", "--dry-run")["expired"] == 1

@@ -21,6 +21,7 @@ from adapters.broker.recall_log import RecallBuffer, RecallLog
 from reverie import contract
 from reverie.client import AsyncReverie, Reverie
 from storage.stores import Store, Stores
+from support.command_line import CommandLine
 from support.http import running_server
 from support.stages import drain
 from worker import app as worker_app
@@ -319,20 +320,21 @@ def test_the_asynchronous_client_asks_the_same(here: Runtime, url: str, ana: Rev
     assert asyncio.run(ask()) == ana.memories.recall_events(limit=3, explain=True)
 
 
-def test_the_command_line_shows_them(here: Runtime, ana: Reverie) -> None:
+def test_the_command_line_shows_them(
+    here: Runtime, ana: Reverie, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Given events, then `reverie recalls` prints this agent's, as a table or as JSON."""
     ana.recall("harbour\nboats", mode="keyword")
     record(here, 1)
 
+    for name, value in _settings(here).items():
+        monkeypatch.setenv(name, value)
+    command = CommandLine(monkeypatch, capsys)
+
     def reverie(agent: str, *arguments: str) -> str:
-        ran = subprocess.run(
-            [sys.executable, "-P", "-m", "cli", "--agent", agent, "recalls", *arguments],
-            env={**os.environ, **_settings(here)},
-            capture_output=True,
-            text=True,
-        )
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
+        ran = command("--agent", agent, "recalls", *arguments)
+        assert ran.code == 0, ran.err
+        return ran.out
 
     shown = json.loads(reverie("ana", "--json", "--limit", "1"))
     (event,) = ana.memories.recall_events(limit=1)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,16 +92,14 @@ def test_where_nothing_was_stored_nothing_is_found(url: str) -> None:
     assert "nothing has been stored" in found.degraded
 
 
-def test_the_command_line_asks_the_same(url: str, tmp_path: Path) -> None:
+def test_the_command_line_asks_the_same(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Given a running server, when `reverie sessions search` is called, then it prints the same sessions."""
-    ran = subprocess.run(
-        [sys.executable, "-P", "-m", "cli", "--agent", "ana", "sessions", "search", "violin strings", "--json"],
-        env={**os.environ, "REVERIE_URL": url, "REVERIE_DATA": str(tmp_path / "other")},
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout)["results"][0]["session"] == "violins"
+    reverie = CommandLine(monkeypatch, capsys, "--agent", "ana", url=url, data=tmp_path / "other")
+    ran = reverie("sessions", "search", "violin strings", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["results"][0]["session"] == "violins"
 
 
 def _user(content: str) -> dict[str, str]:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +20,7 @@ from memory.sessions.summaries import RollingRules, SummaryRules
 from memory.sessions.summary_jobs import consolidate_conversations, read_summary
 from reverie import AsyncReverie, Reverie, contract
 from reverie.errors import NotFound, Rejected
+from support.command_line import CommandLine
 from support.endpoint import chat_endpoint, say
 from support.http import running_server
 from support.pipeline import Pipeline
@@ -62,21 +59,6 @@ def run(task: str, **arguments: Any) -> Mapping[str, Any]:
     """The body of a task, as a worker runs it."""
     found: Mapping[str, Any] = worker_app.app.tasks[task].body(**arguments)
     return found
-
-
-def reverie(data: Path, url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    variables = {
-        "REVERIE_PORT": str(urlsplit(url).port),
-        "REVERIE_DATA": str(data),
-        "REVERIE_EMBEDDING_PROVIDER": "hash",
-        **{f"REVERIE_{name.upper()}": str(value) for name, value in SMALL.items()},
-    }
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "cli", "--agent", "ana", *arguments],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-    )
 
 
 def test_the_periodic_task_summarises_and_the_client_reads_it(url: str) -> None:
@@ -132,20 +114,23 @@ def test_what_is_at_fault_is_told(url: str) -> None:
     assert "tokens" in answered.json()["detail"]
 
 
-def test_the_command_line_shows_and_compacts(url: str, tmp_path: Path) -> None:
+def test_the_command_line_shows_and_compacts(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Given a session, then `sessions compact` condenses it and `sessions summary` prints what became of it."""
-    data = tmp_path / "data"
-    assert "No summary yet; 50 messages." in reverie(data, url, "sessions", "summary", "s").stdout
-    done = reverie(data, url, "sessions", "compact", "s", "--budget", "600", "--json")
-    assert done.returncode == 0, done.stderr
-    condensed = json.loads(done.stdout)["condensed"]
+    settings = {"port": urlsplit(url).port, "data": tmp_path / "data", "embedding_provider": "hash", **SMALL}
+    reverie = CommandLine(monkeypatch, capsys, "--agent", "ana", **settings)
+    assert "No summary yet; 50 messages." in reverie("sessions", "summary", "s").out
+    done = reverie("sessions", "compact", "s", "--budget", "600", "--json")
+    assert done.code == 0, done.err
+    condensed = done.json["condensed"]
     assert 0 < condensed < 50
-    shown = reverie(data, url, "sessions", "summary", "s")
-    assert shown.stdout.startswith("- 20")
-    assert f"for {condensed} messages; {50 - condensed} newer ones" in shown.stdout
-    failed = reverie(data, url, "sessions", "compact", "s", "--budget", "7")
-    assert failed.returncode == 2
-    assert failed.stderr == "reverie: token_budget is 7; it must be at least 256\n"
+    shown = reverie("sessions", "summary", "s")
+    assert shown.out.startswith("- 20")
+    assert f"for {condensed} messages; {50 - condensed} newer ones" in shown.out
+    failed = reverie("sessions", "compact", "s", "--budget", "7")
+    assert failed.code == 2
+    assert failed.err == "reverie: token_budget is 7; it must be at least 256\n"
 
 
 def test_a_language_model_condenses_where_one_is_set(make_runtime: Callable[..., Runtime]) -> None:

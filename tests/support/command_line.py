@@ -39,9 +39,13 @@ class Ended(NamedTuple):
 
 
 class CommandLine:
-    """Runs `reverie`; each call's arguments follow the common ones, `first`."""
+    """Runs `reverie`; each call's arguments follow the common ones, `first`. Settings are set in the environment."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *first: str) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *first: str, **settings: object
+    ) -> None:
+        for name, value in settings.items():
+            monkeypatch.setenv(f"REVERIE_{name.upper()}", str(value))
         self._monkeypatch = monkeypatch
         self._capsys = capsys
         self._first = first
