@@ -34,7 +34,8 @@ def _print_recall(response: RecallResponse) -> None:
         place_of = f" in session {memory.session}{code}" if memory.session else ""
         tags = f", tags {' '.join(memory.tags)}" if memory.tags else ""
         folded = f", {counted(memory.duplicates, 'duplicate')} left out" if memory.duplicates else ""
-        until = f", until {day_of(memory.valid_to)}" if memory.valid_to else ""
+        ended = memory.valid_to or memory.replaced_at
+        until = f", {'until' if memory.valid_to else 'replaced on'} {day_of(ended)}" if ended else ""
         say(f"     {memory.kind} {memory.id}{place_of}{until}, relevance {memory.relevance:.2f}{tags}{folded}")
         if memory.explanation is not None:
             say(f"     {_explained(memory.explanation)}")

@@ -15,6 +15,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from retrieval.ranking.fusion import Fused
 from retrieval.ranking.relevance import Relevance, shown_relevance
 from reverie.clock import from_micros
 from reverie.recall.types import Explanation, RecallResult, Turn
+from storage.recall.claims import Claim, claims_of, replaces
 from storage.recall.records import ChunkSource, Hit, NeighbourMessage
 from storage.recall.sameness import Statement, says_the_same, statement
 from storage.recall.words import with_few_marks
@@ -97,6 +99,7 @@ class FoundResult:
 
     result: RecallResult
     hit: Hit
+    owner: str | None = None
     folded: dict[_Key, Hit] = field(default_factory=dict)
     duplicates: dict[_Key, Hit] = field(default_factory=dict)
 
@@ -124,6 +127,8 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
     duplicates = None if request.separate_duplicates else _Duplicates()
     read: set[int] = set()
     count = 2 * request.limit  # several chunks may belong to one result
+    # What replaces a result may rank below all of them.
+    most = request.limit if request.neighbours else count
     if request.min_score is not None:
         count = max(_DEPTH_WITH_FLOOR, 2 * count)
     while len(results) < request.limit:
@@ -137,8 +142,8 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
                 folded.append(found)
             elif duplicates is not None and duplicates.take(found, results):
                 continue
-            elif found.key not in results and len(results) < request.limit:
-                results[found.key] = FoundResult(_result(candidates, found), found.hit)
+            elif found.key not in results and len(results) < most:
+                results[found.key] = FoundResult(_result(candidates, found), found.hit, found.text.owner)
         if len(ranked) < count or request.min_score is not None:
             break
         read |= {item.chunk_id for item in batch}
@@ -146,7 +151,56 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
     for found in folded:
         if found.key in results:
             results[found.key].folded.setdefault(_key(found.text), found.hit)
-    return [_with_duplicates(found) for found in results.values()]
+    return newest_first([_with_duplicates(found) for found in results.values()])[: request.limit]
+
+
+# What a longer text claims is not all that it says.
+_CLAIM_CHARACTERS: Final = 600
+
+
+def newest_first(results: Sequence[FoundResult]) -> list[FoundResult]:
+    """Return results with the one that gives an attribute its newest value before those that it replaces.
+
+    These keep their order, and say by what they are replaced. Only what was said to be somebody's own is compared with
+    what the same speaker said, and nothing of one end user with something of another.
+    """
+    newest: dict[tuple[object, ...], tuple[datetime, int, Claim]] = {}
+    claimed: list[list[tuple[tuple[object, ...], Claim]]] = []
+    for place, found in enumerate(results):
+        claims = [(_subject(found, claim), claim) for claim in _claims(found.result)]
+        claimed.append(claims)
+        for subject, claim in claims:
+            known = newest.get(subject)
+            if known is None or (found.result.created_at, -place) > (known[0], -known[1]):
+                newest[subject] = found.result.created_at, place, claim
+    ordered = list(range(len(results)))
+    changed = {}
+    for place, claims in enumerate(claimed):
+        for subject, claim in claims:
+            at, by, value = newest[subject]
+            if at > results[place].result.created_at and replaces(value, claim):
+                changed[place] = _replaced(results[place], results[by].result)
+                if ordered.index(by) > ordered.index(place):
+                    ordered.remove(by)
+                    ordered.insert(ordered.index(place), by)
+    return [changed.get(place, results[place]) for place in ordered]
+
+
+def _claims(result: RecallResult) -> list[Claim]:
+    if result.kind == "file" or len(result.text) > _CLAIM_CHARACTERS:
+        return []
+    return list(claims_of(result.text))
+
+
+def _subject(found: FoundResult, claim: Claim) -> tuple[object, ...]:
+    result = found.result
+    speaker = (result.role, result.name) if claim.is_own and result.kind == "message" else None
+    return claim.attribute, speaker, found.owner
+
+
+def _replaced(found: FoundResult, by: RecallResult) -> FoundResult:
+    changed = msgspec.structs.replace(found.result, replaced_by=by.id, replaced_at=by.created_at)
+    return replace(found, result=changed)
 
 
 class _Duplicates:

@@ -204,6 +204,8 @@ def _memory(candidate: Candidate, selection: Selection, *, with_place: bool) -> 
     if candidate.tier == "channel" and selection.searched_channel is not None:
         heading = f"\n### From channel {label(selection.searched_channel)}\n\n"
     remarks, place = [past_of(candidate.history)], ""
+    if result.replaced_at is not None:
+        remarks.append(f"replaced on {date_of(to_micros(result.replaced_at))}")
     if candidate.contradicted_at is not None:
         remarks.append(f"may contradict that of {date_of(candidate.contradicted_at)}")
     if candidate.provenance is not None:

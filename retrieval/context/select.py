@@ -645,7 +645,8 @@ def _contradicted(candidates: Sequence[Candidate], vectors: Mapping[int, NDArray
     for position, newer in enumerate(memories):
         for older in memories[:position]:
             is_near = float(vectors[newer.number] @ vectors[older.number]) > _MAX_COSINE
-            if is_near and _are_at_odds(newer, older):
+            is_told = older.result.replaced_by is not None  # which is more than that they may contradict
+            if is_near and not is_told and _are_at_odds(newer, older):
                 found[newer.number] = to_micros(older.result.created_at)
     return found
 

@@ -140,6 +140,8 @@ def _memory(text: str, candidate: Candidate) -> ContextMemory:
         tags=result.tags,
         source_message=result.source_message,
         provenance=candidate.provenance,
+        replaced_by=result.replaced_by,
+        replaced_at=result.replaced_at,
     )
 
 

@@ -455,6 +455,7 @@ def _line(result: RecallResult, bound: Bound) -> str:
         f"said by {speaker}" if result.role else result.kind,
         f"session {result.session}" if result.session else None,
         f"file {result.id}" if result.kind == "file" else None,
+        f"replaced on {moment(result.replaced_at)}" if result.replaced_at else None,
     )
     return line(label, result.excerpt or result.text)
 

@@ -146,12 +146,24 @@ def test_statements_contradict_by_numbers_negation_and_opposites(one: str, other
     assert contradicts(statement(one), statement(other)) is expected
 
 
+def test_a_value_that_was_replaced_is_told_with_the_day(pipe: Pipeline, ana: Knowing) -> None:
+    """Given two current memories with different values, then the older says since when it does not hold."""
+    text = "The monthly rent of the old flat by the river is {} euros"
+    for moment, rent in ((MAY, 900), (JUNE, 950)):
+        ana.remember(text.format(rent), at=at(moment))
+    pipe.settle()
+    assert remembered(context(pipe, "monthly rent of the flat")) == [
+        f"3 May 2023, fact: {text.format(900)} (agent; replaced on 10 Jun 2023)",
+        f"10 Jun 2023, fact: {text.format(950)} (agent)",
+    ]
+
+
 def test_memories_that_contradict_each_other_are_both_told(pipe: Pipeline, ana: Knowing) -> None:
     """Given two current memories that differ in a number, then both are told, and the newer one says so."""
+    text = "They pay {} euros a month for the old flat by the river"
     for moment, rent in ((MAY, 900), (JUNE, 950)):
-        ana.remember(f"The monthly rent of the old flat by the river is {rent} euros", at=at(moment))
+        ana.remember(text.format(rent), at=at(moment))
     pipe.settle()
-    text = "The monthly rent of the old flat by the river is {} euros"
     assert remembered(context(pipe, "monthly rent of the flat")) == [
         f"3 May 2023, fact: {text.format(900)} (agent)",
         f"10 Jun 2023, fact: {text.format(950)} (agent; may contradict that of 3 May 2023)",

@@ -53,7 +53,9 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     is present with `explain` only. `duplicates` counts what says the same, ranks lower, was looked at and left out.
     `before` and `after` are its neighbours in the session, oldest first, when `neighbours` were requested. A memory has
     a `tier`, and a `source_message` if it was extracted from one. `ref_code` is the reference code of the session. A
-    memory that was replaced has a `valid_to`, until when it held: such are found with `as_of` only.
+    memory that was replaced has a `valid_to`, until when it held: such are found with `as_of` only. A text that gives
+    one attribute of something a value, and to which a later one gives another, is `replaced_by` that message, file or
+    memory, said at `replaced_at`, which ranks before it.
     """
 
     id: str
@@ -69,6 +71,8 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tier: Literal["conversation", "channel", "workspace", "account"] | None = None
     source_message: str | None = None
     valid_to: datetime | None = None
+    replaced_by: str | None = None
+    replaced_at: datetime | None = None
     excerpt: str | None = None
     duplicates: int = 0
     before: list[Turn] = []
@@ -87,7 +91,7 @@ class RecallResponse(ListResult[RecallResult], frozen=True, kw_only=True, omit_d
 class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A memory, message or file in a context. `tier` is the narrowest scope that contains both it and the session.
 
-    `provenance` is that of a memory.
+    `provenance` is that of a memory. `replaced_by` and `replaced_at` are those of the result of a recall.
     """
 
     id: str
@@ -101,6 +105,8 @@ class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     tags: list[str] = []
     source_message: str | None = None
     provenance: Provenance | None = None
+    replaced_by: str | None = None
+    replaced_at: datetime | None = None
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
