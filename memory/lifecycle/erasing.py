@@ -418,7 +418,7 @@ class ErasureJob:
         return Matcher(self._key, self._own(wanted))
 
     def _in_rows(self, wanted: FragmentSet) -> FragmentSet:
-        return parts_in_rows(self._stores, self._key, wanted, on_store=self._lease.renew)
+        return parts_in_rows(self._stores, self._key, wanted, on_block=self._lease.renew)
 
     def _in_broker(self, wanted: FragmentSet) -> FragmentSet:
         """Return the parts that the broker holds: what was accepted since, since everything else was removed."""

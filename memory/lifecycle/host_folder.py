@@ -233,7 +233,7 @@ class HostFolder:
         found = Found()
         for _ in range(_ROUNDS):
             windows = wanted.without_tokens()
-            own = windows.without(parts_in_rows(self.stores, self._key, windows, on_store=on_step))
+            own = windows.without(parts_in_rows(self.stores, self._key, windows, on_block=on_step))
             histories += self._rewrite(erasure, Matcher(self._key, own), on_step)
             lines += redact_logs(self.data / "logs", self._key, own)
             found = search_files(self.data, self._key, wanted, on_block=on_step)
@@ -259,7 +259,7 @@ class HostFolder:
         hits = FragmentSet()
         for one in found.hits.values():
             hits.add(one)
-        explained = parts_in_rows(self.stores, self._key, hits, on_store=on_step)
+        explained = parts_in_rows(self.stores, self._key, hits, on_block=on_step)
         left = found.leftovers(explained)
         return {path: number for path, number in left.items() if not path.startswith(_OF_BROKER)}
 

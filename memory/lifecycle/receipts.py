@@ -196,8 +196,8 @@ _OWN_NAMES: Final = re.compile(rb"\b[A-Za-z_]\w{5,14}(?=[=(])|[\"'][a-z0-9_.:/-]
 _PACKAGES: Final = ("adapters", "memory", "server", "storage", "worker")
 
 
-def parts_in_rows(stores: Stores, key: HashKey, wanted: FragmentSet, *, on_store: Callable[[], None]) -> FragmentSet:
-    """Return the parts that rows of any store have; `on_store` is called after each store.
+def parts_in_rows(stores: Stores, key: HashKey, wanted: FragmentSet, *, on_block: Callable[[], None]) -> FragmentSet:
+    """Return the parts that rows of any store have; `on_block` is called after each megabyte and each store.
 
     A token is explained by any row of any table, within a longer word, too: an index of words keeps their ends.
     """
@@ -209,9 +209,11 @@ def parts_in_rows(stores: Stores, key: HashKey, wanted: FragmentSet, *, on_store
         with suppress(NotFound), stores.workspace(name, create=False).reading() as tx:
             for block in tx.stored_texts.blocks():
                 found.add(matcher.found_in(block))
+                on_block()
             for block in tx.stored_texts.blocks(everything=True) if len(tokens) else ():
                 found.add(token_matcher.tokens_within(block))
-        on_store()
+                on_block()
+        on_block()
     if len(tokens):
         found.add(token_matcher.found_in(_own_names()))
     return found

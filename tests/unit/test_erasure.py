@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from memory.lifecycle import erasing
 from memory.lifecycle.erasing import STEPS, ErasureJob, continue_erasures
 from memory.lifecycle.erasure_rows import Scope
 from memory.lifecycle.erasures import plan_erasure, read_erasure, request_erasure
+from memory.lifecycle.receipts import parts_in_rows
 from memory.recall.events import record_recalls
 from reverie import Rejected, Reverie
 from reverie.errors import Conflict, Forbidden, StoreUnusable, Unauthorised
@@ -398,6 +400,29 @@ def test_short_rows_are_looked_through_without_sorting_all_parts(monkeypatch: py
     assert [row for row in range(1_000) if matcher.is_in(f"the plums of row {row} are ripe".encode())] == []
     assert 0 < max(sorted_sizes) < 1_000
     assert matcher.is_in(f"she said: {SECRET}".encode())
+
+
+def test_a_megabyte_is_looked_through_for_a_short_text_in_bounded_memory() -> None:
+    """Given a megabyte of random bytes, when it is looked through for a token, then less than 100 MB are used."""
+    key = HashKey(bytes(32))
+    matcher = Matcher(key, fragments_of(key, ["marmalade"]))
+    data = np.random.default_rng(0).bytes(1 << 20) + b"xmarmaladex"
+    tracemalloc.start()
+    found = matcher.tokens_within(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found) == 1
+    assert peak < 100_000_000
+
+
+def test_the_lease_is_renewed_while_a_large_store_is_looked_through(runtime: Runtime, ana: Reverie) -> None:
+    """Given a store of several megabytes, when its rows are looked through, then the job goes on block by block."""
+    texts = ["lanterns by the harbour " * 2_000 for _ in range(60)]
+    ana.ingest("s", [{"role": "user", "content": text} for text in texts], user="kate")
+    drain(runtime)
+    key, renewed = HashKey(bytes(32)), list[None]()
+    parts_in_rows(runtime.stores, key, fragments_of(key, [SECRET]), on_block=lambda: renewed.append(None))
+    assert len(renewed) > len(runtime.stores.all_names()) + 2
 
 
 @pytest.mark.parametrize("workspace", ["hello world", "../etc", "UPPER", "@account", "-x", "a" * 64, "naïve", "a/b"])
