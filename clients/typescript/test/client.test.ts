@@ -1,0 +1,52 @@
+// Against the server at REVERIE_URL, which the test of the Python side starts.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Reverie, ReverieError } from "../src/client.js";
+
+const options = { agent: "ana", url: process.env["REVERIE_URL"]!, token: process.env["REVERIE_TOKEN"]! };
+const memory = new Reverie(options);
+
+test("what is remembered is recalled, and forgotten", async () => {
+  const { id } = await memory.remember({ content: "Kate takes oat milk", tags: ["coffee"], wait: "searchable" });
+  const found = await memory.memories.search({ query: "oat milk" });
+  assert.equal(found.results[0]?.content, "Kate takes oat milk");
+  assert.equal((await memory.memories.list({ tag: ["coffee"] })).memories.length, 1);
+  assert.deepEqual(await memory.forget({ id }), { deleted: true });
+});
+
+test("methods have the names of the Python client by subject", async () => {
+  const fact = await memory.facts.set({ category: "taste", key: "a/b ..", value: "tea" });
+  assert.equal(fact.value, "tea");
+  assert.equal((await memory.facts.get({ category: "taste", key: "a/b .." })).value, "tea");
+  assert.ok((await memory.status()).embedder);
+});
+
+test("an error says what is wrong, and in which argument", async () => {
+  await assert.rejects(memory.recall({ query: "x", limit: 0 }), (error: ReverieError) => {
+    assert.equal(error.status, 422);
+    assert.match(error.type, /^urn:reverie:problem:/);
+    assert.equal(error.field, "limit");
+    return true;
+  });
+  await assert.rejects(new Reverie({ ...options, token: "wrong" }).status(), { status: 401 });
+  await assert.rejects(new Reverie({ url: "http://127.0.0.1:9" }).status(), /is it running/);
+});
+
+test("a request whose connection broke is sent again, with the same key", async () => {
+  const keys: string[] = [];
+  const flaky: typeof fetch = (url, request) => {
+    keys.push((request!.headers as Record<string, string>)["Idempotency-Key"]!);
+    return keys.length === 1 ? Promise.reject(new TypeError("fetch failed")) : fetch(url, request);
+  };
+  await new Reverie({ ...options, fetch: flaky }).remember({ content: "once" });
+  assert.equal(keys.length, 2);
+  assert.equal(keys[0], keys[1]);
+});
+
+test("a role that does not exist is found by the compiler", () => {
+  // @ts-expect-error: "nobody" is no role
+  () => memory.ingest({ session: "s", messages: [{ role: "nobody", content: "x" }] });
+  // @ts-expect-error: a query is required
+  () => memory.recall({});
+});
