@@ -17,9 +17,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from retrieval.candidates import is_past
+from retrieval.context.links import follow_names
 from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
 from retrieval.results import Twin, Twins, normalised
@@ -248,6 +250,8 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
     if session.query:
         visible = recall(_all_visible(session.query, request))
         degraded = visible.response.degraded
+        if request.ranking == "recall":
+            visible = follow_names(session.query, visible, lambda words: recall(_by_words(words, request)))
         if session.record.messages > len(session.recent):  # else all its messages are told anyway
             within = recall(_within_session(session.query, request))
             nearest, degraded = _near_enough(within, request), degraded or within.response.degraded
@@ -327,6 +331,11 @@ def _all_visible(query: str, request: ContextRequest) -> RecallRequest:
         as_of=None if request.until is None else rfc3339(request.until),
         rerank=request.ranking == "recall",
     )
+
+
+def _by_words(words: str, request: ContextRequest) -> RecallRequest:
+    """Return a recall over the same that is by words alone, of few results."""
+    return structs.replace(_all_visible(words, request), mode="keyword", limit=_LEAST_RESULTS)
 
 
 def _within_session(query: str, request: ContextRequest) -> RecallRequest:

@@ -1,0 +1,186 @@
+"""Follows what the results of a recall name to what else is known of it: "the mayor of the town where she was born".
+
+A question may describe somebody or something instead of naming it. Then the first recall finds who is meant, and the
+rest of the answer is in texts that share no name with the question. So the texts that name what the best results name
+are searched for by words, and of them those are kept that also say something that the question asks for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from msgspec import structs
+
+from retrieval.ranking.relevance import shown_relevance
+from retrieval.recaller import RecallOutcome
+from reverie.recall.types import RecallResult
+from storage.recall.records import Hit
+from storage.recall.words import hash_of, is_function_word, words_of
+
+# Searches by words after the first recall: a chain of four statements needs three.
+_SEARCHES: Final = 3
+# Texts that are followed after each search.
+_FOLLOWED: Final = 5
+# Of the first texts only those that say at least this share of what the best of them says of the question.
+_SHARE_OF_BEST: Final = 0.75
+_MAX_WORDS: Final = 48
+# A text that is longer tells of more than one thing.
+_MAX_CHARACTERS: Final = 400
+# Words in more of the texts than this share are not what a text is about.
+_COMMON: Final = 0.2
+# "the capital of", "the country that": a thing described by another; and "who is the ...", which asks for that alone.
+_RELATIONS: Final = frozenset(["of", "by", "for", "from", "to", "who", "whom", "whose", "where", "which", "that", "in"])
+_RELATION_REACH: Final = 5
+_ASKING: Final = frozenset(["who", "what", "when", "where", "which"])
+_IS: Final = frozenset(["is", "are", "was", "were"])
+_WITHIN_A_NAME: Final = frozenset(["of", "the", "and", "de", "van", "von", "al"])
+
+
+def searches_for(query: str) -> int:
+    """Return how many searches a question needs that describes something: none if it names all that it asks about."""
+    words = query.lower().replace("\u2019", "'").split()
+    described = sum(_describes(words[place + 1 : place + 1 + _RELATION_REACH]) for place in _places(words, {"the"}))
+    owned = sum(word.endswith("'s") for word in words[:-1])
+    if described + owned >= 2:
+        return _SEARCHES
+    asks_directly = (
+        words[:1] and words[0] in _ASKING and any("the" in words[p + 1 : p + 2] for p in _places(words, _IS))
+    )
+    return int(described == 1 and not asks_directly)
+
+
+def _places(words: Sequence[str], wanted: Collection[str]) -> list[int]:
+    return [place for place, word in enumerate(words) if word in wanted]
+
+
+def _describes(words: Sequence[str]) -> bool:
+    """Return whether these words, which follow "the", are a thing and what relates it to another."""
+    place = next((place for place, word in enumerate(words) if word in _RELATIONS or word == "the"), 0)
+    return place > 0 and words[place] != "the"
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A result with the hashes of its words, and those of the question that it and the texts before it do not have."""
+
+    result: RecallResult
+    words: frozenset[int]
+    missing: frozenset[int]
+
+
+def follow_names(query: str, found: RecallOutcome, search: Callable[[str], RecallOutcome]) -> RecallOutcome:
+    """Return the results of a recall with what `search` finds for their names, behind the texts that have the names.
+
+    The recall stays as it is unless its question describes something.
+    """
+    searches = searches_for(query)
+    if not searches:
+        return found
+    hits = {_key(result): (result, hit) for result, hit in zip(found.response.results, found.hits, strict=True)}
+    asked = {hash_of(word): word for word in words_of(query) if not is_function_word(word)}
+    pool = {_key(result): _read(result) for result, _ in hits.values() if len(result.text) <= _MAX_CHARACTERS}
+    followed = _first(pool.values(), frozenset(asked))
+    order, used = [_key(text.result) for text in followed], set(asked)
+    chosen = set(order)
+    for _ in range(searches):
+        names = {name: text for text in followed for name in _names_of(text, pool.values(), used)}
+        if not names:
+            break
+        missing = {word for text in followed for word in text.missing}
+        words = [*(word for name in names for word in name), *(asked[word] for word in missing)]
+        more = search(" ".join(list(dict.fromkeys(words))[:_MAX_WORDS]))
+        for result, hit in zip(more.response.results, more.hits, strict=True):
+            if len(result.text) <= _MAX_CHARACTERS and _key(result) not in hits:
+                hits[_key(result)], pool[_key(result)] = (result, hit), _read(result)
+        followed = _next([text for key, text in pool.items() if key not in chosen], names, pool.values())
+        used.update(hash_of(word) for name in names for word in name)
+        chosen.update(_key(text.result) for text in followed)
+        order += [_key(text.result) for text in followed]
+    best = max((hit.relevance for hit in found.hits), default=0.0)
+    order += [key for key in map(_key, found.response.results) if key not in chosen]
+    results, ordered = zip(*(_at_most(*hits[key], best) for key in order), strict=True) if order else ((), ())
+    return replace(found, response=structs.replace(found.response, results=list(results)), hits=tuple(ordered))
+
+
+def _at_most(result: RecallResult, hit: Hit, best: float) -> tuple[RecallResult, Hit]:
+    """Return a result no more relevant than the best of the first recall: it is evidence only together with that."""
+    if hit.relevance <= best:
+        return result, hit
+    any_speaker = min(hit.relevance_of_any_speaker, best)
+    return (
+        structs.replace(result, relevance=shown_relevance(best)),
+        replace(hit, relevance=best, relevance_of_any_speaker=any_speaker),
+    )
+
+
+def _key(result: RecallResult) -> tuple[str, str | None, str]:
+    return result.kind, result.session, result.id
+
+
+def _read(result: RecallResult) -> _Text:
+    return _Text(result, frozenset(map(hash_of, words_of(result.text))), frozenset())
+
+
+def _weights(words: Iterable[int], pool: Collection[_Text]) -> dict[int, float]:
+    return {word: math.log((len(pool) + 1) / (sum(word in text.words for text in pool) + 0.5)) for word in words}
+
+
+def _first(pool: Collection[_Text], asked: frozenset[int]) -> list[_Text]:
+    """Return the texts that say most of the question."""
+    weights = _weights(asked, pool)
+    rated = [(sum(weights[word] for word in asked & text.words), text) for text in pool]
+    least = _SHARE_OF_BEST * max((rate for rate, _ in rated), default=0.0)
+    best = sorted(rated, key=lambda one: -one[0])[:_FOLLOWED]
+    return [replace(text, missing=asked - text.words) for rate, text in best if rate >= least]
+
+
+def _next(texts: Sequence[_Text], names: Mapping[tuple[str, ...], _Text], pool: Collection[_Text]) -> list[_Text]:
+    """Return the texts that have one of the names, those first that say most of what is missing."""
+    hashed = {frozenset(map(hash_of, name)): text for name, text in names.items()}
+    weights = _weights({word for words, text in hashed.items() for word in (*words, *text.missing)}, pool)
+    rated = []
+    for text in texts:
+        rates = [
+            (sum(weights[word] for word in parent.missing & text.words) + max(weights[word] for word in name), parent)
+            for name, parent in hashed.items()
+            if name <= text.words
+        ]
+        if rates:
+            rate, parent = max(rates, key=lambda one: one[0])
+            rated.append((rate, replace(text, missing=parent.missing - text.words)))
+    return [text for _, text in sorted(rated, key=lambda one: -one[0])[:_FOLLOWED]]
+
+
+def _names_of(text: _Text, pool: Collection[_Text], used: Collection[int]) -> list[tuple[str, ...]]:
+    """Return the names in a text that were not searched for; without capitals, its runs of words that are rare."""
+    found = [name for name in _capitalised(text.result.text) if not all(hash_of(word) in used for word in name)]
+    found = [name for name in found if not all(map(is_function_word, name))]
+    if found:
+        return found
+    run, runs = list[str](), list[tuple[str, ...]]()
+    for word in [*words_of(text.result.text), ""]:
+        if word and not is_function_word(word) and hash_of(word) not in used and _is_rare(word, pool):
+            run.append(word)
+        elif run:
+            runs.append(tuple(run))
+            run = []
+    return runs
+
+
+def _capitalised(text: str) -> list[tuple[str, ...]]:
+    """Return the words of each run of capitalised words, with "of" and the like between them."""
+    names, name = list[str](), ""
+    for word in [*text.split(), ""]:
+        if word[:1].isupper() or (name and (word in _WITHIN_A_NAME or word.isdigit())):
+            name += f" {word}"
+        elif name:
+            names.append(name)
+            name = ""
+    return [words for name in names if (words := tuple(words_of(name)))]
+
+
+def _is_rare(word: str, pool: Collection[_Text]) -> bool:
+    return sum(hash_of(word) in text.words for text in pool) <= _COMMON * len(pool)

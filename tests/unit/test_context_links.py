@@ -1,0 +1,66 @@
+"""A context follows what its best texts name, when a question describes somebody instead of naming them."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from adapters.tokens import EstimatedTokens
+from retrieval.context.links import searches_for
+from retrieval.context.write import build_context
+from retrieval.query import RecallRequest
+from retrieval.recaller import Recaller, RecallOutcome
+from support.contexts import context_request
+from support.pipeline import WORKSPACE, Pipeline
+from support.recalling import BagOfWords
+
+FACTS = (
+    "The lighthouse of Tarn was designed by Mira Olsen.",
+    "Mira Olsen is married to Piet Haan.",
+    "Piet Haan lives in Delft.",
+    *(f"The lighthouse of Port {number} was painted by somebody who lives there." for number in range(30)),
+    *(f"The spouse of nobody in particular bought lamp {number}." for number in range(30)),
+)
+ASKED = "Where does the spouse of the designer of the lighthouse of Tarn live?"
+
+
+@pytest.mark.parametrize(
+    ("question", "searches"),
+    [
+        (ASKED, 3),
+        ("What is the capital of the country that Ann comes from?", 3),
+        ("Which country does the current head of Acme live in?", 1),
+        ("What is the capital of Peru?", 0),
+        ("Where does Ann's sister live?", 0),
+        ("when did we go to the harbour?", 0),
+        ("", 0),
+    ],
+)
+def test_a_question_that_describes_what_it_asks_about_needs_more_searches(question: str, searches: int) -> None:
+    """Given questions with one description inside another, or a description that is not itself asked for, or none."""
+    assert searches_for(question) == searches
+
+
+def test_what_the_first_texts_name_is_followed(tmp_path: Path) -> None:
+    """Given an answer two names away from the question, then a small context has the whole chain, in three searches."""
+    pipe = Pipeline(tmp_path, embedder=BagOfWords())
+    pipe.say("hello", session="s")
+    pipe.say(*FACTS, session="told")
+    pipe.settle()
+    recaller = Recaller(pipe.stores, lambda tx: pipe.embedder, pipe.indexes)
+    modes: list[str] = []
+
+    def recall(request: RecallRequest) -> RecallOutcome:
+        modes.append(request.mode)
+        return recaller.recall(WORKSPACE, request)
+
+    build = partial(build_context, pipe.store, recall, EstimatedTokens(), room=400, refiner=None)
+    document = build(request=context_request(ASKED, now=pipe.now(), memory_tokens=400)).text
+    assert all(fact in document for fact in FACTS[:3])
+    assert modes == ["hybrid", "keyword", "keyword", "keyword"]
+    modes.clear()
+    build(request=context_request("Who painted lighthouses?", now=pipe.now()))
+    assert modes == ["hybrid"]
+    pipe.close()
