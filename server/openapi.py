@@ -121,11 +121,9 @@ def _remove_path_fields(schemas: dict[str, Any], kind: type[Call[Any]]) -> None:
 
 
 def _parameter(name: str, location: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    schema = dict(arguments["properties"][name])
+    schema = {key: value for key, value in arguments["properties"][name].items() if value is not None}
     described = {"name": name, "in": location, "required": location == "path" or name in arguments.get("required", ())}
     text = schema.pop("description", None)
-    if schema.get("default") is None:
-        schema.pop("default", None)
     return {**described, **({"description": text} if text else {}), "schema": schema}
 
 
