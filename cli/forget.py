@@ -28,7 +28,10 @@ def erase(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a user, session, message, memory, agent or workspace with every trace, and print the receipt."""
+    """Erase a user, session, message, memory, agent or workspace with every trace, and print the receipt.
+
+    `--about "my sister"` finds messages and memories about somebody or something, and shows them first.
+    """
     limited = replace(call, agent=command.flags.get("agent"), workspace=command.flags.get("workspace"))
     plan = command.send(replace(limited, dry_run=True))
     for name in ("session", "message", "memory"):
@@ -37,12 +40,13 @@ def erase(
     if call.dry_run and as_json:
         print_json(plan)
     elif call.dry_run or not yes:
-        say(f"To be erased of {_named(plan)}:")
+        say(f"To be erased of {call.about or _named(plan)}:")
         _print_counts(plan)
+        _print_items(plan)
     if call.dry_run:
         return
-    if not yes:
-        confirm(f"Erase {_named(plan)} for good? There is no undo.", yes)
+    if not yes and not plan.people and (call.about is None or plan.items):
+        confirm(f"Erase {call.about or _named(plan)} for good? There is no undo.", yes)
     erasure = command.send(limited)
     ended = _finished(command, erasure) if wait else erasure
     if as_json:
@@ -92,6 +96,15 @@ def _show(erasure: Erasure) -> None:
 def _print_counts(erasure: Erasure) -> None:
     rows = [(place, name, number) for place, counts in erasure.counts.items() for name, number in counts.items()]
     print_table(("where", "what", "number"), rows, empty="Nothing.")
+
+
+def _print_items(plan: Erasure) -> None:
+    """Print what is about something, and why, or who may be meant."""
+    if plan.people:
+        say("Several may be meant; name one: " + "; ".join(plan.people))
+    elif plan.items:
+        rows = [(one.kind, one.id, one.reason, one.text) for one in plan.items]
+        print_table(("what", "id", "reason", "text"), rows, empty="")
 
 
 def _print_receipt(erasure: Erasure) -> None:

@@ -82,10 +82,10 @@ def target_hash(key: HashKey, kind: str, *, workspace: str | None, agent: str | 
     return key.tombstone(kind, _limit(workspace), _limit(agent), target or "")
 
 
-def add_tombstone(data: Path, tombstone: Tombstone) -> None:
-    """Append a tombstone and flush it to disk; one that is there already is not repeated."""
-    if all(present != tombstone for present in read_tombstones(data)):
-        _append(data, [tombstone])
+def add_tombstones(data: Path, tombstones: Sequence[Tombstone]) -> None:
+    """Append tombstones and flush them to disk; what is there already is not repeated."""
+    present = list(read_tombstones(data))
+    _append(data, [one for one in tombstones if one not in present])
 
 
 def note_forgotten(data: Path, kind: str, ids: Iterable[str], *, workspace: str | None, agent: str | None) -> None:

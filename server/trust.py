@@ -7,7 +7,15 @@ from dataclasses import replace
 
 from memory.conversion import convert
 from memory.lifecycle.erasure_rows import Scope
-from memory.lifecycle.erasures import list_erasures, plan_erasure, read_erasure, request_erasure
+from memory.lifecycle.erasures import (
+    find_to_erase,
+    list_erasures,
+    plan_erasure,
+    read_erasure,
+    request_erasure,
+    selection_of,
+    with_items,
+)
 from memory.lifecycle.exporting import ExportScope, first_page, next_page
 from memory.lifecycle.importing import ImportRules, import_records, place_in_tenants
 from memory.pipeline.chunking import chunk_messages
@@ -125,6 +133,23 @@ def _set_quotas(services: Services, _: Caller, call: calls.SetQuotas) -> calls.Q
 def _erase(services: Services, caller: Caller, call: calls.Erase) -> calls.Erasure:
     runtime, scope = services.runtime, _scope(services, caller, call)
     actor, now = caller.principal.name, runtime.now()
+    if call.about is not None:
+        found = find_to_erase(
+            runtime.stores,
+            call.about,
+            workspace=scope.workspace or caller.workspace,
+            agent=scope.agent or caller.agent,
+            user=call.user,
+            session=call.session,
+        )
+        found.items = [one for one in found.items if one[0].id not in call.keep]
+        scope = replace(scope, target=selection_of(found))
+        if call.dry_run:
+            return with_items(plan_erasure(runtime.stores, scope, requested_by=actor, now=now), found)
+        if found.people:
+            raise Conflict(f"{call.about!r} may be {' or '.join(found.people)}: say which", field="about")
+        if not found.items:
+            raise NotFound(f"nothing is about {call.about!r}: name it as the conversations do", field="about")
     if call.dry_run:
         return plan_erasure(runtime.stores, scope, requested_by=actor, now=now)
     erasure = request_erasure(runtime.stores, runtime.settings.data, scope, requested_by=actor, now=now)
@@ -149,7 +174,7 @@ def _scope(services: Services, caller: Caller, call: calls.Erase) -> Scope:
     """Return the scope of an erasure, limited to the caller's reach. Raises `Rejected`."""
     kind, target = _selected(call.checked())  # again: a token for one user has set the user
     agent, workspace = call.agent, call.workspace
-    if kind in ("session", "message", "memory"):
+    if kind in ("session", "message", "memory", "selection"):
         agent, workspace = agent or caller.agent, workspace or caller.workspace
     if kind == "message":
         target = message_name(call.session or _session_of(services, workspace, agent, target), target)
@@ -162,8 +187,9 @@ def _scope(services: Services, caller: Caller, call: calls.Erase) -> Scope:
         agent = agent or caller.agent
         if not principal.reaches_agent(agent):
             raise Forbidden("the token is for other agents", field="agent")
-    if principal.user is not None and (kind, target) != ("user", principal.user):
-        raise Forbidden("the token is for one user, who can only be erased as a whole", field="user")
+    own = (call.user if kind == "selection" else target) == principal.user and kind in ("user", "selection")
+    if principal.user is not None and not own:
+        raise Forbidden("the token is for one user: erase the user, or what is about something", field="user")
     return Scope(kind, target, agent, workspace)
 
 
@@ -181,13 +207,18 @@ def _session_of(services: Services, workspace: str | None, agent: str | None, me
 
 
 def _selected(call: calls.Erase) -> tuple[calls.ErasureKind, str]:
+    if call.about is not None:
+        return "selection", ""
     kinds: tuple[calls.ErasureKind, ...] = ("user", "message", "session", "memory")
     for kind in kinds:
         target = getattr(call, kind)
         if target is not None:
             return kind, target
     if call.agent is None and call.workspace is None:
-        raise Rejected("name what to erase: a user, session, message, memory, agent or workspace", field="user")
+        raise Rejected(
+            "name what to erase: a user, session, message, memory, agent or workspace, or what it is about",
+            field="user",
+        )
     return ("agent", "") if call.agent is not None else ("workspace", "")
 
 

@@ -17,7 +17,8 @@ from typing import Final, Literal
 from reverie.contract import EXTRACT_MEMORIES
 from storage.rows import valid_json
 
-ErasureKind = Literal["message", "memory", "session", "user", "agent", "workspace"]
+# A selection is several messages and memories.
+ErasureKind = Literal["message", "memory", "selection", "session", "user", "agent", "workspace"]
 # The kinds that a tombstone may name: a file cannot be erased by itself, but it can be deleted.
 SubjectKind = ErasureKind | Literal["file"]
 

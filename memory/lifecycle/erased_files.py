@@ -165,7 +165,7 @@ def _is_concerned(erasure: ErasureRecord, store_name: str) -> bool:
     removed = erasure.counts.get(store_name, {})
     if any(removed.get(table) for table in ("memories", "memory_promotions", "curation_log")):
         return True
-    return erasure.kind != "message" and any(removed.values())
+    return erasure.kind not in ("message", "selection") and any(removed.values())
 
 
 def _quotes(repository: GitRepository, quoted: Matcher) -> bool:

@@ -28,7 +28,7 @@ from memory.lifecycle.erasure_rows import RowErasure, Scope, agents_in, clear_de
 from memory.lifecycle.host_folder import HostFolder
 from memory.lifecycle.receipts import Found, parts_in_rows, receipt_of, search_files
 from memory.pipeline.incoming import decode
-from memory.tombstones import Tombstone, add_tombstone, hash_key
+from memory.tombstones import Tombstone, add_tombstones, hash_key, target_hash
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE, CONTINUE_ERASURES, Outcome
@@ -214,14 +214,15 @@ class ErasureJob:
             at = self._services.inbox.next_number()
             with self._stores.workspace(name).writing() as tx:
                 tx.broker_content.follow(at.content)
-                tx.kept_out.add(scope.subject_in(name), scope.agent, at=at.value)
+                for subject in scope.subjects_in(name):
+                    tx.kept_out.add(subject, scope.agent, at=at.value)
 
         self._in_each(self._reachable_workspaces(scope), mark)
         self._erasures.set_cutoff(erasure.id, self._services.now())
-        cutoff = self._scope.before
-        add_tombstone(
-            self._services.data, Tombstone(erasure=erasure.id, kind=erasure.kind, hash=erasure.target_hash, at=cutoff)
-        )
+        limits, at = {"workspace": scope.workspace, "agent": scope.agent}, self._scope.before
+        hashes = [(kind, target_hash(self._key, kind, **limits, target=target)) for kind, target in scope.parts]
+        found = [Tombstone(erasure=erasure.id, kind=kind, hash=hashed, at=at) for kind, hashed in hashes]
+        add_tombstones(self._services.data, found)
 
     def _inbox(self) -> None:
         """Remove what waits in the inboxes; what a worker holds is kept out by the mark, and settled by the worker."""
@@ -248,8 +249,12 @@ class ErasureJob:
 
         def remove(name: str) -> None:
             store = self._stores.workspace(name, create=False)
-            erased = [one for one in agents_in(store, scope) if rows.erase(store, one, scope.subject_in(name))]
-            note_erased(self._services.data, [(name, agent) for agent in erased])
+            erased = set[str]()
+            for agent in agents_in(store, scope):
+                for subject in scope.subjects_in(name):
+                    erased |= {agent} if rows.erase(store, agent, subject) else set()
+                    self._lease.renew()
+            note_erased(self._services.data, [(name, agent) for agent in sorted(erased)])
 
         self._in_each(scope.store_names(self._stores), remove)
         if scope.kind == "workspace" and scope.workspace is not None:
@@ -444,10 +449,9 @@ class ErasureJob:
 
     def _add_names(self, scope: Scope) -> None:
         """Keep the hash of the id itself, as it may be in log lines."""
-        target = named_message(scope.target)[1] if scope.kind == "message" else scope.target
-        if target:
-            names = fragments_of(self._key, [target], names=[target])
-            self._erasures.add_fragments(self._erasure.id, names.dump())
+        targets = [named_message(target)[1] if kind == "message" else target for kind, target in scope.parts]
+        if names := [target for target in targets if target]:
+            self._erasures.add_fragments(self._erasure.id, fragments_of(self._key, names, names=names).dump())
 
 
 _RUN: Final[dict[str, Callable[[ErasureJob], str | None]]] = {

@@ -17,7 +17,7 @@ from reverie.contract import ACCOUNT_STORE, MessagePayload, Payload
 from reverie.errors import StoreUnavailable
 from storage.catalogue import ErasureKind
 from storage.lifecycle.erased_rows import Selection
-from storage.lifecycle.erasures import ALL_TIMES, ErasureRecord, Subject, message_name
+from storage.lifecycle.erasures import ALL_TIMES, ErasureRecord, Subject, message_name, parts_of
 from storage.stores import Store, Stores
 
 # Rows of a kind in one transaction: some 50 ms under the write lock.
@@ -30,7 +30,7 @@ _RENEWED_SECONDS: Final = 2.0
 class Scope:
     """The scope of an erasure: its kind, the id, and the agent and workspace that limit it, None for all.
 
-    The `target` of a message is its `message_name`.
+    The `target` of a message is its `message_name`, that of a selection a list of kinds and targets as JSON.
     """
 
     kind: ErasureKind
@@ -61,18 +61,27 @@ class Scope:
                 return payload.user == self.target
             case "session":
                 return payload.session == self.target
-            case "message":
-                return isinstance(payload, MessagePayload) and message_name(payload.session, payload.id) == self.target
+            case "message" | "selection":
+                named = isinstance(payload, MessagePayload) and message_name(payload.session, payload.id)
+                return ("message", named) in self.parts
         return False
 
     def store_names(self, stores: Stores) -> list[str]:
         """Return the existing stores that the scope reaches: those of its workspaces, and the account's."""
         return [name for name in stores.all_names() if name == ACCOUNT_STORE or self.workspace in (None, name)]
 
-    def subject_in(self, store_name: str) -> Subject:
+    @property
+    def parts(self) -> list[tuple[ErasureKind, str]]:
+        """The kind and the target of everything that is erased."""
+        return parts_of(self.kind, self.target)
+
+    def subjects_in(self, store_name: str) -> list[Subject]:
         """Return the rows to erase in one store; in the account's store, those that came from the workspace."""
-        origin = self.workspace if store_name == ACCOUNT_STORE and self.kind != "memory" else None
-        return Subject.named(self.kind, self.target, origin, self.before)
+        origin = self.workspace if store_name == ACCOUNT_STORE else None
+        return [
+            Subject.named(kind, target, None if kind == "memory" else origin, self.before)
+            for kind, target in self.parts
+        ]
 
 
 def agents_in(store: Store, scope: Scope) -> list[str]:
@@ -91,7 +100,7 @@ def planned(stores: Stores, scope: Scope) -> dict[str, dict[str, int]]:
         for agent in agents_in(store, scope):
             with store.reading() as tx:
                 erased = tx.for_agent(agent).erased
-                counts += erased.count(erased.select(scope.subject_in(name)))
+                counts += erased.count(Selection.of_all(map(erased.select, scope.subjects_in(name))))
         if found := {table: number for table, number in sorted(counts.items()) if number}:
             plan[name] = found
     return plan

@@ -2,19 +2,97 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
+
+from msgspec.structs import replace
 
 from memory import conversion
+from memory.lifecycle.about import Found, Said, find_about
 from memory.lifecycle.erasing import STEPS
 from memory.lifecycle.erasure_rows import Scope, planned
 from memory.tombstones import hash_key, target_hash
 from reverie.clock import from_micros, new_id
+from reverie.contract import ACCOUNT_STORE
 from reverie.decoding import convert
-from reverie.errors import NotFound
-from reverie.trust.calls import Erasure, ErasureReceipt
-from storage.lifecycle.erasures import KEPT_IN_ACCOUNT, ErasureRecord, named_message
-from storage.stores import Stores
+from reverie.errors import NotFound, Rejected
+from reverie.trust.calls import ErasedItem, Erasure, ErasureReceipt
+from storage.lifecycle.erasures import KEPT_IN_ACCOUNT, ErasureRecord, message_name, named_message
+from storage.memories.records import MemoryFilter
+from storage.stores import Store, Stores
+
+# What is about more than this is erased session by session.
+_MAX_ITEMS: Final = 2_000
+_EXCERPT_CHARACTERS: Final = 200
+
+
+def find_to_erase(
+    stores: Stores, about: str, *, workspace: str, agent: str, user: str | None, session: str | None
+) -> Found:
+    """Find the messages and memories about something: all of an agent's in a workspace, or of a user or session.
+
+    The agent's memories of the account are among them. Raises `Rejected` if there are too many to look through.
+    """
+    every = MemoryFilter(active=None, session=session, owner=user)
+    places: list[Store] = [stores.account_store()]
+    with suppress(NotFound):
+        places.append(stores.workspace(workspace, create=False))
+
+    def read() -> Iterator[Said]:
+        for store in reversed(places):
+            with store.reading() as tx:
+                rows = tx.for_agent(agent)
+                for one in rows.messages.spoken(user=user, session=session):
+                    yield Said("message", one.id, one.session, one.role, one.speaker, one.content, one.created_at)
+                for memory in rows.memories.iterate(every):
+                    if store.name != ACCOUNT_STORE or memory.tenant == stores.stored_tenant_of(workspace):
+                        origin = memory.session or str(memory.metadata.get("session", ""))
+                        yield Said(
+                            "memory",
+                            memory.id,
+                            origin,
+                            "",
+                            "",
+                            memory.content,
+                            memory.created_at,
+                            memory.source_message or "",
+                        )
+
+    found = find_about(about, read)
+    if len(found.items) > _MAX_ITEMS:
+        raise Rejected(
+            f"{len(found.items):,} messages and memories are about {about!r}: name a user or a session", field="about"
+        )
+    return found
+
+
+def selection_of(found: Found) -> str:
+    """Return the target of the erasure of what was found; derived memories go with their messages."""
+    parts = [
+        (said.kind, message_name(said.session, said.id) if said.kind == "message" else said.id)
+        for said, reason in found.items
+        if reason != "derived"
+    ]
+    return json.dumps(sorted(parts))
+
+
+def with_items(plan: Erasure, found: Found) -> Erasure:
+    """Return a plan with what would go and why, or who may be meant."""
+    items = [
+        ErasedItem(
+            kind=said.kind,
+            id=said.id,
+            session=said.session,
+            at=from_micros(said.at),
+            reason=reason,
+            text=said.content[:_EXCERPT_CHARACTERS],
+        )
+        for said, reason in found.items
+    ]
+    return replace(plan, items=items, people=found.people)
 
 
 def request_erasure(stores: Stores, data: Path, scope: Scope, *, requested_by: str, now: int) -> Erasure:
@@ -83,7 +161,9 @@ def list_erasures(stores: Stores, *, limit: int, offset: int) -> list[Erasure]:
 
 
 def _shown(kind: str, target: str | None) -> str | None:
-    """Return the id of what is erased, without the session that a message is named with."""
+    """Return the id of what is erased, without the session that a message is named with; a selection has none."""
+    if kind == "selection":
+        return None
     return named_message(target)[1] if kind == "message" and target else target
 
 

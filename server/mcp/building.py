@@ -182,10 +182,10 @@ def add_prompts(server: MCPServer, current: Current) -> None:
     )
     async def forget_something(what: What) -> str:
         return (
-            f'I want you to forget this: {what}\n\nSearch for it with recall, with kinds=["memory"]. Show me each'
-            " memory that you would delete (forget with dry_run=true), and ask me. Delete only what I confirm, and tell"
-            " me if messages of earlier conversations say the same: those are deleted with `reverie forget` on the"
-            " command line."
+            f"I want you to forget this: {what}\n\nFor everything about somebody or something, call forget_about: it"
+            " lists messages and memories, and erases nothing before dry_run=false. For a single memory, search for"
+            ' it with recall, with kinds=["memory"], and use forget. Show me what you would delete, and ask me. Delete'
+            " only what I confirm."
         )
 
 
@@ -226,6 +226,11 @@ Change a memory: its statement, kind, tags, whether it is kept for good, or when
 Use it to correct a memory; if the world has changed since ("she moved"), remember the new statement with the same
 subject instead, so that the old one stays as history."""
 
+FORGET_ABOUT: Final = """
+Erase all messages and memories about a person or a thing, with every trace and for good: by name, by what they are to
+the user ("my sister"), and where a conversation goes on about them. By default nothing is erased, and what would go is
+listed with the reason: show it to the user, and call again with dry_run=false only after they have agreed.
+"""
 FORGET: Final = """\
 Delete one memory for good: this cannot be undone. With dry_run=true nothing is deleted and the memory is shown: do that
 first, and ask the user. It deletes a single memory by its id, which recall and list_memories return."""
@@ -397,6 +402,7 @@ def _tools(current: Current) -> list[Tool]:
         _tool(tools.list_memories, "List memories", LIST, _READS),
         _tool(tools.update_memory, "Change a memory", UPDATE, _CHANGES),
         _tool(tools.forget, "Forget a memory", FORGET, _CHANGES),
+        _tool(tools.forget_about, "Forget what is about somebody", FORGET_ABOUT, _CHANGES),
         _tool(tools.schedule, "Schedules", SCHEDULE, _KEEPS),
         _tool(tools.reminders, "Reminders", REMINDERS, _KEEPS),
     ]

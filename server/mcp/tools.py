@@ -31,6 +31,7 @@ from reverie.scheduling.calls import (
     ResumeSchedule,
 )
 from reverie.scheduling.types import Cron, Interval, Reminder, ReminderStatus, Schedule
+from reverie.trust.calls import Erase
 from server.mcp import Bound, Current
 
 # The longest text of one result. A client that needs all of it reads the resource.
@@ -162,6 +163,9 @@ Expires = Annotated[
 MemoryId = Annotated[str, Field(description="The id of a memory, as recall, list_memories and remember return it.")]
 Pinned = Annotated[bool | None, Field(description="true: keep it for good and never merge it with others.")]
 DryRun = Annotated[bool, Field(description="true: delete nothing, and return what would be deleted.")]
+AboutWhom = Annotated[str, Field(description="The person or thing, as the user says it: 'my sister', 'Ana Silva'.")]
+KeptIds = Annotated[list[str], Field(description="Ids of texts that the user wants to keep.")]
+AboutDryRun = Annotated[bool, Field(description="true: erase nothing, and list what would go. Do so first.")]
 Query = Annotated[str, Field(description="What to look for, in words or as a question: 'where does Kate live?'")]
 About = Annotated[str, Field(description="What the user is asking or doing now, in one sentence.")]
 Limit = Annotated[int, Field(ge=1, le=20, description="The maximum number of results.")]
@@ -230,8 +234,8 @@ class Forgotten(BaseModel):
 class Tools:
     """The tools: methods whose arguments a model chooses. `current` returns the connection of the call.
 
-    recall and context read. Others store, change, list and forget memories; the last two are for schedules and
-    reminders.
+    recall and context read. Others store, change, list and forget memories, and erase what is about somebody; the last
+    two are for schedules and reminders.
     """
 
     def __init__(self, current: Current) -> None:
@@ -326,6 +330,21 @@ class Tools:
         if not (await bound.send(Forget(id=id))).deleted:
             raise NotFound(f"memory {id} was forgotten by somebody else a moment ago", field="id")
         return _result(f"Forgotten for good:\n{shown}", Forgotten(id=id, deleted=True, content=memory.content))
+
+    async def forget_about(self, about: AboutWhom, keep: KeptIds = [], dry_run: AboutDryRun = True) -> str:  # noqa: B006
+        """Erase what was said and remembered about somebody or something, or list it."""
+        erasure = await self._current().send(Erase(about=about, keep=keep, dry_run=dry_run))
+        if not dry_run:
+            return f"It is being erased for good: erasure {erasure.id}."
+        if erasure.people:
+            return f"Several may be meant: {inert_line('; '.join(erasure.people))}. Ask the user, and call again."
+        if not erasure.items:
+            return f"Nothing is about {inert_line(about)}: name it as the conversations do."
+        items = [line((moment(one.at), one.kind, one.reason, f"id {one.id}"), one.text) for one in erasure.items]
+        heading = (
+            f"{counted(len(items), 'text')} would be erased for good. Show the user, and ask before dry_run=false."
+        )
+        return listed(heading, items, more="`reverie forget --about ... --dry-run` lists all.")
 
     async def list_memories(
         self,

@@ -188,6 +188,7 @@ _KINDS: Final = {
     "session": "A conversation",
     "message": "A message",
     "memory": "A memory",
+    "selection": "What is about somebody or something",
     "agent": "This whole agent",
     "workspace": "This whole workspace",
 }
@@ -238,10 +239,13 @@ def _call(visit: Visit, *, dry_run: bool) -> Erase:
     if kind not in _KINDS:
         raise Rejected("choose what to erase", field="kind")
     if kind not in _WHOLE and not target:
-        raise Rejected(f"say which {kind}: its id or name is missing", field="target")
+        what = "what it is about" if kind == "selection" else f"which {kind}: its id or name is missing"
+        raise Rejected(f"say {what}", field="target")
     named: dict[str, Any] = {"agent": place.agent, "workspace": place.workspace}
     if kind == "workspace":
         del named["agent"]
+    elif kind == "selection":
+        named |= {"about": target, "user": place.user, "keep": visit.form.text("keep").split()}
     elif kind not in _WHOLE:
         named[kind] = target
     return Erase(**named, dry_run=dry_run)

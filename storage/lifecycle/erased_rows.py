@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -39,6 +39,15 @@ class Selection:
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     groups: Sequence[int] = ()
     member: str = ""
+
+    @classmethod
+    def of_all(cls, selections: Iterable[Selection]) -> Selection:
+        """Return what several selections name, each row once; a selection of a user's groups is alone."""
+        every = list(selections)
+        if len(every) == 1:
+            return every[0]
+        tables = {table for one in every for table in one.keys}
+        return cls({table: list(dict.fromkeys(key for one in every for key in one.of(table))) for table in tables})
 
     def is_empty(self) -> bool:
         """Return whether there is nothing to remove."""

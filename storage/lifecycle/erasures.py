@@ -55,6 +55,11 @@ def named_message(name: str) -> tuple[str, str]:
     return session, message_id
 
 
+def parts_of(kind: ErasureKind, target: str) -> list[tuple[ErasureKind, str]]:
+    """Return the kind and the target of everything that an erasure is about: several of a selection, else one."""
+    return [(part[0], part[1]) for part in json.loads(target)] if kind == "selection" and target else [(kind, target)]
+
+
 @dataclass(frozen=True, slots=True)
 class ErasureRecord:
     """One erasure. `target` is the id of what is erased, None at the end and for whole agents and workspaces.

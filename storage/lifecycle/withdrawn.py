@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from storage.catalogue import TABLES
 from storage.engines import StoreDatabase
 from storage.lifecycle.erased_rows import conditions_in
-from storage.lifecycle.erasures import ALL_TIMES, Subject
+from storage.lifecycle.erasures import ALL_TIMES, Subject, parts_of
 from storage.repository import AgentRepository, Repository
 from storage.rows import execute
 
@@ -62,9 +62,10 @@ def being_erased(account: StoreDatabase, store_name: str, *, is_account: bool) -
         is_over = target is None and kind not in ("agent", "workspace")
         if is_over or not (is_account or workspace in (None, store_name)):
             continue
-        origin = workspace if is_account and kind != "memory" else None
         before = ALL_TIMES if cutoff is None else int(cutoff)
-        found.append(BeingErased(agent, Subject.named(kind, target or "", origin, before)))
+        for part, named in parts_of(kind, target or ""):
+            origin = workspace if is_account and part != "memory" else None
+            found.append(BeingErased(agent, Subject.named(part, named, origin, before)))
     return found
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from reverie.errors import NotFound
-from storage.pipeline.records import MessageRecord, NewMessage, WholeMessage
+from storage.pipeline.records import MessageRecord, NewMessage, SpokenMessage, WholeMessage
 from storage.repository import AgentRepository
 from storage.rows import insert_sql, select_list, to_parameters
 from storage.viewer import is_source, of_message
@@ -19,6 +19,7 @@ _SELECT: Final = f"SELECT {select_list(MessageRecord, 'm', session='s.id')}{_FRO
 _SIZE: Final = " + ".join(
     f"coalesce(octet_length(m.{column}), 0)" for column in ("content", "metadata", "tool_calls", "original")
 )
+_PAGE_MESSAGES: Final = 1_000
 # The last messages by their sequence: those that begin within so many bytes, counted from the last one.
 _LAST: Final = f"""
     SELECT {select_list(WholeMessage, "m", session="s.id")}{_FROM} AND m.row_id IN (
@@ -33,6 +34,10 @@ _WHOLE: Final = (
     f"SELECT {select_list(WholeMessage, 'm', session='s.id')}{_FROM} AND m.session_row = :row"
     " AND m.id IN (SELECT value FROM json_each(:ids))"
 )
+# A message without a user is its session's, unless several users share that.
+_USER: Final = "coalesce(m.user_id, CASE WHEN NOT s.is_group THEN s.user_id END)"
+_SPEAKER: Final = f"coalesce({_USER}, m.name, '')"
+_SPOKEN: Final = f"SELECT {select_list(SpokenMessage, 'm', session='s.id', speaker=_SPEAKER)}{_FROM}"
 _SOURCES: Final = f"""
     SELECT k.row_id, min(m.row_id) FROM memories AS k JOIN messages AS m ON {is_source("m", "k")}
     WHERE k.agent_id = :agent AND k.row_id IN (SELECT value FROM json_each(:rows)) GROUP BY k.row_id
@@ -106,6 +111,22 @@ class Messages(AgentRepository):
         """
         sql = _LAST.format(visible=of_message(self._viewer, "m", "s"))
         return self._records(WholeMessage, sql, row=session_row, before=before, limit=limit, max_bytes=max_bytes)
+
+    def spoken(self, *, user: str | None = None, session: str | None = None) -> Iterator[SpokenMessage]:
+        """Yield all messages, or those of a user or a session, session by session in their order, read in pages."""
+        row = sequence = -1
+        while page := self._records(
+            SpokenMessage,
+            f"{_SPOKEN} AND (m.session_row, m.sequence) > (:row, :sequence) AND (:user IS NULL OR {_USER} = :user)"
+            " AND (:session IS NULL OR s.id = :session) ORDER BY m.session_row, m.sequence LIMIT :limit",
+            row=row,
+            sequence=sequence,
+            user=user,
+            session=session,
+            limit=_PAGE_MESSAGES,
+        ):
+            yield from page
+            row, sequence = page[-1].session_row, page[-1].sequence
 
     def originals(self, row_ids: Iterable[int]) -> dict[int, str]:
         """Return the originals of those of these messages that have one, by row."""

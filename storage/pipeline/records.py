@@ -65,6 +65,20 @@ class MessageRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SpokenMessage:
+    """A message, read to find what it is about; `speaker` is its user, or that of its session, or its name."""
+
+    session_row: int
+    sequence: int
+    id: str
+    session: str
+    role: str
+    speaker: str
+    content: str
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class WholeMessage(MessageRecord):
     """A stored message with the form that its caller keeps it in, which may be large."""
 

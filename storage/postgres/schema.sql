@@ -672,7 +672,7 @@ CREATE TABLE audit_retention (
 );
 CREATE TABLE erasures (
     id text COLLATE "C",
-    kind text COLLATE "C" NOT NULL CHECK (kind IN ('message', 'memory', 'session', 'user', 'agent', 'workspace')),
+    kind text COLLATE "C" NOT NULL CHECK (kind IN ('message', 'memory', 'selection', 'session', 'user', 'agent', 'workspace')),
     target text COLLATE "C",
     target_hash text COLLATE "C" NOT NULL,
     agent_id text COLLATE "C",

@@ -1964,6 +1964,16 @@ WHERE ((m.agent_id = :agent AND m.row_id IN (SELECT row_id FROM (SELECT row_id, 
     m.store_id = :store_id) AND s.store_id = :store_id ORDER BY m.sequence DESC LIMIT NULLIF(CAST(:limit AS BIGINT),
     -1))) WHERE bytes_after < :max_bytes)) AND m.store_id = :store_id) AND s.store_id = :store_id
 ORDER BY m.sequence;
+-- storage.pipeline.messages: spoken
+SELECT m.session_row AS session_row, m.sequence AS sequence, m.id AS id, s.id AS session, m.role AS role,
+    COALESCE(COALESCE(m.user_id, CASE WHEN NOT (s.is_group) <> 0 THEN s.user_id END), m.name, '') AS speaker, m.content
+    AS content, m.created_at AS created_at
+FROM messages AS m
+JOIN sessions AS s ON s.row_id = m.session_row AND s.agent_id = m.agent_id
+WHERE ((m.agent_id = :agent AND (m.session_row, m.sequence) > (:row, :sequence) AND (:user IS NULL OR
+    COALESCE(m.user_id, CASE WHEN NOT (s.is_group) <> 0 THEN s.user_id END) = :user) AND (:session IS NULL OR s.id =
+    :session)) AND m.store_id = :store_id) AND s.store_id = :store_id
+ORDER BY m.session_row, m.sequence LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
 -- storage.pipeline.messages: originals
 SELECT row_id, original
 FROM messages

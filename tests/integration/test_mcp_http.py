@@ -32,6 +32,7 @@ TOOLS = [
     "list_memories",
     "update_memory",
     "forget",
+    "forget_about",
     "schedule",
     "reminders",
 ]

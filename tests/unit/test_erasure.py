@@ -22,7 +22,7 @@ from memory.lifecycle.erasures import plan_erasure, read_erasure, request_erasur
 from memory.lifecycle.receipts import parts_in_rows
 from memory.recall.events import record_recalls
 from reverie import Rejected, Reverie
-from reverie.errors import Conflict, Forbidden, StoreUnusable, Unauthorised
+from reverie.errors import Conflict, Forbidden, NotFound, StoreUnusable, Unauthorised
 from reverie.trust.calls import Erasure
 from storage.lifecycle.erasures import ErasureRecord, message_name
 from support.agents import until
@@ -593,3 +593,43 @@ def test_a_short_text_that_is_erased_is_in_no_file(runtime: Runtime, ana: Reveri
 def files_of(runtime: Runtime) -> list[bytes]:
     """Return the content of all files: other forms of a short text, such as base64, are found by chance."""
     return [path.read_bytes() for path in runtime.settings.data.rglob("*") if path.is_file()]
+
+
+def test_what_is_about_somebody_is_shown_then_erased_with_a_receipt(runtime: Runtime, ana: Reverie) -> None:
+    """Given a sister who is named and gone on about, then a dry run lists it, and an erasure removes it."""
+    texts = ["My sister Rosalinda moved to Coimbra.", "She has a heron called Ofelia.", "The weather is fine today."]
+    ana.ingest("s", [{"role": "user", "content": text, "id": f"m{n}"} for n, text in enumerate(texts)])
+    drain(runtime)
+    memory = ana.remember("User's sister Rosalinda keeps herons.").id
+    kept = ana.remember("User's sister is a pilot.").id
+    plan = ana.admin.erasures.create(about="my sister", dry_run=True)
+    assert [(one.id, one.reason) for one in plan.items] == [
+        ("m0", "named"),
+        ("m1", "same conversation"),
+        (memory, "named"),
+        (kept, "named"),
+    ]
+    erasure = ana.admin.erasures.create(about="my sister", keep=[kept])
+    continue_erasures(runtime.erasure_services)
+    receipt = ana.admin.erasures.get(erasure.id).receipt
+    assert receipt is not None
+    assert (receipt.kind, receipt.leftovers) == ("selection", {})
+    assert [one.id for one in ana.sessions.messages("s")] == ["m2"]
+    assert [one.id for one in ana.memories.list()] == [kept]
+    assert places_of(runtime.settings.data, "heron called Ofelia") == set()
+    with pytest.raises(NotFound, match="nothing is about"):
+        ana.admin.erasures.create(about="Rosalinda")
+
+
+def test_who_may_be_meant_is_asked_back(runtime: Runtime, ana: Reverie) -> None:
+    """Given two people of one name, then nothing is erased, and both are named; a user reaches own words alone."""
+    ana.ingest("s", [{"role": "user", "content": "My boss Vera is ill."}], user="kate")
+    ana.ingest("t", [{"role": "user", "content": "My sister Vera sings."}], user="lif")
+    drain(runtime)
+    plan = ana.admin.erasures.create(about="Vera", dry_run=True)
+    assert (plan.items, plan.people) == ([], ["my boss Vera", "my sister Vera"])
+    with pytest.raises(Conflict, match="my boss Vera or my sister Vera"):
+        ana.admin.erasures.create(about="Vera")
+    assert [one.text for one in ana.admin.erasures.create(about="Vera", user="lif", dry_run=True).items] == [
+        "My sister Vera sings."
+    ]

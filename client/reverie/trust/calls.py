@@ -119,7 +119,7 @@ class QuotaList(ListResult[QuotaUse], frozen=True, kw_only=True):
     quotas: list[QuotaUse]
 
 
-ErasureKind = Literal["message", "memory", "session", "user", "agent", "workspace"]
+ErasureKind = Literal["message", "memory", "selection", "session", "user", "agent", "workspace"]
 # The version of the receipt's format.
 RECEIPT_VERSION = 1
 
@@ -170,8 +170,25 @@ class ErasureReceipt(msgspec.Struct, frozen=True, kw_only=True):
     hosts: list[str] = []
 
 
+class ErasedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message or memory about what is to be erased, and why it is.
+
+    It is named, also by an `alias` ("Ana" for "my sister Ana"), the "same conversation" goes on about it, or the memory
+    is "derived" from a message that goes.
+    """
+
+    kind: Literal["message", "memory"]
+    id: str
+    session: str = ""
+    at: datetime
+    reason: Literal["named", "alias", "same conversation", "derived"]
+    text: str
+
+
 class Erasure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An erasure: a job that removes all of something and proves it with a receipt.
+
+    A dry run of what is `about` something lists its `items`, or the `people` who may be meant.
 
     `counts` are the numbers of removed rows and items by place: a workspace, `@account`, or the name of a step; of a
     dry run, those that would be removed. `step` of `steps` is in progress. An erasure that is `waiting` has failed
@@ -198,6 +215,8 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempts: int = 0
     next_try_at: datetime | None = None
     receipt: ErasureReceipt | None = None
+    items: list[ErasedItem] = []
+    people: list[str] = []
 
 
 class ErasureList(ListResult[Erasure], frozen=True, kw_only=True):
@@ -380,7 +399,7 @@ class SetQuotas(Call[QuotaList], frozen=True):
 
 
 # The selectors of which one names what is erased; without any it is a whole agent or workspace.
-_SELECTORS: Final = ("user", "session", "message", "memory")
+_SELECTORS: Final = ("user", "session", "message", "memory", "about")
 
 ErasureId = Annotated[str, label("The id of an erasure.")]
 
@@ -391,17 +410,24 @@ class Erase(Call[Erasure], kw_only=True, frozen=True):
     Name one of `user`, `session`, `message` and `memory`, or only `agent` or `workspace` for all of them; a `message`
     with its `session`, unless no other session has a message with its id. A user or an agent is erased everywhere
     unless `agent` and `workspace` limit it; the others are looked for in the `agent` and `workspace` given, by default
-    those of the client. What was accepted before does not reappear; what is stored later is kept. The job goes on in
-    the background and survives crashes; `admin.erasures.get` returns its progress and its receipt. There is no undo.
-    With `dry_run` only the numbers are returned. Raises `Rejected` and `Unavailable`.
+    those of the client. `about` finds the messages and memories about a person or a thing: by name, by what they are
+    to the user ("my sister", and whatever conversations call her), and by the messages that go on about them; look at
+    the `items` of a dry run first. What was accepted before does not reappear; what is stored later is kept. The job
+    goes on in the background and survives crashes; `admin.erasures.get` returns its progress and its receipt. There is
+    no undo. With `dry_run` only the numbers are returned. Raises `Rejected`, `Unavailable`, `NotFound` if nothing is
+    about it, and `Conflict` if several people may be meant.
     """
 
     route: ClassVar = "POST /v1/erasures"
     required_scope: ClassVar = "forget"
-    user: Annotated[str | None, label("Everything of this end user.")] = None
+    user: Annotated[str | None, label("Everything of this end user, or what is about something in their words.")] = None
     session: Annotated[str | None, label("This session and what came from it, or the session of the message.")] = None
     message: Annotated[str | None, label("This message and what came from it.")] = None
     memory: Annotated[str | None, label("This memory, fact or note, with its history.")] = None
+    about: Annotated[
+        str | None, label('Messages and memories about this, such as "my sister"; several names as "Ana / my sister".')
+    ] = None
+    keep: Annotated[Sequence[str], Meta(description="Ids of messages and memories about it that stay.")] = ()
     agent: Annotated[str | None, label("Only of this agent, or alone: everything of this agent.")] = None
     workspace: Annotated[str | None, label("Only in this workspace, or alone: the whole workspace.")] = None
     dry_run: Annotated[bool, Meta(description="Only count what would be removed.")] = False
@@ -415,6 +441,8 @@ class Erase(Call[Erasure], kw_only=True, frozen=True):
         named = [name for name in _SELECTORS if getattr(self, name) is not None]
         if self.message is not None and self.session is not None:
             named.remove("session")
+        elif self.about is not None:  # limited to the user and the session
+            named = [name for name in named if name not in ("user", "session")]
         if len(named) > 1:
             raise Rejected(f"{' and '.join(named)} exclude each other: erase one after the other", field=named[1])
         return self

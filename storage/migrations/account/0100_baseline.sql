@@ -82,7 +82,7 @@ INSERT INTO audit_retention (only_row, ended_at) VALUES (1, NULL);
 -- continues.
 CREATE TABLE erasures (
     id TEXT PRIMARY KEY,
-    kind TEXT NOT NULL CHECK (kind IN ('message', 'memory', 'session', 'user', 'agent', 'workspace')),
+    kind TEXT NOT NULL CHECK (kind IN ('message', 'memory', 'selection', 'session', 'user', 'agent', 'workspace')),
     target TEXT,
     target_hash TEXT NOT NULL,
     agent_id TEXT,
