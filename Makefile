@@ -97,10 +97,11 @@ check-docs: $(INSTALLED) ## check that the generated pages and statements are th
 	@$(PY) -m cli.docs --check docs/cli.md
 	@$(PY) -m storage.postgres.statements --check
 
-docs: $(INSTALLED) ## regenerate the pages of settings and commands, and the statements for PostgreSQL
+docs: $(INSTALLED) ## regenerate the pages of settings and commands, PostgreSQL's statements, TypeScript's types
 	@$(PY) -m worker.settings_docs docs/configuration.md
 	@$(PY) -m cli.docs docs/cli.md
 	@$(PY) -m storage.postgres.statements
+	@$(PY) clients/typescript/generate.py
 
 clean: ## remove .venv and all caches, but not the data in .reverie
 	rm -rf $(VENV) build dist *.egg-info client/build client/*.egg-info

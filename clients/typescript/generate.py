@@ -1,14 +1,15 @@
-"""Write src/generated.ts from the served OpenAPI and the methods of the Python client, which have the same names.
+"""Write src/generated.ts from the OpenAPI of the server and the methods of the Python client, which have its names.
 
-curl -s http://127.0.0.1:7437/openapi.json | python clients/typescript/generate.py > clients/typescript/src/generated.ts
+`make docs` runs it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
+import tempfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from reverie.client import Method, Reverie, Subject
@@ -109,5 +110,15 @@ def _fields(schema: Mapping[str, Any]) -> Iterator[str]:
         yield f"{comment}{json.dumps(name)}{'' if name in required else '?'}: {_type(field)};"
 
 
+def _main() -> None:
+    from server.app import create_app
+    from worker.runtime import Runtime
+    from worker.settings import load_settings
+
+    with tempfile.TemporaryDirectory() as folder:
+        document = create_app(Runtime(load_settings(data=Path(folder))), token="none").openapi()  # noqa: S106 - nothing is served
+    Path(__file__).with_name("src").joinpath("generated.ts").write_text(generated(document), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(generated(json.load(sys.stdin)))
+    _main()

@@ -37,7 +37,7 @@ def test_its_types_are_those_of_the_served_description(runtime: Runtime) -> None
         document = json.loads(httpx2.get(f"{url}/openapi.json").content)
 
     written = (CLIENT / "src" / "generated.ts").read_text(encoding="utf-8")
-    assert written == generated(document), "run clients/typescript/generate.py"
+    assert written == generated(document), "run `make docs`"
 
 
 @pytest.mark.slow
