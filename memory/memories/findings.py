@@ -92,6 +92,9 @@ def found_by_patterns(
     for message in messages:
         in_game = is_game(message.content, before=in_game)
         for statement in _statements(message, instructions_only) if not in_game else ():
+            # Where people bear names they talk with each other: what they ask for is not addressed to the agent.
+            if message.name and (is_standing(statement.kind, statement.importance) or statement.takes_back is not None):
+                continue
             expired = statement.expires_at is not None and statement.expires_at <= now
             is_secret = looks_secret(f"{statement.content}\n{statement.quote}") is not None
             if not (expired or is_secret or repeats_secret_of(statement.content, message.content)):

@@ -200,7 +200,7 @@ def test_an_endpoint_that_misbehaves_changes_no_row(pipeline: Pipeline, how: str
         assert Extracting(pipeline, model, fallback=False).sweep()["postponed"] == 1
         assert (pipeline.count("memories"), pipeline.count("curation_log")) == (0, 0)
         pipeline.advance(3_600)
-        assert Extracting(pipeline, model).sweep()["added"] == 1
+        assert Extracting(pipeline, model).sweep()["added"] == 2
         inner.close()
 
 

@@ -150,6 +150,40 @@ def test_instructions_for_different_things_have_two_subjects(one: str, other: st
     assert subject_of(one) != subject_of(other)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Always report temperatures in both scales when I ask about the weather.",
+        "Always mask account numbers when I share a statement.",
+        "Always tabulate the figures when I ask for a comparison.",
+        "Never speculate when I ask about prices.",
+        "Whenever I ask about history, always situate the event in its century.",
+        "Please always itemize the expenses when I ask for a budget.",
+        "Be honest with me.",
+        "Don't repeat my question.",
+    ],
+)
+def test_an_instruction_is_known_by_its_form(message: str) -> None:
+    """Given any verb with `always` or `never` for what the user does, then it is an instruction."""
+    assert [one.kind for one in held(message)] == ["instruction"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Keep up the great work!",
+        "Have a great day",
+        "Let me know.",
+        "Stay strong!",
+        "Take care.",
+        "Always wanted a boat.",
+    ],
+)
+def test_good_wishes_are_no_instruction(message: str) -> None:
+    """Given what people wish each other, then it is none."""
+    assert find_instructions(message) == []
+
+
 # --- the job ---
 
 
@@ -302,12 +336,12 @@ def test_secrets_are_in_no_instruction(pipeline: Pipeline) -> None:
     assert not extracting.sweep()["added"]
 
 
-def test_a_named_speaker_stands_before_the_instruction(pipeline: Pipeline) -> None:
-    """Given a session in which several people speak, then an instruction says whose it is."""
+def test_people_who_talk_with_each_other_give_no_instructions(pipeline: Pipeline) -> None:
+    """Given a message with the name of its speaker, then what it asks for is not addressed to the agent."""
     extracting = Extracting(pipeline)
     tell(pipeline, {"role": "user", "content": "Always answer in German.", "name": "Kim"})
     extracting.sweep()
-    assert in_force(pipeline) == ["Kim: Always answer in German."]
+    assert in_force(pipeline) == []
 
 
 def test_what_stood_among_other_words_waits_for_a_confirmation(pipeline: Pipeline) -> None:

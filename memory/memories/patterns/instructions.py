@@ -150,10 +150,17 @@ _FROM_NOW_ON: Final = (
         rf" {REST}?),?{BLANKS}{words.HORIZON_LAST}[.!]{{0,40}}$"
     ),
 )
+# By its form: any verb, if the sentence says when the user does something.
+_VERB: Final = (
+    r"(?!(?:i|you|he|she|it|we|they|my|your|his|her|our|their|the|an?|this|that|there|and|but|so|what|how|why"
+    r"|who|not|no"
+    r"|had|was|were|been|happy|come|leave|love|miss|forgive|forget|remember|think|argue|wonder|knew|thought|liked)\b)"
+    r"(?![a-z]{2,18}ed\b)[a-z][a-z-]{1,20}\b"
+)
 _ALWAYS: Final = (
     starting(rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}{_EVER} {words.SPOKEN}\b(?! (?:it|that|this)$){REST})"),
     starting(
-        rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}{_EVER} (?!leave me|remember (?:that|how)){words.DONE}\b"
+        rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}{_EVER} (?!leave me|remember (?:that|how)){_VERB}"
         rf"(?={REST}{_TO_AGENT}){REST})"
     ),
     starting(
@@ -180,7 +187,16 @@ _ALWAYS: Final = (
     ),
 )
 _MAIN: Final = rf"\s{{0,3}}{_PLEASE}(?:(?:always|never|don't|do not|only|try to){BLANKS}){{0,5}}"
+_WHEN_I: Final = r"\b(?:when|whenever|every time|each time|any ?time|if) i(?:'m|'ve| am| have)? "
+_BY_FORM: Final = (
+    starting(
+        rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:{_EVER}|{_NOT}|only) {_VERB}{REST}{_WHEN_I}"
+        rf"(?:ever |also )?(?!was\b|were\b|got\b|had\b|did\b)[a-z]{{2,20}}\b{REST})"
+    ),
+    starting(rf"(?P<rest>{_WHEN_I}[^,]{{2,200}},\s{{0,3}}{_PLEASE}(?:{_EVER}|{_NOT}|only) {_VERB}{REST})"),
+)
 _WHENEVER: Final = (
+    *_BY_FORM,
     starting(
         rf"(?P<rest>(?:when|whenever|if|every time|each time|any ?time) i(?:'m)?"
         rf" {words.SEEN}\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST})"
@@ -191,8 +207,10 @@ _WHENEVER: Final = (
         rf"|{REST}\bcode\b){REST})"
     ),
     starting(
-        r"(?P<rest>(?:when|whenever|every time|each time|if) you(?:'re)? (?:answer|reply|respond|recommend|suggest|book"
-        r"|schedule|draft|explain|summari[sz]e|cite|refer to|quote|translate|give me|send me|show me|help me|talk to me"
+        r"(?P<rest>(?:when|whenever|every time|each time|if) you(?:'re)? (?:answer|reply|respond|recommend"
+        r"|suggest|book"
+        r"|schedule|draft|explain|summari[sz]e|cite|refer to|quote|translate|give me|send me|show me|help me"
+        r"|talk to me"
         r"|write to me|plan my|(?:write|use|create|generate|make|review)\b[^,]{0,400}\b(?:me"
         r"|my|code|functions?|scripts?|sql"
         rf"|tests?|commits?))\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST})"
@@ -215,7 +233,8 @@ _WHENEVER: Final = (
         r" (?:ask|send|paste|mention|request|share|post|upload|say|type)\b.{0,400})"
     ),
     starting(
-        rf"(?P<rest>{_PLEASE}{words.ANY_VERB}\b{REST}\b(?:when|whenever|every time) you (?:explain|answer|reply|respond"
+        rf"(?P<rest>{_PLEASE}{words.ANY_VERB}\b{REST}\b(?:when|whenever|every time) you (?:explain|answer|reply"
+        rf"|respond"
         rf"|write"
         r"|talk|speak|give|recommend|suggest)\b.{0,400}\b(?:me|my|your|questions?)\b.{0,400})"
     ),
@@ -302,6 +321,14 @@ _MANNERS: Final = (
         rf"|includ(?:e|ing) )?(?:any |the |so many |too many )?{words.STYLE}|use (?:{words.UNITS}|{words.PLAINNESS})"
         r"|cite (?:your |all (?:your )?)?sources|(?:write|give)(?: me)? (?:shorter|longer|simpler) (?:answers|replies)"
         rf"|be (?:{words.BEARING}(?: and |, )){{0,2}}{words.BEARING}(?: with me)?)){_LATER}"
+    ),
+    # To people one says these with a name or a reason: alone, they are about the answers.
+    starting(
+        rf"(?P<rest>{_PLEASE}(?:keep it (?:{words.BEARING}|short|simple|professional|light|casual)"
+        rf"|be (?:always )?(?:[a-z]{{3,20}} and )?[a-z]{{3,20}} with me|use {words.MANNER}"
+        rf"|(?:don't|do not) (?:ever )?(?:repeat|rephrase|restate|paraphrase|echo|summari[sz]e|answer|correct"
+        rf"|interrupt"
+        rf"|translate|censor) my (?:own )?[a-z]{{3,20}})){_LATER}"
     ),
 )
 _ASKED_FIRST: Final = starting(rf"(?:{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS})?{_PLEASE}{_ASKED}")

@@ -95,12 +95,14 @@ _LEADING_LINE: Final = r"[^\s.!?,;:\u2026][ \t]{0,40}\r?\n"
 # What follows is not about the user: material to work on, a role, a hypothesis.
 MATERIAL = re.compile(
     rf":[ \t]{{0,40}}(?:\n|\Z)|{_LABEL}|{_LEADING_LINE}"
-    r"|\b(?:label|classify|annotate|tag|analy[sz]e|parse|identify|count|use)\b[^.!?\n]{0,40}\b(?:sentences?|statements?"
+    r"|\b(?:label|classify|annotate|tag|analy[sz]e|parse|identify|count|use)\b[^.!?\n]{0,40}\b(?:sentences?"
+    r"|statements?"
     r"|phrases?)\b"
     r"|\bin (?:this|the|our|my) (?:scenario|story|scene|game|role|novel|film|movie|play|campaign|song|riddle"
     r"|dialog(?:ue)?)\b"
     r"|\b(?:re-?writ|re-?phras|paraphras|translat|proof-?read|summari[sz]|transcrib|role-?play)\w{0,40}"
-    r"|\b(?:write|compose|draft|continue|complete|correct|generate|create|edit|improve|finish|fix|make up|come up with)"
+    r"|\b(?:write|compose|draft|continue|complete|correct|generate|create|edit|improve|finish|fix|make up"
+    r"|come up with)"
     r"\b[^.!?\n]{0,60}\b(?:story|poem|song|lyrics|essay|letter|e-?mail|script|dialog(?:ue)?|speech|text|sentence"
     r"|paragraph|bio|biography|profile|post|tweet|caption|review|message|reply|response|resume|cv|statement|article"
     r"|blog|grammar|scene|monologue|code|function|program|prompt|conversation|chapter|novel|character)"
@@ -141,6 +143,12 @@ JOKE = re.compile(
 LAUGHTER = re.compile(
     r"\b(?:lol|lmao|rofl|ha(?:ha){1,40}|he(?:he){1,40})\b|"
     r"[\U0001f602\U0001f923\U0001f61c\U0001f61d\U0001f609\U0001f643]|;-?\)",
+    re.IGNORECASE,
+)
+# `I prefer tea, so what can I order?`: what stands before the question is stated.
+_ASKING_CLAUSE: Final = re.compile(
+    r",\s(?:(?:so|and|but)\s)?(?:(?:can|could|would|will|do|are|have) you|what|how|which|where|is|are|do|any"
+    r"|can|should)\b",
     re.IGNORECASE,
 )
 _ABBREVIATED: Final = (
@@ -207,9 +215,12 @@ def _stated_sentences(covered: str, message: str) -> Iterator[Sentence]:
         is_question = mark is not None and bool(_ASKS & set(mark[0])) and not _ASKED_FOR.match(text)
         # Laughter follows a sentence as often as it is part of it.
         following = covered[stop : stop + 8]
+        asks = _ASKING_CLAUSE.search(text) if is_question else None
+        if asks is not None:
+            text, is_question = text[: asks.start()], False
         if text.strip(COVER + " \t") and not is_question and not LAUGHTER.search(text + following):
             indent = len(text) - len(text.lstrip())
-            yield Sentence(text[indent:].rstrip(), message[start + indent : stop].rstrip())
+            yield Sentence(text[indent:].rstrip(), message[start + indent : start + len(text)].rstrip())
         start = mark.end() if mark else stop
 
 
@@ -228,7 +239,8 @@ _NEXT_THOUGHT = re.compile(
     r"|who|where|when|whenever|until|unless|except|if|then|too|either|anyway|as well|even|especially|however|and then"
     r"|at the moment|right now|these days|nowadays"
     r"|from now on|any ?more|now(?=\s{0,3}(?:$|[,.;!]))|of course|by the way|btw|please|thanks|thank you|instead"
-    r"|and (?:i|i'm|i've|i'd|i'll|my|we|we're|our|it|it's|he|she|he's|she's|they|they're|that|this|there|was|is|am|have"
+    r"|and (?:i|i'm|i've|i'd|i'll|my|we|we're|our|it|it's|he|she|he's|she's|they|they're|that|this|there|was|is"
+    r"|am|have"
     r"|had|will|would|can|could|want|need|wanted|think|am|don't|love|like|hate|enjoy|feel|find|hope|usually|always"
     r"|often|never|plan|try|trying|looking|thinking|just|what|how|also|so)\b"
     r"|or (?:something|anything|whatever|so)\b|and (?:stuff|all|such|things like)\b)\b)",
@@ -245,7 +257,8 @@ _CONDITION = re.compile(
 _SEEN_BEFORE = re.compile(
     r"\b(?:that|this|these|those|it|its|it's|they|them|you|your|you're|you've|yours"
     r"|his|her|him|their|he|she|above|below"
-    r"|here|there's|idea|ideas|suggestions?|recommendations?|advice|tips?|sounds?|way|fact|thought|both|we|us|our|i|i'm"
+    r"|here|there's|idea|ideas|suggestions?|recommendations?|advice|tips?|sounds?|way|fact|thought|both|we|us"
+    r"|our|i|i'm"
     r"|i've|i'd|former|latter|number|option|version)\b|#",
     re.IGNORECASE,
 )

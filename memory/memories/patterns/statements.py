@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from memory.memories.patterns import facts
 from memory.memories.patterns import vocabulary as words
+from memory.memories.patterns.dates import end_of
 from memory.memories.patterns.instructions import find_instructions
 from memory.memories.patterns.matching import (
     ADVERB,
@@ -30,11 +30,15 @@ from memory.memories.patterns.matching import (
     sentences_of,
     starting,
 )
+from memory.memories.patterns.told import find_told, in_third_person, whole
 
 _FIRST_PERSON = re.compile(r"\b(?:my|mine|me|myself|our|us|we|i)\b", re.IGNORECASE)
 # A particular thing (`the colours`) rather than a kind of thing (`jazz`).
 _SPECIFIC = re.compile(r"(?:the|this|a|an)\s|(?:having|being|knowing)\b|\d", re.IGNORECASE)
 _NO_FAVOURITE = re.compile(r"\A(?:[a-z]\w{0,40}(?:ing|ed)\s|(?:in|on|at|up|from|with|a|like|for|by|closed|open)\b)")
+_MIN_WORDS_OF_A_WAY: Final = 6
+# These refer to what stands before them in the same sentence.
+_RELATIVE = re.compile(r"(?<=s) that\b(?= [a-z]{2,20}\b)|(?<=for|and|ith) (?:its|their)\b")
 _RATHER_THAN = re.compile(r"\s(?:over|rather than|instead of|to)\s")
 
 
@@ -70,12 +74,22 @@ def _does_not_like(match: PatternMatch) -> Statement | None:
 
 
 def _prefers(match: PatternMatch) -> Statement | None:
+    value = whole(match.regex_match["value"]).rstrip(" .,!*_")
     # Of `to pay in cash`, the words after `to` are checked like the name of a thing.
-    object_text = re.sub(r"^to (?:be )?(?=[a-z]{1,40}\s)", "", match.covered_value)
-    if not is_plain(object_text, max_words=12) or re.match(r"(?:the|a|an)\b", object_text, re.IGNORECASE):
+    object_text = _RELATIVE.sub("", re.sub(r"^to (?:be )?(?=[a-z]{1,40}\s)", "", value))
+    if not is_plain(object_text, max_words=36) or re.match(r"(?:the|a|an)\b", object_text, re.IGNORECASE):
         return None
-    statement = _preference(match, "prefers", "prefers", importance=0.6)
-    sides = _RATHER_THAN.split(as_subject(match.value))
+    start = match.regex_match.start("value")
+    value = match.clause.words(start, start + len(value))
+    # What is told at length says how things are to be done, which every context tells.
+    is_standing = len(value.split()) >= _MIN_WORDS_OF_A_WAY or "," in value
+    content = f"User prefers {in_third_person(value)}."
+    statement = Statement(
+        content=content, kind="preference", quote=match.quote(value), subject=f"prefers {as_subject(value)}"[:120],
+        confidence=0.85, importance=0.8 if is_standing else 0.6, tags=("preference",),
+        lifetime="long_term" if is_standing else "short_term",
+    )  # fmt: skip
+    sides = _RATHER_THAN.split(as_subject(value))
     # Tea over coffee and coffee over tea have the same subject.
     return (
         statement
@@ -133,77 +147,6 @@ _PREFERENCES: Final[tuple[Rule, ...]] = (
 )
 
 
-_MICROS: Final = 1_000_000
-# A day ends last in UTC-12; the user's time zone is not known.
-_LATEST_ZONE: Final = timedelta(hours=12)
-_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b", re.IGNORECASE)
-_TOMORROW = re.compile(r"\btomorrow\b", re.IGNORECASE)
-_WEEKDAY = re.compile(rf"\b(?:on|this|by|until|next){BLANKS}({words.WEEKDAYS})\b", re.IGNORECASE)
-_EVERY = re.compile(r"\b(?:every|each|daily|weekly|always)\b", re.IGNORECASE)
-_ISO = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})\b")
-_NAMED = re.compile(
-    rf"\b(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{words.MONTHS})"
-    rf"|(?P<month_first>{words.MONTHS}) (?:the )?(?P<day_behind>\d{{1,2}})(?:st|nd|rd|th)?)(?:,? (?P<year>\d{{4}}))?\b",
-    re.IGNORECASE,
-)
-_WITHIN = re.compile(r"\bin (\d{1,3}|an?) (minute|hour|day|week)s?\b", re.IGNORECASE)
-_WITHIN_DAYS: Final = {"minute": 1 / 1440, "hour": 1 / 24, "day": 1, "week": 7}
-_NEXT_WEEK = re.compile(r"\bnext week\b", re.IGNORECASE)
-
-
-def end_of(text: str, at: int) -> int | None:
-    """Return when the day that a task names has ended everywhere (microseconds); None if it names none or repeats.
-
-    `at` is the time of the message. The latest interpretation counts: next Friday is at most two Fridays away.
-    """
-    day = _day(text, datetime.fromtimestamp(at / _MICROS, UTC))
-    if day is None or _EVERY.search(text):
-        return None
-    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
-    return int((midnight + _LATEST_ZONE).timestamp()) * _MICROS
-
-
-def _day(text: str, today: datetime) -> datetime | None:
-    iso = _ISO.search(text)
-    if iso is not None:
-        return _date(*map(int, iso.groups()))
-    named = _NAMED.search(text)
-    if named is not None:
-        return _named(named, today)
-    within = _WITHIN.search(text)
-    if within is not None:
-        return today + timedelta(days=_WITHIN_DAYS[within[2].lower()] * (int(within[1]) if within[1].isdigit() else 1))
-    if _TOMORROW.search(text):
-        return today + timedelta(days=1)
-    weekday = _WEEKDAY.search(text)
-    if weekday is not None:
-        ahead = (_DAYS.index(weekday[1].lower()) - today.weekday()) % 7
-        return today + timedelta(days=ahead + (7 if weekday[0].lower().startswith("next") else 0))
-    if _NEXT_WEEK.search(text):
-        return today + timedelta(days=13 - today.weekday())
-    return today if _TODAY.search(text) else None
-
-
-def _named(found: re.Match[str], today: datetime) -> datetime | None:
-    """Return a day of a month: the next one to come if no year is given."""
-    month = _MONTHS.index((found["month"] or found["month_first"])[:3].lower()) + 1
-    day = int(found["day"] or found["day_behind"])
-    if found["year"]:
-        return _date(int(found["year"]), month, day)
-    this_year = _date(today.year, month, day)
-    is_over = this_year is None or this_year.date() < today.date()
-    return _date(today.year + 1, month, day) if is_over else this_year
-
-
-def _date(year: int, month: int, day: int) -> datetime | None:
-    try:
-        return datetime(year, month, day, tzinfo=UTC)
-    except ValueError:
-        return None
-
-
 _MAX_REQUEST_WORDS: Final = 40
 _MIN_REQUEST_WORDS: Final = 2
 # The minimum for a statement that is not about the user: a shorter one is usually a saying.
@@ -252,7 +195,8 @@ _OWN = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|my|me|mine|we|we're|we've|we'll|our
 _VAGUE = starting(r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b")
 _YOU = re.compile(r"\b(?:you|your|you're|yourself|u)\b", re.IGNORECASE)
 _SECRET = re.compile(
-    r"\b(?:pass(?:word|code|phrase|wd)|pin|cvv|cvc|secret|token|api[ -]?key|private key|ssn|social security|card number"
+    r"\b(?:pass(?:word|code|phrase|wd)|pin|cvv|cvc|secret|token|api[ -]?key|private key|ssn|social security"
+    r"|card number"
     r"|iban|credentials?)\b",
     re.IGNORECASE,
 )
@@ -347,7 +291,8 @@ _LEAD_IN = starting(
 # Sentences with these words are somebody else's, or about something that is not real.
 _NOT_PLAIN = re.compile(
     r"\b(?:if|unless|whether|wish|would|wouldn't|could have|should have|might|maybe|perhaps|guess|suppose|once|used to"
-    r"|when|whenever|back then|dream(?:ed|t)?|said|says|saying|tells?|told|asks?|asked|claims?|claimed|wrote|writes"
+    r"|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|back then|dream(?:ed|t)?|said|says|saying|tells?"
+    r"|told|asks?|asked|claims?|claimed|wrote|writes"
     r"|according to|thinks?|thought|believes?|quote|character|narrator|protagonist|not sure|until)\b",
     re.IGNORECASE,
 )
@@ -360,11 +305,13 @@ _SPEECH_TAG_AFTER = re.compile(
     re.IGNORECASE,
 )
 _CLAUSES = re.compile(
-    r"(?:\s{0,3}[,;:\u2013\u2014]\s{0,3}(?:(?:and|but|so|plus|because|since|as)(?: now)?\s{1,3})?|\s{1,3}-{1,10}\s{1,3}"
+    r"(?:\s{0,3}[,;:\u2013\u2014]\s{0,3}(?:(?:and|but|so|plus|because|since|as)(?: now)?\s{1,3})?"
+    r"|\s{1,3}-{1,10}\s{1,3}"
     r"|\s{1,3}(?:and now|but now|and|but|so|because|since|why|how much|reasons?(?: why)?)\s{1,3})"
     r"(?=(?:i|i'm|i've|my|call me)\b)",
     re.IGNORECASE,
 )
+_REASON = re.compile(r"\b(?:because|since|why|how much|reasons?)\s{1,3}", re.IGNORECASE)
 _RULES: Final = (*facts.RULES, *_PREFERENCES)
 
 
@@ -386,6 +333,8 @@ def _in_sentence(sentence: Sentence, at: int) -> Iterator[Statement]:
         return
     for start in _clause_starts(body.text):
         statement = first_match(Sentence(body.text[start:], body.original[start:]), _RULES)
+        if statement is None and not _REASON.search(body.text, max(0, start - 10), start):
+            statement = find_told(Sentence(body.text[start:], body.original[start:]), at)
         if statement is None:
             continue
         end = start + len(statement.quote)

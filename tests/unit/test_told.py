@@ -1,0 +1,119 @@
+"""What people tell of their lives is found by the form of the sentence, with the days that they mean."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from memory.memories.patterns import find_statements
+from memory.memories.patterns.dates import days_in
+from reverie.clock import from_micros, to_micros
+
+# A Wednesday.
+AT = to_micros(datetime(2026, 5, 6, 15, 30, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("message", "content", "kind"),
+    [
+        ("I adopted a greyhound two weeks ago.", "User adopted a greyhound two weeks ago (22 April 2026).", "event"),
+        ("Last Friday I rowed to Kings Island.", "User rowed to Kings Island last Friday (1 May 2026).", "event"),
+        ("We won! I also ran a relay last month.", "User also ran a relay last month (April 2026).", "event"),
+        ("I moved to Linux last year.", "User moved to Linux last year (2025).", "event"),
+        ("I've just bought a kayak with my brother.", "User has just bought a kayak with their brother.", "fact"),
+        ("I have two cats and a dog.", "User has two cats and a dog.", "fact"),
+        ("I own a red Vespa.", "User owns a red Vespa.", "fact"),
+        ("I play the cello in a small orchestra.", "User plays the cello in a small orchestra.", "fact"),
+        ("I live in a small flat.", "User lives in a small flat.", "fact"),
+        ("I always use tabs.", "User always uses tabs.", "fact"),
+        ("My sister Ana lives in Porto.", "User's sister Ana lives in Porto.", "fact"),
+        ("My sister teaches chemistry in Faro.", "User's sister teaches chemistry in Faro.", "fact"),
+        ("My dog is named after my uncle.", "User's dog is named after their uncle.", "fact"),
+        ("I carve spoons and bowls at home.", 'User said: "I carve spoons and bowls at home."', "fact"),
+    ],
+)
+def test_a_sentence_of_the_form_is_told_whole(message: str, content: str, kind: str) -> None:
+    """Given what somebody did, has, is or does, then it is told in the third person, with the days that are meant."""
+    (told,) = find_statements(message, at=AT)
+    assert (told.content, told.kind) == (content, kind)
+    assert all(part in message for part in told.quote.split())
+
+
+@pytest.mark.parametrize(
+    ("message", "content", "ends"),
+    [
+        ("I'm flying to Oslo next Tuesday.", "User is flying to Oslo next Tuesday (19 May 2026).", "2026-05-20T12:00"),
+        (
+            "I'm going to paint the boat this weekend.",
+            "User is going to paint the boat this weekend (9 to 10 May 2026).",
+            "2026-05-11T12:00",
+        ),
+        ("I'll visit my aunt tomorrow.", "User will visit their aunt tomorrow (7 May 2026).", "2026-05-08T12:00"),
+    ],
+)
+def test_a_plan_ends_with_its_days(message: str, content: str, ends: str) -> None:
+    """Given what somebody is going to do on a day, then it is told until that day is over."""
+    (told,) = find_statements(message, at=AT)
+    assert (told.content, told.kind) == (content, "event")
+    assert from_micros(told.expires_at or 0).isoformat()[:16] == ends
+
+
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        (
+            "I prefer simple, minimal tools, with few settings.",
+            "User prefers simple, minimal tools, with few settings.",
+        ),
+        ("I prefer plain, short words, so can you help?", "User prefers plain, short words."),
+        (
+            "I prefer using maps, charts and tables when learning geography.",
+            "User prefers using maps, charts and tables when learning geography.",
+        ),
+    ],
+)
+def test_a_preference_is_told_whole_and_in_every_context(message: str, content: str) -> None:
+    """Given a preference told at length, then it is not cut at a comma, and weighs enough to be in force."""
+    (told,) = find_statements(message, at=AT)
+    assert (told.content, told.kind, told.importance) == (content, "preference", 0.8)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "If I lived in Faro I rowed every day.",
+        "I bought it last week.",
+        "I think that you are right.",
+        "I had a great time last weekend.",
+        "Did I play the cello in Faro last week?",
+        'She said "I adopted a greyhound last week".',
+        "He adopted a greyhound two weeks ago.",
+        "I was so bored yesterday.",
+        "My sister is great.",
+        "I've been doing great lately.",
+        "I prefer simple, minimal tools unless they are slow.",
+    ],
+)
+def test_what_cannot_be_understood_alone_or_says_nothing_is_left(message: str) -> None:
+    """Given what refers to something said before, is not real, another's or empty, then nothing is found."""
+    assert find_statements(message, at=AT) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("yesterday", "5 May 2026"),
+        ("last week", "27 April to 3 May 2026"),
+        ("last Wednesday", "29 April 2026"),
+        ("on Monday", "4 May 2026"),
+        ("three years ago", "2023"),
+        ("on 9 June", "9 June 2025"),
+        ("this past weekend", "2 to 3 May 2026"),
+        ("every last week", "None"),
+        ("on 31 February", "None"),
+    ],
+)
+def test_words_for_days_mean_days(text: str, days: str) -> None:
+    """Given words for days in what is past, then they are counted from the day of the message."""
+    assert str(days_in(text, AT, is_past=True)) == days
