@@ -206,6 +206,8 @@ class _Part:
             statistics=self.statistics,
             model=prepared.model,
         )
+        boosts = retrievers.time_boosts(snapshot, scored.rows, prepared.query.original)
+        scored = replace(scored, boosts=boosts)
         return scored if self.sign > 0 else replace(scored, chunk_ids=-scored.chunk_ids)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
 from retrieval.context.select import MIN_IMPORTANCE, Candidate, Selection
+from retrieval.ranking.parsing import with_days_meant
 from retrieval.results import normalised
 from reverie.clock import from_micros, to_micros
 from reverie.counts import counted
@@ -164,10 +165,11 @@ class Item:
         said_at = f"{_time(self.created_at)}, " if self.candidate is None else ""
         remarks = f" ({self.remarks})" if self.remarks else ""
         head = f"- {tag}{said_at}{self.speaker}{flag}"
-        lines = lines_of(self.text)
+        text = with_days_meant(self.text, self.created_at)
+        lines = lines_of(text)
         if len(lines) <= 1:
             return f"{head}: {lines[0].strip() if lines else '(nothing)'}{remarks}\n"
-        return f"{head}{remarks}:\n" + quoted(self.text, indent="  ")
+        return f"{head}{remarks}:\n" + quoted(text, indent="  ")
 
 
 def items_of(selection: Selection, *, with_places: bool) -> list[Item]:

@@ -94,7 +94,8 @@ class Scored:
 
     A retriever that does not apply to the query is absent. `memories` marks the rows that are memories; None if the
     index has none. The shares of some retrievers are multiplied by `factors`: the words around chunks count by the
-    share of chunks that have any, since otherwise the chunks' own words would count twice.
+    share of chunks that have any, since otherwise the chunks' own words would count twice. The final score of each row
+    is multiplied by its boost, if there are any.
     """
 
     chunk_ids: NDArray[np.int64]
@@ -103,6 +104,7 @@ class Scored:
     memories: NDArray[np.bool_] | None
     rows: Rows
     factors: Mapping[RetrieverName, float] = field(default_factory=dict)
+    boosts: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,7 @@ def merge(workspace: Scored, other: Scored) -> Scored:
         np.concatenate([_memory_flags(workspace), _memory_flags(other)]),
         np.concatenate([workspace.rows, other.rows]),
         workspace.factors,
+        None if workspace.boosts is None else np.concatenate([_boosts(workspace), _boosts(other)]),
     )
 
 
@@ -193,6 +196,8 @@ def weighted_ranking(scored: Scored, weights: Mapping[RetrieverName, float]) -> 
         scores[documents] = own_scores * factor
         for name, shares in own_shares.items():
             normalised[name][documents] = shares * factor
+    if scored.boosts is not None:
+        scores *= scored.boosts
     possible = best_possible(normalised, fusion="contextual", weights=weights)
     return Ranking(
         scored.chunk_ids, scored.created_at, scores, scored.retriever_scores, normalised, scored.rows, possible
@@ -216,6 +221,10 @@ def shares_of_best(scores: Floats) -> Floats:
     best = scores.max(initial=0.0)
     shares: Floats = np.maximum(scores, 0.0) / best if best > 0 else np.zeros_like(scores)
     return shares
+
+
+def _boosts(scored: Scored) -> Floats:
+    return np.ones(len(scored.rows), np.float32) if scored.boosts is None else scored.boosts
 
 
 def _memory_flags(scored: Scored) -> NDArray[np.bool_]:

@@ -122,6 +122,52 @@ _NEAR = re.compile(
 )
 
 
+_ASKS_FOR_A_TIME = re.compile(
+    r"\b(?:how many (?:days|weeks|months|years)|(?:what|which) (?:date|year|month|day|week))\b"
+)
+_BEGINS_ASKING: Final = ("when ", "how long ", "since when ")
+# Words of texts that tell a time. "May" and "second" are mostly other words.
+TIME_WORDS: Final = (
+    *(name for name in _MONTHS if name != "may"), *_WEEKDAYS, *_UNIT_DAYS, "yesterday", "today", "tonight", "tomorrow",
+    "ago", "weekend", "since", "recently",
+)  # fmt: skip
+_MEANT = re.compile(
+    rf"\b(?:yesterday|tomorrow|last night|(?:last|next) (?:month|year|{'|'.join(_WEEKDAYS)}))\b", re.IGNORECASE
+)
+
+
+def asks_for_a_time(query: str) -> bool:
+    """Return whether a question asks when something happened, or for how long."""
+    text = query.lower().lstrip()
+    return text.startswith(_BEGINS_ASKING) or _ASKS_FOR_A_TIME.search(text) is not None
+
+
+def with_days_meant(text: str, said_at: int) -> str:
+    """Return a text said at a time (microseconds) with the day behind "last Friday", the month behind "next month"."""
+    today = from_micros(said_at).date()
+
+    def dated(match: re.Match[str]) -> str:
+        with suppress(OverflowError, ValueError):
+            return f"{match[0]} ({_meant(match[0].lower().split(), today)})"
+        return match[0]
+
+    return _MEANT.sub(dated, text)
+
+
+def _meant(words: list[str], today: date) -> str:
+    day, unit = timedelta(days=1), words[-1]
+    then = today + day if unit == "tomorrow" else today
+    if words[0] == "next":
+        if unit in _WEEKDAYS:
+            then = today + ((_WEEKDAYS.index(unit) - today.weekday()) % 7 or 7) * day
+        else:
+            then = date(today.year + 1, 1, 1) if unit == "year" else today.replace(day=28) + 7 * day
+    elif unit != "tomorrow":
+        then = _near(words, today).first
+    month = f"{_MONTHS[then.month - 1][:3].title()} {then.year}"
+    return str(then.year) if unit == "year" else month if unit == "month" else f"{then.day} {month}"
+
+
 @dataclass(frozen=True, slots=True)
 class Period:
     """The days from first to last, inclusive. `vague_days` is the tolerance on both sides of a vague time."""

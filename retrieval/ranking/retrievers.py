@@ -28,7 +28,15 @@ from numpy.typing import NDArray
 from adapters.embedders.base import ENGLISH_MODELS, MULTILINGUAL_MODEL, HashEmbedder
 from retrieval.index.agent_index import K1, REACH, REACH_WORDS, B, Floats, IndexSnapshot, Neighbourhood, Rows
 from retrieval.ranking.fusion import Ranking, RetrieverName, Scored, best_first, weighted_ranking
-from retrieval.ranking.parsing import MAX_WORDS, ParsedQuery, fit_periods, match_expression, periods_in
+from retrieval.ranking.parsing import (
+    MAX_WORDS,
+    TIME_WORDS,
+    ParsedQuery,
+    asks_for_a_time,
+    fit_periods,
+    match_expression,
+    periods_in,
+)
 from reverie.clock import from_micros
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.forward import ForwardIndex
@@ -335,6 +343,21 @@ def date_fit(snapshot: IndexSnapshot, rows: Rows, query: str, statistics: IndexS
     years = (max(_year(statistics.oldest), last - _YEARS_BACK), last)
     periods = periods_in(query, newest=statistics.newest, years=years)
     return fit_periods(periods, snapshot.created_at[rows]) if periods else None
+
+
+# The factor of chunks that tell a time, where a question asks for one. LoCoMo, 155 such questions, any@5 and any@10:
+# 89.0 and 93.5 without it, 89.7 and 94.8 with 1.1, which no factor beat in any of five folds, 89.7 and 92.3 with 1.4.
+_TELLS_A_TIME: Final = 1.1
+
+
+def time_boosts(snapshot: IndexSnapshot, rows: Rows, query: str) -> Floats | None:
+    """Return the factor of each row for a question that asks for a time; None for others."""
+    if not asks_for_a_time(query):
+        return None
+    boosts: Floats = np.ones(snapshot.rows, np.float32)
+    for word in TIME_WORDS:
+        boosts[snapshot.rows_with(hash_of(word))[0]] = _TELLS_A_TIME
+    return boosts[rows]
 
 
 def _year(micros: int) -> int:

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.ranking.parsing import Period, fit_periods, periods_in, without_names
+from retrieval.ranking.parsing import (
+    Period,
+    asks_for_a_time,
+    fit_periods,
+    periods_in,
+    with_days_meant,
+    without_names,
+)
 from reverie.clock import to_micros
 
 # A Wednesday.
@@ -215,3 +222,33 @@ def test_ten_thousand_speakers_and_100_kb_are_no_burden() -> None:
     question = without_names("What did Speaker77 say? " * 4_000, speakers)
     assert question.named == {77}
     assert set(question.words) == {"what", "did", "say"}
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("I moved yesterday.", "I moved yesterday (7 May 2023)."),
+        ("Last Friday we met", "Last Friday (5 May 2023) we met"),
+        ("See you next monday, or tomorrow", "See you next monday (15 May 2023), or tomorrow (9 May 2023)"),
+        ("last month, next month", "last month (Apr 2023), next month (Jun 2023)"),
+        ("last year, next year", "last year (2022), next year (2024)"),
+        ("the last one", "the last one"),
+    ],
+)
+def test_a_relative_day_is_told_with_the_day_meant(said: str, shown: str) -> None:
+    """Given what was said on Monday, 8 May 2023, then the day that it means stands behind it."""
+    assert with_days_meant(said, to_micros(datetime(2023, 5, 8, 12, tzinfo=UTC))) == shown
+
+
+@pytest.mark.parametrize("year", [1, 9999])
+def test_a_day_outside_the_calendar_is_not_told(year: int) -> None:
+    """Given the first or the last year there is, then a year before or after it is left as it was said."""
+    said_at = to_micros(datetime(year, 6, 1, tzinfo=UTC))
+    assert with_days_meant("last year" if year == 1 else "next year", said_at) in ("last year", "next year")
+
+
+def test_questions_for_a_time_are_told_from_others() -> None:
+    """Given questions, then those that begin with when or how long, or ask for how many years, ask for a time."""
+    asking = ["When did she move?", "how long was it?", "In what year did it end?", "For how many weeks?"]
+    assert all(map(asks_for_a_time, asking))
+    assert not any(map(asks_for_a_time, ["Whenever she likes?", "What did she do when he left?", ""]))
