@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memory.conversion import convert
+from memory.sessions.sessions import session_of
 from reverie.checks import check_label
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.counts import counted
@@ -77,7 +78,7 @@ def move_session(store: Store, *, agent: str, session: str, channel: str, now: i
         _get(rows, channel)
         _ensure_default(rows, now)
         rows.channels.move_session(found.row_id, channel)
-        return convert(rows.sessions.get(session), Session)
+        return session_of(rows, session)
 
 
 def _ensure_default(rows: AgentRepositories, now: int) -> None:

@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memory.conversion import convert
 from memory.idle_stores import DueJob, IdleStores, run_where_due
 from memory.jobs import ALL_DATA, JobRun, JobScope
+from memory.sessions.sessions import session_of
 from reverie import contract
 from reverie.errors import Conflict, NotFound, StoreUnavailable
 from reverie.sessions.calls import StartSession
@@ -69,7 +69,7 @@ def start_session(store: Store, call: StartSession, *, agent: str, now: int) -> 
         if call.metadata:
             rows.sessions.set_metadata(found.row_id, {**found.metadata, **call.metadata})
         rows.sessions.touch(found.row_id, now=now, last_sequence=found.last_sequence)
-        return convert(rows.sessions.get(call.session), Session)
+        return session_of(rows, call.session)
 
 
 def idle_session(store: Store, hooks: SessionEndHooks, *, agent: str, session: str, now: int) -> Session:
@@ -91,7 +91,7 @@ def session_by_ref(store: Store, *, agent: str, ref_code: str) -> Session:
         found = rows.sessions.id_by_ref_code(ref_code)
         if found is None:
             raise NotFound(f"agent {agent} has no session with reference code {ref_code!r}", field="ref_code")
-        return convert(rows.sessions.get(found), Session)
+        return session_of(rows, found)
 
 
 def close_idle_sessions(
@@ -203,7 +203,7 @@ def _close(store: Store, hooks: SessionEndHooks, name: SessionName, status: str,
         found = rows.sessions.get(name.session)
         _check_transition(found, status, force)  # another call may have been faster
         _end(tx, found, status, job=CALL_JOB, why=f"a call made it {status}", now=now)
-        closed = convert(rows.sessions.get(name.session), Session)
+        closed = session_of(rows, name.session)
         _note_unpublished(tx, name.agent, now)
     _clear_rest(store.writing, name, job=CALL_JOB, now=now)
     hooks.publish(store, name.agent)

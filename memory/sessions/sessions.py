@@ -42,7 +42,12 @@ def read_session(store: Store, *, agent: str, session: str) -> Session:
     """Return one session. Raises `NotFound`."""
     with store.reading() as tx:
         rows = tx.for_agent(agent)
-        return _described(rows, [rows.sessions.get(session)])[0]
+        return session_of(rows, session)
+
+
+def session_of(rows: AgentRepositories, session: str) -> Session:
+    """Return a session as the client sees it, within a transaction. Raises `NotFound`."""
+    return _described(rows, [rows.sessions.get(session)])[0]
 
 
 def _described(rows: AgentRepositories, records: Sequence[SessionRecord]) -> list[Session]:
@@ -119,8 +124,9 @@ def export_session(store: Store, *, agent: str, session: str) -> SessionExport:
         record = rows.sessions.get(session)
         found = rows.messages.in_session(record.row_id, limit=record.messages)
         originals = rows.messages.originals(one.row_id for one in found)
+        described = session_of(rows, session)
     messages = [convert(one, Message, original=originals.get(one.row_id)) for one in found]
-    return SessionExport(session=convert(record, Session), messages=messages)
+    return SessionExport(session=described, messages=messages)
 
 
 def _newest_stored(store: Store, agent: str, session: str, limit: int) -> list[Message]:
