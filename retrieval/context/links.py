@@ -27,6 +27,8 @@ _FOLLOWED: Final = 5
 # Of the first texts only those that say at least this share of what the best of them says of the question.
 _SHARE_OF_BEST: Final = 0.75
 _MAX_WORDS: Final = 48
+# Results of the recall that stay before all others.
+_KEPT: Final = 5
 # A text that is longer tells of more than one thing.
 _MAX_CHARACTERS: Final = 400
 # Words in more of the texts than this share are not what a text is about.
@@ -80,6 +82,7 @@ def follow_names(query: str, found: RecallOutcome, search: Callable[[str], Recal
     if not searches:
         return found
     hits = {_key(result): (result, hit) for result, hit in zip(found.response.results, found.hits, strict=True)}
+    told = set(hits)
     asked = {hash_of(word): word for word in words_of(query) if not is_function_word(word)}
     pool = {_key(result): _read(result) for result, _ in hits.values() if len(result.text) <= _MAX_CHARACTERS}
     followed = _first(pool.values(), frozenset(asked))
@@ -100,7 +103,8 @@ def follow_names(query: str, found: RecallOutcome, search: Callable[[str], Recal
         chosen.update(_key(text.result) for text in followed)
         order += [_key(text.result) for text in followed]
     best = max((hit.relevance for hit in found.hits), default=0.0)
-    order += [key for key in map(_key, found.response.results) if key not in chosen]
+    order = list(dict.fromkeys([*map(_key, found.response.results[:_KEPT]), *order, *hits]))
+    order = [key for key in order if key in chosen or key in told]
     results, ordered = zip(*(_at_most(*hits[key], best) for key in order), strict=True) if order else ((), ())
     return replace(found, response=structs.replace(found.response, results=list(results)), hits=tuple(ordered))
 
