@@ -51,6 +51,7 @@ PANELS: Final = {
         "recall": Entry("recall", "Recall messages, files and memories that fit a query, best first."),
         "context": Entry("recall", "Show what an agent should know before it answers in a session."),
         "recalls": Entry("recall", "List what the agent's recalls found, newest first, and how often."),
+        "contexts": Entry("recall", "List and show what contexts told the agent, and why."),
     },
     "What an agent knows": {
         "memory": Entry("memories", "List, search and change what an agent knows."),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from cli.application import Invocation
-from cli.groups import root
+from cli.groups import Group, Row, root
 from cli.output import AsJson, day_of, note, print_json, print_table, say, shortened, when
 from reverie.counts import counted
-from reverie.recall.calls import GetContext, ListRecallEvents, Recall
-from reverie.recall.types import Context, Explanation, RecallResponse
+from reverie.recall.calls import GetContext, ListContexts, ListRecallEvents, Recall, ShowContext
+from reverie.recall.types import Context, Explanation, RecallResponse, ServedContext
+
+contexts = Group("contexts")
 
 
 @root.says(
@@ -93,3 +95,35 @@ def recalls(command: Invocation, call: ListRecallEvents, as_json: AsJson = False
     columns = ("at", "query", "found", "session", "times", *(("score",) if call.explain else ()))
     empty = f"Agent {command.agent} has recalled nothing in workspace {command.workspace} yet."
     print_table(columns, rows, empty=empty)
+
+
+@contexts.lists(
+    "list",
+    ListContexts,
+    ("id", "at", "session", "query", "told", "left out", "tokens"),
+    none="contexts",
+)
+def _context_row(served: ServedContext) -> Row:
+    """List the contexts that the agent got in the last days, newest first."""
+    query = shortened(served.query or "(the newest message)", 60)
+    return served.id, when(served.at), served.session, query, served.told, served.left_out, served.tokens
+
+
+@contexts.says("show", ShowContext, arguments=("id",))
+def _show_context(served: ServedContext) -> None:
+    """Show what a context told, in which order and how relevant, and what it left out and why."""
+    asked = f"for {served.query!r}" if served.query else "for the newest message of the user"
+    say(f"{when(served.at)}  session {served.session}, {asked}")
+    say(f"{served.tokens:,} of {served.token_budget:,} tokens, {served.told} told, {served.left_out} left out")
+    if served.degraded:
+        say(f"({served.degraded})")
+    section = ""
+    for item in served.items:
+        heading = f"left out: {item.left_out}" if item.left_out else item.section
+        if heading != section:
+            section = heading
+            say(f"\n{heading}")
+        relevance = "" if item.relevance is None else f"  relevance {item.relevance:.2f}"
+        changed = "  (changed since)" if item.changed else ""
+        text = "(forgotten)" if item.forgotten else shortened(item.text or "", 160)
+        say(f"  {text}{changed}\n      {item.kind} {item.id}{relevance}")

@@ -8,22 +8,35 @@ from typing import Final
 
 from msgspec.structs import asdict
 
+from adapters.broker.recall_log import QUERY_CHARACTERS, ContextNote
 from adapters.language_models import LanguageModel
 from memory.conversion import convert
+from memory.recall.contexts import list_contexts, show_context
 from memory.recall.events import recent_recalls
 from memory.sessions.restoring import restore_session
 from retrieval.context.fit import room_of
 from retrieval.context.select import ContextRequest
 from retrieval.context.write import build_context
 from retrieval.query import RecallRequest
-from reverie.errors import Rejected
+from reverie.errors import NotFound, Rejected
 from reverie.fields import micros_until
 from reverie.recall import calls
-from reverie.recall.types import Context, FoundSessions, RecallEventList, RecallResponse, Restored
+from reverie.recall.types import (
+    Context,
+    FoundSessions,
+    RecallEventList,
+    RecallResponse,
+    Restored,
+    ServedContext,
+    ServedContextList,
+)
 from reverie.sessions.types import Message
+from server.authorisation import seen_store
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services
+from storage.stores import Store
+from storage.viewer import Viewer
 from worker.scheduling.goal_context import CONTEXT_MIN_SCORE
 
 # Defaults for the part of a context that is not from its session: the number of results, and the tokens of these and of
@@ -87,9 +100,12 @@ def get_context(services: Services, caller: Caller, call: calls.GetContext) -> C
     account = services.account_store(caller, call, viewer)
     built = build_context(store, search, runtime.tokens, request, room=room, refiner=refiner, account=account)
     services.metrics.observe_context(time.perf_counter() - started, degraded=bool(built.degraded))
+    id = ""
     if call.as_of is None:  # results of an earlier time are not recorded
-        services.record_recall(caller, built.query, built.hits, viewer=viewer)
-    return convert(built, Context, messages=[convert(message, Message) for message in built.messages])
+        asked = "" if call.query is None else built.query[:QUERY_CHARACTERS]
+        served = convert(built, ContextNote, session=call.session, token_budget=room, items=built.served, query=asked)
+        id = services.record_recall(caller, built.query, built.hits, viewer=viewer, context=served)
+    return convert(built, Context, messages=[convert(message, Message) for message in built.messages], id=id)
 
 
 def _memory_tokens(call: calls.GetContext, room: int) -> int:
@@ -135,3 +151,21 @@ def _list_recall_events(services: Services, caller: Caller, call: calls.ListReca
         account=account if store is not None else None,
     )
     return RecallEventList(recall_events=events)
+
+
+@endpoints.reads(calls.ListContexts, ServedContextList(contexts=[]), tag="context")
+def _list_contexts(store: Store, caller: Caller, call: calls.ListContexts) -> ServedContextList:
+    found = list_contexts(store, agent=caller.agent, session=call.session, limit=call.limit, offset=call.offset)
+    return ServedContextList(contexts=found)
+
+
+@endpoints.serves(calls.ShowContext, tag="context")
+def _show_context(services: Services, caller: Caller, call: calls.ShowContext) -> ServedContext:
+    store = seen_store(services, caller, call)
+    if store is None:
+        raise NotFound(f"nothing has been stored in workspace {caller.workspace!r} yet", field="workspace")
+
+    def account_of(user: str | None) -> Store:
+        return services.account_store(caller, call, Viewer(user))
+
+    return show_context(store, account_of, call.id, agent=caller.agent)

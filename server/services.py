@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from blake3 import blake3
 
+from adapters.broker.recall_log import ContextNote
 from memory.status import StatusReader
 from memory.trust.audited import audited_name, audited_trace
 from memory.trust.principals import Principal
@@ -162,25 +163,29 @@ class Services:
         self.record_recall(caller, request.query, (*outcome.hits, *outcome.folded), viewer=outcome.viewer)
         return outcome.response
 
-    def record_recall(self, caller: Caller, query: str, hits: Sequence[Hit], *, viewer: Viewer) -> None:
-        """Record the hits of a recall that fit its query, each in its own store.
+    def record_recall(
+        self, caller: Caller, query: str, hits: Sequence[Hit], *, viewer: Viewer, context: ContextNote | None = None
+    ) -> str:
+        """Record the hits of a recall that fit its query, each in its own store, and the context that it was for.
 
         Results that do not fit the query are not recorded: they must neither last longer nor be promoted. Takes
-        microseconds: a worker writes them later.
+        microseconds: a worker writes them later. Returns the id of the recall.
         """
-        fitting = [hit for hit in hits if hit.relevance >= RECALL_EVENT_MIN_SCORE]
-        if not fitting or not self.runtime.settings.recall_events:
-            return
+        settings = self.runtime.settings
+        fitting = [hit for hit in hits if hit.relevance >= RECALL_EVENT_MIN_SCORE] if settings.recall_events else []
+        if not settings.contexts_days:
+            context = None
         if viewer.group is not None:
             # The event has no owner, and the query may have words of a group, which only the group's users may read.
             query = f"asked in a group: {blake3(normalised_query(query).encode()).hexdigest(length=8)}"
         recall, at = new_id(), self.runtime.now()
-        for store in (caller.workspace, ACCOUNT_STORE):
+        for store, of_store in ((caller.workspace, context), (ACCOUNT_STORE, None)):
             found = [(hit.chunk_id, hit.score) for hit in fitting if hit.store == store]
-            if found:
+            if found or of_store is not None:
                 self.runtime.recall_buffer.note(
-                    store, caller.agent, query, found, recall=recall, at=at, user=viewer.user
+                    store, caller.agent, query, found, recall=recall, at=at, user=viewer.user, context=of_store
                 )
+        return recall
 
     def has_workspace(self, workspace: str) -> bool:
         """Return whether something has been stored in a workspace, or was accepted for it by this server."""

@@ -518,6 +518,16 @@ TABLES: Final[Mapping[str, Table]] = {
             in_account=True,
         ),
     ),
+    # An erasure of what one has told removes it as well: it names that by its id.
+    "contexts": Table(
+        key=("id",),
+        refers={"session_row": "sessions"},
+        users=("user_id",),
+        json=("items",),
+        about={"user": "user_id = :id AND at <= :before"},
+        removed=f"({_IN_SESSIONS} OR id IN {listed('contexts')})",
+        quotes=("query", "degraded", "items"),
+    ),
     "curation_log": Table(
         key=("id",),
         is_root=True,

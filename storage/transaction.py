@@ -26,6 +26,7 @@ from storage.pipeline.files import Files, ForgottenFiles
 from storage.pipeline.messages import Messages
 from storage.pipeline.work import WorkQueue
 from storage.recall.chunk_sources import ChunkSources, PastMemories
+from storage.recall.contexts import AllContexts, Contexts
 from storage.recall.events import RecallEvents, RecallHistory
 from storage.recall.forward import ForwardIndex
 from storage.recall.index import SearchIndex
@@ -84,6 +85,7 @@ class AgentRepositories:
     past_memories = _Lazy(PastMemories)
     provenances = _Lazy(Provenances)
     recalls = _Lazy(RecallHistory)
+    contexts = _Lazy(Contexts)
     dead_letters = _Lazy(DeadLetters)
     schedules = _Lazy(Schedules)
     runs = _Lazy(ScheduleRuns)
@@ -110,6 +112,7 @@ class Transaction:
     chunks = _Lazy(Chunks)
     index = _Lazy(SearchIndex)
     recalls = _Lazy(RecallEvents)
+    contexts = _Lazy(AllContexts)
     memories = _Lazy(AllMemories)
     curation = _Lazy(CurationLog)
     dreams = _Lazy(AllDreams)

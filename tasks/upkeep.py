@@ -100,7 +100,7 @@ def optimize_store(runtime: Runtime, *, workspace: str | None = None, manual: bo
         now=runtime.now,
         recall_events_days=settings.recall_events_days,
         audit_log_days=settings.audit_log_days,
-        keep=KeepRules(settings.curation_log_days, settings.dead_letter_days),
+        keep=KeepRules(settings.curation_log_days, settings.dead_letter_days, contexts_days=settings.contexts_days),
         scope=JobScope(workspace),
         seen=None if manual else SeenStores(runtime.idle_stores, contract.OPTIMIZE_STORE, runtime.now()),
     )

@@ -386,6 +386,12 @@ class SessionSettings(BaseSettings):
         " is promoted.",
     )
     recall_events_days: float = Field(90.0, gt=0, le=36_500, description="Days for which recall events are kept.")
+    contexts_days: float = Field(
+        7.0,
+        ge=0,
+        le=36_500,
+        description="Days for which it is kept what contexts told and why, by ids: some 5 KB a context. 0: not kept.",
+    )
 
 
 class UpkeepSettings(BaseSettings):

@@ -31,11 +31,13 @@ from adapters.broker.inbox import names_in
 from reverie.clock import new_id, now_micros
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import call_broker
+from reverie.recall.types import ServedItem
 
 # A query may be as long as a message; its beginning is what matters.
 QUERY_CHARACTERS: Final = 500
-# Maximum number of recalls per workspace while no worker runs, about 20 MB with five results each.
-KEEP_RECALLS: Final = 50_000
+# Maximum number of recalls per workspace while no worker runs: about 10 MB with five results each, and 100 MB if all of
+# them are contexts of 50 items.
+KEEP_RECALLS: Final = 20_000
 # Lifetime of an empty stream, which remembers its last id, so that no id is used twice.
 _KEEP_EMPTY_SECONDS: Final = 3_600
 
@@ -61,8 +63,22 @@ _ChunkId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 _Micros = Annotated[int, msgspec.Meta(ge=0, lt=10**17)]
 
 
-class RecallNote(msgspec.Struct, frozen=True, kw_only=True):
-    """One recall of a user with results: `hits` are chunk ids and scores, best first; `at` is in microseconds."""
+class ContextNote(msgspec.Struct, frozen=True, kw_only=True):
+    """A context that was served in a session: its size in tokens, and what it told and left out."""
+
+    session: str
+    token_budget: int
+    tokens: int
+    degraded: str
+    items: list[ServedItem]
+    query: Annotated[str, msgspec.Meta(max_length=QUERY_CHARACTERS)] = ""
+
+
+class RecallNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One recall of a user with results: `hits` are chunk ids and scores, best first; `at` is in microseconds.
+
+    It may be that of a `context`, with or without results.
+    """
 
     agent: str
     recall: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -70,6 +86,7 @@ class RecallNote(msgspec.Struct, frozen=True, kw_only=True):
     at: _Micros
     hits: list[tuple[_ChunkId, float]]
     user: str | None = None
+    context: ContextNote | None = None
 
 
 class LogEntry(NamedTuple):
@@ -188,8 +205,9 @@ class RecallBuffer:
         recall: str | None = None,
         at: int | None = None,
         user: str | None = None,
+        context: ContextNote | None = None,
     ) -> None:
-        """Add the results of an agent's recall for a user: chunk ids and scores, best first.
+        """Add the results of an agent's recall for a user: chunk ids and scores, best first, and its context.
 
         `recall` and `at` (microseconds) are given for a recall that has results in another store too.
         """
@@ -200,6 +218,7 @@ class RecallBuffer:
             at=now_micros() if at is None else at,
             hits=list(hits),
             user=user,
+            context=context,
         )
         encoded = msgspec.json.encode(note)
         with self._lock:

@@ -343,6 +343,13 @@ class Memories(Subject[_C]):
     import_ = Method(import_memories, memory_calls.ImportMemories)
 
 
+class Contexts(Subject[_C]):
+    """What was told to the agent in the last days, and why."""
+
+    list = method(recall_calls.ListContexts, lambda answer: answer.contexts)
+    show = method(recall_calls.ShowContext)
+
+
 class Facts(Subject[_C]):
     """One current value for each category and key, with the earlier ones."""
 
@@ -564,6 +571,7 @@ class _Calls(Methods[_C]):
     status = method(pipeline_calls.GetStatus)
 
     memories: Memories[_C] = subject(Memories)
+    contexts: Contexts[_C] = subject(Contexts)
     facts: Facts[_C] = subject(Facts)
     notes: Notes[_C] = subject(Notes)
     files: Files[_C] = subject(Files)

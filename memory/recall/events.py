@@ -17,6 +17,7 @@ from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected
 from reverie.recall.types import RecallEvent
+from storage.recall.contexts import NewContext
 from storage.recall.events import NewRecall
 from storage.recall.events import RecallEvent as StoredEvent
 from storage.stores import Store, Stores
@@ -29,10 +30,11 @@ _BUDGET_SECONDS: Final = 0.25
 
 @dataclass(slots=True)
 class RecordReport:
-    """The numbers of recalls read from the log, of new events, and of dropped entries that could not be decoded."""
+    """The numbers of recalls read from the log, of new events and contexts, and of unreadable entries."""
 
     recalls: int = 0
     events: int = 0
+    contexts: int = 0
     unreadable: int = 0
     more: bool = False
 
@@ -67,8 +69,14 @@ def _record_batch(log: RecallLog, store: Store, report: RecordReport) -> int:
         recalls = [
             NewRecall(note.agent, note.recall, note.query, note.at, tuple(note.hits), note.user) for note in notes
         ]
+        contexts = [
+            convert(note.context, NewContext, id=note.recall, agent=note.agent, user=note.user, at=note.at)
+            for note in notes
+            if note.context is not None
+        ]
         with store.writing() as tx:
             report.events += tx.recalls.record(recalls)
+            report.contexts += tx.contexts.record(contexts)
     report.recalls += len(notes)
     report.unreadable += len(logged) - len(notes)
     return log.remove(store.name, [entry.id for entry in logged])

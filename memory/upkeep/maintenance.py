@@ -44,6 +44,7 @@ class KeepRules:
     unclaimed_reminder_days: float = 365.0
     receipt_days: float = 1_825.0
     usage_days: float = 800.0
+    contexts_days: float = 7.0
 
 
 DEFAULT_KEEP: Final = KeepRules()
@@ -206,6 +207,7 @@ def expire(store: Store, rules: KeepRules, *, now: int) -> dict[str, int]:
         "surplus_letters": lambda tx: tx.dead_letters.remove_beyond(rules.dead_letters_kept, limit=limit),
         "ended_schedules": lambda tx: tx.expiry.remove("schedules", before=days_ago(rules.ended_schedule_days)),
         "unclaimed_reminders": lambda tx: tx.expiry.remove("reminders", before=days_ago(rules.unclaimed_reminder_days)),
+        "contexts": lambda tx: tx.contexts.prune(before=days_ago(rules.contexts_days), limit=limit),
         "expired_items": lambda tx: tx.expiry.remove("items", before=now),
         "promotions": lambda tx: tx.expiry.remove("promotions", before=days_ago(_PROMOTION_DAYS)),
         "progress": lambda tx: tx.expiry.remove("progress", before=now),

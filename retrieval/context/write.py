@@ -20,7 +20,15 @@ from retrieval.context.fit import Fitted, fit
 from retrieval.context.select import Candidate, ContextRequest, Recall, Selection, select
 from reverie.clock import from_micros
 from reverie.errors import Permanent, Transient
-from reverie.recall.types import ContextMemory, LeftOut
+from reverie.recall.types import (
+    ContextMemory,
+    ItemKind,
+    LeftOut,
+    LeftOutBecause,
+    RecallResult,
+    ServedItem,
+    ServedSection,
+)
 from storage.pipeline.records import MessageRecord
 from storage.recall.records import Hit
 from storage.stores import Store
@@ -49,6 +57,7 @@ class BuiltContext:
     query: str
     left_out: LeftOut
     degraded: str
+    served: list[ServedItem]
 
 
 def build_context(
@@ -118,6 +127,7 @@ def write(
             duplicates=selection.duplicates,
         ),
         degraded="; ".join(part for part in (selection.degraded, why) if part),
+        served=_served(selection, fitted, written),
     )
 
 
@@ -159,6 +169,54 @@ def _left_out(written: Fitted, *, refined: int) -> LeftOut:
         shortened=written.shortened,
         refined=refined,
     )
+
+
+# --- what was told, and why ---
+
+# More of what was left out is not kept: it is the least relevant.
+_LEFT_OUT_KEPT: Final = 30
+
+
+def _served(selection: Selection, fitted: Fitted, written: Fitted) -> list[ServedItem]:
+    """Return what the document tells, in its order, and then what was left out, with the reason."""
+    found = {(one.kind, one.id): one.relevance for one in (selection.recalled.response if selection.recalled else ())}
+
+    def served(section: ServedSection, kind: ItemKind, id: str, session: str | None, why: LeftOutBecause) -> ServedItem:
+        session = None if session == selection.session.id else session
+        relevance = found.get((kind, id))
+        rounded = None if relevance is None else round(relevance, 3)
+        return ServedItem(section=section, kind=kind, id=id, session=session, relevance=rounded, left_out=why)
+
+    def of_item(item: Item, why: LeftOutBecause) -> ServedItem:
+        if item.candidate is None:
+            return served(item.kind, "message", item.id, None, why)
+        result = item.candidate.result
+        return served(item.kind, result.kind, result.id, result.session, why)
+
+    instructions, newest = written.instructions, selection.instructions.newest
+    told = [served("instruction", "memory", one.id, one.session, "") for one in instructions]
+    told += [of_item(item, "") for item in in_document_order(written.items)]
+    left = [served("instruction", "memory", one.id, one.session, "no room") for one in newest[len(instructions) :]]
+    kept, in_document = {item.key for item in fitted.items}, {item.key for item in written.items}
+    left += [
+        of_item(item, "dropped by the language model" if item.key in kept else "no room")
+        for item in fitted.selected
+        if item.key not in in_document
+    ]
+    known = {(one.kind, one.id) for one in (*told, *left)}
+    for result in selection.recalled.response if selection.recalled else ():
+        if (result.kind, result.id) not in known:
+            why = _passed_over(result, selection)
+            left.append(served("memory", result.kind, result.id, result.session, why))
+    return [*told, *left[:_LEFT_OUT_KEPT]]
+
+
+def _passed_over(result: RecallResult, selection: Selection) -> LeftOutBecause:
+    """Return why a result of the recall was not selected: the selection keeps no list of those that it passes over."""
+    least = min((one.fit for one in selection.memories), default=None)
+    if least is None or result.relevance < least:
+        return "not relevant enough"
+    return "says the same"
 
 
 # --- the refiner ---

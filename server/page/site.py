@@ -185,6 +185,7 @@ class Section(NamedTuple):
 SECTIONS: Final = (
     Section("Memories", "/", "read", "Memory"),
     Section("Conversations", "/conversations", "read", "Memory"),
+    Section("What was told", "/contexts", "read", "Memory"),
     Section("Schedules", "/schedules", "read", "Memory"),
     Section("Agents and users", "/agents", "read", "Memory"),
     Section("Pipeline", "/pipeline", "operate", "Operation"),

@@ -7,6 +7,7 @@ files, which removes what it had in short steps, whatever is killed meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -137,6 +138,11 @@ class Files(AgentRepository):
         condition += " AND (f.session_row IS NULL OR s.agent_id = f.agent_id)"
         sql = f"{_SELECT} WHERE f.agent_id = :agent{condition} ORDER BY f.row_id DESC LIMIT :limit OFFSET :offset"
         return self._records(FileRecord, sql, session=session, limit=limit, offset=offset)
+
+    def with_ids(self, ids: Sequence[str]) -> list[FileRecord]:
+        """Return those of these files that exist."""
+        of_ids = f"f.id IN (SELECT value FROM json_each(:ids)) AND {of_file(self._viewer, 'f')}"
+        return self._records(FileRecord, f"{_SELECT} WHERE f.agent_id = :agent AND {of_ids}", ids=ids)
 
     def row(self, file_id: str) -> int | None:
         """Return the row of the file with this id, whoever may see it; None without one."""

@@ -1853,6 +1853,16 @@ FROM files AS f
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = f.session_row
 WHERE (f.agent_id = :agent AND (f.session_row IS NULL OR s.agent_id = f.agent_id)) AND f.store_id = :store_id
 ORDER BY f.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+-- storage.pipeline.files: with_ids
+SELECT f.id AS id, f.source_uri AS source_uri, s.id AS session, OCTET_LENGTH(f.content) AS bytes, f.tags AS tags,
+    f.metadata AS metadata, f.created_at AS created_at, f.user_id AS user, f.visibility AS visibility
+FROM files AS f
+LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = f.session_row
+WHERE (f.agent_id = :agent AND f.id = ANY(CAST(:ids AS TEXT[])) AND (f.visibility = 'shared' OR f.user_id = :viewer OR
+    (f.user_id IS NULL AND (f.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
+    f.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND
+    EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id
+    = :store_id)))) AND vs.store_id = :store_id))))) AND f.store_id = :store_id;
 -- storage.pipeline.files: row
 SELECT row_id
 FROM files
@@ -2528,6 +2538,44 @@ WHERE ((k.agent_id = :agent AND NOT k.note_id IS NULL AND NOT k.session_row IS N
 SELECT c.id, c.created_at
 FROM chunks AS c
 WHERE (c.agent_id = :agent AND c.id = ANY(CAST(:ids AS BIGINT[]))) AND c.store_id = :store_id;
+-- storage.recall.contexts: record
+INSERT INTO contexts (id, agent_id, session_row, user_id, at, query, token_budget, tokens, degraded, items) SELECT :id,
+    :agent, s.row_id, :user, :at, :query, :token_budget, :tokens, :degraded, :items
+FROM sessions AS s
+WHERE (s.agent_id = :agent AND s.id = :session AND s.started_at <= :at) AND s.store_id = :store_id ON CONFLICT(store_id,
+    id) DO NOTHING;
+-- storage.recall.contexts: prune
+DELETE FROM contexts
+WHERE id IN (SELECT id FROM contexts WHERE at < :before AND contexts.store_id = :store_id ORDER BY id LIMIT
+    NULLIF(CAST(:limit AS BIGINT), -1)) AND contexts.store_id = :store_id;
+-- storage.recall.contexts: page
+SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query, c.token_budget
+    AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
+FROM contexts AS c
+JOIN sessions AS s ON s.row_id = c.session_row
+WHERE ((c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (s.user_id IS NULL OR s.user_id = :viewer OR
+    s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
+    s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id))) AND s.id = :session) AND c.store_id = :store_id)
+    AND s.store_id = :store_id
+ORDER BY c.at DESC, c.id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query, c.token_budget
+    AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
+FROM contexts AS c
+JOIN sessions AS s ON s.row_id = c.session_row
+WHERE ((c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (s.user_id IS NULL OR s.user_id = :viewer OR
+    s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
+    s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND c.store_id = :store_id) AND s.store_id =
+    :store_id
+ORDER BY c.at DESC, c.id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+-- storage.recall.contexts: find
+SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query, c.token_budget
+    AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
+FROM contexts AS c
+JOIN sessions AS s ON s.row_id = c.session_row
+WHERE ((c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (s.user_id IS NULL OR s.user_id = :viewer OR
+    s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
+    s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id))) AND c.id = :id) AND c.store_id = :store_id) AND
+    s.store_id = :store_id;
 -- storage.recall.events: record
 UPDATE chunks
 SET access_count = access_count + :times, accessed_at = GREATEST(COALESCE(accessed_at, 0), :at)

@@ -99,6 +99,47 @@ def test_what_a_context_tells_counts_as_recalled(plain_url: str, runtime: Runtim
     assert {event.query for event in events} == {"boats"}
 
 
+def _served(runtime: Runtime) -> None:
+    runtime.recall_buffer.flush()
+    record_recalls(runtime.recall_log, runtime.stores, workspace="default")
+
+
+def test_what_was_told_can_be_read_later_with_its_reasons(plain_url: str, runtime: Runtime) -> None:
+    """Given a context with too little room for all, then its items are shown, and what was left out and why."""
+    with Reverie("ana", url=plain_url) as ana, Reverie("kate", url=plain_url) as kate:
+        found = ana.context("now", "boats", memory_tokens=26)
+        assert ana.contexts.list() == [], "nothing is written before a worker has done it"
+        _served(runtime)
+        _served(runtime)
+        (listed,) = ana.contexts.list(session="now")
+        shown = ana.contexts.show(found.id)
+        assert (ana.contexts.list(session="before"), kate.contexts.list()) == ([], [])
+        with pytest.raises(NotFound):
+            kate.contexts.show(found.id)
+    assert (listed.id, listed.told, listed.left_out, listed.tokens) == (found.id, 3, 1, found.tokens)
+    assert (shown.query, shown.session, shown.items[0].relevance is not None) == ("boats", "now", True)
+    assert [(item.section, item.text, item.left_out) for item in shown.items] == [
+        ("memory", "My first boats were made of paper.", ""),
+        ("recent", "The tram was late.", ""),
+        ("recent", "What boats did I mention?", ""),
+        ("memory", "I rowed boats in the harbour.", "no room"),
+    ]
+
+
+def test_what_is_forgotten_is_not_seen_in_what_was_told(plain_url: str, runtime: Runtime) -> None:
+    """Given contexts, when a session is forgotten that one named, then it says so; with its own session it is gone."""
+    with Reverie("ana", url=plain_url) as ana:
+        found = ana.context("now", "boats")
+        _served(runtime)
+        ana.sessions.forget("before")
+        shown = ana.contexts.show(found.id)
+        ana.sessions.forget("now")
+        after = ana.contexts.list()
+    assert [item.text for item in shown.items if item.forgotten] == [None]
+    assert "harbour" not in str(shown)
+    assert after == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [

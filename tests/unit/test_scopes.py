@@ -12,7 +12,8 @@ from server.authorisation import action_of, is_audited, target_of
 CALLS = {
     "read": """
         ListFiles Recall SearchSessions GetContext RestoreSession ListRecallEvents ListSessions GetSession ExportSession
-        ListMessages ListNewestMessages GetWorkingMemory GetSessionByRef GetScratchpad ListScratchpadKeys
+        ListContexts ShowContext ListMessages ListNewestMessages GetWorkingMemory GetSessionByRef GetScratchpad
+        ListScratchpadKeys
         GetScratchpadKey ListChannels GetChannel ListAgents GetSummary SearchMemories
         GetMemoryStats ListMemories GetMemory ExportMemories ListFacts GetFact GetFactHistory ListNotes GetNote
         ListSchedules CountSchedules GetSchedule GetNextRuns PreviewRuns ListScheduleRuns GetRun ListReminders

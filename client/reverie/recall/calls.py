@@ -7,10 +7,31 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from msgspec import Meta
 
-from reverie.calls import InSession, Paged, Queried
+from reverie.calls import InSession, OfOneOrAll, Paged, Queried
 from reverie.errors import Rejected
-from reverie.fields import MAX_COUNT, AsOf, ChannelId, Count, Query, SessionId, Share, Tags, UserId
-from reverie.recall.types import Context, FoundSessions, RecallEventList, RecallResponse, Restored
+from reverie.fields import (
+    MAX_COUNT,
+    AsOf,
+    ChannelId,
+    Count,
+    Limit,
+    Offset,
+    Query,
+    SessionId,
+    Share,
+    Tags,
+    UserId,
+    label,
+)
+from reverie.recall.types import (
+    Context,
+    FoundSessions,
+    RecallEventList,
+    RecallResponse,
+    Restored,
+    ServedContext,
+    ServedContextList,
+)
 
 MAX_RESULTS: Final = 100
 MAX_QUERY_CHARACTERS: Final = 100_000
@@ -120,6 +141,22 @@ class ListRecallEvents(Paged[RecallEventList], kw_only=True, frozen=True):
     user: UserId | None = None
     memory: Annotated[str | None, Meta(description="Only results that are this memory.")] = None
     explain: Annotated[bool, Meta(description="Return scores.")] = False
+
+
+class ListContexts(OfOneOrAll[ServedContextList], kw_only=True, frozen=True):
+    """List the contexts that were served in the last days, newest first, without what is in them."""
+
+    route: ClassVar = "GET /v1/contexts"
+    session: Annotated[str | None, Meta(description="Only those of this session.")] = None
+    limit: Limit = 50
+    offset: Offset = 0
+
+
+class ShowContext(OfOneOrAll[ServedContext], frozen=True):
+    """Return what a context told, in which order and how relevant, and what it left out and why. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/contexts/{id}"
+    id: Annotated[str, label("The id of a context that was served.")]
 
 
 class _SessionQuery(InSession[Context], frozen=True):

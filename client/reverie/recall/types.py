@@ -127,12 +127,61 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int = 0
 
 
+ItemKind = Literal["message", "file", "memory"]
+ServedSection = Literal["instruction", "important", "relevant", "recent", "memory"]
+LeftOutBecause = Literal["", "no room", "says the same", "not relevant enough", "dropped by the language model"]
+
+
+class ServedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message, file or memory that a context told, or `left_out` with the reason.
+
+    `section` is the part of the document; `relevance` is that of what was recalled. `text` is the
+    present one, of a file its source: `forgotten` if it is gone, or may not be seen by whoever asks, and `changed` if
+    the memory was changed since.
+    """
+
+    section: ServedSection
+    kind: ItemKind
+    id: str
+    session: str | None = None
+    relevance: float | None = None
+    left_out: LeftOutBecause = ""
+    text: str | None = None
+    forgotten: bool = False
+    changed: bool = False
+
+
+class ServedContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A context that was served. `items` are not in lists: what it told, in its order, and then what it left out.
+
+    Without a `query` of the caller, the newest message of the user was the query.
+    """
+
+    id: str
+    at: datetime
+    session: str
+    token_budget: int
+    tokens: int
+    told: int = 0
+    left_out: int = 0
+    query: str = ""
+    user: str | None = None
+    degraded: str = ""
+    items: list[ServedItem] = []
+
+
+class ServedContextList(ListResult[ServedContext], frozen=True, kw_only=True):
+    """A page of contexts, newest first, without their items."""
+
+    contexts: list[ServedContext]
+
+
 class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The response to `context`: `text` is Markdown for a system prompt and has `tokens` tokens.
 
     `instructions` are the standing instructions in it, newest first. `messages` are the turns of the session in it,
     oldest first; `memories` come from elsewhere, the narrowest scope first and the best first in each. `degraded` says
-    why it contains less than requested.
+    why it contains less than requested. By its `id`, `contexts.show` tells for some days what it has and why.
     """
 
     text: str
@@ -142,6 +191,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_out: LeftOut
     instructions: list[ContextMemory] = []
     degraded: str = ""
+    id: str = ""
 
     def __str__(self) -> str:
         """Return the text."""

@@ -357,6 +357,23 @@ CREATE TABLE recall_events (
 CREATE INDEX recall_events_by_chunk ON recall_events (chunk_id);
 CREATE INDEX recall_events_by_time ON recall_events (agent_id, at);
 
+-- What one context told and left out: `items` are ids, since texts are looked up when they are shown. `query` is empty if
+-- a message of the session was the query.
+CREATE TABLE contexts (
+    id TEXT NOT NULL PRIMARY KEY,
+    agent_id TEXT NOT NULL,
+    session_row INTEGER NOT NULL REFERENCES sessions (row_id) ON DELETE CASCADE,
+    user_id TEXT,
+    at INTEGER NOT NULL,
+    query TEXT NOT NULL,
+    token_budget INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    degraded TEXT NOT NULL,
+    items TEXT NOT NULL CHECK (json_valid(items))
+);
+CREATE INDEX contexts_by_time ON contexts (agent_id, at);
+CREATE INDEX contexts_by_session ON contexts (session_row);
+
 -- `tenant` is whose a memory of the account is; NULL is "local". `made_by` is the call or job that made it, whatever
 -- the `source` that a caller gave.
 CREATE TABLE memories (

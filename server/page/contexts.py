@@ -1,0 +1,49 @@
+"""What contexts told the agent, and why: the answer to "why did it say that?"."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from fastapi import Response
+
+from reverie.recall.calls import ListContexts, ShowContext
+from reverie.recall.types import ServedItem
+from server.page.site import PAGE_SIZE, Pages, Visit
+
+pages = Pages()
+
+_HEADINGS = {
+    "instruction": "Standing instructions",
+    "memory": "Remembered",
+    "important": "Flagged as important",
+    "relevant": "Said before on this subject",
+    "recent": "Recent turns",
+}
+
+
+@pages.get("/contexts")
+async def _contexts(visit: Visit) -> Response:
+    session = visit.query("session")
+    call = ListContexts(
+        session=session or None, limit=PAGE_SIZE + 1, offset=visit.number("offset"), all_users=_sees_all(visit)
+    )
+    found = (await visit.send(call)).contexts
+    beside = visit.beside("/contexts", is_last=len(found) <= PAGE_SIZE, session=session)
+    return visit.page("contexts.html", contexts=found[:PAGE_SIZE], session=session, **beside)
+
+
+@pages.get("/context")
+async def _context(visit: Visit) -> Response:
+    served = await visit.send(ShowContext(visit.query("id"), all_users=_sees_all(visit)))
+    parts = [(heading, list(items)) for heading, items in groupby(served.items, key=_heading)]
+    return visit.page("context.html", served=served, parts=parts)
+
+
+def _heading(item: ServedItem) -> str:
+    return f"Left out: {item.left_out}" if item.left_out else _HEADINGS[item.section]
+
+
+def _sees_all(visit: Visit) -> bool:
+    """Return whether the contexts of all users are shown: to an operator who looks at no user."""
+    principal, place = visit.principal, visit.place
+    return principal.user is None and principal.allows("operate") and (place is None or place.user is None)
