@@ -41,9 +41,9 @@ class SessionContent:
     """What a session's messages say about it: its first words, and the times that their callers gave the messages."""
 
     session_row: int
-    first_words: str | None
-    first_said_at: int | None
-    last_said_at: int | None
+    first_words: str | None = field(metadata=if_damaged(None))
+    first_said_at: int | None = field(metadata=if_damaged(None))
+    last_said_at: int | None = field(metadata=if_damaged(None))
 
     def title(self, metadata: Mapping[str, Any]) -> str | None:
         """Return the title in the metadata of the session, else its first words, on one line."""
@@ -52,6 +52,14 @@ class SessionContent:
         if len(words) <= _TITLE_CHARACTERS:
             return words or None
         return f"{words[:_TITLE_CHARACTERS].rsplit(' ', 1)[0]} …"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpeaker:
+    """Somebody who speaks in a session."""
+
+    session_row: int
+    name: str | None = field(metadata=if_damaged(None))
 
 
 class SessionName(NamedTuple):

@@ -25,7 +25,7 @@ from storage.memories.records import MemoryFilter
 from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository, Repository
 from storage.rows import select_list
-from storage.sessions.records import SessionContent, SessionName, SessionRecord
+from storage.sessions.records import SessionContent, SessionName, SessionRecord, SessionSpeaker
 from storage.viewer import of_session
 
 # The agent of sessions that were set aside; the name of an agent is never empty.
@@ -288,9 +288,9 @@ class Sessions(AgentRepository):
 
     def speakers(self, rows: Sequence[int]) -> Mapping[int, Sequence[str]]:
         """Return the names of those who speak in sessions, by their rows: the first to speak comes first."""
-        names = self._execute(_SPEAKERS, rows=[*rows], last=_SPEAKERS_UP_TO)
-        by_session = itertools.groupby(names, key=lambda row: int(row[0]))
-        return {session: [str(name) for _, name in named] for session, named in by_session}
+        found = self._records(SessionSpeaker, _SPEAKERS, rows=[*rows], last=_SPEAKERS_UP_TO)
+        by_session = itertools.groupby(found, key=lambda one: one.session_row)
+        return {row: [one.name for one in named if one.name is not None] for row, named in by_session}
 
     def forget(self, session_id: str, *, forgotten_at: int) -> bool:
         """Delete a session with all that came from it, and keep out what is still on its way.

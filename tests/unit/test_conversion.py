@@ -78,7 +78,7 @@ def test_only_the_fields_that_were_given_are_set() -> None:
         (MemoryRecord, Fact, set()),
         (MemoryRecord, Note, {"user"}),
         (MessageRecord, Message, {"original"}),
-        (SessionRecord, Session, set()),
+        (SessionRecord, Session, {"title", "speakers", "first_said_at", "last_said_at"}),
     ],
 )
 def test_no_field_is_lost_between_a_record_and_its_struct(source: Any, target: Any, named: set[str]) -> None:
