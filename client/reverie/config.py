@@ -58,7 +58,9 @@ def resolve_config(
 ) -> ClientConfig:
     """Return the configuration from arguments and, for those left out, the environment. Raises `Rejected`."""
     url = url or os.environ.get("REVERIE_URL") or None
-    found = None if url else _found_url()
+    broker = broker or os.environ.get("REVERIE_BROKER") or None
+    # Whoever names a broker says which Reverie is meant; its server may be any of those that run.
+    found = None if url else _found_url(may_be_several=broker is not None)
     if not timeout_seconds > 0:
         raise Rejected(f"timeout_seconds is {timeout_seconds}; it must be more than 0", field="timeout_seconds")
     return ClientConfig(
@@ -66,7 +68,7 @@ def resolve_config(
         workspace=resolve_workspace(workspace),
         url=_checked_url(url or found or contract.DEFAULT_URL),
         url_given=url is not None,
-        broker=check_broker(known) if (known := broker or os.environ.get("REVERIE_BROKER")) else None,
+        broker=check_broker(broker) if broker else None,
         token=token or os.environ.get("REVERIE_TOKEN") or None,
         prefix=prefix or os.environ.get("REVERIE_BROKER_PREFIX") or contract.DEFAULT_PREFIX,
         timeout_seconds=timeout_seconds,
@@ -176,17 +178,17 @@ def local_server(url: str) -> LocalServer | None:
     return next((server for server in found if server is not None), None)
 
 
-def _found_url() -> str | None:
+def _found_url(*, may_be_several: bool) -> str | None:
     """Return the URL of this user's running server: the one at the default address, or else the only one.
 
-    Raises `Rejected` if there are several. None if there is none, as yet.
+    None if there is none, as yet. Raises `Rejected` for several, unless there may be.
     """
     try:
         paths = sorted((state_folder() / "servers").iterdir())
     except OSError:
         return None
     urls = [server.url for path in paths if (server := _read(path)) is not None]
-    if len(urls) > 1 and contract.DEFAULT_URL not in urls:
+    if len(urls) > 1 and contract.DEFAULT_URL not in urls and not may_be_several:
         raise Rejected(f"several servers run: name one by url= or REVERIE_URL: {', '.join(urls)}", field="url")
     return urls[0] if len(urls) == 1 else None
 

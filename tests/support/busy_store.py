@@ -40,7 +40,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "context_token_budget": 150,
     "system_prompt_buffer": 0,
 }
-_DEMO: Final = Path(__file__).parents[2] / "demo" / "conversation.jsonl"
+_DEMO: Final = Path(__file__).parents[2] / "cli" / "demo" / "conversation.jsonl"
 _CITIES: Final = ("Lisbon", "Porto", "Ghent", "Turin", "Malmo", "Bergen", "Graz", "Bilbao")
 _FOOD: Final = ("oat milk", "rye bread", "green tea", "black olives", "dark chocolate", "ginger", "lentils", "capers")
 _ASKED: Final = ("where does she live", "which city", "her home", "what about the move", "does she like it there")
