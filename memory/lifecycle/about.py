@@ -49,7 +49,8 @@ def _each(words: str) -> frozenset[str]:
 _NUMBER = re.compile(r"\+?\(?\d[\d\s().-]{5,}\d")
 _IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _EDGES: Final = "\"'\u2018\u2019\u201c\u201d`.,;:!?()[]{}<>*"
-_IS_IDENTIFIER = re.compile(r"[@_/\\]|\d.*[^\W\d]|[^\W\d].*\d|(?:\D*\d){6}|\d\.\d+\.\d")
+_VERSION = re.compile(r"\d\.\d+\.\d")
+_MANY_DIGITS: Final = 6
 _WORD = re.compile(r"[^\W_]+(?:[-_][^\W_]+)*")
 # Words of a request that say nothing about what is meant.
 _EMPTY: Final = _each(
@@ -70,10 +71,19 @@ def _normal(token: str) -> str:
     if _IP.fullmatch(token):
         return ".".join(str(int(part)) for part in token.split("."))
     if "@" in token[1:]:
-        return re.sub(r"\+[^@]*@", "@", token)
+        local, _, host = token.partition("@")
+        return f"{local.partition('+')[0]}@{host}"
     if "/" in token:
         return re.sub(r"^\w+://", "", token).removeprefix("www.").rstrip("/")
     return re.sub(r"[-_.@]", "", token)
+
+
+def _is_identifier(token: str) -> bool:
+    """Return whether a token is no ordinary word or number: an address, a path, a code, a long number, a version."""
+    digits = sum(map(str.isdigit, token))
+    if not set(token).isdisjoint("@_/\\") or digits >= _MANY_DIGITS or _VERSION.search(token):
+        return True
+    return digits > 0 and any(map(str.isalpha, token))
 
 
 def _tokens(text: str) -> set[str]:
@@ -96,8 +106,9 @@ _PREAMBLE = re.compile(
     r"(?:(?:that\s+)?you\s+know\s+)?(?:about\s+)?",
     re.IGNORECASE,
 )
-_ALTERNATIVES = re.compile(r"\s+/\s+|\s*[(),]\s*|\s+(?:or|aka|also known as)\s+", re.IGNORECASE)
-_SCRIPT = re.compile(r"[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff]+(?:\s[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff]+)*")
+# In a text with single blanks.
+_ALTERNATIVES = re.compile(r" / | ?[(),] ?| (?:or|aka|also known as) ", re.IGNORECASE)
+_SCRIPT = re.compile(r"[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff]+(?: [\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff]+)*")
 _CAPITALS = re.compile(r"[A-Z][\w-]*(?:\s(?:(?:van|von|de|da|di|del|bin|al)\s)*[A-Z][\w-]*)*")
 _RELATION = re.compile(r"(?i:my|our|your|(?:the )?user's)\s+([a-z][a-z-]*(?: [a-z][a-z-]*){0,2})\b")
 _FEMALE: Final = _each(
@@ -129,7 +140,7 @@ class Term:
         numbers = [re.sub(r"\D", "", found) for found in _NUMBER.findall(self.text) if not _IP.search(found)]
         if numbers and not any(re.search(r"[^\W\d]", token) for token in tokens):
             return numbers
-        return [_normal(token) for token in tokens] if any(_IS_IDENTIFIER.search(token) for token in tokens) else []
+        return [_normal(token) for token in tokens] if any(map(_is_identifier, tokens)) else []
 
     @property
     def relation(self) -> str:
@@ -151,7 +162,7 @@ class Term:
 def terms(about: str) -> list[Term]:
     """Return the ways in which a request calls what it is about: `Ana / my sister`, and the same in two scripts."""
     found: list[Term] = []
-    for part in _ALTERNATIVES.split(_PREAMBLE.sub("", _plain(about).strip(), count=1)):
+    for part in _ALTERNATIVES.split(_PREAMBLE.sub("", " ".join(_plain(about).split()), count=1)):
         scripts = _SCRIPT.findall(part)
         rest = " ".join(_SCRIPT.sub(" ", part).split()).strip(_EDGES)
         found += [Term(text) for text in [*scripts, rest] if text and (text != rest or _words(rest))]
@@ -235,15 +246,22 @@ def _is_theirs(noun: str, said: Said, text: str) -> bool:
     return bool(whose & ({"my", "our"} if said.role == "user" else {"your", "user's"})) or said.kind == "memory"
 
 
+# The word before a name and the end of what stands before that are within this.
+_NEAR_CHARACTERS: Final = 200
+
+
 def _is_part(name: str, text: str, found: re.Match[str]) -> bool:
     """Return whether an occurrence is part of another name: `Santa Ana`."""
     if len(name.split()) > 1 or ord(name[0]) >= 0x370:
         return False
-    before = re.search(r"(\S+)\s$", text[: found.start()])
-    if before is None or not before[1][0].isupper() or before[1].strip(_EDGES) in _TITLES | _CALENDAR:
+    prefix = text[max(0, found.start() - _NEAR_CHARACTERS) : found.start()]
+    if not prefix[-1:].isspace() or prefix[-2:-1].isspace() or not prefix.strip():
         return False
-    begins = text[: before.start()].rstrip()
-    return bool(begins) and begins[-1] not in ".!?:\n" and before[1][-1] not in ".!?,;:"
+    word = prefix.split()[-1]
+    if not word[0].isupper() or word.strip(_EDGES) in _TITLES | _CALENDAR:
+        return False
+    begins = prefix[: -len(word) - 1].rstrip()
+    return bool(begins) and begins[-1] not in ".!?:\n" and word[-1] not in ".!?,;:"
 
 
 def _begins_sentence(text: str, found: re.Match[str]) -> bool:

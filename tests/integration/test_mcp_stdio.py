@@ -80,7 +80,7 @@ def test_without_a_server_the_tools_say_so_and_work_once_one_runs(runtime: Runti
 
     async def main() -> None:
         async with over_stdio(tmp_path, environment=environment) as client:
-            assert len((await client.list_tools()).tools) == 8
+            assert len((await client.list_tools()).tools) == 9
             for _ in range(2):
                 said = error_of(await client.call_tool("recall", {"query": "tea"}))
                 assert "`reverie up`" in said
@@ -125,7 +125,7 @@ def test_a_cancelled_call_frees_the_client_and_fifty_at_once_are_answered(url: s
                 waiting.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await waiting
-                assert len((await client.list_tools()).tools) == 8
+                assert len((await client.list_tools()).tools) == 9
                 sent.close()
 
         run(cancelled)

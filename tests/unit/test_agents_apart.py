@@ -38,9 +38,13 @@ PLACES: Final = ("Lisbon", "Porto", "Braga", "Faro")
 
 
 def _name(memory: str) -> str:
-    """SQL for the id of a memory; those of notes and facts differ from store to store, so these go by their names."""
+    """SQL for the id of a memory, and for what does not differ from store to store in place of an id that does.
+
+    Notes and facts go by their names. What was extracted goes by its content: its id is made from a session's code.
+    """
     of_fact = " || '/' || ".join(f"{memory}.{column}" for column in ("category", "key", "value"))
-    return f"coalesce({memory}.note_id, {of_fact}, {memory}.id)"
+    extracted = f"CASE {memory}.source WHEN 'extraction' THEN {memory}.content END"
+    return f"coalesce({memory}.note_id, {of_fact}, {extracted}, {memory}.id)"
 
 
 # Everything that an agent has, but for numbers of rows and times of the machine's clock.
@@ -60,7 +64,8 @@ _ROWS: Final = {
     "lists": "SELECT items FROM scratchpad_lists WHERE agent_id = :agent",
     "promotions": "SELECT memory_id, phase, round(score, 4) FROM memory_promotions WHERE agent_id = :agent",
     "curations": f"SELECT l.job, l.action, l.session_id, l.undone_at IS NULL, i.agent_id,"
-    f" coalesce({_name('m')}, i.memory_id), (SELECT count(*) FROM curation_changes WHERE entry_id = l.id)"
+    f" coalesce({_name('m')}, CASE length(i.memory_id) WHEN 32 THEN 'extracted' ELSE i.memory_id END),"
+    " (SELECT count(*) FROM curation_changes WHERE entry_id = l.id)"
     " FROM curation_log AS l LEFT JOIN curation_items AS i ON i.entry_id = l.id"
     " LEFT JOIN memories AS m ON m.agent_id = i.agent_id AND m.id = i.memory_id WHERE l.agent_id = :agent",
     "recalls": "SELECT e.query, c.text FROM recall_events AS e JOIN chunks AS c ON c.id = e.chunk_id"
