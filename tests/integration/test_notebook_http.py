@@ -222,7 +222,7 @@ def command(
 def test_the_command_line_makes_checkpoints_and_shows_them(here: Runtime, command: Callable[..., Ended]) -> None:
     """Given two checkpoints, then history, diff and promotions answer for people and as JSON."""
     assert "notes/shopping.md" in command("checkpoint", "before the trip").out
-    assert "Nothing has changed" in command("checkpoint").out
+    assert "nothing has changed" in command("checkpoint").out
     write_note(here, "milk and bread")
     made = json.loads(command("checkpoint", "--json").out)["commit"]
 
