@@ -25,7 +25,7 @@ export type CompactSession = { "token_budget"?: (number | null); "user"?: (strin
 export type Compacted = { "condensed": number; "summary": SessionSummary; };
 export type CompleteRun = { /** The output of the run, at most 1 MiB. */ "output"?: string; "user"?: (string | null); /** How the run ended. */ "status"?: "failed" | "success"; "summary"?: (string | null); /** Why the run failed, at most 8 KiB. */ "error"?: string; /** The number of turns of the run. */ "turn_count"?: number; /** The cost of the run, in a currency of your choice. */ "cost"?: number; /** Whether to notify, for the policy conditional. */ "notify"?: (boolean | null); };
 export type ConfirmReminder = { /** The token of the claim. */ "token": string; "user"?: (string | null); };
-export type Context = { "text": string; "tokens": number; "messages": Array<Message>; "memories": Array<ContextMemory>; "left_out": LeftOut; "instructions"?: Array<ContextMemory>; "degraded"?: string; };
+export type Context = { "text": string; "tokens": number; "messages": Array<Message>; "memories": Array<ContextMemory>; "left_out": LeftOut; "instructions"?: Array<ContextMemory>; "degraded"?: string; "id"?: string; };
 export type ContextMemory = { "id": string; "kind": "file" | "memory" | "message"; "tier": "account" | "channel" | "conversation" | "workspace"; "text": string; "created_at": string; "session"?: (string | null); "role"?: (string | null); "name"?: (string | null); "tags"?: Array<string>; "source_message"?: (string | null); "provenance"?: (Provenance | null); "replaced_by"?: (string | null); "replaced_at"?: (string | null); };
 export type CreateChannel = { /** The id of a channel. */ "id": string; /** What the channel is about, at most 4 KiB. */ "description"?: string; };
 export type CreateToken = { /** Only for this workspace; by default for all. */ "workspace"?: (string | null); /** Only for these agents; by default for all. */ "agents"?: Array<string>; /** Only for this end user; by default for all. */ "user"?: (string | null); /** What it allows: read, write, forget, schedule, operate; several are separated by commas. */ "scopes"?: Array<string>; /** Its name in lists and in the audit log. Default: what it is for. */ "name"?: (string | null); /** For how many seconds it is valid; by default for ever. */ "expires_seconds"?: (number | null); /** The tenant of the workspace, which shares one account tier. Default: the workspace is its own tenant. */ "tenant"?: (string | null); };
@@ -40,10 +40,11 @@ export type Deleted = { "deleted": boolean; };
 export type DescribeChannel = { /** What the channel is about, at most 4 KiB. */ "description": string; };
 export type Difference = { "text": string; };
 export type EmbedderStatus = { "state": "down" | "none" | "up"; "model"?: string; "dtype"?: string; "device"?: string; "error"?: string; };
-export type Erase = { /** Everything of this end user. */ "user"?: (string | null); /** This session and what came from it, or the session of the message. */ "session"?: (string | null); /** This message and what came from it. */ "message"?: (string | null); /** This memory, fact or note, with its history. */ "memory"?: (string | null); /** Only of this agent, or alone: everything of this agent. */ "agent"?: (string | null); /** Only in this workspace, or alone: the whole workspace. */ "workspace"?: (string | null); /** Only count what would be removed. */ "dry_run"?: boolean; };
-export type Erasure = { "id": string; "kind": "agent" | "memory" | "message" | "session" | "user" | "workspace"; "state": "done" | "failed" | "planned" | "running" | "waiting"; "step": string; "steps": Array<string>; "target"?: (string | null); "target_hash"?: string; "agent"?: (string | null); "workspace"?: (string | null); "requested_by"?: string; "requested_at": string; "finished_at"?: (string | null); "counts"?: Record<string, Record<string, number>>; "error"?: string; "attempts"?: number; "next_try_at"?: (string | null); "receipt"?: (ErasureReceipt | null); };
+export type Erase = { /** Everything of this end user, or what is about something in their words. */ "user"?: (string | null); /** This session and what came from it, or the session of the message. */ "session"?: (string | null); /** This message and what came from it. */ "message"?: (string | null); /** This memory, fact or note, with its history. */ "memory"?: (string | null); /** Messages and memories about this, such as "my sister"; several names as "Ana / my sister". */ "about"?: (string | null); /** Ids of messages and memories about it that stay. */ "keep"?: Array<string>; /** Only of this agent, or alone: everything of this agent. */ "agent"?: (string | null); /** Only in this workspace, or alone: the whole workspace. */ "workspace"?: (string | null); /** Only count what would be removed. */ "dry_run"?: boolean; };
+export type ErasedItem = { "kind": "memory" | "message"; "id": string; "session"?: string; "at": string; "reason": "alias" | "derived" | "named" | "same conversation"; "text": string; };
+export type Erasure = { "id": string; "kind": "agent" | "memory" | "message" | "selection" | "session" | "user" | "workspace"; "state": "done" | "failed" | "planned" | "running" | "waiting"; "step": string; "steps": Array<string>; "target"?: (string | null); "target_hash"?: string; "agent"?: (string | null); "workspace"?: (string | null); "requested_by"?: string; "requested_at": string; "finished_at"?: (string | null); "counts"?: Record<string, Record<string, number>>; "error"?: string; "attempts"?: number; "next_try_at"?: (string | null); "receipt"?: (ErasureReceipt | null); "items"?: Array<ErasedItem>; "people"?: Array<string>; };
 export type ErasureList = { "erasures": Array<Erasure>; };
-export type ErasureReceipt = { "version"?: number; "erasure": string; "kind": "agent" | "memory" | "message" | "session" | "user" | "workspace"; "target_hash": string; "requested_by": string; "requested_at": string; "finished_at": string; "removed": Record<string, Record<string, number>>; "searched": Searched; "leftovers": Record<string, number>; "remains": Array<Remaining>; "hosts"?: Array<string>; };
+export type ErasureReceipt = { "version"?: number; "erasure": string; "kind": "agent" | "memory" | "message" | "selection" | "session" | "user" | "workspace"; "target_hash": string; "requested_by": string; "requested_at": string; "finished_at": string; "removed": Record<string, Record<string, number>>; "searched": Searched; "leftovers": Record<string, number>; "remains": Array<Remaining>; "hosts"?: Array<string>; };
 export type Explanation = { "score": number; "keyword"?: (RetrieverScore | null); "vector"?: (RetrieverScore | null); "keyword_around"?: (RetrieverScore | null); "vector_around"?: (RetrieverScore | null); "speaker"?: (RetrieverScore | null); "date"?: (RetrieverScore | null); "reranker"?: (number | null); };
 export type ExportHeader = { "part": "header"; "exported_at": string; "selection": Selection; "tenants": Record<string, Array<string>>; "reverie"?: string; "format"?: string; "schema_version"?: number; };
 export type ExportPage = { "records": Array<(ExportedChannel | ExportedSession | ExportedMessage | ExportedFile | ExportedMemory | ExportedScratchpadList | ExportedScratchpadKey | ExportedItem | ExportedSchedule | ExportedRun | ExportedReminder | ExportedNotification | ExportedDeadLetter | ExportedRecallEvent)>; "cursor"?: (string | null); "header"?: (ExportHeader | null); "counts"?: Record<string, number>; };
@@ -164,6 +165,9 @@ export type SearchOperation = { "operation": "search"; /** Only of namespaces th
 export type SearchSessions = { /** What to search for, in natural language. */ "query": string; "user"?: (string | null); /** Only results with all of these tags; at most 16. */ "tags"?: Array<string>; /** Search by words, by meaning, or by both. */ "mode"?: "hybrid" | "keyword" | "vector"; /** The maximum number of results. */ "limit"?: number; "min_score"?: (number | null); };
 export type Searched = { "files": number; "bytes": number; "forms": Array<string>; "parts": number; "explained"?: number; "too_short"?: number; };
 export type Selection = { "user"?: (string | null); "agent"?: (string | null); "workspace"?: (string | null); "session"?: (string | null); };
+export type ServedContext = { "id": string; "at": string; "session": string; "token_budget": number; "tokens": number; "told"?: number; "left_out"?: number; "query"?: string; "user"?: (string | null); "degraded"?: string; "items"?: Array<ServedItem>; };
+export type ServedContextList = { "contexts": Array<ServedContext>; };
+export type ServedItem = { "section": "important" | "instruction" | "memory" | "recent" | "relevant"; "kind": "file" | "memory" | "message"; "id": string; "session"?: (string | null); "relevance"?: (number | null); "left_out"?: "" | "dropped by the language model" | "no room" | "not relevant enough" | "says the same"; "text"?: (string | null); "forgotten"?: boolean; "changed"?: boolean; };
 export type Session = { "id": string; "ref_code": string; "status": "active" | "archived" | "idle"; "started_at": string; "updated_at": string; "messages": number; "last_sequence": number; "user"?: (string | null); "provider"?: (string | null); "chat_id"?: (string | null); "channel"?: (string | null); "ended_at"?: (string | null); "metadata"?: Record<string, unknown>; "is_group"?: boolean; "title"?: (string | null); "speakers"?: Array<string>; "first_said_at"?: (string | null); "last_said_at"?: (string | null); };
 export type SessionExport = { "session": Session; "messages": Array<Message>; "schema_version"?: number; };
 export type SessionList = { "sessions": Array<Session>; };
@@ -259,6 +263,7 @@ export interface Calls {
   list_agents: { args: { "limit"?: number; "offset"?: number }; result: AgentList };
   list_audit: { args: { "limit"?: number; "offset"?: number; "since"?: (string | null); "actor"?: (string | null); "action"?: (string | null); "target"?: (string | null) }; result: AuditList };
   list_channels: { args: {}; result: ChannelList };
+  list_contexts: { args: { "user"?: (string | null); "all_users"?: boolean; "session"?: (string | null); "limit"?: number; "offset"?: number }; result: ServedContextList };
   list_curation: { args: { "limit"?: number; "offset"?: number; "memory"?: (string | null); "job"?: (string | null); "action"?: (string | null) }; result: CurationList };
   list_dead_letters: { args: { "limit"?: number; "offset"?: number; "all_agents"?: boolean }; result: DeadLetterList };
   list_erasures: { args: { "limit"?: number; "offset"?: number; "user"?: (string | null) }; result: ErasureList };
@@ -305,6 +310,7 @@ export interface Calls {
   search_sessions: { args: SearchSessions; result: FoundSessions };
   set_fact: { args: { "category": string; "key": string } & SetFact; result: Fact };
   set_quotas: { args: { "holder": "tenant" | "workspace"; "name": string } & SetQuotas; result: QuotaList };
+  show_context: { args: { "id": string; "user"?: (string | null); "all_users"?: boolean }; result: ServedContext };
   start_session: { args: { "session": string } & StartSession; result: Session };
   sweep_items: { args: SweepItems; result: SweptItems };
   undo: { args: { "entry": string }; result: CurationEntry };
@@ -381,6 +387,7 @@ export const routes: Record<keyof Calls, readonly [string, string]> = {
   list_agents: ["GET", "/v1/agents"],
   list_audit: ["GET", "/v1/audit"],
   list_channels: ["GET", "/v1/channels"],
+  list_contexts: ["GET", "/v1/contexts"],
   list_curation: ["GET", "/v1/curation"],
   list_dead_letters: ["GET", "/v1/dead-letters"],
   list_erasures: ["GET", "/v1/erasures"],
@@ -427,6 +434,7 @@ export const routes: Record<keyof Calls, readonly [string, string]> = {
   search_sessions: ["POST", "/v1/sessions/search"],
   set_fact: ["PUT", "/v1/facts/{category}/{key}"],
   set_quotas: ["PUT", "/v1/quotas/{holder}/{name}"],
+  show_context: ["GET", "/v1/contexts/{id}"],
   start_session: ["POST", "/v1/sessions/{session}/start"],
   sweep_items: ["POST", "/v1/items/sweep"],
   undo: ["POST", "/v1/curation/{entry}/undo"],
@@ -457,6 +465,10 @@ export const subjects = {
     "recallEvents": "list_recall_events",
     "export": "export_memories",
     "import": "import_memories"
+  },
+  "contexts": {
+    "list": "list_contexts",
+    "show": "show_context"
   },
   "facts": {
     "set": "set_fact",
