@@ -82,7 +82,7 @@ def follow_names(query: str, found: RecallOutcome, search: Callable[[str], Recal
     if not searches:
         return found
     hits = {_key(result): (result, hit) for result, hit in zip(found.response.results, found.hits, strict=True)}
-    told = set(hits)
+    found_keys = set(hits)
     asked = {hash_of(word): word for word in words_of(query) if not is_function_word(word)}
     pool = {_key(result): _read(result) for result, _ in hits.values() if len(result.text) <= _MAX_CHARACTERS}
     followed = _first(pool.values(), frozenset(asked))
@@ -104,7 +104,7 @@ def follow_names(query: str, found: RecallOutcome, search: Callable[[str], Recal
         order += [_key(text.result) for text in followed]
     best = max((hit.relevance for hit in found.hits), default=0.0)
     order = list(dict.fromkeys([*map(_key, found.response.results[:_KEPT]), *order, *hits]))
-    order = [key for key in order if key in chosen or key in told]
+    order = [key for key in order if key in chosen or key in found_keys]
     results, ordered = zip(*(_at_most(*hits[key], best) for key in order), strict=True) if order else ((), ())
     return replace(found, response=structs.replace(found.response, results=list(results)), hits=tuple(ordered))
 

@@ -194,8 +194,8 @@ def _served(selection: Selection, fitted: Fitted, written: Fitted) -> list[Serve
         return served(item.kind, result.kind, result.id, result.session, why)
 
     instructions, newest = written.instructions, selection.instructions.newest
-    told = [served("instruction", "memory", one.id, one.session, "") for one in instructions]
-    told += [of_item(item, "") for item in in_document_order(written.items)]
+    served_items = [served("instruction", "memory", one.id, one.session, "") for one in instructions]
+    served_items += [of_item(item, "") for item in in_document_order(written.items)]
     left = [served("instruction", "memory", one.id, one.session, "no room") for one in newest[len(instructions) :]]
     kept, in_document = {item.key for item in fitted.items}, {item.key for item in written.items}
     left += [
@@ -203,12 +203,12 @@ def _served(selection: Selection, fitted: Fitted, written: Fitted) -> list[Serve
         for item in fitted.selected
         if item.key not in in_document
     ]
-    known = {(one.kind, one.id) for one in (*told, *left)}
+    known = {(one.kind, one.id) for one in (*served_items, *left)}
     for result in selection.recalled.response if selection.recalled else ():
         if (result.kind, result.id) not in known:
             why = _passed_over(result, selection)
             left.append(served("memory", result.kind, result.id, result.session, why))
-    return [*told, *left[:_LEFT_OUT_KEPT]]
+    return [*served_items, *left[:_LEFT_OUT_KEPT]]
 
 
 def _passed_over(result: RecallResult, selection: Selection) -> LeftOutBecause:

@@ -199,7 +199,7 @@ def _skip(words: list[str]) -> list[str]:
 
 def _made(attribute: list[str], value: list[str], subject: list[str]) -> Claim | None:
     key = [word for word in attribute if word not in _LOOSE]
-    told = [word for word in value if word not in _LOOSE]
-    if not told or len(told) > _MAX_VALUE_WORDS or len(key) < 2 or _PRONOUNS.intersection(subject[:1]):
+    value_words = [word for word in value if word not in _LOOSE]
+    if not value_words or len(value_words) > _MAX_VALUE_WORDS or len(key) < 2 or _PRONOUNS.intersection(subject[:1]):
         return None
-    return Claim(" ".join(key), " ".join(told), subject[0] in _OWN)
+    return Claim(" ".join(key), " ".join(value_words), subject[0] in _OWN)

@@ -182,9 +182,9 @@ def whole(text: str) -> str:
 
 def _says_enough(content: str) -> bool:
     """Return whether a content names something: a name, a number, or two words that have a meaning of their own."""
-    said = content.split(maxsplit=2)[-1]
-    meaning = [word for word in re.findall(r"[\w'-]{3,}", said) if not re.fullmatch(_EMPTY, word, re.IGNORECASE)]
-    return len(meaning) > 1 or (len(meaning) == 1 and bool(re.search(r"\s[A-Z0-9]", said)))
+    predicate = content.split(maxsplit=2)[-1]
+    meaning = [word for word in re.findall(r"[\w'-]{3,}", predicate) if not re.fullmatch(_EMPTY, word, re.IGNORECASE)]
+    return len(meaning) > 1 or (len(meaning) == 1 and bool(re.search(r"\s[A-Z0-9]", predicate)))
 
 
 def _plan(text: str, at: int) -> Statement | None:
