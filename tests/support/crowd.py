@@ -32,9 +32,10 @@ _IDS: Final = ("chunk_id", "message_row", "session_row", "file_row", "memory_row
 _NAMES: Final = frozenset({"id", "ref_code", "recall", "note_id", "chat_id"})
 # Tables of which a store never has many rows.
 _FEW: Final = frozenset({"broker_content", "claims", "job_leases"})
-# What a row has that stands for those of a table in which nothing is stored for long, such as claims.
+# What a row has that stands for those of a table in which nothing is stored for long, such as claims. The text is JSON,
+# as some columns ask.
 _VALUES: Final = {
-    "bigint": "1", "text": "'x'", "bytea": "'x'", "double precision": "1", "tsvector": "''", "no store": "-1",
+    "bigint": "1", "text": "'1'", "bytea": "'x'", "double precision": "1", "tsvector": "''", "no store": "-1",
 }  # fmt: skip
 
 

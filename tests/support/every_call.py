@@ -259,6 +259,7 @@ class EveryCall:
         self.context("talk-1", user="kate", channel="home", token_budget=300)
         self.restore("talk-0")
         self.settle()
+        self.contexts.show(self.contexts.list(session="talk-0")[0].id)
         self.memories.recall_events()
         self.memories.recall_events(memory="baker-0", user="kate", explain=True)
 
