@@ -251,7 +251,7 @@ class Memory:
         deadline = time.monotonic() + _RESET_SECONDS
         while self._client.admin.erasures.get(erasure.id).state != "done":
             if time.monotonic() > deadline:
-                raise WaitTimeout(f"the erasure goes on: reverie.Reverie().erasure({erasure.id!r}) follows it")
+                raise WaitTimeout(f"the erasure goes on: reverie.Reverie().admin.erasures.get({erasure.id!r}) follows it")
             time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
