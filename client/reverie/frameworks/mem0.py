@@ -251,7 +251,8 @@ class Memory:
         deadline = time.monotonic() + _RESET_SECONDS
         while self._client.admin.erasures.get(erasure.id).state != "done":
             if time.monotonic() > deadline:
-                raise WaitTimeout(f"the erasure goes on: reverie.Reverie().admin.erasures.get({erasure.id!r}) follows it")
+                follow = f"reverie.Reverie().admin.erasures.get({erasure.id!r}) follows it"
+                raise WaitTimeout(f"the erasure goes on: {follow}")
             time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
