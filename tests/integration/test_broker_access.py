@@ -1,4 +1,4 @@
-"""Users of an external broker, as docs/operations.md makes them: they can do their work, and nothing else."""
+"""Users of an external broker, as docs/security.md makes them: they can do their work, and nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from worker.app import app, use_runtime
 from worker.runtime import Runtime
 from worker.supervision.embedded_broker import broker_command, wait_until_ready
 
-OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+SECURITY = Path(__file__).resolve().parents[2] / "docs" / "security.md"
 PASSWORD = "correct-horse"
 USER = "reverie-agent-ana"
 FLAGS = ("--without-gossip", "--without-mingle", "--without-heartbeat")
@@ -46,7 +46,7 @@ AGENT = """
 
 def documented(user: str) -> list[str]:
     """The words of the command in the page that makes a user."""
-    (command,) = re.findall(rf"^ACL SETUSER {user} (.*?)^```", OPERATIONS.read_text(), re.MULTILINE | re.DOTALL)
+    (command,) = re.findall(rf"^ACL SETUSER {user} (.*?)^```", SECURITY.read_text(), re.MULTILINE | re.DOTALL)
     # A selector, in brackets, is one argument.
     words: list[str] = re.findall(r"\([^)]*\)|\S+", command.replace("PASSWORD", PASSWORD))
     return [user, *words]

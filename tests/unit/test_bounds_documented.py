@@ -1,4 +1,4 @@
-"""Every table, every key in the broker and every file has its bound in docs/operations.md."""
+"""Every table, every key in the broker and every file has its bound in docs/limits.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.stores import Store
 from support.pipeline import PREFIX, WORKSPACE, Pipeline
 from support.stages import heartbeat
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
 HEADING = "## What is kept, and what bounds it\n"
 KINDS = ("table", "key in the broker", "file")
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from adapters.broker.inbox import GRACE_SECONDS
 from adapters.broker.monitor import ALIVE_SECONDS
@@ -23,6 +24,11 @@ from worker.settings import Settings
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = {path for path, _ in commands()}
+OF_ALL = {"--data", "--workspace", "--agent", "--broker", "--json", "--help", "--version"}
+OPTIONS = {
+    path: OF_ALL | {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    for path, command in commands()
+}
 GROUPS = {path[:length] for path in NAMES for length in range(1, len(path))}
 SWEEP_SECONDS = Settings.model_fields["sweep_interval_seconds"].default
 # `reverie` with what may stand before and after a command: options with and without a value.
@@ -31,6 +37,13 @@ SHOWN = re.compile(
 )
 # A line of the glossary: the term, what it means, and its names in the code.
 GLOSSARY = re.compile(r"^- \*\*(.*?)\*\*: (.*?\.)(?: \((.*)\))?$", re.MULTILINE)
+# A setting or another variable of the environment.
+VARIABLE = re.compile(r"(?<![A-Z_])REVERIE_([A-Z_]+[A-Z])")
+# Variables of clients, of the operator's token, of one process, and of `docker-compose.yml`.
+NO_SETTINGS = {
+    *("AGENT", "CONFIG", "LOG_FILE", "PARENT_PID", "PROCESS", "TOKEN", "URL", "USER", "WORKER_KEY", "WORKSPACE"),
+    *("BROKER_PASSWORD", "DATABASE_PASSWORD", "IMAGE", "PUBLISH"),
+}
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -104,6 +117,40 @@ def test_every_command_shown_exists(path: Path) -> None:
     assert unknown == []
 
 
+# The recipes add an option that does not exist.
+@pytest.mark.parametrize("path", [page for page in PAGES if page.name != "recipes.md"], ids=lambda path: path.name)
+def test_every_option_of_a_command_shown_exists(path: Path) -> None:
+    """Given `reverie ... --option` as code on a page, then the command has that option, or `reverie` itself does."""
+    unknown = []
+    for line in code_of(path):
+        for part in re.split(r"[|;#]|&&|-- |\$\(", line):
+            for _, words in SHOWN.findall(part):
+                found = ("reverie", *words.split())
+                names = [found[:length] for length in range(2, len(found) + 1) if found[:length] in OPTIONS]
+                shown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", part.partition("reverie")[2]))
+                unknown += [line] if names and shown - OPTIONS[names[-1]] else []
+
+    assert unknown == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_variable_shown_is_a_setting(path: Path) -> None:
+    """Given `REVERIE_...` on a page, then a setting has that name, or a client or Compose reads it."""
+    shown = set(VARIABLE.findall(path.read_text("utf-8")))
+
+    assert {name for name in shown - NO_SETTINGS if name.lower() not in Settings.model_fields} == set()
+
+
+def test_every_alert_names_a_part_of_the_page_of_operations() -> None:
+    """Given the alerts, then each leads to a heading under which it says what to do."""
+    rules = yaml.safe_load((ROOT / "monitoring" / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
+    runbooks = {rule["alert"]: rule["annotations"]["runbook"].partition("#") for rule in rules}
+    anchors = anchors_of(ROOT / "docs" / "operations.md")
+
+    assert {page for page, _, _ in runbooks.values()} == {"docs/operations.md"}
+    assert [alert for alert, (_, _, anchor) in runbooks.items() if anchor not in anchors] == []
+
+
 def begins_with_a_command(words: tuple[str, ...]) -> bool:
     """Whether what stands first is a command; what follows may be an argument of it."""
     return any(words[:length] in NAMES for length in range(2, len(words) + 1))
@@ -142,7 +189,7 @@ def anchors_of(path: Path) -> set[str]:
         ("delivery.md", f"{CHUNK_CHARACTERS} characters, {OVERLAP_CHARACTERS} of them shared"),
         ("delivery.md", f"in an inbox for more than {GRACE_SECONDS} s"),
         (
-            "operations.md",
+            "limits.md",
             f"removed by the task that they stand for, or after {NOTIFICATION_SECONDS // 3_600} h",
         ),
         ("delivery.md", f"a lease of {STAGE_LEASE_SECONDS:g} s"),

@@ -371,7 +371,7 @@ def test_the_daily_upkeep_prunes(pipe: Pipeline) -> None:
 @pytest.mark.parametrize(
     ("page", "says"),
     [
-        ("operations.md", f"{KEEP_RECALLS:,} recalls of a workspace"),
+        ("limits.md", f"{KEEP_RECALLS:,} recalls of a workspace"),
         ("operations.md", f"first {QUERY_CHARACTERS} characters of"),
         ("operations.md", f"for {Settings.model_fields['recall_events_days'].default:g} days"),
     ],
