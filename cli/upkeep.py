@@ -147,6 +147,40 @@ def _show_entry(entry: upkeep.CurationEntry) -> None:
         _say_change(change)
 
 
+@curation.lists(
+    "runs",
+    upkeep.ListCurationRuns,
+    ("run", "at", "what it did", "to read", "sensitive"),
+    none="No job has changed memories of agent {agent} in workspace {workspace} yet.",
+)
+def _run_row(one: upkeep.CurationRun) -> Row:
+    """List the runs of jobs that changed memories, newest first, each as one change."""
+    return one.id, when(one.at), one.summary, one.open or "-", one.due or "-"
+
+
+@curation.says("run", upkeep.GetCurationRun, arguments=("run",))
+def _show_run(one: upkeep.CurationRun) -> None:
+    """Show what one run changed, line by line, with the texts before and after."""
+    say(f"{one.id}  {when(one.at)}  {one.summary}" + (f"; {one.open} to read" if one.open else ""))
+    for entry in one.entries:
+        say_line(entry)
+
+
+def say_line(entry: upkeep.CurationEntry) -> None:
+    """Print an entry as a line of its run: what happened, and the texts before and after."""
+    state = "undone" if entry.undone_at else "accepted" if entry.accepted_at else entry.sensitive or ""
+    say(f"{entry.id}  {entry.effect}{f' [{state}]' if state else ''}: {shortened(entry.why, 100)}")
+    for sign, text in (("-", entry.before), ("+", entry.after)):
+        if text:
+            say(f"    {sign} {shortened(text, 200)}")
+
+
+@curation.says("accept", upkeep.AcceptChanges, arguments=("entries",))
+def _accept(accepted: upkeep.Accepted) -> str:
+    """Mark entries, or with --run all of a run, as read and kept: `reverie memory review` lists them no more."""
+    return f"{len(accepted)} accepted." if accepted else "There was nothing to accept."
+
+
 @curation.command(
     "undo",
     _UndoEntries,
@@ -158,12 +192,12 @@ def _show_entry(entry: upkeep.CurationEntry) -> None:
         "everything": "Undo all entries of the agent.",
     },
     parsers={"since": time_since},
-    usage="name entries, or select them with --job, --action, --since or --all",
+    usage="name entries, or select them with --run, --job, --action, --since or --all",
 )
 def undo_curation(
     command: Invocation, call: _UndoEntries | upkeep.UndoAll, yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Undo what jobs changed: entries by id, or all of a job, an action or a time, newest first."""
+    """Undo what jobs changed: entries by id, or all of a run, a job, an action or a time, newest first."""
     if isinstance(call, upkeep.UndoAll):
         confirm(_question(command, call), yes)
         result = command.send(call)
@@ -199,6 +233,7 @@ def _question(command: Invocation, call: upkeep.UndoAll) -> str:
     parts = [
         f"Undo all changes to the memories of agent {command.agent}",
         f"by {call.job}" if call.job else "",
+        f"in the run {call.run}" if call.run else "",
         f"({call.action})" if call.action else "",
         f"since {when(call.since)} UTC" if call.since else "",
     ]

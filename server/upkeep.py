@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from msgspec.structs import replace
 
-from memory.lifecycle.curation import CurationLogs
+from memory.lifecycle.curation import CurationLogs, entries_of_run
 from memory.trust.principals import Principal
 from memory.upkeep import notebook
 from reverie import upkeep as calls
@@ -32,6 +34,24 @@ def _list_entries(services: Services, caller: Caller, call: calls.ListCuration) 
     return calls.CurationList(entries=list(logs.list(matching, limit=call.limit, offset=call.offset)))
 
 
+@endpoints.serves(calls.ListCurationRuns)
+def _list_runs(services: Services, caller: Caller, call: calls.ListCurationRuns) -> calls.CurationRunList:
+    matching = CurationFilter(job=call.job, due=call.due)
+    logs = CurationLogs(agent_memories(services, caller))
+    return calls.CurationRunList(runs=list(logs.runs(matching, limit=call.limit, offset=call.offset)))
+
+
+@endpoints.serves(calls.GetCurationRun)
+def _get_run(services: Services, caller: Caller, call: calls.GetCurationRun) -> calls.CurationRun:
+    return CurationLogs(agent_memories(services, caller)).run(call.run, limit=call.limit, offset=call.offset)
+
+
+@endpoints.serves(calls.AcceptChanges)
+def _accept(services: Services, caller: Caller, call: calls.AcceptChanges) -> calls.Accepted:
+    logs = CurationLogs(agent_memories(services, caller))
+    return logs.accept(call.entries, call.run, now=services.runtime.now())
+
+
 @endpoints.serves(calls.GetCurationEntry)
 def _get_entry(services: Services, caller: Caller, call: calls.GetCurationEntry) -> calls.CurationEntry:
     return CurationLogs(agent_memories(services, caller)).show(call.entry)
@@ -40,7 +60,8 @@ def _get_entry(services: Services, caller: Caller, call: calls.GetCurationEntry)
 @endpoints.serves(calls.UndoAll, waits=lambda _: True)
 def _undo_all(services: Services, caller: Caller, call: calls.UndoAll) -> calls.Undone:
     since = 0 if call.since is None else to_micros(call.since)
-    matching = CurationFilter(job=call.job, action=call.action, since=since)
+    of_run = CurationFilter() if call.run is None else entries_of_run(call.run)
+    matching = dataclasses.replace(of_run, job=call.job or of_run.job, action=call.action, since=since)
     memories = agent_memories(services, caller)
     undone = CurationLogs(memories).undo_all(matching, now=services.runtime.now(), request=caller.request)
     for store in memories.existing_stores() if undone.undone else ():

@@ -21,7 +21,11 @@ from storage.rows import from_json_of, select_list, to_parameters, valid_json
 
 @dataclass(frozen=True, slots=True)
 class CurationEntry:
-    """One thing that a job did, to which memories or which session, and why. Times are microseconds."""
+    """One thing that a job did, to which memories or which session, and why. Times are microseconds.
+
+    `effect` is "learned", "replaced", "merged" or "forgotten" if memories were, else the action. `sensitive` is why a
+    person should read it.
+    """
 
     id: int
     at: int
@@ -31,11 +35,44 @@ class CurationEntry:
     why: str
     session: str | None
     undone_at: int | None
+    accepted_at: int | None
+    sensitive: str | None
+    effect: str
     memories: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RunEffect:
+    """How many entries of one run of a job have the same effect, and how many are `open` (`due`: and sensitive).
+
+    Open entries are neither undone nor accepted.
+    """
+
+    job: str
+    at: int
+    effect: str
+    entries: int
+    open: int
+    due: int
+
+
+def _some_memory(condition: str) -> str:
+    return (
+        "EXISTS (SELECT 1 FROM curation_changes AS c WHERE c.entry_id = curation_log.id"
+        f" AND c.table_name = 'memories' AND {condition})"
+    )
+
+
+_REPLACED: Final = _some_memory(
+    "c.before IS NOT NULL AND c.before ->> 'superseded_by' IS NULL AND c.after ->> 'superseded_by' IS NOT NULL"
+)
+_EFFECT: Final = (
+    f"CASE WHEN {_some_memory('c.before IS NULL')} THEN CASE WHEN {_REPLACED} THEN 'replaced' ELSE 'learned' END"
+    f" WHEN {_REPLACED} THEN 'merged' WHEN {_some_memory('c.after IS NULL')} THEN 'forgotten' ELSE action END"
+)
+_IS_OPEN: Final = "coalesce(undone_at, accepted_at) IS NULL"
 _MEMORIES: Final = "(SELECT json_group_array(memory_id) FROM curation_items WHERE entry_id = curation_log.id)"
-_SELECT: Final = f"SELECT {select_list(CurationEntry, memories=_MEMORIES)} FROM curation_log"
+_SELECT: Final = f"SELECT {select_list(CurationEntry, memories=_MEMORIES, effect=_EFFECT)} FROM curation_log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +89,44 @@ class EntryDraft:
     """An entry to record: the reason, and the memories and session that it is about.
 
     `memories` and `session` need only those that the recorded changes do not touch: triggers add the changed ones.
+    `sensitive` is why a person should read it, such as "health".
     """
 
     why: str
     memories: Sequence[str] = ()
     session: str | None = None
+    sensitive: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CurationFilter:
-    """Conditions on entries, all of which must hold; `since` in microseconds, `undone` None takes both."""
+    """Conditions on entries, all of which must hold; `undone` None takes both. Times are microseconds.
+
+    `job` is its name as a person writes it. `at` is the time of a run: with `job` it takes the entries of that run.
+    `due` takes open sensitive ones only.
+    """
 
     memory: str | None = None
     job: str | None = None
     action: str | None = None
+    at: int | None = None
     since: int = 0
     undone: bool | None = None
+    due: bool = False
 
 
 _INSERT: Final = """
-    INSERT INTO curation_log (id, at, job, agent_id, action, why, session_id)
-    VALUES (:id, :at, :job, :agent, :action, :why, :session)
+    INSERT INTO curation_log (id, at, job, agent_id, action, why, session_id, sensitive)
+    VALUES (:id, :at, :job, :agent, :action, :why, :session, :sensitive)
 """
 _INSERT_ITEM: Final = "INSERT INTO curation_items (entry_id, agent_id, memory_id) VALUES (:entry, :agent, :memory)"
 _CONDITIONS: Final = {
-    "job": "job = :job",
+    "job": "replace(replace(job, 'reverie.', ''), '_', '-') = :job",
     "action": "action = :action",
+    "at": "at = :at",
     "memory": "id IN (SELECT entry_id FROM curation_items WHERE memory_id = :memory)",
 }
+_IS_DUE: Final = f"sensitive IS NOT NULL AND {_IS_OPEN}"
 _METADATA: Final = valid_json("(coalesce(after, before) ->> 'metadata')")
 EVERY_ENTRY: Final = CurationFilter()
 
@@ -117,7 +164,7 @@ class CurationLog(Repository):
         self._execute_many(
             _INSERT,
             [
-                {**shared, "id": entry, "why": draft.why, "session": draft.session}
+                {**shared, "id": entry, "why": draft.why, "session": draft.session, "sensitive": draft.sensitive}
                 for entry, draft in zip(ids, drafts, strict=True)
             ],
         )
@@ -145,6 +192,27 @@ class CurationLog(Repository):
         self, entry_filter: CurationFilter = EVERY_ENTRY, *, limit: int = 50, offset: int = 0
     ) -> list[CurationEntry]:
         """Return the entries that pass a filter, newest first."""
+        condition, values = self._condition(entry_filter)
+        sql = f"{_SELECT} WHERE {condition} ORDER BY id DESC LIMIT :limit OFFSET :offset"
+        return self._records(CurationEntry, sql, **values, limit=limit, offset=offset)
+
+    def runs(self, entry_filter: CurationFilter = EVERY_ENTRY, *, limit: int) -> list[RunEffect]:
+        """Return the effects of the newest runs with an entry that passes a filter: of all entries of these runs."""
+        condition, values = self._condition(entry_filter)
+        own = "1" if self._agent is None else "agent_id = :agent"
+        sql = f"""
+            SELECT job, at, effect, count(*) AS entries, sum(open) AS open, sum(due) AS due FROM (
+                SELECT job, at, {_EFFECT} AS effect, CASE WHEN {_IS_OPEN} THEN 1 ELSE 0 END AS open,
+                    CASE WHEN {_IS_DUE} THEN 1 ELSE 0 END AS due
+                FROM curation_log WHERE {own} AND (job, at) IN (
+                    SELECT job, at FROM curation_log WHERE {condition}
+                    GROUP BY job, at ORDER BY at DESC, job LIMIT :limit)
+            ) AS e GROUP BY job, at, effect ORDER BY at DESC, job, effect
+        """
+        return self._records(RunEffect, sql, **values, limit=limit)
+
+    def _condition(self, entry_filter: CurationFilter) -> tuple[str, dict[str, Any]]:
+        """Return the SQL and the parameters of a filter."""
         values = {**to_parameters(entry_filter), "agent": self._agent}
         clauses = [clause for name, clause in _CONDITIONS.items() if values[name] is not None]
         if self._agent is not None:
@@ -153,8 +221,24 @@ class CurationLog(Repository):
             clauses.append("at >= :since")
         if entry_filter.undone is not None:
             clauses.append(f"undone_at IS {'NOT ' if entry_filter.undone else ''}NULL")
-        sql = f"{_SELECT} WHERE {' AND '.join(clauses) or '1'} ORDER BY id DESC LIMIT :limit OFFSET :offset"
-        return self._records(CurationEntry, sql, **values, limit=limit, offset=offset)
+        if entry_filter.due:
+            clauses.append(_IS_DUE)
+        return " AND ".join(clauses) or "1", values
+
+    def ids(self, entry_filter: CurationFilter) -> list[int]:
+        """Return the ids of the entries that pass a filter."""
+        condition, values = self._condition(entry_filter)
+        return self._values(f"SELECT id FROM curation_log WHERE {condition}", **values)
+
+    def accept(self, entry_ids: Sequence[int], *, at: int) -> list[int]:
+        """Mark open entries as read and kept, and return them."""
+        return self._values(
+            f"UPDATE curation_log SET accepted_at = :at WHERE {_IS_OPEN}"
+            " AND coalesce(:agent, agent_id) = agent_id AND id IN (SELECT value FROM json_each(:ids)) RETURNING id",
+            at=at,
+            agent=self._agent,
+            ids=entry_ids,
+        )
 
     def get(self, entry_id: int) -> CurationEntry:
         """Return one entry. Raises `NotFound`."""

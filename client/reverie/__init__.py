@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from reverie.upkeep import Commit as Commit
     from reverie.upkeep import CurationChange as CurationChange
     from reverie.upkeep import CurationEntry as CurationEntry
+    from reverie.upkeep import CurationRun as CurationRun
     from reverie.upkeep import Promotion as Promotion
     from reverie.upkeep import Undone as Undone
 
@@ -108,7 +109,7 @@ _NAMES: Final = {
     ),
     "sessions.types": "Channel Compacted Message ScratchpadEntry Session SessionExport SessionSummary",
     "trust.calls": "Erasure ErasureReceipt",
-    "upkeep": "Checkpoint Commit CurationChange CurationEntry Promotion Undone",
+    "upkeep": "Checkpoint Commit CurationChange CurationEntry CurationRun Promotion Undone",
 }
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [*_MODULES, "__version__"]

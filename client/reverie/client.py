@@ -129,7 +129,7 @@ class Methods(Generic[_C]):
 
     is_async: ClassVar = False
 
-    def _call(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _call(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function with the connection of the client."""
         raise NotImplementedError
 
@@ -222,7 +222,7 @@ class _Client(Methods[_C]):
 class SyncClient(_Client["SyncClient"]):
     """A client with blocking methods. Safe to share between threads and to use after a fork."""
 
-    def _call(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _call(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return run(self.connection, *args, **kwargs)
 
     def __enter__(self) -> Self:
@@ -246,7 +246,7 @@ class AsyncClient(_Client["AsyncClient"]):
 
     is_async = True
 
-    async def _call(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def _call(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         import asyncio
 
         context = contextvars.copy_context()
@@ -434,6 +434,9 @@ class Curation(Subject[_C]):
 
     list = method(upkeep_calls.ListCuration, lambda answer: answer.entries)
     get = method(upkeep_calls.GetCurationEntry)
+    runs = method(upkeep_calls.ListCurationRuns, lambda answer: answer.runs)
+    run = method(upkeep_calls.GetCurationRun)
+    accept = method(upkeep_calls.AcceptChanges, lambda answer: answer.accepted)
     undo = method(upkeep_calls.Undo)
     undo_all = method(upkeep_calls.UndoAll)
     promotions = method(upkeep_calls.ListPromotions, lambda answer: answer.promotions)

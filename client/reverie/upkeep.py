@@ -11,7 +11,7 @@ from msgspec import Meta, field
 from reverie.calls import Call, Paged
 from reverie.contract import JOB_NAMES
 from reverie.errors import Rejected
-from reverie.fields import Limit, bounded_text, label
+from reverie.fields import Limit, Offset, bounded_text, label
 from reverie.pipeline.status import JobStatus
 from reverie.types import ListResult
 
@@ -27,8 +27,10 @@ class CurationChange(msgspec.Struct, frozen=True, kw_only=True):
 class CurationEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change by a job, to memories or to a session's summary, and its reason. It can be undone.
 
-    An `id` such as "account-7" is that of a change in the account tier, which all workspaces share. `changes` are
-    present only when a single entry is read.
+    An `id` such as "account-7" is that of a change in the account tier, which all workspaces share. `effect` says in a
+    word what happened: "learned", "replaced", "merged", "forgotten", "made lasting", "summarised". `sensitive` is why a
+    person should read it: "health", "money", "credentials", "instruction" or "seen by all users". `before` and `after`
+    are the texts, present when an entry or a run is read; `changes` only when a single entry is read.
     """
 
     id: str
@@ -36,9 +38,14 @@ class CurationEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     job: str
     action: str
     why: str
+    effect: str = ""
+    sensitive: str | None = None
+    before: str | None = None
+    after: str | None = None
     memories: list[str] = []
     session: str | None = None
     undone_at: datetime | None = None
+    accepted_at: datetime | None = None
     changes: list[CurationChange] = []
 
 
@@ -46,6 +53,34 @@ class CurationList(ListResult[CurationEntry], frozen=True, kw_only=True):
     """A page of entries, newest first."""
 
     entries: list[CurationEntry]
+
+
+class CurationRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that one run of a job changed, as one change to read; `summary` is like "3 learned, 1 replaced".
+
+    `open` entries are neither accepted nor undone, and `due` are those of them that are sensitive. `entries` are
+    present only when a single run is read.
+    """
+
+    id: str
+    job: str
+    at: datetime
+    summary: str
+    open: int = 0
+    due: int = 0
+    entries: list[CurationEntry] = []
+
+
+class CurationRunList(ListResult[CurationRun], frozen=True, kw_only=True):
+    """A page of runs, newest first."""
+
+    runs: list[CurationRun]
+
+
+class Accepted(ListResult[str], frozen=True, kw_only=True):
+    """The response to `curation.accept`: ids of the entries that are accepted now."""
+
+    accepted: list[str]
 
 
 class Undone(ListResult[str], frozen=True, kw_only=True):
@@ -173,6 +208,7 @@ _JOB_SECONDS: Final = 330.0
 
 
 EntryId = Annotated[str, label("The id of an entry in the curation log.")]
+RunId = Annotated[str, label("The id of a run, such as dream-sweep.1767225600000000.")]
 OfJob = Annotated[str | None, Meta(description="Only entries of this job, such as dream-sweep.")]
 Action = Annotated[str | None, Meta(description="Only entries of this action, such as merge.")]
 
@@ -198,6 +234,44 @@ class GetCurationEntry(Call[CurationEntry], frozen=True):
     entry: EntryId
 
 
+class ListCurationRuns(Paged[CurationRunList], kw_only=True, frozen=True):
+    """List the runs of jobs that changed this agent's memories, newest first, each with what it did in one line."""
+
+    route: ClassVar = "GET /v1/curation/runs"
+    required_scope: ClassVar = "operate"
+    job: OfJob = None
+    due: Annotated[bool, Meta(description="Only runs with sensitive entries that nobody accepted or undid.")] = False
+
+
+class GetCurationRun(Call[CurationRun], frozen=True):
+    """Return one run with a page of its entries, newest first, and their texts before and after. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/curation/runs/{run}"
+    required_scope: ClassVar = "operate"
+    run: RunId
+    limit: Limit = 50
+    offset: Offset = 0
+
+
+class AcceptChanges(Call[Accepted], frozen=True):
+    """Mark entries, or all of a run, as read and kept, and return the ids of those that were open.
+
+    It changes no memory: what waits for approval goes on waiting. Raises `NotFound` for an unknown run.
+    """
+
+    route: ClassVar = "POST /v1/curation/accept"
+    required_scope: ClassVar = "operate"
+    is_idempotent: ClassVar = True
+    entries: Annotated[list[str], Meta(description="The ids of entries.", max_length=1000)] = []  # noqa: RUF012 - msgspec copies it
+    run: RunId | None = None
+
+    def checked(self) -> AcceptChanges:
+        """Raise `Rejected` unless there are entries or a run."""
+        if not self.entries and self.run is None:
+            raise Rejected("nothing was accepted: give entries or a run", field="entries")
+        return self
+
+
 class Undo(Call[CurationEntry], frozen=True):
     """Restore everything that an entry changed, including search indexes. Jobs do not repeat an undone change.
 
@@ -210,9 +284,9 @@ class Undo(Call[CurationEntry], frozen=True):
 
 
 class UndoAll(Call[Undone], kw_only=True, frozen=True):
-    """Undo all entries that match a job, an action and a start time, newest first.
+    """Undo all entries of a run, or all that match a job, an action and a start time, newest first.
 
-    Entries that cannot be undone are listed in `failed` with the reason. Raises `Rejected` if none of the three is
+    Entries that cannot be undone are listed in `failed` with the reason. Raises `Rejected` if none of the four is
     given, unless `everything` is set.
     """
 
@@ -222,12 +296,13 @@ class UndoAll(Call[Undone], kw_only=True, frozen=True):
     job: OfJob = None
     action: Action = None
     since: Annotated[datetime | None, Meta(description="Only entries since this time, with a time zone.")] = None
+    run: Annotated[str | None, Meta(description="Only entries of this run.")] = None
     everything: Annotated[bool, Meta(description="Undo all entries.")] = field(default=False, name="all")
 
     def checked(self) -> UndoAll:
         """Raise `Rejected` if no filter is given."""
-        if not (self.job or self.action or self.since or self.everything):
-            raise Rejected("nothing was undone: give job, action or since, or set all", field="all")
+        if not (self.run or self.job or self.action or self.since or self.everything):
+            raise Rejected("nothing was undone: give run, job, action or since, or set all", field="all")
         return self
 
 

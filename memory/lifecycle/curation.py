@@ -1,25 +1,29 @@
 """Reads and undoes the curation logs: what jobs did to an agent's memories.
 
 Each workspace has a log, and the account tier has one. The id of an entry is its number, in the account's log with the
-prefix "account-".
+prefix "account-". All entries of one run of a job have its time, so the two name the run, in both logs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from heapq import merge
-from itertools import accumulate
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Any, Final
 
+from msgspec import structs
+
 from memory.conversion import convert
 from memory.memories.agent_memories import AgentMemories
-from reverie.contract import ACCOUNT_STORE
+from reverie.clock import from_micros
+from reverie.contract import ACCOUNT_STORE, job_name
 from reverie.errors import Conflict, NotFound
-from reverie.upkeep import CurationChange, CurationEntry, Undone
+from reverie.upkeep import Accepted, CurationChange, CurationEntry, CurationRun, Undone
 from storage.curation import CurationEntry as StoredEntry
-from storage.curation import CurationFilter, CurationLog, RowChange
+from storage.curation import CurationFilter, CurationLog, RowChange, RunEffect
 from storage.lifecycle.undo import undo as undo_rows
 from storage.stores import Store
 
@@ -27,6 +31,16 @@ _PAGE: Final = 500
 _ACCOUNT_PREFIX: Final = "account-"
 # More digits could exceed SQLite's 64-bit integers.
 _MAX_DIGITS: Final = 15
+# Microseconds since 1970, for the next 30,000 years.
+_MAX_TIME_DIGITS: Final = 18
+# What happened, for actions that are named by a verb.
+_EFFECTS: Final = {
+    "promote": "made lasting",
+    "summarise": "summarised",
+    "close": "ended",
+    "approve": "approved",
+}
+_ORDER: Final = ("learned", "replaced", "merged", "made lasting", "forgotten")
 # The columns of changed rows that are shown, by table.
 _SHOWN_COLUMNS: Final = {
     "memories": (
@@ -43,12 +57,53 @@ EVERY_ENTRY: Final = CurationFilter()
 
 
 def list_entries(
-    store: Store, *, agent: str, matching: CurationFilter = EVERY_ENTRY, limit: int = 50, offset: int = 0
+    store: Store,
+    *,
+    agent: str,
+    matching: CurationFilter = EVERY_ENTRY,
+    limit: int = 50,
+    offset: int = 0,
+    with_texts: bool = False,
 ) -> list[CurationEntry]:
-    """Return an agent's entries, newest first, without the changed rows."""
+    """Return an agent's entries, newest first, without the changed rows; with their texts if asked for."""
     with store.reading() as tx:
-        found = tx.for_agent(agent).curation.page(matching, limit=limit, offset=offset)
-    return [_to_entry(store, entry, ()) for entry in found]
+        log = tx.for_agent(agent).curation
+        found = log.page(matching, limit=limit, offset=offset)
+        changes = {entry.id: log.changes(entry.id) for entry in found} if with_texts else {}
+    return [_to_entry(store, entry, changes.get(entry.id, ()), with_rows=False) for entry in found]
+
+
+def entries_of_run(run: str) -> CurationFilter:
+    """Return the filter that takes the entries of a run. Raises `NotFound` for what is no id of a run."""
+    job, _, at = run.rpartition(".")
+    if not (job and at.isascii() and at.isdigit() and len(at) <= _MAX_TIME_DIGITS):
+        raise _run_not_found(run)
+    return CurationFilter(job=job, at=int(at))
+
+
+def _to_run(effects: Sequence[RunEffect]) -> CurationRun:
+    """Return a run with what it did in one line, from its effects in both logs."""
+    counts: Counter[str] = Counter()
+    for one in effects:
+        counts[_EFFECTS.get(one.effect, one.effect.replace("_", " "))] += one.entries
+    job, at = job_name(effects[0].job), effects[0].at
+    return CurationRun(
+        id=f"{job}.{at}",
+        job=job,
+        at=from_micros(at),
+        summary=", ".join(f"{number:,} {effect}" for effect, number in sorted(counts.items(), key=_rank)),
+        open=sum(one.open for one in effects),
+        due=sum(one.due for one in effects),
+    )
+
+
+def _rank(count: tuple[str, int]) -> tuple[int, str]:
+    effect = count[0]
+    return _ORDER.index(effect) if effect in _ORDER else len(_ORDER), effect
+
+
+def _run_not_found(run: str) -> NotFound:
+    return NotFound(f"there is no run {run[:80]!r} in the curation log", field="run")
 
 
 def show_entry(store: Store, *, agent: str, entry: str | int) -> CurationEntry:
@@ -136,12 +191,17 @@ def _entry_number(store: Store, entry: str | int) -> int:
     return int(number)
 
 
-def _to_entry(store: Store, entry: StoredEntry, changes: Sequence[RowChange]) -> CurationEntry:
+def _to_entry(
+    store: Store, entry: StoredEntry, changes: Sequence[RowChange], *, with_rows: bool = True
+) -> CurationEntry:
     shown = [change for change in changes if change.table in _SHOWN_COLUMNS]
     return convert(
         entry,
         CurationEntry,
         id=_entry_id(store, entry.id),
+        effect=_EFFECTS.get(entry.effect, entry.effect.replace("_", " ")),
+        before=_text(change.before for change in shown if _is_over(change)),
+        after=_text(change.after for change in shown if not _is_over(change)),
         changes=[
             convert(
                 change,
@@ -149,22 +209,31 @@ def _to_entry(store: Store, entry: StoredEntry, changes: Sequence[RowChange]) ->
                 before=_shown(change.table, change.before),
                 after=_shown(change.table, change.after),
             )
-            for change in shown
+            for change in (shown if with_rows else ())
         ],
     )
+
+
+def _is_over(change: RowChange) -> bool:
+    """Return whether a row does not hold any more: it is gone, or replaced, or its summary is another one."""
+    before, after = change.before, change.after
+    return before is not None and (after is None or after.get("superseded_by") != before.get("superseded_by"))
+
+
+def _text(rows: Iterable[dict[str, Any] | None]) -> str | None:
+    """Return the texts of memories, or the summary of a session; None if there are none."""
+    texts = ((row or {}).get("content") or (row or {}).get("summary_text") for row in rows)
+    return "\n".join(dict.fromkeys(filter(None, texts))) or None
 
 
 def _shown(table: str, row: dict[str, Any] | None) -> dict[str, Any] | None:
     return None if row is None else {name: row[name] for name in _SHOWN_COLUMNS[table] if name in row}
 
 
-_JOB_PREFIX: Final = "reverie."
-
-
 class CurationLogs:
     """The two curation logs of an agent, its workspace's and the account tier's, as one log.
 
-    The job of a filter may be given in its short form: "dream-sweep" is "reverie.dream_sweep".
+    The job of a filter may be given in either form: "dream-sweep" or "reverie.dream_sweep".
     """
 
     def __init__(self, memories: AgentMemories) -> None:
@@ -172,12 +241,53 @@ class CurationLogs:
 
     def list(self, matching: CurationFilter, *, limit: int, offset: int) -> Sequence[CurationEntry]:
         """Return the entries of both logs, newest first, without the changed rows."""
-        matching = _with_task_name(matching)
+        matching = _with_job_name(matching)
+        return self._page(matching, limit=limit, offset=offset)
+
+    def _page(
+        self, matching: CurationFilter, *, limit: int, offset: int, with_texts: bool = False
+    ) -> Sequence[CurationEntry]:
         logs = [
-            list_entries(store, agent=self._memories.agent, matching=matching, limit=limit + offset)
+            list_entries(
+                store, agent=self._memories.agent, matching=matching, limit=limit + offset, with_texts=with_texts
+            )
             for store in self._memories.existing_stores()
         ]
         return _newest_first(logs)[offset : offset + limit]
+
+    def runs(self, matching: CurationFilter, *, limit: int, offset: int) -> Sequence[CurationRun]:
+        """Return the newest runs with an entry that passes a filter, each with the effects of all its entries."""
+        matching = _with_job_name(matching)
+        effects: list[RunEffect] = []
+        for store in self._memories.existing_stores():
+            with store.reading() as tx:
+                effects += tx.for_agent(self._memories.agent).curation.runs(matching, limit=limit + offset)
+        effects.sort(key=lambda one: (-one.at, one.job))
+        found = [_to_run(list(group)) for _, group in groupby(effects, key=lambda one: (one.at, one.job))]
+        return found[offset : offset + limit]
+
+    def run(self, run: str, *, limit: int, offset: int) -> CurationRun:
+        """Return a run with a page of its entries and their texts. Raises `NotFound`."""
+        matching = entries_of_run(run)
+        found = self.runs(matching, limit=1, offset=0)
+        if not found:
+            raise _run_not_found(run)
+        return structs.replace(found[0], entries=[*self._page(matching, limit=limit, offset=offset, with_texts=True)])
+
+    def accept(self, entries: Sequence[str], run: str | None, *, now: int) -> Accepted:
+        """Mark entries, or all of a run, as read and kept. Raises `NotFound` for an unknown run."""
+        if run is not None:
+            self.run(run, limit=1, offset=0)
+        accepted: list[str] = []
+        for store in self._memories.existing_stores():
+            is_account = store.name == ACCOUNT_STORE
+            named = [_entry_number(store, one) for one in entries if one.startswith(_ACCOUNT_PREFIX) == is_account]
+            with store.writing() as tx:
+                log = tx.for_agent(self._memories.agent).curation
+                if run is not None:
+                    named += log.ids(entries_of_run(run))
+                accepted += (_entry_id(store, number) for number in log.accept(named, at=now))
+        return Accepted(accepted=accepted)
 
     def show(self, entry: str) -> CurationEntry:
         """Return an entry with the rows that it changed. Raises `NotFound`: for an unknown entry."""
@@ -194,7 +304,7 @@ class CurationLogs:
 
     def undo_all(self, matching: CurationFilter, *, now: int, request: str) -> Undone:
         """Undo entries of both logs, newest first within each. `request` is the key of the request, if it has one."""
-        matching = _with_task_name(matching)
+        matching = _with_job_name(matching)
         undone: list[str] = []
         failed: dict[str, str] = {}
         for store in self._memories.existing_stores():
@@ -219,8 +329,5 @@ def _newest_first(logs: Sequence[Sequence[CurationEntry]]) -> list[CurationEntry
     return [entry for _, entry in merge(*dated, key=itemgetter(0), reverse=True)]
 
 
-def _with_task_name(matching: CurationFilter) -> CurationFilter:
-    job = matching.job
-    if job is None or job.startswith(_JOB_PREFIX):
-        return matching
-    return replace(matching, job=_JOB_PREFIX + job.replace("-", "_"))
+def _with_job_name(matching: CurationFilter) -> CurationFilter:
+    return matching if matching.job is None else replace(matching, job=job_name(matching.job))

@@ -425,6 +425,8 @@ CREATE TABLE curation_log (
     session_id text COLLATE "C",
     undone_at bigint,
     undone_by text COLLATE "C",
+    accepted_at bigint,
+    sensitive text COLLATE "C",
     PRIMARY KEY (store_id, id)
 );
 CREATE TABLE curation_items (

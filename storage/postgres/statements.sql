@@ -4,8 +4,8 @@
 -- besides is written in PostgreSQL's SQL there.
 
 -- storage.curation: entries
-INSERT INTO curation_log (id, at, job, agent_id, action, why, session_id)
-VALUES (:id, :at, :job, :agent, :action, :why, :session);
+INSERT INTO curation_log (id, at, job, agent_id, action, why, session_id, sensitive)
+VALUES (:id, :at, :job, :agent, :action, :why, :session, :sensitive);
 -- storage.curation: entries
 INSERT INTO curation_items (entry_id, agent_id, memory_id)
 VALUES (:entry, :agent, :memory);
@@ -22,15 +22,72 @@ WHERE (id BETWEEN :first AND :last AND NOT EXISTS(SELECT 1 FROM curation_changes
     curation_changes.store_id = :store_id)) AND curation_log.store_id = :store_id;
 -- storage.curation: page
 SELECT id AS id, at AS at, job AS job, agent_id AS agent, action AS action, why AS why, session_id AS session, undone_at
-    AS undone_at, (SELECT CAST(coalesce(json_agg(memory_id), '[]') AS text) FROM curation_items WHERE entry_id =
-    curation_log.id AND curation_items.store_id = :store_id) AS memories
+    AS undone_at, accepted_at AS accepted_at, sensitive AS sensitive, CASE WHEN EXISTS(SELECT 1 FROM curation_changes AS
+    c WHERE (c.entry_id = curation_log.id AND c.table_name = 'memories' AND c.before IS NULL) AND c.store_id =
+    :store_id) THEN CASE WHEN EXISTS(SELECT 1 FROM curation_changes AS c WHERE (c.entry_id = curation_log.id AND
+    c.table_name = 'memories' AND NOT c.before IS NULL AND JSON_EXTRACT_PATH_TEXT(CAST((c.before) AS JSON),
+    'superseded_by') IS NULL AND NOT JSON_EXTRACT_PATH_TEXT(CAST((c.after) AS JSON), 'superseded_by') IS NULL) AND
+    c.store_id = :store_id) THEN 'replaced' ELSE 'learned' END WHEN EXISTS(SELECT 1 FROM curation_changes AS c WHERE
+    (c.entry_id = curation_log.id AND c.table_name = 'memories' AND NOT c.before IS NULL AND
+    JSON_EXTRACT_PATH_TEXT(CAST((c.before) AS JSON), 'superseded_by') IS NULL AND NOT
+    JSON_EXTRACT_PATH_TEXT(CAST((c.after) AS JSON), 'superseded_by') IS NULL) AND c.store_id = :store_id) THEN 'merged'
+    WHEN EXISTS(SELECT 1 FROM curation_changes AS c WHERE (c.entry_id = curation_log.id AND c.table_name = 'memories'
+    AND c.after IS NULL) AND c.store_id = :store_id) THEN 'forgotten' ELSE action END AS effect, (SELECT
+    CAST(coalesce(json_agg(memory_id), '[]') AS text) FROM curation_items WHERE entry_id = curation_log.id AND
+    curation_items.store_id = :store_id) AS memories
 FROM curation_log
-WHERE TRUE AND curation_log.store_id = :store_id
+WHERE agent_id = :agent AND curation_log.store_id = :store_id
 ORDER BY id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+-- storage.curation: runs
+SELECT job, at, effect, COUNT(*) AS entries, SUM(open) AS open, SUM(due) AS due
+FROM (SELECT job, at, CASE WHEN EXISTS(SELECT 1 FROM curation_changes AS c WHERE (c.entry_id = curation_log.id AND
+    c.table_name = 'memories' AND c.before IS NULL) AND c.store_id = :store_id) THEN CASE WHEN EXISTS(SELECT 1 FROM
+    curation_changes AS c WHERE (c.entry_id = curation_log.id AND c.table_name = 'memories' AND NOT c.before IS NULL AND
+    JSON_EXTRACT_PATH_TEXT(CAST((c.before) AS JSON), 'superseded_by') IS NULL AND NOT
+    JSON_EXTRACT_PATH_TEXT(CAST((c.after) AS JSON), 'superseded_by') IS NULL) AND c.store_id = :store_id) THEN
+    'replaced' ELSE 'learned' END WHEN EXISTS(SELECT 1 FROM curation_changes AS c WHERE (c.entry_id = curation_log.id
+    AND c.table_name = 'memories' AND NOT c.before IS NULL AND JSON_EXTRACT_PATH_TEXT(CAST((c.before) AS JSON),
+    'superseded_by') IS NULL AND NOT JSON_EXTRACT_PATH_TEXT(CAST((c.after) AS JSON), 'superseded_by') IS NULL) AND
+    c.store_id = :store_id) THEN 'merged' WHEN EXISTS(SELECT 1 FROM curation_changes AS c WHERE (c.entry_id =
+    curation_log.id AND c.table_name = 'memories' AND c.after IS NULL) AND c.store_id = :store_id) THEN 'forgotten' ELSE
+    action END AS effect, CASE WHEN COALESCE(undone_at, accepted_at) IS NULL THEN 1 ELSE 0 END AS open, CASE WHEN NOT
+    sensitive IS NULL AND COALESCE(undone_at, accepted_at) IS NULL THEN 1 ELSE 0 END AS due FROM curation_log WHERE
+    (agent_id = :agent AND (job, at) IN (SELECT job, at FROM curation_log WHERE agent_id = :agent AND
+    curation_log.store_id = :store_id GROUP BY job, at ORDER BY at DESC, job LIMIT NULLIF(CAST(:limit AS BIGINT), -1)))
+    AND curation_log.store_id = :store_id) AS e
+GROUP BY job, at, effect
+ORDER BY at DESC, job, effect NULLS FIRST;
+-- storage.curation: ids
+SELECT id
+FROM curation_log
+WHERE agent_id = :agent AND curation_log.store_id = :store_id;
+SELECT id
+FROM curation_log
+WHERE (REPLACE(REPLACE(job, 'reverie.', ''), '_', '-') = :job AND action = :action AND at = :at AND id IN (SELECT
+    entry_id FROM curation_items WHERE memory_id = :memory AND curation_items.store_id = :store_id) AND agent_id =
+    :agent AND at >= :since AND NOT undone_at IS NULL AND NOT sensitive IS NULL AND COALESCE(undone_at, accepted_at) IS
+    NULL) AND curation_log.store_id = :store_id;
+-- storage.curation: accept
+UPDATE curation_log
+SET accepted_at = :at
+WHERE (COALESCE(undone_at, accepted_at) IS NULL AND COALESCE(:agent, agent_id) = agent_id AND id = ANY(CAST(:ids AS
+    BIGINT[]))) AND curation_log.store_id = :store_id
+RETURNING id;
 -- storage.curation: get
 SELECT id AS id, at AS at, job AS job, agent_id AS agent, action AS action, why AS why, session_id AS session, undone_at
-    AS undone_at, (SELECT CAST(coalesce(json_agg(memory_id), '[]') AS text) FROM curation_items WHERE entry_id =
-    curation_log.id AND curation_items.store_id = :store_id) AS memories
+    AS undone_at, accepted_at AS accepted_at, sensitive AS sensitive, CASE WHEN EXISTS(SELECT 1 FROM curation_changes AS
+    c WHERE (c.entry_id = curation_log.id AND c.table_name = 'memories' AND c.before IS NULL) AND c.store_id =
+    :store_id) THEN CASE WHEN EXISTS(SELECT 1 FROM curation_changes AS c WHERE (c.entry_id = curation_log.id AND
+    c.table_name = 'memories' AND NOT c.before IS NULL AND JSON_EXTRACT_PATH_TEXT(CAST((c.before) AS JSON),
+    'superseded_by') IS NULL AND NOT JSON_EXTRACT_PATH_TEXT(CAST((c.after) AS JSON), 'superseded_by') IS NULL) AND
+    c.store_id = :store_id) THEN 'replaced' ELSE 'learned' END WHEN EXISTS(SELECT 1 FROM curation_changes AS c WHERE
+    (c.entry_id = curation_log.id AND c.table_name = 'memories' AND NOT c.before IS NULL AND
+    JSON_EXTRACT_PATH_TEXT(CAST((c.before) AS JSON), 'superseded_by') IS NULL AND NOT
+    JSON_EXTRACT_PATH_TEXT(CAST((c.after) AS JSON), 'superseded_by') IS NULL) AND c.store_id = :store_id) THEN 'merged'
+    WHEN EXISTS(SELECT 1 FROM curation_changes AS c WHERE (c.entry_id = curation_log.id AND c.table_name = 'memories'
+    AND c.after IS NULL) AND c.store_id = :store_id) THEN 'forgotten' ELSE action END AS effect, (SELECT
+    CAST(coalesce(json_agg(memory_id), '[]') AS text) FROM curation_items WHERE entry_id = curation_log.id AND
+    curation_items.store_id = :store_id) AS memories
 FROM curation_log
 WHERE (id = :id AND COALESCE(:agent, agent_id) = agent_id) AND curation_log.store_id = :store_id;
 -- storage.curation: changes

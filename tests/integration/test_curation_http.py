@@ -209,3 +209,77 @@ def test_an_undo_that_says_nothing_clear_is_refused(
     ended = reverie("curation", "undo", *arguments)
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert expected_error in ended.err
+
+
+@pytest.fixture
+def run(here: Runtime) -> str:
+    """The id of a run that learned one thing, replaced one and forgot one, that of the account."""
+    at = here.now()
+    how = {"job": contract.EXTRACT_MEMORIES, "agent": "ana", "action": "extract", "at": at}
+    with here.store("default").writing() as tx:
+        memories = tx.for_agent("ana").memories
+        with tx.curation.entry(EntryDraft("said in message 1", sensitive="health"), **how):
+            memories.add(NewMemory(id="knee", content="ana's knee hurts", created_at=at), now=at)
+        with tx.curation.entry(EntryDraft("said in message 2"), **how):
+            pears = memories.add(NewMemory(id="pears", content="pears grow at the wall", created_at=at), now=at)
+            memories.supersede(memories.get("figs").row_id, by=pears.row_id, now=at)
+    with here.store(contract.ACCOUNT_STORE).writing() as tx:
+        memories = tx.for_agent("ana").memories
+        with tx.curation.entry(EntryDraft("said in message 3"), **how):
+            memories.delete([memories.get("manners").row_id])
+    prune(here, "walnuts", at=at + 1)
+    return f"extract-memories.{at}"
+
+
+def test_a_run_is_one_change_with_its_texts_before_and_after(here: Runtime, ana: Reverie, run: str) -> None:
+    """Given a run in both stores, then it is one change in words, and each line has its texts."""
+    newest, extracted = ana.curation.runs()
+    assert (newest.job, newest.summary) == ("prune-decayed", "1 forgotten")
+    assert (extracted.id, extracted.summary, extracted.open, extracted.due) == (
+        run,
+        "1 learned, 1 replaced, 1 forgotten",
+        3,
+        1,
+    )
+    lines = {line.id: line for line in ana.curation.run(run).entries}
+    assert {id: (one.effect, one.before, one.after, one.sensitive) for id, one in lines.items()} == {
+        "1": ("learned", None, "ana's knee hurts", "health"),
+        "2": ("replaced", "figs grow at the wall", "pears grow at the wall", None),
+        "account-1": ("forgotten", "be brief", None, None),
+    }
+    assert [one.id for one in ana.curation.runs(1, 1)] == [one.id for one in ana.curation.runs(due=True)] == [run]
+    assert [one.id for one in ana.curation.runs(job="prune-decayed")] == [newest.id]
+    assert len(ana.curation.run(run, limit=1, offset=2).entries) == 1
+    for unknown in ("extract-memories.1", "extract-memories", "extract-memories.x", f"dream-sweep.{newest.id[-16:]}"):
+        with pytest.raises(NotFound, match="no run"):
+            ana.curation.run(unknown)
+
+
+def test_a_run_is_accepted_or_undone_by_line_or_as_a_whole(here: Runtime, ana: Reverie, run: str) -> None:
+    """Given a run, when a line is undone and another accepted, then the rest is left, and goes as a whole."""
+    ana.curation.undo("2")
+    assert ana.curation.accept(["1", "account-1", "99"]) == ["1", "account-1"]
+    assert ana.curation.accept(["1", "2"]) == ana.curation.accept(run=run) == []
+    kept = ana.curation.run(run)
+    assert (kept.open, kept.due) == (0, 0)
+    assert sorted(line.id for line in kept.entries if line.accepted_at) == ["1", "account-1"]
+    assert ana.curation.runs(due=True) == []
+    assert sorted(ana.curation.undo_all(run=run).undone) == ["1", "account-1"]
+    assert ana.memories.get("figs").content == "figs grow at the wall"
+    assert [line.memories for line in ana.curation.list() if line.undone_at is None] == [["walnuts"]]
+    with pytest.raises(Rejected, match="give entries or a run"):
+        ana.curation.accept()
+    with pytest.raises(NotFound, match="no run"):
+        ana.curation.accept(run="dream-sweep.1")
+
+
+def test_the_command_line_shows_accepts_and_undoes_a_run(reverie: CommandLine, run: str) -> None:
+    """Given a run, then its commands print it line by line, accept it, and undo it."""
+    assert "1 learned, 1 replaced, 1 forgotten" in reverie("curation", "runs").out
+    shown = reverie("curation", "run", run).out
+    assert "1  learned [health]: said in message 1\n    + ana's knee hurts\n" in shown
+    assert "    - figs grow at the wall\n    + pears grow at the wall\n" in shown
+    assert reverie("curation", "accept", "1").out == "1 accepted.\n"
+    assert reverie("curation", "accept", "--run", run).out == "2 accepted.\n"
+    assert "[accepted]" in reverie("curation", "run", run).out
+    assert reverie("curation", "undo", "--run", run, "--yes").out == "3 undone.\n"

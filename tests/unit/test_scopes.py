@@ -34,7 +34,7 @@ CALLS = {
         GetStatus ListWorkspaces DeleteWorkspace ListDeadLetters GetDeadLetter ReplayDeadLetter DropDeadLetter ListJobs
         RunJob CreateToken ListTokens RotateToken RevokeToken ListAudit
         ApproveMemory ListPendingMemories ListCuration GetCurationEntry UndoAll Undo MakeCheckpoint ListHistory GetDiff
-        ListPromotions ListQuotas SetQuotas
+        ListPromotions ListCurationRuns GetCurationRun AcceptChanges ListQuotas SetQuotas
     """,
 }
 

@@ -180,7 +180,7 @@ def test_the_job_ends_what_has_been_silent_for_long_and_nothing_else(pipe: Pipel
     assert everything(pipe.store) == after
     actions = [entry.action for entry in list_entries(pipe.store, agent="ana")]
     assert actions == ["close", "clear"]
-    closings = CurationFilter(job="reverie.close_idle_sessions")
+    closings = CurationFilter(job="close-idle-sessions")
     done, failed = undo_all(pipe.store, agent="ana", now=pipe.now(), matching=closings)
     assert (len(done), failed) == (2, {})
     assert everything(pipe.store) == before

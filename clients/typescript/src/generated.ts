@@ -1,4 +1,6 @@
 // Written by generate.py from /openapi.json: do not edit.
+export type AcceptChanges = { /** The ids of entries. */ "entries"?: Array<string>; "run"?: (string | null); };
+export type Accepted = { "accepted": Array<string>; };
 export type AcknowledgeNotifications = { /** The ids of 1 to 1,000 notifications. */ "ids": Array<string>; "user"?: (string | null); /** Include content of all users and of nobody; for operators and deliveries. */ "all_users"?: boolean; };
 export type Acknowledged = { "acknowledged": number; };
 export type AddNote = { /** What to remember, at most 64 KiB. */ "content": string; "note_id"?: (string | null); /** Tags, at most 16 of 64 characters. */ "tags"?: Array<string>; /** Who it comes from; jobs never rewrite memories with source "user". */ "source"?: string; /** Importance, 0 to 1. */ "importance"?: number; /** The end user it is about. */ "user"?: (string | null); /** Your own data, at most 64 KiB of JSON. */ "metadata"?: Record<string, unknown>; };
@@ -32,8 +34,10 @@ export type CreateToken = { /** Only for this workspace; by default for all. */ 
 export type CreatedToken = { "token": string; "info": TokenInfo; };
 export type Cron = { "type": "cron"; "expression": string; "tz"?: string; };
 export type CurationChange = { "table": string; "before"?: (Record<string, unknown> | null); "after"?: (Record<string, unknown> | null); };
-export type CurationEntry = { "id": string; "at": string; "job": string; "action": string; "why": string; "memories"?: Array<string>; "session"?: (string | null); "undone_at"?: (string | null); "changes"?: Array<CurationChange>; };
+export type CurationEntry = { "id": string; "at": string; "job": string; "action": string; "why": string; "effect"?: string; "sensitive"?: (string | null); "before"?: (string | null); "after"?: (string | null); "memories"?: Array<string>; "session"?: (string | null); "undone_at"?: (string | null); "accepted_at"?: (string | null); "changes"?: Array<CurationChange>; };
 export type CurationList = { "entries": Array<CurationEntry>; };
+export type CurationRun = { "id": string; "job": string; "at": string; "summary": string; "open"?: number; "due"?: number; "entries"?: Array<CurationEntry>; };
+export type CurationRunList = { "runs": Array<CurationRun>; };
 export type DeadLetter = { "id": number; "agent": string; "stage": string; "item_id": string; "error_type": string; "error": string; "attempts": number; "created_at": string; "session"?: (string | null); "trace"?: string; "payload"?: (string | null); "replay"?: ("failed" | "queued" | "succeeded" | null); };
 export type DeadLetterList = { "dead_letters": Array<DeadLetter>; };
 export type Deleted = { "deleted": boolean; };
@@ -184,7 +188,7 @@ export type TimeStatus = { "schedules"?: Record<string, number>; "schedules_over
 export type TokenInfo = { "id": string; "name": string; "workspace"?: (string | null); "tenant"?: string; "agents"?: Array<string>; "user"?: (string | null); "scopes": Array<"forget" | "operate" | "read" | "schedule" | "write">; "created_at": string; "created_by": string; "expires_at"?: (string | null); "last_used_at"?: (string | null); "revoked_at"?: (string | null); "replaces"?: (string | null); };
 export type TokenList = { "tokens": Array<TokenInfo>; };
 export type Turn = { "id": string; "role": string; "text": string; "created_at": string; "name"?: (string | null); };
-export type UndoAll = { /** Only entries of this job, such as dream-sweep. */ "job"?: (string | null); /** Only entries of this action, such as merge. */ "action"?: (string | null); /** Only entries since this time, with a time zone. */ "since"?: (string | null); /** Undo all entries. */ "all"?: boolean; };
+export type UndoAll = { /** Only entries of this job, such as dream-sweep. */ "job"?: (string | null); /** Only entries of this action, such as merge. */ "action"?: (string | null); /** Only entries since this time, with a time zone. */ "since"?: (string | null); /** Only entries of this run. */ "run"?: (string | null); /** Undo all entries. */ "all"?: boolean; };
 export type Undone = { "undone": Array<string>; "failed"?: Record<string, string>; };
 export type UpdateMemory = { "user"?: (string | null); /** What to remember, at most 64 KiB. */ "content"?: string; /** Where the memory applies. */ "tier"?: "account" | "channel" | "conversation" | "workspace"; /** How long the memory is kept. */ "lifetime"?: "conversation" | "long_term" | "short_term"; /** The kind of knowledge; an instruction is told in every context until it is taken back. */ "kind"?: "event" | "fact" | "instruction" | "note" | "preference" | "procedure" | "task"; /** Importance, 0 to 1. */ "importance"?: number; /** Tags, at most 16 of 64 characters. */ "tags"?: Array<string>; /** The channel it belongs to, for the channel tier. */ "channel"?: string; /** Make it long-term, and keep jobs from merging or superseding it. */ "pinned"?: boolean; "expires_at"?: (string | null); /** Your own data, at most 64 KiB of JSON. */ "metadata"?: Record<string, unknown>; /** Seen by the user that it belongs to, or by all users of the agent. */ "visibility"?: "private" | "shared"; };
 export type UpdateNote = { /** What to remember, at most 64 KiB. */ "content"?: string; "user"?: (string | null); /** Tags, at most 16 of 64 characters. */ "tags"?: Array<string>; /** Importance, 0 to 1. */ "importance"?: number; /** Your own data, at most 64 KiB of JSON. */ "metadata"?: Record<string, unknown>; };
@@ -198,6 +202,7 @@ export type WorkspaceSummary = { "name": string; "agents"?: number; "sessions"?:
 export type WriteScratchpad = { /** At most 32 items of 240 characters. */ "items": Array<string>; "user"?: (string | null); };
 export type WriteScratchpadKey = { /** Any JSON value of at most 64 KiB. */ "value": unknown; "user"?: (string | null); };
 export interface Calls {
+  accept_changes: { args: AcceptChanges; result: Accepted };
   acknowledge_notifications: { args: AcknowledgeNotifications; result: Acknowledged };
   add_note: { args: AddNote; result: Note };
   add_schedule: { args: AddSchedule; result: Schedule };
@@ -235,6 +240,7 @@ export interface Calls {
   get_channel: { args: { "channel": string }; result: Channel };
   get_context: { args: GetContext; result: Context };
   get_curation_entry: { args: { "entry": string }; result: CurationEntry };
+  get_curation_run: { args: { "run": string; "limit"?: number; "offset"?: number }; result: CurationRun };
   get_dead_letter: { args: { "id": number }; result: DeadLetter };
   get_diff: { args: { "a": string; "b"?: (string | null) }; result: Difference };
   get_erasure: { args: { "id": string; "user"?: (string | null) }; result: Erasure };
@@ -265,6 +271,7 @@ export interface Calls {
   list_channels: { args: {}; result: ChannelList };
   list_contexts: { args: { "user"?: (string | null); "all_users"?: boolean; "session"?: (string | null); "limit"?: number; "offset"?: number }; result: ServedContextList };
   list_curation: { args: { "limit"?: number; "offset"?: number; "memory"?: (string | null); "job"?: (string | null); "action"?: (string | null) }; result: CurationList };
+  list_curation_runs: { args: { "limit"?: number; "offset"?: number; "job"?: (string | null); "due"?: boolean }; result: CurationRunList };
   list_dead_letters: { args: { "limit"?: number; "offset"?: number; "all_agents"?: boolean }; result: DeadLetterList };
   list_erasures: { args: { "limit"?: number; "offset"?: number; "user"?: (string | null) }; result: ErasureList };
   list_facts: { args: { "category"?: (string | null); "as_of"?: (string | null); "limit"?: number; "offset"?: number; "user"?: (string | null) }; result: FactList };
@@ -322,6 +329,7 @@ export interface Calls {
   write_scratchpad_key: { args: { "session": string; "key": string } & WriteScratchpadKey; result: ScratchpadEntry };
 }
 export const routes: Record<keyof Calls, readonly [string, string]> = {
+  accept_changes: ["POST", "/v1/curation/accept"],
   acknowledge_notifications: ["POST", "/v1/notifications/acknowledge"],
   add_note: ["POST", "/v1/notes"],
   add_schedule: ["POST", "/v1/schedules"],
@@ -359,6 +367,7 @@ export const routes: Record<keyof Calls, readonly [string, string]> = {
   get_channel: ["GET", "/v1/channels/{channel}"],
   get_context: ["POST", "/v1/context"],
   get_curation_entry: ["GET", "/v1/curation/{entry}"],
+  get_curation_run: ["GET", "/v1/curation/runs/{run}"],
   get_dead_letter: ["GET", "/v1/dead-letters/{id}"],
   get_diff: ["GET", "/v1/history/diff"],
   get_erasure: ["GET", "/v1/erasures/{id}"],
@@ -389,6 +398,7 @@ export const routes: Record<keyof Calls, readonly [string, string]> = {
   list_channels: ["GET", "/v1/channels"],
   list_contexts: ["GET", "/v1/contexts"],
   list_curation: ["GET", "/v1/curation"],
+  list_curation_runs: ["GET", "/v1/curation/runs"],
   list_dead_letters: ["GET", "/v1/dead-letters"],
   list_erasures: ["GET", "/v1/erasures"],
   list_facts: ["GET", "/v1/facts"],
@@ -568,6 +578,9 @@ export const subjects = {
   "curation": {
     "list": "list_curation",
     "get": "get_curation_entry",
+    "runs": "list_curation_runs",
+    "run": "get_curation_run",
+    "accept": "accept_changes",
     "undo": "undo",
     "undoAll": "undo_all",
     "promotions": "list_promotions"

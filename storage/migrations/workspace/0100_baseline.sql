@@ -494,7 +494,7 @@ CREATE TABLE job_progress (
 ) WITHOUT ROWID;
 
 -- What jobs changed. `undone_by` is the request that has undone an entry: the same request is not refused because it
--- was carried out.
+-- was carried out. `accepted_at` is when a person has read and kept the change; `sensitive` says why one should.
 CREATE TABLE curation_log (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     at INTEGER NOT NULL,
@@ -504,7 +504,9 @@ CREATE TABLE curation_log (
     why TEXT NOT NULL DEFAULT '',
     session_id TEXT,
     undone_at INTEGER,
-    undone_by TEXT
+    undone_by TEXT,
+    accepted_at INTEGER,
+    sensitive TEXT
 );
 CREATE INDEX curation_log_by_agent ON curation_log (agent_id, id);
 CREATE INDEX curation_log_by_time ON curation_log (at);
