@@ -8,17 +8,24 @@ from typing import Any, Final, Literal
 
 from fastapi import Response
 
+from reverie.counts import counted
 from reverie.errors import Conflict, Rejected
 from reverie.trust.calls import Erase, GetErasure, ListErasures
 from reverie.upkeep import (
+    AcceptChanges,
     Commit,
     CurationChange,
+    CurationEntry,
+    CurationRun,
     GetCurationEntry,
+    GetCurationRun,
     GetDiff,
     ListCuration,
+    ListCurationRuns,
     ListHistory,
     ListPromotions,
     Undo,
+    UndoAll,
 )
 from server.page.site import PAGE_SIZE, Pages, Visit
 
@@ -57,21 +64,39 @@ class RowChange:
     fields: list[FieldChange]
 
 
+_NOTICES: Final = {"undone": "Undone. Jobs do not repeat it.", "accepted": "Accepted."}
+
+
 @pages.get("/log")
 async def _log(visit: Visit) -> Response:
-    memory, action = visit.query("memory"), visit.query("action")
-    call = ListCuration(
-        memory=memory or None, action=action or None, limit=PAGE_SIZE + 1, offset=visit.number("offset")
-    )
-    entries = (await visit.send(call)).entries
-    filters = {"memory": memory, "action": action}
+    """Show what each run did, or the lines about one memory."""
+    memory, limit, offset = visit.query("memory"), PAGE_SIZE + 1, visit.number("offset")
+    runs: list[CurationRun] = []
+    lines: list[CurationEntry] = []
+    if memory:
+        lines = (await visit.send(ListCuration(memory=memory, limit=limit, offset=offset))).entries
+    else:
+        runs = (await visit.send(ListCurationRuns(limit=limit, offset=offset))).runs
     return visit.page(
         "log.html",
-        entries=entries[:PAGE_SIZE],
-        filters=filters,
-        actions=sorted({*(entry.action for entry in entries), *([action] if action else [])}),
-        **visit.beside("/log", is_last=len(entries) <= PAGE_SIZE, **filters),
-        notice="Undone. Jobs do not repeat it." if visit.query("done") == "undone" else "",
+        runs=runs[:PAGE_SIZE],
+        lines=lines[:PAGE_SIZE],
+        memory=memory,
+        **visit.beside("/log", is_last=len(runs or lines) <= PAGE_SIZE, memory=memory),
+        notice=_NOTICES.get(visit.query("done"), ""),
+    )
+
+
+@pages.get("/log/run")
+async def _run(visit: Visit) -> Response:
+    run = await visit.send(GetCurationRun(visit.query("id"), limit=PAGE_SIZE + 1, offset=visit.number("offset")))
+    is_last = len(run.entries) <= PAGE_SIZE
+    return visit.page(
+        "log_run.html",
+        run=run,
+        lines=run.entries[:PAGE_SIZE],
+        **visit.beside("/log/run", is_last=is_last, id=run.id),
+        notice=_NOTICES.get(visit.query("done"), ""),
     )
 
 
@@ -84,8 +109,24 @@ async def _entry(visit: Visit) -> Response:
 
 @pages.post("/log/undo")
 async def _undo(visit: Visit) -> Response:
-    await visit.send(Undo(visit.query("id")))
-    return visit.see_other("/log", done="undone")
+    id, run = visit.query("id"), visit.query("run")
+    if id:
+        await visit.send(Undo(id))
+    elif failed := (await visit.send(UndoAll(run=run))).failed:
+        raise Conflict(f"{counted(len(failed), 'line')} could not be undone: {next(iter(failed.values()))}")
+    return _back(visit, run, "undone")
+
+
+@pages.post("/log/accept")
+async def _accept(visit: Visit) -> Response:
+    id, run = visit.query("id"), visit.query("run")
+    await visit.send(AcceptChanges([id]) if id else AcceptChanges(run=run))
+    return _back(visit, run, "accepted")
+
+
+def _back(visit: Visit, run: str, done: str) -> Response:
+    """Return to the run that a line belongs to, or to the log."""
+    return visit.see_other("/log/run", id=run, done=done) if run else visit.see_other("/log", done=done)
 
 
 def _readable(changes: list[CurationChange]) -> list[RowChange]:

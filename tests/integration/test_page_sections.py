@@ -50,18 +50,26 @@ def test_a_scratchpad_is_shown_as_working_notes(visitor: Visitor, operator: Reve
 
 
 def test_the_log_shows_what_a_job_changed_and_undoes_it(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
-    """Given a merge by a job, then its entry shows the texts before and after, and can be undone once."""
+    """Given a merge by a job, then its run is told in words, line by line, and a line is accepted and undone."""
     for name in ("one", "two"):
         operator.remember("The parser fails loudly on a trailing comma", id=name)
     drain(runtime)
     operator.admin.jobs.run("consolidate-memories")
     page = visitor.open("/log")
     assert visitor.violations() == []
-    page.locator("[data-item]").first.click()
-    expect(page.get_by_role("heading", name="Merge")).to_be_visible()
+    page.get_by_role("link", name="1 merged").click()
+    expect(page.get_by_role("deletion")).to_have_text("The parser fails loudly on a trailing comma")
+    assert visitor.violations() == []
+    page.get_by_role("link", name="Merged").click()
+    expect(page.get_by_role("heading", name="Merged")).to_be_visible()
     expect(page.get_by_text("Memory: replaced by another one")).to_be_visible()
     assert visitor.violations() == []
-    page.get_by_role("button", name="Undo").click()
+    page.go_back()
+    page.get_by_role("button", name="Accept:").click()
+    expect(page.get_by_role("status")).to_contain_text("Accepted")
+    expect(page.get_by_role("button", name="all")).to_have_count(0)
+    assert [run.open for run in operator.curation.runs()] == [0]
+    page.get_by_role("button", name="Undo:").click()
     expect(page.get_by_role("status")).to_contain_text("Undone")
     expect(page.get_by_role("button", name="Undo")).to_have_count(0)
     assert len(operator.memories.list()) == 2
