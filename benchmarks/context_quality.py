@@ -101,14 +101,21 @@ def main() -> None:
         settings=settings_of(vars(arguments)),
     )
     tell = Progress()
+    loaded = {}
     for name, load in (("locomo", _load_locomo), ("longmemeval", _load_longmemeval), ("realmem", _load_realmem)):
         path: Path | None = getattr(arguments, name)
         if path is None or not path.is_file():
             result.notes.append(f"{name} is not measured: " + (f"no --{name} FILE" if path is None else f"no {path}"))
-            continue
-        haystacks, questions = load(path, arguments)
-        _measure(name, haystacks, questions, arguments, result, tell)
-    _add_goals(result)
+        else:
+            loaded[name] = load(path, arguments)
+    if loaded:
+        with Stack() as stack:
+            if not stack.wait_server():
+                raise RuntimeError("the server does not answer, so nothing can be measured")
+            for name, (haystacks, questions) in loaded.items():
+                take_up(stack, name, [_with_greeting(haystack) for haystack in haystacks], tell)
+                _measure(_DataSet(name, questions, stack, result, tell), arguments.ranking)
+    add_goals(result)
     result.finish(arguments.output)
 
 
@@ -148,27 +155,15 @@ def _load_realmem(path: Path, options: argparse.Namespace) -> tuple[list[Haystac
     return [one.haystack for one in people], questions
 
 
-def _measure(
-    name: str,
-    haystacks: Sequence[Haystack],
-    questions: Sequence[_Question],
-    options: argparse.Namespace,
-    result: Result,
-    tell: Progress,
-) -> None:
-    with Stack() as stack:
-        if not stack.wait_server():
-            raise RuntimeError("the server does not answer, so nothing can be measured")
-        take_up(stack, name, [_with_greeting(haystack) for haystack in haystacks], tell)
-        measured = _DataSet(name, questions, stack, result, tell)
-        for budget in BUDGETS:
-            for ranking in options.ranking:
-                measured.cover(budget, ranking)
-        measured.time_in_turns()
-    result.add(f"{name}_rows", measured.rows)
-    _print(f"{name}: what reaches the prompt, in percent", measured.rows)
+def _measure(measured: _DataSet, rankings: Sequence[ContextRanking]) -> None:
+    for budget in BUDGETS:
+        for ranking in rankings:
+            measured.cover(budget, ranking)
+    measured.time_in_turns()
+    measured.result.add(f"{measured.name}_rows", measured.rows)
+    _print(f"{measured.name}: what reaches the prompt, in percent", measured.rows)
     if measured.updates:
-        _print(f"{name}: what is told of what changed, in percent", measured.updates)
+        _print(f"{measured.name}: what is told of what changed, in percent", measured.updates)
 
 
 @dataclass(slots=True)
@@ -317,7 +312,8 @@ def _updates(questions: Sequence[_Question], shown_for: Sequence[_Shown]) -> dic
     return {name: rounded(100 * fmean(values)) for name, values in measures.items()}
 
 
-def _add_goals(result: Result) -> None:
+def add_goals(result: Result) -> None:
+    """Add the goals with the figures that were measured."""
     figure = result.figures.get(f"longmemeval_newest_told_last_{_GOAL_BUDGET}")
     what = f"LongMemEval, {_GOAL_BUDGET:,} tokens: what changed, newest told last"
     note = "" if figure is not None else "no question about what changed was measured"

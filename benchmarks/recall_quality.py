@@ -78,14 +78,18 @@ def main() -> None:
     )
     strategies = _strategies(options)
     tell = Progress()
+    measures = []
     for name, measure in (("locomo", _locomo), ("longmemeval", _longmemeval), ("realmem", _realmem)):
-        path: Path | None = getattr(options, name)
-        why = _why_not(name, path)
+        why = _why_not(name, getattr(options, name))
         if why:
             console.print(why, markup=False)
             result.notes.append(why)
         else:
-            measure(options, strategies, result, tell)
+            measures.append(measure)
+    if measures:
+        with _ready(result, options) as stack:
+            for measure in measures:
+                measure(stack, options, strategies, result, tell)
     _conclude(result)
     result.finish(options.output)
 
@@ -122,17 +126,18 @@ def _why_not(name: str, path: Path | None) -> str:
     return "" if path.is_file() else f"{name} is not measured: there is no file {path}"
 
 
-def _locomo(options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress) -> None:
+def _locomo(
+    stack: Stack, options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress
+) -> None:
     limit = _limit(options.conversations, options.quick, _QUICK_CONVERSATIONS)
     conversations = load_locomo(options.locomo, limit=limit)
     asked = [(one, question) for one in conversations for question in one.questions]
-    with _ready(result, options) as stack:
-        haystacks = [one.haystack for one in conversations]
-        _note_ingest(result, "locomo", haystacks, take_up(stack, "locomo", haystacks, tell))
-        for strategy in strategies:
-            grouped = _ask_turns(stack, asked, strategy, result, tell)
-            _add(result, "locomo", strategy, grouped)
-            result.add(f"locomo_questions{strategy.suffix}", len(asked))
+    haystacks = [one.haystack for one in conversations]
+    _note_ingest(result, "locomo", haystacks, take_up(stack, "locomo", haystacks, tell))
+    for strategy in strategies:
+        grouped = _ask_turns(stack, asked, strategy, result, tell)
+        _add(result, "locomo", strategy, grouped)
+        result.add(f"locomo_questions{strategy.suffix}", len(asked))
 
 
 def _ask_turns(
@@ -161,18 +166,19 @@ def _ask_turns(
     return grouped
 
 
-def _longmemeval(options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress) -> None:
+def _longmemeval(
+    stack: Stack, options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress
+) -> None:
     limit = _limit(options.questions, options.quick, _QUICK_QUESTIONS)
     questions = load_longmemeval(options.longmemeval, limit=limit)
-    with _ready(result, options) as stack:
-        haystacks = [question.haystack for question in questions]
-        _note_ingest(result, "longmemeval", haystacks, take_up(stack, "longmemeval", haystacks, tell))
-        for strategy in strategies:
-            if strategy.options.keys() & {"fusion", "rerank"}:
-                continue  # the session search has only one fusion, and is not reranked
-            grouped = _ask_sessions(stack, questions, strategy, result, tell)
-            _add(result, "longmemeval", strategy, grouped)
-            result.add(f"longmemeval_questions{strategy.suffix}", len(questions))
+    haystacks = [question.haystack for question in questions]
+    _note_ingest(result, "longmemeval", haystacks, take_up(stack, "longmemeval", haystacks, tell))
+    for strategy in strategies:
+        if strategy.options.keys() & {"fusion", "rerank"}:
+            continue  # the session search has only one fusion, and is not reranked
+        grouped = _ask_sessions(stack, questions, strategy, result, tell)
+        _add(result, "longmemeval", strategy, grouped)
+        result.add(f"longmemeval_questions{strategy.suffix}", len(questions))
 
 
 def _ask_sessions(
@@ -191,28 +197,29 @@ def _ask_sessions(
     return grouped
 
 
-def _realmem(options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress) -> None:
+def _realmem(
+    stack: Stack, options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress
+) -> None:
     limit = _limit(options.people, options.quick, _QUICK_CONVERSATIONS)
     people = load_realmem(options.realmem, limit=limit)
     asked = [(person.haystack.agent, question) for person in people for question in person.questions]
-    with _ready(result, options) as stack:
-        haystacks = [person.haystack for person in people]
-        _note_ingest(result, "realmem", haystacks, take_up(stack, "realmem", haystacks, tell))
-        for strategy in strategies:
+    haystacks = [person.haystack for person in people]
+    _note_ingest(result, "realmem", haystacks, take_up(stack, "realmem", haystacks, tell))
+    for strategy in strategies:
 
-            def call(client: Reverie, question: PersonQuestion, strategy: Strategy = strategy) -> RecallResponse:
-                return client.recall(question.text, limit=_BEFORE_SESSIONS, **strategy.options)
+        def call(client: Reverie, question: PersonQuestion, strategy: Strategy = strategy) -> RecallResponse:
+            return client.recall(question.text, limit=_BEFORE_SESSIONS, **strategy.options)
 
-            answers = ask(stack, "realmem", asked, call, tell)
-            _note_degraded(result, "realmem", strategy, (answer.degraded for answer in answers))
-            grouped: Grouped = {_ALL: []}
-            for (_, question), answer in zip(asked, answers, strict=True):
-                sessions = [found.session for found in answer if found.session in question.earlier]
-                scores = session_measures([session for session in sessions if session], question.gold)
-                for group in (_ALL, question.kind):
-                    grouped.setdefault(group, []).append(scores)
-            _add(result, "realmem", strategy, grouped)
-            result.add(f"realmem_questions{strategy.suffix}", len(asked))
+        answers = ask(stack, "realmem", asked, call, tell)
+        _note_degraded(result, "realmem", strategy, (answer.degraded for answer in answers))
+        grouped: Grouped = {_ALL: []}
+        for (_, question), answer in zip(asked, answers, strict=True):
+            sessions = [found.session for found in answer if found.session in question.earlier]
+            scores = session_measures([session for session in sessions if session], question.gold)
+            for group in (_ALL, question.kind):
+                grouped.setdefault(group, []).append(scores)
+        _add(result, "realmem", strategy, grouped)
+        result.add(f"realmem_questions{strategy.suffix}", len(asked))
 
 
 @contextmanager
