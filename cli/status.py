@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -21,6 +22,9 @@ from reverie.pipeline.calls import GetStatus
 from reverie.pipeline.status import EmbedderStatus, JobStatus, LanguageModelUse, PipelineStatus, TimeStatus
 from worker.supervision.data_lock import supervisor_pid
 from worker.supervision.server_file import local_url
+
+if TYPE_CHECKING:
+    from adapters.broker.monitor import Monitor
 
 _WORKSPACES_SHOWN: Final = 5
 _NEARLY_FULL: Final = 0.8
@@ -262,10 +266,21 @@ def _seconds(value: float | None) -> str:
 health = Group("health")
 
 
+@contextmanager
+def _monitor(command: Invocation) -> Iterator[Monitor]:
+    """Connect to the broker. Not by a runtime, whose imports take a second: containers check their health all day."""
+    from adapters.broker.monitor import Monitor
+    from reverie.pipeline.broker import connect
+
+    with closing(connect(command.settings.broker_url)) as broker:
+        yield Monitor(broker, prefix=command.settings.broker_prefix)
+
+
 @health.command("broker")
 def broker(command: Invocation) -> None:
     """Check that the broker answers."""
-    command.runtime.inbox.now_micros()
+    with _monitor(command) as monitor:
+        monitor.queue_depths()
     say("ok")
 
 
@@ -290,7 +305,8 @@ def _reason(error: OSError) -> object:
 @health.command("beat")
 def beat(command: Invocation) -> None:
     """Check that beat, the scheduler of periodic jobs, runs on this host."""
-    workers = command.runtime.monitor.workers()
+    with _monitor(command) as monitor:
+        workers = monitor.workers()
     if not any(worker.host == socket.gethostname() and worker.name.startswith("beat@") for worker in workers):
         raise Unavailable("no beat on this host has reported in the last 30 s")
     say("ok")
@@ -314,8 +330,9 @@ def worker(
             f"no such queue: {', '.join(sorted(unknown)) or '(none)'}; there are {', '.join(contract.QUEUES)}",
             field="queues",
         )
-    monitor = command.runtime.monitor
-    mine = [w for w in monitor.workers() if w.host == socket.gethostname() and requested <= set(w.queues)]
+    with _monitor(command) as monitor:
+        workers = monitor.workers()
+    mine = [w for w in workers if w.host == socket.gethostname() and requested <= set(w.queues)]
     if not mine:
         raise Unavailable(f"no worker on this host takes tasks from {', '.join(sorted(requested))}")
     for fault in find_worker_faults(mine, {}):
