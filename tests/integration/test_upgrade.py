@@ -1,4 +1,4 @@
-"""An upgrade and the way back while agents go on: nothing is refused, lost or doubled, and no message waits for long."""
+"""An upgrade and the way back while agents go on: nothing is refused, lost or doubled, no message waits for long."""
 
 from __future__ import annotations
 
