@@ -19,12 +19,11 @@ from cli.groups import root
 from cli.output import AsJson, ExportFile, Yes, confirm, note, print_json, print_table, progress_bar, say
 from reverie.counts import counted
 from reverie.errors import Permanent, Rejected
-from reverie.trust.export_calls import ImportRecords, ReadExport
-from reverie.trust.export_types import PARTS, ImportReport
+from reverie.trust.exports import PARTS, ImportRecords, ImportReport, ReadExport
 
 if TYPE_CHECKING:
     from adapters.histories.carrying import HistoryReport
-    from reverie.trust.export_types import ExportEnd
+    from reverie.trust.exports import ExportEnd
 
 
 @root.command("export", ReadExport, leave_out=("agent", "workspace", "cursor"))
@@ -112,8 +111,7 @@ def _failing() -> Iterator[None]:
 
 
 def _imported(command: Invocation, file: Path, call: ImportRecords, dry_run: bool, yes: bool) -> ImportReport:
-    from reverie.trust.export_files import send_import
-    from reverie.trust.export_reading import open_export
+    from reverie.trust.export_files import open_export, send_import
 
     with _opened(file) as opened, progress_bar("records") as bar:
         source = open_export(opened, workspace=command.workspace, agent=command.agent)

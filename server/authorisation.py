@@ -19,8 +19,7 @@ from memory.trust.principals import Principal
 from reverie.calls import Call, OfOneOrAll, OfUser, Resource, route_of, scope_of
 from reverie.contract import ACCOUNT_STORE, Payload, Scope
 from reverie.errors import Forbidden, NotFound, Rejected, ReverieError
-from reverie.trust.export_calls import amounts_of_records
-from reverie.trust.export_types import AnyRecord
+from reverie.trust.exports import AnyRecord, amounts_of_records
 from reverie.types import Deleted
 from server.caller import Caller, Subject, lacking, principal_of, trace_of
 from server.services import Services

@@ -27,8 +27,8 @@ from reverie import __version__
 from reverie.clock import to_micros
 from reverie.contract import ACCOUNT_STORE, CONTINUE_ERASURES, DEFAULT_AGENT, DEFAULT_WORKSPACE
 from reverie.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable
-from reverie.trust import calls, export_calls
-from reverie.trust.export_types import ExportedRecallEvent, ExportPage, ImportReport, Selection
+from reverie.trust import calls, exports
+from reverie.trust.exports import ExportedRecallEvent, ExportPage, ImportReport, Selection
 from server.authorisation import admitted_records, require_creator, require_reach, require_scope
 from server.caller import Caller
 from server.endpoints import Endpoints
@@ -246,8 +246,8 @@ def _reached(services: Services, caller: Caller, erasure: calls.Erasure) -> call
     return erasure
 
 
-@endpoints.serves(export_calls.ReadExport, tag="exports", subject="server", limits_itself=True)
-def _export_records(services: Services, caller: Caller, call: export_calls.ReadExport) -> ExportPage:
+@endpoints.serves(exports.ReadExport, tag="exports", subject="server", limits_itself=True)
+def _export_records(services: Services, caller: Caller, call: exports.ReadExport) -> ExportPage:
     runtime, scope = services.runtime, _exported_scope(services, caller, call)
     if call.cursor is not None:
         return next_page(runtime.stores, scope, cursor=call.cursor)
@@ -258,8 +258,8 @@ def _export_records(services: Services, caller: Caller, call: export_calls.ReadE
     return page
 
 
-@endpoints.serves(export_calls.ImportRecords, tag="exports", subject="server", limits_itself=True)
-def _import_records(services: Services, caller: Caller, call: export_calls.ImportRecords) -> ImportReport:
+@endpoints.serves(exports.ImportRecords, tag="exports", subject="server", limits_itself=True)
+def _import_records(services: Services, caller: Caller, call: exports.ImportRecords) -> ImportReport:
     runtime, operator = services.runtime, caller.principal.allows("operate") and caller.principal.user is None
     _check_reach(services, caller, call)
     if operator and not caller.principal.is_bound:
@@ -289,7 +289,7 @@ def _import_records(services: Services, caller: Caller, call: export_calls.Impor
     return done.report()
 
 
-def _check_reach(services: Services, caller: Caller, call: export_calls.ImportRecords) -> None:
+def _check_reach(services: Services, caller: Caller, call: exports.ImportRecords) -> None:
     """Raise `Forbidden` for records of workspaces or agents that the caller does not reach, or may not create."""
     principal = caller.principal
     for workspace in sorted({record.workspace for record in call.records}):
@@ -302,7 +302,7 @@ def _check_reach(services: Services, caller: Caller, call: export_calls.ImportRe
             raise Forbidden(f"the token is not for agent {agent}", field="agent")
 
 
-def _chunk_what_was_found(services: Services, call: export_calls.ImportRecords) -> None:
+def _chunk_what_was_found(services: Services, call: exports.ImportRecords) -> None:
     """Chunk what recall events have found, where the workers have not done it yet, or do not run."""
     events = [record for record in call.records if isinstance(record, ExportedRecallEvent)]
     for name in sorted({ACCOUNT_STORE if event.in_account else event.workspace for event in events}):
@@ -311,7 +311,7 @@ def _chunk_what_was_found(services: Services, call: export_calls.ImportRecords) 
             chunk_messages(store, now=services.runtime.now, on_batch=lambda _: None)
 
 
-def _exported_scope(services: Services, caller: Caller, call: export_calls.ReadExport) -> ExportScope:
+def _exported_scope(services: Services, caller: Caller, call: exports.ReadExport) -> ExportScope:
     """Return the scope of an export, limited to the caller's reach. Raises `Forbidden` and `NotFound`."""
     principal = caller.principal
     if call.session is not None and (call.agent is None or call.workspace is None):

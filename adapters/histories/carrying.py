@@ -30,10 +30,16 @@ from reverie.counts import counted
 from reverie.errors import NotFound, Rejected
 from reverie.fields import MAX_PAGE
 from reverie.sessions.calls import ListMessages
-from reverie.trust.export_calls import ImportRecords
-from reverie.trust.export_checks import check_record, described
 from reverie.trust.export_files import ReportSum, batches, patiently
-from reverie.trust.export_types import ExportedMessage, ExportedRecord, ExportedSession, part_of
+from reverie.trust.exports import (
+    ExportedMessage,
+    ExportedRecord,
+    ExportedSession,
+    ImportRecords,
+    check_record,
+    described,
+    part_of,
+)
 
 # How often each message was handed over. The key is its role and a hash of its text, or the id of a tool's result.
 _Counts = Counter[tuple[str, bytes] | str]

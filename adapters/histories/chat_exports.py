@@ -33,7 +33,7 @@ from adapters.histories.conversations import (
 )
 from adapters.histories.memories import memory
 from adapters.histories.reading import Format, Reading, decoded_json, elements_of, moment
-from reverie.trust.export_types import ExportedFile, ExportedRecord
+from reverie.trust.exports import ExportedFile, ExportedRecord
 
 INSTRUCTIONS: Final = "messages that were not shown: instructions of the program to the model"
 

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any, Final, Literal
 
 from adapters.histories.reading import Reading
-from reverie.trust.export_types import ExportedFile, ExportedMessage, ExportedRecord, ExportedSession
+from reverie.trust.exports import ExportedFile, ExportedMessage, ExportedRecord, ExportedSession
 
 THOUGHTS: Final = "thoughts of the model"
 MEDIA: Final = "images, recordings and files that were attached: only their names are in the history"

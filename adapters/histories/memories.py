@@ -47,7 +47,7 @@ from reverie.checks import check_json
 from reverie.contract import MAX_METADATA_BYTES, MAX_TAG_CHARACTERS, MAX_TAGS
 from reverie.errors import Rejected
 from reverie.memories.types import IMPORT
-from reverie.trust.export_types import ExportedMemory
+from reverie.trust.exports import ExportedMemory
 
 _MAX_ID: Final = 200
 

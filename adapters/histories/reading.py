@@ -24,7 +24,7 @@ import numpy as np
 import pysqlite3
 
 from reverie.errors import Rejected
-from reverie.trust.export_types import ExportedRecord
+from reverie.trust.exports import ExportedRecord
 
 _T = TypeVar("_T")
 

@@ -35,7 +35,7 @@ from adapters.histories.conversations import (
     typed_text,
 )
 from adapters.histories.reading import Format, Line, Reading, decoded_json, decoded_lines, ends_of, last_time, moment
-from reverie.trust.export_types import ExportedRecord
+from reverie.trust.exports import ExportedRecord
 
 _T = TypeVar("_T")
 

@@ -45,7 +45,7 @@ from reverie.scheduling.calls import confirm_delivery
 from reverie.sessions import calls as session_calls
 from reverie.sessions.working import read_working_memory
 from reverie.trust import calls as trust_calls
-from reverie.trust import export_calls
+from reverie.trust import exports
 from reverie.trust.export_files import export_file, import_file
 from reverie.types import Deleted
 
@@ -508,8 +508,8 @@ class Admin(Subject[_C]):
     dead_letters: DeadLetters[_C] = subject(DeadLetters)
     erasures: Erasures[_C] = subject(Erasures)
     audit = method(trust_calls.ListAudit, lambda answer: answer.entries)
-    export_file = Method(export_file, export_calls.ReadExport)
-    import_file = Method(import_file, export_calls.ImportRecords)
+    export_file = Method(export_file, exports.ReadExport)
+    import_file = Method(import_file, exports.ImportRecords)
 
 
 class _Calls(Methods[_C]):

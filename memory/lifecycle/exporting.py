@@ -18,7 +18,7 @@ import msgspec
 from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected
-from reverie.trust.export_types import (
+from reverie.trust.exports import (
     PARTS,
     RECORD_TYPES,
     ExportedRecord,

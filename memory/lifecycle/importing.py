@@ -20,9 +20,8 @@ from memory.tombstones import hash_key, read_tombstones, target_hash
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, NotFound, Rejected
 from reverie.memories.types import IMPORT
-from reverie.trust import export_types as types
-from reverie.trust.export_checks import check_record, described
-from reverie.trust.export_types import ExportedRecord, ImportReport, part_of
+from reverie.trust import exports as types
+from reverie.trust.exports import ExportedRecord, ImportReport, check_record, described, part_of
 from storage.lifecycle.erasures import message_name
 from storage.lifecycle.imported_rows import ImportOutcome, Presence
 from storage.stores import Store, Stores

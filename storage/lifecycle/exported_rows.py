@@ -16,7 +16,7 @@ import msgspec
 
 from reverie.clock import from_micros
 from reverie.errors import StoreUnusable
-from reverie.trust.export_types import PARTS, ExportedRecord, tag_of
+from reverie.trust.exports import PARTS, ExportedRecord, tag_of
 from storage.catalogue import OWN, TABLES, of_owner
 from storage.repository import AgentRepository
 from storage.rows import DamagedRow, DamagedText, column_name, damaged_row, from_json

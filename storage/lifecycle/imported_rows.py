@@ -15,8 +15,8 @@ from blake3 import blake3
 
 from reverie.clock import to_micros
 from reverie.contract import EXTRACT_MEMORIES, content_hash
-from reverie.trust import export_types as types
-from reverie.trust.export_types import ExportedRecord
+from reverie.trust import exports as types
+from reverie.trust.exports import ExportedRecord
 from storage.catalogue import listed
 from storage.leases import JobLeases
 from storage.lifecycle.exported_rows import EXPORTED

@@ -19,7 +19,7 @@ from adapters.histories.carrying import FORMATS, carry
 from adapters.histories.reading import Reading
 from memory.trust.token_texts import new_token
 from reverie import Reverie
-from reverie.trust.export_calls import ImportRecords
+from reverie.trust.exports import ImportRecords
 from server.authentication import Access
 from support.agents import until
 from support.histories import CALL, claude_code_entry, reasons, written_lines

@@ -27,7 +27,7 @@ from reverie.pipeline.submission import MessageInput, SessionInput
 from reverie.scheduling.calls import AddSchedule, Remind
 from reverie.sessions.calls import CreateChannel, StartSession, WriteScratchpad, WriteScratchpadKey
 from reverie.trust.calls import CreateToken, SetQuotas
-from reverie.trust.export_types import AnyRecord
+from reverie.trust.exports import AnyRecord
 from server.app import endpoints
 from support.command_line import CommandLine
 from support.http import running_server

@@ -9,8 +9,7 @@ from typing import Any
 
 from adapters.histories.carrying import FORMATS
 from adapters.histories.reading import Reading
-from reverie.trust.export_checks import check_record
-from reverie.trust.export_types import ExportedMemory, ExportedMessage, ExportedRecord, ExportedSession
+from reverie.trust.exports import ExportedMemory, ExportedMessage, ExportedRecord, ExportedSession, check_record
 
 SESSION = "7d3f0b52-0c3a-4a7e-9a50-5a1c5f6b0001"
 CALL = "toolu_01KateTakesTheTram28E"

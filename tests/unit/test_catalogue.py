@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reverie.trust.export_types import RECORD_TYPES, tag_of
+from reverie.trust.exports import RECORD_TYPES, tag_of
 from storage.catalogue import TABLES
 from storage.rows import column_name, tables_of
 from storage.stores import Stores

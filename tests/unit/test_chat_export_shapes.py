@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reverie.trust.export_types import ExportedFile, ExportedRecord
+from reverie.trust.exports import ExportedFile, ExportedRecord
 from support.histories import messages, read_all, reasons, said, sessions
 
 MEDIA = "images, recordings and files that were attached: only their names are in the history"

@@ -12,14 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from reverie import Rejected, Reverie
-from reverie.trust.export_calls import ReadExport
-from reverie.trust.export_files import private_file, send_import, write_export_file
-from reverie.trust.export_reading import open_export
-from reverie.trust.export_types import (
+from reverie.trust.export_files import open_export, private_file, send_import, write_export_file
+from reverie.trust.exports import (
     ExportedMessage,
     ExportedSession,
     ExportHeader,
     ExportPage,
+    ReadExport,
     Selection,
 )
 from storage.verify import verify

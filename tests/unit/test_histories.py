@@ -12,8 +12,7 @@ from adapters.histories.carrying import FORMATS, HistoryReport, carry
 from adapters.histories.conversations import TOOL_CHARACTERS
 from adapters.histories.hook_events import read_event
 from adapters.histories.reading import Reading
-from reverie.trust.export_calls import ImportRecords
-from reverie.trust.export_types import ImportReport
+from reverie.trust.exports import ImportRecords, ImportReport
 from support.agents import until
 from support.command_line import CommandLine
 from support.exports import Make, installation

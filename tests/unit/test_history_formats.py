@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from reverie.errors import Rejected
-from reverie.trust.export_checks import check_record
-from reverie.trust.export_types import ExportedFile
+from reverie.trust.exports import ExportedFile, check_record
 from support.histories import memories, messages, read_all, reasons, sessions, written_lines
 
 

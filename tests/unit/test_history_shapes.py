@@ -9,7 +9,7 @@ import pytest
 
 from adapters.histories.conversations import result_id, typed_text
 from adapters.histories.hook_events import read_event
-from reverie.trust.export_checks import check_record
+from reverie.trust.exports import check_record
 from support.histories import claude_code_entry, messages, read_all, reasons, said, sessions, written_lines
 
 PROGRAM_WROTE = "texts that the program wrote in the user's name: summaries of what is here in full, and notices"

@@ -11,10 +11,10 @@ import pytest
 
 from reverie import Conflict, Reverie
 from reverie.errors import Forbidden
-from reverie.trust.export_calls import ImportRecords
-from reverie.trust.export_types import (
+from reverie.trust.exports import (
     ExportedMemory,
     ExportedMessage,
+    ImportRecords,
 )
 from support.agents import until
 from support.exports import Make, filled_and_empty, installation, lines_of, signed

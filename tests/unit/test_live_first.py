@@ -11,7 +11,7 @@ from memory.lifecycle.importing import ImportRules, import_records
 from memory.pipeline.chunking import chunk_messages
 from memory.stage import claim_batch
 from reverie.clock import from_micros
-from reverie.trust.export_types import ExportedMessage, ExportedSession
+from reverie.trust.exports import ExportedMessage, ExportedSession
 from storage.pipeline.work import Stage
 from support.curating import remember
 from support.pipeline import Pipeline

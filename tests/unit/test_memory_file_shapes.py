@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from reverie.trust.export_checks import check_record
-from reverie.trust.export_types import ExportedFile
+from reverie.trust.exports import ExportedFile, check_record
 from support.histories import memories, read_all, reasons, written_lines
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from reverie.clock import new_id
 from reverie.pipeline.submission import MessageInput
-from reverie.trust.export_types import (
+from reverie.trust.exports import (
     FORMAT,
     FORMAT_VERSION,
     PARTS,

@@ -35,9 +35,8 @@ from reverie.calls import check
 from reverie.clock import from_micros, now_micros
 from reverie.errors import ReverieError, StoreUnavailable
 from reverie.pipeline.conversation_files import exported_sessions, ingest_calls, read_items
-from reverie.trust.export_checks import check_record
-from reverie.trust.export_reading import open_export
-from reverie.trust.export_types import ExportedMessage, ExportedSession
+from reverie.trust.export_files import open_export
+from reverie.trust.exports import ExportedMessage, ExportedSession, check_record
 from storage.stores import Stores
 from storage.verify import verify
 from support.fuzzing.files import FileFuzzer, history_file

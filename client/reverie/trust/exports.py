@@ -1,24 +1,38 @@
-"""The records of an export file, and the pages and reports of the calls that make and take it.
+"""Exports: the records of a file, the calls that make and take it with their reports, and the check of each record.
 
 An export file is JSON Lines: a header, one record on each line, and an end with the checksums of every part and of all
 lines before it. docs/portability.md describes it; the structs below are its fields. A field that has its default is
-left out.
+left out. Records are checked before anything is stored: in the client, and again in the server.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
-from reverie.memories.types import Lifetime, MemoryKind, Tier
+from reverie import contract
+from reverie.calls import Call, Resource
+from reverie.checks import check_agent, check_json, check_label, check_payload, check_text, check_time, check_workspace
+from reverie.clock import to_micros
+from reverie.contract import MAX_FILE_BYTES, FilePayload, MessagePayload
+from reverie.decoding import convert
+from reverie.errors import Rejected
+from reverie.fields import label
+from reverie.items import check_index, check_item_key, check_item_value, check_namespace
+from reverie.memories.calls import check_memory
+from reverie.memories.types import Lifetime, MemoryDraft, MemoryKind, Tier
 from reverie.scheduling.types import (
     Delivery,
     NotificationKind,
     NotificationPolicy,
     RunStatus,
     RunTrigger,
+    ScheduleDraft,
     ScheduleStatus,
 )
 from reverie.types import ListResult
@@ -409,3 +423,166 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     erased: dict[str, int] = {}
     shared: int = 0
     waiting: int = 0
+
+
+# Records in one call; the client sends about two megabytes, or one larger record.
+MAX_IMPORTED: Final = 1_000
+
+
+# The resource that each kind of record counts for in rates and quotas.
+_RESOURCES: Final[Mapping[type[ExportedRecord], Resource]] = {
+    ExportedMessage: "messages",
+    ExportedFile: "messages",
+    ExportedMemory: "memories",
+    ExportedSchedule: "schedules",
+    ExportedReminder: "schedules",
+}
+
+
+def amounts_of_records(records: Sequence[AnyRecord]) -> Mapping[Resource, int]:
+    """Return how much records add."""
+    return Counter(resource for record in records if (resource := _RESOURCES.get(type(record))) is not None)
+
+
+class ReadExport(Call[ExportPage], kw_only=True, frozen=True):
+    """Return a page of an export: everything about a user, a session, an agent or a workspace; without any, everything.
+
+    The export of a user has what belongs to that user in all agents and workspaces, or in those that are given. A
+    session needs its agent and workspace. The first page has a header and the number of records by part; `cursor`
+    returns the next page. A token for one user exports that user; everything else needs the scope operate. Vectors and
+    indexes are not in it: they are made again. `admin.export_file` writes a whole export. Raises `Rejected` and
+    `NotFound`.
+    """
+
+    route: ClassVar = "GET /v1/export/records"
+    user: Annotated[str | None, label("Everything about this end user.")] = None
+    agent: Annotated[str | None, label("Only of this agent.")] = None
+    workspace: Annotated[str | None, label("Only in this workspace.")] = None
+    session: Annotated[str | None, label("Only this session.")] = None
+    cursor: Annotated[str | None, Meta(description="Go on after this page.")] = None
+    dry_run: Annotated[bool, Meta(description="Only count the records.")] = False
+
+
+class ImportRecords(Call[ImportReport], kw_only=True, frozen=True):
+    """Store the records of an export that are not there yet, with their ids and times; send them in their order.
+
+    What is there stays as it is, so sending records again changes nothing, and continues an import that was
+    interrupted. They are chunked, embedded and indexed like anything that is stored. With a `user`, all of them become
+    that user's. Without the scope operate, only sessions, messages, files and memories are taken, and nothing that is
+    shared. Unless the file is `trusted`, shared memories wait for approval, promotions and recall events are left out,
+    and schedules that call a webhook are paused. With `dry_run` nothing is stored. `admin.import_file` sends a whole
+    file. Raises `Rejected`, naming the record at fault, `Conflict` for an id that somebody else has, and
+    `QuotaExceeded`, if they would not fit although none is there yet.
+    """
+
+    route: ClassVar = "POST /v1/import/records"
+    # As for a file that is ingested: the largest record has the text of one.
+    body_bytes: ClassVar = 2 * MAX_FILE_BYTES + 1024 * 1024
+    response_timeout_seconds: ClassVar = 120.0
+    records: Annotated[Sequence[AnyRecord], Meta(max_length=MAX_IMPORTED, description="Records of an export.")]
+    exported_at: Annotated[datetime | None, Meta(description="When the export was made.")] = None
+    tenants: Annotated[
+        Mapping[str, Sequence[str]], Meta(description="The workspaces of the export by tenant, from its header.")
+    ] = {}
+    user: Annotated[str | None, label("The end user to whom all of it shall belong. Default: as in the export.")] = None
+    trusted: Annotated[
+        bool, Meta(description="Take over approvals, promotions, recall events and webhooks as they are.")
+    ] = False
+    dry_run: Annotated[bool, Meta(description="Only check and count.")] = False
+    first: Annotated[bool, Meta(description="It begins a file: note the import in the audit log.")] = False
+    lenient: Annotated[
+        bool,
+        Meta(
+            description="Leave out records whose id something else has, and what was erased since `exported_at`,"
+            " instead of refusing the call or storing them again."
+        ),
+    ] = False
+
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        if self.dry_run:
+            return {}
+        return amounts_of_records(self.records)
+
+
+_LABELS: Final = frozenset(
+    {"id", "session", "user", "channel", "owner_user_id", "recipient", "schedule", "item_id", "found"}
+)
+_TEXT_BYTES: Final = contract.MAX_CONTENT_BYTES
+
+
+def check_record(record: ExportedRecord) -> None:
+    """Raise `Rejected`, naming the field, unless a record can be stored as it is."""
+    check_workspace(record.workspace)
+    check_agent(record.agent)
+    for field in record.__struct_fields__:
+        value = getattr(record, field)
+        if isinstance(value, datetime):
+            check_time(field, value)
+        elif field in _LABELS:
+            check_label(field, value)
+        elif isinstance(value, str):
+            check_text(field, value, MAX_FILE_BYTES if field == "content" else _TEXT_BYTES)
+        elif isinstance(value, (list, dict)) and not isinstance(record, ExportedItem):
+            check_json(field, value, _TEXT_BYTES)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and not -(2**53) <= value <= 2**53:
+            raise Rejected(f"{field} is {value}, which is out of range", field=field)
+    match record:
+        case ExportedMessage():
+            _check_message(record)
+        case ExportedFile():
+            _check_file(record)
+        case ExportedMemory():
+            _check_memory(record)
+        case ExportedItem():
+            check_namespace("namespace", record.namespace)
+            check_item_key("key", record.key)
+            check_item_value("value", record.value)
+            check_index("index_fields", record.index_fields or [])
+        case ExportedSchedule():
+            draft = {"goal": record.goal, "cadence": record.cadence, "executor": record.executor}
+            convert(draft, ScheduleDraft, name="schedule")
+
+
+def _check_message(record: ExportedMessage) -> None:
+    names = [name for name in MessagePayload.__struct_fields__ if name in record.__struct_fields__]
+    fields = {name: getattr(record, name) for name in names if name not in ("created_at", "user")}
+    check_payload(MessagePayload(**fields, created_at=to_micros(record.created_at), user=record.user))
+
+
+def _check_file(record: ExportedFile) -> None:
+    names = [name for name in FilePayload.__struct_fields__ if name in record.__struct_fields__]
+    fields = {name: getattr(record, name) for name in names if name != "created_at"}
+    check_payload(FilePayload(**fields, created_at=to_micros(record.created_at)))
+
+
+def _check_memory(record: ExportedMemory) -> None:
+    # Without its end: a memory that has expired since may be imported. And one that waits for approval.
+    unchecked = ("expires_at", "visibility")
+    names = [name for name in MemoryDraft.__struct_fields__ if name in record.__struct_fields__]
+    draft = MemoryDraft(**{name: getattr(record, name) for name in names if name not in unchecked})
+    if record.tags != list(check_memory(draft, now=0).tags):
+        raise Rejected("tags must be trimmed, lower case and without duplicates", field="tags")
+    if record.access_count < 0:
+        raise Rejected("access_count must not be negative", field="access_count")
+    named = (record.category is not None, record.key is not None, record.value is not None)
+    if any(named) and not all(named):
+        raise Rejected("a fact has a category, a key and a value", field="key")
+
+
+def described(record: ExportedRecord) -> str:
+    """Return how errors name a record."""
+    name = getattr(record, "id", None) or getattr(record, "session", None) or getattr(record, "item_id", "")
+    return f"{part_of(record)} {name!r} of agent {record.agent!r} in workspace {record.workspace!r}"
+
+
+def decode_record(line: bytes) -> ExportedRecord:
+    """Return the record of a line. Raises `Rejected`."""
+    try:
+        found: ExportedRecord = _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Rejected(f"it is no record of an export: {error}", field="records") from None
+    return found
+
+
+_decoder: Final = msgspec.json.Decoder(AnyRecord)
