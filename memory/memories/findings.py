@@ -173,7 +173,7 @@ class FindingSaver:
         self._known = KnownMemories(tx.connection, session.agent, self._tenant)
         self._memories = tx.for_agent(session.agent).memories
         self._instructions = tx.for_agent(session.agent).instructions
-        self._known_contents: dict[str | None, set[str]] = {}
+        self._known_contents: dict[str | None, dict[str, int]] = {}
         self._undone = tx.curation.undone(ACTION)
         self._has_users = has_users
 
@@ -214,26 +214,29 @@ class FindingSaver:
             return rival.visibility != "shared"
         return rival.visibility == "requested" or not self._waits(finding)
 
-    def _contents_of(self, owner: str | None) -> set[str]:
+    def _contents_of(self, owner: str | None) -> dict[str, int]:
+        """Return the rows of memories by their normalised contents."""
         known = self._known_contents.get(owner)
         if known is None:
-            known = {normalised(content) for content in self._known.contents(owner=owner)}
+            known = {normalised(content): row for content, row in self._known.contents(owner=owner).items()}
             self._known_contents[owner] = known
         return known
 
-    def _save(self, finding: Finding, contents: set[str]) -> str:
+    def _save(self, finding: Finding, contents: dict[str, int]) -> str:
         """Store a finding unless it is known; return the outcome."""
         agent = self._session.agent
         memory_id = finding.memory_id(agent, self._session.ref_code)
         if finding.takes_back is not None:
             return self._take_back(finding, finding.takes_back, memory_id, contents)
-        if normalised(finding.content) in contents or self._memories.find(memory_id) is not None:
+        if (row := contents.get(normalised(finding.content))) is not None:
+            return self._said_again(row, finding)
+        if self._memories.find(memory_id) is not None:
             return "known"
         if (agent, memory_id) in self._undone:
             return "undone_before"
         rivals = self._rivals(finding)
-        if any(_says_the_same(rival, finding) for rival in rivals):
-            return "known"
+        if same := next((rival for rival in rivals if _says_the_same(rival, finding)), None):
+            return self._said_again(same.row_id, finding)
         if finding.unconfirmed and any(_is_unconfirmed(one) and one.content == finding.content for one in rivals):
             return "known"
         newer = [rival for rival in rivals if rival.created_at > finding.message.created_at]
@@ -242,19 +245,24 @@ class FindingSaver:
             return "contradicts_user_written"
         older = [rival for rival in older if not _is_protected(rival)]
         older = [rival for rival in older if self._may_replace(rival, finding)]
-        self._store(finding, memory_id, older, newer)
+        stored_row = self._store(finding, memory_id, older, newer)
+        for one in older:  # a superseded statement may be said again; then it is the newest
+            contents.pop(normalised(one.content), None)
         if older:
-            # A superseded statement may be said again; then it is the newest.
-            contents -= {normalised(one.content) for one in older}
             self.counts["superseded"] += len(older)
         if newer:
             return "older_than_known"
         if finding.unconfirmed:
             return "unconfirmed"
-        contents.add(normalised(finding.content))
+        contents[normalised(finding.content)] = stored_row
         return "added"
 
-    def _take_back(self, finding: Finding, words: str, memory_id: str, contents: set[str]) -> str:
+    def _said_again(self, row: int, finding: Finding) -> str:
+        """Note that the message of a finding confirms a memory, and return the outcome."""
+        self._known.confirm(row, at=finding.message.created_at)
+        return "known"
+
+    def _take_back(self, finding: Finding, words: str, memory_id: str, contents: dict[str, int]) -> str:
         """Supersede the instruction that these words name, if there is one, by a record of its revocation."""
         agent = self._session.agent
         if self._memories.find(memory_id) is not None:
@@ -271,7 +279,8 @@ class FindingSaver:
             return "nothing_to_take_back"
         known = [self._known.with_id(one.id) for one in taken_back]
         self._store(finding, memory_id, known, [])
-        contents -= {normalised(one.content) for one in known}
+        for one in known:
+            contents.pop(normalised(one.content), None)
         self.counts["superseded"] += len(known)
         return "added"
 
@@ -288,7 +297,8 @@ class FindingSaver:
 
     def _store(
         self, finding: Finding, memory_id: str, older: Sequence[KnownMemory], newer: Sequence[KnownMemory]
-    ) -> None:
+    ) -> int:
+        """Store a finding as an entry of the curation log, and return its row."""
         draft = EntryDraft(
             f"said in message {finding.message.id}, found by {finding.method}",
             memories=[memory_id, *(one.id for one in older)],
@@ -305,6 +315,7 @@ class FindingSaver:
             )
             # It has just been learnt, however long ago it was said: it must not decay at once.
             self._memories.change(added.row_id, now=self._now, accessed_at=max(self._now, added.created_at))
+        return added.row_id
 
     def _memory(self, finding: Finding, memory_id: str) -> NewMemory:
         owner = self._owner(finding)

@@ -23,8 +23,8 @@ _RECORDED: Final = {name: table.recorded for name, table in TABLES.items() if ta
 _REFERRING: Final = tuple(name for name in _RECORDED if TABLES[name].refers and TABLES[name].of_agent)
 # Counted by readers: an undo subtracts what the job added and keeps what was counted afterwards.
 _COUNTED: Final = frozenset({"access_count", "accessed_at"})
-# Written by the pipeline, derived from the memory.
-_DERIVED: Final = frozenset({"chunked_at"})
+# Written by the pipeline, derived from the memory; and when it was said again.
+_DERIVED: Final = frozenset({"chunked_at", "confirmed_at"})
 # The tags of chunks are derived from the memory's.
 _DERIVED_TABLE: Final = "chunk_tags"
 

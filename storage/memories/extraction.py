@@ -303,11 +303,24 @@ class KnownMemories(AgentRepository):
         )
         return {int(row[0]): row[1] for row in found}
 
-    def contents(self, *, owner: str | None) -> list[str]:
-        """Return the contents of all memories that belong to an owner or to nobody, and wait for no confirmation."""
-        return self._values(
-            f"SELECT content FROM memories WHERE agent_id = :agent AND superseded_by IS NULL AND tenant IS :tenant"
-            f" AND {CONFIRMED}"
+    def confirm(self, row_id: int, *, at: int) -> None:
+        """Note that a memory was said again at a time in microseconds."""
+        self._execute(
+            "UPDATE memories SET confirmed_at = :at WHERE row_id = :row AND agent_id = :agent"
+            " AND coalesce(confirmed_at, created_at) < :at",
+            row=row_id,
+            at=at,
+        )
+
+    def contents(self, *, owner: str | None) -> dict[str, int]:
+        """Return the contents of memories that belong to an owner or to nobody, with their rows.
+
+        Those of unconfirmed instructions are not among them.
+        """
+        found = self._execute(
+            "SELECT content, row_id FROM memories WHERE agent_id = :agent AND superseded_by IS NULL"
+            f" AND tenant IS :tenant AND ({CONFIRMED} OR kind NOT IN ('instruction', 'preference'))"
             " AND (owner_user_id IS NULL OR owner_user_id IS :owner)",
             owner=owner,
         )
+        return {str(content): int(row) for content, row in found}

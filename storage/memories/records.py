@@ -38,7 +38,7 @@ class NewMemory:
     Its owner alone sees it unless its `visibility` is "shared"; "requested" waits for an operator's approval. A memory
     of the account has the `tenant` of the workspace that it came from, if that is not the local one. A note has a
     `note_id`; a fact has `category`, `key` and `value`, and its `content` is made of the three. `made_by` is the call
-    or job that stores it; callers do not choose it.
+    or job that stores it; callers do not choose it. `confirmed_at` is when it was last said again.
     """
 
     id: str
@@ -68,6 +68,7 @@ class NewMemory:
     visibility: Visibility = "private"
     tenant: str | None = None
     made_by: str | None = None
+    confirmed_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

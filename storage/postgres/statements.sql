@@ -1036,12 +1036,17 @@ SELECT row_id, JSON_EXTRACT_PATH_TEXT(CAST((CASE WHEN (JSON_VALID(metadata)) <> 
     'ref_code')
 FROM memories
 WHERE (agent_id = :agent AND row_id = ANY(CAST(:rows AS BIGINT[]))) AND memories.store_id = :store_id;
+-- storage.memories.extraction: confirm
+UPDATE memories
+SET confirmed_at = :at
+WHERE (row_id = :row AND agent_id = :agent AND COALESCE(confirmed_at, created_at) < :at) AND memories.store_id =
+    :store_id;
 -- storage.memories.extraction: contents
-SELECT content
+SELECT content, row_id
 FROM memories
-WHERE (agent_id = :agent AND superseded_by IS NULL AND tenant IS NOT DISTINCT FROM :tenant AND NOT (visibility =
-    'requested' AND source = 'extraction') AND (owner_user_id IS NULL OR owner_user_id IS NOT DISTINCT FROM :owner)) AND
-    memories.store_id = :store_id;
+WHERE (agent_id = :agent AND superseded_by IS NULL AND tenant IS NOT DISTINCT FROM :tenant AND (NOT (visibility =
+    'requested' AND source = 'extraction') OR NOT kind IN ('instruction', 'preference')) AND (owner_user_id IS NULL OR
+    owner_user_id IS NOT DISTINCT FROM :owner)) AND memories.store_id = :store_id;
 -- storage.memories.instructions: count
 SELECT COUNT(*)
 FROM (SELECT 1 FROM memories AS m WHERE (agent_id = :agent AND owner_user_id = :user AND (m.visibility = 'shared' OR
@@ -1157,22 +1162,24 @@ WHERE (agent_id = :agent AND row_id = :row AND NOT chunked_at IS NULL AND (NOT (
 -- storage.memories.memories: add
 INSERT INTO memories (id, content, created_at, tier, lifetime, kind, source, importance, expires_at, owner_user_id,
     tags, concept_tags, metadata, source_message, channel_id, note_id, category, key, value, subject, confidence,
-    pinned, trace_id, visibility, tenant, made_by, agent_id, session_row, updated_at, accessed_at, stored_at,
-    superseded_by, superseded_at)
+    pinned, trace_id, visibility, tenant, made_by, confirmed_at, agent_id, session_row, updated_at, accessed_at,
+    stored_at, superseded_by, superseded_at)
 VALUES (:id, :content, :created_at, :tier, :lifetime, :kind, :source, :importance, :expires_at, :owner_user_id, :tags,
     :concept_tags, :metadata, :source_message, :channel, :note_id, :category, :key, :value, :subject, :confidence,
-    :pinned, :trace, :visibility, :tenant, :made_by, :agent, :session_row, :created_at, :created_at, :now,
-    :superseded_by, CASE WHEN NOT :superseded_by IS NULL THEN :now END) ON CONFLICT(store_id, agent_id, id) DO NOTHING;
+    :pinned, :trace, :visibility, :tenant, :made_by, :confirmed_at, :agent, :session_row, :created_at, :created_at,
+    :now, :superseded_by, CASE WHEN NOT :superseded_by IS NULL THEN :now END) ON CONFLICT(store_id, agent_id, id) DO
+    NOTHING;
 -- storage.memories.memories: by_rows
 SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS tier, m.lifetime AS lifetime, m.kind AS
     kind, m.source AS source, m.importance AS importance, m.expires_at AS expires_at, m.owner_user_id AS owner_user_id,
     m.tags AS tags, m.concept_tags AS concept_tags, m.metadata AS metadata, s.id AS session, m.source_message AS
     source_message, m.channel_id AS channel, m.note_id AS note_id, m.category AS category, m.key AS key, m.value AS
     value, m.subject AS subject, m.confidence AS confidence, m.pinned AS pinned, m.trace_id AS trace, m.visibility AS
-    visibility, m.tenant AS tenant, m.made_by AS made_by, m.row_id AS row_id, m.agent_id AS agent, m.access_count AS
-    access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS session_row,
-    m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS superseded_by,
-    m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at) END AS valid_to
+    visibility, m.tenant AS tenant, m.made_by AS made_by, m.confirmed_at AS confirmed_at, m.row_id AS row_id, m.agent_id
+    AS agent, m.access_count AS access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS
+    session_row, m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS
+    superseded_by, m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at)
+    END AS valid_to
 FROM memories AS m
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
 LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = m.superseded_by
@@ -1252,10 +1259,11 @@ SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS t
     m.tags AS tags, m.concept_tags AS concept_tags, m.metadata AS metadata, s.id AS session, m.source_message AS
     source_message, m.channel_id AS channel, m.note_id AS note_id, m.category AS category, m.key AS key, m.value AS
     value, m.subject AS subject, m.confidence AS confidence, m.pinned AS pinned, m.trace_id AS trace, m.visibility AS
-    visibility, m.tenant AS tenant, m.made_by AS made_by, m.row_id AS row_id, m.agent_id AS agent, m.access_count AS
-    access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS session_row,
-    m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS superseded_by,
-    m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at) END AS valid_to
+    visibility, m.tenant AS tenant, m.made_by AS made_by, m.confirmed_at AS confirmed_at, m.row_id AS row_id, m.agent_id
+    AS agent, m.access_count AS access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS
+    session_row, m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS
+    superseded_by, m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at)
+    END AS valid_to
 FROM memories AS m
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
 LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = m.superseded_by
@@ -1269,10 +1277,11 @@ SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS t
     m.tags AS tags, m.concept_tags AS concept_tags, m.metadata AS metadata, s.id AS session, m.source_message AS
     source_message, m.channel_id AS channel, m.note_id AS note_id, m.category AS category, m.key AS key, m.value AS
     value, m.subject AS subject, m.confidence AS confidence, m.pinned AS pinned, m.trace_id AS trace, m.visibility AS
-    visibility, m.tenant AS tenant, m.made_by AS made_by, m.row_id AS row_id, m.agent_id AS agent, m.access_count AS
-    access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS session_row,
-    m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS superseded_by,
-    m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at) END AS valid_to
+    visibility, m.tenant AS tenant, m.made_by AS made_by, m.confirmed_at AS confirmed_at, m.row_id AS row_id, m.agent_id
+    AS agent, m.access_count AS access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS
+    session_row, m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS
+    superseded_by, m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at)
+    END AS valid_to
 FROM memories AS m
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
 LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = m.superseded_by
@@ -1286,10 +1295,11 @@ SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS t
     m.tags AS tags, m.concept_tags AS concept_tags, m.metadata AS metadata, s.id AS session, m.source_message AS
     source_message, m.channel_id AS channel, m.note_id AS note_id, m.category AS category, m.key AS key, m.value AS
     value, m.subject AS subject, m.confidence AS confidence, m.pinned AS pinned, m.trace_id AS trace, m.visibility AS
-    visibility, m.tenant AS tenant, m.made_by AS made_by, m.row_id AS row_id, m.agent_id AS agent, m.access_count AS
-    access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS session_row,
-    m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS superseded_by,
-    m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at) END AS valid_to
+    visibility, m.tenant AS tenant, m.made_by AS made_by, m.confirmed_at AS confirmed_at, m.row_id AS row_id, m.agent_id
+    AS agent, m.access_count AS access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS
+    session_row, m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS
+    superseded_by, m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at)
+    END AS valid_to
 FROM memories AS m
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
 LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = m.superseded_by
@@ -1304,10 +1314,11 @@ SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS t
     m.tags AS tags, m.concept_tags AS concept_tags, m.metadata AS metadata, s.id AS session, m.source_message AS
     source_message, m.channel_id AS channel, m.note_id AS note_id, m.category AS category, m.key AS key, m.value AS
     value, m.subject AS subject, m.confidence AS confidence, m.pinned AS pinned, m.trace_id AS trace, m.visibility AS
-    visibility, m.tenant AS tenant, m.made_by AS made_by, m.row_id AS row_id, m.agent_id AS agent, m.access_count AS
-    access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS session_row,
-    m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS superseded_by,
-    m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at) END AS valid_to
+    visibility, m.tenant AS tenant, m.made_by AS made_by, m.confirmed_at AS confirmed_at, m.row_id AS row_id, m.agent_id
+    AS agent, m.access_count AS access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS
+    session_row, m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS
+    superseded_by, m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at)
+    END AS valid_to
 FROM memories AS m
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
 LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = m.superseded_by
@@ -1324,10 +1335,11 @@ SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS t
     m.tags AS tags, m.concept_tags AS concept_tags, m.metadata AS metadata, s.id AS session, m.source_message AS
     source_message, m.channel_id AS channel, m.note_id AS note_id, m.category AS category, m.key AS key, m.value AS
     value, m.subject AS subject, m.confidence AS confidence, m.pinned AS pinned, m.trace_id AS trace, m.visibility AS
-    visibility, m.tenant AS tenant, m.made_by AS made_by, m.row_id AS row_id, m.agent_id AS agent, m.access_count AS
-    access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS session_row,
-    m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS superseded_by,
-    m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at) END AS valid_to
+    visibility, m.tenant AS tenant, m.made_by AS made_by, m.confirmed_at AS confirmed_at, m.row_id AS row_id, m.agent_id
+    AS agent, m.access_count AS access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS
+    session_row, m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS
+    superseded_by, m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at)
+    END AS valid_to
 FROM memories AS m
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
 LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = m.superseded_by
@@ -1341,10 +1353,11 @@ SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS t
     m.tags AS tags, m.concept_tags AS concept_tags, m.metadata AS metadata, s.id AS session, m.source_message AS
     source_message, m.channel_id AS channel, m.note_id AS note_id, m.category AS category, m.key AS key, m.value AS
     value, m.subject AS subject, m.confidence AS confidence, m.pinned AS pinned, m.trace_id AS trace, m.visibility AS
-    visibility, m.tenant AS tenant, m.made_by AS made_by, m.row_id AS row_id, m.agent_id AS agent, m.access_count AS
-    access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS session_row,
-    m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS superseded_by,
-    m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at) END AS valid_to
+    visibility, m.tenant AS tenant, m.made_by AS made_by, m.confirmed_at AS confirmed_at, m.row_id AS row_id, m.agent_id
+    AS agent, m.access_count AS access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS
+    session_row, m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS
+    superseded_by, m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at)
+    END AS valid_to
 FROM memories AS m
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
 LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = m.superseded_by
@@ -1359,10 +1372,11 @@ SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS t
     m.tags AS tags, m.concept_tags AS concept_tags, m.metadata AS metadata, s.id AS session, m.source_message AS
     source_message, m.channel_id AS channel, m.note_id AS note_id, m.category AS category, m.key AS key, m.value AS
     value, m.subject AS subject, m.confidence AS confidence, m.pinned AS pinned, m.trace_id AS trace, m.visibility AS
-    visibility, m.tenant AS tenant, m.made_by AS made_by, m.row_id AS row_id, m.agent_id AS agent, m.access_count AS
-    access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS session_row,
-    m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS superseded_by,
-    m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at) END AS valid_to
+    visibility, m.tenant AS tenant, m.made_by AS made_by, m.confirmed_at AS confirmed_at, m.row_id AS row_id, m.agent_id
+    AS agent, m.access_count AS access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS
+    session_row, m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS
+    superseded_by, m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at)
+    END AS valid_to
 FROM memories AS m
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
 LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = m.superseded_by
@@ -2494,9 +2508,9 @@ WHERE (c.agent_id = :agent AND c.id = ANY(CAST(:ids AS BIGINT[])) AND (c.session
 SELECT c.id AS chunk_id, s.id AS session, COALESCE(k.channel_id, s.channel_id) AS channel, COALESCE(m.importance,
     k.importance, :importance) AS importance, COALESCE(k.access_count, c.access_count) AS access_count,
     COALESCE(k.accessed_at, c.accessed_at) AS accessed_at, COALESCE(m.created_at, c.created_at) AS created_at, k.tier AS
-    tier, k.kind AS kind, CAST(CAST((NOT k.category IS NULL) AS INT) AS BIGINT) AS keyed, CAST(CAST(((k.kind IN
-    ('instruction', 'preference') AND k.visibility = 'requested' AND k.source = 'extraction') IS TRUE) AS INT) AS
-    BIGINT) AS waits
+    tier, k.kind AS kind, CAST(CAST((NOT k.category IS NULL) AS INT) AS BIGINT) AS keyed, CAST(CAST(((k.visibility =
+    'requested' AND k.source = 'extraction' AND (k.kind IN ('instruction', 'preference') OR k.owner_user_id IS NULL)) IS
+    TRUE) AS INT) AS BIGINT) AS waits
 FROM chunks AS c
 CROSS JOIN LATERAL (SELECT (SELECT MAX(message_row) FROM message_chunks WHERE chunk_id = c.id AND
     message_chunks.store_id = :store_id) AS row_id OFFSET 0) AS m_keys

@@ -635,3 +635,21 @@ def test_two_who_speak_in_a_session_of_one_user_do_not_take_each_others_place(pi
     tell(pipeline, {"content": "And I work as a pilot, you know.", "name": "Rui"}, user="u-1")
     extracting.sweep()
     assert extracting.contents() == ["Ana works as a florist in town.", "Rui works as a pilot."]
+
+
+def test_what_is_said_again_is_confirmed(pipeline: Pipeline) -> None:
+    """Given a memory, when the same is said again, then its confirmation moves, no new one is made, and undo works."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, LIVES)
+    extracting.sweep()
+    (first,) = extracting.memories()
+    assert first.confirmed_at is None
+    tell(pipeline, LIVES, session="later")
+    again = pipeline.now()
+    assert extracting.sweep()["known"] == 1
+    (kept,) = extracting.memories()
+    assert kept.confirmed_at is not None
+    assert first.created_at < kept.confirmed_at <= again
+    assert (kept.id, kept.updated_at) == (first.id, first.updated_at)
+    undo_entry(pipeline.store, agent="ana", entry=1, now=pipeline.now())
+    assert extracting.memories() == []

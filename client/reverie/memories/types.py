@@ -69,8 +69,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     A note has a `note_id`; a fact has `category`, `key` and `value`, and its content combines the three. A memory with
     `superseded_by` was replaced by that memory: it is kept, but recalled only `as_of` a time when it held. It holds
-    from `valid_from`, when it was said, until `valid_to`, when what replaced it was said. `provenance` says where it
-    comes from; an export has none.
+    from `valid_from`, when it was said, until `valid_to`, when what replaced it was said; `confirmed_at` is when it was
+    last said again. `provenance` says where it comes from; an export has none.
     """
 
     id: str
@@ -104,6 +104,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     superseded_by: str | None = None
     valid_from: datetime | None = None
     valid_to: datetime | None = None
+    confirmed_at: datetime | None = None
     provenance: Provenance | None = None
 
 

@@ -165,6 +165,7 @@ class ExportedMemory(ExportedRecord, frozen=True, kw_only=True, tag="memories"):
     superseded_at: datetime | None = None
     trace: str = ""
     made_by: str | None = None
+    confirmed_at: datetime | None = None
     promoted_at: datetime | None = None
     promotion_score: float | None = None
     promotion_phase: str | None = None

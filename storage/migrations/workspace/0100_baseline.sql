@@ -375,7 +375,7 @@ CREATE INDEX contexts_by_time ON contexts (agent_id, at);
 CREATE INDEX contexts_by_session ON contexts (session_row);
 
 -- `tenant` is whose a memory of the account is; NULL is "local". `made_by` is the call or job that made it, whatever
--- the `source` that a caller gave.
+-- the `source` that a caller gave. `confirmed_at` is when it was last said again, if it was.
 CREATE TABLE memories (
     row_id INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL,
@@ -413,6 +413,7 @@ CREATE TABLE memories (
     visibility TEXT NOT NULL DEFAULT 'private' CHECK (visibility IN ('private', 'requested', 'shared')),
     tenant TEXT,
     made_by TEXT,
+    confirmed_at INTEGER,
     UNIQUE (agent_id, id)
 );
 CREATE INDEX memories_by_time ON memories (agent_id, created_at);
