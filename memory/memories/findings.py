@@ -24,6 +24,7 @@ from memory.memories.memories import add_in_history
 from memory.memories.patterns import Statement, find_instructions, find_revocations, find_statements
 from memory.memories.patterns.instruction_sentences import takes_back
 from memory.memories.patterns.matching import is_game
+from memory.memories.sensitive import SEEN_BY_ALL, sensitive_kind
 from memory.secrets import looks_secret, repeats_secret_of
 from reverie.memories.types import EXTRACTION
 from storage.curation import EntryDraft
@@ -194,15 +195,24 @@ class FindingSaver:
         """Return whether a finding needs approval before the agent is told it.
 
         An unconfirmed instruction does, since it may be another's words. So does a procedure learned from a user,
-        before all users get it, and an instruction (or its revocation) from a session without a user if the agent has
-        users.
+        before all users get it, and if the agent has users, what would be told to all of them: an instruction (or its
+        revocation) from a session without a user, and what is sensitive.
         """
         if finding.unconfirmed:
             return True
         if self._owner(finding) is not None:
             return finding.kind == "procedure"
         directs = finding.kind == "procedure" or is_standing(finding.kind, finding.importance)
-        return (directs or finding.takes_back is not None) and self._has_users()
+        waits = directs or finding.takes_back is not None or sensitive_kind(finding.content) is not None
+        return waits and self._has_users()
+
+    def _sensitive(self, finding: Finding) -> str | None:
+        """Return why a person should read a finding, whether it waits or not; None if nobody needs to."""
+        if kind := sensitive_kind(finding.content):
+            return kind
+        if finding.kind in ("instruction", "procedure") or finding.takes_back is not None:
+            return "instruction"
+        return SEEN_BY_ALL if self._owner(finding) is None and self._has_users() else None
 
     def _may_replace(self, rival: KnownMemory, finding: Finding) -> bool:
         """Return whether a finding may replace a memory; one that all users see is not replaced without approval."""
@@ -303,6 +313,7 @@ class FindingSaver:
             f"said in message {finding.message.id}, found by {finding.method}",
             memories=[memory_id, *(one.id for one in older)],
             session=self._session.id,
+            sensitive=self._sensitive(finding),
         )
         with self._tx.curation.entry(draft, job=self._job, agent=self._session.agent, action=ACTION, at=self._now):
             memory = self._memory(finding, memory_id)

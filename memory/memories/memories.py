@@ -261,6 +261,8 @@ def approve_memory(memories: AgentMemories, memory_id: str, *, now: int, content
         draft = EntryDraft(f"approved for {audience}; it belongs to {record.owner_user_id}", memories=[memory_id])
         with tx.curation.entry(draft, job=APPROVE, agent=memories.agent, action=APPROVE, at=now):
             rows.memories.change(record.row_id, now=now, visibility="private" if confirmed else "shared")
+        # Whoever approves it has read it.
+        rows.curation.accept(rows.curation.ids(CurationFilter(memory=memory_id)), at=now)
         return rows.memories.get(memory_id)
 
 

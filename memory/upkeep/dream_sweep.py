@@ -24,6 +24,7 @@ from adapters.workspace_git import GitFolders
 from memory.idle_stores import IdleStores, run_where_changed
 from memory.jobs import ORDINARY_RUN, JobRun, RunOptions
 from memory.memories.concept_tags import concept_tags
+from memory.memories.sensitive import SEEN_BY_ALL, sensitive_kind
 from memory.pipeline.questions import is_only_questions
 from memory.secrets import announces_secret, asks_for_secret, looks_secret
 from memory.upkeep.consolidation import AgentUsers
@@ -306,7 +307,10 @@ def _make(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory
     session = rows.sessions.get(message.session)
     # In a session of several users, words belong to the user whom the message names, or else to all of them.
     owner = message.user or (None if session.is_group else session.user)
-    draft = EntryDraft(candidate.signals.explanation, memories=[memory_id])
+    sensitive = sensitive_kind(found.chunk_text)
+    if sensitive is None and owner is None and rows.dreams.has_users():
+        sensitive = SEEN_BY_ALL
+    draft = EntryDraft(candidate.signals.explanation, memories=[memory_id], sensitive=sensitive)
     with tx.curation.entry(draft, job=DREAM_SWEEP, agent=rows.agent, action=ACTION, at=now):
         memory = rows.memories.add(
             NewMemory(

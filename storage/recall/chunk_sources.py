@@ -177,8 +177,8 @@ _ATTRIBUTES: Final = f"""
         coalesce(k.access_count, c.access_count) AS access_count, coalesce(k.accessed_at, c.accessed_at) AS accessed_at,
         coalesce(m.created_at, c.created_at) AS created_at, k.tier AS tier, k.kind AS kind,
         k.category IS NOT NULL AS keyed,
-        (k.kind IN ('instruction', 'preference') AND k.visibility = 'requested' AND k.source = 'extraction') IS TRUE
-        AS waits
+        (k.visibility = 'requested' AND k.source = 'extraction'
+        AND (k.kind IN ('instruction', 'preference') OR k.owner_user_id IS NULL)) IS TRUE AS waits
     {_FROM}
     LEFT JOIN sessions AS s ON s.row_id = coalesce(c.session_row, k.session_row)
     WHERE {_LISTED}

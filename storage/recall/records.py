@@ -59,7 +59,7 @@ class ChunkAttributes:
     """The attributes of a chunk that ranking uses. `accessed_at` is None if it was never found.
 
     `tier` and `kind` (fact, preference and so on) are those of a memory; messages and files have neither. `keyed`: it
-    is the value of a category and key. `waits`: it is an instruction that waits for a confirmation.
+    is the value of a category and key. `waits`: it is no one's, or an instruction, and waits for approval.
     """
 
     chunk_id: int

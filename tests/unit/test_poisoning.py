@@ -11,6 +11,7 @@ import pytest
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.memories import approve_memory, pending_memories
 from reverie.contract import ACCOUNT_STORE
+from storage.curation import CurationFilter
 from storage.memories.instructions import Applies
 from storage.memories.records import MemoryRecord
 from storage.viewer import Viewer
@@ -216,3 +217,40 @@ def test_the_text_of_a_file_and_a_scratchpad_give_no_memory(pipeline: Pipeline) 
         row = tx.for_agent("ana").sessions.get("of-kate").row_id
         pads.write(row, "order", EVERYWHERE, now=pipeline.now())
     assert made_of(pipeline, Extracting(pipeline)) == []
+
+
+# --- by what is sensitive ---
+
+
+def test_what_is_sensitive_and_of_nobody_waits_where_the_agent_has_users(pipeline: Pipeline) -> None:
+    """Given sensitive words in a session of nobody, then they wait, said twice too; a user's own hold at once."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, "I am allergic to peanuts.", session="open")
+    tell(pipeline, "I am allergic to peanuts.", session="later")
+    tell(pipeline, "I am allergic to cats.", session="of-kate", user="kate")
+    tell(pipeline, "I live in Lisbon, close to the river.", session="of-kate", user="kate")
+    by_content = {one.content: one for one in made_of(pipeline, extracting)}
+    assert {content: one.visibility for content, one in by_content.items()} == {
+        "User is allergic to peanuts.": "requested",
+        "User is allergic to cats.": "private",
+        "User lives in Lisbon.": "private",
+    }
+    pipeline.settle()
+    with pipeline.store.reading() as tx:
+        rows = tx.for_agent("ana")
+        chunks = {one.id: chunk for chunk, one in rows.chunk_sources.texts(list(range(1, 100))).items()}
+        waiting = {id for id, chunk in chunks.items() if rows.chunk_sources.attributes([chunk])[chunk].waits}
+        reasons = {entry.memories[0]: entry.sensitive for entry in rows.curation.page()}
+        due = len(rows.curation.page(CurationFilter(due=True)))
+    assert waiting == {by_content["User is allergic to peanuts."].id}
+    assert {content: reasons[one.id] for content, one in by_content.items()} == {
+        "User is allergic to peanuts.": "health",
+        "User is allergic to cats.": "health",
+        "User lives in Lisbon.": None,
+    }
+    assert due == 2
+    assert approve_all(pipeline) == 1
+    with pipeline.store.reading() as tx:
+        assert [one.memories for one in tx.for_agent("ana").curation.page(CurationFilter(due=True))] == [
+            (by_content["User is allergic to cats."].id,)
+        ], "whoever approves a memory has read it"
