@@ -503,6 +503,19 @@ def test_one_batch_takes_the_chunks_of_the_workspaces_whose_turn_is_next(pipe: P
         assert verify(store).counts["in_vector_index"] == 1
 
 
+def test_a_message_of_a_quiet_workspace_is_not_embedded_with_a_whole_batch_of_a_busy_one(
+    pipe: Pipeline, embedder: Embedder
+) -> None:
+    """Given another workspace with 300 messages, when the task of a quiet one runs, then its batch stays small."""
+    busy = pipe.stores.workspace("busy")
+    pipe.inbox.accept(busy.name, turns(*[f"boat {number}" for number in range(300)]))
+    ingest_batch(pipe.inbox, busy, pipe.working, now=pipe.now())
+    chunk_messages(busy, now=pipe.now, on_batch=lambda _rows: None)
+    embed_with_others(pipe, embedder, [busy])
+    assert embedder.batches == [64]
+    assert left_to_embed(pipe.store, busy) == [busy.name]
+
+
 def test_what_happens_in_one_of_the_workspaces_concerns_no_other(pipe: Pipeline) -> None:
     """Given a refused text, vectors of another model, and a worker that died, then the others are embedded."""
     refusing = Embedder(refuses="lagoon")
