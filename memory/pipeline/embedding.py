@@ -39,8 +39,8 @@ from storage.transaction import Transaction
 # Enough texts that sorting by length leaves hardly any padding, few enough that a new message waits only a third of a
 # second for the batch before it: 256 short turns take 0.31 s in bfloat16 on two cores.
 BATCH_CHUNKS: Final = 256
-# A smaller batch is filled up to this size: 64 short texts take a model as long as two alone. Filled up to a whole batch
-# with the backlog of a workspace that imports much, each message of a quiet one waited for two batches of the other.
+# A smaller batch is filled up to this size: 64 short texts take a model as long as two alone. When it was filled up to
+# a whole one with the backlog of a workspace that imports, each message of a quiet one waited for two such batches.
 _FILLED_CHUNKS: Final = 64
 # Producers that wait for keyword-only results have sent their messages lately: the whole backlog need not be read.
 _NEWEST_CHUNKS: Final = 1_000

@@ -22,7 +22,7 @@ from memory.pipeline.incoming import Item, decode, to_json, variant_of
 from memory.pipeline.storing import IngestReport, Written, searchable_among, store_items, stored_rows
 from memory.stage import STAGE_BUDGET_SECONDS
 from reverie.contract import INGEST_MESSAGES, MessagePayload, Outcome
-from reverie.errors import Permanent, StoreUnusable, Transient, Unavailable
+from reverie.errors import Permanent, StoreUnavailable, StoreUnusable, Transient, Unavailable
 from storage.stores import Store
 
 BATCH_ITEMS: Final = 500
@@ -66,7 +66,13 @@ def drain_inbox(
         has_items = inbox.stats(workspace).size > 0
         batch = IngestReport()
         if has_items:
-            batch = ingest_batch(inbox, open_store(), working, now=now(), tokens=tokens)
+            try:
+                batch = ingest_batch(inbox, open_store(), working, now=now(), tokens=tokens)
+            except (StoreUnavailable, StoreUnusable):
+                # The flag of this task would keep all later messages from sending one: after half a second in which
+                # another writer had the store, a stream of messages stood still for 20 s, until the sweep.
+                inbox.confirm_notification(INGEST_MESSAGES, workspace, seconds=RELEASE_SECONDS)
+                raise
         if batch.taken:
             looks = 0
             total.add(batch)

@@ -12,10 +12,11 @@ from sqlalchemy import event
 from adapters.broker.inbox import LEASE_SECONDS, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from memory.pipeline import storing
-from memory.pipeline.ingest import ingest_batch
+from memory.pipeline.ingest import RELEASE_SECONDS, drain_inbox, ingest_batch
 from memory.pipeline.recovery import recover_inbox
 from memory.sessions.sessions import newest_messages
 from memory.stage import MAX_CRASHES
+from reverie.contract import INGEST_MESSAGES
 from reverie.errors import StoreUnavailable, StoreUnusable, Unavailable
 from storage.pipeline.messages import Messages
 from storage.sessions.sessions import Sessions
@@ -187,6 +188,21 @@ def test_whoever_waits_for_the_write_lock_gives_up_before_its_lease_ends(
     pipe.lose_worker()
     pipe.ingest()
     assert newest(pipe) == ["one", "two", "three", "four", "five"]
+
+
+def test_a_stream_of_messages_goes_on_seconds_after_its_store_could_not_be_written(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a task that gave up waiting for the lock, then a later message may send another one after five seconds."""
+    monkeypatch.setattr("memory.pipeline.storing.STAGE_LOCK_WAIT_SECONDS", 0.05)
+    pipe.inbox.confirm_notification(INGEST_MESSAGES, WORKSPACE)  # whoever said it has sent a task
+    store = pipe.store
+    with store.writing(), pytest.raises(StoreUnavailable):
+        drain_inbox(
+            pipe.inbox, lambda: store, pipe.working, workspace=WORKSPACE, now=pipe.now, on_stored=lambda _: None
+        )
+    flag = f"{pipe.prefix}wake:{INGEST_MESSAGES}:{WORKSPACE}"
+    assert 0 < pipe.broker.pttl(flag) <= RELEASE_SECONDS * 1_000
 
 
 def test_the_longest_wait_for_the_write_lock_is_well_within_a_lease() -> None:

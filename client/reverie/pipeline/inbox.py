@@ -296,10 +296,10 @@ class Inbox:
         script = CLOCK + RAISE_FLAG + "return raise_flag(KEYS[1], wall(), ARGV[1]) and 1 or 0"
         return bool(self._run(script, [self._notification_key(task, workspace)], [NOTIFYING_SECONDS * 1_000]))
 
-    def confirm_notification(self, task: str, workspace: str) -> None:
-        """Have the flag live until the task begins: it was sent."""
+    def confirm_notification(self, task: str, workspace: str, *, seconds: float = NOTIFICATION_SECONDS) -> None:
+        """Have the flag live until the task begins: it was sent. After `seconds` another one may be sent."""
         key = self._notification_key(task, workspace)
-        call_broker(lambda: self._broker.pexpire(key, NOTIFICATION_SECONDS * 1_000))
+        call_broker(lambda: self._broker.pexpire(key, int(seconds * 1_000)))
 
     def wait_reply(self, reply_to: str, timeout_seconds: float) -> list[Outcome]:
         """Wait for the next outcomes on a reply list; return none after the timeout."""
