@@ -32,14 +32,14 @@ from cli.output import (
     when,
     write_export,
 )
-from cli.upkeep import run_job
+from cli.upkeep import run_job, say_line
 from reverie.calls import validated
 from reverie.contract import ACCOUNT_STORE
 from reverie.counts import counted
 from reverie.errors import NotFound
 from reverie.memories import calls
 from reverie.memories.types import Fact, FoundMemories, Memory, MemoryStats, Note, Remembered, long_text
-from reverie.upkeep import RunJob
+from reverie.upkeep import GetReview, Review, RunJob
 
 _PROPERTIES: Final = ("id", "tier", "lifetime", "kind", "source", "created")
 
@@ -65,6 +65,31 @@ def pending(command: Invocation, call: calls.ListPendingMemories, as_json: AsJso
 def _approve(found: Memory) -> str:
     """Show a memory of one user to all users of the agent; `reverie curation undo` takes it back."""
     return f"Memory {found.id} is shown to all users now: {found.content}"
+
+
+@memory.says("confirm", calls.ConfirmMemory, arguments=("id",))
+def _confirm(found: Memory) -> str:
+    """Note that a memory still holds: its review begins anew."""
+    return f"Confirmed: {found.content}"
+
+
+@memory.says("review", GetReview)
+def _print_review(found: Review) -> None:
+    """Show what to look at: sensitive changes, what waits for approval, and what may be outdated or contradicts."""
+    if found.entries:
+        say("To read: `reverie curation accept ID`, or `undo ID`")
+    for entry in found.entries:
+        say_line(entry)
+    if found.waiting:
+        say("To approve: `reverie memory approve --id ID`, or `remove ID`")
+    for one in found.waiting:
+        say(f"{one.id}  {shortened(one.content, 200)}")
+    if found.due:
+        say("May not hold any more: `reverie memory confirm ID`, `update ID`, or `remove ID`")
+    for due in found.due:
+        say(f"{due.memory.id}  {shortened(due.memory.content, 200)} ({due.why})")
+    if not found.listed:
+        say("Nothing to review.")
 
 
 @memory.says("search", calls.SearchMemories, arguments=("query",))

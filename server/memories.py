@@ -5,10 +5,12 @@ from __future__ import annotations
 from msgspec.structs import asdict, replace
 
 from memory.conversion import convert
+from memory.lifecycle.review import review
 from memory.memories.agent_memories import AgentMemories, StoredMemory, wait_until_searchable
 from memory.memories.facts import fact_history, forget_fact, list_facts, read_fact, set_fact
 from memory.memories.memories import (
     approve_memory,
+    confirm_memory,
     export_memories,
     forget,
     import_memories,
@@ -27,6 +29,7 @@ from reverie.fields import micros_until
 from reverie.memories import calls, types
 from reverie.memories.calls import check_changes, check_memory
 from reverie.types import Deleted
+from reverie.upkeep import GetReview, Review
 from server.caller import Caller, lacking
 from server.endpoints import Endpoints
 from server.services import Services
@@ -103,6 +106,17 @@ def _list_pending(services: Services, caller: Caller, call: calls.ListPendingMem
 @endpoints.serves(calls.ApproveMemory)
 def _approve(services: Services, caller: Caller, call: calls.ApproveMemory) -> types.Memory:
     record = approve_memory(agent_memories(services, caller), call.id, content=call.content, now=services.runtime.now())
+    return convert(record, types.Memory)
+
+
+@endpoints.serves(GetReview)
+def _review(services: Services, caller: Caller, call: GetReview) -> Review:
+    return review(agent_memories(services, caller), now=services.runtime.now(), limit=call.limit)
+
+
+@endpoints.serves(calls.ConfirmMemory)
+def _confirm(services: Services, caller: Caller, call: calls.ConfirmMemory) -> types.Memory:
+    record = confirm_memory(memories_of(services, caller, call), call.id, now=services.runtime.now())
     return convert(record, types.Memory)
 
 

@@ -288,6 +288,8 @@ class Memories(Subject[_C]):
     update = method(memory_calls.UpdateMemory)
     pending = method(memory_calls.ListPendingMemories, lambda answer: answer.memories)
     approve = method(memory_calls.ApproveMemory)
+    confirm = method(memory_calls.ConfirmMemory)
+    review = method(upkeep_calls.GetReview)
     stats = method(memory_calls.GetMemoryStats)
     recall_events = method(recall_calls.ListRecallEvents, lambda answer: answer.recall_events)
     export = method(memory_calls.ExportMemories)

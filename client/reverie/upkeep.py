@@ -12,6 +12,7 @@ from reverie.calls import Call, Paged
 from reverie.contract import JOB_NAMES
 from reverie.errors import Rejected
 from reverie.fields import Limit, Offset, bounded_text, label
+from reverie.memories.types import Memory
 from reverie.pipeline.status import JobStatus
 from reverie.types import ListResult
 
@@ -69,6 +70,26 @@ class CurationRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     open: int = 0
     due: int = 0
     entries: list[CurationEntry] = []
+
+
+class DueMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory that may not hold any more, and why: contradicting, over, or not said again for long."""
+
+    memory: Memory
+    why: str
+
+
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person should look at: sensitive changes to accept or undo, what waits for approval, what may be outdated.
+
+    A task counts as outdated after 30 days without being said again, a fact or procedure after a year, a preference or
+    an instruction after three. `listed` is how many there are in the three lists.
+    """
+
+    listed: int
+    entries: list[CurationEntry]
+    waiting: list[Memory]
+    due: list[DueMemory]
 
 
 class CurationRunList(ListResult[CurationRun], frozen=True, kw_only=True):
@@ -251,6 +272,14 @@ class GetCurationRun(Call[CurationRun], frozen=True):
     run: RunId
     limit: Limit = 50
     offset: Offset = 0
+
+
+class GetReview(Call[Review], frozen=True):
+    """Return what should be read about this agent's memories, of each part at most `limit`."""
+
+    route: ClassVar = "GET /v1/memories/review"
+    required_scope: ClassVar = "operate"
+    limit: Limit = 50
 
 
 class AcceptChanges(Call[Accepted], frozen=True):

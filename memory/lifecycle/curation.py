@@ -255,6 +255,10 @@ class CurationLogs:
         ]
         return _newest_first(logs)[offset : offset + limit]
 
+    def due(self, *, limit: int) -> Sequence[CurationEntry]:
+        """Return the sensitive entries that nobody has accepted or undone, with their texts, newest first."""
+        return self._page(CurationFilter(due=True), limit=limit, offset=0, with_texts=True)
+
     def runs(self, matching: CurationFilter, *, limit: int, offset: int) -> Sequence[CurationRun]:
         """Return the newest runs with an entry that passes a filter, each with the effects of all its entries."""
         matching = _with_job_name(matching)

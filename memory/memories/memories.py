@@ -227,7 +227,7 @@ def update_memory(
         moved = (changed.tier == "conversation") != (record.tier == "conversation")
         rewritten = changed.content != record.content
         if rewritten:
-            columns["concept_tags"] = concept_tags(changed.content)
+            columns |= {"concept_tags": concept_tags(changed.content), "confirmed_at": now}
         if needs_approval and changes.visibility is UNSET:
             columns["visibility"] = visibility_after_change(record)
         rows.memories.change(record.row_id, now=now, **columns)
@@ -263,6 +263,13 @@ def approve_memory(memories: AgentMemories, memory_id: str, *, now: int, content
             rows.memories.change(record.row_id, now=now, visibility="private" if confirmed else "shared")
         # Whoever approves it has read it.
         rows.curation.accept(rows.curation.ids(CurationFilter(memory=memory_id)), at=now)
+        return rows.memories.get(memory_id)
+
+
+def confirm_memory(memories: AgentMemories, memory_id: str, *, now: int) -> MemoryRecord:
+    """Note that a memory still holds. Raises `NotFound`."""
+    with memories.changing(memory_id) as (_, rows, record):
+        rows.memories.change(record.row_id, now=now, confirmed_at=now)
         return rows.memories.get(memory_id)
 
 

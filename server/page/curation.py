@@ -10,6 +10,7 @@ from fastapi import Response
 
 from reverie.counts import counted
 from reverie.errors import Conflict, Rejected
+from reverie.memories.calls import ApproveMemory, ConfirmMemory
 from reverie.trust.calls import Erase, GetErasure, ListErasures
 from reverie.upkeep import (
     AcceptChanges,
@@ -20,6 +21,7 @@ from reverie.upkeep import (
     GetCurationEntry,
     GetCurationRun,
     GetDiff,
+    GetReview,
     ListCuration,
     ListCurationRuns,
     ListHistory,
@@ -64,7 +66,12 @@ class RowChange:
     fields: list[FieldChange]
 
 
-_NOTICES: Final = {"undone": "Undone. Jobs do not repeat it.", "accepted": "Accepted."}
+_NOTICES: Final = {
+    "undone": "Undone. Jobs do not repeat it.",
+    "accepted": "Accepted.",
+    "confirmed": "Confirmed.",
+    "approved": "Approved. The log can undo it.",
+}
 
 
 @pages.get("/log")
@@ -107,6 +114,24 @@ async def _entry(visit: Visit) -> Response:
     return visit.page("log_entry.html", entry=entry, changes=changes, hidden=hidden, names=_NAMES)
 
 
+@pages.get("/review")
+async def _review(visit: Visit) -> Response:
+    return visit.page("review.html", review=await visit.send(GetReview()), notice=_NOTICES.get(visit.query("done"), ""))
+
+
+@pages.post("/review/confirm")
+async def _confirm(visit: Visit) -> Response:
+    await visit.send(ConfirmMemory(visit.query("id")))
+    return visit.see_other("/review", done="confirmed")
+
+
+@pages.post("/review/approve")
+async def _approve(visit: Visit) -> Response:
+    """Approve what was shown, and nothing else: its user may have changed it since."""
+    await visit.send(ApproveMemory(visit.query("id"), visit.form.text("content")))
+    return visit.see_other("/review", done="approved")
+
+
 @pages.post("/log/undo")
 async def _undo(visit: Visit) -> Response:
     id, run = visit.query("id"), visit.query("run")
@@ -125,8 +150,9 @@ async def _accept(visit: Visit) -> Response:
 
 
 def _back(visit: Visit, run: str, done: str) -> Response:
-    """Return to the run that a line belongs to, or to the log."""
-    return visit.see_other("/log/run", id=run, done=done) if run else visit.see_other("/log", done=done)
+    """Return to the run that a line belongs to, or to where it was listed."""
+    path = "/review" if visit.query("from") else "/log"
+    return visit.see_other("/log/run", id=run, done=done) if run else visit.see_other(path, done=done)
 
 
 def _readable(changes: list[CurationChange]) -> list[RowChange]:

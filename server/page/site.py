@@ -189,6 +189,7 @@ SECTIONS: Final = (
     Section("Schedules", "/schedules", "read", "Memory"),
     Section("Agents and users", "/agents", "read", "Memory"),
     Section("Pipeline", "/pipeline", "operate", "Operation"),
+    Section("Review", "/review", "operate", "Operation"),
     Section("Log", "/log", "operate", "Operation"),
     Section("Dreams", "/dreams", "operate", "Operation"),
     Section("Dead letters", "/dead-letters", "operate", "Operation"),

@@ -17,7 +17,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from reverie.errors import NotFound
-from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
+from storage.memories.records import UNCONFIRMED_DAYS, DueMemory, MemoryFilter, MemoryRecord, NewMemory
 from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository, Repository
 from storage.rows import column_name, execute, field_names, insert_sql, select_list, to_parameters, valid_json
@@ -128,6 +128,20 @@ _FROM: Final = (
 _VALID_TO: Final = "CASE WHEN b.row_id IS NOT NULL THEN max(m.created_at, b.created_at) END"
 _COMPUTED: Final = {"session": "s.id", "superseded_by": "b.id", "valid_from": "m.created_at", "valid_to": _VALID_TO}
 _SELECT: Final = f"SELECT {select_list(MemoryRecord, 'm', **_COMPUTED)} {_FROM}"
+# A current memory of the same kind and subject that says something else.
+_CONTRADICTS: Final = (
+    "(SELECT min(o.id) FROM memories AS o WHERE o.agent_id = m.agent_id AND o.subject = m.subject AND o.kind = m.kind"
+    " AND o.superseded_by IS NULL AND o.visibility <> 'requested' AND o.content <> m.content"
+    " AND o.owner_user_id IS m.owner_user_id AND o.tenant IS m.tenant)"
+)
+_CONFIRMED_AT: Final = "coalesce(m.confirmed_at, m.created_at)"
+_OUTDATED: Final = " ".join(f"WHEN '{kind}' THEN {days * 86_400_000_000}" for kind, days in UNCONFIRMED_DAYS.items())
+_DUE_FIRST: Final = f"ORDER BY {_CONTRADICTS} IS NULL, {_CONFIRMED_AT}, m.row_id"
+_SELECT_DUE: Final = (
+    f"SELECT {select_list(DueMemory, 'm', **_COMPUTED, contradicts=_CONTRADICTS)} {_FROM}"
+    " WHERE m.agent_id = :agent AND m.superseded_by IS NULL AND m.visibility <> 'requested' AND (m.expires_at <= :now"
+    f" OR {_CONTRADICTS} IS NOT NULL OR {_CONFIRMED_AT} < :now - CASE m.kind {_OUTDATED} END)"
+)
 _INSERT: Final = (
     insert_sql(
         "memories",
@@ -229,6 +243,11 @@ class Memories(AgentRepository):
         where, parameters = filter_sql(memory_filter)
         order = "ORDER BY m.created_at DESC, m.row_id DESC LIMIT :limit OFFSET :offset"
         return self._many(f"{where} {order}", **parameters, limit=limit, offset=offset)
+
+    def due(self, *, now: int, limit: int) -> list[DueMemory]:
+        """Return current memories that a person should look at, contradicting ones first, then the longest known."""
+        sql = f"{_SELECT_DUE} AND {of_memory(self._viewer, 'm')} {_DUE_FIRST} LIMIT :limit"
+        return self._records(DueMemory, sql, now=now, limit=limit)
 
     def iterate(self, memory_filter: MemoryFilter = EVERY_ACTIVE) -> Iterator[MemoryRecord]:
         """Yield all memories that pass a filter, oldest row first, read in pages."""

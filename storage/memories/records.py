@@ -113,6 +113,22 @@ class MemoryRecord(NewMemory):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueMemory(MemoryRecord):
+    """A memory that a person should look at; `contradicts` is the id of one that says something else, if one does."""
+
+    contradicts: str | None = None
+
+
+# For how long what was said counts as confirmed, by kind. Jobs and places change in a year, tastes seldom; events and
+# notes stay as they are.
+UNCONFIRMED_DAYS: Final[Mapping[MemoryKind, int]] = {
+    "task": 30,
+    "fact": 365,
+    "procedure": 365,
+    "preference": 1_095,
+    "instruction": 1_095,
+}
 # What extraction found among other words is in force for nobody, its owner included, before it is confirmed.
 EXTRACTION_SOURCE: Final = "extraction"
 CONFIRMED: Final = f"NOT (visibility = 'requested' AND source = '{EXTRACTION_SOURCE}')"

@@ -345,6 +345,8 @@ class EveryCall:
         self.memory_files.diff(before.id, newest.id)
         entries = self.curation.list()
         self.curation.get(entries[0].id)
+        self.memories.confirm("pier")
+        self.memories.review()
         run = self.curation.run(self.curation.runs()[0].id)
         self.curation.accept(run=run.id)
         self.curation.undo(next(entry.id for entry in entries if entry.undone_at is None))

@@ -22,7 +22,7 @@ CALLS = {
     "write": """
         IngestMessages IngestFile StartSession CloseSession ArchiveSession WriteScratchpad WriteScratchpadKey
         ClearScratchpad DeleteScratchpadKey ClearScratchpadKeys CreateChannel DescribeChannel MoveSession CompactSession
-        Remember UpdateMemory ImportMemories SetFact AddNote UpdateNote ImportRecords RecordEvent
+        Remember UpdateMemory ConfirmMemory ImportMemories SetFact AddNote UpdateNote ImportRecords RecordEvent
         PutItem DeleteItem BatchItems SweepItems
     """,
     "forget": "DeleteFile ForgetSession ForgetNewestMessage DeleteChannel Forget ForgetFact DeleteNote Erase",
@@ -34,7 +34,7 @@ CALLS = {
         GetStatus ListWorkspaces DeleteWorkspace ListDeadLetters GetDeadLetter ReplayDeadLetter DropDeadLetter ListJobs
         RunJob CreateToken ListTokens RotateToken RevokeToken ListAudit
         ApproveMemory ListPendingMemories ListCuration GetCurationEntry UndoAll Undo MakeCheckpoint ListHistory GetDiff
-        ListPromotions ListCurationRuns GetCurationRun AcceptChanges ListQuotas SetQuotas
+        ListPromotions ListCurationRuns GetCurationRun AcceptChanges GetReview ListQuotas SetQuotas
     """,
 }
 

@@ -289,6 +289,15 @@ class ApproveMemory(Call[Memory], frozen=True):
     content: Annotated[str | None, Meta(description="The content that was read; another one is not approved.")] = None
 
 
+class ConfirmMemory(OfUser[Memory], frozen=True):
+    """Note that a memory still holds, and return it: its review begins anew. Raises `NotFound`."""
+
+    route: ClassVar = "POST /v1/memories/{id}/confirm"
+    is_idempotent: ClassVar = True
+    changes_stored: ClassVar = True
+    id: MemoryId
+
+
 class ListPendingMemories(Paged[MemoryList], frozen=True):
     """List the memories of all users that wait for an operator to show them to all users, newest first."""
 

@@ -26,6 +26,7 @@ export type CommitList = { "commits": Array<Commit>; };
 export type CompactSession = { "token_budget"?: (number | null); "user"?: (string | null); };
 export type Compacted = { "condensed": number; "summary": SessionSummary; };
 export type CompleteRun = { /** The output of the run, at most 1 MiB. */ "output"?: string; "user"?: (string | null); /** How the run ended. */ "status"?: "failed" | "success"; "summary"?: (string | null); /** Why the run failed, at most 8 KiB. */ "error"?: string; /** The number of turns of the run. */ "turn_count"?: number; /** The cost of the run, in a currency of your choice. */ "cost"?: number; /** Whether to notify, for the policy conditional. */ "notify"?: (boolean | null); };
+export type ConfirmMemory = { "user"?: (string | null); };
 export type ConfirmReminder = { /** The token of the claim. */ "token": string; "user"?: (string | null); };
 export type Context = { "text": string; "tokens": number; "messages": Array<Message>; "memories": Array<ContextMemory>; "left_out": LeftOut; "instructions"?: Array<ContextMemory>; "degraded"?: string; "id"?: string; };
 export type ContextMemory = { "id": string; "kind": "file" | "memory" | "message"; "tier": "account" | "channel" | "conversation" | "workspace"; "text": string; "created_at": string; "session"?: (string | null); "role"?: (string | null); "name"?: (string | null); "tags"?: Array<string>; "source_message"?: (string | null); "provenance"?: (Provenance | null); "replaced_by"?: (string | null); "replaced_at"?: (string | null); };
@@ -43,6 +44,7 @@ export type DeadLetterList = { "dead_letters": Array<DeadLetter>; };
 export type Deleted = { "deleted": boolean; };
 export type DescribeChannel = { /** What the channel is about, at most 4 KiB. */ "description": string; };
 export type Difference = { "text": string; };
+export type DueMemory = { "memory": Memory; "why": string; };
 export type EmbedderStatus = { "state": "down" | "none" | "up"; "model"?: string; "dtype"?: string; "device"?: string; "error"?: string; };
 export type Erase = { /** Everything of this end user, or what is about something in their words. */ "user"?: (string | null); /** This session and what came from it, or the session of the message. */ "session"?: (string | null); /** This message and what came from it. */ "message"?: (string | null); /** This memory, fact or note, with its history. */ "memory"?: (string | null); /** Messages and memories about this, such as "my sister"; several names as "Ana / my sister". */ "about"?: (string | null); /** Ids of messages and memories about it that stay. */ "keep"?: Array<string>; /** Only of this agent, or alone: everything of this agent. */ "agent"?: (string | null); /** Only in this workspace, or alone: the whole workspace. */ "workspace"?: (string | null); /** Only count what would be removed. */ "dry_run"?: boolean; };
 export type ErasedItem = { "kind": "memory" | "message"; "id": string; "session"?: string; "at": string; "reason": "alias" | "derived" | "named" | "same conversation"; "text": string; };
@@ -152,6 +154,7 @@ export type RestoreSession = { "token_budget"?: (number | null); "user"?: (strin
 export type Restored = { "session": string; "messages": Array<Message>; "tokens": number; "left_out": number; "summary"?: (string | null); "shortened"?: number; "uncovered"?: number; };
 export type ResumeSchedule = { "user"?: (string | null); /** Include content of all users and of nobody; for operators and deliveries. */ "all_users"?: boolean; };
 export type RetrieverScore = { "rank": number; "score": number; "normalised": number; };
+export type Review = { "listed": number; "entries": Array<CurationEntry>; "waiting": Array<Memory>; "due": Array<DueMemory>; };
 export type RotateToken = { /** For how many seconds the old one stays valid. */ "grace_seconds"?: number; };
 export type RunJob = { /** Show what would be done, and change nothing. */ "dry_run"?: boolean; /** Only for this agent; by default for all. */ "agent"?: (string | null); /** Only in this workspace; by default in all and the account. */ "workspace"?: (string | null); };
 export type RunScheduleNow = { /** An id of your own for the run. */ "id"?: (string | null); "user"?: (string | null); /** Include content of all users and of nobody; for operators and deliveries. */ "all_users"?: boolean; };
@@ -217,6 +220,7 @@ export interface Calls {
   close_session: { args: { "session": string } & CloseSession; result: Session };
   compact_session: { args: { "session": string } & CompactSession; result: Compacted };
   complete_run: { args: { "run": string } & CompleteRun; result: ScheduleRun };
+  confirm_memory: { args: { "id": string } & ConfirmMemory; result: Memory };
   confirm_reminder: { args: { "id": string } & ConfirmReminder; result: Reminder };
   count_schedules: { args: { "user"?: (string | null); "all_users"?: boolean; "status"?: ("active" | "completed" | "disabled" | "failed" | "paused" | Array<"active" | "completed" | "disabled" | "failed" | "paused"> | null); "name"?: (string | null); "text"?: (string | null); "executor"?: ("llm" | "task" | "webhook" | null); "cadence"?: ("cron" | "interval" | "once" | null); "channel"?: (string | null); "session"?: (string | null); "due_before"?: (string | null); "due_after"?: (string | null) }; result: ScheduleCount };
   create_channel: { args: CreateChannel; result: Channel };
@@ -252,6 +256,7 @@ export interface Calls {
   get_next_runs: { args: { "id": string; "count"?: number; "user"?: (string | null); "all_users"?: boolean }; result: NextRuns };
   get_note: { args: { "note_id": string; "user"?: (string | null) }; result: Note };
   get_reminder: { args: { "id": string; "user"?: (string | null); "all_users"?: boolean }; result: Reminder };
+  get_review: { args: { "limit"?: number }; result: Review };
   get_run: { args: { "run": string; "user"?: (string | null); "all_users"?: boolean; "session"?: (string | null) }; result: ScheduleRun };
   get_schedule: { args: { "id": string; "user"?: (string | null); "all_users"?: boolean }; result: Schedule };
   get_scratchpad: { args: { "session": string; "user"?: (string | null) }; result: ScratchpadList };
@@ -344,6 +349,7 @@ export const routes: Record<keyof Calls, readonly [string, string]> = {
   close_session: ["POST", "/v1/sessions/{session}/idle"],
   compact_session: ["POST", "/v1/sessions/{session}/compact"],
   complete_run: ["POST", "/v1/runs/{run}/complete"],
+  confirm_memory: ["POST", "/v1/memories/{id}/confirm"],
   confirm_reminder: ["POST", "/v1/reminders/{id}/delivered"],
   count_schedules: ["GET", "/v1/schedules/count"],
   create_channel: ["POST", "/v1/channels"],
@@ -379,6 +385,7 @@ export const routes: Record<keyof Calls, readonly [string, string]> = {
   get_next_runs: ["GET", "/v1/schedules/{id}/next"],
   get_note: ["GET", "/v1/notes/{note_id}"],
   get_reminder: ["GET", "/v1/reminders/{id}"],
+  get_review: ["GET", "/v1/memories/review"],
   get_run: ["GET", "/v1/runs/{run}"],
   get_schedule: ["GET", "/v1/schedules/{id}"],
   get_scratchpad: ["GET", "/v1/scratchpads/{session}/items"],
@@ -471,6 +478,8 @@ export const subjects = {
     "update": "update_memory",
     "pending": "list_pending_memories",
     "approve": "approve_memory",
+    "confirm": "confirm_memory",
+    "review": "get_review",
     "stats": "get_memory_stats",
     "recallEvents": "list_recall_events",
     "export": "export_memories",

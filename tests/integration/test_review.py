@@ -1,0 +1,95 @@
+"""What a person should look at: by the clients, on the command line and on the page, and how it is settled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from reverie import Reverie, contract
+from storage.curation import EntryDraft
+from storage.memories.records import NewMemory
+from support.browsing import Visitor
+from support.command_line import CommandLine
+from worker.runtime import Runtime
+
+DAY = 86_400_000_000
+
+
+@pytest.fixture
+def here(runtime: Runtime) -> Runtime:
+    """A sensitive change, a memory that waits, an old fact, a new one, and two that contradict each other."""
+    now = runtime.now()
+    with runtime.store("default").writing() as tx:
+        rows = tx.for_agent("ana")
+        how = {"job": contract.EXTRACT_MEMORIES, "agent": "ana", "action": "extract", "at": now}
+        with tx.curation.entry(EntryDraft("said in message 1", sensitive="health"), **how):
+            rows.memories.add(NewMemory(id="knee", content="Ana's knee hurts", created_at=now), now=now)
+        for memory in (
+            NewMemory(id="shy", content="Tests run first", created_at=now, kind="procedure", visibility="requested"),
+            NewMemory(id="old", content="Ana works at Acme", created_at=now - 400 * DAY, kind="fact"),
+            NewMemory(id="new", content="Ana lives in Lisbon", created_at=now - 300 * DAY, kind="fact"),
+            NewMemory(id="past", content="Ana moved in 2020", created_at=now - 900 * DAY, kind="event"),
+            NewMemory(id="tea", content="Ana drinks tea", created_at=now, kind="preference", subject="drink"),
+            NewMemory(id="mate", content="Ana drinks mate", created_at=now, kind="preference", subject="drink"),
+            NewMemory(
+                id="bob", content="Bob drinks milk", created_at=now, kind="preference", subject="drink",
+                owner_user_id="bob",
+            ),
+        ):  # fmt: skip
+            rows.memories.add(memory, now=now)
+    return runtime
+
+
+def test_what_is_due_is_listed_and_settled(here: Runtime, ana: Reverie) -> None:
+    """Given what is sensitive, waits, is old or contradicts, then it is listed with the reason until it is settled."""
+    found = ana.memories.review()
+    assert [(entry.memories, entry.sensitive, entry.after) for entry in found.entries] == [
+        (["knee"], "health", "Ana's knee hurts")
+    ]
+    assert [memory.id for memory in found.waiting] == ["shy"]
+    assert [(due.memory.id, due.why.partition(" since")[0]) for due in found.due] == [
+        ("tea", "memory mate says something else"),
+        ("mate", "memory tea says something else"),
+        ("old", "not said again"),
+    ]
+    ana.curation.accept([found.entries[0].id])
+    ana.memories.approve("shy")
+    assert ana.memories.confirm("old").confirmed_at is not None
+    ana.forget("tea")
+    settled = ana.memories.review()
+    assert settled.listed == 0
+
+
+def test_the_command_line_shows_the_review(
+    here: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given what is due, then the command prints each part with what to do about it, and nothing for another agent."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REVERIE_BROKER_PREFIX", here.settings.broker_prefix)
+    target = ("--data", str(here.settings.data), "--broker", here.settings.broker_url)
+    reverie = CommandLine(monkeypatch, capsys, *target, "--agent", "ana")
+    shown = reverie("memory", "review").out
+    assert "1  learned [health]: said in message 1\n    + Ana's knee hurts\n" in shown
+    assert "shy  Tests run first\n" in shown
+    assert "tea  Ana drinks tea (memory mate says something else)\n" in shown
+    assert reverie("memory", "confirm", "old").out == "Confirmed: Ana works at Acme\n"
+    assert "Acme" not in reverie("memory", "review").out
+    other = CommandLine(monkeypatch, capsys, *target, "--agent", "bob")
+    assert other("memory", "review").out == "Nothing to review.\n"
+
+
+def test_the_page_settles_what_is_due(here: Runtime, visitor: Visitor, operator: Reverie) -> None:
+    """Given what is due, then the page lists it, and accepts, approves and confirms by a click each."""
+    page = visitor.open("/review")
+    expect(page.get_by_role("region", name="Sensitive changes")).to_contain_text("Ana's knee hurts")
+    assert visitor.violations() == []
+    page.get_by_role("button", name="Accept:").click()
+    expect(page.get_by_role("status")).to_contain_text("Accepted")
+    page.get_by_role("button", name="Approve: Tests run first").click()
+    expect(page.get_by_role("status")).to_contain_text("Approved")
+    page.get_by_role("button", name="Still holds: Ana works at Acme").click()
+    expect(page.get_by_role("status")).to_contain_text("Confirmed")
+    left = operator.memories.review()
+    assert (left.entries, left.waiting, [due.memory.id for due in left.due]) == ([], [], ["tea", "mate"])
