@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ import pysqlite3
 import sqlite_vec
 from sqlalchemy import Connection, Engine, create_engine, event, exc
 from sqlalchemy.pool import QueuePool
+from sqlalchemy.util import LRUCache
 
 from reverie.errors import Permanent, ReverieError, StoreUnavailable, StoreUnusable
 from storage.engines import READ_ONLY
@@ -270,20 +272,33 @@ def _damaged(path: Path, text: str) -> StoreUnusable:
 
 
 def _engine(path: Path) -> Engine:
-    engine = create_engine(
-        f"sqlite:///{path}",
-        module=pysqlite3,
-        hide_parameters=True,  # errors are logged, message contents must not be
-        poolclass=QueuePool,
+    """Return an engine for one file that shares its dialect and the compiled statements with those of all others.
+
+    With its own, a process that opens store after store would compile each statement anew in each.
+    """
+    pool = QueuePool(
+        partial(pysqlite3.connect, str(path), check_same_thread=False, cached_statements=256),
         pool_size=MAX_CONNECTIONS,
         max_overflow=0,
-        pool_timeout=BUSY_TIMEOUT_MILLISECONDS / 1_000,
-        connect_args={"check_same_thread": False, "cached_statements": 256},
+        timeout=BUSY_TIMEOUT_MILLISECONDS / 1_000,
+        dialect=_shared.dialect,
+    )
+    engine = Engine(
+        pool,
+        _shared.dialect,
+        _shared.url,
+        hide_parameters=True,  # errors are logged, message contents must not be
+        execution_options={"compiled_cache": _compiled},
     )
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
     event.listen(engine, "checkin", _on_checkin)
     return engine
+
+
+# Never connected: SQLite's dialect learns all that it needs from the driver's module.
+_shared: Final = create_engine("sqlite://", module=pysqlite3)
+_compiled: Final[LRUCache[Any, Any]] = LRUCache(1_000)
 
 
 def _on_connect(raw: Any, _record: object) -> None:
