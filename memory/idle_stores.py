@@ -29,6 +29,10 @@ DueAt = Callable[[Store], int | None]
 _TRY_AGAIN_SECONDS: Final = 30.0
 # How long one call looks for due work; opening a store takes some milliseconds.
 LOOK_SECONDS: Final = 5.0
+# After a look that took this long, a job rests ten times as long: while thousands are written, looking at each again and
+# again took a processor from the work itself. Stores whose time has come do not wait for that.
+_LONG_LOOK_SECONDS: Final = 0.5
+_REST_TIMES: Final = 10.0
 # No mark is trusted for longer, because a job's conditions may change without a write to the store.
 LONGEST_IDLE_MICROS: Final = 7 * 24 * 3_600 * 1_000_000
 # How far the time may lie behind that of the last run; if it lies further back, that run's findings are discarded.
@@ -46,14 +50,21 @@ class DueJob:
 
 @dataclass(slots=True)
 class _Known:
-    """The state of one job: the idle stores, the stores to look at again, and those that could not be read."""
+    """The state of one job: the idle stores, the stores to look at again, and those that could not be read.
+
+    `restless` has the time at which something becomes due in a store, as it was last found; infinity if not known.
+    """
 
     marks: dict[str, IdleMark]
     at: int
-    restless: set[str] = field(default_factory=set)
+    restless: dict[str, float] = field(default_factory=dict)
     unreadable: dict[str, tuple[float, str]] = field(default_factory=dict)
     moment: float | None = None
     next_at: float = -math.inf
+    rests_until: float = -math.inf
+    # How the job asks a store, and what stores have answered that another job has opened.
+    due_at: DueAt | None = None
+    answers: dict[str, tuple[FileStamp, int | None]] = field(default_factory=dict)
     # Whether something was looked at since the file of the job was written.
     unsaved: bool = False
 
@@ -65,9 +76,9 @@ class _Known:
         """Return the stores whose time has come."""
         if now < self.next_at:
             return set()
-        found = {name for name, mark in self.marks.items() if mark.until <= now}
-        self.next_at = min((mark.until for name, mark in self.marks.items() if name not in found), default=math.inf)
-        return found
+        times = [*((name, mark.until) for name, mark in self.marks.items()), *self.restless.items()]
+        self.next_at = min((at for _, at in times if at > now), default=math.inf)
+        return {name for name, at in times if at <= now}
 
 
 class IdleStores:
@@ -93,16 +104,18 @@ class IdleStores:
         Stores for which `look_seconds` is too short are looked at by the next calls.
         """
         known = self._known(job, stores, now)
+        known.due_at = due_at
         due: list[str] = []
+        began = self._monotonic()
         names = self._to_look_at(known, stores, now, scope)
-        looks_until = self._monotonic() + look_seconds
+        looks_until = began + look_seconds
         random.shuffle(names)  # so that all get their turn, whatever some of them cost
         for position, name in enumerate(names):
             if self._monotonic() > looks_until:  # as after a start with thousands: what was found goes first
-                known.restless.update(names[position:])
+                known.restless |= dict.fromkeys(names[position:], now)
                 known.next_at = min(known.next_at, now)
                 break
-            known.restless.discard(name)
+            known.restless.pop(name, None)
             known.unreadable.pop(name, None)
             try:
                 stamp = stores.stamp(name)
@@ -113,7 +126,7 @@ class IdleStores:
                     known.put(name, mark)
                     continue
                 known.unsaved = True
-                at = due_at(stores.workspace(name, create=False))
+                at = self._ask(job, stores, name, stamp, now)
             except ReverieError as error:  # affects only this workspace
                 known.unreadable[name] = (self._monotonic() + _TRY_AGAIN_SECONDS, str(error))
                 continue
@@ -122,11 +135,30 @@ class IdleStores:
             elif stamp.is_settled(now):
                 known.put(name, IdleMark(stamp, math.inf if at is None else at))
             if name not in known.marks:
-                known.restless.add(name)
-                if at is not None:
-                    known.next_at = min(known.next_at, at)
+                known.restless[name] = math.inf if at is None else at
+                known.next_at = min(known.next_at, known.restless[name])
+        ended = self._monotonic()
+        if ended - began > _LONG_LOOK_SECONDS:
+            known.rests_until = ended + _REST_TIMES * (ended - began)
         self.keep(job, now=now)
         return due, {name: error for name, (_, error) in known.unreadable.items()}
+
+    def _ask(self, job: str, stores: Stores, name: str, stamp: FileStamp, now: int) -> int | None:
+        """Return when a job has something to do in a store, and ask for the other jobs, too, which cost less together.
+
+        Opening a store takes longer than all their questions.
+        """
+        known = self._jobs[job]
+        asked, at = known.answers.pop(name, (None, None))
+        if asked == stamp or known.due_at is None:
+            return at
+        store = stores.workspace(name, create=False)
+        for other in list(self._jobs.values()):
+            if other is not known and other.due_at is not None and stamp.is_settled(now):
+                mark = other.marks.get(name)
+                if mark is None or mark.stamp != stamp:
+                    other.answers[name] = (stamp, other.due_at(store))
+        return known.due_at(store)
 
     def changed(self, job: str, stores: Stores, *, now: int) -> list[str]:
         """Return the workspaces that have no mark of a job any more: they were written since, or its time has come.
@@ -143,9 +175,9 @@ class IdleStores:
                 mark = None
             if mark is not None:
                 known.put(name, mark)
-                known.restless.discard(name)
+                known.restless.pop(name, None)
             else:
-                known.restless.add(name)
+                known.restless[name] = math.inf
                 changed.append(name)
         return changed
 
@@ -168,7 +200,7 @@ class IdleStores:
         stamp = stamp or stores.stamp(name)
         if stamp is not None:
             known.put(name, IdleMark(stamp, min(until, now + LONGEST_IDLE_MICROS), content))
-            known.restless.discard(name)
+            known.restless.pop(name, None)
             known.unsaved = True
 
     def keep(self, job: str, *, now: int) -> None:
@@ -206,7 +238,10 @@ class IdleStores:
         for gone in known.unreadable.keys() - present:
             del known.unreadable[gone]
         again = {name for name, (at, _) in known.unreadable.items() if at <= moment}
-        return sorted((written | overdue | known.restless | again) & present)
+        if moment < known.rests_until:
+            known.restless |= dict.fromkeys(written - known.restless.keys(), math.inf)
+            return sorted((overdue | again) & present)
+        return sorted((written | overdue | known.restless.keys() | again) & present)
 
 
 def _still_idle(stores: Stores, name: str, mark: IdleMark | None, now: int) -> IdleMark | None:

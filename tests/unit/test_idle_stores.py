@@ -80,6 +80,54 @@ def test_a_store_is_asked_again_when_it_was_written_or_its_time_has_come(
     assert run()["ran"] == 1
 
 
+def test_a_store_that_is_open_is_asked_for_all_jobs(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given two jobs that wait for the same store, when one of them opens it, then the other need not."""
+    idle_stores, opened = IdleStores(), Opened(pipe.stores, monkeypatch)
+    jobs = [DueJob(name, nothing, lambda _: None) for name in ("one", "other")]
+
+    def run() -> None:
+        for job in jobs:
+            assert not run_where_due(pipe.stores, job, now=pipe.now(), idle_stores=idle_stores)
+
+    pipe.advance(60)
+    run()
+    pipe.say("and then?")
+    pipe.settle()
+    pipe.advance(60)
+    opened.since()
+    run()
+    assert len(opened.since()) == 1
+
+
+def test_after_a_long_look_a_job_rests_except_for_what_becomes_due(pipe: Pipeline) -> None:
+    """Given a look of five seconds, then what is written is looked at 50 s later, and what becomes due at its time."""
+    moment, asked = [0.0], list[int]()
+    idle_stores = IdleStores(monotonic=lambda: moment[0])
+    due = pipe.now() + HOUR * 1_000_000
+
+    def due_at(_: object) -> int:
+        asked.append(pipe.now())
+        moment[0] += 5 if len(asked) == 1 else 0
+        return due
+
+    def run() -> dict[str, Any]:
+        return run_where_due(pipe.stores, DueJob("job", nothing, due_at), now=pipe.now(), idle_stores=idle_stores)
+
+    pipe.advance(60)
+    assert not run()
+    pipe.say("and then?")
+    pipe.settle()
+    moment[0] += 40
+    assert not run()
+    assert len(asked) == 1
+    moment[0] += 20
+    assert not run()
+    assert len(asked) == 2
+    moment[0] -= 20
+    pipe.advance(HOUR)
+    assert run()["ran"] == 1
+
+
 @pytest.mark.sqlite("damages a file")
 def test_a_store_that_cannot_be_read_is_told_and_holds_up_no_other(pipe: Pipeline) -> None:
     """Given one damaged file among the workspaces, then its error has a line of its own and the job runs elsewhere."""
