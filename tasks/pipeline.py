@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from adapters.broker.queued_tasks import next_in_queue
 from adapters.embedders.base import Embedder
@@ -21,16 +21,18 @@ from worker.app import current_runtime, task
 from worker.job_runs import periodic_task
 from worker.pipeline import embed_batch_size, has_waiting_producers, keep_figures, look_after_broker, report_searchable
 from worker.reports import count_ingested, observe_latencies
-from worker.runtime import Runtime
+from worker.runtime import STAGE_TASKS, Runtime
 
 
 @task(contract.INGEST_MESSAGES)
 def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
     """Store the items of a workspace's inbox, and notify the chunk stage after each batch."""
     runtime = current_runtime()
+    in_crowd = runtime.inbox.has_many_tasks(contract.INGEST_MESSAGES)
 
     def on_stored(batch: IngestReport) -> None:
-        runtime.notify_stage("chunk", workspace, trace=min(batch.traces))
+        if not in_crowd:
+            runtime.notify_stage("chunk", workspace, trace=min(batch.traces))
         with contextlib.suppress(ReverieError):  # the sweep tells producers then
             runtime.quotas.refresh(workspace)
 
@@ -46,7 +48,20 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
     )
     if more:
         runtime.notify_stage("ingest", workspace)
+    if in_crowd and report.stored:
+        _run_next(runtime, "chunk", workspace)
     return {**report.counts(), "traces": report.traces}
+
+
+def _run_next(runtime: Runtime, stage: Literal["chunk", "index"], workspace: str) -> None:
+    """Run a stage of a workspace in the task of the one before, whose store is open.
+
+    While tasks of many workspaces wait, opening their stores again for each stage costs more than the stages do.
+    """
+    try:
+        (_chunk if stage == "chunk" else _index)(runtime, runtime.stores.workspace(workspace, create=False))
+    except ReverieError:  # a task of its own tries again, and reports it
+        runtime.notify_stage(stage, workspace)
 
 
 @task(contract.CHUNK_MESSAGES)
@@ -54,7 +69,11 @@ def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
     """Chunk new texts, then notify the embed stage; without an embedder, messages are searchable now."""
     runtime = current_runtime()
     runtime.inbox.clear_notification(contract.CHUNK_MESSAGES, workspace)
-    store = runtime.stores.workspace(workspace, create=False)
+    return _chunk(runtime, runtime.stores.workspace(workspace, create=False))
+
+
+def _chunk(runtime: Runtime, store: Store) -> dict[str, Any]:
+    workspace = store.name
     with_vectors = runtime.settings.embedding_provider != "none"
 
     def on_batch(message_rows: list[int]) -> None:
@@ -79,8 +98,9 @@ def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
 # Chunks that the embed worker claims and embeds at once, and that the backfill does beside it.
 _EMBED_AT_ONCE: Final = 256
 _BACKFILL_AT_ONCE: Final = 50
-# Stores whose chunks are embedded together: 64 short texts take a model as long as two alone.
-_STORES_AT_ONCE: Final = 64
+# Stores whose chunks are embedded together: 16 short texts take a model hardly longer than two alone. A worker keeps
+# few connections; with more stores, those of the first would be closed and opened again before their turn.
+_STORES_AT_ONCE: Final = 16
 
 
 @task(contract.EMBED_CHUNKS)
@@ -100,14 +120,15 @@ def embed_workspace(runtime: Runtime, workspace: str, *, batch_size: int, togeth
     embedder = runtime.embedder_for(store)
     if embedder is None:
         return {}
+    in_crowd = together and runtime.inbox.has_many_tasks(contract.EMBED_CHUNKS)
     report = embedding.embed_chunks(
         store,
         embedder,
         now=runtime.now,
-        hooks=_hooks(runtime, store),
+        hooks=_hooks(runtime, store, in_crowd=in_crowd),
         batch_size=embed_batch_size(batch_size, embedder),
         pace=runtime.pace_of(embedder),
-        others=_next_stores(runtime, embedder, workspace) if together else (),
+        others=_next_stores(runtime, embedder, workspace) if in_crowd else (),
     )
     observe_latencies(runtime, "embedded", report.latencies)
     if report.more:
@@ -124,10 +145,16 @@ def _next_stores(runtime: Runtime, embedder: Embedder, workspace: str) -> Iterat
                 if name != workspace:
                     store = runtime.stores.workspace(name, create=False)
                     if runtime.embedder_for(store) is embedder:
-                        yield store, _hooks(runtime, store)
+                        yield store, _hooks(runtime, store, in_crowd=True)
 
 
-def _hooks(runtime: Runtime, store: Store) -> embedding.EmbedHooks:
+def _hooks(runtime: Runtime, store: Store, *, in_crowd: bool) -> embedding.EmbedHooks:
+    def on_embedded() -> None:
+        if in_crowd:
+            _run_next(runtime, "index", store.name)
+        else:
+            runtime.notify_stage("index", store.name)
+
     def on_unavailable(chunk_ids: Sequence[int], reason: str) -> None:
         if not chunk_ids or not has_waiting_producers(runtime, store):
             return
@@ -135,7 +162,7 @@ def _hooks(runtime: Runtime, store: Store) -> embedding.EmbedHooks:
             messages = tx.chunks.source_messages(chunk_ids)
         report_searchable(runtime, store, messages, at=runtime.now(), degraded=f"keyword only: {reason}")
 
-    return embedding.EmbedHooks(lambda: runtime.notify_stage("index", store.name), on_unavailable)
+    return embedding.EmbedHooks(on_embedded, on_unavailable)
 
 
 @task(contract.INDEX_CHUNKS)
@@ -143,19 +170,22 @@ def index_chunks(*, workspace: str) -> Mapping[str, Any]:
     """Index new vectors, and report which messages became searchable."""
     runtime = current_runtime()
     runtime.inbox.clear_notification(contract.INDEX_CHUNKS, workspace)
-    store = runtime.stores.workspace(workspace, create=False)
+    return _index(runtime, runtime.stores.workspace(workspace, create=False))
+
+
+def _index(runtime: Runtime, store: Store) -> dict[str, Any]:
     report = indexing.index_chunks(
         store, now=runtime.now, on_indexed=lambda batch: report_searchable(runtime, store, batch.messages, at=batch.at)
     )
     if report.more:
-        runtime.notify_stage("index", workspace)
+        runtime.notify_stage("index", store.name)
     return {**report.counts(), "traces": report.traces}
 
 
 @periodic_task(contract.RECOVER_INBOX)
 def recover_inbox(runtime: Runtime) -> dict[str, Any]:
     """Store items that no worker took from an inbox in time, and send the tasks again that were lost."""
-    notify = runtime.sweep_notifier()
+    notify = runtime.sweep_notifier(runtime.queued_tasks())
     report = recovery.recover_inbox(
         runtime.inbox,
         runtime.stores,
@@ -172,8 +202,10 @@ def recover_inbox(runtime: Runtime) -> dict[str, Any]:
 @periodic_task(contract.SWEEP_STAGES)
 def sweep_stages(runtime: Runtime) -> dict[str, Any]:
     """Notify the stages that have work, and the recording of recalls; tell producers what is full; keep figures."""
-    notify = runtime.sweep_notifier()
-    stages = runtime.stage_sweep.run(runtime.stores, now=runtime.now(), notify=notify)
+    queued = runtime.queued_tasks()
+    notify = runtime.sweep_notifier(queued)
+    with_tasks = partial(queued.workspaces, STAGE_TASKS.values())
+    stages = runtime.stage_sweep.run(runtime.stores, now=runtime.now(), notify=notify, queued=with_tasks)
     recalls = sweep_recalls(runtime.recall_log, notify=lambda name: notify("recalls", name))
     errors = runtime.quotas.refresh_all()
     keep_figures(runtime)

@@ -475,9 +475,12 @@ class Runtime:
         """Send the task of a stage unless one is on its way. Broker errors are suppressed: the sweep sends it later."""
         self._notify(self.inbox.claim_notification, stage, workspace, trace=trace)
 
-    def sweep_notifier(self) -> Callable[[str, str], None]:
-        """Return, for one sweep, a function that sends a stage's task for a workspace unless one is queued already."""
-        queued = QueuedTasks(self.inbox, self.broker, prefix=self.settings.broker_prefix)
+    def queued_tasks(self) -> QueuedTasks:
+        """Return the tasks that lie in the queues, for one sweep."""
+        return QueuedTasks(self.inbox, self.broker, prefix=self.settings.broker_prefix)
+
+    def sweep_notifier(self, queued: QueuedTasks) -> Callable[[str, str], None]:
+        """Return a function that sends a stage's task for a workspace unless one is queued already."""
         return partial(self._notify, queued.must_be_sent)
 
     def close(self) -> None:

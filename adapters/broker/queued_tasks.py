@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from typing import Final, cast
 
 import redis
@@ -36,12 +37,20 @@ class QueuedTasks:
 
         A task that a worker has taken and that has not begun, as it does within milliseconds, counts as lost.
         """
-        queue = TASK_QUEUES[task]
+        looked_at, queued = self._look(TASK_QUEUES[task])
+        return (task, workspace) not in queued and self._inbox.reclaim_notification(task, workspace, before=looked_at)
+
+    def workspaces(self, tasks: Iterable[str]) -> set[str]:
+        """Return the workspaces of which one of these tasks lies in its queue."""
+        wanted = frozenset(tasks)
+        queues = {TASK_QUEUES[task] for task in wanted}
+        return {name for queue in queues for task, name in self._look(queue)[1] if task in wanted}
+
+    def _look(self, queue: str) -> tuple[int, frozenset[tuple[str, str]]]:
         if queue not in self._looks:
             # The time first: a flag that was set after it may be of a task that the look has missed.
             self._looks[queue] = self._inbox.now_micros(), frozenset(self._queued(queue))
-        looked_at, queued = self._looks[queue]
-        return (task, workspace) not in queued and self._inbox.reclaim_notification(task, workspace, before=looked_at)
+        return self._looks[queue]
 
     def _queued(self, queue: str) -> list[tuple[str, str]]:
         found, first = [], 0

@@ -6,10 +6,11 @@ are not empty; the stage sweep opens only workspaces whose files were written si
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,13 +25,15 @@ from memory.pipeline.storing import IngestReport
 from reverie import contract
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import Rejected, ReverieError
+from reverie.errors import Rejected, ReverieError, Unavailable
 from storage.pipeline.work import Stage
 from storage.stores import FileStamp, Stores
 
 _SWEEP_BUDGET_SECONDS: Final = 10.0
 # There is only one embed worker: new messages wait at most this long for the backfill.
 _BACKFILL_BUDGET_SECONDS: Final = 10.0
+# A sweep looks at so many workspaces of which tasks wait: looking costs as much as half of the work.
+_LOOKED_AT_ANYWAY: Final = 20
 _BACKFILL: Final = contract.BACKFILL_EMBEDDINGS
 _SWEEP: Final = contract.SWEEP_STAGES
 
@@ -159,11 +162,30 @@ class StageSweep:
         self._idle = idle_stores or IdleStores()
         self._idle_account: FileStamp | None = None
 
-    def run(self, stores: Stores, *, now: int, notify: Callable[[str, str], None]) -> SweepReport:
-        """Notify each stage that has work due in a workspace."""
+    def run(
+        self,
+        stores: Stores,
+        *,
+        now: int,
+        notify: Callable[[str, str], None],
+        queued: Callable[[], Collection[str]] = frozenset,
+    ) -> SweepReport:
+        """Notify each stage that has work due in a workspace.
+
+        `queued` returns the workspaces for which tasks wait: of thousands, some are looked at in each sweep.
+        """
         report = SweepReport()
         account = [name for name in stores.all_names() if name == ACCOUNT_STORE]
-        for workspace in [*account, *self._idle.changed(_SWEEP, stores, now=now)]:
+        changed = self._idle.changed(_SWEEP, stores, now=now)
+        with_tasks: Collection[str] = frozenset()
+        if len(changed) > _LOOKED_AT_ANYWAY:
+            with contextlib.suppress(Unavailable):
+                with_tasks = queued()
+            random.shuffle(changed)
+            changed.sort(key=lambda name: name in with_tasks)
+        for position, workspace in enumerate([*account, *changed]):
+            if position > _LOOKED_AT_ANYWAY and workspace in with_tasks:
+                break
             try:
                 stamp = stores.stamp(workspace)
                 if stamp is None or (workspace == ACCOUNT_STORE and stamp == self._idle_account):

@@ -12,6 +12,7 @@ import pytest
 
 from adapters.broker.inbox import WorkerInbox
 from memory.idle_stores import IdleStores
+from memory.pipeline.ingest import ingest_batch
 from memory.pipeline.recovery import StageSweep, backfill, recover_inbox
 from memory.upkeep import maintenance as upkeep
 from reverie import contract
@@ -20,7 +21,7 @@ from storage import status
 from storage.idle_files import IdleFiles
 from storage.pipeline.work import STAGES
 from storage.stores import Stores
-from support.pipeline import PREFIX, WORKSPACE, Pipeline
+from support.pipeline import PREFIX, WORKSPACE, Pipeline, turns
 
 pytestmark = pytest.mark.slow
 
@@ -275,6 +276,23 @@ def test_the_sweeps_after_it_are_cheaper_still(thousand: Path, connections: list
         assert report.looked_at == 0
     assert connections == []
     stores.close()
+
+
+def test_a_sweep_over_very_many_looks_first_where_no_task_waits(pipe: Pipeline) -> None:
+    """Given 60 workspaces with work and tasks of 50 of them, then all others are notified, and few of the 50."""
+    names = [f"crowd-{number}" for number in range(60)]
+    for name in names:
+        pipe.inbox.accept(name, turns("hello"))
+        ingest_batch(pipe.inbox, pipe.stores.workspace(name), pipe.working, now=pipe.now())
+    notified = set[str]()
+    StageSweep(STAGES).run(
+        pipe.stores,
+        now=pipe.now(),
+        notify=lambda _stage, name: notified.add(name),
+        queued=lambda: set(names[10:]),
+    )
+    assert notified >= set(names[:10])
+    assert len(notified) < 40
 
 
 def test_after_a_flush_of_the_broker_everything_stored_becomes_searchable(pipe: Pipeline) -> None:
