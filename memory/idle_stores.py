@@ -29,8 +29,8 @@ DueAt = Callable[[Store], int | None]
 _TRY_AGAIN_SECONDS: Final = 30.0
 # How long one call looks for due work; opening a store takes some milliseconds.
 LOOK_SECONDS: Final = 5.0
-# After a look that took this long, a job rests ten times as long: while thousands are written, looking at each again and
-# again took a processor from the work itself. Stores whose time has come do not wait for that.
+# After a look that took this long, a job rests ten times as long: while thousands are written, looking at each again
+# and again took a processor from the work itself. Stores whose time has come do not wait for that.
 _LONG_LOOK_SECONDS: Final = 0.5
 _REST_TIMES: Final = 10.0
 # No mark is trusted for longer, because a job's conditions may change without a write to the store.
