@@ -64,7 +64,7 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
     )
     services = Services(runtime)
     for part in _ROOMS:
-        app.include_router(part.endpoints.router(services))
+        app.router.routes.extend(part.endpoints.routes(services))
     app.router.routes.append(Route(MCP_PATH, McpEndpoint(services, endpoints()), include_in_schema=False))
     authentication = Authentication(
         services.token_checker, services.ledger, fixed=access.tokens, now=runtime.now, open=access.open

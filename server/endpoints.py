@@ -11,15 +11,16 @@ A handler is a plain function that runs in a thread. It gets the validated call,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
+from starlette.routing import Match, Route
+from starlette.types import Scope as RequestScope
 
 from reverie.calls import Call, build, check, route_of, scope_of, validated
 from reverie.contract import Scope
@@ -39,9 +40,6 @@ from server.bodies import MAX_BODY_BYTES, body_bytes_of, decode
 from server.caller import Caller, Subject, caller_of, decoded, principal_of, query_of
 from server.services import Services
 from storage.stores import Store
-
-# The words of a call's name: AddSchedule is `add_schedule`, "Add schedule".
-_WORDS: Final = re.compile("[A-Z][a-z]*")
 
 _A = TypeVar("_A")
 _C = TypeVar("_C", bound=Call[Any])
@@ -154,22 +152,24 @@ class Endpoints:
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(self._endpoints)
 
-    def router(self, services: Services) -> APIRouter:
-        """Return the routes of all endpoints."""
-        router = APIRouter()
+    def routes(self, services: Services) -> Iterator[Route]:
+        """Yield the routes of all endpoints."""
         for endpoint in self._endpoints:
-            route = route_of(endpoint.kind)
-            router.add_api_route(
-                route.path,
-                _route_function(endpoint, services),
-                methods=[route.method],
-                name=endpoint.kind.__name__,
-                summary=" ".join(_WORDS.findall(endpoint.kind.__name__)).capitalize(),
-                operation_id="_".join(_WORDS.findall(endpoint.kind.__name__)).lower(),
-                tags=[endpoint.tag],
-                description=endpoint.kind.__doc__,
-            )
-        return router
+            yield _CallRoute(endpoint, services)
+
+
+class _CallRoute(Route):
+    """The route of a call. FastAPI's own would look into a function that has nothing to look for, on each request."""
+
+    def __init__(self, endpoint: Endpoint, services: Services) -> None:
+        route = route_of(endpoint.kind)
+        super().__init__(route.path, _route_function(endpoint, services), name=endpoint.kind.__name__)
+        self.methods = {route.method}  # a GET does not answer HEAD
+
+    def matches(self, scope: RequestScope) -> tuple[Match, RequestScope]:
+        """Return whether the route is that of a request, and name it for the metrics."""
+        match, child = super().matches(scope)
+        return match, {**child, "route": self} if match is not Match.NONE else child
 
 
 def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitable[Response]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import inspect
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -30,6 +31,8 @@ from server.caller import (
 )
 from server.endpoints import Endpoint
 
+# The words of a call's name: AddSchedule is `add_schedule`, "Add schedule".
+_WORDS: Final = re.compile("[A-Z][a-z]*")
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (
     "A memory pipeline for AI agents. Header values and ids in paths are percent-encoded UTF-8. Every call needs a"
@@ -81,7 +84,17 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         }
     elif not route.has_body:
         parameters += [_parameter(name, "query", arguments) for name in in_query]
-    return {"parameters": parameters, "security": [{"token": []}], "x-reverie-scope": scope_of(kind), **described}
+    words = _WORDS.findall(kind.__name__)
+    return {
+        "tags": [endpoint.tag],
+        "summary": " ".join(words).capitalize(),
+        "description": inspect.cleandoc(kind.__doc__ or ""),
+        "operationId": "_".join(words).lower(),
+        "parameters": parameters,
+        "security": [{"token": []}],
+        "x-reverie-scope": scope_of(kind),
+        **described,
+    }
 
 
 def describe(app: FastAPI, endpoints: Iterable[Endpoint]) -> None:
@@ -94,7 +107,7 @@ def describe(app: FastAPI, endpoints: Iterable[Endpoint]) -> None:
             schema = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=app.routes)
             for endpoint in served:
                 route = route_of(endpoint.kind)
-                schema["paths"][route.path][route.method.lower()].update(_operation(endpoint))
+                schema["paths"].setdefault(route.path, {})[route.method.lower()] = _operation(endpoint)
             schemas = _schemas([*(response_type(kind) for kind in calls), *calls, Problem])
             for kind in calls:
                 _remove_path_fields(schemas, kind)
