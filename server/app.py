@@ -27,7 +27,7 @@ from server.openapi import ASSETS, describe, docs_page
 from server.page import contexts, curation
 from server.page import memories as memories_page
 from server.page import pipeline as pipeline_page
-from server.page.site import Site, site_router
+from server.page.site import Site, site_routes
 from server.responses import on_reverie_error
 from server.services import Services
 from worker.runtime import Runtime
@@ -63,14 +63,15 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
         static_url=ASSETS,
     )
     services = Services(runtime)
+    routes = app.router.routes
     for part in _ROOMS:
-        app.router.routes.extend(part.endpoints.routes(services))
-    app.router.routes.append(Route(MCP_PATH, McpEndpoint(services, endpoints()), include_in_schema=False))
+        routes.extend(part.endpoints.routes(services))
+    routes.append(Route(MCP_PATH, McpEndpoint(services, endpoints()), include_in_schema=False))
     authentication = Authentication(
         services.token_checker, services.ledger, fixed=access.tokens, now=runtime.now, open=access.open
     )
     site = Site(services, endpoints(), authentication)
-    app.include_router(site_router(site, [part.pages for part in _PAGES]))
+    routes.extend(site_routes(site, [part.pages for part in _PAGES]))
     app.add_exception_handler(ReverieError, on_reverie_error)
     app.add_exception_handler(HTTPException, site.on_http_error)
     services.metrics.counter(
@@ -96,8 +97,7 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
         tracing=runtime.tracing,
         allowed_origins=runtime.settings.web_origins,
     )
-    app.include_router(pipeline.probes(services))
-    app.include_router(docs_page(app.title, "/openapi.json"))
+    routes.extend([*pipeline.probes(services), docs_page(app.title, "/openapi.json")])
     describe(app, endpoints())
     return app
 

@@ -19,8 +19,6 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 from fastapi import Request, Response
-from starlette.routing import Match, Route
-from starlette.types import Scope as RequestScope
 
 from reverie.calls import Call, build, check, route_of, scope_of, validated
 from reverie.contract import Scope
@@ -38,6 +36,7 @@ from server.authorisation import (
 )
 from server.bodies import MAX_BODY_BYTES, body_bytes_of, decode
 from server.caller import Caller, Subject, caller_of, decoded, principal_of, query_of
+from server.responses import NamedRoute
 from server.services import Services
 from storage.stores import Store
 
@@ -152,24 +151,11 @@ class Endpoints:
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(self._endpoints)
 
-    def routes(self, services: Services) -> Iterator[Route]:
+    def routes(self, services: Services) -> Iterator[NamedRoute]:
         """Yield the routes of all endpoints."""
         for endpoint in self._endpoints:
-            yield _CallRoute(endpoint, services)
-
-
-class _CallRoute(Route):
-    """The route of a call. FastAPI's own would look into a function that has nothing to look for, on each request."""
-
-    def __init__(self, endpoint: Endpoint, services: Services) -> None:
-        route = route_of(endpoint.kind)
-        super().__init__(route.path, _route_function(endpoint, services), name=endpoint.kind.__name__)
-        self.methods = {route.method}  # a GET does not answer HEAD
-
-    def matches(self, scope: RequestScope) -> tuple[Match, RequestScope]:
-        """Return whether the route is that of a request, and name it for the metrics."""
-        match, child = super().matches(scope)
-        return match, {**child, "route": self} if match is not Match.NONE else child
+            route = route_of(endpoint.kind)
+            yield NamedRoute(route.path, _route_function(endpoint, services), route.method)
 
 
 def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitable[Response]]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 
@@ -30,6 +30,7 @@ from server.caller import (
     required_header,
 )
 from server.endpoints import Endpoint
+from server.responses import NamedRoute
 
 # The words of a call's name: AddSchedule is `add_schedule`, "Add schedule".
 _WORDS: Final = re.compile("[A-Z][a-z]*")
@@ -156,7 +157,7 @@ HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
 _INLINE_SCRIPT: Final = re.compile(rb"<script>([^<]*(?:<(?!/?script>)[^<]*)*)</script>")
 
 
-def docs_page(title: str, openapi_url: str) -> APIRouter:
+def docs_page(title: str, openapi_url: str) -> NamedRoute:
     """Return the route of /docs."""
     page = bytes(
         get_swagger_ui_html(
@@ -170,13 +171,11 @@ def docs_page(title: str, openapi_url: str) -> APIRouter:
         ).body
     )
     policy = _policy(page)
-    router = APIRouter()
 
-    @router.get("/docs", include_in_schema=False)
-    async def get_docs() -> Response:
+    async def get_docs(_: Request) -> Response:
         return Response(page, media_type="text/html", headers={"Content-Security-Policy": policy})
 
-    return router
+    return NamedRoute("/docs", get_docs, "GET")
 
 
 def _policy(page: bytes) -> str:

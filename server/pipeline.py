@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from memory.conversion import convert
@@ -26,6 +26,7 @@ from reverie.types import Deleted
 from server.authorisation import amounts_of, require_reach, require_scope
 from server.caller import Caller, principal_of
 from server.endpoints import Endpoints
+from server.responses import NamedRoute
 from server.services import Services
 from storage.pipeline import records
 from storage.stores import Store
@@ -200,9 +201,8 @@ def _get_status(services: Services, _: Caller, __: calls.GetStatus) -> PipelineS
     return services.status()
 
 
-def probes(services: Services) -> APIRouter:
+def probes(services: Services) -> list[NamedRoute]:
     """Return the routes of probes and Prometheus, which are not part of the API."""
-    router = APIRouter()
 
     def reaches_broker() -> bool:
         try:
@@ -210,16 +210,14 @@ def probes(services: Services) -> APIRouter:
         except Unavailable:
             return False
 
-    @router.get("/healthz", include_in_schema=False)
-    async def get_health() -> Response:
+    async def get_health(_: Request) -> Response:
         healthy = await services.threads.probe(reaches_broker)
         return Response("ok\n" if healthy else "not ok\n", status_code=200 if healthy else 503, media_type="text/plain")
 
-    @router.get("/metrics", include_in_schema=False)
     async def get_metrics(request: Request) -> Response:
         principal = principal_of(request)
         require_scope(principal, scope_of(calls.GetStatus))
         require_reach(principal, "server")
         return Response(await services.threads.run(services.metrics.text), media_type=CONTENT_TYPE_LATEST)
 
-    return router
+    return [NamedRoute("/healthz", get_health, "GET"), NamedRoute("/metrics", get_metrics, "GET")]

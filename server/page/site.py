@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hmac
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import cached_property
@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import msgspec
 from blake3 import blake3
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 from starlette.types import Scope as AsgiScope
@@ -47,7 +47,7 @@ from server.authentication import Authentication
 from server.caller import AGENT_HEADER, USER_HEADER, WORKSPACE_HEADER, principal_of, trace_of
 from server.endpoints import BoundToRequest, Endpoint
 from server.page.rendering import STATIC_PATH, Rendering, address, html, static_file, zone_of
-from server.responses import on_http_error
+from server.responses import NamedRoute, on_http_error
 from server.services import Services
 
 if TYPE_CHECKING:
@@ -572,13 +572,11 @@ class Pages:
         """Register the decorated function as what carries out a form. Only forms of pages of the same login arrive."""
         return self._adding(path, "POST", has_place)
 
-    def router(self, site: Site) -> APIRouter:
-        """Return the routes of all pages."""
-        router = APIRouter()
+    def routes(self, site: Site) -> Iterator[NamedRoute]:
+        """Yield the routes of all pages."""
         for page in self._pages:
-            methods = ["GET", "HEAD"] if page.method == "GET" else [page.method]
-            router.add_api_route(page.path, _responding(site, page), methods=methods, include_in_schema=False)
-        return router
+            methods = ("GET", "HEAD") if page.method == "GET" else (page.method,)
+            yield NamedRoute(page.path, _responding(site, page), *methods)
 
     def _adding(self, path: str, method: str, has_place: bool) -> Callable[[Handler], Handler]:
         def add(handler: Handler) -> Handler:
@@ -598,52 +596,51 @@ def _responding(site: Site, page: Page) -> Callable[[Request], Awaitable[Respons
 _LOGIN_BYTES: Final = 16 * 1024
 
 
-def site_router(site: Site, parts: Iterable[Pages]) -> APIRouter:
-    """Return all routes: the login and static files, which everybody may load, and the pages of each module."""
-    router = APIRouter(include_in_schema=False)
-    _add_login(router, site)
-    _add_static_files(router)
-    for part in parts:
-        router.include_router(part.router(site))
-    return router
+def site_routes(site: Site, parts: Iterable[Pages]) -> Iterator[NamedRoute]:
+    """Yield all routes: the login and static files, which everybody may load, and the pages of each module."""
 
-
-def _add_login(router: APIRouter, site: Site) -> None:
-    @router.get(LOGIN_PATH)
     async def show_login(request: Request) -> Response:
         return site.login_page(page=request.query_params.get("page", ""))
 
-    @router.post(LOGIN_PATH)
     async def log_in(request: Request) -> Response:
-        # It needs no token of forms: the gate lets no page of another site post anything.
-        form = await site.services.bodies.decoded(
-            request, decode_form, limit_bytes=_LOGIN_BYTES, check_type=check_form_type
-        )
-        token, page = form.word("token") or "", form.text("page")
-        try:
-            return await site.log_in(request, token, page)
-        except Unauthorised:
-            error = "This token is not valid: it is unknown, revoked or expired."
-            return site.login_page(page=page, error=error, status=401)
-        except TooManyFailures as failures:
-            error = f"Too many wrong tokens. Try again in {failures.retry_after_seconds} seconds."
-            return site.login_page(page=page, error=error, status=429)
+        return await _log_in(site, request)
 
-    @router.post("/logout")
     async def log_out(request: Request) -> Response:
         return site.log_out(request)
 
+    yield NamedRoute(LOGIN_PATH, show_login, "GET")
+    yield NamedRoute(LOGIN_PATH, log_in, "POST")
+    yield NamedRoute("/logout", log_out, "POST")
+    yield NamedRoute(f"{STATIC_PATH}/{{name}}", _get_static_file, "GET")
+    yield NamedRoute("/favicon.ico", _get_icon, "GET")
+    for part in parts:
+        yield from part.routes(site)
 
-def _add_static_files(router: APIRouter) -> None:
-    @router.get(f"{STATIC_PATH}/{{name}}")
-    async def get_static_file(name: str) -> Response:
-        found = static_file(name)
-        if found is None:
-            raise HTTPException(404, "Not Found")
-        return found
 
-    @router.get("/favicon.ico")
-    async def get_icon() -> Response:
-        found = static_file("icon.svg")
-        assert found is not None
-        return found
+async def _log_in(site: Site, request: Request) -> Response:
+    # It needs no token of forms: the gate lets no page of another site post anything.
+    form = await site.services.bodies.decoded(
+        request, decode_form, limit_bytes=_LOGIN_BYTES, check_type=check_form_type
+    )
+    token, page = form.word("token") or "", form.text("page")
+    try:
+        return await site.log_in(request, token, page)
+    except Unauthorised:
+        error = "This token is not valid: it is unknown, revoked or expired."
+        return site.login_page(page=page, error=error, status=401)
+    except TooManyFailures as failures:
+        error = f"Too many wrong tokens. Try again in {failures.retry_after_seconds} seconds."
+        return site.login_page(page=page, error=error, status=429)
+
+
+async def _get_static_file(request: Request) -> Response:
+    found = static_file(request.path_params["name"])
+    if found is None:
+        raise HTTPException(404, "Not Found")
+    return found
+
+
+async def _get_icon(_: Request) -> Response:
+    found = static_file("icon.svg")
+    assert found is not None
+    return found
