@@ -307,6 +307,10 @@ def _open_stores(data: Path, database: str | None) -> None:
     from storage.opened import open_stores
 
     stores = open_stores(data, database)
+    if database is not None:
+        from sqlalchemy import make_url
+
+        say(f"  database {make_url(database).render_as_string(hide_password=True)}")
     stores.account()
     deadline = time.monotonic() + _LOOKING_SECONDS
     for name in stores.last_written():

@@ -82,7 +82,9 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     for store in pipeline.workspaces:
         if store.full:
             say(f"Full      {store.name}: its quota of {', '.join(store.full)} is used up (`reverie quotas list`)")
-    say(f"Log       {size(pipeline.wal_bytes)} of write-ahead log in {counted(pipeline.workspaces_total, 'workspace')}")
+    workspaces = counted(pipeline.workspaces_total, "workspace")
+    log = f"Log       {size(pipeline.wal_bytes)} of write-ahead log in {workspaces}"
+    say(f"Database  PostgreSQL, with {workspaces}" if pipeline.hosts else log)  # only a database has hosts
     for line in _time(pipeline.time):
         say(line)
     for line in _late(command, pipeline.time):

@@ -409,6 +409,7 @@ def test_commands_name_a_host_that_is_away_and_forget_it(
     assert [(one["name"], one["erasures"]) for one in listed] == [(folder_of(a).name, 0), (host.name, 1)]
     shown = reverie("status").stdout
     assert "2 hosts of this database" in shown
+    assert ("Database  PostgreSQL, with " in shown, "write-ahead log" in shown) == (True, False)
     assert f"{host.name}: not heard of for" in shown
     assert "it holds up 1 erasure (reverie db hosts)" in shown
     assert reverie("db", "hosts", "--forget", host.id, "--yes").returncode == 0
