@@ -100,13 +100,19 @@ def worker(
             show_default="1; threads 16",
         ),
     ] = None,
+    autoscale: Annotated[
+        int | None,
+        typer.Option(
+            min=2, max=64, help="Number of processes up to which it grows while tasks wait.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Run a worker that takes tasks from queues, on any host that reaches the broker and the data folder."""
     requested = [name.strip() for name in queues.split(",") if name.strip()]
     unknown = sorted(set(requested) - set(contract.QUEUES))
     if unknown or not requested:
         raise Rejected(f"no such queue: {', '.join(unknown) or '(none)'}; there are {', '.join(contract.QUEUES)}")
-    run_worker(_with_broker(command), requested, concurrency)
+    run_worker(_with_broker(command), requested, concurrency, autoscale)
 
 
 @root.command("beat")

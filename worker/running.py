@@ -63,8 +63,13 @@ def share_memory() -> None:
     gc.freeze()
 
 
-def run_worker(settings: Settings, queues: Sequence[str], concurrency: int | None) -> None:
-    """Run a worker for these queues until it is stopped; schedules alone are run by threads, others by processes."""
+def run_worker(
+    settings: Settings, queues: Sequence[str], concurrency: int | None, autoscale: int | None = None
+) -> None:
+    """Run a worker for these queues until it is stopped; schedules alone are run by threads, others by processes.
+
+    It has `concurrency` processes, and up to `autoscale` while tasks wait; these end once there is nothing to do.
+    """
     write_private_by_default()
     raise_file_limit()
     pass_on(settings)
@@ -84,6 +89,11 @@ def run_worker(settings: Settings, queues: Sequence[str], concurrency: int | Non
             f"--queues={','.join(queues)}",
             f"--pool={'threads' if threads else 'prefork'}",
             f"--concurrency={concurrency or (_SCHEDULES_AT_ONCE if threads else 1)}",
+            *(
+                [f"--autoscale={max(autoscale, concurrency or 1)},{concurrency or 1}"]
+                if autoscale and not threads
+                else []
+            ),
             f"--hostname={os.environ[PREFIX + 'PROCESS']}@%h",
             "--without-gossip",
             "--without-mingle",

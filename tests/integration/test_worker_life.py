@@ -122,6 +122,17 @@ def test_a_worker_whose_loop_stands_still_is_a_fault_and_ends(tmp_path: Path) ->
     check_a_deaf_worker_ends(tmp_path, concurrency=2, queue=contract.QUEUE_SCHEDULES, before=BLOCKED)
 
 
+def test_a_worker_grows_while_tasks_wait(tmp_path: Path) -> None:
+    """Given one process that may become three, when three tasks are sent, then each begins before another has ended."""
+    names = ("one", "two", "three")
+    with RestartableValkey() as broker, GatedWorker(tmp_path, broker.url, autoscale=3) as worker:
+        worker.send(*names)
+        worker.wait_begun(*names)
+        assert len({pid for name in names for pid in worker.begun(name)}) == 3
+        worker.open(*names)
+        worker.wait_ended(*names)
+
+
 def test_plain_workers_are_told_apart_and_those_with_one_name_are_a_fault(tmp_path: Path) -> None:
     """Given three workers of `celery -A worker.app`, two with one name, then each name is shown, and the fault told.
 

@@ -35,7 +35,7 @@ def gated(*, workspace):
     note("ended", workspace)
     return {}
 exec(sys.argv[5])
-run_worker(module.settings, [queue], concurrency)
+run_worker(module.settings, [queue], concurrency, int(sys.argv[6]) or None)
 """
 
 
@@ -59,6 +59,7 @@ class GatedWorker:
         concurrency: int = 1,
         limit_seconds: int = 300,
         before: str = "",
+        autoscale: int = 0,
     ) -> None:
         """Tasks are killed after `limit_seconds`; `before` is code that the worker runs before it starts."""
         self._folder = folder
@@ -66,6 +67,7 @@ class GatedWorker:
         self._app = celery_class()("tests", broker=celery_url(broker_url), set_as_current=False)
         self._app.conf.update(celery_settings(contract.DEFAULT_PREFIX))
         self._argv = [sys.executable, "-c", _WORKER, str(folder), queue, str(concurrency), str(limit_seconds), before]
+        self._argv += [str(autoscale)]
         self._environment = {
             "REVERIE_DATA": str(folder / "data"),
             "REVERIE_BROKER": broker_url,
