@@ -290,7 +290,6 @@ class AcceptChanges(Call[Accepted], frozen=True):
 
     route: ClassVar = "POST /v1/curation/accept"
     required_scope: ClassVar = "operate"
-    is_idempotent: ClassVar = True
     entries: Annotated[list[str], Meta(description="The ids of entries.", max_length=1000)] = []  # noqa: RUF012 - msgspec copies it
     run: RunId | None = None
 

@@ -293,7 +293,6 @@ class ConfirmMemory(OfUser[Memory], frozen=True):
     """Note that a memory still holds, and return it: its review begins anew. Raises `NotFound`."""
 
     route: ClassVar = "POST /v1/memories/{id}/confirm"
-    is_idempotent: ClassVar = True
     changes_stored: ClassVar = True
     id: MemoryId
 
