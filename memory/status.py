@@ -55,6 +55,7 @@ _READ_ONLY: Final = (
 )
 # From this share of the texts on, the model is said not to know them.
 _MUCH_OUTSIDE_LATIN: Final = 0.2
+_MUCH_NOT_ENGLISH: Final = 0.2
 
 
 @dataclass(slots=True)
@@ -229,8 +230,11 @@ class StatusReader:
             dead_letters=content.dead_letters,
             memories=content.memories,
             wal_bytes=stamp.log_size,
-            outside_latin=round(content.outside_latin, 2),
-            advice=_language_advice(name, content) or _model_advice(name, content, self._embedder),
+            outside_latin=round(content.languages.outside_latin, 2),
+            not_english=round(content.languages.not_english, 2),
+            advice=_language_advice(name, content)
+            or _model_advice(name, content, self._embedder)
+            or ("" if self._language_model else _learning_advice(content)),
             stored={str(name): amount for name, amount in content.amounts.items()},
         )
 
@@ -309,14 +313,24 @@ def _place_options(name: str) -> tuple[str, str]:
 def _language_advice(name: str, content: StoreCounts) -> str:
     """Return what to do if a store's model does not know the languages of much of what it holds, else ""."""
     model = content.model.partition("@")[0]
-    if model not in ENGLISH_MODELS or content.outside_latin < _MUCH_OUTSIDE_LATIN:
+    if model not in ENGLISH_MODELS or content.languages.outside_latin < _MUCH_OUTSIDE_LATIN:
         return ""
     workspace, account = _place_options(name)
     provider = "" if model == DEFAULT_MODEL else " --provider sentence-transformers"
     return (
-        f"about {content.outside_latin:.0%} of the texts are in another script than Latin, and {model} knows only"
+        f"about {content.languages.outside_latin:.0%} of the texts are in another script than Latin, and {model} knows only"
         f" English: install {MULTILINGUAL_REQUIREMENT} and run"
         f" `reverie{workspace} db reembed{provider} --model multilingual{account}`"
+    )
+
+
+def _learning_advice(content: StoreCounts) -> str:
+    """Return what to do if nothing is learned from much of what a store holds, else ""; without a language model."""
+    if content.languages.not_english < _MUCH_NOT_ENGLISH:
+        return ""
+    return (
+        f"about {content.languages.not_english:.0%} of the texts are not in English: they are recalled, but no memories"
+        " are learned from them without a language model (REVERIE_LANGUAGE_MODEL)"
     )
 
 

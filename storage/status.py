@@ -21,7 +21,7 @@ from storage.engine import check_sqlite_version, translate_errors
 from storage.migrations import LINES, Kind, check_known, newest_version, read_oldest_programs, read_versions
 from storage.opening import inode_of
 from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql, unfinished_sql
-from storage.recall.words import share_outside_latin
+from storage.recall.words import Languages, languages_of
 from storage.rows import text_from_bytes
 from storage.scheduling.schedules import SchedulingCounts, read_scheduling
 from storage.trust.quotas import stored_amounts_of
@@ -49,8 +49,7 @@ class StoreCounts:
     """The waiting rows of one store (for workers, for a person, for their time), and its contents.
 
     `model` is that of the vectors that answer searches, empty without any, `dim` their dimension; `has_embedder` says
-    that they have an embedder of their own, whatever the settings select. `outside_latin` is the share of the texts,
-    0 to 1, that are in another script than Latin, estimated from a sample.
+    that they have an embedder of their own, whatever the settings select.
     """
 
     backlogs: Mapping[Stage, StageBacklog]
@@ -60,7 +59,7 @@ class StoreCounts:
     model: str = ""
     dim: int = 0
     has_embedder: bool = False
-    outside_latin: float = 0.0
+    languages: Languages = Languages()
     amounts: Mapping[Resource, int] = field(default_factory=dict)
 
 
@@ -153,7 +152,7 @@ def counts_of(raw: Any) -> StoreCounts:
         model=str(model[0]) if model else "",
         dim=model[1] if model and isinstance(model[1], int) else 0,
         has_embedder=bool(model and model[2]),
-        outside_latin=share_outside_latin(raw),
+        languages=languages_of(raw),
         amounts=stored_amounts_of(raw),
     )
 

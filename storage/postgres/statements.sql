@@ -2864,7 +2864,7 @@ UPDATE indexes
 SET embedder = JSON_REMOVE(embedder, '$.base_url')
 WHERE ((JSON_VALID(embedder)) <> 0 AND NOT JSON_EXTRACT_PATH_TEXT(CAST((embedder) AS JSON), 'base_url') IS NULL) AND
     indexes.store_id = :store_id;
--- storage.recall.words: share_outside_latin
+-- storage.recall.words: languages_of
 WITH RECURSIVE span(low, high) AS (SELECT MIN(id), MAX(id) FROM chunks WHERE chunks.store_id = :store_id), place(number)
     AS (SELECT 0 UNION ALL SELECT number + 1 FROM place WHERE number + 1 < :sampled) SELECT text
 FROM chunks

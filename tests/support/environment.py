@@ -19,6 +19,9 @@ _ENOUGH_BYTES = 4 << 30
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
+# A process that crashes says where.
+os.environ.setdefault("PYTHONFAULTHANDLER", "1")
+
 # Requests of tests that name no timeout: by default they fail after 5 s, for which a busy machine may stand still. This
 # object is the default of every function. What is tested names its own.
 for _kind in ("connect", "read", "write", "pool"):

@@ -8,7 +8,7 @@ import pytest
 from adapters.embedders.base import DEFAULT_MODEL, MULTILINGUAL_MODEL
 from memory.status import _language_advice
 from reverie.contract import ACCOUNT_STORE
-from storage.recall.words import is_outside_latin, share_outside_latin
+from storage.recall.words import Languages, is_outside_latin, languages_of
 from storage.scheduling.schedules import SchedulingCounts
 from storage.status import StoreCounts
 
@@ -42,13 +42,34 @@ def test_the_share_is_estimated_from_the_whole_range(stored: int) -> None:
     raw.executemany("INSERT INTO chunks VALUES (?, ?)", [(10 + stored + number, "下雨了") for number in range(stored)])
     raw.execute("INSERT INTO chunks VALUES (1, '12345')")
 
-    assert share_outside_latin(raw) == pytest.approx(0.5 if stored else 0, abs=0.05)
+    assert languages_of(raw).outside_latin == pytest.approx(0.5 if stored else 0, abs=0.05)
+    raw.close()
+
+
+ENGLISH = ("I moved to Lisbon last week, and my sister is going to visit me", "Nice!", "OK", "def f(x): return x")
+OTHERS = (
+    "Gestern war ich mit meiner Schwester in Köln, und wir haben am Dom einen Kaffee getrunken",
+    "Hier soir, j'ai dîné avec ma sœur à Lyon, on a bien ri",
+    "Ayer fui con mi hermana a Madrid y no me gustó nada el hotel",
+    "Vi var i Stockholm i går och åt middag med min syster",
+    "我弟弟正在学弹钢琴",
+)
+
+
+@pytest.mark.parametrize(("texts", "share"), [(ENGLISH, 0.0), (OTHERS, 1.0), (ENGLISH[:1] + OTHERS[:1], 0.5)])
+def test_it_is_estimated_how_much_is_not_english(texts: tuple[str, ...], share: float) -> None:
+    """Given texts in several languages, then those of a few words count only if their script is another one."""
+    raw = pysqlite3.connect(":memory:")
+    raw.execute("CREATE TABLE chunks (id INTEGER PRIMARY KEY, text TEXT NOT NULL)")
+    raw.executemany("INSERT INTO chunks (text) VALUES (?)", [(one,) for one in texts])
+
+    assert languages_of(raw).not_english == share
     raw.close()
 
 
 def counts(model: str, share: float) -> StoreCounts:
     nothing: SchedulingCounts = None  # type: ignore[assignment]
-    return StoreCounts({}, 0, 0, nothing, model=model, outside_latin=share)
+    return StoreCounts({}, 0, 0, nothing, model=model, languages=Languages(share))
 
 
 def test_a_model_that_knows_only_english_is_told_of_with_what_to_run() -> None:

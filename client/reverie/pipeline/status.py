@@ -47,10 +47,10 @@ class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """One workspace, or the account. With an `error` it cannot be used, and the numbers are unknown.
 
     `memories` counts the current memories of all agents, including facts and notes. `outside_latin` is the share of
-    the stored texts, 0 to 1, that are in another script than Latin, estimated from a sample. `advice` says what to
-    do if the embedding model does not know the languages of many of them, or if the vectors are of another model than
-    the settings select; it is empty otherwise. `stored` is what it holds of
-    what quotas limit, and `full` names the quotas that are used up.
+    the stored texts, 0 to 1, that are in another script than Latin, and `not_english` of those in another language than
+    English, both estimated from a sample. `advice` says what to do if the embedding model does not know the languages
+    of many of them, if nothing is learned from them, or if the vectors are of another model than the settings select;
+    it is empty otherwise. `stored` is what it holds of what quotas limit, and `full` names the quotas that are used up.
     """
 
     name: str
@@ -59,6 +59,7 @@ class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     memories: int = 0
     wal_bytes: int = 0
     outside_latin: float = 0.0
+    not_english: float = 0.0
     advice: str = ""
     stored: dict[str, int] = {}
     full: list[str] = []
