@@ -318,8 +318,8 @@ def _language_advice(name: str, content: StoreCounts) -> str:
     workspace, account = _place_options(name)
     provider = "" if model == DEFAULT_MODEL else " --provider sentence-transformers"
     return (
-        f"about {content.languages.outside_latin:.0%} of the texts are in another script than Latin, and {model} knows only"
-        f" English: install {MULTILINGUAL_REQUIREMENT} and run"
+        f"about {content.languages.outside_latin:.0%} of the texts are in another script than Latin, and {model} knows"
+        f" only English: install {MULTILINGUAL_REQUIREMENT} and run"
         f" `reverie{workspace} db reembed{provider} --model multilingual{account}`"
     )
 

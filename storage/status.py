@@ -21,7 +21,7 @@ from storage.engine import check_sqlite_version, translate_errors
 from storage.migrations import LINES, Kind, check_known, newest_version, read_oldest_programs, read_versions
 from storage.opening import inode_of
 from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql, unfinished_sql
-from storage.recall.words import Languages, languages_of
+from storage.recall.words import NO_LANGUAGES, Languages, languages_of
 from storage.rows import text_from_bytes
 from storage.scheduling.schedules import SchedulingCounts, read_scheduling
 from storage.trust.quotas import stored_amounts_of
@@ -59,7 +59,7 @@ class StoreCounts:
     model: str = ""
     dim: int = 0
     has_embedder: bool = False
-    languages: Languages = Languages()
+    languages: Languages = NO_LANGUAGES
     amounts: Mapping[Resource, int] = field(default_factory=dict)
 
 

@@ -186,6 +186,9 @@ class Languages(NamedTuple):
     not_english: float = 0.0
 
 
+NO_LANGUAGES: Final = Languages()
+
+
 def languages_of(raw: Any) -> Languages:
     """Return in which languages the chunks of a store are; `raw` runs statements."""
     texts = [text for (text,) in raw.execute(_SAMPLE, {"sampled": _SAMPLED}) if isinstance(text, str)]
