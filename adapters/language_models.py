@@ -302,8 +302,8 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
                 decode_struct(answer, form, source=self.inner.source)
             return answer
 
-        sent = _Sent(system + (json_instructions(form) if form is not None else "") + prompt, purpose)
-        return self._breaker.call(lambda: self._counted(sent, call))
+        sent = system + (json_instructions(form) if form is not None else "") + prompt
+        return self._breaker.call(lambda: self._counted(purpose, sent, call))
 
     def close(self) -> None:
         """Close the inner model's connections, and record pending usage."""
@@ -312,18 +312,18 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
             closing()
         self._record_usage(None)
 
-    def _counted(self, sent: _Sent, call: Callable[[], Completion]) -> Completion:
+    def _counted(self, purpose: Purpose, sent: str, call: Callable[[], Completion]) -> Completion:
         try:
             answer = call()
         except LanguageModelRefused as error:
-            self._record_usage(self._usage(sent, error.completion, failed=True))
-            if error.completion is None and self._refuses_all(sent.purpose):
+            self._record_usage(self._usage(purpose, sent, error.completion, failed=True))
+            if error.completion is None and self._refuses_all(purpose):
                 raise LanguageModelUnavailable(f"{self.name} refuses every prompt: {error}") from error
             raise
         except LanguageModelUnavailable:
-            self._record_usage(self._usage(sent, None, failed=True))
+            self._record_usage(self._usage(purpose, sent, None, failed=True))
             raise
-        self._record_usage(self._usage(sent, answer, failed=False))
+        self._record_usage(self._usage(purpose, sent, answer, failed=False))
         self._refusals = 0
         return answer
 
@@ -340,21 +340,22 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
         try:
             answer = self.inner.complete(_KNOWN_SYSTEM, _KNOWN_PROMPT, _KNOWN_TOKENS, purpose=purpose)
         except LanguageModelRefused as error:
-            self._record_usage(self._usage(_Sent(_KNOWN_PROMPT, purpose), error.completion, failed=True))
+            self._record_usage(self._usage(purpose, _KNOWN_PROMPT, error.completion, failed=True))
             self._worked_at = None
             return error.completion is None
-        self._record_usage(self._usage(_Sent(_KNOWN_PROMPT, purpose), answer, failed=False))
+        self._record_usage(self._usage(purpose, _KNOWN_PROMPT, answer, failed=False))
         self._worked_at = self._clock()
         return False
 
-    def _usage(self, sent: _Sent, answer: Completion | None, *, failed: bool) -> ModelUsage:
+    def _usage(self, purpose: Purpose, sent: str, answer: Completion | None, *, failed: bool) -> ModelUsage:
+        """Return the usage of a call that sent this text; tokens that the endpoint did not report are estimated."""
         input_tokens = output_tokens = 0
         if answer is not None:
-            input_tokens = _reported_or_estimated(answer.input_tokens, sent.text)
+            input_tokens = _reported_or_estimated(answer.input_tokens, sent)
             output_tokens = _reported_or_estimated(answer.output_tokens, answer.text)
         return ModelUsage(
             self.name,
-            sent.purpose,
+            purpose,
             failures=int(failed),
             input_tokens=input_tokens,
             output_tokens=output_tokens,
@@ -379,14 +380,6 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
         with self._lock:
             before = self._unrecorded.get(usage.purpose)
             self._unrecorded[usage.purpose] = before.plus(usage) if before else usage
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """The text that was sent to the model, to estimate its tokens."""
-
-    text: str
-    purpose: Purpose
 
 
 def _reported_or_estimated(reported: int | None, text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -246,26 +246,22 @@ def _get_channel(services: Services, caller: Caller, call: calls.GetChannel) -> 
 
 @endpoints.serves(calls.CreateChannel, tag="channels")
 def _create_channel(services: Services, caller: Caller, call: calls.CreateChannel) -> types.Channel:
-    runtime = services.runtime
-    return channels.create_channel(
-        runtime.store(caller.workspace),
-        agent=caller.agent,
-        channel=call.channel,
-        description=call.description,
-        now=runtime.now(),
-    )
+    return _change_channel(channels.create_channel, services, caller, call)
 
 
 @endpoints.serves(calls.DescribeChannel, tag="channels")
 def _describe_channel(services: Services, caller: Caller, call: calls.DescribeChannel) -> types.Channel:
-    runtime = services.runtime
-    return channels.describe_channel(
-        runtime.store(caller.workspace),
-        agent=caller.agent,
-        channel=call.channel,
-        description=call.description,
-        now=runtime.now(),
-    )
+    return _change_channel(channels.describe_channel, services, caller, call)
+
+
+def _change_channel(
+    change: Callable[..., types.Channel],
+    services: Services,
+    caller: Caller,
+    call: calls.CreateChannel | calls.DescribeChannel,
+) -> types.Channel:
+    store, now = services.runtime.store(caller.workspace), services.runtime.now()
+    return change(store, agent=caller.agent, channel=call.channel, description=call.description, now=now)
 
 
 @endpoints.serves(calls.DeleteChannel, tag="channels")

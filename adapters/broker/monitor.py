@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 import msgspec
 import redis
 
+from adapters.broker.shared_metrics import stored_number
 from reverie import contract
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import call_broker
@@ -104,14 +105,14 @@ class Monitor:
     def _with_progress(self, worker: WorkerStatus) -> WorkerStatus:
         key = f"{self._prefix}progress:{worker.name}"
         fields = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(key)))
-        at = _number(fields.get(b"at", b"0"))
+        at = stored_number(fields.get(b"at", b"0"), _LARGEST)
         progress_at = datetime.fromtimestamp(at, UTC)
         # Ignore the state of an earlier process of the same name, which may have had other settings.
         current = fields if progress_at >= worker.started_at else {}
         return msgspec.structs.replace(
             worker,
             progress_at=progress_at if at else None,
-            tasks_done=int(_number(fields.get(b"done", b"0"))),
+            tasks_done=int(stored_number(fields.get(b"done", b"0"), _LARGEST)),
             embedder=current.get(b"embedder", b"").decode("utf-8", "replace") or worker.embedder,
             language_model=current.get(b"language_model", b"").decode("utf-8", "replace") or worker.language_model,
         )
@@ -131,16 +132,7 @@ def _heartbeat(value: bytes | str) -> WorkerStatus | None:
 
 def _lag_sample(sample: bytes) -> tuple[float, float]:
     stamp, _, lag = sample.partition(b":")
-    return _number(stamp), _number(lag)
-
-
-def _number(value: bytes) -> float:
-    """Return a number that is not negative and at most `_LARGEST`; 0 for anything else."""
-    try:
-        number = float(value)
-    except ValueError:
-        return 0.0
-    return number if 0 <= number <= _LARGEST else 0.0
+    return stored_number(stamp, _LARGEST), stored_number(lag, _LARGEST)
 
 
 def _percentile(values: Sequence[float], share: float) -> float | None:

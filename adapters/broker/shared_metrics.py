@@ -191,7 +191,7 @@ class SharedMetrics:
     def read(self) -> dict[SharedMetric, list[Sample]]:
         """Return the sums of all processes. Raises `Unavailable`. Unknown fields are ignored."""
         found = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(self._key)))
-        values = {name.decode("utf-8", "replace"): _number(value) for name, value in found.items()}
+        values = {name.decode("utf-8", "replace"): stored_number(value) for name, value in found.items()}
         return {metric: list(_samples(metric, values)) for metric in SHARED_METRICS}
 
 
@@ -214,13 +214,13 @@ def _field(metric: SharedMetric, *parts: str) -> str:
     return _SEPARATOR.join((metric.name, *parts))
 
 
-def _number(value: bytes) -> float:
-    """Return a stored sum; 0 for a negative or invalid value, since any program can write to the broker."""
+def stored_number(value: bytes, largest: float = _LARGEST) -> float:
+    """Return a stored number; 0 for a negative, larger or invalid one, since any program can write to the broker."""
     try:
         number = float(value)
     except ValueError:
         return 0.0
-    return number if 0 <= number <= _LARGEST else 0.0
+    return number if 0 <= number <= largest else 0.0
 
 
 def _raise(error: Exception) -> None:

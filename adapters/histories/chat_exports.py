@@ -32,9 +32,11 @@ from adapters.histories.conversations import (
     text_of,
 )
 from adapters.histories.memories import memory
-from adapters.histories.reading import Format, Reading, decoded_json, elements_of, moment
+from adapters.histories.reading import Format, Reading, converted, decoded_json, elements_of, moment, shown_branch
 from reverie.trust.exports import ExportedFile, ExportedRecord
 
+_UNKNOWN_CONVERSATION: Final = "conversations of an unknown shape"
+_UNKNOWN_MESSAGE: Final = "messages of an unknown shape"
 INSTRUCTIONS: Final = "messages that were not shown: instructions of the program to the model"
 
 # Contents that are no list of parts, and the fields with their texts in the order in which they are shown.
@@ -185,14 +187,11 @@ class _Tree(msgspec.Struct, kw_only=True):
 def read_chatgpt(file: Path, reading: Reading) -> Iterator[ExportedRecord]:
     """Yield the sessions and messages, one conversation at a time."""
     for element in elements_of(file, reading, member=_CONVERSATIONS, lists=("conversations",)):
-        try:
-            conversation = msgspec.convert(element.value, _Tree, strict=False)
-        except msgspec.ValidationError as error:
-            is_claudes = isinstance(element.value, dict) and "chat_messages" in element.value
-            reason = _CLAUDES if is_claudes else "conversations of an unknown shape"
-            reading.leave(reason, f"{element.where}: {error}")
-            continue
-        yield from _of(conversation, element.where, reading)
+        is_claudes = isinstance(element.value, dict) and "chat_messages" in element.value
+        reason = _CLAUDES if is_claudes else _UNKNOWN_CONVERSATION
+        conversation = converted(element.value, _Tree, element.where, reading, reason=reason)
+        if conversation is not None:
+            yield from _of(conversation, element.where, reading)
 
 
 def _of(conversation: _Tree, where: str, reading: Reading) -> Iterator[ExportedRecord]:
@@ -228,20 +227,14 @@ def _branch(conversation: _Tree) -> list[str]:
     if end not in mapping:
         parents = {node.parent for node in mapping.values()}
         end = next((name for name in reversed(mapping) if name not in parents), None)
-    branch: dict[str, None] = {}
-    while end is not None and end in mapping and end not in branch:
-        branch[end] = None
-        end = mapping[end].parent
-    return [*reversed(branch)]
+    return shown_branch(end, {name: node.parent for name, node in mapping.items()})
 
 
 def _shown_message(
     session: Conversation, raw: dict[str, Any], node: str, where: str, reading: Reading
 ) -> Iterator[ExportedRecord]:
-    try:
-        message = msgspec.convert(raw, _ShownMessage, strict=False)
-    except msgspec.ValidationError as error:
-        reading.leave("messages of an unknown shape", f"{where}: {error}")
+    message = converted(raw, _ShownMessage, where, reading, reason=_UNKNOWN_MESSAGE)
+    if message is None:
         return
     metadata = message.metadata or {}
     role = _ROLES.get(message.author.role)
@@ -384,12 +377,10 @@ def read_claude(file: Path, reading: Reading) -> Iterator[ExportedRecord]:
         if is_knowledge(element.value):
             yield from knowledge(element.value, "claude", element.where, exported_at, reading)
             continue
-        try:
-            conversation = msgspec.convert(element.value, _Conversation, strict=False)
-        except msgspec.ValidationError as error:
-            is_chatgpts = isinstance(element.value, dict) and "mapping" in element.value
-            reason = _CHATGPTS if is_chatgpts else "conversations of an unknown shape"
-            reading.leave(reason, f"{element.where}: {error}")
+        is_chatgpts = isinstance(element.value, dict) and "mapping" in element.value
+        reason = _CHATGPTS if is_chatgpts else _UNKNOWN_CONVERSATION
+        conversation = converted(element.value, _Conversation, element.where, reading, reason=reason)
+        if conversation is None:
             continue
         begun = moment(conversation.created_at) or datetime.fromtimestamp(0, UTC)
         session = Conversation(
@@ -409,13 +400,10 @@ def _messages(conversation: _Conversation, where: str, reading: Reading) -> Iter
     """Yield the messages of a known shape, each with an id, and where they are."""
     for number, raw in enumerate(conversation.chat_messages):
         place = f"{where}, message {number}"
-        try:
-            message = msgspec.convert(raw, _Message, strict=False)
-        except msgspec.ValidationError as error:
-            reading.leave("messages of an unknown shape", f"{place}: {error}")
-            continue
-        message.uuid = message.uuid or f"{conversation.uuid}:{number}"
-        yield message, place
+        message = converted(raw, _Message, place, reading, reason=_UNKNOWN_MESSAGE)
+        if message is not None:
+            message.uuid = message.uuid or f"{conversation.uuid}:{number}"
+            yield message, place
 
 
 def _shown_last(
@@ -431,16 +419,13 @@ def _shown_last(
     if any(message.parent_message_uuid is None for message, _ in messages) or not messages:
         return messages
     newest = max(messages, key=lambda found: moment(found[0].created_at) or datetime.fromtimestamp(0, UTC))
-    end = leaf if leaf in by_id else newest[0].uuid
-    branch: dict[str | None, tuple[_Message, str]] = {}
-    while end in by_id and end not in branch:
-        branch[end] = by_id[end]
-        end = by_id[end][0].parent_message_uuid
-    if end in branch:  # they are each other's parents
+    parents = {str(message.uuid): message.parent_message_uuid for message, _ in messages}
+    branch = shown_branch(leaf if leaf in by_id else newest[0].uuid, parents)
+    if parents[branch[0]] in branch:  # they are each other's parents
         return messages
     if others := len(messages) - len(branch):
         reading.leave("messages of branches that were given up: edited or generated again", where, others)
-    return [*reversed(branch.values())]
+    return [by_id[id] for id in branch]
 
 
 def _message(session: Conversation, message: _Message, where: str, reading: Reading) -> Iterator[ExportedRecord]:

@@ -34,6 +34,7 @@ from adapters.histories.reading import (
     Format,
     Reading,
     columns_of,
+    converted,
     decoded_lines,
     elements_of,
     is_database,
@@ -193,10 +194,8 @@ def _of_item(
         payload = value["payload"]
         others = {name: inner for name, inner in payload.items() if name not in (*_Item.__struct_fields__, "hash")}
         value = {"metadata": others, **payload, "id": value.get("id")}
-    try:
-        item = msgspec.convert(value, _Item, strict=False)
-    except msgspec.ValidationError as error:
-        reading.leave("entries of an unknown shape", f"{where}: {error}")
+    item = converted(value, _Item, where, reading, reason="entries of an unknown shape")
+    if item is None:
         return
     if item.state not in (None, "active"):
         reading.leave(f"memories of the state {item.state[:40]!r}", where)

@@ -11,7 +11,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatch
@@ -48,11 +48,10 @@ class Line(NamedTuple):
 def lines_of(file: Path, reading: Reading) -> Iterator[Line]:
     """Yield the lines of a file that are not blank. Raises `OSError`."""
     with file.open("rb") as opened:
-        begin = opened.read(4)
-        if begin[:2] in _OTHER_ENCODINGS:
-            reading.leave("files in UTF-16: convert them with `iconv -f utf-16 -t utf-8`", file.name)
+        start = _start_of(opened.read(4), file.name, reading)
+        if start is None:
             return
-        opened.seek(len(codecs.BOM_UTF8) if begin.startswith(codecs.BOM_UTF8) else 0)
+        opened.seek(start)
         number = 0
         while text := opened.readline(_LINE_BYTES):
             number += 1
@@ -95,6 +94,24 @@ def decoded_json(text: Any) -> Any:
     return text
 
 
+def converted(value: Any, kind: type[_T], where: str, reading: Reading, *, reason: str) -> _T | None:
+    """Return a decoded value as a struct, None if it has another shape, which is counted for this reason."""
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        reading.leave(reason, f"{where}: {error}")
+        return None
+
+
+def shown_branch(end: str | None, parents: Mapping[str, str | None]) -> list[str]:
+    """Return the ids from the first message of a tree to `end`, by the parent of each message."""
+    branch: dict[str, None] = {}
+    while end is not None and end in parents and end not in branch:
+        branch[end] = None
+        end = parents[end]
+    return [*reversed(branch)]
+
+
 def ends_of(file: Path) -> bytes:
     """Return the beginning and the end of a file, all of it if it is short. Raises `OSError`."""
     with file.open("rb") as opened:
@@ -135,6 +152,14 @@ def moment(value: Any) -> datetime | None:
     if found is not None and found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
     return found
+
+
+def _start_of(begin: bytes, name: str, reading: Reading) -> int | None:
+    """Return where the text of a file begins, None for one in UTF-16, which is counted."""
+    if begin[:2] in _OTHER_ENCODINGS:
+        reading.leave("files in UTF-16: convert them with `iconv -f utf-16 -t utf-8`", name)
+        return None
+    return len(codecs.BOM_UTF8) if begin.startswith(codecs.BOM_UTF8) else 0
 
 
 def _skip_line(opened: IO[bytes]) -> None:
@@ -239,10 +264,9 @@ def values_at(
 
 def _elements(opened: IO[bytes], name: str, reading: Reading, lists: Sequence[str]) -> Iterator[Element]:
     begin = _begin(opened)
-    if begin[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        reading.leave("files in UTF-16: convert them with `iconv -f utf-16 -t utf-8`", name)
+    start = _start_of(begin, name, reading)
+    if start is None:
         return
-    start = len(codecs.BOM_UTF8) if begin.startswith(codecs.BOM_UTF8) else 0
     is_list = begin[start:].lstrip()[:1] == b"["
     number = 0
     for prefix in ["item"] if is_list else [f"{key}.item" for key in lists]:

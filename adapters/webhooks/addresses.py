@@ -47,12 +47,11 @@ class WebhookUrl:
         return f"{self.scheme}://{self.authority}"
 
 
-def check_webhook_url(url: str, allow: AllowedHosts | WebhookPolicy, *, field: str = "url") -> WebhookUrl:
-    """Parse a URL and check that it is allowed, without resolving names. `AllowedHosts` alone allows http, too.
+def check_webhook_url(url: str, policy: WebhookPolicy, *, field: str = "url") -> WebhookUrl:
+    """Parse a URL and check that it is allowed, without resolving names.
 
     Raises Rejected, naming `field`, unless the URL is http or https and its address is allowed.
     """
-    policy = allow if isinstance(allow, WebhookPolicy) else WebhookPolicy(allow, https_only=False)
     try:
         found = _parsed(url)
         _check_host(found.host)

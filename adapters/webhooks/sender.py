@@ -23,7 +23,7 @@ import httpcore2
 import msgspec
 
 from adapters.calls import BoundedCalls, retry_after_seconds
-from adapters.webhooks.addresses import Address, AllowedHosts, WebhookPolicy, WebhookUrl, check_webhook_url, not_allowed
+from adapters.webhooks.addresses import Address, WebhookPolicy, WebhookUrl, check_webhook_url, not_allowed
 from adapters.webhooks.signing import Signer
 from reverie import __version__
 from reverie.errors import Permanent, Rejected, ReverieError
@@ -273,12 +273,10 @@ _USER_AGENT: Final = f"Reverie/{__version__}"
 class HttpWebhookSender:
     """Signs and sends messages. Safe to share between threads: every message has its own connection."""
 
-    def __init__(
-        self, signer: Signer, allow: AllowedHosts | WebhookPolicy, *, tls: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, signer: Signer, policy: WebhookPolicy, *, tls: ssl.SSLContext | None = None) -> None:
         """`tls` decides which certificates are trusted; by default those that the system trusts."""
         self._signer = signer
-        self._policy = allow if isinstance(allow, WebhookPolicy) else WebhookPolicy(allow, https_only=False)
+        self._policy = policy
         self._tls = tls
         self._making_tls = threading.Lock()
         self._lookups = BoundedCalls("webhook-lookup")
@@ -293,11 +291,7 @@ class HttpWebhookSender:
         now: datetime,
         signer: Signer | None = None,
     ) -> WebhookAnswer:
-        """Send `body` as signed JSON; `timeout_seconds` limits resolving, connecting and answering together.
-
-        Raises WebhookRefused, WebhookFailed, and ValueError for a `now` without time zone or an id that no header can
-        contain.
-        """
+        """Send `body` as signed JSON; `timeout_seconds` limits resolving, connecting and answering together."""
         deadline = Deadline(timeout_seconds)
         content = msgspec.json.encode(body)
         signed = (signer or self._signer).headers(message_id, content, now)

@@ -20,7 +20,7 @@ from adapters.language_models import (
     unchecked,
 )
 from adapters.rerankers import require_unicode
-from adapters.webhooks.addresses import AllowedHosts, check_webhook_url
+from adapters.webhooks.addresses import AllowedHosts, WebhookPolicy, check_webhook_url
 from adapters.webhooks.sender import Body, WebhookAnswer, WebhookFailed, WebhookRefused
 from adapters.webhooks.signing import Signer, check_message
 from reverie.errors import Rejected
@@ -106,7 +106,7 @@ class ScriptedWebhookSender:
     def __init__(self, answers: Iterable[Scripted] = (WebhookAnswer(200),), allow: AllowedHosts | None = None) -> None:
         self.posted: list[Posted] = []
         self._answers = list(answers)
-        self._allow = AllowedHosts(everything=True) if allow is None else allow
+        self._policy = WebhookPolicy(AllowedHosts(everything=True) if allow is None else allow, https_only=False)
         self._lock = threading.Lock()
 
     def post(
@@ -122,7 +122,7 @@ class ScriptedWebhookSender:
         """Return the next answer. Raises WebhookFailed if the list is empty."""
         check_message(message_id, now)
         try:
-            check_webhook_url(url, self._allow)
+            check_webhook_url(url, self._policy)
         except Rejected as error:
             raise WebhookRefused(str(error)) from error
         decoded = msgspec.json.decode(msgspec.json.encode(body))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adapters.webhooks.addresses import AllowedHosts
+from adapters.webhooks.addresses import policy_of
 from adapters.webhooks.sender import HttpWebhookSender, WebhookAnswer, WebhookFailed
 from adapters.webhooks.signing import Signer, new_secret
 
@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 20.0
 
 def sender_to(*allowed: str, tls: ssl.SSLContext | None = None) -> HttpWebhookSender:
     """Return a sender that may also send to these addresses, besides global ones."""
-    return HttpWebhookSender(Signer([SECRET]), AllowedHosts.parse(allowed), tls=tls)
+    return HttpWebhookSender(Signer([SECRET]), policy_of(private=allowed, hosts="*", allow_http=True), tls=tls)
 
 
 def post(sender: HttpWebhookSender, url: str, timeout_seconds: float = PATIENCE_SECONDS) -> WebhookAnswer:

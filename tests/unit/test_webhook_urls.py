@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from adapters.webhooks.addresses import AllowedHosts, check_webhook_url, policy_of
+from adapters.webhooks.addresses import AllowedHosts, WebhookPolicy, check_webhook_url, policy_of
 from reverie.errors import Rejected
 
 NOBODY = AllowedHosts()
+PUBLIC = WebhookPolicy(NOBODY, https_only=False)
 
 GLOBAL = [
     "8.8.8.8",
@@ -80,14 +81,14 @@ def as_url(address: str) -> str:
 @pytest.mark.parametrize("address", GLOBAL)
 def test_a_global_address_is_allowed(address: str) -> None:
     """Given an address of the public internet, then anybody may send there."""
-    assert check_webhook_url(as_url(address), NOBODY).address == ip_address(address)
+    assert check_webhook_url(as_url(address), PUBLIC).address == ip_address(address)
 
 
 @pytest.mark.parametrize("address", NOT_GLOBAL)
 def test_an_address_that_is_not_global_is_refused_at_once(address: str) -> None:
     """Given an address within, or one of IPv6 that carries such an address, then a schedule cannot be made with it."""
     with pytest.raises(Rejected, match="webhook_allow_private") as caught:
-        check_webhook_url(as_url(address), NOBODY)
+        check_webhook_url(as_url(address), PUBLIC)
     assert caught.value.field == "url"
 
 
@@ -130,7 +131,7 @@ def test_an_address_that_is_not_global_is_refused_at_once(address: str) -> None:
 def test_no_spelling_hides_an_address_within(host: str) -> None:
     """Given loopback in a spelling that some resolver understands, then it is refused without asking any."""
     with pytest.raises(Rejected) as caught:
-        check_webhook_url(f"http://{host}/", NOBODY)
+        check_webhook_url(f"http://{host}/", PUBLIC)
     assert caught.value.field == "url"
 
 
@@ -171,7 +172,7 @@ def test_no_spelling_hides_an_address_within(host: str) -> None:
 def test_what_is_no_url_of_a_webhook_is_rejected(url: str, why: str) -> None:
     """Given a URL that cannot be sent to, then the error says why on one line, and never shows the URL's secrets."""
     with pytest.raises(Rejected, match=why) as caught:
-        check_webhook_url(url, AllowedHosts(everything=True), field="executor.url")
+        check_webhook_url(url, WebhookPolicy(AllowedHosts(everything=True), https_only=False), field="executor.url")
     assert caught.value.field == "executor.url"
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -190,7 +191,7 @@ def test_what_is_no_url_of_a_webhook_is_rejected(url: str, why: str) -> None:
 )
 def test_a_url_is_taken_apart(url: str, host: str, port: int, target: str, authority: str) -> None:
     """Given a URL in one of its many forms, then host, port, target and Host header are what is connected with."""
-    found = check_webhook_url(url, NOBODY)
+    found = check_webhook_url(url, PUBLIC)
     assert (found.host, found.port, found.target, found.authority) == (host, port, target, authority)
     assert found.origin == f"{found.scheme}://{authority}"
 
@@ -217,7 +218,7 @@ def test_a_url_is_taken_apart(url: str, host: str, port: int, target: str, autho
 )
 def test_what_the_operator_allows_may_be_sent_to(entries: list[str], url: str) -> None:
     """Given an address within that is on the list by name, address, network or `*`, then it is allowed."""
-    assert check_webhook_url(url, AllowedHosts.parse(entries))
+    assert check_webhook_url(url, policy_of(private=entries, hosts="*", allow_http=True))
 
 
 @pytest.mark.parametrize(
@@ -246,7 +247,7 @@ def test_what_the_operator_allows_may_be_sent_to(entries: list[str], url: str) -
 def test_the_list_opens_what_it_names_and_no_more(entries: list[str], url: str) -> None:
     """Given a list, then what it does not name stays refused, and so does what is no URL at all."""
     with pytest.raises(Rejected):
-        check_webhook_url(url, AllowedHosts.parse(entries))
+        check_webhook_url(url, policy_of(private=entries, hosts="*", allow_http=True))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "fd00::7", "::ffff:192.168.0.1"])
