@@ -13,18 +13,19 @@ from memory.memories.patterns.matching import BLANKS
 _MICROS: Final = 1_000_000
 # A day ends last in UTC-12; the user's time zone is not known.
 _LATEST_ZONE: Final = timedelta(hours=12)
-_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NUMBERS: Final = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _NUMBER: Final = rf"(?:\d{{1,3}}|an?|{'|'.join(_NUMBERS[1:])})"
 _EVERY = re.compile(r"\b(?:every|each|daily|weekly|always|\w{1,20}days)\b", re.IGNORECASE)
+_WEEKDAYS: Final = rf"{words.WEEKDAYS}|mon|tues?|wed|thurs?|fri|sat|sun"
 _TIME = re.compile(
     r"\b(?:(?P<iso>\d{4}-\d{2}-\d{2})"
     rf"|(?:on )?(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{words.MONTHS})"
     rf"|(?P<month_first>{words.MONTHS}) (?:the )?(?P<day_behind>\d{{1,2}})(?:st|nd|rd|th)?)(?:,? (?P<year>\d{{4}}))?"
     rf"|in{BLANKS}(?P<within>{_NUMBER}){BLANKS}(?P<ahead_unit>minute|hour|day|week|month|year)s?(?='? time\b|\W|\Z)"
     rf"|(?P<ago>{_NUMBER}){BLANKS}(?P<ago_unit>day|week|month|year)s?{BLANKS}ago"
-    rf"|(?P<which>on|this|by|until|next|last|this past|this coming){BLANKS}(?P<weekday>{words.WEEKDAYS})"
+    rf"|(?P<which>on|this|by|until|next|last|this past|this coming){BLANKS}(?P<weekday>{_WEEKDAYS})"
     rf"|(?P<relative>next|last|this|this past|this coming){BLANKS}(?P<unit>week(?:end)?|month|year)"
     r"|(?P<today>today|tonight|this (?:morning|afternoon|evening))|(?P<tomorrow>tomorrow)"
     r"|(?P<yesterday>yesterday|last night))\b",
@@ -114,7 +115,7 @@ def _counted(number: str, unit: str, now: datetime, sign: int) -> tuple[date, da
 
 def _weekday(found: re.Match[str], today: date, *, is_past: bool) -> date:
     which = " ".join(found["which"].lower().split())
-    ahead = (_DAYS.index(found["weekday"].lower()) - today.weekday()) % 7
+    ahead = (_DAYS.index(found["weekday"][:3].lower()) - today.weekday()) % 7
     if which in ("last", "this past") or (is_past and which == "on"):
         return today + timedelta(days=ahead - 7)
     # The latest interpretation counts: next Friday is at most two Fridays away.

@@ -331,7 +331,10 @@ def _in_sentence(sentence: Sentence, at: int) -> Iterator[Statement]:
     if request is not None:
         yield _as_statement(request, body) or request
         return
+    end = 0
     for start in _clause_starts(body.text):
+        if start < end:  # it was told with what is before it, such as the day
+            continue
         statement = first_match(Sentence(body.text[start:], body.original[start:]), _RULES)
         if statement is None and not _REASON.search(body.text, max(0, start - 10), start):
             statement = find_told(Sentence(body.text[start:], body.original[start:]), at)

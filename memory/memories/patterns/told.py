@@ -45,7 +45,7 @@ _OF_THOUGHT: Final = (
     r"|assumed?|expect(?:ed)?|decided|decide|got|get|can|could|will|would|should|must|may|might|do|did|does"
     r"|don't|didn't"
     r"|doubt(?:ed)?|care[ds]?|promised?|swear|swore|thank(?:ed)?|missed|miss|admire[ds]?|admit|apologi[sz]e|respond|reply"
-    r"|recommend|suggest|read|put|let|call|called"
+    r"|rec+om+end|suggest|read|put|let|call|called"
     r"|meant|created?|added|add|changed?|updated?|copied|installed|noted|wanna|gotta|just|really|am|was|were|have|had)"
 )
 _NO_LIFE: Final = (
@@ -65,7 +65,9 @@ _EMPTY: Final = (
     r"|from|into|about|their|them|been|have|just|some|over|around|lots|mix|fan|bunch|couple|progress|world|life"
     r"|days?|difference"
     r"|share|start|started|time|times|year|years|week|weeks|month|months|ages|forever|also|always|actually"
-    r"|currently|yesterday|last|next"
+    r"|currently|yesterday|last|next|two|three|four|five|six|ten|under|every|positive|forward|ahead|pushing|moving|looking"
+    r"|facing|faced|challenges?|hurdles|kinds|true|self|living|dreams?|ambitions|chasing|learning|ton|tons|crossing"
+    r"|fingers|confession|growing|little|skeptical|sceptical|weighing|options|using|app|browsing|online|local|staying|stayed?|focused|focusing|motivated|memory|memories|moments?"
     r"|this|definitely|tomorrow|tonight|weekend|morning|night|evening|afternoon|passion|passionate|proud"
     r"|grateful|thankful|lucky)"
 )
@@ -87,10 +89,11 @@ _IS: Final = starting(
     rf"(?=an?\s(?!{_EMPTY}\b|bit\b|lil|big)|{_DOING_NOW}\b)(?P<rest>\S.{{0,400}})"
 )
 _HAS: Final = starting(
-    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>have|own)\b(?=\s(?:an?|two|three|four|five|six|\d{{1,2}})\s){_REST}"
+    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>have|own)\b(?=\s(?:an?|two|three|four|five|six|\d{{1,2}})\s)"
+    rf"(?!\s\w+ (?:pic|photo|picture)s?\b){_REST}"
 )
 _DOES: Final = starting(
-    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|[a-z]{{1,12}}(?:ept|ought|aught|oke"
+    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b|[a-z]{{1,12}}(?:ept|ought|aught|oke"
     rf"|rew)\b)(?P<verb>[a-z]{{3,20}})\b{_REST}"
 )
 _PLANS: Final = starting(
@@ -108,7 +111,7 @@ _OF_RELATIVE: Final = starting(
 )
 # Where another thought begins: what follows says no more of the first.
 _NEXT: Final = re.compile(
-    r"\s{0,3}(?:[;:()\u2013\u2014\u2026]|\s-{1,2}\s|,?\s(?:and|but|so|because|cuz|since|as|though|although"
+    r"\s{0,3}(?:[;()\u2013\u2014\u2026]|:(?!\d)|\s-{1,2}\s|,?\s(?:and|but|so|because|cuz|since|as|though|although"
     r"|while|which|who|where|plus|yet"
     r"|or|when|whenever|if)\s(?:i|i'm|i've|i'd|i'll|it|it's|its|that|that's|this|they|he|she|we|we're|we've|you"
     r"|there|what|my|now|then|the|was|is|are|were|had|am|have|can|could|not|just|"
@@ -235,7 +238,8 @@ def _statement(
     quote: str, content: str, kind: Kind, subject: str | None, *, expires_at: int | None = None
 ) -> Statement:
     return Statement(
-        content=f"{content}.", kind=kind, quote=quote, subject=subject, confidence=0.8, importance=0.5,
+        content=_OF_THE_MOMENT.sub(r"\g<before> ", f"{content}."),
+        kind=kind, quote=quote, subject=subject, confidence=0.8, importance=0.5,
         lifetime="long_term" if kind == "fact" else "short_term", expires_at=expires_at,
     )  # fmt: skip
 
@@ -260,6 +264,13 @@ def _third(found: re.Match[str], text: str) -> str:
     return "User" + in_third_person(rest)
 
 
+# Said of the moment, and wrong or empty later on.
+_OF_THE_MOMENT: Final = re.compile(
+    r"^(?P<before>User(?: has| is| was)?) (?:(?:also|just|even|finally|actually|definitely|honestly|basically) )+",
+    re.IGNORECASE,
+)
+
+
 def _with_s(verb: str) -> str:
     if re.search(r"(?:s|sh|ch|x|z|o)$", verb):
         return verb + "es"
@@ -267,8 +278,13 @@ def _with_s(verb: str) -> str:
 
 
 def in_third_person(text: str) -> str:
-    """Return words of the speaker about themselves as words about them."""
-    return _FIRST_PERSON.sub(lambda found: _THIRD[" ".join(found[0].lower().split())], text)
+    """Return words of the speaker about themselves as words about them, without touching `Tiger I`."""
+
+    def third(found: re.Match[str]) -> str:
+        is_number = found[0] == "I" and re.search(r"[A-Z][a-z]+ $", text[: found.start()])
+        return found[0] if is_number else _THIRD[" ".join(found[0].lower().split())]
+
+    return _FIRST_PERSON.sub(third, text)
 
 
 def _dated(content: str, days: Days, text: str) -> str:
