@@ -15,7 +15,7 @@ from cli.options import time_since
 from cli.output import AsJson, Yes, confirm, encoded, note, print_json, print_table, say, shortened, when
 from reverie import upkeep
 from reverie.calls import Call
-from reverie.counts import counts_text
+from reverie.counts import counted, counts_text
 from reverie.errors import Conflict, NotFound
 
 # The keys of a job's counts under which it reports on each store.
@@ -164,6 +164,8 @@ def _show_run(one: upkeep.CurationRun) -> None:
     say(f"{one.id}  {when(one.at)}  {one.summary}" + (f"; {one.open} to read" if one.open else ""))
     for entry in one.entries:
         say_line(entry)
+    if len(one.entries) < one.lines:
+        say(f"({len(one.entries):,} of {counted(one.lines, 'line')}: see --limit and --offset)")
 
 
 def say_line(entry: upkeep.CurationEntry) -> None:

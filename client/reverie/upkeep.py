@@ -59,14 +59,15 @@ class CurationList(ListResult[CurationEntry], frozen=True, kw_only=True):
 class CurationRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that one run of a job changed, as one change to read; `summary` is like "3 learned, 1 replaced".
 
-    `open` entries are neither accepted nor undone, and `due` are those of them that are sensitive. `entries` are
-    present only when a single run is read.
+    Of all its `lines`, `open` are neither accepted nor undone, and `due` are those of them that are sensitive.
+    `entries` are the lines, present only when a single run is read.
     """
 
     id: str
     job: str
     at: datetime
     summary: str
+    lines: int
     open: int = 0
     due: int = 0
     entries: list[CurationEntry] = []

@@ -92,6 +92,7 @@ def _to_run(effects: Sequence[RunEffect]) -> CurationRun:
         job=job,
         at=from_micros(at),
         summary=", ".join(f"{number:,} {effect}" for effect, number in sorted(counts.items(), key=_rank)),
+        lines=counts.total(),
         open=sum(one.open for one in effects),
         due=sum(one.due for one in effects),
     )

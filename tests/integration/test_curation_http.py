@@ -279,6 +279,7 @@ def test_the_command_line_shows_accepts_and_undoes_a_run(reverie: CommandLine, r
     shown = reverie("curation", "run", run).out
     assert "1  learned [health]: said in message 1\n    + ana's knee hurts\n" in shown
     assert "    - figs grow at the wall\n    + pears grow at the wall\n" in shown
+    assert "(2 of 3 lines: " in reverie("curation", "run", run, "--limit", "2").out
     assert reverie("curation", "accept", "1").out == "1 accepted.\n"
     assert reverie("curation", "accept", "--run", run).out == "2 accepted.\n"
     assert "[accepted]" in reverie("curation", "run", run).out

@@ -120,7 +120,7 @@ def _check(memory: Memory) -> None:
         raise Rejected("tags must be trimmed, lower case and without duplicates", field="tags")
     if memory.access_count < 0:
         raise Rejected("access_count must not be negative", field="access_count")
-    for field in ("created_at", "updated_at", "accessed_at", "expires_at"):
+    for field in ("created_at", "updated_at", "accessed_at", "expires_at", "confirmed_at"):
         if (moment := getattr(memory, field)) is not None:
             check_time(field, moment)
     check_label("note_id", memory.note_id)
