@@ -7,13 +7,11 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from fastapi import FastAPI
-from fastapi_offline import FastAPIOffline
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
-from reverie import __version__
 from reverie.calls import Call, validated
 from reverie.clock import new_id
 from reverie.errors import ReverieError
@@ -23,7 +21,7 @@ from server.caller import CALLER_HEADERS, TRACE_HEADER, Caller
 from server.endpoints import Endpoint
 from server.gate import MCP_PATH, Gate
 from server.mcp.endpoint import MCP_HEADERS, McpEndpoint
-from server.openapi import ASSETS, describe, docs_page
+from server.openapi import docs_routes
 from server.page import contexts, curation
 from server.page import memories as memories_page
 from server.page import pipeline as pipeline_page
@@ -45,23 +43,16 @@ def endpoints() -> Iterator[Endpoint]:
         yield from part.endpoints
 
 
-def create_app(runtime: Runtime, *, token: str | None = None, access: Access | None = None) -> FastAPI:
+def create_app(runtime: Runtime, *, token: str | None = None, access: Access | None = None) -> Starlette:
     """Return the application. Requests below /v1 need a token: a stored one, or one that `access` names.
 
     `token` stands for an access with this token alone; without both, everyone who reaches the server may do everything.
     The caller closes `app.state.ledger`, and sets `app.state.stopping` when the server begins to stop.
     """
     access = access or Access(tokens={"operator": token} if token else {}, open=token is None)
+    app = Starlette()
     # A redirect for a trailing slash would change session ids that end with one.
-    # Swagger UI is loaded from this server. ReDoc would load something from elsewhere in any case.
-    app = FastAPIOffline(
-        title="Reverie",
-        version=__version__,
-        redirect_slashes=False,
-        docs_url=None,
-        redoc_url=None,
-        static_url=ASSETS,
-    )
+    app.router.redirect_slashes = False
     services = Services(runtime)
     routes = app.router.routes
     for part in _ROOMS:
@@ -97,8 +88,7 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
         tracing=runtime.tracing,
         allowed_origins=runtime.settings.web_origins,
     )
-    routes.extend([*pipeline.probes(services), docs_page(app.title, "/openapi.json")])
-    describe(app, endpoints())
+    routes.extend([*pipeline.probes(services), *docs_routes(list(endpoints()))])
     return app
 
 

@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
-from fastapi import Request
 from msgspec import UNSET
 from msgspec.structs import replace
+from starlette.requests import Request
 
 from memory.trust.audited import audited_name, audited_trace
 from memory.trust.principals import Principal

@@ -13,8 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgspec
 from anyio import CapacityLimiter, to_thread
 from blake3 import blake3
-from fastapi import Request
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 
 from reverie.decoding import rejected
 from reverie.errors import Malformed, Rejected, TooLarge, TooSlow, Unavailable, UnsupportedType

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from fastapi import Request
+from starlette.requests import Request
 
 from memory.trust.principals import OPERATOR, Principal
 from reverie.checks import check_agent, check_label, check_trace, check_workspace

@@ -18,7 +18,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
 import msgspec
-from fastapi import Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from reverie.calls import Call, build, check, route_of, scope_of, validated
 from reverie.contract import Scope

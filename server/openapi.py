@@ -7,17 +7,22 @@ headers by which browsers keep every response to this server.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
+import importlib.util
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from fastapi import FastAPI, Request, Response
-from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.openapi.utils import get_openapi
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
 
+from reverie import __version__
 from reverie.calls import Call, is_repeatable, response_type, route_of, scope_of
 from reverie.errors import CONTENT_TYPE, Problem
 from server.caller import (
@@ -34,6 +39,7 @@ from server.responses import NamedRoute
 
 # The words of a call's name: AddSchedule is `add_schedule`, "Add schedule".
 _WORDS: Final = re.compile("[A-Z][a-z]*")
+_TITLE: Final = "Reverie"
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (
     "A memory pipeline for AI agents. Header values and ids in paths are percent-encoded UTF-8. Every call needs a"
@@ -98,25 +104,22 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def describe(app: FastAPI, endpoints: Iterable[Endpoint]) -> None:
-    """Make the application serve /openapi.json with the schemas of these calls and their responses."""
-    served = list(endpoints)
-    calls = [endpoint.kind for endpoint in served]
-
-    def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            schema = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=app.routes)
-            for endpoint in served:
-                route = route_of(endpoint.kind)
-                schema["paths"].setdefault(route.path, {})[route.method.lower()] = _operation(endpoint)
-            schemas = _schemas([*(response_type(kind) for kind in calls), *calls, Problem])
-            for kind in calls:
-                _remove_path_fields(schemas, kind)
-            schema["components"] = {"schemas": schemas, "securitySchemes": {"token": _TOKEN}}
-            app.openapi_schema = schema
-        return app.openapi_schema
-
-    app.openapi = document  # type: ignore[method-assign]  # the way FastAPI documents it
+def description(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """Return the description of the API, with the schemas of these calls and their responses."""
+    calls = [endpoint.kind for endpoint in endpoints]
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        route = route_of(endpoint.kind)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(endpoint)
+    schemas = _schemas([*(response_type(kind) for kind in calls), *calls, Problem])
+    for kind in calls:
+        _remove_path_fields(schemas, kind)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": _TITLE, "description": _ABOUT, "version": __version__},
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": {"token": _TOKEN}},
+    }
 
 
 def _schemas(kinds: Iterable[type]) -> dict[str, Any]:
@@ -145,7 +148,12 @@ def _reference(kind: type) -> dict[str, str]:
     return {"$ref": _REFERENCE.format(name=kind.__name__)}
 
 
-ASSETS: Final = "/docs/assets"
+_DESCRIPTION_PATH: Final = "/openapi.json"
+_ASSETS: Final = "/docs/assets"
+# Its package would have FastAPI imported. ReDoc, also in it, would load something from elsewhere.
+_SWAGGER_PACKAGE: Final = "fastapi_offline"
+# Without `validatorUrl: null` in it, the page would ask swagger.io whether the description is valid.
+_PAGE: Final = Path(__file__).parent / "page" / "templates" / "docs.html"
 # For every response without a policy of its own: nothing in it is to be run, shown in a frame, or kept.
 HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
     (b"x-content-type-options", b"nosniff"),
@@ -157,25 +165,27 @@ HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
 _INLINE_SCRIPT: Final = re.compile(rb"<script>([^<]*(?:<(?!/?script>)[^<]*)*)</script>")
 
 
-def docs_page(title: str, openapi_url: str) -> NamedRoute:
-    """Return the route of /docs."""
-    page = bytes(
-        get_swagger_ui_html(
-            openapi_url=openapi_url,
-            title=title,
-            swagger_js_url=f"{ASSETS}/swagger-ui-bundle.js",
-            swagger_css_url=f"{ASSETS}/swagger-ui.css",
-            swagger_favicon_url=f"{ASSETS}/favicon.png",
-            # Otherwise the page would ask swagger.io whether the description is valid.
-            swagger_ui_parameters={"validatorUrl": None},
-        ).body
-    )
+def docs_routes(endpoints: Sequence[Endpoint]) -> Iterator[BaseRoute]:
+    """Yield the routes of the description of these calls, and of the page that shows it."""
+    page = _PAGE.read_bytes()
     policy = _policy(page)
+
+    @functools.cache
+    def encoded() -> bytes:
+        return msgspec.json.encode(description(endpoints))
+
+    async def get_description(_: Request) -> Response:
+        return Response(encoded(), media_type="application/json")
 
     async def get_docs(_: Request) -> Response:
         return Response(page, media_type="text/html", headers={"Content-Security-Policy": policy})
 
-    return NamedRoute("/docs", get_docs, "GET")
+    package = importlib.util.find_spec(_SWAGGER_PACKAGE)
+    assert package is not None, "a requirement of this distribution"
+    assert package.origin is not None, "a package with code"
+    yield NamedRoute(_DESCRIPTION_PATH, get_description, "GET", "HEAD")
+    yield NamedRoute("/docs", get_docs, "GET")
+    yield Mount(_ASSETS, StaticFiles(directory=Path(package.origin).with_name("static")))
 
 
 def _policy(page: bytes) -> str:

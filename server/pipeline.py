@@ -7,8 +7,9 @@ from functools import partial
 from typing import Final
 
 import msgspec
-from fastapi import Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
 
 from memory.conversion import convert
 from memory.lifecycle.forgetting import forget_file

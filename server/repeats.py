@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 
 import msgspec
 import redis
-from fastapi import Request
+from starlette.requests import Request
 
 from reverie.calls import Call, is_repeatable
 from reverie.errors import Rejected, Unavailable

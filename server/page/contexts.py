@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from fastapi import Response
+from starlette.responses import Response
 
 from reverie.recall.calls import ListContexts, ShowContext
 from reverie.recall.types import ServedItem

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from fastapi import Response
+from starlette.responses import Response
 
 from reverie.counts import counted
 from reverie.errors import Conflict, Rejected

@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import Any, Final, get_args
 
 import msgspec
-from fastapi import Response
 from msgspec import json
 from msgspec.structs import replace
+from starlette.responses import Response
 
 from retrieval.ranking.retrievers import WEIGHTS
 from reverie.clock import new_id

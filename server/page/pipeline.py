@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import anyio
 import psutil
-from fastapi import Response
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from reverie.clock import new_id, to_micros
 from reverie.errors import Rejected, ReverieError

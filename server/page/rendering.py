@@ -16,8 +16,8 @@ from urllib.parse import urlencode
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from blake3 import blake3
-from fastapi import Response
 from markupsafe import Markup, escape
+from starlette.responses import Response
 
 from reverie import __version__
 from reverie.counts import counted

@@ -18,9 +18,9 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import msgspec
 from blake3 import blake3
-from fastapi import Request, Response
 from starlette.exceptions import HTTPException
-from starlette.responses import RedirectResponse
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope as AsgiScope
 
 from memory.tombstones import hash_key

@@ -11,7 +11,6 @@ import base64
 import json
 from typing import Annotated, Any
 
-from fastapi import FastAPI
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.prompts.base import UserMessage
 from mcp.server.mcpserver.tools import Tool
@@ -34,6 +33,7 @@ from mcp.types import (
     TextResourceContents,
 )
 from pydantic import Field
+from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.gate import MCP_PATH
@@ -63,7 +63,7 @@ class WithToken:
         await self._app(scope, receive, send)
 
 
-def serve_fixtures(app: FastAPI, token: str) -> ASGIApp:
+def serve_fixtures(app: Starlette, token: str) -> ASGIApp:
     """Return an application whose `/mcp` serves what the suite asks for."""
     (endpoint,) = (route.endpoint for route in app.routes if getattr(route, "path", "") == MCP_PATH)
     assert isinstance(endpoint, McpEndpoint)

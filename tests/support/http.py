@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from server.app import create_app
@@ -27,7 +27,7 @@ def running_server(
     token: str | None = None,
     access: Access | None = None,
     port: int = 0,
-    wrapped: Callable[[FastAPI], ASGIApp] = lambda app: app,
+    wrapped: Callable[[Starlette], ASGIApp] = lambda app: app,
 ) -> Iterator[str]:
     """Serve a runtime on a port, by default any free one, and yield the URL. `wrapped` may change the application."""
     listening = socket.create_server(("127.0.0.1", port))
