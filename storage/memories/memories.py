@@ -128,11 +128,11 @@ _FROM: Final = (
 _VALID_TO: Final = "CASE WHEN b.row_id IS NOT NULL THEN max(m.created_at, b.created_at) END"
 _COMPUTED: Final = {"session": "s.id", "superseded_by": "b.id", "valid_from": "m.created_at", "valid_to": _VALID_TO}
 _SELECT: Final = f"SELECT {select_list(MemoryRecord, 'm', **_COMPUTED)} {_FROM}"
-# A current memory of the same kind and subject that says something else.
+# A current memory of the same kind and subject that says something else; the plus is for the index of subjects.
 _CONTRADICTS: Final = (
-    "(SELECT min(o.id) FROM memories AS o WHERE o.agent_id = m.agent_id AND o.subject = m.subject AND o.kind = m.kind"
+    "(SELECT o.id FROM memories AS o WHERE o.agent_id = m.agent_id AND o.subject = m.subject AND o.kind = m.kind"
     " AND o.superseded_by IS NULL AND o.visibility <> 'requested' AND o.content <> m.content"
-    " AND o.owner_user_id IS m.owner_user_id AND o.tenant IS m.tenant)"
+    " AND o.owner_user_id IS m.owner_user_id AND o.tenant IS m.tenant ORDER BY +o.row_id LIMIT 1)"
 )
 _CONFIRMED_AT: Final = "coalesce(m.confirmed_at, m.created_at)"
 _OUTDATED: Final = " ".join(f"WHEN '{kind}' THEN {days * 86_400_000_000}" for kind, days in UNCONFIRMED_DAYS.items())

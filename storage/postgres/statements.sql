@@ -1194,29 +1194,29 @@ SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS t
     AS agent, m.access_count AS access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS
     session_row, m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS
     superseded_by, m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at)
-    END AS valid_to, (SELECT MIN(o.id) FROM memories AS o WHERE (o.agent_id = m.agent_id AND o.subject = m.subject AND
-    o.kind = m.kind AND o.superseded_by IS NULL AND o.visibility <> 'requested' AND o.content <> m.content AND
-    o.owner_user_id IS NOT DISTINCT FROM m.owner_user_id AND o.tenant IS NOT DISTINCT FROM m.tenant) AND o.store_id =
-    :store_id) AS contradicts
+    END AS valid_to, (SELECT o.id FROM memories AS o WHERE (o.agent_id = m.agent_id AND o.subject = m.subject AND o.kind
+    = m.kind AND o.superseded_by IS NULL AND o.visibility <> 'requested' AND o.content <> m.content AND o.owner_user_id
+    IS NOT DISTINCT FROM m.owner_user_id AND o.tenant IS NOT DISTINCT FROM m.tenant) AND o.store_id = :store_id ORDER BY
+    o.row_id LIMIT 1) AS contradicts
 FROM memories AS m
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
 LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = m.superseded_by
 WHERE (m.agent_id = :agent AND m.superseded_by IS NULL AND m.visibility <> 'requested' AND (m.expires_at <= :now OR NOT
-    (SELECT MIN(o.id) FROM memories AS o WHERE (o.agent_id = m.agent_id AND o.subject = m.subject AND o.kind = m.kind
-    AND o.superseded_by IS NULL AND o.visibility <> 'requested' AND o.content <> m.content AND o.owner_user_id IS NOT
-    DISTINCT FROM m.owner_user_id AND o.tenant IS NOT DISTINCT FROM m.tenant) AND o.store_id = :store_id) IS NULL OR
-    COALESCE(m.confirmed_at, m.created_at) < :now - CASE m.kind WHEN 'task' THEN 2592000000000 WHEN 'fact' THEN
-    31536000000000 WHEN 'procedure' THEN 31536000000000 WHEN 'preference' THEN 94608000000000 WHEN 'instruction' THEN
-    94608000000000 END) AND (m.visibility = 'shared' OR m.owner_user_id = :viewer OR (m.owner_user_id IS NULL AND
-    (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id = m.session_row AND (vs.user_id IS
-    NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users
-    AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id =
-    :store_id))))) AND m.store_id = :store_id
-ORDER BY CAST(CAST(((SELECT MIN(o.id) FROM memories AS o WHERE (o.agent_id = m.agent_id AND o.subject = m.subject AND
-    o.kind = m.kind AND o.superseded_by IS NULL AND o.visibility <> 'requested' AND o.content <> m.content AND
-    o.owner_user_id IS NOT DISTINCT FROM m.owner_user_id AND o.tenant IS NOT DISTINCT FROM m.tenant) AND o.store_id =
-    :store_id) IS NULL) AS INT) AS BIGINT), COALESCE(m.confirmed_at, m.created_at), m.row_id LIMIT NULLIF(CAST(:limit AS
-    BIGINT), -1);
+    (SELECT o.id FROM memories AS o WHERE (o.agent_id = m.agent_id AND o.subject = m.subject AND o.kind = m.kind AND
+    o.superseded_by IS NULL AND o.visibility <> 'requested' AND o.content <> m.content AND o.owner_user_id IS NOT
+    DISTINCT FROM m.owner_user_id AND o.tenant IS NOT DISTINCT FROM m.tenant) AND o.store_id = :store_id ORDER BY
+    o.row_id LIMIT 1) IS NULL OR COALESCE(m.confirmed_at, m.created_at) < :now - CASE m.kind WHEN 'task' THEN
+    2592000000000 WHEN 'fact' THEN 31536000000000 WHEN 'procedure' THEN 31536000000000 WHEN 'preference' THEN
+    94608000000000 WHEN 'instruction' THEN 94608000000000 END) AND (m.visibility = 'shared' OR m.owner_user_id = :viewer
+    OR (m.owner_user_id IS NULL AND (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
+    m.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND
+    EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id
+    = :store_id)))) AND vs.store_id = :store_id))))) AND m.store_id = :store_id
+ORDER BY CAST(CAST(((SELECT o.id FROM memories AS o WHERE (o.agent_id = m.agent_id AND o.subject = m.subject AND o.kind
+    = m.kind AND o.superseded_by IS NULL AND o.visibility <> 'requested' AND o.content <> m.content AND o.owner_user_id
+    IS NOT DISTINCT FROM m.owner_user_id AND o.tenant IS NOT DISTINCT FROM m.tenant) AND o.store_id = :store_id ORDER BY
+    o.row_id LIMIT 1) IS NULL) AS INT) AS BIGINT), COALESCE(m.confirmed_at, m.created_at), m.row_id LIMIT
+    NULLIF(CAST(:limit AS BIGINT), -1);
 -- storage.memories.memories: iterate
 SELECT m.row_id
 FROM memories AS m

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from reverie import Reverie, contract
 from storage.curation import EntryDraft
+from storage.memories.memories import _SELECT_DUE
 from storage.memories.records import NewMemory
 from support.browsing import Visitor
 from support.command_line import CommandLine
@@ -60,6 +61,17 @@ def test_what_is_due_is_listed_and_settled(here: Runtime, ana: Reverie) -> None:
     ana.forget("tea")
     settled = ana.memories.review()
     assert settled.listed == 0
+
+
+@pytest.mark.sqlite("PostgreSQL's plans have a test of their own")
+def test_what_contradicts_is_found_by_its_index(here: Runtime) -> None:
+    """Given the query of what is due, then it looks up the subject of each memory, and reads no table twice."""
+    with here.store("default").reading() as tx:
+        sql = f"EXPLAIN QUERY PLAN {_SELECT_DUE}"
+        plan = [row[3] for row in tx.connection.exec_driver_sql(sql, {"agent": "ana", "now": 0})]
+    looked_up = [step for step in plan if " o " in f"{step} "]
+    assert looked_up
+    assert all("memories_by_subject" in step for step in looked_up), plan
 
 
 def test_the_command_line_shows_the_review(
