@@ -147,6 +147,8 @@ def test_what_nobody_in_particular_said_in_a_group_stays_the_groups(dreamer: Dre
     assert promoted(dreamer)
     (made,) = dreamer.all_memories()
     assert (made.owner_user_id, made.session) == (None, "group")
+    with dreamer.store.reading() as tx:
+        assert [entry.sensitive for entry in tx.for_agent("ana").curation.page()] == ["seen by all users"]
 
 
 # --- agents without users ---
