@@ -201,7 +201,7 @@ def _to_entry(
         CurationEntry,
         id=_entry_id(store, entry.id),
         effect=_EFFECTS.get(entry.effect, entry.effect.replace("_", " ")),
-        before=_text(change.before for change in shown if _is_over(change)),
+        before=_text(change.before for change in shown if _is_over(change) or _is_rewritten(change)),
         after=_text(change.after for change in shown if not _is_over(change)),
         changes=[
             convert(
@@ -216,9 +216,14 @@ def _to_entry(
 
 
 def _is_over(change: RowChange) -> bool:
-    """Return whether a row does not hold any more: it is gone, or replaced, or its summary is another one."""
+    """Return whether a memory does not hold any more: it is gone, or replaced."""
     before, after = change.before, change.after
     return before is not None and (after is None or after.get("superseded_by") != before.get("superseded_by"))
+
+
+def _is_rewritten(change: RowChange) -> bool:
+    """Return whether a session has another summary."""
+    return (change.before or {}).get("summary_text") != (change.after or {}).get("summary_text")
 
 
 def _text(rows: Iterable[dict[str, Any] | None]) -> str | None:

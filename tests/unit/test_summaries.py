@@ -15,7 +15,7 @@ from sqlalchemy import text
 from adapters.language_models import LanguageModelUnavailable
 from adapters.tokens import EstimatedTokens
 from memory.jobs import JobReport, JobRun, run_on_store
-from memory.lifecycle.curation import undo_entry
+from memory.lifecycle.curation import list_entries, undo_entry
 from memory.sessions import summaries, summary_jobs
 from memory.sessions.condensers import Condenser
 from memory.sessions.restoring import restore_session
@@ -134,6 +134,17 @@ def test_a_summary_grows_at_its_end_and_keeps_within_its_most(pipe: Pipeline) ->
     newest = max(int(part.split()[0]) for part in found.text.split("On visit ")[1:])
     assert newest > found.covers - 25
     assert len(entries(pipe)) == found.epoch
+
+
+def test_a_run_tells_the_summary_before_and_after(pipe: Pipeline) -> None:
+    """Given a summary that grew, then the line of the newest run has the earlier text and the present one."""
+    texts = []
+    for turn in range(2):
+        tell(pipe, *[visit(40 * turn + n) for n in range(40)])
+        sweep(pipe)
+        texts.append(summary(pipe).text)
+    newest, _ = list_entries(pipe.store, agent="ana", with_texts=True)
+    assert (newest.effect, newest.before, newest.after) == ("summarised", *texts)
 
 
 def test_a_compaction_keeps_the_newest_tokens(pipe: Pipeline) -> None:
