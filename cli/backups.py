@@ -372,10 +372,7 @@ def restore(
         )
     with closing(Stores(target)) as stores:
         _audit(stores, "restore", report.backup)
-    if as_json:
-        print_json(report)
-    else:
-        _show_restored(report)
+    print_result(report, as_json, lambda: _show_restored(report))
 
 
 def _require_complete(manifest: Manifest) -> None:

@@ -21,7 +21,7 @@ from adapters.coding_agents.files import (
 )
 from cli.application import Invocation
 from cli.groups import root
-from cli.output import AsJson, note, print_json, say
+from cli.output import AsJson, note, print_json, print_result, say
 from reverie import contract
 from reverie.config import state_folder
 from reverie.counts import counted
@@ -205,9 +205,7 @@ def _print_connected(done: Connected, dry_run: bool, as_json: bool) -> None:
 
 
 def _print_removed(done: Connected, as_json: bool) -> None:
-    if as_json:
-        print_json(done)
-    elif done.files:
-        say(f"Taken out of {counted(len(done.files), 'file')}: {', '.join(done.files)}. Restart the tool.")
-    else:
-        say(f"{done.tool} is not connected: nothing was changed.")
+    text = f"{done.tool} is not connected: nothing was changed."
+    if done.files:
+        text = f"Taken out of {counted(len(done.files), 'file')}: {', '.join(done.files)}. Restart the tool."
+    print_result(done, as_json, text)

@@ -24,6 +24,7 @@ from cli.output import (
     note,
     print_deleted,
     print_json,
+    print_result,
     print_table,
     say,
     shown_progress,
@@ -130,11 +131,9 @@ def reindex(
         store = command.runtime.stores.workspace(name, create=False)
         for one in kinds:
             counts.setdefault(name, {})[one] = _rebuild(store, one, command.runtime.now())
-    if as_json:
-        print_json(counts)
-    else:
-        rows = [(name, index, count) for name, numbers in counts.items() for index, count in numbers.items()]
-        print_table(("workspace", "index", "entries"), rows, empty="there are no workspaces yet")
+    rows = [(name, index, count) for name, numbers in counts.items() for index, count in numbers.items()]
+    columns = ("workspace", "index", "entries")
+    print_result(counts, as_json, lambda: print_table(columns, rows, empty="there are no workspaces yet"))
 
 
 @database.command("verify")
@@ -328,10 +327,7 @@ def hosts(
     if shared is None:
         if forget is not None:
             raise NotFound("the stores are files of this host, and no other host uses them", field="forget")
-        if as_json:
-            print_json([])
-        else:
-            say("The stores are files of this host, and no other host uses them.")
+        print_result([], as_json, "The stores are files of this host, and no other host uses them.")
         return
     if forget is not None:
         confirm("Is the host gone for good? The receipts of erasures will name it as out of reach.", yes)
@@ -339,17 +335,13 @@ def hosts(
         print_deleted(shared.forget(forget), as_json, missing=missing)
         return
     found = shared.all()
-    if as_json:
-        print_json([asdict(one) for one in found])
-        return
-    print_table(
-        ("id", "host", "joined", "heard of", "erasures waiting", "error"),
-        (
-            (one.id, one.name, when(one.joined_at), f"{one.silent_seconds:,.0f} s ago", one.erasures, one.error)
-            for one in found
-        ),
-        empty="No host has joined yet.",
-    )
+    columns = ("id", "host", "joined", "heard of", "erasures waiting", "error")
+    rows = [
+        (one.id, one.name, when(one.joined_at), f"{one.silent_seconds:,.0f} s ago", one.erasures, one.error)
+        for one in found
+    ]
+    listed = [asdict(one) for one in found]
+    print_result(listed, as_json, lambda: print_table(columns, rows, empty="No host has joined yet."))
 
 
 @database.command("apply-tombstones")
@@ -375,13 +367,9 @@ def apply(command: Invocation, yes: Yes = False, as_json: AsJson = False) -> Non
     runtime.stores.audit().record(
         AuditEntry(at=runtime.now(), actor="operator", action="db.apply-tombstones", target="")
     )
-    if as_json:
-        print_json({"removed": removed})
-    elif removed:
-        rows = (f"{table} ({count:,})" for table, count in sorted(removed.items()))
-        say(f"Erased again, rows by table: {', '.join(rows)}.")
-    else:
-        say("Nothing had come back.")
+    rows = ", ".join(f"{table} ({count:,})" for table, count in sorted(removed.items()))
+    text = f"Erased again, rows by table: {rows}." if removed else "Nothing had come back."
+    print_result({"removed": removed}, as_json, text)
 
 
 def _require_silence(hosts: Hosts) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from adapters.histories.carrying import FORMATS
 from cli.application import Invocation
 from cli.groups import root
-from cli.output import AsJson, ExportFile, Yes, confirm, note, print_json, print_table, progress_bar, say
+from cli.output import AsJson, ExportFile, Yes, confirm, note, print_json, print_result, print_table, progress_bar, say
 from reverie.counts import counted
 from reverie.errors import Permanent, Rejected
 from reverie.trust.exports import PARTS, ImportRecords, ImportReport, ReadExport
@@ -95,10 +95,7 @@ def import_(
     call = ImportRecords(records=[], user=as_user, trusted=trusted)
     with _failing():
         report = _imported(command, Path(source), call, dry_run, yes)
-    if as_json:
-        print_json(report)
-    else:
-        _print_report(report, dry_run)
+    print_result(report, as_json, lambda: _print_report(report, dry_run))
 
 
 @contextmanager

@@ -106,20 +106,19 @@ def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], widths: S
             console().print(Padding(Text(row[-1], style="bold" if row is columns else ""), (0, 0, 0, 4)))
 
 
-def print_result(value: Any, as_json: bool, text: str) -> None:
-    """Print a value as JSON, or a line of text about it."""
+def print_result(value: Any, as_json: bool, text: str | Callable[[], object]) -> None:
+    """Print a value as JSON, or a line of text about it, or what a function prints."""
     if as_json:
         print_json(value)
-    else:
+    elif isinstance(text, str):
         say(text)
+    else:
+        text()
 
 
 def print_struct(struct: msgspec.Struct, as_json: bool) -> None:
     """Print a struct as JSON, or with each field on a line."""
-    if as_json:
-        print_json(struct)
-    else:
-        print_fields(msgspec.to_builtins(struct))
+    print_result(struct, as_json, lambda: print_fields(msgspec.to_builtins(struct)))
 
 
 def print_fields(fields: dict[str, Any]) -> None:

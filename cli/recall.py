@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cli.application import Invocation
 from cli.groups import Group, Row, root
-from cli.output import AsJson, day_of, note, print_json, print_table, say, shortened, when
+from cli.output import AsJson, day_of, note, print_result, print_table, say, shortened, when
 from reverie.counts import counted
 from reverie.recall.calls import GetContext, ListContexts, ListRecallEvents, Recall, ShowContext
 from reverie.recall.types import Context, Explanation, RecallResponse, ServedContext
@@ -78,9 +78,6 @@ def _summary(document: Context) -> str:
 def recalls(command: Invocation, call: ListRecallEvents, as_json: AsJson = False) -> None:
     """List what the agent's recalls found, newest first, and how often."""
     events = command.send(call).recall_events
-    if as_json:
-        print_json(events)
-        return
     rows = (
         (
             when(event.at),
@@ -94,7 +91,7 @@ def recalls(command: Invocation, call: ListRecallEvents, as_json: AsJson = False
     )
     columns = ("at", "query", "found", "session", "times", *(("score",) if call.explain else ()))
     empty = f"Agent {command.agent} has recalled nothing in workspace {command.workspace} yet."
-    print_table(columns, rows, empty=empty)
+    print_result(events, as_json, lambda: print_table(columns, rows, empty=empty))
 
 
 @contexts.lists(

@@ -16,7 +16,7 @@ from adapters.embedders.base import Embedder, EmbedderSpec, EmbedderUnavailable,
 from adapters.embedders.record import EmbedderRecord, ForeignEndpoint, build_embedder
 from cli.application import Invocation
 from cli.database import Everything, OfAccount, chosen, database
-from cli.output import AsJson, StoreProgress, note, print_json, print_table, say, shown_progress
+from cli.output import AsJson, StoreProgress, note, print_result, print_table, say, shown_progress
 from memory.pipeline.embedding import BATCH_CHUNKS
 from memory.pipeline.reembedding import ReembedControl, ReembedReport, ReembedStart, ReembedTarget
 from memory.pipeline.reembedding import reembed as embed_anew
@@ -73,10 +73,8 @@ def reembed(
             store = command.runtime.stores.workspace(name, create=False)
             spec = specs[name] = chosen_spec or _spec_of_workspace(store, settings)
             reports[name] = _reembed(command, store, *load(spec), anew=chosen_spec is None, progress=progress)
-    if as_json:
-        print_json({name: asdict(report) for name, report in reports.items()})
-    else:
-        _show(reports, specs, command)
+    listed = {name: asdict(report) for name, report in reports.items()}
+    print_result(listed, as_json, lambda: _show(reports, specs, command))
 
 
 def _reembed(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cli.application import Invocation
 from cli.groups import Group, Row, root
 from cli.options import seconds_of, time_since
-from cli.output import AsJson, note, print_json, print_result, print_table, say, size, when
+from cli.output import AsJson, note, print_result, print_table, size, when
 from reverie.checks import check_agent, check_workspace
 from reverie.counts import counted
 from reverie.errors import NotFound, Rejected
@@ -67,10 +67,7 @@ def create(
     if (call.workspace is None) != all_workspaces:
         raise Rejected("say what the token is for: either --workspace NAME or --all-workspaces", field="workspace")
     created = command.send(call)
-    if as_json:
-        print_json(created)
-    else:
-        say(_created_text(created))
+    print_result(created, as_json, _created_text(created))
 
 
 @tokens.lists(
@@ -169,10 +166,7 @@ def list_(command: Invocation, call: calls.ListQuotas, as_json: AsJson = False) 
     if call.workspace is None and named is not None:
         call = replace(call, workspace=named)
     listed = command.send(call)
-    if as_json:
-        print_json(listed)
-    else:
-        _print_quotas(listed)
+    print_result(listed, as_json, lambda: _print_quotas(listed))
 
 
 def bytes_of(text: str) -> int:
