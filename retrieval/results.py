@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -164,32 +164,44 @@ def newest_first(results: Sequence[FoundResult]) -> list[FoundResult]:
     These keep their order, and say by what they are replaced. Only what was said to be somebody's own is compared with
     what the same speaker said, and nothing of one end user with something of another.
     """
-    newest: dict[tuple[object, ...], tuple[datetime, int, Claim]] = {}
-    claimed: list[list[tuple[tuple[object, ...], Claim]]] = []
+    told: dict[tuple[object, ...], list[_Told]] = defaultdict(list)
     for place, found in enumerate(results):
-        claims = [(_subject(found, claim), claim) for claim in _claims(found.result)]
-        claimed.append(claims)
-        for subject, claim in claims:
-            known = newest.get(subject)
-            if known is None or (found.result.created_at, -place) > (known[0], -known[1]):
-                newest[subject] = found.result.created_at, place, claim
+        for claim in _claims(found.result):
+            told[_subject(found, claim)].append(_Told(found.result.created_at, -place, claim))
     ordered = list(range(len(results)))
-    changed = {}
-    for place, claims in enumerate(claimed):
-        for subject, claim in claims:
-            at, by, value = newest[subject]
-            if at > results[place].result.created_at and replaces(value, claim):
-                changed[place] = _replaced(results[place], results[by].result)
-                if ordered.index(by) > ordered.index(place):
-                    ordered.remove(by)
-                    ordered.insert(ordered.index(place), by)
+    changed: dict[int, FoundResult] = {}
+    for one in sorted((one for several in told.values() for one in several), key=lambda one: -one.rank):
+        place = -one.rank
+        newest = _replacing(one, told[_subject(results[place], one.claim)])
+        if newest is None:
+            continue
+        by = -newest.rank
+        changed[place] = _replaced(results[place], results[by].result)
+        if ordered.index(by) > ordered.index(place):
+            ordered.remove(by)
+            ordered.insert(ordered.index(place), by)
     return [changed.get(place, results[place]) for place in ordered]
 
 
-def _claims(result: RecallResult) -> list[Claim]:
-    if result.kind == "file" or len(result.text) > _CLAIM_CHARACTERS:
-        return []
-    return list(claims_of(result.text))
+class _Told(NamedTuple):
+    """A claim of a result, when it was told, and minus the place of the result."""
+
+    at: datetime
+    rank: int
+    claim: Claim
+
+
+def _replacing(one: _Told, several: Sequence[_Told]) -> _Told | None:
+    """Return the newest of several claims that replaces one; None if that was told again later."""
+    newer = [other for other in several if other.at > one.at]
+    found = max((other for other in newer if replaces(other.claim, one.claim)), default=None)
+    again = any(other.at > found.at and other.claim.value == one.claim.value for other in newer) if found else False
+    return None if again else found
+
+
+def _claims(result: RecallResult) -> Sequence[Claim]:
+    is_read = result.kind != "file" and len(result.text) <= _CLAIM_CHARACTERS
+    return claims_of(result.text) if is_read else ()
 
 
 def _subject(found: FoundResult, claim: Claim) -> tuple[object, ...]:

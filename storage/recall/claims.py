@@ -3,17 +3,21 @@
 "Kate lives in Porto" and "Kate moved to Faro" are about one attribute, and so are "the capital of X is Y" and "the
 capital of X is Z". Only attributes that have one value at a time are read, by the form of the sentence: what something
 definite is ("my desk is on floor 4"), where and with whom somebody lives or works, and what was done to something
-("was born in", "is married to"). What somebody likes, has or did has many values at once, and replaces nothing.
+("was born in", "is married to"). What somebody likes, has or does has many values at once, as have the times of things
+and the versions in use: they are replaced only by a sentence that says so, such as "I don't go to the gym any more" and
+"the meeting was moved to Friday".
 
-A sentence that is read wrongly hides what holds, so doubt means no claim: questions, conditions, negations and
+A sentence that is read wrongly hides what holds, so doubt means no claim: questions, conditions, other negations and
 quotations are none, nor is a sentence about a pronoun of the third person.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
+
+from storage.recall.words import hash_of
 
 
 def _words(text: str) -> frozenset[str]:
@@ -23,9 +27,11 @@ def _words(text: str) -> frozenset[str]:
 # Longer sentences say more than one thing.
 _MAX_WORDS: Final = 30
 _MAX_VALUE_WORDS: Final = 12
+_MAX_NAME_WORDS: Final = 4
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\w]*[A-Z0-9])|\n+")
 _NUMBERED = re.compile(r"\A\s*(?:\d+[.)]|[-*\u2022])\s+")
 _WORD = re.compile(r"[\w][\w'\u2019&./-]*")
+_QUESTION = re.compile(r"\?\s*\Z")
 # Words with which a sentence is no plain statement.
 _DOUBT = re.compile(
     r"[?\"\u201c\u201d]|\b(?:if|would|could|should|might|may|wish|unless|whether|maybe|perhaps|probably|suppose|imagine"
@@ -39,7 +45,7 @@ _STATES: Final = {
     "relocated": "live", "work": "work", "works": "work", "worked": "work", "joined": "work", "study": "study",
     "studies": "study", "plays": "play", "play": "play", "played": "play", "speaks": "speak", "speak": "speak",
     "spoke": "speak", "belongs": "belong", "starts": "start", "ends": "end", "opens": "open", "closes": "close",
-    "meets": "meet", "costs": "cost",
+    "meets": "meet", "costs": "cost", "drive": "drive", "drives": "drive",
 }  # fmt: skip
 _MOVES: Final = frozenset({"moved", "relocated"})
 _LOOSE: Final = _words(
@@ -69,31 +75,195 @@ _CLASSES: Final = _words(
 )
 _ONE_OF: Final = frozenset({"citizen", "resident", "native", "student", "employee"})
 _OWN: Final = frozenset({"i", "my"})
+_WITH_OBJECT: Final = frozenset({"drive", "drives"})
+# Of whom one has one, or of which another one is the newer.
+_ROLES: Final = _words(
+    "boss manager supervisor wife husband girlfriend boyfriend fianc\u00e9 fianc\u00e9e partner landlord landlady "
+    "dentist mother father hometown"
+)
+_PEOPLE: Final = _ROLES | _words(
+    "sister brother mom mum dad son daughter child kid baby friend aunt uncle cousin niece nephew grandma grandpa "
+    "grandmother grandfather colleague neighbour neighbor roommate flatmate doctor teacher coach therapist client "
+    "team family"
+)
+_NUMBERS: Final = _words("one two three four five six seven eight nine ten eleven twelve")
+_BECAME = re.compile(
+    r"\b(?:(?:has been|have been|was|were|got)\s)?(?:raised|increased|lowered|reduced|cut|changed|renamed|updated)"
+    r"\sto\b"
+    r"|\b(?:went|gone) (?:up|down) to\b|\b(?:has |just )?turned(?= \d)",
+    re.IGNORECASE,
+)
+_SWITCH = re.compile(
+    r"\s*(?:i|we|i['\u2019]ve|we['\u2019]ve)\s(?:\w+\s)?(?:switched|moved|migrated|changed)\s(?:[\w']+\s){0,3}?from\s"
+    r"(?P<old>[\w' .+#-]{1,40}?)\sto\s|\s*(?:i|we)\s(?:\w+\s)?(?:use|have|drive|take)\s.{1,40}?\sinstead of\s"
+    r"(?P<older>[\w' .+#-]{1,40}?)(?:\snow)?[.!]?\s*\Z",
+    re.IGNORECASE,
+)
+_NEW = re.compile(
+    r"\s*(?:i|we)(?:['\u2019]ve)?\s(?:have|got|bought|have got)\sa new (?P<what>\w+(?: \w+)?),"
+    r" (?P<value>[^,]{2,60}?)[.!]?\s*\Z",
+    re.IGNORECASE,
+)
+
+# Where a sentence goes on about the speaker, with or without a word for the speaker.
+_AS_SPEAKER = re.compile(r"\s*(?:i|we|user|i['\u2019]m|we['\u2019]re|i['\u2019]ve|we['\u2019]ve)\s", re.IGNORECASE)
+_OF_SPEAKER = re.compile(r"\s*(?:i|we|my|our|user)\b", re.IGNORECASE)
+_NEXT_OF_SPEAKER = re.compile(r"[,;]?\s(?:and|so|but)\s(?=(?:i|we)\b)|[,;]\s(?=(?:i|we|my|our)\b)", re.IGNORECASE)
+_LEAD_IN = re.compile(
+    r"\A\s*(?:(?:turns out|actually|well|oh|ok|so|hey|btw|by the way|update|fyi|just so you know|in fact|unfortunately"
+    r"|sadly|good news|bad news)[,:]?\s(?:that\s)?)+",
+    re.IGNORECASE,
+)
+_NEXT_WITHOUT_SUBJECT = re.compile(
+    rf"{_NEXT_OF_SPEAKER.pattern}"
+    r"|,?\s(?:and|so|but)\s(?=(?:now\s)?(?:drive|live|work|use|eat|go|play|study|own)\b)",
+    re.IGNORECASE,
+)
+# "Not any more" and its kind, with the verb if it stands in it.
+_ENDED = re.compile(
+    r"(?:(?P<be>am|are) (?:not|no longer)\b|(?P<have>have) no\b|(?:do not|don't|no longer|can't|cannot)\b"
+    r"|(?P<given_up>stopped|quit|gave up|have stopped|have quit|have given up)\b(?=\s\w+ing\b))\s"
+)
+_NOW = re.compile(r"\bnow\b", re.IGNORECASE)
+_ANY_MORE = re.compile(r"\b(?:any ?more|no longer)\b", re.IGNORECASE)
+_CONDITION = re.compile(
+    r"[?\"\u201c\u201d]|\b(?:if|unless|whether|maybe|perhaps|wish|would|could|might)\b", re.IGNORECASE
+)
+_OFTEN: Final = _LOOSE - _words("the a an have had") | _words(
+    "usually always often mostly only really normally regularly"
+)
+_BEFORE_HEADS: Final = _PREPOSITIONS | _LOOSE | _words("my our his her their some any two three no new")
+_THOUGHT: Final = _words(
+    "think know want need feel hope guess mean see love like hate wish say tell will would could should might may can "
+    "must do did don't get got"
+)
+_PAST = re.compile(r"(?:\w{2,}ed|was|were|had|went|got|made|took|came|saw|bought|found|lost|met|won|ran|ate|gave)\Z")
+_TIME: Final = (
+    r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|tomorrow\b|noon\b|midnight\b|next \w+"
+    r"|\d{1,2}(?::\d\d)?(?:st|nd|rd|th)?(?:\s?[ap]m|\so'clock)?(?:\s(?:of\s)?(?:january|february|march|april|may|june|july"
+    r"|august|september|october|november|december))?\b"
+    r"|(?:january|february|march|april|may|june|july|august|september|october|november|december)\s\d{1,2})"
+)
+_APPOINTMENT = re.compile(
+    r"\s*(?:our|the|my)\s(?P<subject>[a-z][\w' -]{2,60}?)\s(?:is|starts|begins|leaves"
+    r"|(?P<moved>(?:(?:has been|was|is|has|got|had to be)\s)?"
+    r"(?:moved|changed|postponed|rescheduled|pushed|shifted|delayed|extended|brought forward)(?:\sback)?\sto))"
+    rf"\s(?:(?:on|at|by)\s)?(?P<time>{_TIME}[\w:., ]{{0,30}}?)[.!]?\s*\Z",
+    re.IGNORECASE,
+)
+_VERSION = re.compile(
+    r"\s*(?:i|we|i['\u2019]m|we['\u2019]re)\s(?:\w+\s)?(?:(?P<updated>upgraded|updated|migrated|moved|switched|downgraded)"
+    r"\s(?:[\w']+\s){0,4}?to|use|using|on|run|running)\s(?P<name>[A-Za-z][A-Za-z.+#]{0,20})\s(?P<version>v?\d+(?:\.\d+)*)\b",
+    re.IGNORECASE,
+)
 
 
 class Claim(NamedTuple):
-    """An attribute of a subject, and its value, both normalised. One about the speaker is of that speaker alone."""
+    """An attribute of a subject, and its value, both normalised. One about the speaker is of that speaker alone.
+
+    Without a value it says that the attribute has it no more. One that `adds` a value replaces none.
+    """
 
     attribute: str
     value: str
     is_own: bool
+    adds: bool = False
 
 
-def claims_of(text: str) -> Iterator[Claim]:
-    """Yield the claims of a text, one for each sentence that makes one."""
-    for sentence in _SENTENCE.split(text):
-        claim = _claim(_NUMBERED.sub("", sentence))
-        if claim is not None:
-            yield claim
+@lru_cache(maxsize=4_096)
+def claims_of(text: str) -> tuple[Claim, ...]:
+    """Return the claims of a text."""
+    found = []
+    for written in _SENTENCE.split(text):
+        if not _QUESTION.search(written):
+            sentence = _LEAD_IN.sub("", _NUMBERED.sub("", written))
+            for clause in _clauses(
+                _BECAME.sub("is", sentence) if " to " in sentence or " turned " in sentence else sentence
+            ):
+                readers = (
+                    (_claim, _new, _habit, _switch, _version) if _AS_SPEAKER.match(clause) else (_claim, _appointment)
+                )
+                found += [claim for read in readers if (claim := read(clause)) is not None]
+    return tuple(found)
 
 
 def replaces(newer: Claim, older: Claim) -> bool:
-    """Return whether a claim gives the attribute of another one a different value."""
-    if newer.attribute != older.attribute or newer.value == older.value:
+    """Return whether a claim gives the attribute of another one a different value, or says that it is no more."""
+    if newer.attribute != older.attribute or newer.value == older.value or newer.adds:
         return False
+    if not newer.value:
+        return True
     # "Lisbon" and "Lisbon, Portugal" are one value, told more or less exactly.
     short, long = sorted((newer.value.split(), older.value.split()), key=len)
     return long[: len(short)] != short and long[-len(short) :] != short
+
+
+def _clauses(sentence: str) -> list[str]:
+    """Return what a sentence says of the speaker, each with its subject: "I sold it and drive a Tesla now" is two."""
+    if not _AS_SPEAKER.match(sentence):
+        return _NEXT_OF_SPEAKER.split(sentence)
+    first, *others = _NEXT_WITHOUT_SUBJECT.split(sentence)
+    return [first, *(other if _OF_SPEAKER.match(other) else f"I {other}" for other in others)]
+
+
+def _habit(clause: str) -> Claim | None:
+    """Return what the speaker does, has or is among other things, has given up, or has so many of now."""
+    words = _spoken(clause)
+    if not 3 <= len(words) <= _MAX_WORDS or words[0] != "i" or _CONDITION.search(clause):
+        return None
+    words = [word for word in words[1:] if word not in _OFTEN]
+    ended = _ENDED.match(" ".join(words))
+    if (ended is None) != (_ANY_MORE.search(clause) is None) and (ended is None or ended["given_up"] is None):
+        return None
+    rest = words if ended is None else words[len(ended[0].split()) :]
+    verb = (ended["be"] or ended["have"] if ended is not None else None) or rest.pop(0)
+    verb = "be" if verb in _BE else verb
+    if verb == "be" and len(rest) > 1 and rest[0].endswith("ing"):
+        verb = rest.pop(0)
+    head = next((word for word in rest if word not in _BEFORE_HEADS), None)
+    if head is None or verb in _THOUGHT or (ended is None and _PAST.match(verb)):
+        return None
+    attribute, value = f"i {hash_of(verb)} {hash_of(head)}", "" if ended else " ".join(rest)
+    if rest[0] in _NUMBERS:
+        return Claim(f"{attribute} number", value, is_own=True, adds=_NOW.search(clause) is None)
+    return Claim(attribute, value, is_own=True, adds=ended is None)
+
+
+def _switch(clause: str) -> Claim | None:
+    """Return what the speaker uses, has or does in place of something else."""
+    found = _SWITCH.match(clause)
+    if found is None or _CONDITION.search(clause):
+        return None
+    old = next((word for word in _spoken(found["old"] or found["older"]) if word not in _BEFORE_HEADS), None)
+    return None if old is None else Claim(f"i {hash_of('use')} {hash_of(old)}", "", is_own=True)
+
+
+def _new(clause: str) -> Claim | None:
+    """Return what a new one of the speaker's things or people is: "we have a new landlord, Mrs Silva"."""
+    found = _NEW.match(clause)
+    return None if found is None else _claim(f"My {found['what']} is {found['value']}")
+
+
+def _appointment(clause: str) -> Claim | None:
+    """Return when something takes place; that it was moved replaces another time."""
+    found = _APPOINTMENT.match(clause)
+    if found is None or _CONDITION.search(clause):
+        return None
+    subject = " ".join(found["subject"].casefold().split())
+    return Claim(f"{subject} takes place", found["time"].casefold(), is_own=False, adds=found["moved"] is None)
+
+
+def _version(clause: str) -> Claim | None:
+    """Return which version of something the speaker uses; that it was updated replaces another version."""
+    found = _VERSION.match(clause)
+    if found is None or _CONDITION.search(clause):
+        return None
+    return Claim(f"i use {found['name'].casefold()}", found["version"], is_own=True, adds=found["updated"] is None)
+
+
+def _spoken(clause: str) -> list[str]:
+    words = [word.rstrip(".,;:!").casefold().replace("\u2019", "'") for word in _WORD.findall(clause)]
+    return [*_SPEAKER.get(words[0], words[:1]), *words[1:]] if words else []
 
 
 def _claim(sentence: str) -> Claim | None:
@@ -109,6 +279,8 @@ def _claim(sentence: str) -> Claim | None:
     if words[0] in _SPEAKER:
         written[:1] = _SPEAKER[words[0]]
         words[:1] = _SPEAKER[words[0]]
+    if words[0] == "my" and words[1] in ("new", "current"):
+        del written[1], words[1]
     if words[0].partition("'")[0] in _PRONOUNS or words[0] in _ABBREVIATED:
         return None
     # A verb with a capital is part of a name: "Xbox Live".
@@ -118,8 +290,13 @@ def _claim(sentence: str) -> Claim | None:
         return _of_be(words[: verbs[-1]], words[verbs[-1] + 1 :])  # "the company that made it is Ford"
     for place in places:
         subject, rest = words[:place], words[place + 1 :]
+        if words[place] in ("was", "were") and subject[0] == "my":
+            return None
         if words[place] in _BE:
-            return _of_be(subject, rest)
+            value = place + 1 + len(rest) - len(_skip(rest))
+            return _of_be(subject, rest, is_name=value < len(written) and written[value][:1].isupper())
+        if words[place] == "joined" and not written[place + 1][:1].isupper():  # a choir, say, and not an employer
+            return None
         if words[place] in _STATES:
             return _of_state(subject, words[place], _skip(rest))
         if rest[0] in _PREPOSITIONS and (frame := _classifier(rest, 1)):  # "died in the city of"
@@ -127,8 +304,8 @@ def _claim(sentence: str) -> Claim | None:
     return None
 
 
-def _of_be(subject: list[str], rest: list[str]) -> Claim | None:
-    rest = _skip(rest)
+def _of_be(subject: list[str], rest: list[str], *, is_name: bool = False) -> Claim | None:
+    is_new, rest = "now" in rest, _skip(rest)
     if not rest:
         return None
     frame = _frame(rest) if subject[0] not in _OWN or rest[0] in _OWN_STATES else 0
@@ -136,16 +313,37 @@ def _of_be(subject: list[str], rest: list[str]) -> Claim | None:
         frame = 3
     if frame:
         return _made([*subject, "be", *rest[:frame]], rest[frame:], subject)
+    if rest[0] == "my" and len(rest) > 1 and rest[1] in _ROLES and subject[0] not in _OWN:  # "Tom is my boss"
+        return _made(["my", rest[1], "be", "name"], subject, rest)
     if _is_definite(subject):
         # How somebody's head or patience is says nothing that lasts.
         passes = rest[0].endswith(("ing", "ly")) or rest[0] in _DEGREES or (rest[0] in ("in", "on") and len(rest) > 3)
-        return None if passes and subject[0] in _OWN else _made([*subject, "be"], rest, subject)
+        if subject[0] not in _OWN:
+            return _made([*subject, "be"], rest, subject)
+        sort = _sort_of(rest[0], is_name=is_name)
+        if passes or (subject[-1] in _PEOPLE and sort not in ("name", "number")):
+            return None
+        return _made([*subject, "be", sort], rest, subject)
     if len(rest) >= 4 and rest[0] == "the" and "of" in rest[2:-1]:  # "Kate is the captain of the team"
         return _made([*rest, "be"], subject, rest)
+    if subject[0] == "the" and len(subject) <= _MAX_NAME_WORDS:  # which of several the words do not say
+        claim = _made([*subject, "be", _sort_of(rest[0], is_name=is_name)], rest, subject)
+        return claim and claim._replace(adds=not is_new)
     return None
 
 
+def _sort_of(word: str, *, is_name: bool) -> str:
+    """Return the sort of a value by its first word: a car may be red, a Golf and in the garage, all at once."""
+    if word[0].isdigit() or word in _NUMBERS:
+        return "number"
+    if word in _PREPOSITIONS:
+        return word
+    return "a" if word in ("a", "an") else "name" if is_name else "other"
+
+
 def _of_state(subject: list[str], verb: str, rest: list[str]) -> Claim | None:
+    if verb in _WITH_OBJECT and rest and rest[0] not in _PREPOSITIONS:
+        return _made([*subject, _STATES[verb]], rest, subject)
     if verb == "joined":
         return _made([*subject, "work", "at"], rest, subject)
     if not rest or rest[0] not in _PREPOSITIONS:
