@@ -54,7 +54,9 @@ def page() -> str:
     for path, command in commands():
         own = [parameter for parameter in _shown(command) if _text(parameter) != _text(shared.get(_names(parameter)))]
         listed = [parameter for parameter in own if parameter.param_type_name == "option" and not parameter.required]
-        parts.append(f"\n## {' '.join(path)}\n\n{_help(command)}\n\n`{_usage(path, command, listed)}`\n")
+        arguments = _arguments(command, listed)
+        parts.append(f"\n## {' '.join(path)}\n\n{_help(command)}\n")
+        parts.append(f"\nArguments: `{arguments}`\n" if arguments else "")
         parts.extend(["\n", *_described(own)] if own else [])
     return "".join(parts)
 
@@ -85,11 +87,11 @@ def _help(command: Any) -> str:
     return inspect.cleandoc(command.help or "")
 
 
-def _usage(path: tuple[str, ...], command: Any, listed: list[Any]) -> str:
-    """Return the command with its arguments and with the options that are not listed below it."""
+def _arguments(command: Any, listed: list[Any]) -> str:
+    """Return the arguments of a command, with the options that are not listed below it."""
     shown = [parameter for parameter in _shown(command) if parameter not in listed]
     shown.sort(key=lambda parameter: parameter.param_type_name != "argument")
-    return " ".join([*path, *(["[OPTIONS]"] if listed else []), *map(_in_usage, shown)])
+    return " ".join(map(_in_usage, shown))
 
 
 def _in_usage(parameter: Any) -> str:
