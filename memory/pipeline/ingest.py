@@ -28,8 +28,9 @@ from storage.stores import Store
 BATCH_ITEMS: Final = 500
 # Longer texts are estimated: a batch of them would be counted for longer than its lease.
 MAX_COUNTED_CHARACTERS: Final = 16_384
-# Pause before the next try when a store cannot be written now.
-RELEASE_SECONDS: Final = 5.0
+# Pause before the next try when a store cannot be written now. Each may wait half a second for its lock, in one of two
+# processes. With pauses of 5 s, a stream of messages to PostgreSQL halted that long beside each slow transaction.
+RELEASE_SECONDS: Final = 2.0
 # How often, and at which interval, an empty inbox is looked at again: about as long as starting another task takes.
 _EMPTY_LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.004
