@@ -21,8 +21,8 @@ _HEAD: Final = """\
 `reverie` is installed into `.venv/bin`. Every command with output prints JSON with `--json`; long operations show a
 progress bar on a terminal. The exit code is 0 for success, 1 for a failure, 2 for a wrong command or invalid input,
 and 130 after Ctrl-C. An error is one line on standard error that says what to do; for a wrong option or a missing
-argument, the usage of the command is shown as well. `reverie --install-completion` lets the shell complete commands and
-options.
+argument, the usage of the command is shown as well. Below, what a command takes follows its help.
+`reverie --install-completion` lets the shell complete commands and options.
 
 A command sends its call to the server that runs on the data folder, and finds both from any folder: `--data`, else
 `REVERIE_DATA` or `reverie.toml`, else the nearest `.reverie` upwards, else the folder of the Reverie that runs on this
@@ -56,7 +56,7 @@ def page() -> str:
         listed = [parameter for parameter in own if parameter.param_type_name == "option" and not parameter.required]
         arguments = _arguments(command, listed)
         parts.append(f"\n## {' '.join(path)}\n\n{_help(command)}\n")
-        parts.append(f"\nArguments: `{arguments}`\n" if arguments else "")
+        parts.append(f"\n`{arguments}`\n" if arguments else "")
         parts.extend(["\n", *_described(own)] if own else [])
     return "".join(parts)
 
