@@ -28,8 +28,10 @@ TOKEN: Final = "0123456789abcdef" * 2
 # docs/scale.md says so, too. What is lost on the way would wait for a sweep, which this test does without.
 LONGEST_WAIT_SECONDS: Final = 15.0
 # How many messages are searchable beside each change of processes.
-BESIDE: Final = 40
+BESIDE: Final = 15
 AGENTS: Final = 3
+# Agents that say as much as they can would keep the following processes from starting.
+PAUSE_SECONDS: Final = 0.1
 
 
 class Generation:
@@ -103,6 +105,7 @@ class Agents:
                         return
                     self.waits[text] = time.monotonic() - began
                     said += 1
+                    self._ended.wait(PAUSE_SECONDS)
 
     def go_on(self) -> None:
         """Wait until some more has been said."""
