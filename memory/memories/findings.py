@@ -30,6 +30,7 @@ from reverie.memories.types import EXTRACTION
 from storage.curation import EntryDraft
 from storage.memories.extraction import KnownMemories, KnownMemory, SourceMessage, WaitingSession
 from storage.memories.records import EXTRACTION_SOURCE, USER_SOURCE, Lifetime, MemoryKind, NewMemory, Tier, is_standing
+from storage.recall.claims import claims_of, replaces
 from storage.transaction import Transaction
 
 _NAME_CHARACTERS: Final = 64
@@ -303,7 +304,20 @@ class FindingSaver:
         if finding.category is not None and finding.key is not None:
             for one in self._known.with_fact(finding.category, finding.key, owner=owner):
                 rivals[one.row_id] = one
+        for one in self._known.with_rows(self._replaced_by(finding, owner)):
+            if one.owner == owner and one.created_at <= finding.message.created_at:
+                rivals[one.row_id] = one
         return list(rivals.values())
+
+    def _replaced_by(self, finding: Finding, owner: str | None) -> list[int]:
+        """Return the rows of memories of which a finding says that they hold no more."""
+        claims = [claim for claim in claims_of(finding.content) if not claim.adds]
+        known = self._known.contents(owner=owner) if claims else {}
+        return [
+            row
+            for content, row in known.items()
+            if any(replaces(newer, older) for older in claims_of(content) for newer in claims)
+        ]
 
     def _store(
         self, finding: Finding, memory_id: str, older: Sequence[KnownMemory], newer: Sequence[KnownMemory]

@@ -279,6 +279,13 @@ class KnownMemories(AgentRepository):
         (found,) = self._records(KnownMemory, f"{_KNOWN} AND id = :id", id=memory_id)
         return found
 
+    def with_rows(self, row_ids: Sequence[int]) -> list[KnownMemory]:
+        """Return the current memories of these rows, oldest first."""
+        if not row_ids:
+            return []
+        sql = f"{_KNOWN} AND row_id IN (SELECT value FROM json_each(:rows)) ORDER BY created_at, row_id"
+        return self._records(KnownMemory, sql, rows=row_ids)
+
     def with_fact(self, category: str, key: str, *, owner: str | None) -> list[KnownMemory]:
         """Return the current fact of an owner with this category and key; at most one."""
         sql = f"{_KNOWN} AND category = :category AND key = :key AND owner_user_id IS :owner"

@@ -69,6 +69,8 @@ _SPEAKER: Final = {
     "i'm": ["i", "am"], "we're": ["i", "am"], "i've": ["i", "have"], "we've": ["i", "have"], "we": ["i"], "our": ["my"],
     "user": ["i"], "user's": ["my"],
 }  # fmt: skip
+# As the speaker says it: what memories tell of them is read in the same way.
+_FIRST_PERSON: Final = {"is": "am", "has": "have", "does": "do", "goes": "go"}
 # What somebody or something has one of: "the city of Lisbon" says what Lisbon is, and that there is no other.
 _CLASSES: Final = _words(
     "city town village country continent state province region position role sport language religion field rank office"
@@ -99,6 +101,7 @@ _SWITCH = re.compile(
     r"(?P<older>[\w' .+#-]{1,40}?)(?:\snow)?[.!]?\s*\Z",
     re.IGNORECASE,
 )
+_NO_MORE = re.compile(r"\s*(?:i|we|user) (?:have|has) no (?P<thing>\w+) any ?more\b", re.IGNORECASE)
 _NEW = re.compile(
     r"\s*(?:i|we)(?:['\u2019]ve)?\s(?:have|got|bought|have got)\sa new (?P<what>\w+(?: \w+)?),"
     r" (?P<value>[^,]{2,60}?)[.!]?\s*\Z",
@@ -181,7 +184,9 @@ def claims_of(text: str) -> tuple[Claim, ...]:
                 _BECAME.sub("is", sentence) if " to " in sentence or " turned " in sentence else sentence
             ):
                 readers = (
-                    (_claim, _new, _habit, _switch, _version) if _AS_SPEAKER.match(clause) else (_claim, _appointment)
+                    (_claim, _new, _habit, _without, _switch, _version)
+                    if _AS_SPEAKER.match(clause)
+                    else (_claim, _appointment)
                 )
                 found += [claim for read in readers if (claim := read(clause)) is not None]
     return tuple(found)
@@ -229,6 +234,12 @@ def _habit(clause: str) -> Claim | None:
     return Claim(attribute, value, is_own=True, adds=ended is None)
 
 
+def _without(clause: str) -> Claim | None:
+    """Return that something which the speaker has no more has no name any more."""
+    found = _NO_MORE.match(clause)
+    return found and Claim(f"my {found['thing'].casefold()}'s name be name", "", is_own=True)
+
+
 def _switch(clause: str) -> Claim | None:
     """Return what the speaker uses, has or does in place of something else."""
     found = _SWITCH.match(clause)
@@ -263,7 +274,10 @@ def _version(clause: str) -> Claim | None:
 
 def _spoken(clause: str) -> list[str]:
     words = [word.rstrip(".,;:!").casefold().replace("\u2019", "'") for word in _WORD.findall(clause)]
-    return [*_SPEAKER.get(words[0], words[:1]), *words[1:]] if words else []
+    if not words:
+        return []
+    spoken = [*_SPEAKER.get(words[0], words[:1]), *words[1:]]
+    return [_FIRST_PERSON.get(word, word) for word in spoken[:3]] + spoken[3:] if words[0] == "user" else spoken
 
 
 def _claim(sentence: str) -> Claim | None:

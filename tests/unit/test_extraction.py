@@ -288,6 +288,26 @@ def test_a_newer_statement_takes_the_place_of_an_older_one(pipeline: Pipeline) -
     assert old.superseded_by == new.id
 
 
+@pytest.mark.parametrize(
+    ("said", "ended", "left"),
+    [
+        ("I'm vegetarian, by the way.", "I'm not vegetarian any more.", "User is not vegetarian any more."),
+        ("My dog's name is Rex.", "Rex died, so I have no dog any more.", "User has no dog any more."),
+        ("I own a Vespa from 1965.", "I no longer own a Vespa in Faro.", "User no longer owns a Vespa in Faro."),
+    ],
+)
+def test_what_is_said_to_have_ended_is_remembered_as_ended(
+    pipeline: Pipeline, said: str, ended: str, left: str
+) -> None:
+    """Given something, and later that it is no more, then the later memory supersedes the earlier."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, said, user="u", session="a")
+    assert extracting.sweep()["added"] == 1
+    tell(pipeline, ended, user="u", session="b")
+    assert extracting.sweep()["superseded"] == 1
+    assert extracting.contents() == [left]
+
+
 def test_users_and_agents_keep_their_own(pipeline: Pipeline) -> None:
     """Given two users of one agent, and another agent, then nobody's home takes another's place."""
     extracting = Extracting(pipeline)

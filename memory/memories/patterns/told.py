@@ -109,6 +109,11 @@ _OF_RELATIVE: Final = starting(
     rf"|getting|{_DOING_NOW})\b)"
     rf"|(?!is|was|has been|motivates|inspires|supports|means)[a-z]{{2,20}}s|{_PAST}|have|live|work|love)\b{_REST}"
 )
+# What holds no more: a newer memory says so, and supersedes the one that said that it does.
+_ENDS: Final = starting(
+    rf"{_SUBJECT}(?:(?P<be>'m|\s{{1,3}}am)\s(?P<no_longer_be>no longer|not)|(?P<have>\s{{1,3}}have) no"
+    r"|\s{1,3}(?P<do>don't|do not)|\s{1,3}(?P<no_longer>no longer))\s(?P<rest>\S.{2,120}?)(?P<any_more>\sany ?more)?\Z"
+)
 # Where another thought begins: what follows says no more of the first.
 _NEXT: Final = re.compile(
     r"\s{0,3}(?:[;()\u2013\u2014\u2026]|:(?!\d)|\s-{1,2}\s|,?\s(?:and|but|so|because|cuz|since|as|though|although"
@@ -164,6 +169,9 @@ def find_told(sentence: Sentence, at: int) -> Statement | None:
     """Return what a sentence, of a message sent `at`, tells of the speaker's life; None if it has another form."""
     text = whole(sentence.text)
     number, length = len(text.split()), len(text)
+    ended = None if COVER in text else _ended(text)
+    if ended is not None:
+        return replace(ended, quote=sentence.words(0, length))
     if COVER in text or not _MIN_WORDS <= number <= _MAX_WORDS or _REFERS.search(text) or _INCOMPLETE.search(text):
         return None
     lead = _LEADING_TIME.match(text)
@@ -188,6 +196,25 @@ def _says_enough(content: str) -> bool:
     predicate = content.split(maxsplit=2)[-1]
     meaning = [word for word in re.findall(r"[\w'-]{3,}", predicate) if not re.fullmatch(_EMPTY, word, re.IGNORECASE)]
     return len(meaning) > 1 or (len(meaning) == 1 and bool(re.search(r"\s[A-Z0-9]", predicate)))
+
+
+def _ended(text: str) -> Statement | None:
+    found = _ENDS.match(text)
+    if found is None or _REFERS.search(found["rest"]) or _INCOMPLETE.search(found["rest"]):
+        return None
+    if found["do"] and " " not in found["rest"]:  # `I don't care any more`
+        return None
+    no_longer = found["no_longer"] or found["no_longer_be"] == "no longer"
+    if bool(no_longer) == bool(found["any_more"]):
+        return None
+    rest = in_third_person(found["rest"])
+    if found["no_longer"]:
+        verb, _, others = rest.partition(" ")
+        rest = f"{'has' if verb == 'have' else _with_s(verb)} {others}"
+    begins = "is" if found["be"] else "has no" if found["have"] else "does not" if found["do"] else "no longer"
+    if found["be"]:
+        begins = f"is {found['no_longer_be']}"
+    return _statement(text, f"User {begins} {rest}{' any more' if found['any_more'] else ''}", "fact", None)
 
 
 def _plan(text: str, at: int) -> Statement | None:
