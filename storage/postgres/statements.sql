@@ -1017,6 +1017,14 @@ SELECT row_id AS row_id, id AS id, content AS content, source AS source, kind AS
 FROM memories
 WHERE (agent_id = :agent AND superseded_by IS NULL AND tenant IS NOT DISTINCT FROM :tenant AND id = :id) AND
     memories.store_id = :store_id;
+-- storage.memories.extraction: with_rows
+SELECT row_id AS row_id, id AS id, content AS content, source AS source, kind AS kind, category AS category, key AS key,
+    value AS value, subject AS subject, owner_user_id AS owner, note_id AS note_id, pinned AS pinned, created_at AS
+    created_at, visibility AS visibility, importance AS importance
+FROM memories
+WHERE (agent_id = :agent AND superseded_by IS NULL AND tenant IS NOT DISTINCT FROM :tenant AND row_id = ANY(CAST(:rows
+    AS BIGINT[]))) AND memories.store_id = :store_id
+ORDER BY created_at, row_id;
 -- storage.memories.extraction: with_fact
 SELECT row_id AS row_id, id AS id, content AS content, source AS source, kind AS kind, category AS category, key AS key,
     value AS value, subject AS subject, owner_user_id AS owner, note_id AS note_id, pinned AS pinned, created_at AS
