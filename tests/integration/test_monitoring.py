@@ -82,4 +82,4 @@ def test_every_alert_has_a_test_and_says_what_to_do() -> None:
     for rule in yaml.safe_load((FOLDER / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]:
         assert rule["alert"] in tests
         assert rule["labels"]["severity"] in {"warning", "critical"}
-        assert rule["annotations"].keys() == {"summary", "description"}
+        assert rule["annotations"].keys() == {"summary", "description", "runbook"}
