@@ -28,7 +28,7 @@ from worker.runtime import STAGE_TASKS, Runtime
 def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
     """Store the items of a workspace's inbox, and notify the chunk stage after each batch."""
     runtime = current_runtime()
-    in_crowd = runtime.inbox.has_many_tasks(contract.INGEST_MESSAGES)
+    in_crowd = _in_crowd(runtime, contract.INGEST_MESSAGES)
 
     def on_stored(batch: IngestReport) -> None:
         if not in_crowd:
@@ -51,6 +51,12 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
     if in_crowd and report.stored:
         _run_next(runtime, "chunk", workspace)
     return {**report.counts(), "traces": report.traces}
+
+
+def _in_crowd(runtime: Runtime, task: str) -> bool:
+    with contextlib.suppress(Unavailable):  # what is in hand does not wait for the broker
+        return runtime.inbox.has_many_tasks(task)
+    return False
 
 
 def _run_next(runtime: Runtime, stage: Literal["chunk", "index"], workspace: str) -> None:
@@ -120,7 +126,7 @@ def embed_workspace(runtime: Runtime, workspace: str, *, batch_size: int, togeth
     embedder = runtime.embedder_for(store)
     if embedder is None:
         return {}
-    in_crowd = together and runtime.inbox.has_many_tasks(contract.EMBED_CHUNKS)
+    in_crowd = together and _in_crowd(runtime, contract.EMBED_CHUNKS)
     report = embedding.embed_chunks(
         store,
         embedder,
