@@ -31,7 +31,7 @@ _MAX_NAME_WORDS: Final = 4
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\w]*[A-Z0-9])|\n+")
 _NUMBERED = re.compile(r"\A\s*(?:\d+[.)]|[-*\u2022])\s+")
 _WORD = re.compile(r"[\w][\w'\u2019&./-]*")
-_QUESTION = re.compile(r"\?\s*\Z")
+_QUESTION = re.compile(r"\?\s{0,3}\Z")
 # Words with which a sentence is no plain statement.
 _DOUBT = re.compile(
     r"[?\"\u201c\u201d]|\b(?:if|would|could|should|might|may|wish|unless|whether|maybe|perhaps|probably|suppose|imagine"
@@ -96,25 +96,28 @@ _BECAME = re.compile(
     re.IGNORECASE,
 )
 _SWITCH = re.compile(
-    r"\s*(?:i|we|i['\u2019]ve|we['\u2019]ve)\s(?:\w+\s)?(?:switched|moved|migrated|changed)\s(?:[\w']+\s){0,3}?from\s"
-    r"(?P<old>[\w' .+#-]{1,40}?)\sto\s|\s*(?:i|we)\s(?:\w+\s)?(?:use|have|drive|take)\s.{1,40}?\sinstead of\s"
-    r"(?P<older>[\w' .+#-]{1,40}?)(?:\snow)?[.!]?\s*\Z",
+    r"\A\s{0,3}(?:i|we|i['\u2019]ve|we['\u2019]ve)\s(?:(?:\w{1,20}\s)?(?:switched|moved|migrated|changed)"
+    r"\s(?:[\w']{1,20}\s){0,3}?from\s(?P<old>[\w' .+#-]{1,40}?)\sto\s"
+    r"|(?:\w{1,20}\s)?(?:use|have|drive|take)\s.{1,40}?\sinstead of\s"
+    r"(?P<older>[\w' .+#-]{1,40}?)(?:\snow)?[.!]?\s{0,3}\Z)",
     re.IGNORECASE,
 )
-_NO_MORE = re.compile(r"\s*(?:i|we|user) (?:have|has) no (?P<thing>\w+) any ?more\b", re.IGNORECASE)
+_NO_MORE = re.compile(r"\A\s{0,3}(?:i|we|user) (?:have|has) no (?P<thing>\w{1,30}) any ?more\b", re.IGNORECASE)
 _NEW = re.compile(
-    r"\s*(?:i|we)(?:['\u2019]ve)?\s(?:have|got|bought|have got)\sa new (?P<what>\w+(?: \w+)?),"
-    r" (?P<value>[^,]{2,60}?)[.!]?\s*\Z",
+    r"\A\s{0,3}(?:i|we)(?:['\u2019]ve)?\s(?:have|got|bought|have got)\sa new (?P<what>\w{1,30}(?: \w{1,30})?),"
+    r" (?P<value>[^,]{2,60}?)[.!]?\s{0,3}\Z",
     re.IGNORECASE,
 )
 
 # Where a sentence goes on about the speaker, with or without a word for the speaker.
-_AS_SPEAKER = re.compile(r"\s*(?:i|we|user|i['\u2019]m|we['\u2019]re|i['\u2019]ve|we['\u2019]ve)\s", re.IGNORECASE)
-_OF_SPEAKER = re.compile(r"\s*(?:i|we|my|our|user)\b", re.IGNORECASE)
+_AS_SPEAKER = re.compile(
+    r"\A\s{0,3}(?:i|we|user|i['\u2019]m|we['\u2019]re|i['\u2019]ve|we['\u2019]ve)\s", re.IGNORECASE
+)
+_OF_SPEAKER = re.compile(r"\A\s{0,3}(?:i|we|my|our|user)\b", re.IGNORECASE)
 _NEXT_OF_SPEAKER = re.compile(r"[,;]?\s(?:and|so|but)\s(?=(?:i|we)\b)|[,;]\s(?=(?:i|we|my|our)\b)", re.IGNORECASE)
 _LEAD_IN = re.compile(
-    r"\A\s*(?:(?:turns out|actually|well|oh|ok|so|hey|btw|by the way|update|fyi|just so you know|in fact|unfortunately"
-    r"|sadly|good news|bad news)[,:]?\s(?:that\s)?)+",
+    r"\A\s{0,3}(?:(?:turns out|actually|well|oh|ok|so|hey|btw|by the way|update|fyi|just so you know|in fact"
+    r"|unfortunately|sadly|good news|bad news)[,:]?\s(?:that\s)?){1,3}",
     re.IGNORECASE,
 )
 _NEXT_WITHOUT_SUBJECT = re.compile(
@@ -124,8 +127,8 @@ _NEXT_WITHOUT_SUBJECT = re.compile(
 )
 # "Not any more" and its kind, with the verb if it stands in it.
 _ENDED = re.compile(
-    r"(?:(?P<be>am|are) (?:not|no longer)\b|(?P<have>have) no\b|(?:do not|don't|no longer|can't|cannot)\b"
-    r"|(?P<given_up>stopped|quit|gave up|have stopped|have quit|have given up)\b(?=\s\w+ing\b))\s"
+    r"\A(?:(?P<be>am|are) (?:not|no longer)\b|(?P<have>have) no\b|(?:do not|don't|no longer|can't|cannot)\b"
+    r"|(?P<given_up>stopped|quit|gave up|have stopped|have quit|have given up)\b(?=\s\w{1,20}ing\b))\s"
 )
 _NOW = re.compile(r"\bnow\b", re.IGNORECASE)
 _ANY_MORE = re.compile(r"\b(?:any ?more|no longer)\b", re.IGNORECASE)
@@ -140,23 +143,25 @@ _THOUGHT: Final = _words(
     "think know want need feel hope guess mean see love like hate wish say tell will would could should might may can "
     "must do did don't get got"
 )
-_PAST = re.compile(r"(?:\w{2,}ed|was|were|had|went|got|made|took|came|saw|bought|found|lost|met|won|ran|ate|gave)\Z")
+_PAST = re.compile(
+    r"\A(?:\w{2,20}ed|was|were|had|went|got|made|took|came|saw|bought|found|lost|met|won|ran|ate|gave)\Z"
+)
 _TIME: Final = (
-    r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|tomorrow\b|noon\b|midnight\b|next \w+"
+    r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|tomorrow\b|noon\b|midnight\b|next \w{1,10}"
     r"|\d{1,2}(?::\d\d)?(?:st|nd|rd|th)?(?:\s?[ap]m|\so'clock)?(?:\s(?:of\s)?(?:january|february|march|april|may|june|july"
     r"|august|september|october|november|december))?\b"
     r"|(?:january|february|march|april|may|june|july|august|september|october|november|december)\s\d{1,2})"
 )
 _APPOINTMENT = re.compile(
-    r"\s*(?:our|the|my)\s(?P<subject>[a-z][\w' -]{2,60}?)\s(?:is|starts|begins|leaves"
+    r"\A\s{0,3}(?:our|the|my)\s(?P<subject>[a-z][\w' -]{2,60}?)\s(?:is|starts|begins|leaves"
     r"|(?P<moved>(?:(?:has been|was|is|has|got|had to be)\s)?"
     r"(?:moved|changed|postponed|rescheduled|pushed|shifted|delayed|extended|brought forward)(?:\sback)?\sto))"
-    rf"\s(?:(?:on|at|by)\s)?(?P<time>{_TIME}[\w:., ]{{0,30}}?)[.!]?\s*\Z",
+    rf"\s(?:(?:on|at|by)\s)?(?P<time>{_TIME}[\w:., ]{{0,30}}?)[.!]?\s{{0,3}}\Z",
     re.IGNORECASE,
 )
 _VERSION = re.compile(
-    r"\s*(?:i|we|i['\u2019]m|we['\u2019]re)\s(?:\w+\s)?(?:(?P<updated>upgraded|updated|migrated|moved|switched|downgraded)"
-    r"\s(?:[\w']+\s){0,4}?to|use|using|on|run|running)\s(?P<name>[A-Za-z][A-Za-z.+#]{0,20})\s(?P<version>v?\d+(?:\.\d+)*)\b",
+    r"\A\s{0,3}(?:i|we|i['\u2019]m|we['\u2019]re)\s(?:\w{1,20}\s)?(?:(?P<updated>upgraded|updated|migrated|moved|switched|downgraded)"
+    r"\s(?:[\w']{1,20}\s){0,4}?to|use|using|on|run|running)\s(?P<name>[A-Za-z][A-Za-z.+#]{0,20})\s(?P<version>v?\d{1,5}(?:\.\d{1,5}){0,4})\b",
     re.IGNORECASE,
 )
 
