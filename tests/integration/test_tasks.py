@@ -160,6 +160,11 @@ def set_back(here: Runtime, seconds: float) -> None:
         here.broker.set(flag, int(here.broker.get(flag) or 0) - int(seconds * 1_000_000), keepttl=True)
 
 
+def no_tasks(here: Runtime) -> None:
+    """Empty the queues: where tasks of many workspaces wait, a task does what the next ones would."""
+    here.broker.delete(*(here.settings.broker_prefix + queue for queue in contract.QUEUES))
+
+
 def waiting_at_every_stage(here: Runtime, workspaces: int) -> int:
     """Leave a task for each of four stages of many workspaces in the queues; return how many these are."""
     for number in range(workspaces):
@@ -168,11 +173,13 @@ def waiting_at_every_stage(here: Runtime, workspaces: int) -> int:
         for done, content in enumerate(("indexed", "embedded", "chunked", "stored")):
             elsewhere.enqueue(turns(f"{content} {number}"))
             for task in STAGES[: len(STAGES) - 1 - done]:
-                here.broker.delete(here.settings.broker_prefix + contract.QUEUE_EMBED)  # those next are embedded, too
+                no_tasks(here)
                 run(task, workspace=name)
+        no_tasks(here)
         run(contract.INGEST_MESSAGES, workspace=name)
         elsewhere.enqueue(turns(f"accepted {number}"))
-    here.broker.delete(*flags(here), *(here.settings.broker_prefix + queue for queue in contract.QUEUES))
+    no_tasks(here)
+    here.broker.delete(*flags(here))
     for number in range(workspaces):
         for stage in ("ingest", "chunk", "embed", "index"):
             here.notify_stage(stage, f"many{number}")
