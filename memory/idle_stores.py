@@ -29,10 +29,11 @@ DueAt = Callable[[Store], int | None]
 _TRY_AGAIN_SECONDS: Final = 30.0
 # How long one call looks for due work; opening a store takes some milliseconds.
 LOOK_SECONDS: Final = 5.0
-# After a look that took this long, a job rests ten times as long: while thousands are written, looking at each again
-# and again took a processor from the work itself. Stores whose time has come do not wait for that.
-_LONG_LOOK_SECONDS: Final = 0.5
-_REST_TIMES: Final = 10.0
+# After a look that took this long, a job rests four times as long: while thousands are written, looking at each again
+# and again took a processor from the work itself. Stores whose time has come do not wait for that, but what is newly
+# planned in a store that is written does.
+_LONG_LOOK_SECONDS: Final = 1.0
+_REST_TIMES: Final = 4.0
 # No mark is trusted for longer, because a job's conditions may change without a write to the store.
 LONGEST_IDLE_MICROS: Final = 7 * 24 * 3_600 * 1_000_000
 # How far the time may lie behind that of the last run; if it lies further back, that run's findings are discarded.

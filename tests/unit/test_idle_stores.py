@@ -100,7 +100,7 @@ def test_a_store_that_is_open_is_asked_for_all_jobs(pipe: Pipeline, monkeypatch:
 
 
 def test_after_a_long_look_a_job_rests_except_for_what_becomes_due(pipe: Pipeline) -> None:
-    """Given a look of five seconds, then what is written is looked at 50 s later, and what becomes due at its time."""
+    """Given a look of five seconds, then what is written is looked at 20 s later, and what becomes due at its time."""
     moment, asked = [0.0], list[int]()
     idle_stores = IdleStores(monotonic=lambda: moment[0])
     due = pipe.now() + HOUR * 1_000_000
@@ -117,13 +117,13 @@ def test_after_a_long_look_a_job_rests_except_for_what_becomes_due(pipe: Pipelin
     assert not run()
     pipe.say("and then?")
     pipe.settle()
-    moment[0] += 40
+    moment[0] += 15
     assert not run()
     assert len(asked) == 1
-    moment[0] += 20
+    moment[0] += 10
     assert not run()
     assert len(asked) == 2
-    moment[0] -= 20
+    moment[0] -= 10
     pipe.advance(HOUR)
     assert run()["ran"] == 1
 
