@@ -109,10 +109,12 @@ _OF_RELATIVE: Final = starting(
     rf"|getting|{_DOING_NOW})\b)"
     rf"|(?!is|was|has been|motivates|inspires|supports|means)[a-z]{{2,20}}s|{_PAST}|have|live|work|love)\b{_REST}"
 )
+_OF_THE_MIND: Final = r"(?:want|need|think|feel|know|care|remember|see|hear|believe|understand|wish)"
 # What holds no more: a newer memory says so, and supersedes the one that said that it does.
 _ENDS: Final = starting(
     rf"{_SUBJECT}(?:(?P<be>'m|\s{{1,3}}am)\s(?P<no_longer_be>no longer|not)|(?P<have>\s{{1,3}}have) no"
-    r"|\s{1,3}(?P<do>don't|do not)|\s{1,3}(?P<no_longer>no longer))\s(?P<rest>\S.{2,120}?)(?P<any_more>\sany ?more)?\Z"
+    rf"|\s{{1,3}}(?P<do>don't|do not)|\s{{1,3}}(?P<no_longer>no longer))\s(?!{_OF_THE_MIND}\b)"
+    r"(?P<rest>\S.{2,120}?)(?P<any_more>\sany ?more)?\Z"
 )
 # Where another thought begins: what follows says no more of the first.
 _NEXT: Final = re.compile(
