@@ -64,7 +64,7 @@ def run_benchmark(name: str, folder: Path) -> tuple[int, str, dict[str, Any]]:
         env={**kept, **settings},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=480,
         check=False,
     )
     result = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {}
