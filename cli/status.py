@@ -89,6 +89,10 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
         say(line)
     for line in _late(command, pipeline.time):
         say(f"          late: {line}")
+    _print_tables(pipeline)
+
+
+def _print_tables(pipeline: PipelineStatus) -> None:
     say()
     _print_backlog(pipeline)
     say()

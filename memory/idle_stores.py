@@ -238,6 +238,8 @@ class IdleStores:
                 del known.marks[gone]
         for gone in known.unreadable.keys() - present:
             del known.unreadable[gone]
+        for gone in frozenset(known.answers) - present:
+            known.answers.pop(gone, None)
         again = {name for name, (at, _) in known.unreadable.items() if at <= moment}
         if moment < known.rests_until:
             known.restless |= dict.fromkeys(written - known.restless.keys(), math.inf)

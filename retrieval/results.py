@@ -164,15 +164,15 @@ def newest_first(results: Sequence[FoundResult]) -> list[FoundResult]:
     These keep their order, and say by what they are replaced. Only what was said to be somebody's own is compared with
     what the same speaker said, and nothing of one end user with something of another.
     """
-    told: dict[tuple[object, ...], list[_Told]] = defaultdict(list)
+    claims_by_subject: dict[tuple[object, ...], list[_PlacedClaim]] = defaultdict(list)
     for place, found in enumerate(results):
         for claim in _claims(found.result):
-            told[_subject(found, claim)].append(_Told(found.result.created_at, -place, claim))
+            claims_by_subject[_subject(found, claim)].append(_PlacedClaim(found.result.created_at, -place, claim))
     ordered = list(range(len(results)))
     changed: dict[int, FoundResult] = {}
-    for one in sorted((one for several in told.values() for one in several), key=lambda one: -one.rank):
+    for one in sorted((one for several in claims_by_subject.values() for one in several), key=lambda one: -one.rank):
         place = -one.rank
-        newest = _replacing(one, told[_subject(results[place], one.claim)])
+        newest = _replacing(one, claims_by_subject[_subject(results[place], one.claim)])
         if newest is None:
             continue
         by = -newest.rank
@@ -183,7 +183,7 @@ def newest_first(results: Sequence[FoundResult]) -> list[FoundResult]:
     return [changed.get(place, results[place]) for place in ordered]
 
 
-class _Told(NamedTuple):
+class _PlacedClaim(NamedTuple):
     """A claim of a result, when it was told, and minus the place of the result."""
 
     at: datetime
@@ -191,7 +191,7 @@ class _Told(NamedTuple):
     claim: Claim
 
 
-def _replacing(one: _Told, several: Sequence[_Told]) -> _Told | None:
+def _replacing(one: _PlacedClaim, several: Sequence[_PlacedClaim]) -> _PlacedClaim | None:
     """Return the newest of several claims that replaces one; None if that was told again later."""
     newer = [other for other in several if other.at > one.at]
     found = max((other for other in newer if replaces(other.claim, one.claim)), default=None)

@@ -322,12 +322,12 @@ def find_statements(message: str, *, at: int) -> list[Statement]:
     # An instruction is found once: `I prefer short answers` is not a taste as well.
     statements = (one for one in candidates if not any(one.quote in found.quote for found in instructions))
     found = {statement.content: statement for statement in [*instructions, *statements]}
-    told = [one for one in found.values() if not _is_told(one, found)]
-    return sorted(told, key=lambda statement: message.find(statement.quote))
+    lasting = [one for one in found.values() if not _is_replaced(one, found)]
+    return sorted(lasting, key=lambda statement: message.find(statement.quote))
 
 
-def _is_told(statement: Statement, found: Iterable[str]) -> bool:
-    """Return whether what ended is told with what holds instead: "I no longer live in Oslo, I live in Bergen"."""
+def _is_replaced(statement: Statement, found: Iterable[str]) -> bool:
+    """Return whether what ended is found with what holds instead: "I no longer live in Oslo, I live in Bergen"."""
     held = statement.content.replace(" no longer ", " ")
     return held != statement.content and any(one.split()[:3] == held.split()[:3] for one in found)
 
