@@ -44,6 +44,7 @@ def test_the_cookie_is_for_this_site_alone_and_tells_no_token(visitor: Visitor) 
     (cookie,) = [one for one in visitor.context.cookies() if one.get("name") != "reverie-zone"]
     assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
     assert TOKEN not in cookie["value"]
+    visitor.page.wait_for_function("document.cookie")  # the zone is set by the page's own script
     assert visitor.page.evaluate("document.cookie").partition("=")[0] == "reverie-zone"
 
 
