@@ -278,15 +278,20 @@ class BoundToRequest:
 
     async def send(self, call: Call[_A]) -> _A:
         """Return the response to a call. Raises what the same call over HTTP does."""
+        response: _A = await self.carry_out(call, self._endpoints[type(call)].handler)
+        return response
+
+    async def carry_out(self, call: _C, handler: Callable[[Services, Caller, _C], _T]) -> _T:
+        """Return what a handler returns that takes the place of a call's own. Raises what the call over HTTP does."""
         services, checked = self._services, validated(call)
-        endpoint = self._endpoints[type(call)]
+        endpoint = replace(self._endpoints[type(call)], handler=handler)
         with noting_refusals(services, self._request, endpoint.kind):
             caller = checked_caller(endpoint, self._request, services)
             if not self._notes_recalls:
                 caller = replace(caller, notes_recalls=False)
             taken, self._bytes = self._bytes, 0
             own = permitted(services, caller, checked, body_bytes=taken)
-            response: _A = await in_threads(
+            response: _T = await in_threads(
                 endpoint, services, caller, own, lambda: endpoint.answer(services, caller, own)
             )
         return response

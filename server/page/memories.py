@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, Final, get_args
 
-import msgspec
 from msgspec import json
-from msgspec.structs import replace
 from starlette.responses import Response
 
+from memory.lifecycle.deletions import bring_back, delete_with_records
+from memory.memories.agent_memories import AgentMemories
 from retrieval.ranking.retrievers import WEIGHTS
 from reverie.clock import new_id
-from reverie.errors import Conflict, Forbidden, NotFound, Rejected, Transient
+from reverie.errors import Forbidden, NotFound, Rejected, Transient
 from reverie.memories.calls import (
     Forget,
     GetFactHistory,
@@ -30,7 +30,7 @@ from reverie.memories.calls import (
     SetFact,
     UpdateMemory,
 )
-from reverie.memories.types import Fact, ImportedMemory, Lifetime, Memory, MemoryKind, Tier
+from reverie.memories.types import Fact, Lifetime, Memory, MemoryKind, Tier
 from reverie.recall.calls import ListRecallEvents, Recall, SearchSessions
 from reverie.recall.types import RecallEvent, RecallResult
 from reverie.sessions.calls import (
@@ -44,9 +44,13 @@ from reverie.sessions.calls import (
     Status,
 )
 from reverie.sessions.types import Message, WorkspaceSummary
+from reverie.trust.exports import ExportedMemory
 from reverie.upkeep import CurationEntry, GetCurationEntry, ListCuration
+from server.authorisation import admitted_records
+from server.caller import Caller
 from server.page.rendering import day_heading
-from server.page.site import PAGE_SIZE, Form, Pages, Visit, agents_in
+from server.page.site import MAX_FORM_BYTES, PAGE_SIZE, Form, Pages, Visit, agents_in
+from server.services import Services
 from storage.memories.records import decay
 
 _RESULTS: Final = 25
@@ -180,11 +184,13 @@ _MESSAGES_AROUND: Final = 3
 _EVENTS: Final = 50
 _ENTRIES: Final = 20
 _MAX_MERGES: Final = 5
+# What a page keeps of a deletion, so that its form can send it back.
+_MAX_KEPT_BYTES: Final = MAX_FORM_BYTES // 2
 _NOTICES: Final = {
     "created": "Remembered. It is found a second from now.",
     "pinned": "Pinned: no job changes or removes it.",
     "unpinned": "No longer pinned.",
-    "restored": "Restored, under a new id.",
+    "restored": "Restored.",
 }
 
 
@@ -406,26 +412,34 @@ async def _pin(visit: Visit) -> Response:
 @pages.post("/memory/delete")
 async def _delete(visit: Visit) -> Response:
     memory = await visit.send(GetMemory(id=visit.query("id")))
-    await visit.send(Forget(id=memory.id))
-    # A deleted id never comes back, not even from a backup: what is restored gets a new one.
-    restorable = replace(memory, provenance=None, superseded_by=None, valid_from=None, valid_to=None)
-    document = msgspec.json.encode(restorable).decode()
-    return visit.page("memory_deleted.html", memory=memory, document=document)
+    records = await visit.carry_out(Forget(id=memory.id), _delete_with_records)
+    ends = accumulate(len(json.encode(record)) for record in records)
+    kept = [record for record, end in zip(records, ends, strict=True) if end <= _MAX_KEPT_BYTES]
+    lost = len(records) - len(kept)
+    return visit.page("memory_deleted.html", memory=memory, document=visit.sealed(kept), lost=lost)
+
+
+def _memories_of(services: Services, caller: Caller, call: Forget | ImportMemories) -> AgentMemories:
+    return AgentMemories(services.runtime.stores, caller.workspace, caller.agent, services.viewer(caller, call))
+
+
+def _delete_with_records(services: Services, caller: Caller, call: Forget) -> list[ExportedMemory]:
+    return delete_with_records(_memories_of(services, caller, call), call.id)
 
 
 @pages.post("/memory/restore")
 async def _restore(visit: Visit) -> Response:
-    try:
-        memory = msgspec.json.decode(visit.form.text("memory").encode(), type=ImportedMemory)
-    except msgspec.DecodeError as error:
-        raise Rejected(f"the form does not hold a memory ({error}): nothing was restored", field="memory") from None
-    fresh = replace(memory, id=new_id(), note_id=new_id() if memory.note_id else None)
-    if fresh.note_id:
-        fresh = replace(fresh, id=fresh.note_id)  # the id of a note is that of its memory
-    restored = await visit.send(ImportMemories(memories=[fresh]))
-    if not restored.added:
-        raise Conflict("the fact has a new value by now: it was not replaced", field="memory")
-    return visit.see_other("/memory", id=fresh.id, done="restored")
+    records = visit.unsealed(visit.form.text("memory"), list[ExportedMemory])
+
+    def restore(services: Services, caller: Caller, call: ImportMemories) -> None:
+        if {(record.workspace, record.agent) for record in records} != {(caller.workspace, caller.agent)}:
+            raise Rejected("the form is about another agent: nothing was restored", field="memory")
+        with admitted_records(services, records):
+            for name in bring_back(_memories_of(services, caller, call), records, now=services.runtime.now()):
+                services.runtime.notify_stage("chunk", name)
+
+    await visit.carry_out(ImportMemories(memories=[]), restore)
+    return visit.see_other("/memory", id=records[0].id, done="restored")
 
 
 def _edit_page(visit: Visit, memory: Memory, *, typed: Form | None = None) -> Response:

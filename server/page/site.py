@@ -44,7 +44,7 @@ from reverie.sessions.calls import ListAgents
 from reverie.sessions.types import AgentSummary
 from reverie.trust.calls import Erase, ListErasures
 from server.authentication import Authentication
-from server.caller import AGENT_HEADER, USER_HEADER, WORKSPACE_HEADER, principal_of, trace_of
+from server.caller import AGENT_HEADER, USER_HEADER, WORKSPACE_HEADER, Caller, principal_of, trace_of
 from server.endpoints import BoundToRequest, Endpoint
 from server.page.rendering import STATIC_PATH, Rendering, address, html, static_file, zone_of
 from server.responses import NamedRoute, on_http_error
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from cryptography.fernet import Fernet
 
 _A = TypeVar("_A")
+_C = TypeVar("_C", bound=Call[Any])
+_T = TypeVar("_T")
 
 
 # The items of a list that one page shows.
@@ -136,16 +138,22 @@ class Logins:
 
     def cookie_for(self, token: str) -> str:
         """Return the value of the cookie for a token. Raises `StoreUnavailable`."""
-        return self._box.encrypt(token.encode()).decode()
+        return self.sealed(token)
 
     def token_in(self, cookie: str) -> str | None:
         """Return the token of a cookie; None if the cookie is older than `LOGIN_SECONDS` or not one of ours."""
+        return self.unsealed(cookie) if len(cookie) <= _MAX_COOKIE_CHARACTERS else None
+
+    def sealed(self, text: str) -> str:
+        """Return a text as a form can hold it: nobody else can read or write it. Raises `StoreUnavailable`."""
+        return self._box.encrypt(text.encode()).decode()
+
+    def unsealed(self, sealed: str) -> str | None:
+        """Return a text that was sealed; None if it is older than `LOGIN_SECONDS` or not one of ours."""
         from cryptography.fernet import InvalidToken
 
-        if len(cookie) > _MAX_COOKIE_CHARACTERS:
-            return None
         try:
-            return self._box.decrypt(cookie.encode(), ttl=LOGIN_SECONDS).decode()
+            return self._box.decrypt(sealed.encode(), ttl=LOGIN_SECONDS).decode()
         except (InvalidToken, UnicodeError):
             return None
 
@@ -270,10 +278,27 @@ class Visit:
 
     async def send(self, call: Call[_A]) -> _A:
         """Return the response to a call, as the user of the place. Raises what the same call over HTTP does."""
+        return await self._calls.send(self._as_user(call))
+
+    async def carry_out(self, call: _C, handler: Callable[[Services, Caller, _C], _T]) -> _T:
+        """Return what a handler returns that takes the place of a call's own; whoever may call may do it."""
+        return await self._calls.carry_out(self._as_user(call), handler)
+
+    def _as_user(self, call: _C) -> _C:
         user = None if self.place is None else self.place.user
-        if user is not None and _asks_as_user(call):
-            call = msgspec.structs.replace(call, user=user)
-        return await self._calls.send(call)
+        return msgspec.structs.replace(call, user=user) if user is not None and _asks_as_user(call) else call
+
+    def sealed(self, data: object) -> str:
+        """Return data as a form of this login can hold it: nobody can read or write it."""
+        return self._site.logins.sealed(msgspec.json.encode([self._form_token, data]).decode())
+
+    def unsealed(self, sealed: str, kind: type[_T]) -> _T:
+        """Return data that was sealed for this login. Raises `Rejected`."""
+        text = self._site.logins.unsealed(sealed)
+        login, data = ("", None) if text is None else msgspec.json.decode(text, type=tuple[str, msgspec.Raw])
+        if data is None or login != self._form_token:
+            raise Rejected("the form is not one of this login, or 30 days old: nothing was done", field="form")
+        return msgspec.json.decode(data, type=kind)
 
     def allows(self, *calls: type[Call[Any]]) -> bool:
         """Return whether the visitor's token has the scopes of these calls."""
@@ -321,6 +346,10 @@ class Visit:
         # A person who looks around must not make memories last: only what the agent recalls counts.
         return BoundToRequest(self._site.services, self._site.endpoints, request, notes_recalls=False)
 
+    @property
+    def _form_token(self) -> str:
+        return self._site.logins.form_token(self._cookie)
+
     def _view(self, view: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "visit": self,
@@ -330,7 +359,7 @@ class Visit:
             "link": self.link,
             "path": self.request.url.path,
             "sections": sections_for(self.principal),
-            "form_token": self._site.logins.form_token(self._cookie),
+            "form_token": self._form_token,
             "is_logged_in": self._cookie is not None,
             **view,
         }

@@ -6,7 +6,7 @@ read in the order of their ids, never of their row numbers, which another instal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -16,8 +16,8 @@ import msgspec
 
 from reverie.clock import from_micros
 from reverie.errors import StoreUnusable
-from reverie.trust.exports import PARTS, ExportedRecord, tag_of
-from storage.catalogue import OWN, TABLES, of_owner
+from reverie.trust.exports import PARTS, ExportedMemory, ExportedRecord, tag_of
+from storage.catalogue import OWN, TABLES, listed, of_owner
 from storage.repository import AgentRepository
 from storage.rows import DamagedRow, DamagedText, column_name, damaged_row, from_json
 from storage.viewer import LOCAL_TENANT
@@ -57,18 +57,29 @@ class ExportedRows(AgentRepository):
         self, kind: type[_R], limits: ExportLimits, *, workspace: str, after: Sequence[Any] | None
     ) -> Iterator[tuple[_R, list[Any]]]:
         """Yield the records of a part that follow a key, each with its own key; the caller stops when it has enough."""
+        _, _, exported = EXPORTED[tag_of(kind)]
+        later, values = "", _parameters(limits)
+        if after is not None:
+            names = [f"after_{number}" for number in range(len(exported.order))]
+            later = f" AND ({', '.join(exported.order)}) > ({', '.join(':' + name for name in names)})"
+            values |= dict(zip(names, after, strict=True))
+        yield from self._read(kind, later, values, workspace)
+
+    def memories(self, ids: Sequence[str], *, workspace: str) -> list[ExportedMemory]:
+        """Return the records of these memories."""
+        values = _parameters(ExportLimits()) | {"ids": ids}
+        return [record for record, _ in self._read(ExportedMemory, f" AND t.id IN {listed('ids')}", values, workspace)]
+
+    def _read(
+        self, kind: type[_R], condition: str, values: Mapping[str, Any], workspace: str
+    ) -> Iterator[tuple[_R, list[Any]]]:
         _, table, exported = EXPORTED[tag_of(kind)]
         fields = [name for name in kind.__struct_fields__ if name not in ("workspace", "agent")]
         expressions = {"session": "s.id"} if table.has_session_row else {}
         expressions |= exported.expressions
         columns = [f"{expressions.get(name, f't.{column_name(name)}')} AS {name}" for name in fields]
         columns += [f"{column} AS key_{number}" for number, column in enumerate(exported.order)]
-        later, values = "", _parameters(limits)
-        if after is not None:
-            names = [f"after_{number}" for number in range(len(exported.order))]
-            later = f" AND ({', '.join(exported.order)}) > ({', '.join(':' + name for name in names)})"
-            values |= dict(zip(names, after, strict=True))
-        sql = f"SELECT {', '.join(columns)} {_from(kind)}{later} ORDER BY {', '.join(exported.order)}"
+        sql = f"SELECT {', '.join(columns)} {_from(kind)}{condition} ORDER BY {', '.join(exported.order)}"
         converters = _converters(kind)
         for row in self._execute(sql, **values):
             try:

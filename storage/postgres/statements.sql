@@ -626,8 +626,41 @@ WHERE requested_at < :before OR requested_at > :future
 ORDER BY id;
 -- storage.lifecycle.exported_rows: count
 -- composed of the rows and columns that it is given
--- storage.lifecycle.exported_rows: page
--- composed of the rows and columns that it is given
+-- storage.lifecycle.exported_rows: _read
+SELECT t.id AS id, t.content AS content, t.tier AS tier, t.lifetime AS lifetime, t.kind AS kind, t.source AS source,
+    t.importance AS importance, t.created_at AS created_at, t.updated_at AS updated_at, t.accessed_at AS accessed_at,
+    t.access_count AS access_count, t.expires_at AS expires_at, t.owner_user_id AS owner_user_id, t.tags AS tags,
+    t.concept_tags AS concept_tags, t.metadata AS metadata, s.id AS session, t.source_message AS source_message,
+    t.channel_id AS channel, t.note_id AS note_id, t.category AS category, t.key AS key, t.value AS value, t.subject AS
+    subject, t.confidence AS confidence, t.pinned AS pinned, t.visibility AS visibility, t.superseded_by AS
+    superseded_by, t.superseded_at AS superseded_at, t.trace_id AS trace, t.made_by AS made_by, t.confirmed_at AS
+    confirmed_at, t.promoted_at AS promoted_at, t.promotion_score AS promotion_score, t.promotion_phase AS
+    promotion_phase
+FROM memories AS t
+LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = t.session_row
+LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = t.superseded_by
+LEFT JOIN memory_promotions AS p ON p.store_id = :store_id AND (p.agent_id = t.agent_id AND p.memory_id = t.id)
+WHERE (t.agent_id = :agent AND (:user IS NULL OR t.owner_user_id = :user OR t.owner_user_id IS NULL AND (s.user_id =
+    :user AND NOT (s.is_group) <> 0)) AND (:session IS NULL OR s.id = :session) AND (:tenant IS NULL OR
+    COALESCE(t.tenant, 'local') = :tenant)) AND t.store_id = :store_id
+ORDER BY t.id;
+SELECT t.id AS id, t.content AS content, t.tier AS tier, t.lifetime AS lifetime, t.kind AS kind, t.source AS source,
+    t.importance AS importance, t.created_at AS created_at, t.updated_at AS updated_at, t.accessed_at AS accessed_at,
+    t.access_count AS access_count, t.expires_at AS expires_at, t.owner_user_id AS owner_user_id, t.tags AS tags,
+    t.concept_tags AS concept_tags, t.metadata AS metadata, s.id AS session, t.source_message AS source_message,
+    t.channel_id AS channel, t.note_id AS note_id, t.category AS category, t.key AS key, t.value AS value, t.subject AS
+    subject, t.confidence AS confidence, t.pinned AS pinned, t.visibility AS visibility, t.superseded_by AS
+    superseded_by, t.superseded_at AS superseded_at, t.trace_id AS trace, t.made_by AS made_by, t.confirmed_at AS
+    confirmed_at, t.promoted_at AS promoted_at, t.promotion_score AS promotion_score, t.promotion_phase AS
+    promotion_phase
+FROM memories AS t
+LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = t.session_row
+LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = t.superseded_by
+LEFT JOIN memory_promotions AS p ON p.store_id = :store_id AND (p.agent_id = t.agent_id AND p.memory_id = t.id)
+WHERE (t.agent_id = :agent AND (:user IS NULL OR t.owner_user_id = :user OR t.owner_user_id IS NULL AND (s.user_id =
+    :user AND NOT (s.is_group) <> 0)) AND (:session IS NULL OR s.id = :session) AND (:tenant IS NULL OR
+    COALESCE(t.tenant, 'local') = :tenant) AND t.id = ANY(CAST(:ids AS TEXT[]))) AND t.store_id = :store_id
+ORDER BY t.id;
 -- storage.lifecycle.imported_rows: presence
 -- composed of the rows and columns that it is given
 -- storage.lifecycle.imported_rows: add_messages

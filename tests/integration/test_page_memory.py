@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from memory.lifecycle.restore import apply_tombstones
 from memory.recall.events import record_recalls
 from reverie import Reverie
+from storage.memories.records import NewMemory
 from support.browsing import MakeVisitor, Visitor
 from support.stages import drain
 from worker.runtime import Runtime
@@ -102,21 +104,97 @@ def test_a_memory_is_written_edited_pinned_and_each_of_it_undone(visitor: Visito
     assert not operator.memories.get(stored.id).pinned
 
 
-def test_a_deleted_memory_is_gone_and_comes_back_by_undo(visitor: Visitor, operator: Reverie) -> None:
-    """Given a memory, when it is deleted, then nothing of it is left; undo stores it again with all it had."""
-    kept = operator.remember("Kate takes oat milk", tags=["coffee"], importance=0.9, metadata={"from": "a test"})
-    before = operator.memories.get(kept.id)
-    page = visitor.open("/memory", id=kept.id)
+def test_a_deleted_memory_is_gone_and_comes_back_by_undo(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a memory that a job found in a message, when it is deleted, nothing is left; undo brings all of it back."""
+    operator.ingest("chat-1", {"id": "m1", "role": "user", "content": "I'm allergic to peanuts."})
+    drain(runtime)
+    found = NewMemory(
+        id="k1",
+        content="Kate is allergic to peanuts",
+        created_at=runtime.now(),
+        source="extraction",
+        session="chat-1",
+        source_message="m1",
+        made_by="extract-memories",
+        tags=("food",),
+        metadata={"from": "a test"},
+    )
+    with runtime.stores.workspace("default").writing() as tx:
+        tx.for_agent("ana").memories.add(found, now=runtime.now())
+    before = operator.memories.get("k1")
+    page = visitor.open("/memory", id=before.id)
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("status")).to_contain_text("Deleted")
     assert operator.memories.list() == []
     assert visitor.violations() == []
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("Restored")
-    (after,) = operator.memories.list()
-    assert after.id != before.id
-    assert (after.content, after.tags, after.importance) == (before.content, before.tags, before.importance)
-    assert (after.metadata, after.created_at) == (before.metadata, before.created_at)
+    expect(page.get_by_role("region", name="Where it came from")).to_contain_text("I'm allergic to peanuts.")
+    after = operator.memories.get(before.id)
+    assert after == before
+    assert after.provenance is not None
+    assert (after.provenance.made_by, after.provenance.message) == ("extract-memories", "m1")
+    drain(runtime)
+    assert before.id in [found.id for found in operator.memories.search("peanuts").results]
+    # A backup that holds it is made later than its tombstone.
+    assert apply_tombstones(runtime.stores, now=runtime.now()).get("memories", 0) == 0
+    assert operator.memories.get(before.id) == before
+
+
+@pytest.mark.parametrize("kind", ["fact", "note", "replaced value"])
+def test_a_deleted_fact_or_note_comes_back_with_its_history(visitor: Visitor, operator: Reverie, kind: str) -> None:
+    """Given a fact with earlier values, and a note, when one is deleted and restored, then all is as it was."""
+    for value in ("Porto", "Lisbon", "Faro"):
+        operator.facts.set("home", "city", value)
+    note = operator.notes.add("Ask about the rent", metadata={"for": "May"})
+    history, before = operator.facts.history("home", "city"), operator.memories.list(superseded=True)
+    one = {"fact": history[0].id, "note": note.note_id, "replaced value": history[1].id}[kind]
+    page = visitor.open("/memory", id=one)
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("status")).to_contain_text("Deleted")
+    assert len(operator.memories.list(superseded=True)) < len(before)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("Restored")
+    assert operator.facts.history("home", "city") == history
+    assert sorted(operator.memories.list(superseded=True), key=lambda memory: memory.id) == sorted(
+        before, key=lambda memory: memory.id
+    )
+    assert operator.notes.get(note.note_id) == note
+
+
+def test_a_deleted_fact_that_has_a_new_value_is_not_restored(visitor: Visitor, operator: Reverie) -> None:
+    """Given a deleted fact, when its key gets another value before the undo, then that one stays, without history."""
+    for value in ("Porto", "Lisbon"):
+        operator.facts.set("home", "city", value)
+    page = visitor.open("/memory", id=operator.facts.get("home", "city").id)
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("status")).to_contain_text("Deleted")
+    operator.facts.set("home", "city", "Faro")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("has its place by now")).to_be_visible()
+    assert [fact.value for fact in operator.facts.history("home", "city")] == ["Faro"]
+    visitor.complaints.clear()  # the browser reports the status 409
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("form => { form.action = form.action.replace('agent=ana', 'agent=ben') }", "about another agent"),
+        ("form => { form.memory.value = form.memory.value.slice(2) }", "not one of this login"),
+    ],
+)
+def test_what_was_deleted_comes_back_to_its_own_place_only(
+    visitor: Visitor, operator: Reverie, change: str, text: str
+) -> None:
+    """Given the page of a deletion, when its form is changed or sent about another agent, then nothing is restored."""
+    kept = operator.remember("Kate takes oat milk")
+    page = visitor.open("/memory", id=kept.id)
+    page.get_by_role("button", name="Delete").click()
+    page.locator("form[action*=restore]").evaluate(change)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text(text)).to_be_visible()
+    assert operator.memories.list() == []
+    visitor.complaints.clear()  # the browser reports the status 422
 
 
 def test_a_fact_is_corrected_and_its_values_are_shown(visitor: Visitor, operator: Reverie) -> None:
