@@ -43,8 +43,9 @@ from reverie.errors import Conflict, NotFound, Rejected, ReverieError, StoreUnus
 from storage.copied_files import copy_files
 from storage.engine import Database
 from storage.engines import StoreDatabase
+from storage.index.search_index import IndexKind, SearchIndex
 from storage.migrations import Kind, newest_version, read_versions
-from storage.recall.index import IndexKind, SearchIndex
+from storage.opened import hosts_of
 from storage.reindex import reindex as rebuild
 from storage.stores import Store, Stores
 from storage.trust.audit import AuditEntry
@@ -323,7 +324,7 @@ def hosts(
     An erasure ends when each host has removed it from its own files. A host that was forgotten and comes back keeps
     only what the database has.
     """
-    shared = command.existing_runtime.stores.hosts()
+    shared = hosts_of(command.existing_runtime.stores)
     if shared is None:
         if forget is not None:
             raise NotFound("the stores are files of this host, and no other host uses them", field="forget")
@@ -352,7 +353,7 @@ def apply(command: Invocation, yes: Yes = False, as_json: AsJson = False) -> Non
     tombstones of what was erased lie in the data folder of each host.
     """
     runtime = command.existing_runtime
-    hosts = runtime.stores.hosts()
+    hosts = hosts_of(runtime.stores)
     if hosts is None:
         raise Rejected("the stores are files: `reverie restore` applies tombstones by itself", field="database")
     _require_silence(hosts)

@@ -41,6 +41,7 @@ from reverie.pipeline.status import (
     StageStatus,
     WorkspaceStatus,
 )
+from storage.opened import hosts_of
 from storage.pipeline.work import STAGES, StageBacklog
 from storage.scheduling.schedules import SchedulingCounts
 from storage.status import StoreCounts
@@ -245,7 +246,7 @@ class StatusReader:
             return False
 
     def _hosts(self, errors: dict[str, str]) -> list[HostStatus]:
-        hosts = self._stores.hosts()
+        hosts = hosts_of(self._stores)
         if hosts is None:
             return []
         try:

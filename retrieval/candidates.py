@@ -33,10 +33,11 @@ from retrieval.ranking.fusion import (
 )
 from retrieval.ranking.relevance import Relevance
 from reverie.errors import Permanent, Unavailable
-from storage.recall.chunk_filter import ChunkFilter
+from storage.index.chunk_filter import ChunkFilter
+from storage.index.forward import ForwardRow, thread_of
+from storage.index.search_index import Hit
 from storage.recall.chunk_sources import SHOWN_CHARACTERS, PastMemory
-from storage.recall.forward import ForwardRow, thread_of
-from storage.recall.records import ChunkSource, Hit
+from storage.recall.records import ChunkSource
 from storage.recall.words import hashes_of
 from storage.stores import Store
 

@@ -26,9 +26,9 @@ from reverie.calls import converted
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Permanent, Rejected, Unavailable
 from reverie.recall.calls import Kind, Recall
-from storage.recall.chunk_filter import ChunkFilter, MemoryScope
+from storage.index.chunk_filter import ChunkFilter, MemoryScope
+from storage.index.search_index import Generation
 from storage.recall.chunk_sources import ChunkSources
-from storage.recall.index import Generation
 from storage.sessions.records import SessionRecord
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction

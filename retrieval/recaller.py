@@ -28,7 +28,7 @@ from reverie.contract import ACCOUNT_STORE, DEFAULT_CHANNEL
 from reverie.errors import NotFound, Permanent, Unavailable
 from reverie.fields import micros_until
 from reverie.recall.types import FoundSessions, RecallResponse, RecallResult
-from storage.recall.records import Hit
+from storage.index.search_index import Hit
 from storage.store import viewer_of
 from storage.stores import Store, Stores
 from storage.transaction import Transaction

@@ -25,8 +25,9 @@ from retrieval.ranking.fusion import Fused
 from retrieval.ranking.relevance import Relevance, shown_relevance
 from reverie.clock import from_micros
 from reverie.recall.types import Explanation, RecallResult, Turn
+from storage.index.search_index import Hit
 from storage.recall.claims import Claim, claims_of, replaces
-from storage.recall.records import ChunkSource, Hit, NeighbourMessage
+from storage.recall.records import ChunkSource, NeighbourMessage
 from storage.recall.sameness import Statement, says_the_same, statement
 from storage.recall.words import with_few_marks
 

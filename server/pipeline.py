@@ -65,18 +65,8 @@ def _ingest_file(services: Services, caller: Caller, call: calls.IngestFile) -> 
     _check_may_share(caller, call)
     if caller.user is not None and call.session is not None:
         _check_own_session(services, caller, call.session)
-    payload = build_file(
-        agent=caller.agent,
-        user=caller.user or call.user,
-        visibility=call.visibility,
-        source_uri=call.source_uri,
-        content=call.content,
-        trace=caller.trace,
-        session=call.session,
-        metadata=call.metadata,
-        tags=call.tags,
-        item_id=call.id,
-    )
+    given = msgspec.structs.replace(call, user=caller.user or call.user)
+    payload = build_file(given, agent=caller.agent, trace=caller.trace)
     return _deliver(services, caller, _of_caller(caller, single(payload)), call)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from blake3 import blake3
 
 from adapters.broker.recall_log import ContextNote
+from memory.memories.agent_memories import AgentMemories
 from memory.status import StatusReader
 from memory.trust.audited import audited_name, audited_trace
 from memory.trust.principals import Principal
@@ -33,7 +34,7 @@ from server.caller import Caller
 from server.metrics import Metrics, host_metrics, shared_metrics
 from server.repeats import Repeats
 from server.responses import Threads
-from storage.recall.records import Hit
+from storage.index.search_index import Hit
 from storage.store import viewer_of
 from storage.stores import Store
 from storage.trust.audit import AuditEntry
@@ -183,7 +184,7 @@ class Services:
             found = [(hit.chunk_id, hit.score) for hit in fitting if hit.store == store]
             if found or of_store is not None:
                 self.runtime.recall_buffer.note(
-                    store, caller.agent, query, found, recall=recall, at=at, user=viewer.user, context=of_store
+                    store, caller.agent, query, found, shared=(recall, at), user=viewer.user, context=of_store
                 )
         return recall
 
@@ -260,6 +261,14 @@ class Services:
         user, session = caller.user or getattr(call, "user", None), getattr(call, "session", None)
         session = session if isinstance(session, str) else None  # a change may leave it as it is
         return viewer_of(self.existing_store(caller.workspace), caller.agent, user=user, session=session)
+
+    def memories(self, caller: Caller, call: object) -> AgentMemories:
+        """Return the caller's memories, in the workspace and in the account, as the user of a call sees them."""
+        return AgentMemories(self.runtime.stores, caller.workspace, caller.agent, self.viewer(caller, call))
+
+    def agent_memories(self, caller: Caller) -> AgentMemories:
+        """Return all memories of the caller's agent, of whatever user: for its operator."""
+        return AgentMemories(self.runtime.stores, caller.workspace, caller.agent)
 
     def seen_store(self, caller: Caller, call: object, viewer: Viewer | None = None) -> Store | None:
         """Return the caller's store as the viewer sees it, by default that of the call.

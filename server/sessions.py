@@ -40,7 +40,6 @@ from reverie.types import Deleted
 from server.authorisation import existing_store, require_reach, require_scope
 from server.caller import Caller
 from server.endpoints import Endpoints
-from server.memories import memories_of
 from server.pipeline import ingest_messages
 from server.recall import get_context
 from server.services import Services
@@ -351,7 +350,7 @@ def opening_of(
 def _memories(services: Services, caller: Caller) -> list[Memory]:
     """Return the newest memories that hold everywhere; instructions have a section of their own in a context."""
     call = ListMemories(user=caller.user, limit=_MEMORIES_READ)
-    found = list_memories(memories_of(services, caller, call), call, now=services.runtime.now())
+    found = list_memories(services.memories(caller, call), call, now=services.runtime.now())
     return [one for one in found if one.tier in ("account", "workspace") and one.kind != "instruction"]
 
 

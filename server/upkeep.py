@@ -15,7 +15,6 @@ from reverie.errors import NotFound
 from server.authorisation import existing_store
 from server.caller import Caller, lacking
 from server.endpoints import Endpoints
-from server.memories import agent_memories
 from server.services import Services
 from storage.curation import CurationFilter
 from storage.stores import Store
@@ -30,31 +29,31 @@ _STAGES = ("chunk", "embed")
 @endpoints.serves(calls.ListCuration)
 def _list_entries(services: Services, caller: Caller, call: calls.ListCuration) -> calls.CurationList:
     matching = CurationFilter(memory=call.memory, job=call.job, action=call.action)
-    logs = CurationLogs(agent_memories(services, caller))
+    logs = CurationLogs(services.agent_memories(caller))
     return calls.CurationList(entries=list(logs.list(matching, limit=call.limit, offset=call.offset)))
 
 
 @endpoints.serves(calls.ListCurationRuns)
 def _list_runs(services: Services, caller: Caller, call: calls.ListCurationRuns) -> calls.CurationRunList:
     matching = CurationFilter(job=call.job, due=call.due)
-    logs = CurationLogs(agent_memories(services, caller))
+    logs = CurationLogs(services.agent_memories(caller))
     return calls.CurationRunList(runs=list(logs.runs(matching, limit=call.limit, offset=call.offset)))
 
 
 @endpoints.serves(calls.GetCurationRun)
 def _get_run(services: Services, caller: Caller, call: calls.GetCurationRun) -> calls.CurationRun:
-    return CurationLogs(agent_memories(services, caller)).run(call.run, limit=call.limit, offset=call.offset)
+    return CurationLogs(services.agent_memories(caller)).run(call.run, limit=call.limit, offset=call.offset)
 
 
 @endpoints.serves(calls.AcceptChanges)
 def _accept(services: Services, caller: Caller, call: calls.AcceptChanges) -> calls.Accepted:
-    logs = CurationLogs(agent_memories(services, caller))
+    logs = CurationLogs(services.agent_memories(caller))
     return logs.accept(call.entries, call.run, now=services.runtime.now())
 
 
 @endpoints.serves(calls.GetCurationEntry)
 def _get_entry(services: Services, caller: Caller, call: calls.GetCurationEntry) -> calls.CurationEntry:
-    return CurationLogs(agent_memories(services, caller)).show(call.entry)
+    return CurationLogs(services.agent_memories(caller)).show(call.entry)
 
 
 @endpoints.serves(calls.UndoAll, waits=lambda _: True)
@@ -62,7 +61,7 @@ def _undo_all(services: Services, caller: Caller, call: calls.UndoAll) -> calls.
     since = 0 if call.since is None else to_micros(call.since)
     of_run = CurationFilter() if call.run is None else entries_of_run(call.run)
     matching = dataclasses.replace(of_run, job=call.job or of_run.job, action=call.action, since=since)
-    memories = agent_memories(services, caller)
+    memories = services.agent_memories(caller)
     undone = CurationLogs(memories).undo_all(matching, now=services.runtime.now(), request=caller.request)
     for store in memories.existing_stores() if undone.undone else ():
         _notify_pipeline(services, store.name)
@@ -71,7 +70,7 @@ def _undo_all(services: Services, caller: Caller, call: calls.UndoAll) -> calls.
 
 @endpoints.serves(calls.Undo)
 def _undo(services: Services, caller: Caller, call: calls.Undo) -> calls.CurationEntry:
-    logs, now = CurationLogs(agent_memories(services, caller)), services.runtime.now()
+    logs, now = CurationLogs(services.agent_memories(caller)), services.runtime.now()
     store, entry = logs.undo(call.entry, now=now, request=caller.request)
     _notify_pipeline(services, store.name)
     return entry

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from storage.recall.forward import prune_changes
-from storage.recall.index import IndexKind
+from storage.index.forward import prune_changes
+from storage.index.search_index import IndexKind
 from storage.reindex import remove_leftovers
 from storage.rows import execute
 from storage.stores import Store

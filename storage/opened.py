@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reverie.errors import StoreUnusable
 from storage.stores import Stores
+
+if TYPE_CHECKING:
+    from storage.postgres.hosts import Hosts  # its module needs the driver of the database
 
 
 def open_stores(
@@ -36,3 +41,9 @@ def open_stores(
         if connections is None
         else PostgresStores(data_dir, database, turns=connections)
     )
+
+
+def hosts_of(stores: Stores) -> Hosts | None:
+    """Return the hosts that share the stores of a database; None for files, which are on one host."""
+    hosts: Callable[[], Hosts] | None = getattr(stores, "hosts", None)
+    return None if hosts is None else hosts()

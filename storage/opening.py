@@ -22,6 +22,7 @@ from filelock import FileLock
 from reverie.clock import now_micros
 from reverie.errors import ReverieError, StoreUnavailable
 from storage.engine import Database
+from storage.index.search_index import create_missing_indexes
 from storage.migrations import (
     LINES,
     Kind,
@@ -33,7 +34,6 @@ from storage.migrations import (
 )
 from storage.migrations.triggers import make_triggers
 from storage.private_files import make_data_folder
-from storage.recall.index import create_missing_indexes
 
 _LARGEST_IDENTITY: Final = 0x7FFF_FFFF
 # Where `PRAGMA application_id` is in the header: https://sqlite.org/fileformat2.html#the_database_header

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reverie.errors import Conflict
+from storage.index.forward import thread_of
+from storage.index.search_index import Generation, IndexKind, VectorEntry
 from storage.pipeline.records import PendingChunk
-from storage.recall.forward import thread_of
-from storage.recall.index import Generation, IndexKind, VectorEntry
 from storage.recall.words import hashes_of
 from storage.rows import execute, execute_many, read_rows, select_list
 from storage.stores import Store

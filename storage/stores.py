@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from reverie.calls import Resource
 from reverie.checks import check_workspace, is_workspace_name
@@ -46,9 +46,6 @@ from storage.trust.tokens import Tokens
 from storage.upkeep.jobs import JobRuns, UsageLog
 from storage.viewer import LOCAL_TENANT
 from storage.written import KeptReads, Written, WrittenStores
-
-if TYPE_CHECKING:
-    from storage.postgres.hosts import Hosts  # its module needs the driver of the database
 
 # File times advance in timer ticks, so a file written this recently may be written again without a new time.
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
@@ -200,10 +197,6 @@ class Stores:
     def is_read_only(self) -> bool:
         """Return whether nothing can be written to any store, as on a standby of a database server."""
         return False
-
-    def hosts(self) -> Hosts | None:
-        """Return the hosts that share these stores; None for files, which are on one host."""
-        return None
 
     def audit(self) -> AuditLog:
         """Return the audit log."""

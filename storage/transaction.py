@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Connection
 
 from storage.curation import CurationLog
+from storage.index.forward import ForwardIndex
+from storage.index.search_index import SearchIndex
 from storage.items.items import Items, WaitingItems
 from storage.leases import ContentMark, JobLeases
 from storage.lifecycle.erased_rows import Candidates, ErasedRows
@@ -28,8 +30,6 @@ from storage.pipeline.work import WorkQueue
 from storage.recall.chunk_sources import ChunkSources, PastMemories
 from storage.recall.contexts import AllContexts, Contexts
 from storage.recall.events import RecallEvents, RecallHistory
-from storage.recall.forward import ForwardIndex
-from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository
 from storage.scheduling.deliveries import AllNotifications, AllReminders, Notifications, Reminders
 from storage.scheduling.runs import OpenRuns, ScheduleRuns

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from reverie.errors import ReverieError, StoreUnusable
 from storage.catalogue import TABLES
 from storage.engines import OPTION
-from storage.recall.index import Generation
+from storage.index.search_index import Generation
 from storage.rows import (
     DamagedRow,
     DamagedText,

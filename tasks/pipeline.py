@@ -30,7 +30,10 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
     runtime = current_runtime()
     in_crowd = _in_crowd(runtime, contract.INGEST_MESSAGES)
 
-    def on_stored(batch: IngestReport) -> None:
+    def on_batch(batch: IngestReport) -> None:
+        count_ingested(runtime, batch)
+        if not batch.stored:
+            return
         if not in_crowd:
             runtime.notify_stage("chunk", workspace, trace=min(batch.traces))
         with contextlib.suppress(ReverieError):  # the sweep tells producers then
@@ -43,8 +46,7 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
         workspace=workspace,
         now=runtime.now,
         tokens=runtime.tokens,
-        on_stored=on_stored,
-        on_batch=lambda batch: count_ingested(runtime, batch),
+        on_batch=on_batch,
     )
     if more:
         runtime.notify_stage("ingest", workspace)
@@ -192,15 +194,19 @@ def _index(runtime: Runtime, store: Store) -> dict[str, Any]:
 def recover_inbox(runtime: Runtime) -> dict[str, Any]:
     """Store items that no worker took from an inbox in time, and send the tasks again that were lost."""
     notify = runtime.sweep_notifier(runtime.queued_tasks())
+
+    def on_batch(workspace: str, batch: IngestReport) -> None:
+        count_ingested(runtime, batch)
+        runtime.notify_stage("chunk", workspace)
+
     report = recovery.recover_inbox(
         runtime.inbox,
         runtime.stores,
         runtime.working_memory,
         now=runtime.now,
         tokens=runtime.tokens,
-        on_stored=lambda name: runtime.notify_stage("chunk", name),
+        on_batch=on_batch,
         on_late=lambda name: notify("ingest", name),
-        on_batch=lambda batch: count_ingested(runtime, batch),
     )
     return report.counts()
 

@@ -24,7 +24,7 @@ from memory.trust.webhook_secrets import share_rotations
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import now_micros
 from reverie.errors import ReverieError
-from storage.opened import open_stores
+from storage.opened import hosts_of, open_stores
 from storage.stores import FileStamp, Stores
 from worker.settings import Settings
 
@@ -56,7 +56,7 @@ def open_own_stores(
 
 def host_folder(settings: Settings, stores: Stores, now: Callable[[], int]) -> HostFolder | None:
     """Return this host's data folder among those that share the stores; None for stores in files."""
-    hosts = stores.hosts()
+    hosts = hosts_of(stores)
     if hosts is None:
         return None
     # Also with `workspace_git` off: there may be files from before.

@@ -16,7 +16,7 @@ from adapters.embedders.base import EmbedderSpec
 from adapters.embedders.guarded import EmbeddingObserver, GuardedEmbedder
 from adapters.embedders.record import EmbedderRecord, ForeignEndpoint, recorded_embedder
 from reverie.errors import Unavailable
-from storage.recall.index import Generation
+from storage.index.search_index import Generation
 from storage.stores import Store
 from storage.transaction import Transaction
 

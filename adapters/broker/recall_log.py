@@ -202,20 +202,20 @@ class RecallBuffer:
         query: str,
         hits: Sequence[tuple[int, float]],
         *,
-        recall: str | None = None,
-        at: int | None = None,
+        shared: tuple[str, int] | None = None,
         user: str | None = None,
         context: ContextNote | None = None,
     ) -> None:
         """Add the results of an agent's recall for a user: chunk ids and scores, best first, and its context.
 
-        `recall` and `at` (microseconds) are given for a recall that has results in another store too.
+        A recall with results in several stores is noted for each: `shared` are its id and its time in microseconds.
         """
+        recall, at = shared or (new_id(), now_micros())
         note = RecallNote(
             agent=agent,
-            recall=recall or new_id(),
+            recall=recall,
             query=query[:QUERY_CHARACTERS],
-            at=now_micros() if at is None else at,
+            at=at,
             hits=list(hits),
             user=user,
             context=context,

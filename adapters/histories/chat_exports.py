@@ -31,7 +31,7 @@ from adapters.histories.conversations import (
     stored_text,
     text_of,
 )
-from adapters.histories.memories import memory
+from adapters.histories.memories import KeptMemory, memory
 from adapters.histories.reading import Format, Reading, converted, decoded_json, elements_of, moment, shown_branch
 from reverie.trust.exports import ExportedFile, ExportedRecord
 
@@ -303,7 +303,8 @@ def _memories(text: Any, project: str, source: str, at: datetime, reading: Readi
         elif paragraph:
             id = stable_id("memory", project, paragraph)
             metadata = {"heading": heading, "project": project}
-            yield memory(reading, source, id, paragraph, created_at=at, details=(None, (heading,), metadata))
+            kept = KeptMemory(id=id, text=paragraph, created_at=at, tags=(heading,), metadata=metadata)
+            yield memory(reading, source, kept)
 
 
 def _title(line: str) -> str:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -53,40 +54,43 @@ from reverie.trust.exports import ExportedMemory
 _MAX_ID: Final = 200
 
 
-def memory(
-    reading: Reading,
-    source: str,
-    id: str,
-    content: str,
-    *,
-    created_at: datetime,
-    updated_at: datetime | None = None,
-    expires_at: datetime | None = None,
-    details: tuple[str | None, Iterable[str], Mapping[str, Any]] = (None, (), {}),
-) -> ExportedMemory:
-    """Return a memory of this agent in the workspace. `details` are its user, its tags and its metadata.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptMemory:
+    """A memory as another program kept it."""
+
+    id: str
+    text: str
+    created_at: datetime
+    updated_at: datetime | None = None
+    expires_at: datetime | None = None
+    user: str | None = None
+    tags: Iterable[str] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def memory(reading: Reading, source: str, kept: KeptMemory) -> ExportedMemory:
+    """Return a memory of this agent in the workspace.
 
     It is long-term: whoever kept it elsewhere decided that it lasts.
     """
-    user, tags, metadata = details
-    updated = max(created_at, updated_at or created_at)
+    updated = max(kept.created_at, kept.updated_at or kept.created_at)
     return ExportedMemory(
         workspace=reading.workspace,
         agent=reading.agent,
-        id=f"{source}:{id if len(id) <= _MAX_ID else stable_id(id)}",
-        content=stored_text(content).strip(),
+        id=f"{source}:{kept.id if len(kept.id) <= _MAX_ID else stable_id(kept.id)}",
+        content=stored_text(kept.text).strip(),
         tier="workspace",
         lifetime="long_term",
         kind="fact",
         source="agent",
         importance=0.5,
-        created_at=created_at,
+        created_at=kept.created_at,
         updated_at=updated,
         accessed_at=updated,
-        expires_at=expires_at,
-        owner_user_id=user,
-        tags=_tags([source, *tags]),
-        metadata=_fitting({"source": source, **metadata}, reading, id),
+        expires_at=kept.expires_at,
+        owner_user_id=kept.user,
+        tags=_tags([source, *kept.tags]),
+        metadata=_fitting({"source": source, **kept.metadata}, reading, kept.id),
         made_by=IMPORT,
     )
 
@@ -97,7 +101,7 @@ def related(reading: Reading, source: str, relation: tuple[str, str, str], at: d
     text = f"{start} {kind.replace('_', ' ')} {end}"
     metadata = {"from": start, "relation": kind, "to": end}
     id = stable_id("relation", *relation)
-    return memory(reading, source, id, text, created_at=at, details=(None, ("relation",), metadata))
+    return memory(reading, source, KeptMemory(id=id, text=text, created_at=at, tags=("relation",), metadata=metadata))
 
 
 def _tags(tags: Iterable[str]) -> list[str]:
@@ -210,16 +214,17 @@ def _of_item(
         for name in ("agent_id", "app_id", "run_id", "actor_id", "role")
         if getattr(item, name) is not None
     }
-    yield memory(
-        reading,
-        "mem0",
-        str(item.id),
-        text,
+    found = KeptMemory(
+        id=str(item.id),
+        text=text,
         created_at=moment(item.created_at) or datetime.fromtimestamp(file.stat().st_mtime, UTC),
         updated_at=moment(item.updated_at),
         expires_at=moment(item.expiration_date),
-        details=(user, item.categories or (), {**kept, "metadata": item.metadata}),
+        user=user,
+        tags=item.categories or (),
+        metadata={**kept, "metadata": item.metadata},
     )
+    yield memory(reading, "mem0", found)
 
 
 def _of_database(file: Path, reading: Reading) -> Iterator[ExportedMemory]:
@@ -233,15 +238,14 @@ def _of_database(file: Path, reading: Reading) -> Iterator[ExportedMemory]:
                 reading.leave("memories that were deleted", str(row["memory_id"]))
                 continue
             created_at = moment(row["created_at"]) or moment(row["updated_at"])
-            yield memory(
-                reading,
-                "mem0",
-                str(row["memory_id"]),
-                str(row["new_memory"]),
+            kept = KeptMemory(
+                id=str(row["memory_id"]),
+                text=str(row["new_memory"]),
                 created_at=created_at or datetime.fromtimestamp(file.stat().st_mtime, UTC),
                 updated_at=moment(row["updated_at"]),
-                details=(None, (), {"actor_id": row["actor_id"], "role": row["role"]}),
+                metadata={"actor_id": row["actor_id"], "role": row["role"]},
             )
+            yield memory(reading, "mem0", kept)
     reading.note("mem0's database does not say whose memories are: `--as-user NAME` gives them to a user")
 
 
@@ -312,8 +316,9 @@ def _observed(reading: Reading, entry: dict[str, Any], name: str, where: str, at
             text = found[0] if subject.lower() in found[0].lower() else f"{subject}: {found[0]}"
             id = stable_id("observation", name, found[0])
             created_at = found[1] or _time_of(entry) or at
-            details = (None, (kind,), {"entity": name, "entity_type": kind})
-            yield memory(reading, "mcp-memory", id, text, created_at=created_at, details=details)
+            metadata = {"entity": name, "entity_type": kind}
+            kept = KeptMemory(id=id, text=text, created_at=created_at, tags=(kind,), metadata=metadata)
+            yield memory(reading, "mcp-memory", kept)
 
 
 def _text_and_time(observation: Any) -> tuple[str, datetime | None] | None:
@@ -378,17 +383,16 @@ def _item(row: dict[str, Any], file: Path, reading: Reading) -> ExportedMemory |
         return None
     namespace = str(row["prefix"]).split(".")
     created_at = moment(row.get("created_at")) or datetime.fromtimestamp(file.stat().st_mtime, UTC)
-    metadata = {"namespace": namespace, "key": str(row["key"]), "value": rest}
-    return memory(
-        reading,
-        "langgraph",
-        stable_id(str(row["prefix"]), str(row["key"])),
-        text,
+    kept = KeptMemory(
+        id=stable_id(str(row["prefix"]), str(row["key"])),
+        text=text,
         created_at=created_at,
         updated_at=moment(row.get("updated_at")),
         expires_at=expires_at,
-        details=(None, namespace[:1], metadata),
+        tags=namespace[:1],
+        metadata={"namespace": namespace, "key": str(row["key"]), "value": rest},
     )
+    return memory(reading, "langgraph", kept)
 
 
 def _text_in(value: Any) -> tuple[str, Any]:

@@ -30,9 +30,9 @@ from memory.pipeline.chunking import cut
 from memory.pipeline.embedding import to_blob
 from memory.pipeline.incoming import DEFAULT_IMPORTANCE
 from reverie.clock import new_id
+from storage.index.search_index import VectorEntry
 from storage.maintenance import optimize
 from storage.pipeline.records import NewMessage
-from storage.recall.index import VectorEntry
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from worker.model_specs import embedder_spec

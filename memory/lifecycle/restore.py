@@ -39,10 +39,10 @@ from memory.trust.webhook_secrets import forget_rotated
 from memory.upkeep.notebook import Notebooks
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, StoreUnusable
+from storage.index.search_index import forget_endpoints
 from storage.lifecycle.erased_rows import Candidate
 from storage.lifecycle.erasures import Subject, message_name
 from storage.migrations import LINES, Kind, check_known
-from storage.recall.index import forget_endpoints
 from storage.stores import Store, Stores
 from storage.trust.tokens import TokenRecord
 

@@ -93,11 +93,10 @@ class Positions:
         if not self._unsaved and not ended:
             return
         with self.writing() as tx:
-            progress = progress_of(tx)
             for session, position in self._unsaved:
-                if not progress.advance(session, to=position, now=self.now):
+                if not _advance(tx, session, to=position, now=self.now):
                     self.counts["read_elsewhere"] += 1
-            progress.end(ended)
+            progress_of(tx).end(ended)
         self._unsaved.clear()
 
 
@@ -238,7 +237,7 @@ class SessionReader:
         if not self._save_in_account([*(finding for finding in certain if finding.tier == "account"), *in_account]):
             return False
         with self.positions.writing() as tx:
-            if not progress_of(tx).advance(self.session, to=read_to, now=self.now):
+            if not _advance(tx, self.session, to=read_to, now=self.now):
                 self.counts["read_elsewhere"] += 1
                 return False
             added = self._save_in(tx, [finding for finding in certain if finding.tier != "account"], origin=None)
@@ -427,6 +426,18 @@ def _read_group(
     return reached
 
 
+def _advance(tx: Transaction, session: WaitingSession, *, to: int, now: int) -> bool:
+    """Move the position of a session that was read; False when it was moved or the session was forgotten meanwhile.
+
+    A dead letter of what was read, after a replay, stands for nothing any more.
+    """
+    if not progress_of(tx).advance(session, to=to, now=now):
+        return False
+    letter = (session.agent, f"{session.ref_code} {session.position}", "")
+    tx.dead_letters.remove_of_items(EXTRACT_STAGE, [letter])
+    return True
+
+
 def _set_aside(run: JobRun, session: WaitingSession, deaths: int) -> None:
     """Skip the messages of a session that kills its reader; a replay of the dead letter reads them again."""
     letter = NewDeadLetter(
@@ -442,7 +453,7 @@ def _set_aside(run: JobRun, session: WaitingSession, deaths: int) -> None:
     )
     with run.writing() as tx:
         progress = progress_of(tx)
-        if progress.advance(session, to=session.last_sequence, now=run.now, was_read=False):
+        if progress.advance(session, to=session.last_sequence, now=run.now):
             tx.dead_letters.add([letter], now=run.now)
             run.counts["set_aside"] += 1
         progress.end([session])

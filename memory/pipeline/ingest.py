@@ -47,7 +47,6 @@ def drain_inbox(
     *,
     workspace: str,
     now: Callable[[], int],
-    on_stored: Callable[[IngestReport], None],
     on_batch: Callable[[IngestReport], None] = lambda _: None,
     tokens: TokenCounter | None = None,
 ) -> tuple[IngestReport, bool]:
@@ -56,8 +55,7 @@ def drain_inbox(
     While messages stream in, it waits briefly for the next ones and leaves the notification flag set: a stream costs
     one task per quarter of a second rather than one per call. It does not wait while tasks of other workspaces do: a
     thousand workspaces that begin at once would wait for 30 s in two processes. The flag is cleared before the last
-    look, so items that arrive after this look get a task of their own. `on_batch` is called after each batch,
-    `on_stored` after one of which something was stored.
+    look, so items that arrive after this look get a task of their own. `on_batch` is called after each batch.
     """
     total = IngestReport()
     deadline = time.monotonic() + STAGE_BUDGET_SECONDS
@@ -78,8 +76,6 @@ def drain_inbox(
             looks = 0
             total.add(batch)
             on_batch(batch)
-            if batch.stored:
-                on_stored(batch)
             if batch.taken < _SMALL_BATCH and not inbox.has_many_tasks(INGEST_MESSAGES):
                 time.sleep(_GATHER_SECONDS)
         elif flag_cleared:

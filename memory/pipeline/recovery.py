@@ -63,19 +63,18 @@ def recover_inbox(
     working: WorkingMemory,
     *,
     now: Callable[[], int],
-    on_stored: Callable[[str], None],
+    on_batch: Callable[[str, IngestReport], None] = lambda _workspace, _batch: None,
     on_late: Callable[[str], None] = lambda _: None,
-    on_batch: Callable[[IngestReport], None] = lambda _: None,
     tokens: TokenCounter | None = None,
-    budget_seconds: float = _SWEEP_BUDGET_SECONDS,
 ) -> SweepReport:
     """Store items that have been in an inbox for more than 20 s, in bounded batches and within a time budget.
 
-    It stores the items itself. `on_late` is called with each workspace that has such items: its task may be lost, and
-    then nothing that comes later would be stored before the next sweep.
+    It stores the items itself, and calls `on_batch` after each batch of a workspace. `on_late` is called with each
+    workspace that has such items: its task may be lost, and then nothing that comes later would be stored before the
+    next sweep.
     """
     report = SweepReport()
-    deadline = time.monotonic() + budget_seconds
+    deadline = time.monotonic() + _SWEEP_BUDGET_SECONDS
     for workspace in inbox.workspaces():
         report.looked_at += 1
         try:
@@ -92,8 +91,7 @@ def recover_inbox(
                 if not batch.taken:
                     break
                 report.recovered += batch.taken
-                on_batch(batch)
-                on_stored(workspace)
+                on_batch(workspace, batch)
         except ReverieError as error:
             report.errors[workspace] = str(error)
     return report

@@ -20,8 +20,8 @@ from memory.pipeline.dead_letters import take_up_refused
 from memory.pipeline.embedding import BATCH_CHUNKS, vectors_of_chunks
 from memory.pipeline.pace import Pace
 from reverie.errors import Conflict, Permanent
+from storage.index.search_index import Generation
 from storage.pipeline.records import PendingChunk
-from storage.recall.index import Generation
 from storage.reindex import (
     ModelChange,
     count_vectors,

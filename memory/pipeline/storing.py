@@ -16,8 +16,8 @@ from memory.stage import STAGE_LOCK_WAIT_SECONDS
 from reverie.contract import FilePayload, MessagePayload, Outcome, chat_key, content_hash
 from reverie.errors import Conflict, Rejected, ReverieError
 from reverie.sessions.types import Message
+from storage.index.search_index import SearchIndex
 from storage.pipeline.records import ReadyMessage
-from storage.recall.index import SearchIndex
 from storage.sessions.records import SessionRecord
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction

@@ -23,6 +23,7 @@ from adapters.webhooks.signing import (
 )
 from reverie.clock import to_micros
 from reverie.errors import NotFound, StoreUnavailable, StoreUnusable
+from storage.opened import hosts_of
 from storage.stores import Stores
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class SharedRotations:
 
 def agent_secrets(stores: Stores, workspace: str) -> AgentSecrets:
     """Return the secrets of the agents of a workspace. Raises `StoreUnavailable` and `StoreUnusable`."""
-    key, hosts = installation_key(stores.data_dir), stores.hosts()
+    key, hosts = installation_key(stores.data_dir), hosts_of(stores)
     if hosts is None:
         return secrets_in(_folder(stores.data_dir, workspace), key)
     return AgentSecrets(key, workspace, SharedRotations(hosts, workspace))
@@ -71,7 +72,7 @@ def share_signing_key(stores: Stores) -> bool:
 
     The first host gives them its own. Raises `StoreUnavailable` and `StoreUnusable`.
     """
-    hosts = stores.hosts()
+    hosts = hosts_of(stores)
     return hosts is not None and share_installation_key(stores.data_dir, hosts.share_installation_key)
 
 
@@ -98,7 +99,7 @@ def share_rotations(stores: Stores) -> int:
 
 def all_rotations(stores: Stores) -> dict[str, bytes]:
     """Return how often secrets were rotated, as JSON by workspace. Raises `StoreUnavailable`."""
-    hosts = stores.hosts()
+    hosts = hosts_of(stores)
     if hosts is not None:
         return {name: hosts.rotations(name) for name in sorted(hosts.rotated_workspaces())}
     found = {name: RotationFile(_folder(stores.data_dir, name)).read() for name in stores.names()}
@@ -147,13 +148,13 @@ def _records(stores: Stores, workspace: str) -> Iterator[AgentSecrets]:
     folder = _folder(stores.data_dir, workspace)
     if RotationFile(folder).exists():
         yield secrets_in(folder, installation_key(stores.data_dir))
-    if stores.hosts() is not None:
+    if hosts_of(stores) is not None:
         yield agent_secrets(stores, workspace)
 
 
 def _recorded(stores: Stores, workspaces: Iterable[str]) -> list[str]:
     """Return those of some workspaces that have a record of rotations."""
-    hosts = stores.hosts()
+    hosts = hosts_of(stores)
     shared = set() if hosts is None else hosts.rotated_workspaces()
     return [name for name in workspaces if name in shared or RotationFile(_folder(stores.data_dir, name)).exists()]
 

@@ -17,7 +17,7 @@ from msgspec import structs
 from retrieval.ranking.relevance import shown_relevance
 from retrieval.recaller import RecallOutcome
 from reverie.recall.types import RecallResult
-from storage.recall.records import Hit
+from storage.index.search_index import Hit
 from storage.recall.words import hash_of, is_function_word, words_of
 
 # Searches by words after the first recall: a chain of four statements needs three.

@@ -31,11 +31,12 @@ from reverie.errors import Rejected
 from reverie.memories.types import Provenance
 from reverie.recall.calls import MAX_QUERY_CHARACTERS, MAX_RESULTS, ContextRanking
 from reverie.recall.types import RecallResult
+from storage.index.search_index import Hit
 from storage.memories.instructions import Applies, StandingInstruction
 from storage.memories.records import Tier, decay, hours_between
 from storage.pipeline.records import MessageRecord
 from storage.recall.chunk_sources import Said
-from storage.recall.records import ChunkAttributes, Hit
+from storage.recall.records import ChunkAttributes
 from storage.recall.sameness import contradicts, statement
 from storage.sessions.records import SessionRecord
 from storage.sessions.summary_text import until_day

@@ -29,8 +29,8 @@ from reverie.recall.types import (
     ServedItem,
     ServedSection,
 )
+from storage.index.search_index import Hit
 from storage.pipeline.records import MessageRecord
-from storage.recall.records import Hit
 from storage.stores import Store
 
 # Enough for the numbers of 100 items. Models that write their reasoning first are cut off and change nothing.

@@ -25,8 +25,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.recall.forward import Changes, ForwardIndex, ForwardRow
-from storage.recall.index import Generation
+from storage.index.forward import Changes, ForwardIndex, ForwardRow
+from storage.index.search_index import Generation
 
 _Number = TypeVar("_Number", bound=np.generic)
 Floats = NDArray[np.float32]

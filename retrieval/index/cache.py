@@ -17,8 +17,8 @@ import structlog
 
 from retrieval.index.agent_index import AgentIndex, IndexSnapshot
 from reverie.errors import ReverieError
-from storage.recall.forward import largest_agents
-from storage.recall.index import Generation
+from storage.index.forward import largest_agents
+from storage.index.search_index import Generation
 from storage.stores import Store
 from storage.transaction import Transaction
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from retrieval.index.agent_index import Floats, Rows
 from reverie.recall.types import RetrieverScore
-from storage.recall.records import Hit
+from storage.index.search_index import Hit
 
 Fusion = Literal["contextual", "weighted", "rrf"]
 RetrieverName = Literal["keyword", "vector", "keyword_around", "vector_around", "speaker", "date"]

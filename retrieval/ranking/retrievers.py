@@ -38,10 +38,9 @@ from retrieval.ranking.parsing import (
     periods_in,
 )
 from reverie.clock import from_micros
-from storage.recall.chunk_filter import ChunkFilter
-from storage.recall.forward import ForwardIndex
-from storage.recall.index import SearchIndex
-from storage.recall.records import Hit
+from storage.index.chunk_filter import ChunkFilter
+from storage.index.forward import ForwardIndex
+from storage.index.search_index import Hit, SearchIndex
 from storage.recall.words import hash_of, is_outside_latin, words_of
 
 # IDF of a word in more than half of the chunks. Not 0, as in FTS5, so that it is still found in a small store in which

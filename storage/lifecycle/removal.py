@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from reverie.contract import EXTRACT_MEMORIES, SUMMARIZE_SESSIONS
 from storage.catalogue import TABLES
+from storage.index.search_index import SearchIndex
 from storage.lifecycle.erased_rows import Selection
 from storage.memories.memories import Memories
 from storage.pipeline.files import ForgottenFiles
-from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository
 from storage.rows import tables_of
 from storage.sessions.sessions import Sessions

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, exc
 from reverie.errors import Conflict
 from storage.catalogue import TABLES, listed
 from storage.curation import CurationEntry, CurationLog, RowChange
-from storage.recall.index import SearchIndex, VectorEntry
+from storage.index.search_index import SearchIndex, VectorEntry
 from storage.rows import defer_references, execute, valid_json
 
 # The tables that entries contain, parents first: the order in which rows are restored.

@@ -15,7 +15,6 @@ from sqlalchemy import Connection
 from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.leases import JobLeases
 from storage.memories.records import CONFIRMED
-from storage.pipeline.dead_letters import DeadLetters
 from storage.repository import AgentRepository, Repository
 from storage.rows import select_list, valid_json
 
@@ -176,11 +175,8 @@ class ExtractionProgress(Repository):
         """Return the last messages up to the position, in sequence order."""
         return self._messages("sequence <= :position ORDER BY sequence DESC LIMIT :limit", session, limit)[::-1]
 
-    def advance(self, session: WaitingSession, *, to: int, now: int, was_read: bool = True) -> bool:
-        """Move the position of a session; False when another worker has moved it, or the session is gone.
-
-        A dead letter of what `was_read`, after a replay, stands for nothing any more.
-        """
+    def advance(self, session: WaitingSession, *, to: int, now: int) -> bool:
+        """Move the position of a session; False when another worker has moved it, or the session is gone."""
         exists = self._value(
             "SELECT 1 FROM sessions WHERE row_id = :row AND ref_code = :ref_code",
             row=session.row_id,
@@ -191,9 +187,6 @@ class ExtractionProgress(Repository):
         ):
             return False
         self._progress.drop(self._job, f"retry {session.ref_code}")
-        if was_read:
-            letter = (session.agent, f"{session.ref_code} {session.position}", "")
-            DeadLetters(self._connection).remove_of_items(EXTRACT_STAGE, [letter])
         return True
 
     def postpone(self, session: WaitingSession, *, now: int, first_seconds: float, longest_seconds: float) -> None:

@@ -17,8 +17,8 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from reverie.errors import NotFound
+from storage.index.search_index import SearchIndex
 from storage.memories.records import UNCONFIRMED_DAYS, DueMemory, MemoryFilter, MemoryRecord, NewMemory
-from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository, Repository
 from storage.rows import column_name, execute, field_names, insert_sql, select_list, to_parameters, valid_json
 from storage.viewer import Viewer, of_memory

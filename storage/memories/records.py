@@ -5,25 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
-Tier = Literal["conversation", "channel", "workspace", "account"]
-Lifetime = Literal["long_term", "short_term", "conversation"]
+from reverie.memories.types import Lifetime, MemoryKind, Tier
+
 Visibility = Literal["private", "requested", "shared"]
-MemoryKind = Literal["fact", "preference", "procedure", "event", "task", "note", "instruction"]
 
 # From the narrowest to the widest.
-TIERS: Final[tuple[Tier, ...]] = ("conversation", "channel", "workspace", "account")
-LIFETIMES: Final[tuple[Lifetime, ...]] = ("long_term", "short_term", "conversation")
-MEMORY_KINDS: Final[tuple[MemoryKind, ...]] = (
-    "fact",
-    "preference",
-    "procedure",
-    "event",
-    "task",
-    "note",
-    "instruction",
-)
+TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
+LIFETIMES: Final[tuple[Lifetime, ...]] = get_args(Lifetime)
+MEMORY_KINDS: Final[tuple[MemoryKind, ...]] = get_args(MemoryKind)
 # The source of user-written memories: no job changes their content.
 USER_SOURCE: Final = "user"
 # Preferences of this importance are told in every context, like instructions; and so are flagged messages of a session.

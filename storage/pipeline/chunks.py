@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+from storage.index.forward import thread_of
+from storage.index.search_index import SearchIndex, VectorEntry
 from storage.pipeline.records import NewChunk, Origin, PendingChunk, ReadyMessage, SourceText
-from storage.recall.forward import thread_of
-from storage.recall.index import SearchIndex, VectorEntry
 from storage.recall.words import hashes_of
 from storage.repository import Repository
 from storage.rows import select_list

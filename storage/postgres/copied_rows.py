@@ -17,6 +17,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from reverie.contract import ACCOUNT_STORE
+from storage.index.search_index import Generation
 from storage.postgres.columns import (
     OF_ENGINE,
     references,
@@ -25,7 +26,6 @@ from storage.postgres.columns import (
 )
 from storage.postgres.dialect import STORE_OPTION
 from storage.postgres.translation import STORE
-from storage.recall.index import Generation
 
 # A batch ends with whichever comes first.
 _BATCH_ROWS: Final = 5_000

@@ -18,13 +18,13 @@ from sqlalchemy import Connection
 
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, NotFound, Permanent
+from storage.index.search_index import Generation
 from storage.postgres.columns import tables
 from storage.postgres.copied_rows import CopiedTable, Row, StoreCopy, batches, copied_tables, driver
 from storage.postgres.engine import SCHEMA, PostgresDatabase, PostgresServer
 from storage.postgres.schema import prepare
 from storage.postgres.stores import PostgresStores
 from storage.postgres.translation import STORE
-from storage.recall.index import Generation
 from storage.verify import Verdict, verify
 
 _COPIES: Final = (

@@ -20,10 +20,10 @@ from sqlalchemy import Connection
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, ReverieError, StoreUnavailable
 from storage.copied_files import ROTATIONS_FILE
+from storage.index.search_index import Generation, SearchIndex, VectorEntry
 from storage.opening import open_database
 from storage.postgres.copied_rows import CopiedTable, Row, StoreCopy, batches, copied_tables
 from storage.private_files import make_data_folder, write_private
-from storage.recall.index import Generation, SearchIndex, VectorEntry
 from storage.rows import defer_references
 from storage.stores import Stores
 from storage.verify import Verdict, verify

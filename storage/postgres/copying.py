@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from reverie.clock import now_micros
 from reverie.errors import NotFound, Permanent, Rejected
 from storage.engine import Database
+from storage.index.search_index import SearchIndex
 from storage.opening import identity_of
 from storage.postgres.copied_rows import (
     CopiedTable,
@@ -32,7 +33,6 @@ from storage.postgres.copied_rows import (
 from storage.postgres.copy_to_postgres import PostgresCopies, PostgresWriter
 from storage.postgres.copy_to_sqlite import SqliteCopies, SqliteWriter
 from storage.postgres.stores import PostgresStores
-from storage.recall.index import SearchIndex
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 

@@ -33,11 +33,11 @@ from sqlalchemy.pool import QueuePool
 from reverie.errors import Rejected, StoreUnavailable
 from storage.engines import OPTION, READ_ONLY
 from storage.held_locks import holding_lock
+from storage.index.search_index import SEARCH_INDEX
 from storage.postgres.dialect import STORE_OPTION, PostgresDialect
 from storage.postgres.errors import end_of_primary, translate_errors
 from storage.postgres.migrations import newest_version
 from storage.postgres.search_index import PostgresSearchIndex
-from storage.recall.index import SEARCH_INDEX
 
 # Requests and jobs of a process that use the database at once, unless the settings say otherwise.
 TURNS: Final = 10

@@ -10,10 +10,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
+from storage.index.chunk_filter import ChunkFilter
+from storage.index.search_index import Generation, Hit, SearchIndex, VectorEntry
 from storage.postgres.dialect import STORE_OPTION
-from storage.recall.chunk_filter import ChunkFilter
-from storage.recall.index import Generation, SearchIndex, VectorEntry
-from storage.recall.records import Hit
 
 # Rows of a replaced index that are deleted in one step, which takes some 100 ms.
 _ROWS_OF_A_STEP: Final = 2_000

@@ -24,10 +24,10 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from storage.engines import OPTION
+from storage.index.search_index import SearchIndex
 from storage.postgres.columns import tables
 from storage.postgres.search_index import PostgresSearchIndex
 from storage.postgres.translation import translate
-from storage.recall.index import SearchIndex
 from storage.viewer import Viewer
 
 _FILE: Final = Path(__file__).with_name("statements.sql")

@@ -32,6 +32,7 @@ from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, ReverieError, StoreUnavailable
 from storage.engines import StoreDatabase
+from storage.index.search_index import create_missing_indexes
 from storage.pipeline.held_claims import HeldClaims
 from storage.pipeline.work import Stage
 from storage.postgres.columns import shared_tables, tables
@@ -42,7 +43,6 @@ from storage.postgres.kept_translations import FILE
 from storage.postgres.schema import prepare
 from storage.postgres.translation import KEPT
 from storage.private_files import write_private
-from storage.recall.index import create_missing_indexes
 from storage.rows import execute
 from storage.status import AgentCounts, StoreCounts, agents_of, counts_of
 from storage.store import Store, new_serial

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from storage.recall.chunk_filter import ChunkFilter, MemoryScope
+from storage.index.chunk_filter import ChunkFilter, MemoryScope
 from storage.recall.records import ChunkAttributes, ChunkSource, NeighbourMessage
 from storage.repository import AgentRepository
 from storage.rows import select_list, valid_json

@@ -5,22 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from storage.memories.records import Tier
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One chunk found by a retriever. A higher score is a better match.
-
-    In a recall over two stores, `store` names the one that the chunk is in. `relevance` is the estimated probability
-    that the chunk fits the query, `relevance_of_any_speaker` what it would be whoever had said it.
-    """
-
-    chunk_id: int
-    score: float
-    store: str = ""
-    relevance: float = 0.0
-    relevance_of_any_speaker: float = 0.0
+from reverie.memories.types import Tier
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from sqlalchemy import CursorResult
 from reverie.contract import DEFAULT_CHANNEL, EXTRACT_MEMORIES, SUMMARIZE_SESSIONS, chat_key
 from reverie.errors import NotFound
 from storage.curation import CurationLog
+from storage.index.search_index import SearchIndex
 from storage.memories.memories import Memories
 from storage.memories.records import MemoryFilter
-from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository, Repository
 from storage.rows import select_list
 from storage.sessions.records import SessionContent, SessionName, SessionRecord, SessionSpeaker

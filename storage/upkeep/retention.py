@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from reverie.contract import EXTRACT_MEMORIES
-from storage.recall.index import SearchIndex
+from storage.index.search_index import SearchIndex
 from storage.repository import Repository
 
 # Session by session, by the index over (session_row, sequence): messages that no summary covers are never read. Both

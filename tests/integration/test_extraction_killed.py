@@ -52,7 +52,6 @@ def test_a_session_that_kills_its_reader_is_set_aside_and_others_are_read(
         runtime.working_memory,
         workspace=WORKSPACE,
         now=runtime.now,
-        on_stored=lambda batch: None,
     )
     runtime.stores.account()
     environment = {

@@ -183,7 +183,6 @@ def store(runtime: Runtime, content: str) -> None:
         runtime.working_memory,
         workspace="ws",
         now=runtime.now,
-        on_stored=lambda batch: None,
     )
 
 
@@ -233,9 +232,7 @@ def test_an_inbox_with_a_member_that_has_no_item_is_recovered(runtime: Runtime, 
         runtime.broker.zadd(inbox + part, {b"nobody\xff": score})
     runtime.broker.sadd(f"{runtime.settings.broker_prefix}inboxes", b"\xff", "no name")
     for _ in range(2):
-        recover_inbox(
-            runtime.inbox, runtime.stores, runtime.working_memory, now=runtime.now, on_stored=lambda workspace: None
-        )
+        recover_inbox(runtime.inbox, runtime.stores, runtime.working_memory, now=runtime.now)
     assert newest(runtime) == ["one"]
     assert runtime.inbox.workspaces() == []
 

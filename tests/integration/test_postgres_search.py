@@ -9,7 +9,7 @@ import pytest
 
 from adapters.embedders.base import HashEmbedder
 from retrieval.index.cache import AgentIndexes
-from storage.recall.chunk_filter import ChunkFilter
+from storage.index.chunk_filter import ChunkFilter
 from support.failing_server import pipeline_on
 from support.pipeline import Pipeline
 from support.postgres import TestServer

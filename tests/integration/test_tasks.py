@@ -17,6 +17,7 @@ from retrieval.query import RecallRequest
 from reverie import contract
 from reverie.errors import NotFound
 from reverie.pipeline import inbox
+from reverie.pipeline.calls import IngestFile
 from reverie.pipeline.producer import Producer
 from reverie.pipeline.submission import build_file
 from storage.verify import verify
@@ -91,7 +92,7 @@ def test_a_stage_that_is_run_twice_changes_nothing_the_second_time(
 ) -> None:
     """Given a task delivered twice, when the pipeline goes on, then everything is there once."""
     producer.enqueue(turns("zanzibar one", "zanzibar two", "zanzibar one"))
-    producer.enqueue([build_file(agent="ana", source_uri="file:///z", content="zanzibar file", trace="t")])
+    producer.enqueue([build_file(IngestFile(source_uri="file:///z", content="zanzibar file"), agent="ana", trace="t")])
     for task in STAGES:
         run_to_end(task)
         if task == repeated:

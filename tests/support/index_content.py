@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from storage.recall.index import Generation
+from storage.index.search_index import Generation
 from storage.rows import tables_of
 from storage.transaction import Transaction
 

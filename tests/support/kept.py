@@ -14,8 +14,8 @@ from memory.pipeline.embedding import to_blob
 from memory.upkeep.consolidation import AgentUsers, consolidate
 from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy
 from reverie import contract
+from storage.index.search_index import VectorEntry
 from storage.memories.records import MemoryRecord, NewMemory
-from storage.recall.index import VectorEntry
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from storage.verify import verify

@@ -30,6 +30,7 @@ from retrieval.index.cache import AgentIndexes
 from retrieval.query import RecallRequest
 from reverie.clock import now_micros
 from reverie.contract import FilePayload, MessagePayload
+from reverie.pipeline.calls import IngestFile
 from reverie.pipeline.inbox import inbox_field
 from reverie.pipeline.submission import build_file, build_messages, build_session
 from reverie.recall.types import RecallResponse
@@ -108,7 +109,8 @@ class Pipeline:
         self, source_uri: str, content: str, *, agent: str = "ana", session: str | None = None, **more: Any
     ) -> FilePayload:
         """Put a file into the inbox and return its payload."""
-        payload = build_file(agent=agent, source_uri=source_uri, content=content, trace="t", session=session, **more)
+        given = IngestFile(source_uri=source_uri, content=content, session=session, **more)
+        payload = build_file(given, agent=agent, trace="t")
         self.inbox.accept(WORKSPACE, [payload])
         return payload
 

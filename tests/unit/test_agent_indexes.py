@@ -13,7 +13,7 @@ from retrieval.index.agent_index import AgentIndex, IndexSnapshot
 from retrieval.index.cache import AgentIndexes
 from retrieval.query import RecallRequest
 from reverie.errors import Unavailable
-from storage.recall.forward import ForwardIndex
+from storage.index.forward import ForwardIndex
 from storage.reindex import reindex
 from support.pipeline import WORKSPACE, Pipeline
 from support.recalling import recall, recaller, search_sessions

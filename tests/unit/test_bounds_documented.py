@@ -12,7 +12,7 @@ import pytest
 from adapters.broker.monitor import Monitor
 from reverie.memories.calls import AddNote
 from server.repeats import Repeats
-from storage.recall.index import Generation
+from storage.index.search_index import Generation
 from storage.stores import Store
 from support.pipeline import PREFIX, WORKSPACE, Pipeline
 from support.stages import heartbeat

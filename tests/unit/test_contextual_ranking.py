@@ -19,7 +19,7 @@ from retrieval.ranking.fusion import Ranking
 from retrieval.ranking.parsing import without_names
 from reverie.errors import Rejected
 from reverie.recall.types import RecallResult
-from storage.recall.forward import ForwardRow
+from storage.index.forward import ForwardRow
 from storage.recall.words import hash_of
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords

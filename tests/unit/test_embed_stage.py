@@ -25,9 +25,9 @@ from memory.pipeline.recovery import StageSweep
 from memory.stage import STAGE_BUDGET_SECONDS, STAGE_LEASE_SECONDS, StageReport, claim_batch
 from memory.status import _model_advice
 from reverie.errors import StoreUnavailable
+from storage.index.search_index import SearchIndex
 from storage.pipeline.chunks import Chunks
 from storage.pipeline.work import STAGES
-from storage.recall.index import SearchIndex
 from storage.stores import Store
 from storage.verify import verify
 from support.pipeline import WORKSPACE, Pipeline, turns

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reverie.contract import WaitFor
+from reverie.pipeline.calls import IngestFile
 from reverie.pipeline.submission import build_file, single
 from storage.pipeline.records import NewDeadLetter
 from storage.verify import verify
@@ -56,13 +58,13 @@ def test_an_unchanged_file_is_called_searchable_only_when_it_is(pipe: Pipeline) 
     """Given a file handed in again before it was cut, then whoever waits is told of the second when it is found."""
     pipe.hand_in(URI, "zanzibar " * 200)
     pipe.ingest()
-    second = build_file(agent="ana", source_uri=URI, content="zanzibar " * 200, trace="t")
+    second = build_file(IngestFile(source_uri=URI, content="zanzibar " * 200), agent="ana", trace="t")
     pipe.inbox.accept(WORKSPACE, [second], reply_to="r", wait="searchable")
     assert pipe.ingest().unchanged == 1
     assert pipe.inbox.wait_reply("r", 0.05) == []
     pipe.settle()
     assert [ready.id for ready in pipe.ready] == [second.id]
-    third = build_file(agent="ana", source_uri=URI, content="zanzibar " * 200, trace="t")
+    third = build_file(IngestFile(source_uri=URI, content="zanzibar " * 200), agent="ana", trace="t")
     pipe.inbox.accept(WORKSPACE, [third], reply_to="r", wait="searchable")
     pipe.ingest()
     assert [outcome.state for outcome in pipe.inbox.wait_reply("r", 1.0)] == ["searchable"]
@@ -202,7 +204,7 @@ def test_an_id_of_another_file_is_a_conflict_and_names_no_table(pipe: Pipeline) 
     pipe.ingest()
     pipe.inbox.accept(
         WORKSPACE,
-        [build_file(agent="ana", source_uri="doc:2", content="Other", trace="t", user="bo", item_id=first.id)],
+        [build_file(IngestFile(source_uri="doc:2", content="Other", user="bo", id=first.id), agent="ana", trace="t")],
     )
     pipe.ingest()
     (letter,) = pipe.dead_letters()
@@ -214,7 +216,7 @@ def test_an_id_of_another_file_is_a_conflict_and_names_no_table(pipe: Pipeline) 
 def test_a_source_has_one_id_however_often_it_is_handed_in(pipe: Pipeline, wait: WaitFor) -> None:
     """Given a file that is handed in again before and after it is searchable, then its one id is answered."""
     first = pipe.hand_in("doc:1", "The heron")
-    again = build_file(agent="ana", source_uri="doc:1", content="The heron", trace="t")
+    again = build_file(IngestFile(source_uri="doc:1", content="The heron"), agent="ana", trace="t")
     pipe.ingest()
     pipe.inbox.accept(WORKSPACE, [again], reply_to="r", wait=wait)
     pipe.settle()
@@ -224,9 +226,8 @@ def test_a_source_has_one_id_however_often_it_is_handed_in(pipe: Pipeline, wait:
     assert pipe.count("files", f"id = '{first.id}'") == pipe.count("files") == 1
     assert pipe.found("heron", tags=["bird"]) == ["The heron"]
     others = [{"session": "s"}, {"user": "kate"}, {"source_uri": "doc:2"}]
-    ids = {
-        build_file(**{"agent": "ana", "source_uri": "doc:1", "content": "", "trace": "t", **one}).id for one in others
-    }  # type: ignore[arg-type]
+    given = IngestFile(source_uri="doc:1", content="")
+    ids = {build_file(replace(given, **one), agent="ana", trace="t").id for one in others}
     assert len(ids | {first.id}) == 4
 
 

@@ -14,10 +14,10 @@ from memory.scheduling import executing
 from memory.scheduling.rules import RunResult
 from memory.stage import MAX_CRASHES
 from reverie.errors import StoreUnavailable
+from storage.index.search_index import SearchIndex
 from storage.pipeline.chunks import Chunks
 from storage.pipeline.held_claims import HeldClaims
 from storage.pipeline.work import WorkQueue
-from storage.recall.index import SearchIndex
 from storage.verify import verify
 from support.pipeline import Pipeline
 from support.scheduled import Scheduled

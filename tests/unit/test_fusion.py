@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from retrieval.ranking.fusion import fuse
 from retrieval.ranking.parsing import MAX_WORDS, match_expression
 from reverie.errors import Rejected
-from storage.recall.chunk_filter import ChunkFilter
-from storage.recall.records import Hit
+from storage.index.chunk_filter import ChunkFilter
+from storage.index.search_index import Hit
 from storage.recall.words import words_of
 from support.pipeline import Pipeline
 

@@ -267,7 +267,7 @@ def test_items_from_before_the_clock_was_set_back_are_recovered_at_once(pipe: Pi
     pipe.say("one")
     as_if_before(pipe)
     assert pipe.inbox.stats(WORKSPACE).clock_set_back
-    report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now, on_stored=lambda _: None)
+    report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now)
     assert report.recovered == 1
 
 
@@ -414,7 +414,6 @@ def test_draining_stores_what_waits_when_a_list_cannot_grow(pipe: Pipeline, monk
             pipe.working,
             workspace=WORKSPACE,
             now=pipe.now,
-            on_stored=lambda _: None,
         )
         stored += report.stored
     assert stored == 1
@@ -431,9 +430,7 @@ def test_draining_gathers_messages_unless_tasks_of_other_workspaces_wait(
     monkeypatch.setattr("memory.pipeline.ingest.time.sleep", pauses.append)
     pipe.say("one")
     pipe.broker.rpush(f"{pipe.prefix}ingest", *["task"] * others)
-    report, more = drain_inbox(
-        pipe.inbox, lambda: pipe.store, pipe.working, workspace=WORKSPACE, now=pipe.now, on_stored=lambda _: None
-    )
+    report, more = drain_inbox(pipe.inbox, lambda: pipe.store, pipe.working, workspace=WORKSPACE, now=pipe.now)
     assert (report.stored, more, bool(pauses)) == (1, False, waits)
 
 

@@ -198,9 +198,7 @@ def test_a_stream_of_messages_goes_on_soon_after_its_store_could_not_be_written(
     pipe.inbox.confirm_notification(INGEST_MESSAGES, WORKSPACE)  # whoever said it has sent a task
     store = pipe.store
     with store.writing(), pytest.raises(StoreUnavailable):
-        drain_inbox(
-            pipe.inbox, lambda: store, pipe.working, workspace=WORKSPACE, now=pipe.now, on_stored=lambda _: None
-        )
+        drain_inbox(pipe.inbox, lambda: store, pipe.working, workspace=WORKSPACE, now=pipe.now)
     flag = f"{pipe.prefix}wake:{INGEST_MESSAGES}:{WORKSPACE}"
     assert 0 < pipe.broker.pttl(flag) <= RELEASE_SECONDS * 1_000
 
@@ -236,7 +234,7 @@ def test_a_store_that_cannot_be_used_leaves_its_items_accepted_and_the_others_go
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WorkerInbox, "stats", long_ago)
-        report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now, on_stored=lambda _: None)
+        report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now)
     assert list(report.errors) == ["broken"]
     assert report.recovered == 3
     assert sound.name == WORKSPACE

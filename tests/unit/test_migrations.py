@@ -15,10 +15,10 @@ from sqlalchemy import text
 from reverie.errors import StoreUnavailable, StoreUnusable
 from storage import migrations, opening
 from storage.engine import Database
+from storage.index.search_index import SearchIndex
 from storage.migrations import LINES, Kind, newest_version, read_versions, scripts
 from storage.migrations.triggers import make_triggers
 from storage.opening import migrate
-from storage.recall.index import SearchIndex
 from storage.stores import Stores
 
 pytestmark = pytest.mark.sqlite("migrations of its files")

@@ -13,6 +13,7 @@ import pytest
 from memory.trust.quotas import Quotas, quota_uses
 from reverie.calls import build
 from reverie.errors import Limited, QuotaExceeded, Rejected, error_of, problem_of
+from reverie.pipeline.calls import IngestFile
 from reverie.pipeline.submission import build_file
 from reverie.trust.calls import Quota, SetQuotas
 from support.knowing import Knowing
@@ -146,7 +147,7 @@ def test_what_was_accepted_before_is_put_back_whatever_the_quota(pipe: Pipeline)
     pipe.say("one")
     pipe.ingest()
     quotas_of(pipe, messages=1).refresh(WORKSPACE)
-    payload = build_file(agent="ana", source_uri="file:///a", content="text", trace="t")
+    payload = build_file(IngestFile(source_uri="file:///a", content="text"), agent="ana", trace="t")
     with pytest.raises(QuotaExceeded):
         pipe.inbox.accept(WORKSPACE, [payload])
     assert pipe.inbox.accept(WORKSPACE, [payload], accepted_at=1)[0] == 1

@@ -63,9 +63,11 @@ class Sweep:
         return report.looked_at, list(self.notified)
 
 
-def recover(pipe: Pipeline, **more: Any) -> tuple[int, list[str]]:
+def recover(pipe: Pipeline) -> tuple[int, list[str]]:
     stored: list[str] = []
-    report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now, on_stored=stored.append, **more)
+    report = recover_inbox(
+        pipe.inbox, pipe.stores, pipe.working, now=pipe.now, on_batch=lambda name, _: stored.append(name)
+    )
     assert report.errors == {}
     return report.recovered, stored
 
@@ -85,10 +87,11 @@ def test_what_has_just_come_is_left_to_its_wake_up(pipe: Pipeline) -> None:
     assert pipe.waiting_in_inbox() == 1
 
 
-def test_the_inbox_sweep_stops_at_its_time(pipe: Pipeline, aged: None) -> None:
+def test_the_inbox_sweep_stops_at_its_time(pipe: Pipeline, aged: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a backlog and no time, when the sweep comes, then it hands its worker back."""
     pipe.say("waits")
-    assert recover(pipe, budget_seconds=0.0) == (0, [])
+    monkeypatch.setattr("memory.pipeline.recovery._SWEEP_BUDGET_SECONDS", 0.0)
+    assert recover(pipe) == (0, [])
     assert pipe.waiting_in_inbox() == 1
 
 
@@ -96,7 +99,7 @@ def test_an_inbox_under_a_name_that_is_no_workspace_is_cleared(pipe: Pipeline, a
     """Given a name that leaves the folder, when the sweep comes, then no file is made and the error names it."""
     pipe.broker.sadd(f"{PREFIX}inboxes", "../../etc")
     pipe.broker.hset(f"{PREFIX}inbox:../../etc", "ana\x1fx", "1 {}")
-    report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now, on_stored=lambda _: None)
+    report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now)
     assert list(report.errors) == ["../../etc"]
     assert pipe.inbox.workspaces() == []
     assert not (tmp_path / "data").exists()

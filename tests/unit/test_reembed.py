@@ -20,9 +20,9 @@ from memory.upkeep.maintenance import optimize_stores
 from reverie.errors import Conflict
 from reverie.recall.types import RecallResponse
 from storage import reindex as reindexing
+from storage.index.chunk_filter import ChunkFilter
+from storage.index.search_index import Generation
 from storage.maintenance import optimize
-from storage.recall.chunk_filter import ChunkFilter
-from storage.recall.index import Generation
 from storage.reindex import _steps, reindex, remove_leftovers
 from storage.stores import Store
 from storage.verify import verify
@@ -267,7 +267,7 @@ def die_after(patch: pytest.MonkeyPatch, embedder: WordEmbedder, batches: int, *
 
     if batches * BATCH >= MESSAGES:  # nothing is left to embed: it dies at the switch
         patch.setattr(reembedding, "leave_to_workers", _die)
-        patch.setattr("storage.recall.index.SearchIndex.promote", _die)
+        patch.setattr("storage.index.search_index.SearchIndex.promote", _die)
     elif in_commit:
         patch.setattr(reembedding, "put_vectors", die_in_commit)
     else:

@@ -9,8 +9,8 @@ import pytest
 
 from adapters.embedders.base import HashEmbedder
 from reverie.errors import NotFound
+from storage.index.chunk_filter import ChunkFilter
 from storage.maintenance import optimize
-from storage.recall.chunk_filter import ChunkFilter
 from support.pipeline import Pipeline
 
 CANARY = "the canary sings of zanzibar"

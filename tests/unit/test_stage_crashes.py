@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from storage.index.search_index import SearchIndex
 from storage.pipeline.chunks import Chunks
 from storage.pipeline.files import Files
 from storage.pipeline.work import STAGES, WorkQueue
-from storage.recall.index import SearchIndex
 from storage.verify import verify
 from support.pipeline import Pipeline
 

@@ -12,7 +12,7 @@ import pytest
 from adapters.embedders.base import Embedder, EmbedderSpec, EmbedderUnavailable, HashEmbedder
 from adapters.embedders.guarded import GuardedEmbedder
 from adapters.embedders.record import EmbedderRecord, RevisedEmbedder, recorded_embedder
-from storage.recall.index import Generation
+from storage.index.search_index import Generation
 from support.pipeline import Pipeline
 from worker import store_embedders
 from worker.store_embedders import StoreEmbedders

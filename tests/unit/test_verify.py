@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from storage.index.search_index import VectorEntry
 from storage.memories.records import NewMemory
-from storage.recall.index import VectorEntry
 from storage.transaction import Transaction
 from storage.verify import verify
 from support.pipeline import Pipeline

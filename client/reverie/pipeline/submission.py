@@ -22,7 +22,7 @@ from reverie.clock import new_id, now_micros, to_micros
 from reverie.contract import FilePayload, MessagePayload, Outcome, Payload, Role, Visibility, WaitFor, content_hash
 from reverie.decoding import convert, type_name
 from reverie.errors import Conflict, Rejected, Rejection
-from reverie.pipeline.calls import Receipt
+from reverie.pipeline.calls import IngestFile, Receipt
 from reverie.sessions.types import Message
 
 if TYPE_CHECKING:
@@ -165,31 +165,21 @@ def _same(field: str, own: Any, of_call: Any) -> Any:
     return of_call if own is None else own
 
 
-def build_file(
-    *,
-    agent: str,
-    source_uri: object,
-    content: object,
-    trace: str,
-    session: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    tags: Iterable[object] = (),
-    item_id: str | None = None,
-    user: str | None = None,
-    visibility: contract.Visibility | None = None,
-) -> FilePayload:
+def build_file(given: IngestFile, *, agent: str, trace: str) -> FilePayload:
     """Turn a document's text into a checked payload. Raises `Rejected`.
 
     Without an id it has that of its source: a document that is handed over again is the same one.
     """
+    content: object = given.content  # of a caller who passed it by position, it may be anything
+    metadata: object = given.metadata
     if not isinstance(content, str):
         raise Rejected("the content of a file must be text", field="content")
-    if metadata is not None and not isinstance(metadata, Mapping):
+    if not isinstance(metadata, Mapping | None):
         raise Rejected(f"metadata must be an object, not {type_name(metadata)}", field="metadata")
-    uri = check_label("source_uri", source_uri, required=True, limit=2_048)
-    session, user = check_label("session", session), check_label("user", user)
+    uri = check_label("source_uri", given.source_uri, required=True, limit=2_048)
+    session, user = check_label("session", given.session), check_label("user", given.user)
     payload = FilePayload(
-        id=item_id if item_id is not None else str(uuid5(NAMESPACE_URL, f"{session}\x1f{user}\x1f{uri}")),
+        id=given.id if given.id is not None else str(uuid5(NAMESPACE_URL, f"{session}\x1f{user}\x1f{uri}")),
         agent=agent,
         source_uri=uri,
         content=content,
@@ -197,9 +187,9 @@ def build_file(
         trace=trace,
         session=session,
         metadata=dict(metadata or {}),
-        tags=normalise_tags(tags),
+        tags=normalise_tags(given.tags),
         user=user,
-        visibility=visibility,
+        visibility=given.visibility,
     )
     check_payload(payload)
     return payload
@@ -391,15 +381,14 @@ def ingest_file(
     The receipt has the document's id, which is the same for each version of it.
     """
     check_wait(wait, timeout_seconds)
-    payload = build_file(
-        agent=connection.config.agent,
+    given = IngestFile(
         source_uri=source_uri,
         content=content,
-        trace=check_trace(trace),
         session=session,
-        metadata=metadata,
-        tags=tags,
         user=user,
         visibility=visibility,
+        tags=tags,  # type: ignore[arg-type]  # what a caller passes may be read once
+        metadata=metadata,  # type: ignore[arg-type]
     )
+    payload = build_file(given, agent=connection.config.agent, trace=check_trace(trace))
     return connection.deliver(single(payload), wait=wait, timeout_seconds=timeout_seconds)

@@ -21,8 +21,7 @@ from typing import Any, Final, Literal, Self
 from sqlalchemy import Connection, CursorResult, exc
 
 from storage.engine import is_read_only
-from storage.recall.chunk_filter import ChunkFilter
-from storage.recall.records import Hit
+from storage.index.chunk_filter import ChunkFilter
 from storage.repository import Repository
 from storage.rows import execute, select_list
 
@@ -49,6 +48,21 @@ _TRIGGERS: Final = {"text": ("insert", "delete"), "vector": ()}
 _REPLACED: Final = "chunks_index_replaced_"
 # Some 6 MB of vectors: a block of them is one row.
 _ROWS_OF_A_STEP: Final = {"vector_chunks00": 64, "data": 1_500}
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One chunk found by a retriever. A higher score is a better match.
+
+    In a recall over two stores, `store` names the one that the chunk is in. `relevance` is the estimated probability
+    that the chunk fits the query, `relevance_of_any_speaker` what it would be whoever had said it.
+    """
+
+    chunk_id: int
+    score: float
+    store: str = ""
+    relevance: float = 0.0
+    relevance_of_any_speaker: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
