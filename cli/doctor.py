@@ -106,14 +106,14 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _check_starting(command: Invocation) -> Iterator[Finding]:
-    from cli.stack import refuse_taken_port
     from worker.doctor import Finding
+    from worker.supervision.server_file import refuse_taken_port
 
     if command.target.has_supervisor:
         logs = command.settings.data / "logs"
         yield Finding("Server", "problem", "Reverie runs, and its server does not answer", f"see {logs / 'server.log'}")
     else:
-        refuse_taken_port(command.settings)
+        refuse_taken_port(command.settings.host, command.settings.port)
         yield Finding("Server", "warning", "no Reverie runs here", "start it with `reverie up`")
 
 

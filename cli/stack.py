@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -27,7 +26,7 @@ from worker.access import operator_token
 from worker.data_folder import registered
 from worker.running import environment_of, import_for_forks, pass_on, run_beat, run_worker
 from worker.settings import PREFIX, Settings
-from worker.supervision.server_file import local_url
+from worker.supervision.server_file import local_url, refuse_taken_port
 
 if TYPE_CHECKING:
     from worker.supervision.supervisor import ProcessEvent, ProcessSpec
@@ -70,7 +69,7 @@ def up(
 
     _make_folder(settings.data)
     _refuse_second(settings)
-    refuse_taken_port(settings)
+    refuse_taken_port(settings.host, settings.port)
     if settings.broker:
         wait_until_ready(settings.broker, _BROKER_PATIENCE_SECONDS)
     write_private_by_default()
@@ -287,20 +286,6 @@ def _make_folder(data: Path) -> None:
     except OSError as error:
         raise Unavailable(
             f"the data folder {data} cannot be written ({error.strerror}): choose another with --data"
-        ) from error
-
-
-def refuse_taken_port(settings: Settings) -> None:
-    """Raise `Unavailable` before anything starts when the port is taken by another server."""
-    try:
-        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
-        socket.create_server((settings.host, settings.port), family=family).close()
-    except OSError as error:
-        # The text of create_server repeats the address; the error of an unknown host name has no errno of the system.
-        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        raise Unavailable(
-            f"cannot listen on {settings.host}:{settings.port} ({reason}): is another Reverie running?"
-            " use another port with `reverie up --port N`"
         ) from error
 
 

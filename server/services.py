@@ -32,8 +32,7 @@ from server.authentication import Ledger, Rates
 from server.bodies import BODY_MEMORY_BYTES, BODY_SECONDS, BodyReader
 from server.caller import Caller
 from server.metrics import Metrics, host_metrics, shared_metrics
-from server.repeats import Repeats
-from server.responses import Threads
+from server.responses import Repeats, Threads
 from storage.index.search_index import Hit
 from storage.store import viewer_of
 from storage.stores import Store

@@ -1,4 +1,4 @@
-"""Embedders that run a transformer in this process: any sentence-transformers model, and multilingual-e5-small.
+"""Embedders that run a transformer in this process: with torch, or the default model without it.
 
 Torch is imported by `load`, not before. On a CPU a mean-pooled BERT runs packed (see `packed_bert`); every other model
 runs in sentence_transformers itself. Both give the same vectors up to rounding.
@@ -6,6 +6,10 @@ runs in sentence_transformers itself. Both give the same vectors up to rounding.
 The multilingual model wants to know the role of a text, and gives any two texts a cosine of .7 or more. So each text
 gets the prefix of its role, and the mean vector of neutral texts is subtracted, which leaves unrelated texts a cosine
 of .1 to .4. A mean for each role is no better than one for both.
+
+Where torch is not installed, onnxruntime computes the default model, all-MiniLM-L6-v2, with 8-bit weights. They come in
+a package of 23 MB, the tokenizer with this one. The vectors are those of torch up to rounding (cosine .9988 or more),
+and are stored under the same name: a store may hold both.
 """
 
 from __future__ import annotations
@@ -36,6 +40,12 @@ from adapters.embedders.model_files import BUNDLED_NAMES, fetch_from_hub, find_m
 
 if TYPE_CHECKING:
     from adapters.embedders.packed_bert import PackedBert
+from typing import TYPE_CHECKING
+
+from adapters.embedders.model_files import TOKENIZER, find_onnx
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 # Torch's libraries take memory outside of Python that grows with every new shape of a batch: 300 MB after the load were
@@ -398,3 +408,70 @@ def _read_static_model(name: str) -> Any:
             " model.safetensors: fetch it again, or name another folder; or install model2vec: pip install"
             " 'reverie-pipeline[local]'"
         ) from error
+
+
+# The setting that chooses it also where torch is installed.
+ONNX_DEVICE: Final = "onnx"
+_MAX_TOKENS: Final = 256
+
+
+class OnnxEmbedder(TextEmbedder):
+    """Embeds one text at a time: 180 short ones a second on two cores, as batches of 8 or 32 do within a tenth."""
+
+    model: Final = DEFAULT_MODEL
+    dimension = BUNDLED_DIMENSION
+    device: Final = "cpu (onnxruntime)"
+    dtype: Final = "int8"
+
+    def __init__(self, spec: EmbedderSpec) -> None:
+        self._spec = spec
+        self._session: Any = None
+        self._tokenizer: Tokenizer | None = None
+        self._loading = threading.Lock()
+
+    def load(self) -> None:
+        """Read the model, 0.5 s. Call it after a fork. Raises EmbedderUnavailable."""
+        with self._loading:
+            if self._session is None:
+                self._open()
+
+    def _open(self) -> None:
+        if self._spec.device not in ("auto", "cpu", ONNX_DEVICE):
+            raise EmbedderUnavailable(
+                f"embedding_device {self._spec.device!r} needs torch: pip install 'reverie-pipeline[local]'"
+            )
+        file = find_onnx()
+        limit_memory()
+        try:
+            import onnxruntime
+            from tokenizers import Tokenizer
+        except (ImportError, OSError) as error:
+            raise EmbedderUnavailable(f"onnxruntime or tokenizers cannot be imported: {error}") from error
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._spec.threads
+        # A thread that waits for work by spinning takes the core from the other processes: on a busy machine 200 texts
+        # a second become a few.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # Plans of memory are kept for each length of a text.
+        options.enable_mem_pattern = False
+        tokenizer = Tokenizer.from_file(str(TOKENIZER))
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(_MAX_TOKENS)
+        self._tokenizer = tokenizer
+        self._session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+
+    def _embed(self, texts: list[str]) -> NDArray[np.float32]:
+        assert self._tokenizer is not None
+        encoded = self._tokenizer.encode_batch_fast(texts)
+        return normalised(np.stack([self._mean(encoding.ids) for encoding in encoded]), source=self.model)
+
+    def _mean(self, ids: list[int]) -> NDArray[np.float32]:
+        """Return the mean of the vectors of a text's tokens."""
+        tokens = np.array([ids], dtype=np.int64)
+        inputs = {
+            "input_ids": tokens,
+            "attention_mask": np.ones_like(tokens),
+            "token_type_ids": np.zeros_like(tokens),
+        }
+        mean: NDArray[np.float32] = self._session.run(["last_hidden_state"], inputs)[0][0].mean(axis=0)
+        return mean

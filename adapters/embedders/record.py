@@ -14,9 +14,14 @@ import msgspec
 from adapters.calls import origin_of
 from adapters.embedders.base import MULTILINGUAL_NAMES, Embedder, EmbedderSpec, HashEmbedder, Provider
 from adapters.embedders.guarded import EmbedderWrapper
-from adapters.embedders.local import Model2VecEmbedder, MultilingualEmbedder, SentenceTransformersEmbedder
+from adapters.embedders.local import (
+    ONNX_DEVICE,
+    Model2VecEmbedder,
+    MultilingualEmbedder,
+    OnnxEmbedder,
+    SentenceTransformersEmbedder,
+)
 from adapters.embedders.model_files import BUNDLED_NAMES, runs_on_torch
-from adapters.embedders.onnx import ONNX_DEVICE, OnnxEmbedder
 from adapters.embedders.openai_compatible import OpenAICompatibleEmbedder
 
 

@@ -30,8 +30,7 @@ from storage.postgres.copied_rows import (
     read_vectors,
     used_numbers,
 )
-from storage.postgres.copy_to_postgres import PostgresCopies, PostgresWriter
-from storage.postgres.copy_to_sqlite import SqliteCopies, SqliteWriter
+from storage.postgres.copy_targets import PostgresCopies, PostgresWriter, SqliteCopies, SqliteWriter
 from storage.postgres.stores import PostgresStores
 from storage.stores import Store, Stores
 from storage.transaction import Transaction

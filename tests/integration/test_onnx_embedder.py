@@ -12,8 +12,8 @@ from embedder_conformance import TEXTS, EmbedderConformance
 
 from adapters.embedders import model_files
 from adapters.embedders.base import Embedder, EmbedderSpec, EmbedderUnavailable
+from adapters.embedders.local import OnnxEmbedder
 from adapters.embedders.model_files import BUNDLED_FILES, TOKENIZER, check_weights
-from adapters.embedders.onnx import OnnxEmbedder
 from adapters.embedders.record import build_embedder
 from cli.demo.showing import CONVERSATION
 

@@ -19,7 +19,7 @@ from reverie.memories.calls import Remember
 from reverie.pipeline.broker import connect
 from reverie.scheduling.types import WebhookExecutor
 from server.app import endpoints
-from server.repeats import Repeats
+from server.responses import Repeats
 from storage.curation import EntryDraft
 from storage.memories.records import NewMemory
 from support.http import running_server

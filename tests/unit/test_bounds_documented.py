@@ -11,7 +11,7 @@ import pytest
 
 from adapters.broker.monitor import Monitor
 from reverie.memories.calls import AddNote
-from server.repeats import Repeats
+from server.responses import Repeats
 from storage.index.search_index import Generation
 from storage.stores import Store
 from support.pipeline import PREFIX, WORKSPACE, Pipeline

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.tokens import EstimatedTokens
-from memory.sessions.condensers import Condenser, append_lines
-from memory.sessions.line_selection import GROUP_SIZE, select_lines
+from memory.sessions.condensers import GROUP_SIZE, Condenser, append_lines, select_lines
 from memory.sessions.passages import passages_of, split_sentences, unquotable_lines
 from storage.pipeline.records import MessageRecord
 from storage.sessions.summary_text import Line, format_summary, parse_summary, speaker_label, without_quoted

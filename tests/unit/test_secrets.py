@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory import secret_forms
-from memory.secret_forms import Searched
-from memory.secrets import REDACTED, asks_for_secret, looks_secret, redacted
+from memory import secrets
+from memory.secrets import REDACTED, Searched, asks_for_secret, looks_secret, redacted
 from support.hostile_texts import SEARCHED_FOR_SECRETS
 from support.patterns import pumps_of
 from support.work import count_calls
@@ -470,10 +469,10 @@ def test_other_questions_ask_for_no_secret(text: str) -> None:
     assert not asks_for_secret(text)
 
 
-@pytest.mark.parametrize("name", [name for name, form in vars(secret_forms).items() if isinstance(form, re.Pattern)])
+@pytest.mark.parametrize("name", [name for name, form in vars(secrets).items() if isinstance(form, re.Pattern)])
 def test_no_form_is_skipped_in_a_text_that_has_it(name: str) -> None:
     """Given texts that a form matches, in both cases, then it is searched for: the text has one of its words."""
-    form: re.Pattern[str] = getattr(secret_forms, name)
+    form: re.Pattern[str] = getattr(secrets, name)
     samples = [pump.before + pump.repeated + pump.after for pump in pumps_of(form, seed=3, limit=300)]
     matched = [text for one in samples for text in (one, one.upper(), one.lower()) if form.search(text)]
     for text in matched:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,6 +79,20 @@ def local_url(host: str, port: int) -> str:
     """Return the URL at which this host reaches a server, also when it listens on all addresses."""
     host = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not bound
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def refuse_taken_port(host: str, port: int) -> None:
+    """Raise `Unavailable` before anything starts when a port is taken by another server."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        # The text of create_server repeats the address; the error of an unknown host name has no errno of the system.
+        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        raise Unavailable(
+            f"cannot listen on {host}:{port} ({reason}): is another Reverie running?"
+            " use another port with `reverie up --port N`"
+        ) from error
 
 
 def _path(data_dir: Path) -> Path:
