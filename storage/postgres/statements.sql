@@ -169,6 +169,96 @@ WHERE curation_recording.store_id = :store_id;
 -- storage.curation: _end_recording
 DELETE FROM curation_recording
 WHERE curation_recording.store_id = :store_id;
+-- storage.index.forward: position
+SELECT HIGHEST_NUMBER('forward_changes') AS seq;
+-- storage.index.forward: count
+SELECT COUNT(*)
+FROM forward_index
+WHERE agent_id = :agent AND forward_index.store_id = :store_id;
+-- storage.index.forward: any
+SELECT 1
+FROM forward_index
+WHERE agent_id = :agent AND forward_index.store_id = :store_id LIMIT 1;
+-- storage.index.forward: changes
+SELECT MIN(seq)
+FROM forward_changes
+WHERE forward_changes.store_id = :store_id;
+-- storage.index.forward: changes
+SELECT chunk_id, kind
+FROM forward_changes
+WHERE (agent_id = :agent AND seq > :after) AND forward_changes.store_id = :store_id
+ORDER BY seq LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+-- storage.index.forward: rows
+SELECT chunk_id AS chunk_id, thread AS thread, sequence AS sequence, created_at AS created_at, role AS role, speaker AS
+    speaker, words AS words, audience AS audience
+FROM forward_index
+WHERE agent_id = :agent AND forward_index.store_id = :store_id
+ORDER BY chunk_id;
+-- storage.index.forward: rows_of
+SELECT chunk_id AS chunk_id, thread AS thread, sequence AS sequence, created_at AS created_at, role AS role, speaker AS
+    speaker, words AS words, audience AS audience
+FROM forward_index
+WHERE (agent_id = :agent AND chunk_id = ANY(CAST(:ids AS BIGINT[]))) AND forward_index.store_id = :store_id
+ORDER BY chunk_id;
+-- storage.index.forward: audiences_of
+SELECT chunk_id, audience
+FROM forward_index
+WHERE (agent_id = :agent AND chunk_id = ANY(CAST(:ids AS BIGINT[]))) AND forward_index.store_id = :store_id;
+-- storage.index.forward: vectors
+SELECT f.chunk_id, v.embedding
+FROM forward_index AS f
+JOIN chunks_vec AS v ON v.chunk_id = f.chunk_id AND v.model = :model
+WHERE (f.agent_id = :agent AND f.store_id = :store_id) AND v.store_id = :store_id
+ORDER BY f.chunk_id;
+-- storage.index.forward: vectors_of
+SELECT chunk_id, embedding
+FROM chunks_vec AS v
+WHERE (model = :model AND chunk_id = ANY(CAST(:ids AS BIGINT[])) AND (SELECT agent_id FROM chunks WHERE id = v.chunk_id
+    AND chunks.store_id = :store_id) = :agent) AND v.store_id = :store_id
+ORDER BY chunk_id;
+-- storage.index.forward: prune_changes
+DELETE FROM forward_changes
+WHERE seq IN (SELECT seq FROM forward_changes WHERE seq <= (SELECT MAX(seq) FROM forward_changes WHERE
+    forward_changes.store_id = :store_id) - :kept AND forward_changes.store_id = :store_id ORDER BY seq LIMIT
+    NULLIF(CAST(:step AS BIGINT), -1)) AND forward_changes.store_id = :store_id;
+-- storage.index.forward: largest_agents
+SELECT agent_id, COUNT(*) AS chunks
+FROM forward_index
+WHERE forward_index.store_id = :store_id
+GROUP BY agent_id
+ORDER BY chunks DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+-- storage.index.search_index: _read
+SELECT id AS id, kind AS kind, model AS model, dim AS dim, state AS state, built_to AS built_to, embedder AS embedder
+FROM indexes
+WHERE indexes.store_id = :store_id
+ORDER BY state, id;
+-- storage.index.search_index: create
+INSERT INTO indexes (kind, model, dim, state, built_to, created_at)
+VALUES (:kind, :model, :dim, :state, :built_to, :now)
+RETURNING id;
+-- storage.index.search_index: create
+UPDATE indexes
+SET embedder = :embedder
+WHERE id = :id AND indexes.store_id = :store_id;
+-- storage.index.search_index: drop
+DELETE FROM indexes
+WHERE id = :id AND indexes.store_id = :store_id;
+-- storage.index.search_index: promote
+DELETE FROM indexes
+WHERE id = :id AND indexes.store_id = :store_id;
+-- storage.index.search_index: promote
+UPDATE indexes
+SET state = 'active', built_to = :all
+WHERE id = :id AND indexes.store_id = :store_id;
+-- storage.index.search_index: create_missing_indexes
+SELECT 1
+FROM indexes
+WHERE (kind = 'text' AND state = 'active') AND indexes.store_id = :store_id;
+-- storage.index.search_index: forget_endpoints
+UPDATE indexes
+SET embedder = JSON_REMOVE(embedder, '$.base_url')
+WHERE ((JSON_VALID(embedder)) <> 0 AND NOT JSON_EXTRACT_PATH_TEXT(CAST((embedder) AS JSON), 'base_url') IS NULL) AND
+    indexes.store_id = :store_id;
 -- storage.items.items: get
 SELECT row_id AS row_id, namespace AS namespace, key AS key, value AS value, created_at AS created_at, updated_at AS
     updated_at, expires_at AS expires_at, ttl_seconds AS ttl_seconds, CAST(CAST((NOT index_fields IS NULL) AS INT) AS
@@ -2815,96 +2905,6 @@ WHERE ((e.agent_id = :agent AND (c.session_row IS NULL OR s.agent_id = c.agent_i
     = c.agent_id) AND e.user_id IS NOT DISTINCT FROM :viewer AND COALESCE(k.tenant, 'local') = :viewer_tenant) AND
     e.store_id = :store_id) AND c.store_id = :store_id
 ORDER BY e.at DESC, e.recall DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
--- storage.recall.forward: position
-SELECT HIGHEST_NUMBER('forward_changes') AS seq;
--- storage.recall.forward: count
-SELECT COUNT(*)
-FROM forward_index
-WHERE agent_id = :agent AND forward_index.store_id = :store_id;
--- storage.recall.forward: any
-SELECT 1
-FROM forward_index
-WHERE agent_id = :agent AND forward_index.store_id = :store_id LIMIT 1;
--- storage.recall.forward: changes
-SELECT MIN(seq)
-FROM forward_changes
-WHERE forward_changes.store_id = :store_id;
--- storage.recall.forward: changes
-SELECT chunk_id, kind
-FROM forward_changes
-WHERE (agent_id = :agent AND seq > :after) AND forward_changes.store_id = :store_id
-ORDER BY seq LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
--- storage.recall.forward: rows
-SELECT chunk_id AS chunk_id, thread AS thread, sequence AS sequence, created_at AS created_at, role AS role, speaker AS
-    speaker, words AS words, audience AS audience
-FROM forward_index
-WHERE agent_id = :agent AND forward_index.store_id = :store_id
-ORDER BY chunk_id;
--- storage.recall.forward: rows_of
-SELECT chunk_id AS chunk_id, thread AS thread, sequence AS sequence, created_at AS created_at, role AS role, speaker AS
-    speaker, words AS words, audience AS audience
-FROM forward_index
-WHERE (agent_id = :agent AND chunk_id = ANY(CAST(:ids AS BIGINT[]))) AND forward_index.store_id = :store_id
-ORDER BY chunk_id;
--- storage.recall.forward: audiences_of
-SELECT chunk_id, audience
-FROM forward_index
-WHERE (agent_id = :agent AND chunk_id = ANY(CAST(:ids AS BIGINT[]))) AND forward_index.store_id = :store_id;
--- storage.recall.forward: vectors
-SELECT f.chunk_id, v.embedding
-FROM forward_index AS f
-JOIN chunks_vec AS v ON v.chunk_id = f.chunk_id AND v.model = :model
-WHERE (f.agent_id = :agent AND f.store_id = :store_id) AND v.store_id = :store_id
-ORDER BY f.chunk_id;
--- storage.recall.forward: vectors_of
-SELECT chunk_id, embedding
-FROM chunks_vec AS v
-WHERE (model = :model AND chunk_id = ANY(CAST(:ids AS BIGINT[])) AND (SELECT agent_id FROM chunks WHERE id = v.chunk_id
-    AND chunks.store_id = :store_id) = :agent) AND v.store_id = :store_id
-ORDER BY chunk_id;
--- storage.recall.forward: prune_changes
-DELETE FROM forward_changes
-WHERE seq IN (SELECT seq FROM forward_changes WHERE seq <= (SELECT MAX(seq) FROM forward_changes WHERE
-    forward_changes.store_id = :store_id) - :kept AND forward_changes.store_id = :store_id ORDER BY seq LIMIT
-    NULLIF(CAST(:step AS BIGINT), -1)) AND forward_changes.store_id = :store_id;
--- storage.recall.forward: largest_agents
-SELECT agent_id, COUNT(*) AS chunks
-FROM forward_index
-WHERE forward_index.store_id = :store_id
-GROUP BY agent_id
-ORDER BY chunks DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
--- storage.recall.index: _read
-SELECT id AS id, kind AS kind, model AS model, dim AS dim, state AS state, built_to AS built_to, embedder AS embedder
-FROM indexes
-WHERE indexes.store_id = :store_id
-ORDER BY state, id;
--- storage.recall.index: create
-INSERT INTO indexes (kind, model, dim, state, built_to, created_at)
-VALUES (:kind, :model, :dim, :state, :built_to, :now)
-RETURNING id;
--- storage.recall.index: create
-UPDATE indexes
-SET embedder = :embedder
-WHERE id = :id AND indexes.store_id = :store_id;
--- storage.recall.index: drop
-DELETE FROM indexes
-WHERE id = :id AND indexes.store_id = :store_id;
--- storage.recall.index: promote
-DELETE FROM indexes
-WHERE id = :id AND indexes.store_id = :store_id;
--- storage.recall.index: promote
-UPDATE indexes
-SET state = 'active', built_to = :all
-WHERE id = :id AND indexes.store_id = :store_id;
--- storage.recall.index: create_missing_indexes
-SELECT 1
-FROM indexes
-WHERE (kind = 'text' AND state = 'active') AND indexes.store_id = :store_id;
--- storage.recall.index: forget_endpoints
-UPDATE indexes
-SET embedder = JSON_REMOVE(embedder, '$.base_url')
-WHERE ((JSON_VALID(embedder)) <> 0 AND NOT JSON_EXTRACT_PATH_TEXT(CAST((embedder) AS JSON), 'base_url') IS NULL) AND
-    indexes.store_id = :store_id;
 -- storage.recall.words: languages_of
 WITH RECURSIVE span(low, high) AS (SELECT MIN(id), MAX(id) FROM chunks WHERE chunks.store_id = :store_id), place(number)
     AS (SELECT 0 UNION ALL SELECT number + 1 FROM place WHERE number + 1 < :sampled) SELECT text
