@@ -23,9 +23,10 @@ from pydantic_settings import (
 from memory.upkeep.relevance import CurationPolicy
 from reverie import contract
 from reverie.calls import Resource
+from reverie.memories.types import Tier
 from reverie.pipeline.calls import InboxLimits
 from reverie.trust.calls import Quota
-from storage.memories.records import RATES, Tier
+from storage.memories.records import RATES
 from worker.data_folder import default_data_folder
 from worker.supervision.broker_address import embedded_broker_url
 

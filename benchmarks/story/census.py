@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from memory.upkeep.relevance import relevance
 from reverie import contract
+from reverie.memories.types import Tier
 from storage.curation import CurationEntry
-from storage.memories.records import MemoryFilter, MemoryRecord, Tier
+from storage.memories.records import MemoryFilter, MemoryRecord
 from storage.stores import Store
 
 ALL_DATA = MemoryFilter(active=None)

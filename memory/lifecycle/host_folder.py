@@ -32,6 +32,7 @@ from memory.upkeep.notebook import Notebooks, refresh
 from reverie.clock import new_id
 from reverie.errors import NotFound, StoreUnavailable, Unavailable
 from storage.lifecycle.erasures import ErasureRecord
+from storage.opened import hosts_of
 from storage.private_files import write_private
 from storage.stores import FileStamp, Stores
 from storage.trust.hosts import HostRecord, HostReport
@@ -328,7 +329,7 @@ def share_keys(stores: Stores) -> None:
 
     Before it hashes or signs anything. Raises `StoreUnavailable` and `StoreUnusable`.
     """
-    hosts = stores.hosts()
+    hosts = hosts_of(stores)
     if hosts is not None and adopt_key(stores.data_dir, hosts.share_key(hash_key(stores.data_dir).secret)):
         log.info("key_of_erasures_adopted")
     if share_signing_key(stores):

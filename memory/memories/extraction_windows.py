@@ -26,8 +26,9 @@ from memory.secrets import looks_secret, redact_secret_answers, redacted, repeat
 from reverie import contract
 from reverie.clock import from_micros, to_micros
 from reverie.contract import MAX_TAG_CHARACTERS
+from reverie.memories.types import MemoryKind, Tier
 from storage.memories.extraction import ExtractionProgress, KnownMemories, KnownMemory, SourceMessage, WaitingSession
-from storage.memories.records import MemoryKind, Tier, is_standing
+from storage.memories.records import is_standing
 from storage.recall.words import STOP_WORDS, hash_of, words_of
 from storage.transaction import Transaction
 

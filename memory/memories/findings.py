@@ -26,10 +26,10 @@ from memory.memories.patterns.instruction_sentences import takes_back
 from memory.memories.patterns.matching import is_game
 from memory.memories.sensitive import SEEN_BY_ALL, sensitive_kind
 from memory.secrets import looks_secret, repeats_secret_of
-from reverie.memories.types import EXTRACTION
+from reverie.memories.types import EXTRACTION, Lifetime, MemoryKind, Tier
 from storage.curation import EntryDraft
 from storage.memories.extraction import KnownMemories, KnownMemory, SourceMessage, WaitingSession
-from storage.memories.records import EXTRACTION_SOURCE, USER_SOURCE, Lifetime, MemoryKind, NewMemory, Tier, is_standing
+from storage.memories.records import EXTRACTION_SOURCE, USER_SOURCE, NewMemory, is_standing
 from storage.recall.claims import claims_of, replaces
 from storage.transaction import Transaction
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from storage.memories.records import RATES, Lifetime, Tier, decay, hours_between
+from reverie.memories.types import Lifetime, Tier
+from storage.memories.records import RATES, decay, hours_between
 
 # Recalls that what several users see needs before it lasts: by so many users, on so many days.
 MIN_USERS: Final = 2

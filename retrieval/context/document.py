@@ -19,9 +19,9 @@ from retrieval.results import normalised
 from reverie.clock import from_micros, to_micros
 from reverie.counts import counted
 from reverie.inert import LINE_END, folded, inert, inert_line, visible
-from reverie.memories.types import MemoryKind, place_text, short_text
+from reverie.memories.types import MemoryKind, Tier, place_text, short_text
 from reverie.recall.types import RecallResult
-from storage.memories.records import TIERS, Tier
+from storage.memories.records import TIERS
 from storage.pipeline.records import MessageRecord
 from storage.recall.chunk_sources import Said
 from storage.sessions.records import SessionRecord

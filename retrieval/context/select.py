@@ -28,12 +28,12 @@ from retrieval.results import Twin, Twins, normalised
 from reverie.clock import from_micros, rfc3339, to_micros
 from reverie.contract import ACCOUNT_STORE, DEFAULT_CHANNEL
 from reverie.errors import Rejected
-from reverie.memories.types import Provenance
+from reverie.memories.types import Provenance, Tier
 from reverie.recall.calls import MAX_QUERY_CHARACTERS, MAX_RESULTS, ContextRanking
 from reverie.recall.types import RecallResult
 from storage.index.search_index import Hit
 from storage.memories.instructions import Applies, StandingInstruction
-from storage.memories.records import Tier, decay, hours_between
+from storage.memories.records import decay, hours_between
 from storage.pipeline.records import MessageRecord
 from storage.recall.chunk_sources import Said
 from storage.recall.records import ChunkAttributes

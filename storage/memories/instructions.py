@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from storage.memories.records import CONFIRMED, Tier
+from reverie.memories.types import Tier
+from storage.memories.records import CONFIRMED
 from storage.repository import AgentRepository
 from storage.rows import select_list
 from storage.viewer import of_memory

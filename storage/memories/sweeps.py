@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from reverie.memories.types import Lifetime, Tier
 from storage.curation import CurationLog, EntryDraft
 from storage.index.search_index import SearchIndex
-from storage.memories.records import Lifetime, MemoryRecord, Tier, is_protected, is_standing
+from storage.memories.records import MemoryRecord, is_protected, is_standing
 from storage.repository import AgentRepository
 from storage.rows import is_vector, select_list, to_json
 from storage.viewer import author_of, seen_by_several

@@ -10,8 +10,9 @@ from retrieval.context.fit import fit
 from retrieval.context.select import Candidate, ContextRequest, Conversation, Selection
 from retrieval.context.write import BuiltContext, write
 from reverie.clock import from_micros
+from reverie.memories.types import Tier
 from reverie.recall.types import RecallResult
-from storage.memories.records import RATES, Tier
+from storage.memories.records import RATES
 from storage.pipeline.records import MessageRecord
 from storage.sessions.records import SessionRecord
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy, is_promotable, is_prunable, relevance
-from storage.memories.records import RATES, TIERS, Tier
+from reverie.memories.types import Tier
+from storage.memories.records import RATES, TIERS
 from storage.memories.sweeps import MemoryOutline
 from support.kept import HOUR, NOW
 
