@@ -38,7 +38,7 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.counts import counted
 from reverie.errors import NotFound
 from reverie.memories import calls
-from reverie.memories.types import Fact, FoundMemories, Memory, MemoryStats, Note, Remembered, long_text
+from reverie.memories.types import Fact, FoundMemories, Memory, MemoryStats, Note, Remembered, changed_text, long_text
 from reverie.upkeep import GetReview, Review, RunJob
 
 _PROPERTIES: Final = ("id", "tier", "lifetime", "kind", "source", "created")
@@ -105,7 +105,8 @@ def _print_found(response: FoundMemories) -> None:
                 *_properties(memory),
                 relevances.get(memory.id, "-"),
                 response.duplicates.get(memory.id, 0),
-                shortened(memory.content),
+                shortened(memory.content)
+                + (f" ({changed_text(since)})" if (since := response.changed_since.get(memory.id)) else ""),
             )
             for memory in response.results
         ),

@@ -6,6 +6,7 @@ from cli.application import Invocation
 from cli.groups import Group, Row, root
 from cli.output import AsJson, day_of, note, print_result, print_table, say, shortened, when
 from reverie.counts import counted
+from reverie.memories.types import changed_text
 from reverie.recall.calls import GetContext, ListContexts, ListRecallEvents, Recall, ShowContext
 from reverie.recall.types import Context, Explanation, RecallResponse, ServedContext
 
@@ -38,6 +39,8 @@ def _print_recall(response: RecallResponse) -> None:
         folded = f", {counted(memory.duplicates, 'duplicate')} left out" if memory.duplicates else ""
         ended = memory.valid_to or memory.replaced_at
         until = f", {'until' if memory.valid_to else 'replaced on'} {day_of(ended)}" if ended else ""
+        if memory.changed_since is not None:
+            say(f"     {changed_text(memory.changed_since)}")
         say(f"     {memory.kind} {memory.id}{place_of}{until}, relevance {memory.relevance:.2f}{tags}{folded}")
         if memory.explanation is not None:
             say(f"     {_explained(memory.explanation)}")

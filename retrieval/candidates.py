@@ -37,7 +37,7 @@ from storage.index.chunk_filter import ChunkFilter
 from storage.index.forward import ForwardRow, thread_of
 from storage.index.search_index import Hit
 from storage.recall.chunk_sources import SHOWN_CHARACTERS, PastMemory
-from storage.recall.records import ChunkSource
+from storage.recall.records import ChunkSource, Replacement
 from storage.recall.words import hashes_of
 from storage.stores import Store
 
@@ -244,6 +244,12 @@ class Candidates:
     def texts(self, numbers: Sequence[int]) -> dict[int, ChunkSource]:
         """Return the message, file or memory behind each chunk, by chunk id (negative in the account's store)."""
         return {number: text for part in self._parts for number, text in part.texts(numbers).items()}
+
+    def replacements(self, owner: str | None) -> list[Replacement]:
+        """Return what has been replaced among the memories of an end user, up to the time that is looked back to."""
+        query = self.query
+        found = query.repositories.past_memories.replacements(owner)
+        return [one for one in found if query.prepared.until is None or one.at <= query.prepared.until]
 
     def relevances(self, ranked: Sequence[Fused], texts: Mapping[int, ChunkSource]) -> dict[int, Relevance]:
         """Return the relevance of each chunk, by chunk id (negative in the account's store)."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -23,11 +23,13 @@ import msgspec
 from retrieval.candidates import Candidates
 from retrieval.ranking.fusion import Fused
 from retrieval.ranking.relevance import Relevance, shown_relevance
-from reverie.clock import from_micros
+from reverie.clock import from_micros, to_micros
+from reverie.memories.types import LaterChange
 from reverie.recall.types import Explanation, RecallResult, Turn
 from storage.index.search_index import Hit
 from storage.recall.claims import Claim, claims_of, replaces
-from storage.recall.records import ChunkSource, NeighbourMessage
+from storage.recall.dependence import Change, changes_of, newest_change
+from storage.recall.records import ChunkSource, NeighbourMessage, Replacement
 from storage.recall.sameness import Statement, says_the_same, statement
 from storage.recall.words import with_few_marks
 
@@ -101,6 +103,7 @@ class FoundResult:
     result: RecallResult
     hit: Hit
     owner: str | None = None
+    confirmed_at: int | None = None
     folded: dict[_Key, Hit] = field(default_factory=dict)
     duplicates: dict[_Key, Hit] = field(default_factory=dict)
 
@@ -144,7 +147,9 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
             elif duplicates is not None and duplicates.take(found, results):
                 continue
             elif found.key not in results and len(results) < most:
-                results[found.key] = FoundResult(_result(candidates, found), found.hit, found.text.owner)
+                results[found.key] = FoundResult(
+                    _result(candidates, found), found.hit, found.text.owner, found.text.confirmed_at
+                )
         if len(ranked) < count or request.min_score is not None:
             break
         read |= {item.chunk_id for item in batch}
@@ -152,7 +157,8 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
     for found in folded:
         if found.key in results:
             results[found.key].folded.setdefault(_key(found.text), found.hit)
-    return newest_first([_with_duplicates(found) for found in results.values()])[: request.limit]
+    ordered = newest_first([_with_duplicates(found) for found in results.values()])[: request.limit]
+    return with_later_changes(ordered, candidates.replacements)
 
 
 # What a longer text claims is not all that it says.
@@ -214,6 +220,61 @@ def _subject(found: FoundResult, claim: Claim) -> tuple[object, ...]:
 def _replaced(found: FoundResult, by: RecallResult) -> FoundResult:
     changed = msgspec.structs.replace(found.result, replaced_by=by.id, replaced_at=by.created_at)
     return replace(found, result=changed)
+
+
+# Whoever reads as several users sees what changed for the first of them.
+_MAX_OWNERS: Final = 8
+
+
+def with_later_changes(
+    results: Sequence[FoundResult], replacements: Callable[[str | None], Sequence[Replacement]]
+) -> list[FoundResult]:
+    """Return results; one that depends on something that was replaced after it was said tells the newest change.
+
+    What was replaced is looked up among the memories of the end user of a result, and among the results.
+    """
+    owners = [*dict.fromkeys(found.owner for found in results)][:_MAX_OWNERS]
+    known = {owner: changes_of(replacements(owner)) for owner in owners}
+    by_id = {found.result.id: found.result for found in results}
+    for found in results:
+        by, person = by_id.get(found.result.replaced_by or ""), _person(found.result)
+        if by is not None and person is not None:
+            changed = Replacement(found.result.text, by.id, by.text, to_micros(by.created_at))
+            changes = [(one, _told_by(person, change)) for one, change in changes_of([changed])]
+            known.setdefault(found.owner, []).extend(changes)
+    return [_with_later_change(found, known.get(found.owner, ())) for found in results]
+
+
+def _person(result: RecallResult) -> str | None:
+    """Return the name of whoever says a text, empty for the end user; None if it is the word of no person."""
+    if result.kind == "memory":
+        return ""
+    return (result.name or "").casefold() if result.kind == "message" and result.role == "user" else None
+
+
+def _told_by(person: str, change: Change) -> Change:
+    """Return a change of somebody who tells it, as the texts of others call it: "my" landlord is "Kate's"."""
+    return change._replace(owner=f"{person}'s") if person and change.owner == "my" else change
+
+
+def _as_told_to(person: str, change: Change) -> Change:
+    """Return a change as the person calls it whom it is about."""
+    if not person:
+        return change
+    return change._replace(owner="my" if change.owner == f"{person}'s" else "")
+
+
+def _with_later_change(found: FoundResult, known: Sequence[tuple[Replacement, Change]]) -> FoundResult:
+    result, person = found.result, _person(found.result)
+    if not known or person is None or result.replaced_by is not None or len(result.text) > _CLAIM_CHARACTERS:
+        return found
+    said_at = max(to_micros(result.created_at), found.confirmed_at or 0)
+    changes = [(one, _as_told_to(person, change)) for one, change in known if one.id != result.id]
+    newest = newest_change(result.text, said_at, changes)
+    if newest is None:
+        return found
+    change = LaterChange(id=newest.id, text=newest.newer, at=from_micros(newest.at))
+    return replace(found, result=msgspec.structs.replace(result, changed_since=change))
 
 
 class _Duplicates:

@@ -72,7 +72,11 @@ def _search_memories(services: Services, caller: Caller, call: calls.SearchMemor
     relevances = {result.id: result.relevance for result in response.results}
     duplicates = {result.id: result.duplicates for result in response.results if result.duplicates}
     return types.FoundMemories(
-        results=memories, relevances=relevances, duplicates=duplicates, degraded=response.degraded
+        results=memories,
+        relevances=relevances,
+        duplicates=duplicates,
+        changed_since={one.id: one.changed_since for one in response.results if one.changed_since is not None},
+        degraded=response.degraded,
     )
 
 

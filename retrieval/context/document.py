@@ -19,7 +19,7 @@ from retrieval.results import normalised
 from reverie.clock import from_micros, to_micros
 from reverie.counts import counted
 from reverie.inert import LINE_END, folded, inert, inert_line, visible
-from reverie.memories.types import MemoryKind, Tier, place_text, short_text
+from reverie.memories.types import MemoryKind, Tier, changed_text, place_text, short_text
 from reverie.recall.types import RecallResult
 from storage.memories.records import TIERS
 from storage.pipeline.records import MessageRecord
@@ -208,6 +208,8 @@ def _memory(candidate: Candidate, selection: Selection, *, with_place: bool) -> 
     remarks, place = [past_of(candidate.history)], ""
     if result.replaced_at is not None:
         remarks.append(f"replaced on {date_of(to_micros(result.replaced_at))}")
+    if result.changed_since is not None:
+        remarks.append(changed_text(result.changed_since, clean=label))
     if candidate.contradicted_at is not None:
         remarks.append(f"may contradict that of {date_of(candidate.contradicted_at)}")
     if candidate.provenance is not None:

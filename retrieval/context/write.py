@@ -152,6 +152,7 @@ def _memory(text: str, candidate: Candidate) -> ContextMemory:
         provenance=candidate.provenance,
         replaced_by=result.replaced_by,
         replaced_at=result.replaced_at,
+        changed_since=result.changed_since,
     )
 
 

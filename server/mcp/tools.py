@@ -17,7 +17,7 @@ from reverie.counts import counted, plural
 from reverie.errors import NotFound, Rejected, ReverieError
 from reverie.inert import inert, inert_line
 from reverie.memories.calls import Forget, GetMemory, ListMemories, Remember, UpdateMemory
-from reverie.memories.types import DREAM_SWEEP, IMPORT, Memory, MemoryKind
+from reverie.memories.types import DREAM_SWEEP, IMPORT, LaterChange, Memory, MemoryKind, changed_text
 from reverie.recall.calls import GetContext, Recall
 from reverie.recall.types import RecallResponse, RecallResult
 from reverie.scheduling.calls import (
@@ -69,14 +69,18 @@ def line(label: Iterable[str | None], text: str) -> str:
     return f"- [{'; '.join(inert_line(part) for part in label if part)}] {shown}"
 
 
-def memory_line(memory: Memory, *, user: str | None = None) -> str:
-    """Return a memory with its date, kind, whose word it is, and its id, by which it is changed and forgotten."""
+def memory_line(memory: Memory, *, user: str | None = None, since: LaterChange | None = None) -> str:
+    """Return a memory with its date, kind, whose word it is, and its id, by which it is changed and forgotten.
+
+    `since` is a later change that makes it doubtful.
+    """
     return line(
         (
             moment(memory.valid_from or memory.created_at),
             memory.kind,
             f"by {_origin(memory, user)}",
             f"held until {moment(memory.valid_to)}" if memory.valid_to else None,
+            changed_text(since) if since else None,
             f"expires {moment(memory.expires_at)}" if memory.expires_at else None,
             f"tags: {', '.join(memory.tags)}" if memory.tags else None,
             f"id {memory.id}",
@@ -458,7 +462,10 @@ async def recalled_lines(bound: Bound, found: RecallResponse, *, excluded_ids: C
         raise failures[0]
     shown = [one for one in results if one.kind != "memory" or one.id in memories]
     return [
-        memory_line(memories[one.id], user=bound.user) if one.kind == "memory" else _line(one, bound) for one in shown
+        memory_line(memories[one.id], user=bound.user, since=one.changed_since)
+        if one.kind == "memory"
+        else _line(one, bound)
+        for one in shown
     ]
 
 
@@ -475,6 +482,7 @@ def _line(result: RecallResult, bound: Bound) -> str:
         f"session {result.session}" if result.session else None,
         f"file {result.id}" if result.kind == "file" else None,
         f"replaced on {moment(result.replaced_at)}" if result.replaced_at else None,
+        changed_text(result.changed_since) if result.changed_since else None,
     )
     return line(label, result.excerpt or result.text)
 

@@ -2596,9 +2596,9 @@ ORDER BY score DESC NULLS LAST, chunk_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT
 SELECT 0 AS chunk_id, 'memory' AS kind, m.id AS id, s.id AS session, NULL AS role, NULL AS name, m.content AS text,
     SUBSTRING(m.content FROM 1 FOR 640) AS chunk_text, m.tags AS tags, 0 AS sequence, m.created_at AS created_at, m.tier
     AS tier, m.source_message AS source_message, m.expires_at AS expires_at, m.owner_user_id AS owner, s.ref_code AS
-    ref_code, b.created_at AS valid_to, s.ref_code AS source_session, m.row_id AS row_id, m.channel_id AS channel,
-    m.importance AS importance, m.access_count AS access_count, m.accessed_at AS accessed_at, m.kind AS memory_kind,
-    CAST(CAST((NOT m.category IS NULL) AS INT) AS BIGINT) AS keyed
+    ref_code, b.created_at AS valid_to, s.ref_code AS source_session, m.confirmed_at AS confirmed_at, m.row_id AS
+    row_id, m.channel_id AS channel, m.importance AS importance, m.access_count AS access_count, m.accessed_at AS
+    accessed_at, m.kind AS memory_kind, CAST(CAST((NOT m.category IS NULL) AS INT) AS BIGINT) AS keyed
 FROM memories AS m
 JOIN memories AS b ON b.row_id = m.superseded_by
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
@@ -2609,6 +2609,17 @@ WHERE ((m.agent_id = :agent AND NOT m.superseded_by IS NULL AND m.created_at <= 
     vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id))))) AND m.store_id
     = :store_id) AND b.store_id = :store_id
 ORDER BY m.created_at DESC, m.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+-- storage.recall.chunk_sources: replacements
+SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at
+FROM memories AS m
+JOIN memories AS b ON b.row_id = m.superseded_by
+WHERE ((m.agent_id = :agent AND NOT m.superseded_by IS NULL AND COALESCE(m.owner_user_id, '') = :owner AND b.visibility
+    <> 'requested' AND (b.visibility = 'shared' OR b.owner_user_id = :viewer OR (b.owner_user_id IS NULL AND
+    (b.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id = b.session_row AND (vs.user_id IS
+    NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users
+    AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id =
+    :store_id))))) AND m.store_id = :store_id) AND b.store_id = :store_id
+ORDER BY m.superseded_at DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
 -- storage.recall.chunk_sources: histories
 WITH RECURSIVE said(root, row_id) AS (SELECT r.id, m.row_id FROM memories AS r JOIN memories AS m ON m.superseded_by =
     r.row_id WHERE ((r.agent_id = :agent AND r.id = ANY(CAST(:ids AS TEXT[]))) AND r.store_id = :store_id) AND
@@ -2633,9 +2644,9 @@ SELECT c.id AS chunk_id, CASE WHEN NOT c.memory_row IS NULL THEN 'memory' WHEN c
     COALESCE(NULLIF(COALESCE(m.content, k.content), ''), c.text) AS text, c.text AS chunk_text, COALESCE(m.tags, f.tags,
     k.tags) AS tags, COALESCE(m.sequence, c.sequence_start) AS sequence, COALESCE(m.created_at, f.created_at,
     k.created_at) AS created_at, k.tier AS tier, k.source_message AS source_message, k.expires_at AS expires_at,
-    COALESCE(s.ref_code, o.ref_code) AS ref_code, COALESCE(o.ref_code, JSON_EXTRACT_PATH_TEXT(CAST((CASE WHEN
-    (JSON_VALID(k.metadata)) <> 0 THEN k.metadata ELSE '[]' END) AS JSON), 'ref_code')) AS source_session, CASE WHEN
-    c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner
+    k.confirmed_at AS confirmed_at, COALESCE(s.ref_code, o.ref_code) AS ref_code, COALESCE(o.ref_code,
+    JSON_EXTRACT_PATH_TEXT(CAST((CASE WHEN (JSON_VALID(k.metadata)) <> 0 THEN k.metadata ELSE '[]' END) AS JSON),
+    'ref_code')) AS source_session, CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner
 FROM chunks AS c
 CROSS JOIN LATERAL (SELECT (SELECT MAX(d.row_id) FROM message_chunks AS l JOIN messages AS d ON d.row_id = l.message_row
     WHERE ((l.chunk_id = c.id AND d.created_at <= :until) AND l.store_id = :store_id) AND d.store_id = :store_id) AS
@@ -2654,9 +2665,9 @@ SELECT c.id AS chunk_id, CASE WHEN NOT c.memory_row IS NULL THEN 'memory' WHEN c
     COALESCE(NULLIF(COALESCE(m.content, k.content), ''), c.text) AS text, c.text AS chunk_text, COALESCE(m.tags, f.tags,
     k.tags) AS tags, COALESCE(m.sequence, c.sequence_start) AS sequence, COALESCE(m.created_at, f.created_at,
     k.created_at) AS created_at, k.tier AS tier, k.source_message AS source_message, k.expires_at AS expires_at,
-    COALESCE(s.ref_code, o.ref_code) AS ref_code, COALESCE(o.ref_code, JSON_EXTRACT_PATH_TEXT(CAST((CASE WHEN
-    (JSON_VALID(k.metadata)) <> 0 THEN k.metadata ELSE '[]' END) AS JSON), 'ref_code')) AS source_session, CASE WHEN
-    c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner
+    k.confirmed_at AS confirmed_at, COALESCE(s.ref_code, o.ref_code) AS ref_code, COALESCE(o.ref_code,
+    JSON_EXTRACT_PATH_TEXT(CAST((CASE WHEN (JSON_VALID(k.metadata)) <> 0 THEN k.metadata ELSE '[]' END) AS JSON),
+    'ref_code')) AS source_session, CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner
 FROM chunks AS c
 CROSS JOIN LATERAL (SELECT (SELECT MAX(message_row) FROM message_chunks WHERE chunk_id = c.id AND
     message_chunks.store_id = :store_id) AS row_id OFFSET 0) AS m_keys

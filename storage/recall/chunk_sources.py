@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from storage.index.chunk_filter import ChunkFilter, MemoryScope
-from storage.recall.records import ChunkAttributes, ChunkSource, NeighbourMessage
+from storage.recall.records import ChunkAttributes, ChunkSource, NeighbourMessage, Replacement
 from storage.repository import AgentRepository
 from storage.rows import select_list, valid_json
 from storage.viewer import of_memory, of_message
@@ -105,6 +105,16 @@ _HISTORIES: Final = """
 """
 
 
+_REPLACEMENTS: Final = """
+    SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at
+    FROM memories AS m CROSS JOIN memories AS b ON b.row_id = m.superseded_by
+    WHERE m.agent_id = :agent AND m.superseded_by IS NOT NULL AND coalesce(m.owner_user_id, '') = :owner
+        AND b.visibility <> 'requested' AND {visible} ORDER BY m.superseded_at DESC LIMIT :limit
+"""
+# Of more, the older ones count no more: what was said before them has been said again, or is past.
+_MAX_REPLACEMENTS: Final = 50
+
+
 class PastMemories(AgentRepository):
     """The superseded memories of one agent within one transaction."""
 
@@ -122,6 +132,11 @@ class PastMemories(AgentRepository):
         return self._records(
             PastMemory, f"{sql} ORDER BY m.created_at DESC, m.row_id DESC LIMIT :limit", **parameters, limit=_LIMIT
         )
+
+    def replacements(self, owner: str | None) -> list[Replacement]:
+        """Return the newest replacements among the memories of one user, or of nobody."""
+        sql = _REPLACEMENTS.format(visible=of_memory(self._viewer, "b"))
+        return self._records(Replacement, sql, owner=owner or "", limit=_MAX_REPLACEMENTS)
 
     def histories(self, memory_ids: Sequence[str]) -> dict[str, list[Said]]:
         """Return what was said of these memories, itself and what it superseded, the newest first; none without any."""
@@ -161,7 +176,7 @@ _SOURCES: Final = f"""
         coalesce(nullif(coalesce(m.content, k.content), ''), c.text) AS text, c.text AS chunk_text,
         coalesce(m.tags, f.tags, k.tags) AS tags, coalesce(m.sequence, c.sequence_start) AS sequence,
         coalesce(m.created_at, f.created_at, k.created_at) AS created_at, k.tier AS tier,
-        k.source_message AS source_message, k.expires_at AS expires_at,
+        k.source_message AS source_message, k.expires_at AS expires_at, k.confirmed_at AS confirmed_at,
         coalesce(s.ref_code, o.ref_code) AS ref_code,
         coalesce(o.ref_code, {valid_json("k.metadata")} ->> 'ref_code') AS source_session,
         CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner

@@ -14,6 +14,7 @@ quotations are none, nor is a sentence about a pronoun of the third person.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -93,6 +94,11 @@ _BECAME = re.compile(
     r"\b(?:(?:has been|have been|was|were|got)\s)?(?:raised|increased|lowered|reduced|cut|changed|renamed|updated)"
     r"\sto\b"
     r"|\b(?:went|gone) (?:up|down) to\b|\b(?:has |just )?turned(?= \d)",
+    re.IGNORECASE,
+)
+_NEW_JOB = re.compile(
+    r"\A(?P<who>\s{0,3}(?:i|we|user|i['\u2019]ve)\s)(?:(?:just|recently|finally)\s)?"
+    r"(?:started (?:working|(?:a|my) new job)|(?:have|has|got) a new job)\s(?:at|with)\b",
     re.IGNORECASE,
 )
 _SWITCH = re.compile(
@@ -184,7 +190,7 @@ def claims_of(text: str) -> tuple[Claim, ...]:
     found = []
     for written in _SENTENCE.split(text):
         if not _QUESTION.search(written):
-            sentence = _LEAD_IN.sub("", _NUMBERED.sub("", written))
+            sentence = _NEW_JOB.sub(r"\g<who>joined", _LEAD_IN.sub("", _NUMBERED.sub("", written)))
             for clause in _clauses(
                 _BECAME.sub("is", sentence) if " to " in sentence or " turned " in sentence else sentence
             ):
@@ -206,6 +212,11 @@ def replaces(newer: Claim, older: Claim) -> bool:
     # "Lisbon" and "Lisbon, Portugal" are one value, told more or less exactly.
     short, long = sorted((newer.value.split(), older.value.split()), key=len)
     return long[: len(short)] != short and long[-len(short) :] != short
+
+
+def head_of(words: Sequence[str]) -> str | None:
+    """Return the word that says what a value is: "acme" of "at acme", and "gym" of "to the gym"."""
+    return next((word for word in words if word not in _BEFORE_HEADS), None)
 
 
 def _clauses(sentence: str) -> list[str]:
@@ -230,7 +241,7 @@ def _habit(clause: str) -> Claim | None:
     verb = "be" if verb in _BE else verb
     if verb == "be" and len(rest) > 1 and rest[0].endswith("ing"):
         verb = rest.pop(0)
-    head = next((word for word in rest if word not in _BEFORE_HEADS), None)
+    head = head_of(rest)
     if head is None or verb in _THOUGHT or (ended is None and _PAST.match(verb)):
         return None
     attribute, value = f"i {hash_of(verb)} {hash_of(head)}", "" if ended else " ".join(rest)
@@ -250,7 +261,7 @@ def _switch(clause: str) -> Claim | None:
     found = _SWITCH.match(clause)
     if found is None or _CONDITION.search(clause):
         return None
-    old = next((word for word in _spoken(found["old"] or found["older"]) if word not in _BEFORE_HEADS), None)
+    old = head_of(_spoken(found["old"] or found["older"]))
     return None if old is None else Claim(f"i {hash_of('use')} {hash_of(old)}", "", is_own=True)
 
 

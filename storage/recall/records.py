@@ -16,7 +16,7 @@ class ChunkSource:
     reference code of that message's session, both as far as the memory names them. A source with
     `expires_at` must not be shown from then on. `ref_code` is the reference code of its session.
     `owner` is the end user of its session, or that a memory belongs to. A memory that was replaced held until
-    `valid_to`.
+    `valid_to`; one that was said again was so at `confirmed_at`.
     """
 
     chunk_id: int
@@ -37,6 +37,17 @@ class ChunkSource:
     ref_code: str | None = None
     valid_to: int | None = None
     source_session: str | None = None
+    confirmed_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A memory of a user, by its text, that another one has replaced: what that one says, and since when."""
+
+    older: str
+    id: str
+    newer: str
+    at: int
 
 
 @dataclass(frozen=True, slots=True)

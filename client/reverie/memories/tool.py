@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from reverie.errors import Rejected, ReverieError
 from reverie.inert import inert, inert_line
-from reverie.memories.types import FoundMemories, Memory, Remembered
+from reverie.memories.types import FoundMemories, Memory, Remembered, changed_text
 
 if TYPE_CHECKING:
     from reverie.client import AsyncReverie, Reverie
@@ -166,6 +166,8 @@ def _fits(response: FoundMemories, memory: Memory) -> bool:
 def _result(response: FoundMemories, memory: Memory) -> dict[str, Any]:
     result = {"id": memory.id, "content": inert(memory.content), "tags": [inert_line(tag) for tag in memory.tags]}
     duplicates = response.duplicates.get(memory.id, 0)
+    since = response.changed_since.get(memory.id)
+    result |= {"note": changed_text(since, clean=inert_line)} if since is not None else {}
     return result | ({"duplicates": duplicates} if duplicates else {})
 
 

@@ -31,6 +31,14 @@ MemoryKind = Literal["fact", "preference", "procedure", "event", "task", "note",
 FactSource = Literal["agent", "user"]
 
 
+class LaterChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What has changed since a text was said, and makes it doubtful: a memory, what it says, and when it was said."""
+
+    id: str
+    text: str
+    at: datetime
+
+
 class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change that a job made to a memory, such as its promotion or a merge; `action` says which."""
 
@@ -197,12 +205,14 @@ class FoundMemories(ListResult[Memory], frozen=True, kw_only=True, omit_defaults
     """The response to `memories.search`, best first. `degraded` is why results are fewer or worse than requested.
 
     `relevances` has the relevance of each result, by its id: the estimated probability that it fits the query.
+    `changed_since` has what makes a result doubtful because it changed later, by the id of the result.
     `duplicates` has the number of memories that say the same as a result and were left out, by the id of the result.
     """
 
     results: list[Memory]
     relevances: dict[str, float] = msgspec.field(default_factory=dict)
     duplicates: dict[str, int] = msgspec.field(default_factory=dict)
+    changed_since: dict[str, LaterChange] = msgspec.field(default_factory=dict)
     degraded: str = ""
 
 
@@ -324,6 +334,7 @@ _SESSION_CHARACTERS: Final = 20
 _MADE: Final = {DREAM_SWEEP: "dream", IMPORT: "imported"}
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _USER: Final = "user"
+_CHANGE_CHARACTERS: Final = 120
 
 
 def short_text(provenance: Provenance, *, clean: Callable[[str], str], user: str | None = None) -> str:
@@ -338,6 +349,13 @@ def short_text(provenance: Provenance, *, clean: Callable[[str], str], user: str
     return ", ".join(dict.fromkeys(part for part in map(clean, filter(None, parts)) if part))
 
 
+def changed_text(change: LaterChange, *, clean: Callable[[str], str] = str) -> str:
+    """Return a later change as a remark on what it makes doubtful."""
+    text = clean(change.text).rstrip(".")
+    shown = text if len(text) <= _CHANGE_CHARACTERS else f"{text[: _CHANGE_CHARACTERS - 1]}\u2026"
+    return f'may have changed: said before "{shown}", {_day(change.at)}'
+
+
 def place_text(provenance: Provenance, *, clean: Callable[[str], str], here: str) -> str:
     """Return the session that it was said in, by its reference code if its id is long; empty for the session `here`."""
     session = provenance.session if provenance.session != here else None
@@ -346,12 +364,15 @@ def place_text(provenance: Provenance, *, clean: Callable[[str], str], here: str
     return clean(session) if session else ""
 
 
+def _day(at: datetime) -> str:
+    return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
+
+
 def long_text(provenance: Provenance, *, clean: Callable[[str], str] = str) -> str:
     """Return all that is known: "kate (user), 3 May 2026, session chat-42, message m1, made by extract-memories"."""
     person = " ".join(map(clean, dict.fromkeys(filter(None, (provenance.user, provenance.name)))))
     who = f"{person} ({clean(provenance.trust)})" if person else clean(provenance.trust)
-    said_at = provenance.said_at
-    parts = [who, f"{said_at.day} {_MONTHS[said_at.month - 1]} {said_at.year}"]
+    parts = [who, _day(provenance.said_at)]
     if provenance.workspace:
         parts.append(f"workspace {clean(provenance.workspace)}")
     if provenance.session:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from reverie.memories.types import Provenance
+from reverie.memories.types import LaterChange, Provenance
 from reverie.sessions.types import Message
 from reverie.types import ListResult
 
@@ -55,7 +55,8 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     a `tier`, and a `source_message` if it was extracted from one. `ref_code` is the reference code of the session. A
     memory that was replaced has a `valid_to`, until when it held: such are found with `as_of` only. A text that gives
     one attribute of something a value, and to which a later one gives another, is `replaced_by` that message, file or
-    memory, said at `replaced_at`, which ranks before it.
+    memory, said at `replaced_at`, which ranks before it. What depends on something that changed after it was said, such
+    as the landlord of a flat that was left, has `changed_since`.
     """
 
     id: str
@@ -73,6 +74,7 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     valid_to: datetime | None = None
     replaced_by: str | None = None
     replaced_at: datetime | None = None
+    changed_since: LaterChange | None = None
     excerpt: str | None = None
     duplicates: int = 0
     before: list[Turn] = []
@@ -91,7 +93,8 @@ class RecallResponse(ListResult[RecallResult], frozen=True, kw_only=True, omit_d
 class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A memory, message or file in a context. `tier` is the narrowest scope that contains both it and the session.
 
-    `provenance` is that of a memory. `replaced_by` and `replaced_at` are those of the result of a recall.
+    `provenance` is that of a memory. `replaced_by`, `replaced_at` and `changed_since` are those of the result of a
+    recall.
     """
 
     id: str
@@ -107,6 +110,7 @@ class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     provenance: Provenance | None = None
     replaced_by: str | None = None
     replaced_at: datetime | None = None
+    changed_since: LaterChange | None = None
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):

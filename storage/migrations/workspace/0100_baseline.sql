@@ -422,6 +422,9 @@ CREATE INDEX memories_by_session ON memories (session_row) WHERE session_row IS 
 CREATE INDEX memories_by_message ON memories (agent_id, source_message) WHERE source_message IS NOT NULL;
 CREATE INDEX memories_by_subject ON memories (agent_id, subject) WHERE subject IS NOT NULL;
 CREATE INDEX memories_superseded ON memories (superseded_by) WHERE superseded_by IS NOT NULL;
+-- What has changed for a user, the newest change first: recall looks there for what its results depend on.
+CREATE INDEX memories_replaced ON memories (agent_id, coalesce(owner_user_id, ''), superseded_at)
+WHERE superseded_by IS NOT NULL;
 CREATE INDEX memories_to_chunk ON memories (row_id) WHERE chunked_at IS NULL AND superseded_by IS NULL;
 -- Conversation memories, to be deleted when their session ends: few rows, queried after every write.
 CREATE INDEX memories_of_conversations ON memories (session_row) WHERE tier = 'conversation' AND superseded_by IS NULL;

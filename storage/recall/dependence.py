@@ -1,0 +1,128 @@
+"""Which texts depend on something that has changed since: a landlord told before a move, a desk before a new job.
+
+A move, a new job or a new address says nothing of the landlord, the rent or the desk, so it replaces none of them; but
+what was said of them before may hold no more. Only what hardly ever outlives such a change counts, and what is said to
+be at the place that was left ("my dentist is in Lisbon", "I swim at a pool in Lisbon"). What one has been, liked or
+visited there stays as it is, and so does what is said of other people. Doubt means no dependence, as for claims.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from storage.recall.claims import Claim, claims_of, head_of, replaces
+from storage.recall.records import Replacement
+from storage.recall.words import hash_of
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_OF_HOME: Final = _words(
+    "landlord landlady flatmate flatmates roommate roommates housemate neighbour neighbours neighbor neighbors "
+    "neighbourhood neighborhood rent commute address flat apartment postcode gym"
+)
+_OF_WORK: Final = _words(
+    "boss manager supervisor team desk office commute salary colleague colleagues coworker coworkers shift"
+)
+# What governs them: where somebody lives and works, as claims name it.
+_GOVERNS: Final = re.compile(r"\A(?P<subject>\S.{0,60}?) (?P<verb>live|work)(?: \w{1,20})?\Z")
+_GOVERNED: Final = {"live": _OF_HOME, "work": _OF_WORK, "address": _OF_HOME, "job": _OF_WORK, "employer": _OF_WORK}
+_GOVERNING_THING: Final = re.compile(r"\A(?P<owner>my|\S{1,40}'s) (?P<thing>address|job|employer) be\b")
+# What one goes on doing at a place or on the way there; who visits it or comes from there need not live there.
+_SETTLED: Final = frozenset(
+    str(hash_of(verb))
+    for verb in _words(
+        "go work train swim shop park study bank volunteer teach commute rent take walk drive bike cycle eat bring"
+    )
+)
+# "I'm going to ask my boss" is none.
+_INTENTION: Final = re.compile(r"to (?!(?:work|my|our|the|an?)\b)")
+_PLACES_OF_WORK: Final = frozenset({("to", "work"), ("at", "work"), ("the", "office")})
+
+
+class Change(NamedTuple):
+    """That something of somebody changed: `owner` is "my" or "Kate's", `governed` what depends on it.
+
+    `left` is the value that holds no more.
+    """
+
+    owner: str
+    governed: frozenset[str]
+    left: str
+
+
+@lru_cache(maxsize=4_096)
+def changes_between(older: str, newer: str) -> tuple[Change, ...]:
+    """Return what has changed for somebody if a text was replaced by a newer one."""
+    by = claims_of(newer)
+    return tuple(
+        change
+        for claim in claims_of(older)
+        if (change := _change(claim)) is not None and any(_ends(one, claim) for one in by)
+    )
+
+
+def changes_of(replacements: Iterable[Replacement]) -> list[tuple[Replacement, Change]]:
+    """Return what replacements have changed, each with its replacement."""
+    return [(one, change) for one in replacements for change in changes_between(one.older, one.newer)]
+
+
+def newest_change(text: str, said_at: int, changes: Iterable[tuple[Replacement, Change]]) -> Replacement | None:
+    """Return the newest change on which a text depends that was said before it; None if there is none."""
+    claims = claims_of(text)
+    later = ((one, change) for one, change in changes if one.at > said_at) if claims else ()
+    doubts = (one for one, change in later if any(_depends(claim, change) for claim in claims))
+    return max(doubts, key=lambda one: one.at, default=None)
+
+
+def _change(claim: Claim) -> Change | None:
+    if found := _GOVERNS.match(claim.attribute):
+        if claim.is_own and found["subject"] != "i":  # "my parents live in"
+            return None
+        owner = "my" if claim.is_own else f"{found['subject']}'s"
+        return Change(owner, _GOVERNED[found["verb"]], claim.value)
+    if found := _GOVERNING_THING.match(claim.attribute):
+        return Change(found["owner"], _GOVERNED[found["thing"]], claim.value)
+    return None
+
+
+def _ends(newer: Claim, older: Claim) -> bool:
+    """Return whether a claim ends another one: "I no longer work at Acme" names the verb and the head of its value."""
+    if replaces(newer, older):
+        return True
+    verb, head = older.attribute.split()[1], head_of(older.value.split())
+    is_ended = not newer.value and head is not None
+    return is_ended and newer.attribute == f"i {hash_of(verb)} {hash_of(head or '')}"
+
+
+def _depends(claim: Claim, change: Change) -> bool:
+    if claim.attribute.startswith("i "):
+        if change.owner != "my" or claim.attribute.split()[1] not in _SETTLED or _INTENTION.match(claim.value):
+            return False
+        return _names_governed(claim.value.split(), change) or _is_there(claim, change)
+    of_owner, _, attribute = claim.attribute.partition(f"{change.owner} ")
+    words = attribute.split()
+    thing = words[: words.index("be")] if not of_owner and "be" in words else []
+    if not thing:
+        return False
+    of_another = any(word.endswith("'s") for word in thing[:-1])  # "my sister's landlord"
+    is_governed = thing[0].removesuffix("'s") in change.governed or (thing[-1] in change.governed and not of_another)
+    return is_governed or (not of_another and _is_there(claim, change))
+
+
+def _names_governed(value: Sequence[str], change: Change) -> bool:
+    """Return whether what somebody goes on doing has to do with what depends on the change: "walk to my office"."""
+    at_work = change.governed is _OF_WORK and any(pair in _PLACES_OF_WORK for pair in pairwise(value))
+    mine = {word for before, word in pairwise(value) if before == "my"}
+    return at_work or not mine.isdisjoint(change.governed)
+
+
+def _is_there(claim: Claim, change: Change) -> bool:
+    """Return whether something is said to be at what was left, if that has a name of a few words."""
+    return any(f" {preposition} {change.left} " in f" {claim.value} " for preposition in ("in", "at", "near"))

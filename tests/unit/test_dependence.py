@@ -1,0 +1,154 @@
+"""What is told with the mark of a later change: a landlord told before a move, a desk before a new job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.memories.memories import confirm_memory, forget
+from reverie.clock import to_micros
+from reverie.memories.types import changed_text
+from storage.recall.dependence import changes_of, newest_change
+from storage.recall.records import Replacement
+from support.knowing import Knowing
+from support.pipeline import WORKSPACE, Pipeline
+from support.recalling import BagOfWords
+
+MAY, JUNE, JULY = (to_micros(datetime.fromisoformat(f"2023-0{month}-03T09:30:00Z")) for month in (5, 6, 7))
+MOVE = ("User lives in Lisbon.", "User moved to Porto.")
+JOB = ("User works at Acme.", "User started a new job at Globex last week.")
+
+
+def is_doubtful(text: str, older: str, newer: str) -> bool:
+    """Whether a text depends on what changed when one statement replaced another."""
+    return newest_change(text, MAY, changes_of([Replacement(older, "change", newer, JUNE)])) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("My landlord is Mr Silva.", MOVE),
+        ("User's rent is 800 euros.", MOVE),
+        ("My gym is in Lisbon.", MOVE),
+        ("I go to the gym in Lisbon every day.", MOVE),
+        ("I swim at a pool in Lisbon.", MOVE),
+        ("I walk my dog behind my flat.", MOVE),
+        ("My landlord is Mr Silva.", ("My address is 5 Elm Street.", "My new address is 12 Oak Road.")),
+        ("My boss is Karen.", JOB),
+        ("User's desk is on floor 4.", JOB),
+        ("I take the bus to work.", JOB),
+        ("I eat with my team on Fridays.", JOB),
+        ("My manager's name is Anna.", ("User works at Acme.", "User no longer works at Acme.")),
+        ("Kate's landlord is Mr Silva.", ("Kate lives in Lisbon.", "Kate moved to Faro.")),
+        ("Kate Lee's landlord is Mr Silva.", ("Kate Lee lives in Lisbon.", "Kate Lee moved to Faro.")),
+    ],
+)
+def test_what_depends_on_a_home_or_a_job_is_doubtful_once_that_has_changed(text: str, change: tuple[str, str]) -> None:
+    assert is_doubtful(text, *change)
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("My boss is Karen.", MOVE),
+        ("My landlord is Mr Silva.", JOB),
+        ("My landlord is Mr Silva.", ("User likes tea.", "User likes coffee.")),
+        ("My landlord is Mr Silva.", ("My landlord is Mr Novak.", "My landlord is Mr Silva.")),
+        ("My landlord is Mr Silva.", ("Kate lives in Lisbon.", "Kate moved to Faro.")),
+        ("My landlord is Mr Silva.", ("My parents live in Lisbon.", "My parents live in Faro.")),
+        ("My landlord is Mr Silva.", ("User lives in Lisbon.", "User lives in Lisbon, Portugal.")),
+        ("My landlord is Mr Silva.", ("User lives in Lisbon.", "If I moved to Porto I would row.")),
+        ("My landlord is Mr Silva.", ("User lives in Lisbon.", "Should I say I moved to Porto?")),
+        ("My landlord is Mr Silva.", ("User lives in Lisbon.", 'She said "I moved to Porto".')),
+        ("My sister's landlord is Mr Silva.", MOVE),
+        ("Kate's landlord is Mr Silva.", MOVE),
+        ("Who is my landlord?", MOVE),
+        ('My landlord is called "Lisbon".', MOVE),
+        ("I was born in Lisbon.", MOVE),
+        ("My studio is in Lisbonville.", MOVE),
+        ("I love Lisbon.", MOVE),
+        ("I am from Lisbon.", MOVE),
+        ("I have an aunt in Lisbon.", MOVE),
+        ("My parents live in Lisbon.", MOVE),
+        ("I visited a friend in Lisbon.", MOVE),
+        ("I went to the gym in Lisbon.", MOVE),
+        ("I'm going to ask my boss for a raise.", JOB),
+        ("I'm planning a party with my team.", JOB),
+        ("I worked at Acme for ten years.", JOB),
+        ("", MOVE),
+    ],
+)
+def test_nothing_else_is_doubtful(text: str, change: tuple[str, str]) -> None:
+    """Given another change, person, time, taste, question or quotation, then nothing depends on it."""
+    assert not is_doubtful(text, *change)
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipeline]:
+    made = Pipeline(tmp_path / "data", embedder=BagOfWords())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def ana(pipe: Pipeline) -> Knowing:
+    """What ana knows: a landlord told in May, a move in June."""
+    ana = Knowing(pipe.stores, workspace=WORKSPACE)
+    ana.remember("User lives in Lisbon.", id="lisbon", subject="home", at=MAY)
+    ana.remember("User's landlord is Mr Silva.", id="landlord", at=MAY)
+    ana.remember("User's sister is Rita.", id="sister", at=MAY)
+    ana.remember("User moved to Porto.", id="porto", subject="home", at=JUNE)
+    pipe.settle()
+    return ana
+
+
+def marks(pipe: Pipeline, **how: Any) -> dict[str, str]:
+    """The marks of the results of a recall, by their ids."""
+    found = pipe.recall("landlord sister", limit=10, **how).results
+    return {one.id: changed_text(one.changed_since) for one in found if one.changed_since is not None}
+
+
+def test_what_was_said_before_a_change_is_recalled_with_it(pipe: Pipeline, ana: Knowing) -> None:
+    """Given a landlord told before a move that the query does not find, then the result names the move."""
+    assert marks(pipe) == {"landlord": 'may have changed: said before "User moved to Porto", 3 Jun 2023'}
+
+
+def test_what_is_said_again_or_looked_back_to_has_no_mark(pipe: Pipeline, ana: Knowing) -> None:
+    before = pipe.recall("landlord", as_of=datetime.fromisoformat("2023-05-20T00:00:00Z")).results
+    assert [(one.id, one.changed_since) for one in before][:1] == [("landlord", None)]
+    confirm_memory(ana.memories, "landlord", now=JULY)
+    assert marks(pipe) == {}
+
+
+def test_a_mark_goes_with_the_change(pipe: Pipeline, ana: Knowing) -> None:
+    """Given that the memory of the move is forgotten, then nothing is left of it, in marks either."""
+    forget(ana.memories, "porto")
+    pipe.settle()
+    assert marks(pipe) == {}
+
+
+def test_messages_of_one_speaker_say_it_before_anything_is_extracted(pipe: Pipeline) -> None:
+    """Given messages only, when the move is found too, then what the same speaker said before it has the mark."""
+    for number, content in enumerate(("I live in Lisbon.", "My landlord is Mr Silva.", "I moved to Porto.")):
+        for name in ("Ben", "Eva")[: 1 + (content != "I moved to Porto.")]:
+            pipe.say({"content": content, "name": name, "created_at": f"2023-05-0{number + 1}T09:00:00Z"}, session="s")
+    pipe.settle()
+    found = pipe.recall("landlord, live, moved to Porto", limit=10).results
+    assert [(one.name, one.text) for one in found if one.changed_since is not None] == [
+        ("Ben", "My landlord is Mr Silva.")
+    ]
+
+
+def test_one_users_change_makes_nothing_of_another_doubtful(pipe: Pipeline) -> None:
+    ana = Knowing(pipe.stores, workspace=WORKSPACE)
+    for user in ("kate", "luis"):
+        ana.remember("User lives in Lisbon.", subject=f"home {user}", owner_user_id=user, at=MAY)
+        ana.remember("User's landlord is Mr Silva.", id=f"landlord-{user}", owner_user_id=user, at=MAY)
+    ana.remember("User moved to Porto.", subject="home kate", owner_user_id="kate", at=JUNE)
+    pipe.settle()
+    assert [*marks(pipe, user="kate")] == ["landlord-kate"]
+    assert marks(pipe, user="luis") == {}
