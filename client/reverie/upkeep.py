@@ -74,7 +74,7 @@ class CurationRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class DueMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that may not hold any more, and why: contradicting, over, or not said again for long."""
+    """A memory that may not hold any more, and why: contradicting, said before a change, over, or silent for long."""
 
     memory: Memory
     why: str

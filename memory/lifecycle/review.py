@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+from memory.doubts import depending_on_changes, doubt
 from memory.lifecycle.curation import CurationLogs
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.memories import pending_memories, to_memories
-from reverie.clock import from_micros
 from reverie.upkeep import DueMemory, Review
-from storage.memories.records import DueMemory as StoredMemory
 
 
 def review(memories: AgentMemories, *, now: int, limit: int) -> Review:
     """Return what an agent has to review, of each part at most `limit`."""
-    due: list[tuple[StoredMemory, DueMemory]] = []
+    due: list[tuple[int, int, DueMemory]] = []
     for store in memories.existing_stores():
         with store.reading() as tx:
             rows = tx.for_agent(memories.agent)
             found = rows.memories.due(now=now, limit=limit)
-            due += (
-                (record, DueMemory(memory=memory, why=_why(record, now)))
-                for record, memory in zip(found, to_memories(rows, found), strict=True)
-            )
-    due.sort(key=lambda one: (one[0].contradicts is None, one[0].confirmed_at or one[0].created_at))
+            changed = {record.id: (record, change) for record, change in depending_on_changes(rows)[:limit]}
+            contradicting = {record.id: record.contradicts for record in found}
+            records = {record.id: record for record in (*found, *(record for record, _ in changed.values()))}
+            for memory in to_memories(rows, list(records.values())):
+                record, (_, change) = records[memory.id], changed.get(memory.id, (None, None))
+                other = contradicting.get(memory.id)
+                why = f"memory {other} says something else" if other else doubt(record, change, now=now)
+                rank = 0 if other else 1 if change else 2
+                due.append((rank, record.confirmed_at or record.created_at, DueMemory(memory=memory, why=why)))
+    due.sort(key=lambda one: one[:2])
     entries = [*CurationLogs(memories).due(limit=limit)]
     waiting = pending_memories(memories, limit=limit, offset=0)
-    shown = [memory for _, memory in due[:limit]]
+    shown = [memory for *_, memory in due[:limit]]
     return Review(listed=len(entries) + len(waiting) + len(shown), entries=entries, waiting=waiting, due=shown)
-
-
-def _why(record: StoredMemory, now: int) -> str:
-    if record.contradicts is not None:
-        return f"memory {record.contradicts} says something else"
-    if record.expires_at is not None and record.expires_at <= now:
-        return "its time is over"
-    return f"not said again since {from_micros(record.confirmed_at or record.created_at):%B %Y}"

@@ -249,6 +249,14 @@ class Memories(AgentRepository):
         sql = f"{_SELECT_DUE} AND {of_memory(self._viewer, 'm')} {_DUE_FIRST} LIMIT :limit"
         return self._records(DueMemory, sql, now=now, limit=limit)
 
+    def states_before(self, at: int, *, owners: Sequence[str], limit: int) -> list[MemoryRecord]:
+        """Return current memories of states, last said before a time, of these users ("" is nobody): newest first."""
+        where = (
+            f"m.superseded_by IS NULL AND m.visibility <> 'requested' AND m.kind <> 'event' AND {_CONFIRMED_AT} < :at"
+            " AND coalesce(m.owner_user_id, '') IN (SELECT value FROM json_each(:owners))"
+        )
+        return self._many(f"{where} ORDER BY m.row_id DESC LIMIT :limit", at=at, owners=owners, limit=limit)
+
     def iterate(self, memory_filter: MemoryFilter = EVERY_ACTIVE) -> Iterator[MemoryRecord]:
         """Yield all memories that pass a filter, oldest row first, read in pages."""
         where, parameters = filter_sql(memory_filter)

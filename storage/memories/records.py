@@ -88,6 +88,12 @@ class MemoryRecord(NewMemory):
         return self.superseded_by is None
 
     @property
+    def waits(self) -> bool:
+        """Return whether it was extracted, and is told to nobody before it is approved."""
+        is_for_all = self.kind in ("instruction", "preference") or self.owner_user_id is None
+        return self.visibility == "requested" and self.source == "extraction" and is_for_all
+
+    @property
     def user_written(self) -> bool:
         """Return whether a person wrote it: no job changes its content."""
         return self.source == USER_SOURCE

@@ -1548,6 +1548,27 @@ WHERE (m.agent_id = :agent AND (m.visibility = 'shared' OR m.owner_user_id = :vi
     (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id = m.session_row AND (vs.user_id IS
     NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users
     AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id =
+    :store_id)))) AND m.superseded_by IS NULL AND m.visibility <> 'requested' AND m.kind <> 'event' AND
+    COALESCE(m.confirmed_at, m.created_at) < :at AND COALESCE(m.owner_user_id, '') = ANY(CAST(:owners AS TEXT[]))) AND
+    m.store_id = :store_id
+ORDER BY m.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS tier, m.lifetime AS lifetime, m.kind AS
+    kind, m.source AS source, m.importance AS importance, m.expires_at AS expires_at, m.owner_user_id AS owner_user_id,
+    m.tags AS tags, m.concept_tags AS concept_tags, m.metadata AS metadata, s.id AS session, m.source_message AS
+    source_message, m.channel_id AS channel, m.note_id AS note_id, m.category AS category, m.key AS key, m.value AS
+    value, m.subject AS subject, m.confidence AS confidence, m.pinned AS pinned, m.trace_id AS trace, m.visibility AS
+    visibility, m.tenant AS tenant, m.made_by AS made_by, m.confirmed_at AS confirmed_at, m.row_id AS row_id, m.agent_id
+    AS agent, m.access_count AS access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS
+    session_row, m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS
+    superseded_by, m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at)
+    END AS valid_to
+FROM memories AS m
+LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
+LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = m.superseded_by
+WHERE (m.agent_id = :agent AND (m.visibility = 'shared' OR m.owner_user_id = :viewer OR (m.owner_user_id IS NULL AND
+    (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id = m.session_row AND (vs.user_id IS
+    NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users
+    AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id =
     :store_id)))) AND (m.superseded_by IS NULL) AND m.row_id > :after) AND m.store_id = :store_id
 ORDER BY m.row_id LIMIT 1000;
 -- storage.memories.memories: agents
@@ -2610,15 +2631,26 @@ WHERE ((m.agent_id = :agent AND NOT m.superseded_by IS NULL AND m.created_at <= 
     = :store_id) AND b.store_id = :store_id
 ORDER BY m.created_at DESC, m.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
 -- storage.recall.chunk_sources: replacements
-SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at
+SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at, COALESCE(m.owner_user_id, '') AS owner
 FROM memories AS m
 JOIN memories AS b ON b.row_id = m.superseded_by
-WHERE ((m.agent_id = :agent AND NOT m.superseded_by IS NULL AND COALESCE(m.owner_user_id, '') = :owner AND b.visibility
-    <> 'requested' AND (b.visibility = 'shared' OR b.owner_user_id = :viewer OR (b.owner_user_id IS NULL AND
-    (b.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id = b.session_row AND (vs.user_id IS
-    NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users
-    AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id =
-    :store_id))))) AND m.store_id = :store_id) AND b.store_id = :store_id
+WHERE ((m.agent_id = :agent AND NOT m.superseded_by IS NULL AND b.visibility <> 'requested' AND (b.visibility = 'shared'
+    OR b.owner_user_id = :viewer OR (b.owner_user_id IS NULL AND (b.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions
+    AS vs WHERE (vs.row_id = b.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR
+    ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id =
+    :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id)))) AND COALESCE(m.owner_user_id, '') = :owner)
+    AND m.store_id = :store_id) AND b.store_id = :store_id
+ORDER BY m.superseded_at DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+-- storage.recall.chunk_sources: newest_replacements
+SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at, COALESCE(m.owner_user_id, '') AS owner
+FROM memories AS m
+JOIN memories AS b ON b.row_id = m.superseded_by
+WHERE ((m.agent_id = :agent AND NOT m.superseded_by IS NULL AND b.visibility <> 'requested' AND (b.visibility = 'shared'
+    OR b.owner_user_id = :viewer OR (b.owner_user_id IS NULL AND (b.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions
+    AS vs WHERE (vs.row_id = b.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR
+    ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id =
+    :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id))))) AND m.store_id = :store_id) AND b.store_id
+    = :store_id
 ORDER BY m.superseded_at DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
 -- storage.recall.chunk_sources: histories
 WITH RECURSIVE said(root, row_id) AS (SELECT r.id, m.row_id FROM memories AS r JOIN memories AS m ON m.superseded_by =

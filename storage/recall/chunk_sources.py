@@ -106,13 +106,15 @@ _HISTORIES: Final = """
 
 
 _REPLACEMENTS: Final = """
-    SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at
+    SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at,
+        coalesce(m.owner_user_id, '') AS owner
     FROM memories AS m CROSS JOIN memories AS b ON b.row_id = m.superseded_by
-    WHERE m.agent_id = :agent AND m.superseded_by IS NOT NULL AND coalesce(m.owner_user_id, '') = :owner
-        AND b.visibility <> 'requested' AND {visible} ORDER BY m.superseded_at DESC LIMIT :limit
+    WHERE m.agent_id = :agent AND m.superseded_by IS NOT NULL AND b.visibility <> 'requested' AND {visible}{of_owner}
+    ORDER BY m.superseded_at DESC LIMIT :limit
 """
 # Of more, the older ones count no more: what was said before them has been said again, or is past.
 _MAX_REPLACEMENTS: Final = 50
+_MAX_REPLACEMENTS_OF_ALL: Final = 1_000
 
 
 class PastMemories(AgentRepository):
@@ -135,8 +137,14 @@ class PastMemories(AgentRepository):
 
     def replacements(self, owner: str | None) -> list[Replacement]:
         """Return the newest replacements among the memories of one user, or of nobody."""
-        sql = _REPLACEMENTS.format(visible=of_memory(self._viewer, "b"))
+        of_owner = " AND coalesce(m.owner_user_id, '') = :owner"
+        sql = _REPLACEMENTS.format(visible=of_memory(self._viewer, "b"), of_owner=of_owner)
         return self._records(Replacement, sql, owner=owner or "", limit=_MAX_REPLACEMENTS)
+
+    def newest_replacements(self) -> list[Replacement]:
+        """Return the newest replacements among the memories of all users."""
+        sql = _REPLACEMENTS.format(visible=of_memory(self._viewer, "b"), of_owner="")
+        return self._records(Replacement, sql, limit=_MAX_REPLACEMENTS_OF_ALL)
 
     def histories(self, memory_ids: Sequence[str]) -> dict[str, list[Said]]:
         """Return what was said of these memories, itself and what it superseded, the newest first; none without any."""

@@ -42,12 +42,16 @@ class ChunkSource:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A memory of a user, by its text, that another one has replaced: what that one says, and since when."""
+    """A memory of a user, by its text, that another one has replaced: what that one says, and since when.
+
+    Memories that are nobody's have an empty `owner`.
+    """
 
     older: str
     id: str
     newer: str
     at: int
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from memory.lifecycle.review import review
 from memory.memories.memories import confirm_memory, forget
+from memory.upkeep.notebook import Notebooks, _render
 from reverie.clock import to_micros
 from reverie.memories.types import changed_text
+from storage.memories.records import NewMemory
 from storage.recall.dependence import changes_of, newest_change
 from storage.recall.records import Replacement
 from support.knowing import Knowing
@@ -19,6 +22,7 @@ from support.pipeline import WORKSPACE, Pipeline
 from support.recalling import BagOfWords
 
 MAY, JUNE, JULY = (to_micros(datetime.fromisoformat(f"2023-0{month}-03T09:30:00Z")) for month in (5, 6, 7))
+YEAR = 366 * 86_400_000_000
 MOVE = ("User lives in Lisbon.", "User moved to Porto.")
 JOB = ("User works at Acme.", "User started a new job at Globex last week.")
 
@@ -152,3 +156,35 @@ def test_one_users_change_makes_nothing_of_another_doubtful(pipe: Pipeline) -> N
     pipe.settle()
     assert [*marks(pipe, user="kate")] == ["landlord-kate"]
     assert marks(pipe, user="luis") == {}
+
+
+def test_the_review_lists_what_depends_on_a_change_until_it_is_confirmed(pipe: Pipeline, ana: Knowing) -> None:
+    """Given a landlord told before a move, then the review lists it before what is only old, with the move."""
+
+    def due() -> list[tuple[str, str]]:
+        found = review(ana.memories, now=JULY, limit=10).due
+        return [(one.memory.id, one.why) for one in found]
+
+    assert due() == [("landlord", 'may have changed: said before "User moved to Porto", 3 Jun 2023')]
+    old = review(ana.memories, now=JULY + 2 * YEAR, limit=10).due
+    assert [one.memory.id for one in old] == ["landlord", "sister", "porto"]
+    confirm_memory(ana.memories, "landlord", now=JULY)
+    assert due() == []
+
+
+def test_the_notebook_says_it_too(pipe: Pipeline, ana: Knowing) -> None:
+    """Given facts and notes of before a move, or of long ago, then the files say so; what waits is in none of them."""
+    ana.set_fact("home", "landlord", "Mr Silva", at=MAY)
+    ana.note("My rent is 800 euros.", note_id="rent", at=MAY)
+    with pipe.store.writing() as tx:
+        waits = {"visibility": "requested", "source": "extraction", "kind": "fact"}
+        fact = {"category": "c", "key": "k", "value": "v", "content": "Password is tulip"}
+        tx.for_agent("ana").memories.add(NewMemory(id="w", created_at=MAY, **waits, **fact), now=MAY)
+    files = _render(pipe.store, "ana", Notebooks(None), JULY).files
+    assert 'may have changed: said before "User moved to Porto", 3 Jun 2023' in files["notes/rent.md"]
+    assert "may have" not in files["facts.md"]
+    assert "tulip" not in files["facts.md"]
+    assert (
+        "not said again since May 2023"
+        in _render(pipe.store, "ana", Notebooks(None), JULY + 2 * YEAR).files["facts.md"]
+    )
