@@ -9,6 +9,8 @@ for one call and closed again, so a workspace can be deleted at any time.
 
 A history is rewritten without certain lines in a folder of its own, so that no object of the old one is left. It takes
 the place of the old one by two renames; a crash between them is mended when the next rewrite begins.
+
+Names of files stand for arbitrary text: they are safe on every file system, and different for different texts.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import blake3
 from dulwich.errors import ChecksumMismatch, FileFormatException, NotGitRepository
 from dulwich.file import FileLocked
 from dulwich.index import IndexEntry, commit_tree, index_entry_from_stat
@@ -35,10 +38,26 @@ from dulwich.refs import Ref
 from dulwich.repo import Repo
 from filelock import FileLock, Timeout
 
-from adapters.file_names import file_name
 from reverie.checks import check_agent, check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, StoreUnavailable
+
+# Not escaped. Capitals are: some file systems treat `Ana` and `ana` as the same name.
+_PLAIN = re.compile(rb"[a-z0-9_-]")
+# File systems allow 255 bytes; the rest is for an extension.
+_MAX_CHARACTERS: Final = 120
+_PREFIX_CHARACTERS: Final = 48
+
+
+def file_name(text: str) -> str:
+    """Return a name of a-z, 0-9, `-`, `_` and `%xx` for other bytes; a long one ends in `~` and a hash of the text."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    name = "".join(chr(byte) if _PLAIN.match(bytes([byte])) else f"%{byte:02x}" for byte in encoded)
+    if len(name) <= _MAX_CHARACTERS:
+        return name
+    # `~` itself is always escaped, so no shorter text can give such a name.
+    return f"{name[:_PREFIX_CHARACTERS]}~{blake3.blake3(encoded).hexdigest()}"
+
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 # Ids may be as short as git abbreviates them.

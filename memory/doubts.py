@@ -13,8 +13,8 @@ from reverie.clock import from_micros
 from reverie.inert import inert_line
 from reverie.memories.types import LaterChange, changed_text
 from storage.memories.records import UNCONFIRMED_DAYS, MemoryRecord
+from storage.recall.chunk_sources import Replacement
 from storage.recall.dependence import Change, changes_of, newest_change
-from storage.recall.records import Replacement
 from storage.transaction import AgentRepositories
 
 _DAY_MICROS = 86_400_000_000

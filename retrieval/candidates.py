@@ -36,8 +36,7 @@ from reverie.errors import Permanent, Unavailable
 from storage.index.chunk_filter import ChunkFilter
 from storage.index.forward import ForwardRow, thread_of
 from storage.index.search_index import Hit
-from storage.recall.chunk_sources import SHOWN_CHARACTERS, PastMemory
-from storage.recall.records import ChunkSource, Replacement
+from storage.recall.chunk_sources import SHOWN_CHARACTERS, ChunkSource, PastMemory, Replacement
 from storage.recall.words import hashes_of
 from storage.stores import Store
 

@@ -49,7 +49,7 @@ from reverie.errors import NotFound, Permanent, Unavailable
 from reverie.fields import micros_until
 from reverie.recall.types import FoundSession, FoundSessions, RecallResponse, RecallResult
 from storage.index.search_index import Hit
-from storage.recall.records import ChunkSource
+from storage.recall.chunk_sources import ChunkSource
 from storage.recall.words import hash_of
 from storage.rows import DamagedRow
 from storage.sessions.records import SessionRecord

@@ -27,9 +27,9 @@ from reverie.clock import from_micros, to_micros
 from reverie.memories.types import LaterChange
 from reverie.recall.types import Explanation, RecallResult, Turn
 from storage.index.search_index import Hit
+from storage.recall.chunk_sources import ChunkSource, NeighbourMessage, Replacement
 from storage.recall.claims import Claim, claims_of, replaces
 from storage.recall.dependence import Change, changes_of, newest_change
-from storage.recall.records import ChunkSource, NeighbourMessage, Replacement
 from storage.recall.sameness import Statement, says_the_same, statement
 from storage.recall.words import with_few_marks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import asdict, replace
 
 from memory.conversion import convert
-from memory.lifecycle.review import review
+from memory.lifecycle.curation import review
 from memory.memories.agent_memories import StoredMemory, wait_until_searchable
 from memory.memories.facts import fact_history, forget_fact, list_facts, read_fact, set_fact
 from memory.memories.memories import (

@@ -11,8 +11,7 @@ from msgspec.structs import asdict
 from adapters.broker.recall_log import QUERY_CHARACTERS, ContextNote
 from adapters.language_models import LanguageModel
 from memory.conversion import convert
-from memory.recall.contexts import list_contexts, show_context
-from memory.recall.events import recent_recalls
+from memory.recall import list_contexts, recent_recalls, show_context
 from memory.sessions.restoring import restore_session
 from retrieval.context.fit import room_of
 from retrieval.context.select import ContextRequest

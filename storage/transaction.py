@@ -10,13 +10,12 @@ from sqlalchemy import Connection
 from storage.curation import CurationLog
 from storage.index.forward import ForwardIndex
 from storage.index.search_index import SearchIndex
-from storage.items.items import Items, WaitingItems
+from storage.items import Items, WaitingItems
 from storage.leases import ContentMark, JobLeases
-from storage.lifecycle.erased_rows import Candidates, ErasedRows
+from storage.lifecycle.erased_rows import Candidates, ErasedRows, StoredTexts
 from storage.lifecycle.exported_rows import ExportedRows
 from storage.lifecycle.imported_rows import ImportedRows
 from storage.lifecycle.removal import Removal
-from storage.lifecycle.stored_texts import StoredTexts
 from storage.lifecycle.withdrawn import KeptOut, Marks, Withdrawn
 from storage.memories.instructions import StandingInstructions
 from storage.memories.memories import AllMemories, Memories
@@ -28,8 +27,7 @@ from storage.pipeline.files import Files, ForgottenFiles
 from storage.pipeline.messages import Messages
 from storage.pipeline.work import WorkQueue
 from storage.recall.chunk_sources import ChunkSources, PastMemories
-from storage.recall.contexts import AllContexts, Contexts
-from storage.recall.events import RecallEvents, RecallHistory
+from storage.recall.events import AllContexts, Contexts, RecallEvents, RecallHistory
 from storage.repository import AgentRepository
 from storage.scheduling.deliveries import AllNotifications, AllReminders, Notifications, Reminders
 from storage.scheduling.runs import OpenRuns, ScheduleRuns

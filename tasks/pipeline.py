@@ -13,7 +13,7 @@ from memory.jobs import JobScope
 from memory.pipeline import chunking, embedding, indexing, recovery
 from memory.pipeline.ingest import drain_inbox
 from memory.pipeline.storing import IngestReport
-from memory.recall.events import sweep_recalls
+from memory.recall import sweep_recalls
 from reverie import contract
 from reverie.errors import ReverieError, Unavailable
 from storage.stores import Store

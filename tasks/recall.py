@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from memory.recall import events
+from memory import recall
 from reverie import contract
 from worker.app import current_runtime, task
 
@@ -16,7 +16,7 @@ def record_recalls(*, workspace: str) -> Mapping[str, Any]:
     """Record the entries of a workspace's recall log."""
     runtime = current_runtime()
     runtime.inbox.clear_notification(contract.RECORD_RECALLS, workspace)
-    report = events.record_recalls(runtime.recall_log, runtime.stores, workspace=workspace)
+    report = recall.record_recalls(runtime.recall_log, runtime.stores, workspace=workspace)
     if report.more:
         runtime.notify_stage("recalls", workspace)
     return asdict(report)

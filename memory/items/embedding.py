@@ -17,7 +17,7 @@ from adapters.embedders.base import Embedder
 from memory.cutting import normalise, split
 from memory.stage import STAGE_BUDGET_SECONDS
 from reverie.errors import Permanent, Transient
-from storage.items.items import WaitingItem
+from storage.items import WaitingItem
 from storage.stores import Store
 
 # The path of the whole value.

@@ -39,7 +39,7 @@ from reverie.items import (
     SearchItems,
     SearchOperation,
 )
-from storage.items.items import OWN_MODEL, ItemRow, Items, NewItem
+from storage.items import OWN_MODEL, ItemRow, Items, NewItem
 from storage.stores import Store
 
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {

@@ -2,6 +2,8 @@
 
 Each workspace has a log, and the account tier has one. The id of an entry is its number, in the account's log with the
 prefix "account-". All entries of one run of a job have its time, so the two name the run, in both logs.
+
+A review is what a person should look at: sensitive changes, what waits for approval, and what may not hold any more.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from typing import Any, Final
 from msgspec import structs
 
 from memory.conversion import convert
+from memory.doubts import depending_on_changes, doubt
 from memory.memories.agent_memories import AgentMemories
+from memory.memories.memories import pending_memories, to_memories
 from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE, job_name
 from reverie.errors import Conflict, NotFound
-from reverie.upkeep import Accepted, CurationChange, CurationEntry, CurationRun, Undone
+from reverie.upkeep import Accepted, CurationChange, CurationEntry, CurationRun, DueMemory, Review, Undone
 from storage.curation import CurationEntry as StoredEntry
 from storage.curation import CurationFilter, CurationLog, RowChange, RunEffect
 from storage.lifecycle.undo import undo as undo_rows
@@ -341,3 +345,26 @@ def _newest_first(logs: Sequence[Sequence[CurationEntry]]) -> list[CurationEntry
 
 def _with_job_name(matching: CurationFilter) -> CurationFilter:
     return matching if matching.job is None else replace(matching, job=job_name(matching.job))
+
+
+def review(memories: AgentMemories, *, now: int, limit: int) -> Review:
+    """Return what an agent has to review, of each part at most `limit`."""
+    due: list[tuple[int, int, DueMemory]] = []
+    for store in memories.existing_stores():
+        with store.reading() as tx:
+            rows = tx.for_agent(memories.agent)
+            found = rows.memories.due(now=now, limit=limit)
+            changed = {record.id: (record, change) for record, change in depending_on_changes(rows)[:limit]}
+            contradicting = {record.id: record.contradicts for record in found}
+            records = {record.id: record for record in (*found, *(record for record, _ in changed.values()))}
+            for memory in to_memories(rows, list(records.values())):
+                record, (_, change) = records[memory.id], changed.get(memory.id, (None, None))
+                other = contradicting.get(memory.id)
+                why = f"memory {other} says something else" if other else doubt(record, change, now=now)
+                rank = 0 if other else 1 if change else 2
+                due.append((rank, record.confirmed_at or record.created_at, DueMemory(memory=memory, why=why)))
+    due.sort(key=lambda one: one[:2])
+    entries = [*CurationLogs(memories).due(limit=limit)]
+    waiting = pending_memories(memories, limit=limit, offset=0)
+    shown = [memory for *_, memory in due[:limit]]
+    return Review(listed=len(entries) + len(waiting) + len(shown), entries=entries, waiting=waiting, due=shown)

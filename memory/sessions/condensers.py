@@ -30,7 +30,7 @@ from reverie.clock import from_micros
 from reverie.errors import Permanent, Transient
 from storage.pipeline.records import MessageRecord
 from storage.recall.words import STOP_WORDS, hash_of, words_of
-from storage.sessions.summary_text import Line, format_summary, parse_summary, speaker_label
+from storage.sessions.summaries import Line, format_summary, parse_summary, speaker_label
 
 # Tokens of the conversation in one call: fits a small model's window with room for the answer.
 INPUT_TOKENS: Final = 6_000

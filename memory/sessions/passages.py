@@ -22,7 +22,7 @@ from reverie.counts import counted
 from reverie.inert import LINE_END, visible
 from storage.pipeline.records import MessageRecord
 from storage.recall.words import words_of
-from storage.sessions.summary_text import MAX_QUESTION, Line, speaker_label
+from storage.sessions.summaries import MAX_QUESTION, Line, speaker_label
 
 # Longer sentences are shortened to their beginning: a summary has no room for more.
 MAX_CHARACTERS: Final = 320

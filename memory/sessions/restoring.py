@@ -16,7 +16,7 @@ from reverie.errors import Rejected
 from reverie.recall.types import Restored
 from reverie.sessions.types import Message
 from storage.pipeline.records import MessageRecord
-from storage.sessions.summary_text import without_quoted
+from storage.sessions.summaries import without_quoted
 from storage.stores import Store
 from storage.transaction import AgentRepositories
 

@@ -28,8 +28,7 @@ from reverie.counts import counted
 from storage.curation import EntryDraft
 from storage.pipeline.records import MessageRecord
 from storage.sessions.records import SessionName
-from storage.sessions.summaries import SUMMARISE, MessageSize, SummaryState
-from storage.sessions.summary_text import format_summary, parse_summary
+from storage.sessions.summaries import SUMMARISE, MessageSize, SummaryState, format_summary, parse_summary
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 import structlog
 from msgspec.structs import replace
 
-from adapters.file_names import file_name
-from adapters.workspace_git import MAX_FILE_BYTES, Commit, CommitResult, GitFolders, RefusedFile
+from adapters.workspace_git import MAX_FILE_BYTES, Commit, CommitResult, GitFolders, RefusedFile, file_name
 from memory.doubts import doubt, later_changes
 from memory.secrets import looks_secret
 from reverie import upkeep as types

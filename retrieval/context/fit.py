@@ -27,7 +27,7 @@ from retrieval.context.select import Instructions, Selection
 from reverie.errors import Rejected
 from reverie.recall.calls import MIN_CONTEXT_TOKENS
 from storage.memories.instructions import MAX_COUNTED, StandingInstruction
-from storage.sessions.summary_text import without_quoted
+from storage.sessions.summaries import without_quoted
 
 # Lines are counted in groups of about this many characters, so that not many more are counted than fit.
 _COUNT_GROUP_CHARACTERS: Final = 65_536

@@ -35,11 +35,10 @@ from storage.index.search_index import Hit
 from storage.memories.instructions import Applies, StandingInstruction
 from storage.memories.records import decay, hours_between
 from storage.pipeline.records import MessageRecord
-from storage.recall.chunk_sources import Said
-from storage.recall.records import ChunkAttributes
+from storage.recall.chunk_sources import ChunkAttributes, Said
 from storage.recall.sameness import contradicts, statement
 from storage.sessions.records import SessionRecord
-from storage.sessions.summary_text import until_day
+from storage.sessions.summaries import until_day
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 

@@ -3,24 +3,26 @@
 A selection names the rows that are removed directly; chunks, vectors, words, recall events, runs and whatever else
 belongs to them follows. The same selection is counted before a removal and by a dry run, so both give the same numbers.
 `storage/catalogue.py` says of each table which of its rows these are.
+
+`StoredTexts` reads all that the other rows of a store hold, and removes records of work that quote what was erased.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import RowMapping
+from sqlalchemy import Row, RowMapping
 
 from reverie.contract import chat_key
 from storage.catalogue import MEMORY_METADATA, SHARED_GROUP, TABLES, SubjectKind, listed
 from storage.lifecycle.erasures import Subject
-from storage.repository import AgentRepository
-from storage.rows import DamagedRow, from_json_of, valid_json
+from storage.repository import AgentRepository, Repository
+from storage.rows import DamagedRow, from_json_of, tables_of, valid_json
 
 _SELECTED: Final = tuple(name for name, table in TABLES.items() if table.about)
 # They are counted in the receipt.
@@ -362,3 +364,58 @@ def _inner_texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _inner_texts(inner)
+
+
+_BLOCK_BYTES: Final = 1 << 20
+# Rows in memory at a time; a file has up to 16 MiB.
+_ROWS_AT_ONCE: Final = 200
+_FILES_AT_ONCE: Final = 4
+
+
+class StoredTexts(Repository):
+    """The texts of all agents of a store within one transaction."""
+
+    def blocks(self, *, everything: bool = False) -> Iterator[bytes]:
+        """Yield all texts and vectors of stored rows, or of the rows of all tables, in blocks of about a megabyte."""
+        block: list[bytes] = []
+        size = 0
+        present = tables_of(self._connection)
+        for table in sorted(present) if everything else [name for name in present if TABLES[name].words]:
+            for row in self._rows(table, "*"):
+                for value in row:
+                    raw = _bytes(value)
+                    if raw:
+                        block.append(raw)
+                        size += len(raw)
+                if size >= _BLOCK_BYTES:
+                    yield b"\0".join(block)
+                    block, size = [], 0
+        yield b"\0".join(block)
+
+    def quoting(self, quotes: Callable[[bytes], bool]) -> dict[str, list[Any]]:
+        """Return the keys of records of work that quote what was erased, by table."""
+        found: dict[str, list[Any]] = {}
+        for table in tables_of(self._connection):
+            entry = TABLES[table]
+            key = entry.quoted_by or entry.key[-1]
+            for row in self._rows(table, f"{key}, {', '.join(entry.quotes)}") if entry.quotes else ():
+                if quotes(b"\0".join(_bytes(value) for value in row[1:])):
+                    found.setdefault(table, []).append(row[0])
+        return found
+
+    def remove_quoting(self, table: str, keys: Sequence[Any]) -> int:
+        """Remove some of these records of work; a run keeps its outcome and loses its texts. Return how many."""
+        entry = TABLES[table]
+        change = entry.unquote or f"DELETE FROM {table} WHERE {entry.key[-1]}"
+        return self._execute(f"{change} IN (SELECT value FROM json_each(:keys))", keys=keys).rowcount
+
+    def _rows(self, table: str, columns: str) -> Iterator[Row[*tuple[Any, ...]]]:
+        at_once = _FILES_AT_ONCE if table == "files" else _ROWS_AT_ONCE
+        for page in self._pages(f"SELECT {columns} FROM {table}", at_once):
+            yield from page
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return bytes(value) if isinstance(value, (bytes, memoryview)) else b""

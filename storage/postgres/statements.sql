@@ -259,14 +259,14 @@ UPDATE indexes
 SET embedder = JSON_REMOVE(embedder, '$.base_url')
 WHERE ((JSON_VALID(embedder)) <> 0 AND NOT JSON_EXTRACT_PATH_TEXT(CAST((embedder) AS JSON), 'base_url') IS NULL) AND
     indexes.store_id = :store_id;
--- storage.items.items: get
+-- storage.items: get
 SELECT row_id AS row_id, namespace AS namespace, key AS key, value AS value, created_at AS created_at, updated_at AS
     updated_at, expires_at AS expires_at, ttl_seconds AS ttl_seconds, CAST(CAST((NOT index_fields IS NULL) AS INT) AS
     BIGINT) AS is_indexed, embedding_model AS embedding_model
 FROM items
 WHERE (agent_id = :agent AND COALESCE(user_id, '') = :user AND namespace = :namespace AND key = :key AND (expires_at IS
     NULL OR expires_at > :alive_at)) AND items.store_id = :store_id;
--- storage.items.items: put
+-- storage.items: put
 INSERT INTO items (agent_id, user_id, namespace, key, value, created_at, updated_at, stored_at, ttl_seconds, expires_at,
     index_fields, embedding_model)
 VALUES (:agent, NULLIF(:user, ''), :namespace, :key, :value, :now, :now, :now, :ttl_seconds, :expires_at, :index_fields,
@@ -277,14 +277,14 @@ SET value = excluded.value, updated_at = excluded.updated_at, stored_at = exclud
 RETURNING row_id AS row_id, namespace AS namespace, key AS key, value AS value, created_at AS created_at, updated_at AS
     updated_at, expires_at AS expires_at, ttl_seconds AS ttl_seconds, CAST(CAST((NOT index_fields IS NULL) AS INT) AS
     BIGINT) AS is_indexed, embedding_model AS embedding_model;
--- storage.items.items: put
+-- storage.items: put
 DELETE FROM item_vectors
 WHERE item_row = :row AND item_vectors.store_id = :store_id;
--- storage.items.items: delete
+-- storage.items: delete
 DELETE FROM items
 WHERE (agent_id = :agent AND COALESCE(user_id, '') = :user AND namespace = :namespace AND key = :key) AND items.store_id
     = :store_id;
--- storage.items.items: newest
+-- storage.items: newest
 SELECT row_id AS row_id, namespace AS namespace, key AS key, value AS value, created_at AS created_at, updated_at AS
     updated_at, expires_at AS expires_at, ttl_seconds AS ttl_seconds, CAST(CAST((NOT index_fields IS NULL) AS INT) AS
     BIGINT) AS is_indexed, embedding_model AS embedding_model
@@ -292,7 +292,7 @@ FROM items
 WHERE (agent_id = :agent AND COALESCE(user_id, '') = :user AND (namespace = :exactly OR namespace >= :from_text AND
     namespace < :to_text) AND (expires_at IS NULL OR expires_at > :alive_at)) AND items.store_id = :store_id
 ORDER BY updated_at DESC, row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
--- storage.items.items: all_newest
+-- storage.items: all_newest
 SELECT row_id AS row_id, namespace AS namespace, key AS key, value AS value, created_at AS created_at, updated_at AS
     updated_at, expires_at AS expires_at, ttl_seconds AS ttl_seconds, CAST(CAST((NOT index_fields IS NULL) AS INT) AS
     BIGINT) AS is_indexed, embedding_model AS embedding_model
@@ -300,59 +300,59 @@ FROM items
 WHERE (agent_id = :agent AND COALESCE(user_id, '') = :user AND (namespace = :exactly OR namespace >= :from_text AND
     namespace < :to_text) AND (expires_at IS NULL OR expires_at > :alive_at)) AND items.store_id = :store_id
 ORDER BY updated_at DESC, row_id DESC;
--- storage.items.items: rows
+-- storage.items: rows
 SELECT row_id AS row_id, namespace AS namespace, key AS key, value AS value, created_at AS created_at, updated_at AS
     updated_at, expires_at AS expires_at, ttl_seconds AS ttl_seconds, CAST(CAST((NOT index_fields IS NULL) AS INT) AS
     BIGINT) AS is_indexed, embedding_model AS embedding_model
 FROM items
 WHERE (agent_id = :agent AND COALESCE(user_id, '') = :user AND row_id = ANY(CAST(:rows AS BIGINT[]))) AND items.store_id
     = :store_id;
--- storage.items.items: vectors
+-- storage.items: vectors
 SELECT v.item_row, v.embedding
 FROM items
 JOIN item_vectors AS v ON v.item_row = items.row_id
 WHERE ((agent_id = :agent AND COALESCE(user_id, '') = :user AND (namespace = :exactly OR namespace >= :from_text AND
     namespace < :to_text) AND (expires_at IS NULL OR expires_at > :alive_at) AND embedding_model = :model) AND
     items.store_id = :store_id) AND v.store_id = :store_id;
--- storage.items.items: namespaces
+-- storage.items: namespaces
 SELECT DISTINCT namespace
 FROM items
 WHERE (agent_id = :agent AND COALESCE(user_id, '') = :user AND (namespace = :exactly OR namespace >= :from_text AND
     namespace < :to_text) AND (expires_at IS NULL OR expires_at > :alive_at)) AND items.store_id = :store_id;
--- storage.items.items: refresh
+-- storage.items: refresh
 UPDATE items
 SET expires_at = :now + CAST(ttl_seconds * 1000000 AS BIGINT)
 WHERE (agent_id = :agent AND COALESCE(user_id, '') = :user AND NOT ttl_seconds IS NULL AND row_id = ANY(CAST(:rows AS
     BIGINT[]))) AND items.store_id = :store_id;
--- storage.items.items: remove_expired
+-- storage.items: remove_expired
 DELETE FROM items
 WHERE row_id IN (SELECT row_id FROM items WHERE (agent_id = :agent AND COALESCE(user_id, '') = :user AND NOT expires_at
     IS NULL AND expires_at <= :now) AND items.store_id = :store_id LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AND
     items.store_id = :store_id;
--- storage.items.items: any
+-- storage.items: any
 SELECT 1
 FROM items
 WHERE (embedding_model IS NULL AND NOT index_fields IS NULL) AND items.store_id = :store_id LIMIT 1;
--- storage.items.items: any_of_other_models
+-- storage.items: any_of_other_models
 SELECT 1
 FROM items
 WHERE (NOT index_fields IS NULL AND NOT embedding_model IS NULL AND embedding_model <> :model) AND items.store_id =
     :store_id LIMIT 1;
--- storage.items.items: first
+-- storage.items: first
 SELECT row_id, value, index_fields, stored_at
 FROM items
 WHERE (embedding_model IS NULL AND NOT index_fields IS NULL AND row_id > :after) AND items.store_id = :store_id
 ORDER BY row_id LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
--- storage.items.items: put_vectors
+-- storage.items: put_vectors
 UPDATE items
 SET embedding_model = :model
 WHERE (row_id = :row AND stored_at = :stored_at AND embedding_model IS NULL AND NOT index_fields IS NULL) AND
     items.store_id = :store_id;
--- storage.items.items: wait_again
+-- storage.items: wait_again
 DELETE FROM item_vectors
 WHERE item_row IN (SELECT row_id FROM items WHERE (NOT index_fields IS NULL AND NOT embedding_model IS NULL AND
     embedding_model <> :model) AND items.store_id = :store_id) AND item_vectors.store_id = :store_id;
--- storage.items.items: wait_again
+-- storage.items: wait_again
 UPDATE items
 SET embedding_model = NULL
 WHERE (NOT index_fields IS NULL AND NOT embedding_model IS NULL AND embedding_model <> :model) AND items.store_id =
@@ -619,6 +619,25 @@ SELECT DISTINCT JSON_EXTRACT_PATH_TEXT(CAST((CASE WHEN (JSON_VALID(metadata)) <>
 FROM memories
 WHERE (agent_id = :agent AND NOT JSON_EXTRACT_PATH_TEXT(CAST((CASE WHEN (JSON_VALID(metadata)) <> 0 THEN metadata ELSE
     '[]' END) AS JSON), 'workspace') IS NULL) AND memories.store_id = :store_id;
+-- storage.lifecycle.erased_rows: remove_quoting
+-- composed of the rows and columns that it is given
+-- storage.lifecycle.erased_rows: _rows
+SELECT *
+FROM audit_log;
+SELECT *
+FROM audit_retention;
+SELECT *
+FROM broker_content
+WHERE broker_content.store_id = :store_id;
+SELECT *
+FROM channels
+WHERE channels.store_id = :store_id;
+SELECT *
+FROM chunk_tags
+WHERE chunk_tags.store_id = :store_id;
+SELECT *
+FROM chunks
+WHERE chunks.store_id = :store_id;
 -- storage.lifecycle.erasures: add
 INSERT INTO erasures (id, kind, target, target_hash, agent_id, workspace, requested_by, requested_at, cutoff, step,
     position, rounds, counts, error, receipt, finished_at, attempts, next_try_at)
@@ -902,25 +921,6 @@ DELETE FROM messages
 WHERE (agent_id = :agent AND id = ANY(CAST(:keys AS TEXT[]))) AND messages.store_id = :store_id;
 DELETE FROM chunks
 WHERE (agent_id = :agent AND id = ANY(CAST(:keys AS BIGINT[]))) AND chunks.store_id = :store_id;
--- storage.lifecycle.stored_texts: remove_quoting
--- composed of the rows and columns that it is given
--- storage.lifecycle.stored_texts: _rows
-SELECT *
-FROM audit_log;
-SELECT *
-FROM audit_retention;
-SELECT *
-FROM broker_content
-WHERE broker_content.store_id = :store_id;
-SELECT *
-FROM channels
-WHERE channels.store_id = :store_id;
-SELECT *
-FROM chunk_tags
-WHERE chunk_tags.store_id = :store_id;
-SELECT *
-FROM chunks
-WHERE chunks.store_id = :store_id;
 -- storage.lifecycle.undo: _current
 -- composed of the rows and columns that it is given
 -- storage.lifecycle.undo: _refuse_if_successor
@@ -2816,44 +2816,6 @@ WHERE ((k.agent_id = :agent AND NOT k.note_id IS NULL AND NOT k.session_row IS N
 SELECT c.id, c.created_at
 FROM chunks AS c
 WHERE (c.agent_id = :agent AND c.id = ANY(CAST(:ids AS BIGINT[]))) AND c.store_id = :store_id;
--- storage.recall.contexts: record
-INSERT INTO contexts (id, agent_id, session_row, user_id, at, query, token_budget, tokens, degraded, items) SELECT :id,
-    :agent, s.row_id, :user, :at, :query, :token_budget, :tokens, :degraded, :items
-FROM sessions AS s
-WHERE (s.agent_id = :agent AND s.id = :session AND s.started_at <= :at) AND s.store_id = :store_id ON CONFLICT(store_id,
-    id) DO NOTHING;
--- storage.recall.contexts: prune
-DELETE FROM contexts
-WHERE id IN (SELECT id FROM contexts WHERE at < :before AND contexts.store_id = :store_id ORDER BY id LIMIT
-    NULLIF(CAST(:limit AS BIGINT), -1)) AND contexts.store_id = :store_id;
--- storage.recall.contexts: page
-SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query, c.token_budget
-    AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
-FROM contexts AS c
-JOIN sessions AS s ON s.row_id = c.session_row
-WHERE ((c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (s.user_id IS NULL OR s.user_id = :viewer OR
-    s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
-    s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id))) AND s.id = :session) AND c.store_id = :store_id)
-    AND s.store_id = :store_id
-ORDER BY c.at DESC, c.id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
-SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query, c.token_budget
-    AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
-FROM contexts AS c
-JOIN sessions AS s ON s.row_id = c.session_row
-WHERE ((c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (s.user_id IS NULL OR s.user_id = :viewer OR
-    s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
-    s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND c.store_id = :store_id) AND s.store_id =
-    :store_id
-ORDER BY c.at DESC, c.id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
--- storage.recall.contexts: find
-SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query, c.token_budget
-    AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
-FROM contexts AS c
-JOIN sessions AS s ON s.row_id = c.session_row
-WHERE ((c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (s.user_id IS NULL OR s.user_id = :viewer OR
-    s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
-    s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id))) AND c.id = :id) AND c.store_id = :store_id) AND
-    s.store_id = :store_id;
 -- storage.recall.events: record
 UPDATE chunks
 SET access_count = access_count + :times, accessed_at = GREATEST(COALESCE(accessed_at, 0), :at)
@@ -2948,6 +2910,44 @@ WHERE ((e.agent_id = :agent AND (c.session_row IS NULL OR s.agent_id = c.agent_i
     = c.agent_id) AND e.user_id IS NOT DISTINCT FROM :viewer AND COALESCE(k.tenant, 'local') = :viewer_tenant) AND
     e.store_id = :store_id) AND c.store_id = :store_id
 ORDER BY e.at DESC, e.recall DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+-- storage.recall.events: record
+INSERT INTO contexts (id, agent_id, session_row, user_id, at, query, token_budget, tokens, degraded, items) SELECT :id,
+    :agent, s.row_id, :user, :at, :query, :token_budget, :tokens, :degraded, :items
+FROM sessions AS s
+WHERE (s.agent_id = :agent AND s.id = :session AND s.started_at <= :at) AND s.store_id = :store_id ON CONFLICT(store_id,
+    id) DO NOTHING;
+-- storage.recall.events: prune
+DELETE FROM contexts
+WHERE id IN (SELECT id FROM contexts WHERE at < :before AND contexts.store_id = :store_id ORDER BY id LIMIT
+    NULLIF(CAST(:limit AS BIGINT), -1)) AND contexts.store_id = :store_id;
+-- storage.recall.events: page
+SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query, c.token_budget
+    AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
+FROM contexts AS c
+JOIN sessions AS s ON s.row_id = c.session_row
+WHERE ((c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (s.user_id IS NULL OR s.user_id = :viewer OR
+    s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
+    s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id))) AND s.id = :session) AND c.store_id = :store_id)
+    AND s.store_id = :store_id
+ORDER BY c.at DESC, c.id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query, c.token_budget
+    AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
+FROM contexts AS c
+JOIN sessions AS s ON s.row_id = c.session_row
+WHERE ((c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (s.user_id IS NULL OR s.user_id = :viewer OR
+    s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
+    s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND c.store_id = :store_id) AND s.store_id =
+    :store_id
+ORDER BY c.at DESC, c.id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+-- storage.recall.events: find
+SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query, c.token_budget
+    AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
+FROM contexts AS c
+JOIN sessions AS s ON s.row_id = c.session_row
+WHERE ((c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (s.user_id IS NULL OR s.user_id = :viewer OR
+    s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
+    s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id))) AND c.id = :id) AND c.store_id = :store_id) AND
+    s.store_id = :store_id;
 -- storage.recall.words: languages_of
 WITH RECURSIVE span(low, high) AS (SELECT MIN(id), MAX(id) FROM chunks WHERE chunks.store_id = :store_id), place(number)
     AS (SELECT 0 UNION ALL SELECT number + 1 FROM place WHERE number + 1 < :sampled) SELECT text

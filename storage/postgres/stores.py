@@ -39,9 +39,8 @@ from storage.postgres.columns import shared_tables, tables
 from storage.postgres.engine import SCHEMA, TURNS, PostgresDatabase, PostgresServer, has_ended
 from storage.postgres.errors import translate_errors
 from storage.postgres.hosts import Hosts
-from storage.postgres.kept_translations import FILE
 from storage.postgres.schema import prepare
-from storage.postgres.translation import KEPT
+from storage.postgres.translation import FILE, KEPT
 from storage.private_files import write_private
 from storage.rows import execute
 from storage.status import AgentCounts, StoreCounts, agents_of, counts_of

@@ -1,29 +1,89 @@
 """Translates statements from SQLite's SQL, in which repositories write them, to PostgreSQL's.
 
 Besides the syntax, each table that holds rows of many stores is limited to the rows of one: the parameter `store_id`.
-Row-level security limits it a second time. A statement is translated once on a host (`kept_translations`).
-
-Lets PostgreSQL look rows up by values that a join computes.
+Row-level security limits it a second time.
 
 Row-level security keeps conditions that call functions from finding rows, for they could show those of others: only
 columns and parameters that are compared as they are do so by an index. With `ON m.row_id = (SELECT max(...))`, or
 `ON c.content_hash = unhex(...)`, all rows of the store would be read and then compared. So what is computed gets a name
 before the join, and the join compares columns.
+
+To translate a statement takes 2 to 12 ms of the processor, and it is first needed within a transaction, which holds
+the lock of a store meanwhile. So it is done once for each version of Reverie on a host, and not in each process: the
+translations are kept in a file of the host.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import ClassVar, Final
 
+import msgspec
 import sqlglot
+from blake3 import blake3
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 
 from storage.postgres.columns import shared_tables, tables
-from storage.postgres.kept_translations import KeptTranslations, Translation
+
+FILE: Final = "translations"
+_Line = tuple[str, str, str, frozenset[str], frozenset[str]]
+_decode = msgspec.json.Decoder(_Line).decode
+# PostgreSQL's SQL, and two sets of parameters.
+Translation = tuple[str, frozenset[str], frozenset[str]]
+
+
+class KeptTranslations:
+    """The known translations, by statement. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Translation] = {}
+        self._path: Path | None = None
+        self._code = ""
+
+    def open(self, path: Path) -> None:
+        """Take what processes before have translated, unless it was by other code, and write what is added."""
+        self._path, self._code = path, _code()
+        with contextlib.suppress(OSError):
+            found: dict[str, Translation] = {}
+            for line in path.read_bytes().splitlines():
+                with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):  # cut off by a kill
+                    code, key, sql, arrays, untyped = _decode(line)
+                    if code == self._code:
+                        found[key] = (sql, arrays, untyped)
+            if not found:
+                path.unlink()
+            self._known |= found
+
+    def find(self, key: str, make: Callable[[], Translation]) -> Translation:
+        """Return what is known of a statement, else what `make` returns, which is then kept."""
+        if key not in self._known:
+            self._known[key] = make()
+            if self._path is not None:
+                line = msgspec.json.encode((self._code, key, *self._known[key])) + b"\n"
+                with contextlib.suppress(OSError):  # the next process translates it again
+                    self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                    try:
+                        os.write(file, line)
+                    finally:
+                        os.close(file)
+        return self._known[key]
+
+
+def _code() -> str:
+    """Return a hash of what translates: this package and the parser."""
+    content = blake3(version("sqlglot").encode())
+    for module in sorted(Path(__file__).parent.glob("*.py")):
+        content.update(module.read_bytes())
+    return content.hexdigest(length=8)
+
 
 _CONDITIONS: Final = (exp.Predicate, exp.Not, exp.And, exp.Or, exp.Exists, exp.Boolean)
 _NUMBERS: Final = (

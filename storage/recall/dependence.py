@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from storage.recall.chunk_sources import Replacement
 from storage.recall.claims import Claim, claims_of, head_of, replaces
-from storage.recall.records import Replacement
 from storage.recall.words import hash_of
 
 

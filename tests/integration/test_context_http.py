@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from memory.recall.events import record_recalls
+from memory.recall import record_recalls
 from reverie import AsyncReverie, Context, Restored, Reverie
 from reverie.errors import NotFound, Rejected
 from support.command_line import CommandLine

@@ -18,7 +18,7 @@ import redis
 from memory.pipeline.broker_status import read_broker, watch_broker
 from memory.pipeline.ingest import drain_inbox
 from memory.pipeline.recovery import recover_inbox
-from memory.recall.events import record_recalls
+from memory.recall import record_recalls
 from memory.sessions.sessions import newest_messages
 from reverie import Reverie, contract
 from reverie.clock import new_id

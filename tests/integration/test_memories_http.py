@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from memory.recall.events import record_recalls
+from memory.recall import record_recalls
 from reverie import AsyncReverie, Reverie
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, NotFound, Rejected, WaitTimeout

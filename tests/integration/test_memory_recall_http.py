@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from memory.recall.events import record_recalls
+from memory.recall import record_recalls
 from reverie import AsyncReverie, Reverie
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from memory.lifecycle.restore import apply_tombstones
-from memory.recall.events import record_recalls
+from memory.recall import record_recalls
 from reverie import Reverie
 from storage.memories.records import NewMemory
 from support.browsing import MakeVisitor, Visitor

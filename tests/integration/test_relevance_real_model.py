@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from memory.recall.events import record_recalls
+from memory.recall import record_recalls
 from memory.upkeep.dream_sweep import dream_sweep
 from memory.upkeep.dreaming import DreamRules
 from memory.upkeep.notebook import Notebooks

@@ -190,7 +190,7 @@ def test_answers_kept_in_the_broker_go_with_their_workspace(here: Runtime, url: 
 
 def test_answers_kept_in_the_broker_are_few_and_small(here: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given more answers than are kept, and large ones, then the broker has the newest of the small ones."""
-    monkeypatch.setattr("server.repeats.BROKER_ANSWERS", 3)
+    monkeypatch.setattr("server.responses.BROKER_ANSWERS", 3)
     repeats = Repeats(lambda: here.broker, prefix="p:")
     for key, size in {"large": 9_000, "huge": 9 * 1024 * 1024, "a": 9, "b": 9, "c": 9, "d": 9}.items():
         assert len(repeats.answer(key, Remember, lambda size=size: b"x" * size)) == size

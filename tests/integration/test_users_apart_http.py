@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from memory.recall.events import record_recalls
+from memory.recall import record_recalls
 from reverie.client import Reverie
 from reverie.errors import Conflict, NotFound, Rejected
 from support.http import running_server

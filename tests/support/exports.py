@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from memory.recall.events import record_recalls
+from memory.recall import record_recalls
 from reverie import Reverie
 from support.agents import until
 from support.http import running_server

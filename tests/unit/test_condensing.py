@@ -13,7 +13,7 @@ from adapters.tokens import EstimatedTokens
 from memory.sessions.condensers import GROUP_SIZE, Condenser, append_lines, select_lines
 from memory.sessions.passages import passages_of, split_sentences, unquotable_lines
 from storage.pipeline.records import MessageRecord
-from storage.sessions.summary_text import Line, format_summary, parse_summary, speaker_label, without_quoted
+from storage.sessions.summaries import Line, format_summary, parse_summary, speaker_label, without_quoted
 from support.contexts import MORNING, message
 from support.talks import MINUTE, MOVE, long_talk, talk
 

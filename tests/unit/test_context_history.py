@@ -16,7 +16,7 @@ from retrieval.context.write import BuiltContext, build_context
 from reverie.clock import to_micros
 from storage.recall.chunk_sources import Said
 from storage.recall.sameness import contradicts, statement
-from storage.sessions.summary_text import until_day
+from storage.sessions.summaries import until_day
 from support.contexts import context_request
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline

@@ -15,7 +15,7 @@ from reverie.clock import from_micros
 from reverie.errors import Rejected
 from reverie.recall.calls import MIN_CONTEXT_TOKENS
 from storage.memories.records import RATES, decay
-from storage.recall.records import ChunkAttributes
+from storage.recall.chunk_sources import ChunkAttributes
 from support.contexts import HOUR, MORNING, candidate, message
 
 STANDARD = RATES["standard"]

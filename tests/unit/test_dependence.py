@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from memory.lifecycle.review import review
+from memory.lifecycle.curation import review
 from memory.memories.memories import confirm_memory, forget
 from memory.upkeep.notebook import Notebooks, _render
 from reverie.clock import to_micros
 from reverie.memories.types import changed_text
 from storage.memories.records import NewMemory
+from storage.recall.chunk_sources import Replacement
 from storage.recall.dependence import changes_of, newest_change
-from storage.recall.records import Replacement
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 from support.recalling import BagOfWords

@@ -20,7 +20,7 @@ from memory.lifecycle.erasing import STEPS, ErasureJob, continue_erasures
 from memory.lifecycle.erasure_rows import Scope
 from memory.lifecycle.erasures import plan_erasure, read_erasure, request_erasure
 from memory.lifecycle.receipts import parts_in_rows
-from memory.recall.events import record_recalls
+from memory.recall import record_recalls
 from reverie import Rejected, Reverie
 from reverie.errors import Conflict, Forbidden, NotFound, StoreUnusable, Unauthorised
 from reverie.trust.calls import Erasure

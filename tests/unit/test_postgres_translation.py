@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage.postgres import statements
-from storage.postgres.kept_translations import KeptTranslations
-from storage.postgres.translation import for_values, translate
+from storage.postgres.translation import KeptTranslations, for_values, translate
 
 STORE = "store_id = :store_id"
 
@@ -115,7 +114,7 @@ def test_a_translation_is_made_once_on_a_host_for_one_version(tmp_path: Path, mo
         file.write(b'["cut')
     assert find("two") == "PG two"
     assert made == ["one", "two"]
-    monkeypatch.setattr("storage.postgres.kept_translations._code", lambda: "other")
+    monkeypatch.setattr("storage.postgres.translation._code", lambda: "other")
     assert find("one") == "PG one"
     assert made == ["one", "two", "one"]
     assert len(path.read_bytes().splitlines()) == 1

@@ -12,7 +12,7 @@ from retrieval.query import RecallRequest
 from retrieval.results import Twin, Twins, twin_of
 from reverie.recall.types import RecallResponse
 from storage.memories.records import NewMemory
-from storage.recall.records import ChunkSource
+from storage.recall.chunk_sources import ChunkSource
 from support.pipeline import Pipeline
 from support.recalling import OneDirection, find
 from support.statements import DIFFERENT

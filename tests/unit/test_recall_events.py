@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import text
 
 from adapters.broker.recall_log import KEEP_RECALLS, QUERY_CHARACTERS, RecallLog, RecallNote
+from memory import recall as recalls
 from memory.lifecycle.forgetting import forget_workspace
-from memory.recall import events as recalls
-from memory.recall.events import RecordReport, recent_recalls, record_recalls, sweep_recalls
+from memory.recall import RecordReport, recent_recalls, record_recalls, sweep_recalls
 from memory.upkeep import maintenance
 from memory.upkeep.maintenance import optimize_stores, prune_recalls
 from retrieval.query import RecallRequest

@@ -38,7 +38,7 @@ from retrieval.results import find_results
 from reverie.clock import to_micros
 from reverie.errors import NotFound, StoreUnavailable
 from reverie.scheduling.types import Executor, LlmExecutor
-from storage.items.items import NewItem
+from storage.items import NewItem
 from storage.memories.records import NewMemory
 from storage.scheduling.records import NewNotification
 from storage.stores import Stores

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters import workspace_git
-from adapters.file_names import file_name
 from adapters.workspace_git import (
     MAX_CHARACTERS,
     MAX_FILE_BYTES,
     GitFolders,
     GitRepository,
+    file_name,
     unified,
 )
 from reverie.errors import NotFound, Rejected, StoreUnavailable

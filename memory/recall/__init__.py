@@ -1,1 +1,0 @@
-"""Recall events: what recalls found, recorded off the read path."""
