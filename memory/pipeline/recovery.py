@@ -10,7 +10,7 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ from storage.stores import FileStamp, Stores
 _SWEEP_BUDGET_SECONDS: Final = 10.0
 # There is only one embed worker: new messages wait at most this long for the backfill.
 _BACKFILL_BUDGET_SECONDS: Final = 10.0
-# A sweep looks at so many workspaces of which tasks wait: looking costs as much as half of the work.
+# A sweep looks at so many workspaces that somebody works on: looking costs as much as half of the work.
 _LOOKED_AT_ANYWAY: Final = 20
 _BACKFILL: Final = contract.BACKFILL_EMBEDDINGS
 _SWEEP: Final = contract.SWEEP_STAGES
@@ -170,19 +170,19 @@ class StageSweep:
     ) -> SweepReport:
         """Notify each stage that has work due in a workspace.
 
-        `queued` returns the workspaces for which tasks wait: of thousands, some are looked at in each sweep.
+        `queued` returns the workspaces for which tasks wait. When there are many of these, and of those that were
+        written a moment ago, only some are looked at in each sweep.
         """
         report = SweepReport()
         account = [name for name in stores.all_names() if name == ACCOUNT_STORE]
         changed = self._idle.changed(_SWEEP, stores, now=now)
-        with_tasks: Collection[str] = frozenset()
+        in_hand: Collection[str] = frozenset()
         if len(changed) > _LOOKED_AT_ANYWAY:
-            with contextlib.suppress(Unavailable):
-                with_tasks = queued()
+            in_hand = self._in_hand(stores, changed, now, queued)
             random.shuffle(changed)
-            changed.sort(key=lambda name: name in with_tasks)
+            changed.sort(key=lambda name: name in in_hand)
         for position, workspace in enumerate([*account, *changed]):
-            if position > _LOOKED_AT_ANYWAY and workspace in with_tasks:
+            if position > _LOOKED_AT_ANYWAY and workspace in in_hand:
                 break
             try:
                 stamp = stores.stamp(workspace)
@@ -203,6 +203,23 @@ class StageSweep:
                 self._idle.mark(_SWEEP, stores, workspace, until=math.inf, now=now, stamp=stamp)
         self._idle.keep(_SWEEP, now=now)
         return report
+
+    @staticmethod
+    def _in_hand(
+        stores: Stores, names: Iterable[str], now: int, queued: Callable[[], Collection[str]]
+    ) -> Collection[str]:
+        """Return the workspaces that somebody works on: a task waits for them, or they were written a moment ago."""
+        with_tasks: Collection[str] = frozenset()
+        with contextlib.suppress(Unavailable):
+            with_tasks = queued()
+
+        def is_written(name: str) -> bool:
+            with contextlib.suppress(ReverieError):  # the look reports it
+                stamp = stores.stamp(name)
+                return stamp is not None and not stamp.is_settled(now)
+            return False
+
+        return {name for name in names if name in with_tasks or is_written(name)}
 
     def _notify_due(
         self, stores: Stores, workspace: str, now: int, notify: Callable[[str, str], None], report: SweepReport

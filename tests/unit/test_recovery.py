@@ -290,10 +290,26 @@ def test_a_sweep_over_very_many_looks_first_where_no_task_waits(pipe: Pipeline) 
     notified = set[str]()
     StageSweep(STAGES).run(
         pipe.stores,
-        now=pipe.now(),
+        now=pipe.now() + 10_000_000,
         notify=lambda _stage, name: notified.add(name),
         queued=lambda: set(names[10:]),
     )
+    assert notified >= set(names[:10])
+    assert len(notified) < 40
+
+
+def test_a_sweep_over_very_many_looks_first_at_those_that_lie_still(pipe: Pipeline) -> None:
+    """Given 60 workspaces with work and 50 of them just written, then all others are notified, and few of the 50."""
+    names = [f"crowd-{number}" for number in range(60)]
+    for name in names:
+        pipe.inbox.accept(name, turns("hello"))
+        ingest_batch(pipe.inbox, pipe.stores.workspace(name), pipe.working, now=pipe.now())
+    now, notified = pipe.now(), set[str]()
+    for position, name in enumerate(names):
+        path, at = pipe.stores.database_path(name), now / 1_000_000 - (SETTLED_SECONDS if position < 10 else 0)
+        for file in (path, f"{path}-wal"):
+            os.utime(file, (at, at))
+    StageSweep(STAGES).run(pipe.stores, now=now, notify=lambda _stage, name: notified.add(name))
     assert notified >= set(names[:10])
     assert len(notified) < 40
 
