@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Final
 
 from adapters.embedders.local import MEMORY_ENVIRONMENT
@@ -18,6 +19,12 @@ from worker.supervision.processes import end_with_supervisor, lower_priority, ra
 _MAINTENANCE_NICENESS: Final = 15
 # Runs of schedules mostly wait for webhooks and models, so they use threads.
 _SCHEDULES_AT_ONCE: Final = 16
+# What Celery imports when a worker or beat starts, with our classes that its settings name.
+_IMPORTED_AT_START: Final = (
+    *("celery.app.amqp", "celery.app.control", "celery.app.log", "celery.backends.base", "kombu.transport.redis"),
+    *("celery.concurrency.prefork", "celery.concurrency.thread", "celery.worker.autoscale", "worker.consumer"),
+    *("celery.worker.consumer.delayed_delivery", "celery.apps.beat", "worker.beat"),
+)
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
@@ -45,15 +52,11 @@ def limit_native_memory() -> None:
 def import_for_forks(settings: Settings) -> None:
     """Import what workers and beat need, once for all forks of this process, and keep its memory shared."""
     pass_on(settings)
-    import worker.beat  # noqa: F401 - the class that `beat_scheduler` names
     from worker.app import app
 
     app.loader.import_default_modules()  # the tasks
-    import celery.apps.worker
-    import celery.bin.worker
-    import celery.concurrency.prefork
-    import celery.concurrency.thread  # noqa: F401 - Celery imports them when a worker starts
-
+    for name in _IMPORTED_AT_START:
+        import_module(name)
     share_memory()
 
 
@@ -78,28 +81,24 @@ def run_worker(
     os.environ.setdefault(PREFIX + "PROCESS", f"{'-'.join(queues)}-{os.getpid()}")
     if set(queues) <= {contract.QUEUE_MAINTENANCE, contract.QUEUE_EXTRACTION}:
         lower_priority(_MAINTENANCE_NICENESS)
+    from celery.utils.nodenames import host_format
+
     from worker.app import app, prepare_threads
 
     threads = list(queues) == [contract.QUEUE_SCHEDULES]
     if threads:
         prepare_threads()
-    app.worker_main(
-        [
-            "worker",
-            f"--queues={','.join(queues)}",
-            f"--pool={'threads' if threads else 'prefork'}",
-            f"--concurrency={concurrency or (_SCHEDULES_AT_ONCE if threads else 1)}",
-            *(
-                [f"--autoscale={max(autoscale, concurrency or 1)},{concurrency or 1}"]
-                if autoscale and not threads
-                else []
-            ),
-            f"--hostname={os.environ[PREFIX + 'PROCESS']}@%h",
-            "--without-gossip",
-            "--without-mingle",
-            f"--loglevel={settings.log_level}",
-        ]
-    )
+    # Not `app.worker_main`: Celery's command line imports 335 modules in each worker, a prompt and Flower among them.
+    app.Worker(
+        hostname=host_format(f"{os.environ[PREFIX + 'PROCESS']}@%h"),
+        queues=",".join(queues),
+        pool_cls="threads" if threads else "prefork",
+        concurrency=concurrency or (_SCHEDULES_AT_ONCE if threads else 1),
+        autoscale=(max(autoscale, concurrency or 1), concurrency or 1) if autoscale and not threads else None,
+        without_gossip=True,
+        without_mingle=True,
+        loglevel=settings.log_level,
+    ).start()
 
 
 def run_beat(settings: Settings) -> None:
