@@ -25,25 +25,21 @@ _HEADINGS = {
 async def _contexts(visit: Visit) -> Response:
     session = visit.query("session")
     call = ListContexts(
-        session=session or None, limit=PAGE_SIZE + 1, offset=visit.number("offset"), all_users=_sees_all(visit)
+        session=session or None, limit=PAGE_SIZE + 1, offset=visit.number("offset"), all_users=visit.sees_all_users
     )
     found = (await visit.send(call)).contexts
     beside = visit.beside("/contexts", is_last=len(found) <= PAGE_SIZE, session=session)
-    return visit.page("contexts.html", contexts=found[:PAGE_SIZE], session=session, **beside)
+    titles = await visit.titles(served.session for served in found)
+    return visit.page("contexts.html", contexts=found[:PAGE_SIZE], session=session, titles=titles, **beside)
 
 
 @pages.get("/context")
 async def _context(visit: Visit) -> Response:
-    served = await visit.send(ShowContext(visit.query("id"), all_users=_sees_all(visit)))
+    served = await visit.send(ShowContext(visit.query("id"), all_users=visit.sees_all_users))
     parts = [(heading, list(items)) for heading, items in groupby(served.items, key=_heading)]
-    return visit.page("context.html", served=served, parts=parts)
+    titles = await visit.titles([served.session])
+    return visit.page("context.html", served=served, parts=parts, title=titles.get(served.session, served.session))
 
 
 def _heading(item: ServedItem) -> str:
     return f"Left out: {item.left_out}" if item.left_out else _HEADINGS[item.section]
-
-
-def _sees_all(visit: Visit) -> bool:
-    """Return whether the contexts of all users are shown: to an operator who looks at no user."""
-    principal, place = visit.principal, visit.place
-    return principal.user is None and principal.allows("operate") and (place is None or place.user is None)

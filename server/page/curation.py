@@ -111,7 +111,9 @@ async def _run(visit: Visit) -> Response:
 async def _entry(visit: Visit) -> Response:
     entry = await visit.send(GetCurationEntry(visit.query("id")))
     changes, hidden = _readable(entry.changes), _hidden(entry.changes)
-    return visit.page("log_entry.html", entry=entry, changes=changes, hidden=hidden, names=_NAMES)
+    memories = [change.after or change.before or {} for change in entry.changes if change.table == "memories"]
+    texts = {str(row["id"]): str(row["content"]) for row in memories}
+    return visit.page("log_entry.html", entry=entry, changes=changes, hidden=hidden, names=_NAMES, texts=texts)
 
 
 @pages.get("/review")

@@ -5,8 +5,10 @@ The page that follows a change has a form that undoes it.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import accumulate, groupby
 from typing import Any, Final, get_args
@@ -52,6 +54,7 @@ from server.page.rendering import day_heading
 from server.page.site import MAX_FORM_BYTES, PAGE_SIZE, Form, Pages, Visit, agents_in
 from server.services import Services
 from storage.memories.records import decay
+from storage.pipeline.work import STAGES
 
 _RESULTS: Final = 25
 # Results with a lower relevance are not shown: nothing found says more than something that does not fit.
@@ -118,12 +121,10 @@ async def _found(visit: Visit, query: str, filters: Mapping[str, str]) -> dict[s
     found = await visit.send(call)
     results: list[tuple[RecallResult, list[Share]]] = [(result, shares_of(result)) for result in found]
     kinds = [(name, text, visit.link("/", q=query, **filters, only=name)) for name, text in _RESULT_KINDS.items()]
-    in_sessions = sorted({result.session for result in found if result.session is not None})
-    sessions = (await visit.send(ListSessions(ids=in_sessions))).sessions if in_sessions else []
     return {
         "results": results,
         "is_full": len(results) == _RESULTS,
-        "titles": {session.id: session.title for session in sessions if session.title is not None},
+        "titles": await visit.titles(result.session for result in found),
         "degraded": found.degraded,
         "only": only,
         "result_kinds": kinds,
@@ -165,7 +166,18 @@ def _by_day(visit: Visit, memories: Iterable[Memory]) -> list[tuple[str, list[Me
 async def _memory_counts(visit: Visit) -> Response:
     """How many memories there are, and their sources: the list does not wait until all memories are counted."""
     template = "parts/memory_counts.html" if visit.is_partial else "memory_counts.html"
-    return visit.page(template, stats=await visit.send(GetMemoryStats()))
+    stats, waiting = await visit.send(GetMemoryStats()), await visit.services.threads.run(lambda: _waiting(visit))
+    return visit.page(template, stats=stats, waiting=waiting)
+
+
+def _waiting(visit: Visit) -> int:
+    """Return how many rows of the workspace no search finds yet."""
+    assert visit.place is not None
+    store = visit.services.existing_store(visit.place.workspace)
+    if store is None:
+        return 0
+    with store.reading() as tx:
+        return sum(tx.work.backlog(stage).waiting for stage in STAGES)
 
 
 def day_of(text: str, zone: tzinfo = UTC) -> datetime:
@@ -212,10 +224,11 @@ async def _memory(visit: Visit) -> Response:
 async def memory_page(visit: Visit, memory: Memory, **view: Any) -> Response:
     """Return the page of a memory; `view` may have a notice and the values before a change, which undo it."""
     events = (await visit.send(ListRecallEvents(memory=memory.id, limit=_EVENTS))).recall_events
-    entries = await _entries(visit, memory)
+    entries, origin = await _entries(visit, memory), memory.provenance
     shown: dict[str, Any] = {
         "memory": memory,
         "messages": await _messages_of(visit, memory),
+        "title": (await visit.titles([origin.session])).get(origin.session or "", "") if origin else "",
         "events": _by_query(events),
         "entries": entries,
         "merged": await _merged(visit, memory, entries),
@@ -282,14 +295,21 @@ HEIGHT: Final = 96
 _STEPS: Final = 80
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECONDS_PER_HOUR: Final = 3_600
+# The ages on the axis, in hours, and how far to the right the last one may be, so that it does not run into "now".
+_AGES: Final = ((1, "1 hour"), (24, "1 day"), (7 * 24, "1 week"), (30 * 24, "1 month"), (365 * 24, "1 year"))
+_LAST_AGE: Final = WIDTH * 0.88
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The relevance of a memory over time. `points` are for an SVG of `WIDTH` by `HEIGHT`, `recalls` the x of each."""
+    """The relevance of a memory over time. `points` are for an SVG of `WIDTH` by `HEIGHT`, `recalls` the x of each.
+
+    Time is logarithmic, since most of it is lost in the first days; `ages` are the x of an age, with its name.
+    """
 
     points: str
     recalls: list[float]
+    ages: list[tuple[float, str]]
     now: float
     highest: float
     since: datetime
@@ -299,17 +319,23 @@ def curve_of(memory: Memory, events: Sequence[RecallEvent], *, now: datetime, ra
     """Return the curve of a memory, by the recalls that are known: they are kept for some months."""
     start = memory.created_at
     recalls = sorted(event.at for event in events if start < event.at <= now)
-    whole = max((now - start).total_seconds(), 1.0)
-    moments = [start + timedelta(seconds=whole * step / _STEPS) for step in range(_STEPS + 1)]
+    width = math.log1p(max(_hours(now - start), 1e-3))
+    moments = [start + timedelta(hours=math.expm1(width * step / _STEPS)) for step in range(_STEPS)] + [now]
     moments = sorted([*moments, *recalls, *(at - _MICROSECOND for at in recalls)])
     values = [_relevance(memory, recalls, at, rates) for at in moments]
     highest = max(values) or 1.0
 
     def x_of(at: datetime) -> float:
-        return round(WIDTH * (at - start).total_seconds() / whole, 1)
+        return round(WIDTH * math.log1p(_hours(at - start)) / width, 1)
 
+    ages = [(x_of(start + timedelta(hours=hours)), name) for hours, name in _AGES]
+    ages = [(x, name) for x, name in ages if x < _LAST_AGE]
     points = [f"{x_of(at)},{HEIGHT * (1 - value / highest):.1f}" for at, value in zip(moments, values, strict=True)]
-    return Curve(" ".join(points), [x_of(at) for at in recalls], values[-1], highest, start)
+    return Curve(" ".join(points), [x_of(at) for at in recalls], ages, values[-1], highest, start)
+
+
+def _hours(span: timedelta) -> float:
+    return span.total_seconds() / _SECONDS_PER_HOUR
 
 
 def _relevance(memory: Memory, recalls: Sequence[datetime], at: datetime, rates: Mapping[Tier, float]) -> float:
@@ -317,8 +343,7 @@ def _relevance(memory: Memory, recalls: Sequence[datetime], at: datetime, rates:
     # Recalls older than the known ones count from the beginning.
     count = max(0, memory.access_count - len(recalls)) + len(before)
     last = before[-1] if before else memory.created_at
-    hours = (at - last).total_seconds() / _SECONDS_PER_HOUR
-    return decay(memory.tier, importance=memory.importance, access_count=count, hours=hours, rates=rates)
+    return decay(memory.tier, importance=memory.importance, access_count=count, hours=_hours(at - last), rates=rates)
 
 
 _NAMES: Final[Mapping[str, str]] = {
@@ -490,6 +515,7 @@ def as_typed(text: str) -> str:
 
 
 _MAX_WORKSPACES: Final = 1_000
+_MAX_USERS: Final = 200
 
 
 @pages.get("/agents")
@@ -497,7 +523,16 @@ async def _agents(visit: Visit) -> Response:
     assert visit.place is not None
     workspaces = await _workspaces(visit)
     agents = await agents_in(visit, visit.place.workspace)
-    return visit.page("agents.html", agents=agents, workspaces=workspaces)
+    return visit.page("agents.html", agents=agents, workspaces=workspaces, users=await _users(visit))
+
+
+async def _users(visit: Visit) -> list[tuple[str, int]]:
+    """Return the users of the agent with how many of its newest conversations are theirs; none for who may not know."""
+    if visit.principal.user is not None or not visit.principal.allows("operate"):
+        return []
+    everybody = visit.elsewhere(replace(visit.place, user=None)) if visit.place else visit
+    sessions = (await everybody.send(ListSessions(limit=_MAX_WORKSPACES, all_users=True))).sessions
+    return Counter(session.user for session in sessions if session.user).most_common(_MAX_USERS)
 
 
 async def _workspaces(visit: Visit) -> list[WorkspaceSummary]:

@@ -254,7 +254,7 @@ _CADENCES: Final = {
 @pages.get("/schedules")
 async def _schedules(visit: Visit) -> Response:
     offset = visit.number("offset")
-    page = await visit.send(ListSchedules(limit=PAGE_SIZE, offset=offset, all_users=_sees_all(visit)))
+    page = await visit.send(ListSchedules(limit=PAGE_SIZE, offset=offset, all_users=visit.sees_all_users))
     return visit.page(
         "schedules.html",
         schedules=[(schedule, cadence_text(schedule.cadence, visit.zone)) for schedule in page.schedules],
@@ -267,7 +267,7 @@ async def _schedules(visit: Visit) -> Response:
 
 @pages.get("/schedule")
 async def _schedule(visit: Visit) -> Response:
-    id, everybody = visit.query("id"), _sees_all(visit)
+    id, everybody = visit.query("id"), visit.sees_all_users
     schedule = await visit.send(GetSchedule(id, all_users=everybody))
     return visit.page(
         "schedule.html",
@@ -312,14 +312,14 @@ async def _add(visit: Visit) -> Response:
 
 @pages.get("/schedule/edit")
 async def _edit_schedule(visit: Visit) -> Response:
-    schedule = await visit.send(GetSchedule(visit.query("id"), all_users=_sees_all(visit)))
+    schedule = await visit.send(GetSchedule(visit.query("id"), all_users=visit.sees_all_users))
     entered = _entered(schedule.cadence, visit)
     return visit.page("schedule_edit.html", schedule=schedule, id=schedule.id, cadences=_CADENCES, entered=entered)
 
 
 @pages.post("/schedule/edit")
 async def _change(visit: Visit) -> Response:
-    form, everybody = visit.form, _sees_all(visit)
+    form, everybody = visit.form, visit.sees_all_users
     before = await visit.send(GetSchedule(visit.query("id"), all_users=everybody))
     kind, value, zone = _entered(before.cadence, visit)
     # A cadence that is sent again would begin anew.
@@ -356,26 +356,26 @@ def _cadence(form: Form) -> dict[str, Any]:
 
 @pages.post("/schedule/pause")
 async def _pause(visit: Visit) -> Response:
-    await visit.send(PauseSchedule(visit.query("id"), all_users=_sees_all(visit)))
+    await visit.send(PauseSchedule(visit.query("id"), all_users=visit.sees_all_users))
     return visit.see_other("/schedule", id=visit.query("id"), done="paused")
 
 
 @pages.post("/schedule/resume")
 async def _resume(visit: Visit) -> Response:
-    await visit.send(ResumeSchedule(visit.query("id"), all_users=_sees_all(visit)))
+    await visit.send(ResumeSchedule(visit.query("id"), all_users=visit.sees_all_users))
     return visit.see_other("/schedule", id=visit.query("id"), done="resumed")
 
 
 @pages.post("/schedule/run")
 async def _run(visit: Visit) -> Response:
-    call = RunScheduleNow(id=visit.query("id"), run_id=visit.form.word("run"), all_users=_sees_all(visit))
+    call = RunScheduleNow(id=visit.query("id"), run_id=visit.form.word("run"), all_users=visit.sees_all_users)
     await visit.send(call)
     return visit.see_other("/schedule", id=visit.query("id"), done="started")
 
 
 @pages.post("/schedule/delete")
 async def _delete(visit: Visit) -> Response:
-    await visit.send(DeleteSchedule(id=visit.query("id"), all_users=_sees_all(visit)))
+    await visit.send(DeleteSchedule(id=visit.query("id"), all_users=visit.sees_all_users))
     return visit.see_other("/schedules", done="deleted")
 
 
@@ -399,9 +399,3 @@ def _cron_text(expression: str) -> str:
         return f"{get_description(expression, options)}, cron {expression}"
     except NoDescription:  # some forms that croniter knows
         return f"cron {expression}"
-
-
-def _sees_all(visit: Visit) -> bool:
-    """Return whether a visitor may see the schedules of all users, as operators do."""
-    as_user = visit.place is not None and visit.place.user is not None
-    return visit.principal.allows("operate") and visit.principal.user is None and not as_user

@@ -40,7 +40,7 @@ from reverie.errors import (
     problem_of,
 )
 from reverie.memories.types import Tier
-from reverie.sessions.calls import ListAgents
+from reverie.sessions.calls import ListAgents, ListSessions
 from reverie.sessions.types import AgentSummary
 from reverie.trust.calls import Erase, ListErasures
 from server.authentication import Authentication
@@ -193,11 +193,12 @@ class Section(NamedTuple):
 SECTIONS: Final = (
     Section("Memories", "/", "read", "Memory"),
     Section("Conversations", "/conversations", "read", "Memory"),
+    Section("Timeline", "/timeline", "read", "Memory"),
+    Section("Review", "/review", "operate", "Memory"),
     Section("What was told", "/contexts", "read", "Memory"),
     Section("Schedules", "/schedules", "read", "Memory"),
     Section("Agents and users", "/agents", "read", "Memory"),
     Section("Pipeline", "/pipeline", "operate", "Operation"),
-    Section("Review", "/review", "operate", "Operation"),
     Section("Log", "/log", "operate", "Operation"),
     Section("Dreams", "/dreams", "operate", "Operation"),
     Section("Dead letters", "/dead-letters", "operate", "Operation"),
@@ -242,6 +243,12 @@ class Visit:
     def principal(self) -> Principal:
         """Whose token the visitor has."""
         return principal_of(self.request)
+
+    @property
+    def sees_all_users(self) -> bool:
+        """Whether what belongs to any user is shown: to an operator who looks at no user."""
+        principal, place = self.principal, self.place
+        return principal.user is None and principal.allows("operate") and (place is None or place.user is None)
 
     @property
     def decay_rates(self) -> Mapping[Tier, float]:
@@ -299,6 +306,14 @@ class Visit:
         if data is None or login != self._form_token:
             raise Rejected("the form is not one of this login, or 30 days old: nothing was done", field="form")
         return msgspec.json.decode(data, type=kind)
+
+    async def titles(self, sessions: Iterable[str | None]) -> dict[str, str]:
+        """Return the names of these conversations by id, as far as the visitor may read them."""
+        ids = sorted({one for one in sessions if one is not None})
+        if not ids:
+            return {}
+        found = await self.send(ListSessions(ids=ids, limit=len(ids), all_users=self.sees_all_users))
+        return {session.id: session.title or session.id for session in found}
 
     def allows(self, *calls: type[Call[Any]]) -> bool:
         """Return whether the visitor's token has the scopes of these calls."""

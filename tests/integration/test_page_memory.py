@@ -26,7 +26,7 @@ def test_a_memory_shows_where_it_came_from(visitor: Visitor, operator: Reverie, 
     expect(page.locator(".turn")).to_have_count(7)
     expect(page.locator(".turn.source")).to_contain_text("This is line 20")
     assert visitor.violations() == []
-    page.get_by_role("link", name="chat-1").click()
+    page.get_by_role("link", name="This is line 0").click()
     expect(page.locator(".turn.source")).to_contain_text("This is line 20")
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
+from memory.recall.events import record_recalls
 from reverie import Reverie
 from reverie.errors import NotFound
 from server.authentication import Access
@@ -35,6 +37,57 @@ def test_conversations_are_listed_searched_and_read(visitor: Visitor, operator: 
     assert visitor.violations() == []
     page.get_by_role("link", name="Earlier messages").click()
     expect(page.get_by_role("listitem").get_by_text("This is line 0", exact=True)).to_be_visible()
+
+
+def test_the_timeline_tells_since_and_until_when_something_holds(
+    visitor: Visitor, operator: Reverie, runtime: Runtime
+) -> None:
+    """Given what two people said about themselves, then each has what holds, what happened and what held before."""
+    told = [("kate", "I live in Lisbon.", 300), ("kate", "I moved to Porto.", 100), ("luis", "I live in Faro.", 90)]
+    for name, content, days in told:
+        at = datetime.now(UTC) - timedelta(days=days)
+        operator.ingest(f"chat-{days}", {"role": "user", "name": name, "content": content, "created_at": at})
+    drain(runtime)
+    operator.remember("Kate ran a marathon", kind="event")
+    for city in ("Braga", "Evora"):
+        operator.facts.set("kate", "birthplace", city)
+    operator.remember("Skates are in the cellar")
+    page = visitor.open("/timeline")
+    page.get_by_role("link", name="kate 2").click()
+    holds, happened, held = (page.get_by_role("region", name=name) for name in ("Holds now", "Happened", "Held before"))
+    expect(holds.get_by_role("listitem")).to_have_count(2)
+    expect(holds).to_contain_text("I moved to Porto.")
+    expect(holds).to_contain_text("told by kate in")
+    expect(holds).to_contain_text("Evora")
+    expect(happened.get_by_role("listitem")).to_have_count(1)
+    expect(held).to_contain_text("I live in Lisbon.")
+    expect(held).to_contain_text("Braga")
+    expect(held.locator(".when time")).to_have_count(4)
+    assert visitor.violations() == []
+    holds.get_by_role("link", name="I moved to Porto.").click()
+    expect(page.locator(".turn.source")).to_contain_text("I moved to Porto.")
+    visitor.open("/timeline", q="nobody at all")
+    expect(page.get_by_text("Nothing is known")).to_be_visible()
+
+
+def test_names_stand_where_ids_would(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a conversation, then lists name it by its first line, users are there to choose from, and counts are."""
+    operator.ingest("chat-1", {"role": "user", "content": "Where is the harbour?"}, user="kate")
+    drain(runtime)
+    operator.context("chat-1", "the harbour")
+    runtime.recall_buffer.flush()
+    record_recalls(runtime.recall_log, runtime.stores, workspace="default")
+    operator.remember("The harbour is in Porto")
+    page = visitor.open("/contexts")
+    expect(page.get_by_text("Where is the harbour?")).to_be_visible()
+    expect(page.locator("main")).not_to_contain_text("chat-1")
+    visitor.open("/")
+    expect(page.get_by_text("still being indexed: 1")).to_be_visible()
+    visitor.open("/agents")
+    page.get_by_role("navigation", name="Users").get_by_role("link", name="kate 1 conversation").click()
+    expect(page.locator(".place")).to_contain_text("as user kate")
+    visitor.open("/conversations", user="kate")
+    expect(page.get_by_role("link", name="Where is the harbour?")).to_be_visible()
 
 
 def test_a_scratchpad_is_shown_as_working_notes(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:

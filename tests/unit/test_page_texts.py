@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -172,7 +173,7 @@ def test_what_cannot_be_seen_is_shown_by_its_number() -> None:
 
 
 def test_the_curve_of_a_memory_falls_and_rises_with_a_recall() -> None:
-    """Given a memory that was recalled once, then its curve has a step there, and stays within the drawing."""
+    """Given a memory that was recalled once, then its curve has a step there, on an axis whose time is logarithmic."""
     start = NOW - timedelta(days=10)
     memory = Memory(
         id="m", agent="ana", tier="workspace", lifetime="short_term", kind="fact", source="agent", content="x",
@@ -182,11 +183,14 @@ def test_the_curve_of_a_memory_falls_and_rises_with_a_recall() -> None:
     curve = curve_of(memory, [event], now=NOW, rates=RATES["standard"])
     points = [tuple(map(float, point.split(","))) for point in curve.points.split()]
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
-    assert curve.recalls == [WIDTH / 2]
+    step = WIDTH * math.log1p(5 * 24) / math.log1p(10 * 24)
+    assert curve.recalls == [pytest.approx(step, abs=0.1)]
+    assert [name for _, name in curve.ages] == ["1 hour", "1 day"]
+    assert points[-1][0] == WIDTH
     assert curve.now < curve.highest
-    heights = [y for x, y in points if x < WIDTH / 2]
+    heights = [y for x, y in points if x < curve.recalls[0]]
     assert heights == sorted(heights)
-    assert min(y for x, y in points if x >= WIDTH / 2) < heights[-1]
+    assert min(y for x, y in points if x >= curve.recalls[0]) < heights[-1]
 
 
 def test_the_shares_of_a_result_add_up_to_one() -> None:

@@ -1,0 +1,99 @@
+"""What is known about a person or a thing, in order of time: since and until when it holds, and where it was told.
+
+Memories say it, current and replaced ones, and so do messages that give something its one value ("I live in Porto").
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from reverie.memories.calls import ListMemories
+from reverie.memories.types import Memory
+from reverie.recall.calls import Recall
+from reverie.recall.types import RecallResult
+from reverie.sessions.calls import ListSessions
+from server.page.site import Pages, Visit
+from storage.recall.claims import claims_of
+from storage.recall.words import hash_of, words_of
+
+# More memories about one name are not read, and the people of more conversations are not counted.
+_MEMORIES: Final = 500
+_MESSAGES: Final = 100
+_CONVERSATIONS: Final = 500
+_PEOPLE: Final = 24
+
+pages = Pages()
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Something that is known, with the address of its page. `said_by` and `session` are where it was told."""
+
+    text: str
+    since: datetime
+    until: datetime | None
+    link: str
+    said_by: str | None
+    session: str | None
+
+
+@pages.get("/timeline")
+async def _timeline(visit: Visit) -> Response:
+    name = visit.query("q")
+    view: dict[str, Any] = {"holds": [], "happened": [], "held": [], "titles": {}}
+    if name:
+        view = await _known(visit, name)
+    sessions = (await visit.send(ListSessions(limit=_CONVERSATIONS))).sessions
+    counts = Counter(one for session in sessions for one in {session.user, *session.speakers} - {None})
+    template = "parts/timeline.html" if visit.is_partial else "timeline.html"
+    return visit.page(template, name=name, people=counts.most_common(_PEOPLE), **view)
+
+
+async def _known(visit: Visit, name: str) -> dict[str, Any]:
+    listed = await visit.send(ListMemories(text=name, superseded=True, limit=_MEMORIES))
+    memories = [memory for memory in listed.memories if _names(name, memory.content)]
+    sources = {memory.provenance.message for memory in memories if memory.provenance}
+    messages = await visit.send(Recall(query=name, kinds=["message"], limit=_MESSAGES))
+    told = [one for one in messages if one.id not in sources and _gives_a_value(name, one)]
+    lasting = [_remembered(visit, memory) for memory in memories if memory.kind != "event"]
+    lasting += [_said(visit, result) for result in told]
+    happened = [_remembered(visit, memory) for memory in memories if memory.kind == "event"]
+    return {
+        "holds": _newest_first([one for one in lasting if one.until is None]),
+        "happened": _newest_first(happened),
+        "held": _newest_first([one for one in lasting if one.until is not None]),
+        "titles": await visit.titles(one.session for one in lasting + happened),
+    }
+
+
+def _names(name: str, text: str) -> bool:
+    """Return whether a text has all words of a name, and not only its letters."""
+    return set(map(hash_of, words_of(name))) <= set(map(hash_of, words_of(text)))
+
+
+def _gives_a_value(name: str, result: RecallResult) -> bool:
+    """Return whether a message gives an attribute of its speaker, or of something that it names, its one value."""
+    is_speaker = result.name is not None and result.name.casefold() == name.casefold()
+    claims = [claim for claim in claims_of(result.text) if claim.value and not claim.adds]
+    return any(is_speaker if claim.is_own else _names(name, claim.attribute) for claim in claims)
+
+
+def _remembered(visit: Visit, memory: Memory) -> Statement:
+    origin, since = memory.provenance, memory.valid_from or memory.created_at
+    said_by = (origin.name or origin.user) if origin else None
+    link = visit.link("/memory", id=memory.id)
+    return Statement(memory.content, since, memory.valid_to, link, said_by, origin.session if origin else None)
+
+
+def _said(visit: Visit, result: RecallResult) -> Statement:
+    link = visit.link("/conversation", id=result.session, around=result.id)
+    return Statement(result.text, result.created_at, result.replaced_at, link, result.name, result.session)
+
+
+def _newest_first(statements: list[Statement]) -> list[Statement]:
+    return sorted(statements, key=lambda one: one.since, reverse=True)
