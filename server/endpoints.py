@@ -6,22 +6,26 @@
     def recall(services: Services, caller: Caller, call: Recall) -> RecallResponse:
         ...
 
-A handler is a plain function that runs in a thread. It gets the validated call, and returns the result or raises.
+A handler is a plain function that runs in a thread. It gets the validated call, and returns the result or raises. Where
+it would only pass on what it gets, the function that it would call is named instead:
+
+    endpoints.passes(GetSession, read_session, Services.store_of_session)
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reverie.calls import Call, build, check, route_of, scope_of, validated
+from reverie.calls import Call, build, check, response_type, route_of, scope_of, validated
 from reverie.contract import Scope
 from reverie.errors import Rejected
 from server.authorisation import (
@@ -33,19 +37,25 @@ from server.authorisation import (
     require_creator,
     require_reach,
     require_scope,
-    seen_store,
 )
 from server.bodies import MAX_BODY_BYTES, body_bytes_of, decode
 from server.caller import Caller, Subject, caller_of, decoded, principal_of, query_of
 from server.responses import NamedRoute
 from server.services import Services
-from storage.stores import Store
 
 _A = TypeVar("_A")
 _C = TypeVar("_C", bound=Call[Any])
 _T = TypeVar("_T")
 _Handler = Callable[[Services, Caller, _C], Any]
-_StoreHandler = Callable[[Store, Caller, _C], Any]
+# Returns an argument of a function to which a call is passed on.
+Argument = Callable[[Services, Caller, Any], Any]
+# What such a function can have by the names of its parameters, besides the fields of the call.
+_ARGUMENTS: Final[Mapping[str, Argument]] = {
+    "agent": lambda _services, caller, _call: caller.agent,
+    "call": lambda _services, _caller, call: call,
+    "now": lambda services, _caller, _call: services.runtime.now(),
+    "workspace": lambda _services, caller, _call: caller.workspace,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +110,14 @@ def _ok(_: object) -> int:
 
 
 class Endpoints:
-    """The endpoints of one module, and the section of the API description for those that name no other."""
+    """The endpoints of one module, and the section of the API description for those that name no other.
 
-    def __init__(self, tag: str) -> None:
+    `arguments` are what functions of this subject can have besides, by the names of their parameters.
+    """
+
+    def __init__(self, tag: str, **arguments: Argument) -> None:
         self._tag = tag
+        self._arguments = {**_ARGUMENTS, **arguments}
         self._endpoints: list[Endpoint] = []
 
     def serves(
@@ -126,28 +140,45 @@ class Endpoints:
 
         return add
 
-    def reads(
+    def passes(
         self,
-        kind: type[_C],
-        empty: Any,
+        kind: type[Call[Any]],
+        function: Callable[..., Any],
+        source: Argument,
         *,
-        see: Callable[[Services, Caller, Any], Store | None] = seen_store,
+        waits: Callable[[Any], bool] = _never,
         tag: str = "",
-    ) -> Callable[[_StoreHandler[_C]], _StoreHandler[_C]]:
-        """Register the decorated function as the handler of a call; it gets the store that `see` returns.
+    ) -> None:
+        """Pass a call on to a function, whose first argument is what `source` returns: a store, or memories in several.
 
-        Where nothing has been stored in the workspace, the response is `empty`.
+        Its other parameters are named like fields of the call, or like what every function can have. It returns the
+        response, or the value of the only field that the response requires. Where the source is None, because nothing
+        has been stored in the workspace, what the response requires is empty. Raises `TypeError` for a parameter that
+        nothing is given for.
         """
+        given = self._arguments_of(kind, function)
 
-        def add(handler: _StoreHandler[_C]) -> _StoreHandler[_C]:
-            @self.serves(kind, tag=tag)
-            def answer(services: Services, caller: Caller, call: _C) -> Any:
-                store = see(services, caller, call)
-                return empty if store is None else handler(store, caller, call)
+        def handler(services: Services, caller: Caller, call: Any) -> Any:
+            first = source(services, caller, call)
+            if first is None:
+                return _empty(kind)
+            arguments = {name: read(services, caller, call) for name, read in given.items()}
+            return _response(kind, function(first, **arguments))
 
-            return handler
+        handler.__wrapped__ = function  # type: ignore[attr-defined]  # as `functools.wraps` notes it
+        self.serves(kind, waits=waits, tag=tag)(handler)
 
-        return add
+    def _arguments_of(self, kind: type[Call[Any]], function: Callable[..., Any]) -> dict[str, Argument]:
+        found: dict[str, Argument] = {}
+        for parameter in list(inspect.signature(function).parameters.values())[1:]:
+            name = parameter.name
+            if name in self._arguments:
+                found[name] = self._arguments[name]
+            elif name in kind.__struct_fields__:
+                found[name] = lambda _services, _caller, call, name=name: getattr(call, name)  # type: ignore[misc]
+            elif parameter.default is parameter.empty:
+                raise TypeError(f"{kind.__name__} has no {name!r} for {function.__name__}")
+        return found
 
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(self._endpoints)
@@ -157,6 +188,24 @@ class Endpoints:
         for endpoint in self._endpoints:
             route = route_of(endpoint.kind)
             yield NamedRoute(route.path, _route_function(endpoint, services), route.method)
+
+
+@cache
+def _required(kind: type[Call[Any]]) -> dict[str, Any]:
+    """Return the types of the fields that the response to a call requires."""
+    return {field.name: field.type for field in msgspec.structs.fields(response_type(kind)) if field.required}
+
+
+def _response(kind: type[Call[Any]], found: Any) -> Any:
+    if isinstance(found, response_type(kind)):
+        return found
+    (field,) = _required(kind)
+    return response_type(kind)(**{field: found})
+
+
+def _empty(kind: type[Call[Any]]) -> Any:
+    """Return a response without anything in it: no rows, none deleted."""
+    return response_type(kind)(**{name: (get_origin(hint) or hint)() for name, hint in _required(kind).items()})
 
 
 def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitable[Response]]:

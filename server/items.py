@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memory.conversion import convert
 from memory.items.items import ItemsOf, read_item
 from reverie import items as calls
-from reverie.items import FoundItems, Item, ItemOutcome, ItemOutcomes, NamespaceList, SweptItems
-from reverie.types import Deleted
+from reverie.items import FoundItems, Item, ItemOutcome, ItemOutcomes
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services
 from storage.stores import Store
 
 endpoints = Endpoints("items")
+
+
+def _items_seen(services: Services, caller: Caller, call: Any) -> ItemsOf | None:
+    store = services.existing_store(caller.workspace)
+    return None if store is None else _items_of(services, caller, call.user, store)
 
 
 @endpoints.serves(calls.PutItem)
@@ -25,33 +31,23 @@ def _put_item(services: Services, caller: Caller, call: calls.PutItem) -> Item:
 
 @endpoints.serves(calls.GetItem)
 def _get_item(services: Services, caller: Caller, call: calls.GetItem) -> Item:
-    store = services.existing_store(caller.workspace)
-    return read_item(None if store is None else _items_of(services, caller, call.user, store), call)
+    return read_item(_items_seen(services, caller, call), call)
 
 
-@endpoints.serves(calls.DeleteItem)
-def _delete_item(services: Services, caller: Caller, call: calls.DeleteItem) -> Deleted:
-    store = services.existing_store(caller.workspace)
-    if store is None:
-        return Deleted(deleted=False)
-    return Deleted(deleted=_items_of(services, caller, call.user, store).delete(call.namespace, call.key))
+endpoints.passes(calls.DeleteItem, ItemsOf.delete, _items_seen)
 
 
 @endpoints.serves(calls.SearchItems)
 def _search_items(services: Services, caller: Caller, call: calls.SearchItems) -> FoundItems:
-    store = services.existing_store(caller.workspace)
-    if store is None:
+    items = _items_seen(services, caller, call)
+    if items is None:
         return FoundItems(items=[])
-    found = _items_of(services, caller, call.user, store).search(call)
+    found = items.search(call)
     _notify_workers(services, caller, waiting=bool(found.degraded))
     return found
 
 
-@endpoints.serves(calls.ListItemNamespaces)
-def _list_namespaces(services: Services, caller: Caller, call: calls.ListItemNamespaces) -> NamespaceList:
-    store = services.existing_store(caller.workspace)
-    found = [] if store is None else _items_of(services, caller, call.user, store).namespaces(call)
-    return NamespaceList(namespaces=found)
+endpoints.passes(calls.ListItemNamespaces, ItemsOf.namespaces, _items_seen)
 
 
 @endpoints.serves(calls.BatchItems)
@@ -65,10 +61,7 @@ def _batch_items(services: Services, caller: Caller, call: calls.BatchItems) -> 
     return ItemOutcomes(outcomes=outcomes)
 
 
-@endpoints.serves(calls.SweepItems)
-def _sweep_items(services: Services, caller: Caller, call: calls.SweepItems) -> SweptItems:
-    store = services.existing_store(caller.workspace)
-    return SweptItems(removed=0 if store is None else _items_of(services, caller, call.user, store).sweep())
+endpoints.passes(calls.SweepItems, ItemsOf.sweep, _items_seen)
 
 
 def _items_of(services: Services, caller: Caller, user: str | None, store: Store) -> ItemsOf:

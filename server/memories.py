@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import asdict, replace
 
 from memory.conversion import convert
 from memory.lifecycle.curation import review
-from memory.memories.agent_memories import StoredMemory, wait_until_searchable
+from memory.memories.agent_memories import AgentMemories, StoredMemory, wait_until_searchable
 from memory.memories.facts import fact_history, forget_fact, list_facts, read_fact, set_fact
 from memory.memories.memories import (
     approve_memory,
@@ -25,16 +27,24 @@ from memory.memories.memories import (
 )
 from memory.memories.notes import delete_note, list_notes, read_note, store_note, to_note, update_note
 from retrieval.query import RecallRequest
+from reverie.calls import Call
 from reverie.fields import micros_until
 from reverie.memories import calls, types
 from reverie.memories.calls import check_changes, check_memory
-from reverie.types import Deleted
-from reverie.upkeep import GetReview, Review
+from reverie.upkeep import GetReview
 from server.caller import Caller, lacking
 from server.endpoints import Endpoints
 from server.services import Services
 
-endpoints = Endpoints("memories")
+endpoints = Endpoints(
+    "memories",
+    memory_id=lambda _services, _caller, call: call.id,
+    held_at=lambda services, _caller, call: micros_until(call.as_of, now=services.runtime.now()),
+)
+
+
+def _of_operator(services: Services, caller: Caller, _: Call[Any]) -> AgentMemories:
+    return services.agent_memories(caller)
 
 
 def notify_pipeline(services: Services, stored: StoredMemory) -> StoredMemory:
@@ -80,21 +90,9 @@ def _search_memories(services: Services, caller: Caller, call: calls.SearchMemor
     )
 
 
-@endpoints.serves(calls.GetMemoryStats)
-def _memory_stats(services: Services, caller: Caller, call: calls.GetMemoryStats) -> types.MemoryStats:
-    return memory_stats(services.memories(caller, call))
-
-
-@endpoints.serves(calls.ListMemories)
-def _list_memories(services: Services, caller: Caller, call: calls.ListMemories) -> types.MemoryList:
-    memories = services.memories(caller, call)
-    return types.MemoryList(memories=list_memories(memories, call, now=services.runtime.now()))
-
-
-@endpoints.serves(calls.ListPendingMemories)
-def _list_pending(services: Services, caller: Caller, call: calls.ListPendingMemories) -> types.MemoryList:
-    memories = services.agent_memories(caller)
-    return types.MemoryList(memories=pending_memories(memories, limit=call.limit, offset=call.offset))
+endpoints.passes(calls.GetMemoryStats, memory_stats, Services.memories)
+endpoints.passes(calls.ListMemories, list_memories, Services.memories)
+endpoints.passes(calls.ListPendingMemories, pending_memories, _of_operator)
 
 
 @endpoints.serves(calls.ApproveMemory)
@@ -103,9 +101,7 @@ def _approve(services: Services, caller: Caller, call: calls.ApproveMemory) -> t
     return convert(record, types.Memory)
 
 
-@endpoints.serves(GetReview)
-def _review(services: Services, caller: Caller, call: GetReview) -> Review:
-    return review(services.agent_memories(caller), now=services.runtime.now(), limit=call.limit)
+endpoints.passes(GetReview, review, _of_operator)
 
 
 @endpoints.serves(calls.ConfirmMemory)
@@ -114,9 +110,7 @@ def _confirm(services: Services, caller: Caller, call: calls.ConfirmMemory) -> t
     return convert(record, types.Memory)
 
 
-@endpoints.serves(calls.GetMemory)
-def _get_memory(services: Services, caller: Caller, call: calls.GetMemory) -> types.Memory:
-    return read_memory(services.memories(caller, call), call.id)
+endpoints.passes(calls.GetMemory, read_memory, Services.memories)
 
 
 @endpoints.serves(calls.UpdateMemory)
@@ -130,27 +124,10 @@ def _update_memory(services: Services, caller: Caller, call: calls.UpdateMemory)
     return convert(notify_pipeline(services, stored).record, types.Memory)
 
 
-@endpoints.serves(calls.Forget)
-def _forget(services: Services, caller: Caller, call: calls.Forget) -> Deleted:
-    return Deleted(deleted=forget(services.memories(caller, call), call.id))
-
-
-@endpoints.serves(calls.ListFacts, tag="facts")
-def _list_facts(services: Services, caller: Caller, call: calls.ListFacts) -> types.FactList:
-    memories, held_at = services.memories(caller, call), micros_until(call.as_of, now=services.runtime.now())
-    facts = list_facts(memories, category=call.category, limit=call.limit, offset=call.offset, held_at=held_at)
-    return types.FactList(facts=facts)
-
-
-@endpoints.serves(calls.GetFact, tag="facts")
-def _get_fact(services: Services, caller: Caller, call: calls.GetFact) -> types.Fact:
-    held_at = micros_until(call.as_of, now=services.runtime.now())
-    return read_fact(services.memories(caller, call), call.category, call.key, held_at=held_at)
-
-
-@endpoints.serves(calls.GetFactHistory, tag="facts")
-def _get_history(services: Services, caller: Caller, call: calls.GetFactHistory) -> types.FactList:
-    return types.FactList(facts=fact_history(services.memories(caller, call), call.category, call.key))
+endpoints.passes(calls.Forget, forget, Services.memories)
+endpoints.passes(calls.ListFacts, list_facts, Services.memories, tag="facts")
+endpoints.passes(calls.GetFact, read_fact, Services.memories, tag="facts")
+endpoints.passes(calls.GetFactHistory, fact_history, Services.memories, tag="facts")
 
 
 @endpoints.serves(calls.SetFact, tag="facts")
@@ -165,22 +142,9 @@ def _set_fact(services: Services, caller: Caller, call: calls.SetFact) -> types.
     return convert(notify_pipeline(services, stored).record, types.Fact)
 
 
-@endpoints.serves(calls.ForgetFact, tag="facts")
-def _forget_fact(services: Services, caller: Caller, call: calls.ForgetFact) -> Deleted:
-    return Deleted(deleted=forget_fact(services.memories(caller, call), call.category, call.key))
-
-
-@endpoints.serves(calls.ListNotes, tag="notes")
-def _list_notes(services: Services, caller: Caller, call: calls.ListNotes) -> types.NoteList:
-    memories = services.memories(caller, call)
-    return types.NoteList(
-        notes=list_notes(memories, user=call.user, tags=tuple(call.tags), limit=call.limit, offset=call.offset)
-    )
-
-
-@endpoints.serves(calls.GetNote, tag="notes")
-def _get_note(services: Services, caller: Caller, call: calls.GetNote) -> types.Note:
-    return read_note(services.memories(caller, call), call.note_id)
+endpoints.passes(calls.ForgetFact, forget_fact, Services.memories, tag="facts")
+endpoints.passes(calls.ListNotes, list_notes, Services.memories, tag="notes")
+endpoints.passes(calls.GetNote, read_note, Services.memories, tag="notes")
 
 
 @endpoints.serves(calls.AddNote, tag="notes")
@@ -200,14 +164,8 @@ def _update_note(services: Services, caller: Caller, call: calls.UpdateNote) -> 
     return to_note(notify_pipeline(services, stored).record)
 
 
-@endpoints.serves(calls.DeleteNote, tag="notes")
-def _delete_note(services: Services, caller: Caller, call: calls.DeleteNote) -> Deleted:
-    return Deleted(deleted=delete_note(services.memories(caller, call), call.note_id))
-
-
-@endpoints.serves(calls.ExportMemories)
-def _export_memories(services: Services, caller: Caller, call: calls.ExportMemories) -> types.MemoryExport:
-    return export_memories(services.memories(caller, call))
+endpoints.passes(calls.DeleteNote, delete_note, Services.memories, tag="notes")
+endpoints.passes(calls.ExportMemories, export_memories, Services.memories)
 
 
 @endpoints.serves(calls.ImportMemories)

@@ -20,11 +20,11 @@ from reverie.checks import check_wait
 from reverie.contract import Payload
 from reverie.errors import NotFound, QuotaExceeded, Rejected, Unavailable
 from reverie.pipeline import calls
-from reverie.pipeline.calls import DeadLetter, DeadLetterList, File, FileList, Receipt
+from reverie.pipeline.calls import DeadLetter, DeadLetterList, File, Receipt
 from reverie.pipeline.status import PipelineStatus
 from reverie.pipeline.submission import Submission, build_file, build_session, enqueue, prepare_messages, single
 from reverie.types import Deleted
-from server.authorisation import amounts_of, require_reach, require_scope
+from server.authorisation import amounts_of, require_reach, require_scope, seen_store
 from server.caller import Caller, principal_of
 from server.endpoints import Endpoints
 from server.responses import NamedRoute
@@ -70,11 +70,13 @@ def _ingest_file(services: Services, caller: Caller, call: calls.IngestFile) -> 
     return _deliver(services, caller, _of_caller(caller, single(payload)), call)
 
 
-@endpoints.reads(calls.ListFiles, FileList(files=[]))
-def _list_files(store: Store, caller: Caller, call: calls.ListFiles) -> FileList:
+def _list_files(store: Store, *, agent: str, session: str | None, limit: int, offset: int) -> list[File]:
     with store.reading() as tx:
-        found = tx.for_agent(caller.agent).files.page(session=call.session, limit=call.limit, offset=call.offset)
-    return FileList(files=[convert(record, File) for record in found])
+        found = tx.for_agent(agent).files.page(session=session, limit=limit, offset=offset)
+    return [convert(record, File) for record in found]
+
+
+endpoints.passes(calls.ListFiles, _list_files, seen_store)
 
 
 @endpoints.serves(calls.DeleteFile)

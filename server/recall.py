@@ -27,7 +27,6 @@ from reverie.recall.types import (
     RecallResponse,
     Restored,
     ServedContext,
-    ServedContextList,
 )
 from reverie.sessions.types import Message
 from server.authorisation import seen_store
@@ -152,10 +151,7 @@ def _list_recall_events(services: Services, caller: Caller, call: calls.ListReca
     return RecallEventList(recall_events=events)
 
 
-@endpoints.reads(calls.ListContexts, ServedContextList(contexts=[]), tag="context")
-def _list_contexts(store: Store, caller: Caller, call: calls.ListContexts) -> ServedContextList:
-    found = list_contexts(store, agent=caller.agent, session=call.session, limit=call.limit, offset=call.offset)
-    return ServedContextList(contexts=found)
+endpoints.passes(calls.ListContexts, list_contexts, seen_store, tag="context")
 
 
 @endpoints.serves(calls.ShowContext, tag="context")

@@ -15,7 +15,6 @@ from reverie.scheduling import calls, types
 from reverie.scheduling.cadence import parse_cadence
 from reverie.scheduling.checks import fields_of, schedule_changes, schedule_draft
 from reverie.scheduling.run_signing import WorkerKey
-from reverie.types import Deleted
 from server.authorisation import seen_store
 from server.caller import Caller
 from server.endpoints import Endpoints
@@ -23,7 +22,14 @@ from server.services import Services
 from storage.scheduling.records import OPEN_STATUSES
 from storage.stores import Store
 
-endpoints = Endpoints("schedules")
+endpoints = Endpoints(
+    "schedules",
+    schedule_id=lambda _services, _caller, call: call.id,
+    filter=lambda _services, _caller, call: schedule_filter(call),
+    report=lambda _services, _caller, call: convert(call, types.RunReport),
+    rules=lambda services, _caller, _call: services.runtime.settings.schedule_rules,
+    has_notifier=lambda services, _caller, _call: bool(services.runtime.settings.notifier_webhook_url),
+)
 
 
 def _store_of(services: Services, caller: Caller, call: OfUser[Any], noun: str, id: str) -> Store:
@@ -34,27 +40,22 @@ def _store_of(services: Services, caller: Caller, call: OfUser[Any], noun: str, 
     return store
 
 
-@endpoints.reads(calls.ListSchedules, types.SchedulePage(schedules=[], total=0))
-def _list_schedules(store: Store, caller: Caller, call: calls.ListSchedules) -> types.SchedulePage:
-    return schedules.search_schedules(
-        store, schedule_filter(call), agent=caller.agent, limit=call.limit, offset=call.offset
-    )
+def _of_schedule(services: Services, caller: Caller, call: Any) -> Store:
+    return _store_of(services, caller, call, "schedule", call.id)
 
 
-@endpoints.reads(calls.CountSchedules, types.ScheduleCount(count=0))
-def _count_schedules(store: Store, caller: Caller, call: calls.CountSchedules) -> types.ScheduleCount:
-    return types.ScheduleCount(count=schedules.count_schedules(store, schedule_filter(call), agent=caller.agent))
+def _of_run(services: Services, caller: Caller, call: Any) -> Store:
+    return _store_of(services, caller, call, "run", call.run_id)
 
 
-@endpoints.serves(calls.GetSchedule)
-def _get_schedule(services: Services, caller: Caller, call: calls.GetSchedule) -> types.Schedule:
-    return schedules.read_schedule(_store_of(services, caller, call, "schedule", call.id), call.id, agent=caller.agent)
+def _of_reminder(services: Services, caller: Caller, call: Any) -> Store:
+    return _store_of(services, caller, call, "reminder", call.reminder_id)
 
 
-@endpoints.serves(calls.GetNextRuns)
-def _get_next_runs(services: Services, caller: Caller, call: calls.GetNextRuns) -> types.NextRuns:
-    store = _store_of(services, caller, call, "schedule", call.id)
-    return schedules.upcoming(store, call.id, agent=caller.agent, count=call.count, now=services.runtime.now())
+endpoints.passes(calls.ListSchedules, schedules.search_schedules, seen_store)
+endpoints.passes(calls.CountSchedules, schedules.count_schedules, seen_store)
+endpoints.passes(calls.GetSchedule, schedules.read_schedule, _of_schedule)
+endpoints.passes(calls.GetNextRuns, schedules.upcoming, _of_schedule)
 
 
 @endpoints.serves(calls.PreviewRuns)
@@ -93,7 +94,7 @@ def _update_schedule(services: Services, caller: Caller, call: calls.UpdateSched
     runtime = services.runtime
     with fields_of(call):
         schedule = schedules.update_schedule(
-            _store_of(services, caller, call, "schedule", call.id),
+            _of_schedule(services, caller, call),
             call.id,
             schedule_changes(call),
             agent=caller.agent,
@@ -106,35 +107,15 @@ def _update_schedule(services: Services, caller: Caller, call: calls.UpdateSched
     return schedule
 
 
-@endpoints.reads(calls.DeleteSchedule, Deleted(deleted=False))
-def _delete_schedule(store: Store, caller: Caller, call: calls.DeleteSchedule) -> Deleted:
-    return Deleted(deleted=schedules.delete_schedule(store, call.id, agent=caller.agent))
-
-
-@endpoints.serves(calls.PauseSchedule)
-def _pause_schedule(services: Services, caller: Caller, call: calls.PauseSchedule) -> types.Schedule:
-    store = _store_of(services, caller, call, "schedule", call.id)
-    return schedules.pause_schedule(store, call.id, agent=caller.agent, now=services.runtime.now())
-
-
-@endpoints.serves(calls.ResumeSchedule)
-def _resume_schedule(services: Services, caller: Caller, call: calls.ResumeSchedule) -> types.Schedule:
-    runtime, store = services.runtime, _store_of(services, caller, call, "schedule", call.id)
-    rules = runtime.settings.schedule_rules
-    return schedules.resume_schedule(store, call.id, agent=caller.agent, rules=rules, now=runtime.now())
-
-
-@endpoints.serves(calls.ListScheduleRuns)
-def _list_runs(services: Services, caller: Caller, call: calls.ListScheduleRuns) -> types.ScheduleRunList:
-    store = _store_of(services, caller, call, "schedule", call.id)
-    return types.ScheduleRunList(
-        runs=schedules.run_history(store, call.id, agent=caller.agent, limit=call.limit, offset=call.offset)
-    )
+endpoints.passes(calls.DeleteSchedule, schedules.delete_schedule, seen_store)
+endpoints.passes(calls.PauseSchedule, schedules.pause_schedule, _of_schedule)
+endpoints.passes(calls.ResumeSchedule, schedules.resume_schedule, _of_schedule)
+endpoints.passes(calls.ListScheduleRuns, schedules.run_history, _of_schedule)
 
 
 @endpoints.serves(calls.RunScheduleNow)
 def _run_now(services: Services, caller: Caller, call: calls.RunScheduleNow) -> types.ScheduleRun:
-    runtime, store = services.runtime, _store_of(services, caller, call, "schedule", call.id)
+    runtime, store = services.runtime, _of_schedule(services, caller, call)
     run = schedules.run_now(
         store, call.id, agent=caller.agent, now=runtime.now(), trace=caller.trace, run_id=call.run_id
     )
@@ -149,37 +130,10 @@ def _get_worker_key(services: Services, caller: Caller, call: calls.GetWorkerKey
     return WorkerKey(key=services.runtime.schedules.worker_key(caller.workspace, caller.agent))
 
 
-@endpoints.serves(calls.GetRun)
-def _get_run(services: Services, caller: Caller, call: calls.GetRun) -> types.ScheduleRun:
-    return schedules.read_run(_store_of(services, caller, call, "run", call.run_id), call.run_id, agent=caller.agent)
-
-
-@endpoints.serves(calls.CompleteRun)
-def _complete_run(services: Services, caller: Caller, call: calls.CompleteRun) -> types.ScheduleRun:
-    runtime, store = services.runtime, _store_of(services, caller, call, "run", call.run_id)
-    return schedules.complete_run(
-        store,
-        call.run_id,
-        convert(call, types.RunReport),
-        agent=caller.agent,
-        rules=runtime.settings.schedule_rules,
-        now=runtime.now(),
-    )
-
-
-@endpoints.serves(calls.CancelRun)
-def _cancel_run(services: Services, caller: Caller, call: calls.CancelRun) -> types.ScheduleRun:
-    runtime, store = services.runtime, _store_of(services, caller, call, "run", call.run_id)
-    rules = runtime.settings.schedule_rules
-    return schedules.cancel_run(store, call.run_id, agent=caller.agent, rules=rules, now=runtime.now())
-
-
-@endpoints.serves(calls.ListReminders, tag="reminders")
-def _list_reminders(services: Services, caller: Caller, call: calls.ListReminders) -> types.ReminderPage:
-    store = seen_store(services, caller, call)
-    if store is None:
-        return types.ReminderPage(reminders=[], total=0)
-    return reminders.list_reminders(store, call, agent=caller.agent, now=services.runtime.now())
+endpoints.passes(calls.GetRun, schedules.read_run, _of_run)
+endpoints.passes(calls.CompleteRun, schedules.complete_run, _of_run)
+endpoints.passes(calls.CancelRun, schedules.cancel_run, _of_run)
+endpoints.passes(calls.ListReminders, reminders.list_reminders, seen_store, tag="reminders")
 
 
 @endpoints.serves(calls.Remind, tag="reminders")
@@ -189,42 +143,9 @@ def _remind(services: Services, caller: Caller, call: calls.Remind) -> types.Rem
     return reminders.remind(services.own_store(caller, call), call, agent=caller.agent, now=runtime.now())
 
 
-@endpoints.serves(calls.ClaimReminders, tag="reminders")
-def _claim_reminders(services: Services, caller: Caller, call: calls.ClaimReminders) -> types.ClaimedReminders:
-    store, runtime = seen_store(services, caller, call), services.runtime
-    if store is None:
-        return types.ClaimedReminders(claimed=[])
-    has_notifier = bool(runtime.settings.notifier_webhook_url)
-    return reminders.claim_reminders(store, call, agent=caller.agent, now=runtime.now(), has_notifier=has_notifier)
-
-
-@endpoints.serves(calls.GetReminder, tag="reminders")
-def _get_reminder(services: Services, caller: Caller, call: calls.GetReminder) -> types.Reminder:
-    store = _store_of(services, caller, call, "reminder", call.reminder_id)
-    return reminders.read_reminder(store, call.reminder_id, agent=caller.agent, now=services.runtime.now())
-
-
-@endpoints.serves(calls.ConfirmReminder, tag="reminders")
-def _confirm_reminder(services: Services, caller: Caller, call: calls.ConfirmReminder) -> types.Reminder:
-    store = _store_of(services, caller, call, "reminder", call.reminder_id)
-    return reminders.reminder_delivered(
-        store, call.reminder_id, call.token, agent=caller.agent, now=services.runtime.now()
-    )
-
-
-@endpoints.reads(calls.CancelReminder, Deleted(deleted=False), tag="reminders")
-def _cancel_reminder(store: Store, caller: Caller, call: calls.CancelReminder) -> Deleted:
-    return Deleted(deleted=reminders.cancel_reminder(store, call.reminder_id, agent=caller.agent))
-
-
-@endpoints.reads(calls.ListNotifications, types.NotificationPage(notifications=[], total=0), tag="notifications")
-def _list_notifications(store: Store, caller: Caller, call: calls.ListNotifications) -> types.NotificationPage:
-    return list_notifications(store, call, agent=caller.agent)
-
-
-@endpoints.serves(calls.AcknowledgeNotifications, tag="notifications")
-def _acknowledge(services: Services, caller: Caller, call: calls.AcknowledgeNotifications) -> types.Acknowledged:
-    store = seen_store(services, caller, call)
-    if store is None:
-        return types.Acknowledged(acknowledged=0)
-    return acknowledge(store, call.ids, agent=caller.agent, now=services.runtime.now())
+endpoints.passes(calls.ClaimReminders, reminders.claim_reminders, seen_store, tag="reminders")
+endpoints.passes(calls.GetReminder, reminders.read_reminder, _of_reminder, tag="reminders")
+endpoints.passes(calls.ConfirmReminder, reminders.reminder_delivered, _of_reminder, tag="reminders")
+endpoints.passes(calls.CancelReminder, reminders.cancel_reminder, seen_store, tag="reminders")
+endpoints.passes(calls.ListNotifications, list_notifications, seen_store, tag="notifications")
+endpoints.passes(calls.AcknowledgeNotifications, acknowledge, seen_store, tag="notifications")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -28,6 +28,7 @@ from memory.sessions.sessions import (
 )
 from memory.sessions.summary_jobs import compact_session, read_summary
 from retrieval.context.opening import EarlierSession, strongest, write_opening
+from reverie.calls import Call
 from reverie.clock import from_micros
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, NotFound, Unavailable
@@ -37,7 +38,7 @@ from reverie.pipeline.calls import IngestMessages
 from reverie.recall.calls import GetContext
 from reverie.sessions import calls, types
 from reverie.types import Deleted
-from server.authorisation import existing_store, require_reach, require_scope
+from server.authorisation import require_reach, require_scope, seen_store
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.pipeline import ingest_messages
@@ -47,40 +48,20 @@ from storage.stores import Store
 from storage.viewer import Viewer
 from worker.composition import build_condenser, session_end_hooks, summary_rules
 
-endpoints = Endpoints("sessions")
+endpoints = Endpoints(
+    "sessions",
+    hooks=lambda services, _caller, _call: session_end_hooks(services.runtime),
+    counter=lambda services, _caller, _call: services.runtime.tokens,
+    condenser=lambda services, _caller, _call: build_condenser(services.runtime),
+    rules=lambda services, _caller, _call: summary_rules(services.runtime.settings),
+)
 
 
-@endpoints.reads(calls.ListSessions, types.SessionList(sessions=[]))
-def _list_sessions(store: Store, caller: Caller, call: calls.ListSessions) -> types.SessionList:
-    found = list_sessions(
-        store, agent=caller.agent, limit=call.limit, offset=call.offset, status=call.status, ids=call.ids
-    )
-    return types.SessionList(sessions=found)
-
-
-@endpoints.serves(calls.GetSession)
-def _get_session(services: Services, caller: Caller, call: calls.GetSession) -> types.Session:
-    return read_session(services.store_of_session(caller, call), agent=caller.agent, session=call.session)
-
-
-@endpoints.serves(calls.ExportSession)
-def _export_session(services: Services, caller: Caller, call: calls.ExportSession) -> types.SessionExport:
-    return export_session(services.store_of_session(caller, call), agent=caller.agent, session=call.session)
-
-
-@endpoints.serves(calls.ListMessages)
-def _list_messages(services: Services, caller: Caller, call: calls.ListMessages) -> types.MessageList:
-    store = services.store_of_session(caller, call)
-    return read_messages(
-        store, agent=caller.agent, session=call.session, limit=call.limit, offset=call.offset, around=call.around
-    )
-
-
-@endpoints.serves(calls.ListNewestMessages)
-def _list_newest_messages(services: Services, caller: Caller, call: calls.ListNewestMessages) -> types.MessageList:
-    store = services.store_of_session(caller, call)
-    found = read_newest(store, agent=caller.agent, session=call.session, limit=call.limit, before=call.before)
-    return types.MessageList(messages=found)
+endpoints.passes(calls.ListSessions, list_sessions, seen_store)
+endpoints.passes(calls.GetSession, read_session, Services.store_of_session)
+endpoints.passes(calls.ExportSession, export_session, Services.store_of_session)
+endpoints.passes(calls.ListMessages, read_messages, Services.store_of_session)
+endpoints.passes(calls.ListNewestMessages, read_newest, Services.store_of_session)
 
 
 @endpoints.serves(calls.ForgetNewestMessage)
@@ -144,18 +125,8 @@ def start(services: Services, caller: Caller, call: calls.StartSession) -> types
     return start_session(_store_to_start_in(services, caller), call, agent=caller.agent, now=runtime.now())
 
 
-@endpoints.serves(calls.CloseSession, waits=lambda _: True)
-def _close(services: Services, caller: Caller, call: calls.CloseSession) -> types.Session:
-    runtime, store = services.runtime, services.store_of_session(caller, call)
-    return idle_session(store, session_end_hooks(runtime), agent=caller.agent, session=call.session, now=runtime.now())
-
-
-@endpoints.serves(calls.ArchiveSession, waits=lambda _: True)
-def _archive(services: Services, caller: Caller, call: calls.ArchiveSession) -> types.Session:
-    runtime, store = services.runtime, services.store_of_session(caller, call)
-    return archive_session(
-        store, session_end_hooks(runtime), agent=caller.agent, session=call.session, now=runtime.now(), force=call.force
-    )
+endpoints.passes(calls.CloseSession, idle_session, Services.store_of_session, waits=lambda _: True)
+endpoints.passes(calls.ArchiveSession, archive_session, Services.store_of_session, waits=lambda _: True)
 
 
 @endpoints.serves(calls.GetSessionByRef)
@@ -172,68 +143,28 @@ def _store_to_start_in(services: Services, caller: Caller) -> Store:
     return store if caller.user is None else store.seen_by(Viewer(caller.user))
 
 
-@endpoints.reads(calls.GetScratchpad, types.ScratchpadList(items=[]), tag="scratchpads")
-def _get_items(store: Store, caller: Caller, call: calls.GetScratchpad) -> types.ScratchpadList:
-    return scratchpads.read_items(store, agent=caller.agent, session=call.session)
+endpoints.passes(calls.GetScratchpad, scratchpads.read_items, seen_store, tag="scratchpads")
+endpoints.passes(calls.WriteScratchpad, scratchpads.write_items, Services.own_store, tag="scratchpads")
+endpoints.passes(calls.ClearScratchpad, scratchpads.clear_items, seen_store, tag="scratchpads")
+endpoints.passes(calls.ListScratchpadKeys, scratchpads.list_keys, seen_store, tag="scratchpads")
+endpoints.passes(calls.GetScratchpadKey, scratchpads.read_key, Services.store_of_session, tag="scratchpads")
+endpoints.passes(calls.WriteScratchpadKey, scratchpads.write_key, Services.own_store, tag="scratchpads")
 
 
-@endpoints.serves(calls.WriteScratchpad, tag="scratchpads")
-def _write_items(services: Services, caller: Caller, call: calls.WriteScratchpad) -> types.ScratchpadList:
-    runtime = services.runtime
-    return scratchpads.write_items(
-        services.own_store(caller, call),
-        agent=caller.agent,
-        session=call.session,
-        items=list(call.items),
-        now=runtime.now(),
-    )
+@endpoints.serves(calls.DeleteScratchpadKey, tag="scratchpads")
+def _delete_key(services: Services, caller: Caller, call: calls.DeleteScratchpadKey) -> Deleted:
+    store, where = services.seen_store(caller, call), {"agent": caller.agent, "session": call.session}
+    return Deleted(deleted=store is not None and scratchpads.delete_keys(store, **where, key=call.key) > 0)
 
 
-@endpoints.reads(calls.ClearScratchpad, types.Cleared(cleared=0), tag="scratchpads")
-def _clear_items(store: Store, caller: Caller, call: calls.ClearScratchpad) -> types.Cleared:
-    return types.Cleared(cleared=scratchpads.clear_items(store, agent=caller.agent, session=call.session))
+endpoints.passes(calls.ClearScratchpadKeys, scratchpads.delete_keys, seen_store, tag="scratchpads")
 
 
-@endpoints.reads(calls.ListScratchpadKeys, types.ScratchpadEntries(entries=[]), tag="scratchpads")
-def _list_keys(store: Store, caller: Caller, call: calls.ListScratchpadKeys) -> types.ScratchpadEntries:
-    return types.ScratchpadEntries(entries=scratchpads.list_keys(store, agent=caller.agent, session=call.session))
-
-
-@endpoints.serves(calls.GetScratchpadKey, tag="scratchpads")
-def _get_key(services: Services, caller: Caller, call: calls.GetScratchpadKey) -> types.ScratchpadEntry:
-    store = services.store_of_session(caller, call)
-    return scratchpads.read_key(store, agent=caller.agent, session=call.session, key=call.key)
-
-
-@endpoints.serves(calls.WriteScratchpadKey, tag="scratchpads")
-def _write_key(services: Services, caller: Caller, call: calls.WriteScratchpadKey) -> types.ScratchpadEntry:
-    runtime = services.runtime
-    return scratchpads.write_key(
-        services.own_store(caller, call),
-        agent=caller.agent,
-        session=call.session,
-        key=call.key,
-        value=call.value,
-        now=runtime.now(),
-    )
-
-
-@endpoints.reads(calls.DeleteScratchpadKey, Deleted(deleted=False), tag="scratchpads")
-def _delete_key(store: Store, caller: Caller, call: calls.DeleteScratchpadKey) -> Deleted:
-    deleted = scratchpads.delete_keys(store, agent=caller.agent, session=call.session, key=call.key)
-    return Deleted(deleted=deleted > 0)
-
-
-@endpoints.reads(calls.ClearScratchpadKeys, types.Cleared(cleared=0), tag="scratchpads")
-def _clear_keys(store: Store, caller: Caller, call: calls.ClearScratchpadKeys) -> types.Cleared:
-    return types.Cleared(cleared=scratchpads.delete_keys(store, agent=caller.agent, session=call.session, key=None))
-
-
-@endpoints.reads(
-    calls.ListChannels, types.ChannelList(channels=[channels.ONLY_DEFAULT]), see=existing_store, tag="channels"
-)
-def _list_channels(store: Store, caller: Caller, _: calls.ListChannels) -> types.ChannelList:
-    return types.ChannelList(channels=channels.list_channels(store, agent=caller.agent))
+@endpoints.serves(calls.ListChannels, tag="channels")
+def _list_channels(services: Services, caller: Caller, _: calls.ListChannels) -> types.ChannelList:
+    store = services.existing_store(caller.workspace)
+    found = [channels.ONLY_DEFAULT] if store is None else channels.list_channels(store, agent=caller.agent)
+    return types.ChannelList(channels=found)
 
 
 @endpoints.serves(calls.GetChannel, tag="channels")
@@ -243,24 +174,12 @@ def _get_channel(services: Services, caller: Caller, call: calls.GetChannel) -> 
     return channels.read_channel(_store(services, caller, call.channel), agent=caller.agent, channel=call.channel)
 
 
-@endpoints.serves(calls.CreateChannel, tag="channels")
-def _create_channel(services: Services, caller: Caller, call: calls.CreateChannel) -> types.Channel:
-    return _change_channel(channels.create_channel, services, caller, call)
+def _store_of_caller(services: Services, caller: Caller, _: Call[Any]) -> Store:
+    return services.runtime.store(caller.workspace)
 
 
-@endpoints.serves(calls.DescribeChannel, tag="channels")
-def _describe_channel(services: Services, caller: Caller, call: calls.DescribeChannel) -> types.Channel:
-    return _change_channel(channels.describe_channel, services, caller, call)
-
-
-def _change_channel(
-    change: Callable[..., types.Channel],
-    services: Services,
-    caller: Caller,
-    call: calls.CreateChannel | calls.DescribeChannel,
-) -> types.Channel:
-    store, now = services.runtime.store(caller.workspace), services.runtime.now()
-    return change(store, agent=caller.agent, channel=call.channel, description=call.description, now=now)
+endpoints.passes(calls.CreateChannel, channels.create_channel, _store_of_caller, tag="channels")
+endpoints.passes(calls.DescribeChannel, channels.describe_channel, _store_of_caller, tag="channels")
 
 
 @endpoints.serves(calls.DeleteChannel, tag="channels")
@@ -272,12 +191,7 @@ def _delete_channel(services: Services, caller: Caller, call: calls.DeleteChanne
     return Deleted(deleted=True)
 
 
-@endpoints.serves(calls.MoveSession, tag="channels")
-def _move_session(services: Services, caller: Caller, call: calls.MoveSession) -> types.Session:
-    store = services.store_of_session(caller, call)
-    return channels.move_session(
-        store, agent=caller.agent, session=call.session, channel=call.channel, now=services.runtime.now()
-    )
+endpoints.passes(calls.MoveSession, channels.move_session, Services.store_of_session, tag="channels")
 
 
 def _store(services: Services, caller: Caller, channel: str) -> Store:
@@ -303,24 +217,8 @@ def _list_agents(services: Services, caller: Caller, call: calls.ListAgents) -> 
     return types.AgentList(agents=agents[call.offset : call.offset + call.limit])
 
 
-@endpoints.serves(calls.GetSummary)
-def _get_summary(services: Services, caller: Caller, call: calls.GetSummary) -> types.SessionSummary:
-    store = services.store_of_session(caller, call)
-    return read_summary(store, services.runtime.tokens, agent=caller.agent, session=call.session)
-
-
-@endpoints.serves(calls.CompactSession)
-def _compact(services: Services, caller: Caller, call: calls.CompactSession) -> types.Compacted:
-    runtime = services.runtime
-    return compact_session(
-        services.store_of_session(caller, call),
-        build_condenser(runtime),
-        summary_rules(runtime.settings),
-        agent=caller.agent,
-        session=call.session,
-        token_budget=call.token_budget,
-        now=runtime.now(),
-    )
+endpoints.passes(calls.GetSummary, read_summary, Services.store_of_session)
+endpoints.passes(calls.CompactSession, compact_session, Services.store_of_session)
 
 
 # The newest memories, of which the strongest are told.

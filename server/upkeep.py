@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from memory.lifecycle.curation import CurationLogs, entries_of_run
 from memory.trust.principals import Principal
 from memory.upkeep import notebook
+from memory.upkeep.notebook import Notebooks
 from reverie import upkeep as calls
 from reverie.clock import to_micros
 from reverie.errors import NotFound
@@ -17,7 +18,6 @@ from server.caller import Caller, lacking
 from server.endpoints import Endpoints
 from server.services import Services
 from storage.curation import CurationFilter
-from storage.stores import Store
 from worker.job_runs import list_jobs, run_job_now
 
 endpoints = Endpoints("curation")
@@ -26,34 +26,31 @@ endpoints = Endpoints("curation")
 _STAGES = ("chunk", "embed")
 
 
+def _logs(services: Services, caller: Caller, _: object = None) -> CurationLogs:
+    return CurationLogs(services.agent_memories(caller))
+
+
+def _notebooks(services: Services, _caller: Caller, _call: object) -> Notebooks:
+    return services.runtime.notebooks
+
+
 @endpoints.serves(calls.ListCuration)
 def _list_entries(services: Services, caller: Caller, call: calls.ListCuration) -> calls.CurationList:
     matching = CurationFilter(memory=call.memory, job=call.job, action=call.action)
-    logs = CurationLogs(services.agent_memories(caller))
+    logs = _logs(services, caller)
     return calls.CurationList(entries=list(logs.list(matching, limit=call.limit, offset=call.offset)))
 
 
 @endpoints.serves(calls.ListCurationRuns)
 def _list_runs(services: Services, caller: Caller, call: calls.ListCurationRuns) -> calls.CurationRunList:
     matching = CurationFilter(job=call.job, due=call.due)
-    logs = CurationLogs(services.agent_memories(caller))
+    logs = _logs(services, caller)
     return calls.CurationRunList(runs=list(logs.runs(matching, limit=call.limit, offset=call.offset)))
 
 
-@endpoints.serves(calls.GetCurationRun)
-def _get_run(services: Services, caller: Caller, call: calls.GetCurationRun) -> calls.CurationRun:
-    return CurationLogs(services.agent_memories(caller)).run(call.run, limit=call.limit, offset=call.offset)
-
-
-@endpoints.serves(calls.AcceptChanges)
-def _accept(services: Services, caller: Caller, call: calls.AcceptChanges) -> calls.Accepted:
-    logs = CurationLogs(services.agent_memories(caller))
-    return logs.accept(call.entries, call.run, now=services.runtime.now())
-
-
-@endpoints.serves(calls.GetCurationEntry)
-def _get_entry(services: Services, caller: Caller, call: calls.GetCurationEntry) -> calls.CurationEntry:
-    return CurationLogs(services.agent_memories(caller)).show(call.entry)
+endpoints.passes(calls.GetCurationRun, CurationLogs.run, _logs)
+endpoints.passes(calls.AcceptChanges, CurationLogs.accept, _logs)
+endpoints.passes(calls.GetCurationEntry, CurationLogs.show, _logs)
 
 
 @endpoints.serves(calls.UndoAll, waits=lambda _: True)
@@ -70,7 +67,7 @@ def _undo_all(services: Services, caller: Caller, call: calls.UndoAll) -> calls.
 
 @endpoints.serves(calls.Undo)
 def _undo(services: Services, caller: Caller, call: calls.Undo) -> calls.CurationEntry:
-    logs, now = CurationLogs(services.agent_memories(caller)), services.runtime.now()
+    logs, now = _logs(services, caller), services.runtime.now()
     store, entry = logs.undo(call.entry, now=now, request=caller.request)
     _notify_pipeline(services, store.name)
     return entry
@@ -111,18 +108,6 @@ def _make_checkpoint(services: Services, caller: Caller, call: calls.MakeCheckpo
     return notebook.checkpoint(store, runtime.notebooks, caller.agent, call.message, now=runtime.now())
 
 
-@endpoints.serves(calls.ListHistory, tag="notebook")
-def _list_history(services: Services, caller: Caller, call: calls.ListHistory) -> calls.CommitList:
-    notebooks = services.runtime.notebooks
-    return calls.CommitList(commits=notebook.history(notebooks, caller.workspace, caller.agent, limit=call.limit))
-
-
-@endpoints.serves(calls.GetDiff, tag="notebook")
-def _get_diff(services: Services, caller: Caller, call: calls.GetDiff) -> calls.Difference:
-    return notebook.diff(services.runtime.notebooks, caller.workspace, caller.agent, call.a, call.b)
-
-
-@endpoints.reads(calls.ListPromotions, calls.PromotionList(promotions=[]), see=existing_store, tag="notebook")
-def _list_promotions(store: Store, caller: Caller, call: calls.ListPromotions) -> calls.PromotionList:
-    promotions = notebook.promotions(store, agent=caller.agent, limit=call.limit, offset=call.offset)
-    return calls.PromotionList(promotions=promotions)
+endpoints.passes(calls.ListHistory, notebook.history, _notebooks, tag="notebook")
+endpoints.passes(calls.GetDiff, notebook.diff, _notebooks, tag="notebook")
+endpoints.passes(calls.ListPromotions, notebook.promotions, existing_store, tag="notebook")

@@ -1,11 +1,13 @@
 """Notes: texts that an agent stores under an id of its choice and may rewrite.
 
 A note about a user belongs to the session `memory:{user}`, so it is indexed apart and forgotten with that session; if
-somebody else has a session of that name, to none. The
-id of a note is also the id of its memory: what a recall finds can be updated.
+somebody else has a session of that name, to none. The id of a note is also the id of its memory: what a recall finds
+can be updated.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from memory.conversion import convert, set_fields
 from memory.memories.agent_memories import AgentMemories, StoredMemory
@@ -52,13 +54,13 @@ def read_note(memories: AgentMemories, note_id: str) -> Note:
 
 
 def list_notes(
-    memories: AgentMemories, *, user: str | None, tags: tuple[str, ...], limit: int, offset: int
+    memories: AgentMemories, *, user: str | None, tags: Sequence[str], limit: int, offset: int
 ) -> list[Note]:
     """Return notes, the newest first; with `user` those about that user, with `tags` those that have all of them."""
     with memories.reading_workspace() as rows:
         if rows is None:
             return []
-        found = rows.memories.page(MemoryFilter(notes=True, owner=user, tags=tags), limit=limit, offset=offset)
+        found = rows.memories.page(MemoryFilter(notes=True, owner=user, tags=tuple(tags)), limit=limit, offset=offset)
     return [to_note(record) for record in found]
 
 

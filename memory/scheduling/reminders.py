@@ -73,7 +73,7 @@ def list_reminders(store: Store, call: ListReminders, *, agent: str, now: int) -
 
 
 def claim_reminders(
-    store: Store, claim: ClaimReminders, *, agent: str, now: int, has_notifier: bool = True
+    store: Store, call: ClaimReminders, *, agent: str, now: int, has_notifier: bool = True
 ) -> ClaimedReminders:
     """Claim due reminders for the caller to deliver. A claim that is not confirmed in time expires.
 
@@ -81,15 +81,15 @@ def claim_reminders(
     """
     with store.reading() as tx:  # mostly nothing is due, and polling must not write
         _, due = tx.for_agent(agent).reminders.page(
-            ReminderFilter("due", recipient=claim.recipient), now=now, clock=now_micros(), limit=1, offset=0
+            ReminderFilter("due", recipient=call.recipient), now=now, clock=now_micros(), limit=1, offset=0
         )
     if not due:
         return ClaimedReminders(claimed=[])
     with store.writing() as tx:
         clock = now_micros()  # read within the transaction: the lease excludes the wait for it
-        until = clock + int(claim.lease_seconds * 1_000_000)
+        until = clock + int(call.lease_seconds * 1_000_000)
         records, token = tx.for_agent(agent).reminders.claim(
-            recipient=claim.recipient, now=now, clock=clock, until=until, limit=claim.limit, has_notifier=has_notifier
+            recipient=call.recipient, now=now, clock=clock, until=until, limit=call.limit, has_notifier=has_notifier
         )
     return ClaimedReminders(
         claimed=[ClaimedReminder(reminder=to_reminder(record, now=now), token=str(token)) for record in records]

@@ -63,8 +63,7 @@ def optimize_stores(
     """Delete old recall events and entries of the logs, optimise each database, rebuild lost and half-empty indexes.
 
     `recall_events_days` and `audit_log_days` are the days for which these are kept, `keep` says it of the rest that
-    would grow for ever. With
-    `seen`, only stores that changed are optimised, and each at least once a week.
+    would grow for ever. With `seen`, only stores that changed are optimised, and each at least once a week.
     """
 
     def optimize_one(store: Store) -> dict[str, Any]:
