@@ -16,6 +16,7 @@ from memory.upkeep.dreaming import DAY_MICROS
 from memory.upkeep.notebook import (
     Notebooks,
     PromotedMemory,
+    Remarks,
     checkpoint,
     diff,
     history,
@@ -65,7 +66,9 @@ def kept(number: int, content: str = "", *, at: int = DAY, score: float = 0.5, *
 
 def rendered(*memories: PromotedMemory, facts: Any = (), notes: Any = (), **more: Any) -> dict[str, str]:
     ledger = [one.promotion for one in memories]
-    return render("ana", ledger=ledger, promoted=memories, facts=facts, notes=notes, **more).files
+    return render(
+        "ana", ledger=ledger, promoted=memories, facts=facts, notes=notes, remarks=Remarks({}, {}), **more
+    ).files
 
 
 # --- rendering ---
@@ -164,6 +167,7 @@ def test_a_hostile_name_of_an_agent_or_a_note_stays_in_its_heading() -> None:
         promoted=(),
         facts=[memory(2, category="a\n## b", key="k\n", value="v\n- w")],
         notes=[note],
+        remarks=Remarks({}, {}),
     ).files
 
     assert sum(line.startswith("#") for line in files["facts.md"].splitlines()) == 2
@@ -179,6 +183,7 @@ def test_what_looks_like_a_secret_is_left_out_and_named() -> None:
         promoted=[kept(1, SECRET), kept(2, "harmless")],
         facts=[memory(3, "x", category="account", key="password", value="Zk8-fh2-QwLm9x")],
         notes=[memory(4, f"remember: {SECRET}", note_id="wifi")],
+        remarks=Remarks({}, {}),
     )
 
     assert "Zk8" not in "".join(pages.files.values())
