@@ -43,7 +43,7 @@ def home() -> Iterator[Path]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    return {"PATH": os.defpath, "HOME": str(home / "home"), "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {"PATH": os.defpath, "HOME": str(home / "home"), "PYTHONUNBUFFERED": "1"}
 
 
 def reverie(home: Path, *arguments: str, codes: tuple[int, ...] = (0,)) -> str:

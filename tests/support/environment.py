@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -18,6 +19,10 @@ _ENOUGH_BYTES = 4 << 30
 # two processes on two cores took thirty times the CPU time.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+
+# Tests start hundreds of processes. Without compiled modules each would compile the same ones again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A process that crashes says where.
 os.environ.setdefault("PYTHONFAULTHANDLER", "1")
