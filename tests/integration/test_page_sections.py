@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from memory.recall.events import record_recalls
+from memory.recall import record_recalls
 from reverie import Reverie
 from reverie.errors import NotFound
 from server.authentication import Access

@@ -16,8 +16,8 @@ from adapters.embedders.base import HashEmbedder
 from retrieval.index import agent_index
 from retrieval.index.agent_index import AgentIndex, IndexSnapshot
 from retrieval.ranking import retrievers
+from storage.index import forward
 from storage.index.forward import ForwardIndex, prune_changes
-from storage.recall import forward
 from storage.recall.words import hash_of, hashes_of
 from storage.transaction import Transaction
 from support.pipeline import Pipeline

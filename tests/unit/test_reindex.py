@@ -11,9 +11,9 @@ import pytest
 
 from memory.upkeep.maintenance import optimize_stores
 from storage import reindex as module
+from storage.index import search_index as sqlite_index
 from storage.maintenance import indexes_to_rebuild
 from storage.postgres import search_index as postgres_index
-from storage.recall import index as sqlite_index
 from storage.reindex import reindex
 from storage.verify import verify
 from support.pipeline import Pipeline
