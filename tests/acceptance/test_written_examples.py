@@ -1,4 +1,7 @@
-"""The ten lines of docs/schedules.md, typed as written: from nothing to a schedule in the developer's own process."""
+"""Examples beside one running stack, typed as written: those for agent frameworks, and the ten lines of a schedule.
+
+The ten lines are those of docs/schedules.md: from nothing to a schedule in the developer's own process.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ import pytest
 
 from benchmarks.harness.stack import Stack
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "schedules.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "schedules.md"
 BIN = Path(sys.executable).parent
 
 
@@ -83,3 +87,27 @@ def test_the_ten_lines_fire_into_a_process_of_ones_own(stack: Stack, tmp_path: P
     ended = json.loads(run.stdout)
     assert (ended["status"], ended["output"]) == ("success", "did: summarise what is open")
     assert ended["trigger"] == "manual"
+
+
+def run_example(name: str, stack: Stack) -> list[str]:
+    own = {key: value for key, value in os.environ.items() if not key.startswith(("REVERIE_", "OPENAI_", "GOOGLE_"))}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / name)],
+        env=own | {"REVERIE_URL": stack.url},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_example_for_openai_agents_recalls_the_first_conversation_in_the_second(stack: Stack) -> None:
+    """Given the example, when it is run twice, then the second run finds the conversations of the first."""
+    first, second = (run_example("openai_agents.py", stack) for _ in range(2))
+    assert first[0] == "The conversation of May has 0 items."
+    assert second[0] == "The conversation of May has 2 items."
+    for lines in (first, second):
+        assert "I moved to Lisbon in May." in "\n".join(lines[1:-1])
+        assert lines[-1] == "Answered: You live in Lisbon, so take a raincoat."
