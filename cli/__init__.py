@@ -29,6 +29,10 @@ def main() -> None:
             error, (NotFound, Conflict, Unauthorised, Forbidden)
         )
         _fail(str(error), code=2 if is_invalid else 1)
+    except SystemExit as ended:
+        if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
+            _fail("interrupted", code=130)  # within a command that says nothing of its own
+        raise
     except KeyboardInterrupt:
         clear_interrupt()
         _fail("interrupted", code=130)

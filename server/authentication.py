@@ -288,7 +288,11 @@ class Authentication:
             AuditEntry(at=self._now(), actor="", action="authentication", outcome=outcome, origin=origin)
         )
         if not retry_after_seconds:
-            return Unauthorised("the token is not valid: it is unknown, revoked or expired", field="token")
+            return Unauthorised(
+                "the token is not valid: it is unknown, revoked or expired: set REVERIE_TOKEN to one of"
+                " `reverie tokens create`, or to that of `reverie tokens show-local`",
+                field="token",
+            )
         return TooManyFailures(
             f"too many wrong tokens from this address: try again in {retry_after_seconds} s, or send a valid one",
             field="token",

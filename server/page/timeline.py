@@ -49,7 +49,7 @@ async def _timeline(visit: Visit) -> Response:
     if name:
         view = await _known(visit, name)
     sessions = (await visit.send(ListSessions(limit=_CONVERSATIONS))).sessions
-    counts = Counter(one for session in sessions for one in {session.user, *session.speakers} - {None})
+    counts = Counter(sorted(one for session in sessions for one in {session.user, *session.speakers} if one))
     template = "parts/timeline.html" if visit.is_partial else "timeline.html"
     return visit.page(template, name=name, people=counts.most_common(_PEOPLE), **view)
 

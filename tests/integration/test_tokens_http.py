@@ -241,6 +241,12 @@ def test_who_may_create_no_workspace_puts_nothing_into_it(
     assert entries[0].count == 2
 
 
+def test_a_wrong_token_is_told_where_to_get_another(send: Send) -> None:
+    """Given a token that nobody made, then the refusal names the variable and the commands that print a right one."""
+    detail = refused(send(new_token(), "GET", "facts"), 401, "token")
+    assert "set REVERIE_TOKEN to one of `reverie tokens create`" in detail
+
+
 def test_wrong_tokens_are_slowed_down_and_a_right_one_passes(send: Send, make: Callable[..., str]) -> None:
     """Given many wrong tokens from an address, then further ones are 429 for a time, and a right one is served."""
     valid = make("w", "ana")

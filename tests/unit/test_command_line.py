@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -59,6 +60,16 @@ def reverie(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return Ended(int(ended.value.code or 0), out, err)
 
     return run
+
+
+def test_ctrl_c_within_a_command_is_one_line(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given Ctrl-C while a command waits for its input, then it ends with the same line and code as before it began."""
+
+    def interrupted(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=SimpleNamespace(read=interrupted, readline=interrupted)))
+    assert reverie("memory", "import", "-") == Ended(130, "", "reverie: interrupted\n")
 
 
 def test_ctrl_c_while_it_still_loads_is_one_line(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
