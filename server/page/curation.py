@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from reverie.counts import counted
 from reverie.errors import Conflict, Rejected
-from reverie.memories.calls import ApproveMemory, ConfirmMemory
+from reverie.memories.calls import ApproveMemory, ConfirmMemory, Forget, UpdateMemory
 from reverie.trust.calls import Erase, GetErasure, ListErasures
 from reverie.upkeep import (
     AcceptChanges,
@@ -118,7 +118,9 @@ async def _entry(visit: Visit) -> Response:
 
 @pages.get("/review")
 async def _review(visit: Visit) -> Response:
-    return visit.page("review.html", review=await visit.send(GetReview()), notice=_NOTICES.get(visit.query("done"), ""))
+    review, notice = await visit.send(GetReview()), _NOTICES.get(visit.query("done"), "")
+    can = {"can_change": visit.allows(UpdateMemory), "can_delete": visit.allows(Forget)}
+    return visit.page("review.html", review=review, notice=notice, **can)
 
 
 @pages.post("/review/confirm")

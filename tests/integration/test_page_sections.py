@@ -13,6 +13,7 @@ from memory.recall import record_recalls
 from reverie import Reverie
 from reverie.errors import NotFound
 from server.authentication import Access
+from storage.memories.records import NewMemory
 from support.browsing import TOKEN, MakeVisitor, Visitor
 from support.http import running_server
 from support.stages import drain, pipeline_at_work
@@ -126,6 +127,36 @@ def test_the_log_shows_what_a_job_changed_and_undoes_it(visitor: Visitor, operat
     expect(page.get_by_role("status")).to_contain_text("Undone")
     expect(page.get_by_role("button", name="Undo")).to_have_count(0)
     assert len(operator.memories.list()) == 2
+
+
+def test_what_is_due_is_accepted_corrected_and_forgotten_by_one_key_each(
+    visitor: Visitor, operator: Reverie, runtime: Runtime
+) -> None:
+    """Given three tasks that nobody confirmed for long, when each gets a key, then it holds, is edited, or is gone."""
+    long_ago = runtime.now() - 60 * 86_400_000_000
+    with runtime.stores.workspace("default").writing() as tx:
+        for place, name in enumerate(("first", "second", "third")):
+            due = NewMemory(id=name, content=f"Call the {name} plumber", created_at=long_ago + place, kind="task")
+            tx.for_agent("ana").memories.add(due, now=long_ago)
+    page = visitor.open("/review")
+    assert visitor.violations() == []
+    rows = page.get_by_role("region", name="May not hold any more").get_by_role("listitem")
+    expect(rows).to_have_count(3)
+    page.wait_for_load_state()  # the scripts, which know the keys, run after the text is shown
+    page.keyboard.press("j")
+    page.keyboard.press("a")
+    expect(page.get_by_role("status")).to_contain_text("Confirmed")
+    expect(rows).to_have_count(2)
+    page.wait_for_load_state()
+    page.keyboard.press("j")
+    page.keyboard.press("e")
+    expect(page.get_by_label("What it says")).to_have_value("Call the second plumber")
+    visitor.open("/review")
+    page.wait_for_load_state()
+    page.keyboard.press("k")
+    page.keyboard.press("x")
+    expect(page.get_by_role("status")).to_contain_text("Deleted")
+    assert sorted(memory.id for memory in operator.memories.list()) == ["first", "second"]
 
 
 def test_a_schedule_is_added_and_changed(visitor: Visitor, operator: Reverie) -> None:

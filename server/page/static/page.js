@@ -31,6 +31,9 @@
     if (section) section.click();
   }
 
+  // In the entry of a list that has the focus, or on the page.
+  const inEntry = (what) => document.activeElement?.closest("li")?.querySelector(what);
+
   function open(name) {
     const dialog = document.getElementById(name);
     if (dialog && !dialog.open) dialog.showModal();
@@ -41,7 +44,9 @@
     "?": () => open("help"),
     j: () => moveInList(1),
     k: () => moveInList(-1),
-    e: () => document.querySelector("[data-edit]")?.click(),
+    a: () => inEntry("[data-act=accept]")?.click(),
+    x: () => inEntry("[data-act=forget]")?.click(),
+    e: () => (inEntry("[data-edit]") ?? document.querySelector("[data-edit]"))?.click(),
   };
 
   document.addEventListener("keydown", (event) => {
