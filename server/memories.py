@@ -31,7 +31,7 @@ from reverie.calls import Call
 from reverie.fields import micros_until
 from reverie.memories import calls, types
 from reverie.memories.calls import check_changes, check_memory
-from reverie.upkeep import GetReview
+from reverie.upkeep import GetReview, Review
 from server.caller import Caller, lacking
 from server.endpoints import Endpoints
 from server.services import Services
@@ -101,7 +101,10 @@ def _approve(services: Services, caller: Caller, call: calls.ApproveMemory) -> t
     return convert(record, types.Memory)
 
 
-endpoints.passes(GetReview, review, _of_operator)
+@endpoints.serves(GetReview)
+def _review(services: Services, caller: Caller, call: GetReview) -> Review:
+    runtime = services.runtime
+    return review(services.agent_memories(caller), now=runtime.now(), limit=call.limit, trust=runtime.settings.trust)
 
 
 @endpoints.serves(calls.ConfirmMemory)

@@ -90,6 +90,7 @@ def get_context(services: Services, caller: Caller, call: calls.GetContext) -> C
         rates=settings.decay_rates,
         now=now,
         until=micros_until(call.as_of, now=now),
+        trust=settings.trust,
     )
     refiner = _refiner(services) if call.refine else None
     viewer = services.viewer(caller, call)

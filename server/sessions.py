@@ -249,7 +249,14 @@ def _memories(services: Services, caller: Caller) -> list[Memory]:
     """Return the newest memories that hold everywhere; instructions have a section of their own in a context."""
     call = ListMemories(user=caller.user, limit=_MEMORIES_READ)
     found = list_memories(services.memories(caller, call), call, now=services.runtime.now())
-    return [one for one in found if one.tier in ("account", "workspace") and one.kind != "instruction"]
+    trust = services.runtime.settings.trust
+    return [
+        one
+        for one in found
+        if one.tier in ("account", "workspace")
+        and one.kind != "instruction"
+        and trust.tells_memory(one.provenance, confirmed=one.confirmed_at is not None)
+    ]
 
 
 def _sessions(services: Services, caller: Caller, *, session: str, folder: str) -> Iterator[EarlierSession]:

@@ -66,7 +66,7 @@ def host_folder(settings: Settings, stores: Stores, now: Callable[[], int]) -> H
         folder.join()
 
     repositories = GitFolders(settings.data, looks_secret, before_commit=join)
-    notebooks = Notebooks(repositories)
+    notebooks = Notebooks(repositories, trust=settings.trust)
     folder = HostFolder(stores, hosts, notebooks, now)
     return folder
 

@@ -422,10 +422,10 @@ class Runtime:
         """The git repositories of the agents' memory files, unless `workspace_git` is off. Opens none."""
         settings = self.settings
         if not settings.workspace_git:
-            return Notebooks(None)
+            return Notebooks(None, trust=settings.trust)
         if self.host_folder is not None:  # which joins the hosts before anything is written
             return self.host_folder.notebooks
-        return Notebooks(GitFolders(settings.data, looks_secret))
+        return Notebooks(GitFolders(settings.data, looks_secret), trust=settings.trust)
 
     @cached_property
     def stage_sweep(self) -> StageSweep:

@@ -27,6 +27,7 @@ from reverie.memories.types import Tier
 from reverie.pipeline.calls import InboxLimits
 from reverie.trust.calls import Quota
 from storage.memories.records import RATES
+from storage.memories.trust import TrustPolicy
 from worker.data_folder import default_data_folder
 from worker.supervision.broker_address import embedded_broker_url
 
@@ -387,12 +388,34 @@ class SessionSettings(BaseSettings):
         " is promoted.",
     )
     recall_events_days: float = Field(90.0, gt=0, le=36_500, description="Days for which recall events are kept.")
+    trust_policy: str = Field(
+        "",
+        description="What contexts and MEMORY.md hold back, by whose word it is, such as `web=never, tool=review`.",
+    )
     contexts_days: float = Field(
         7.0,
         ge=0,
         le=36_500,
         description="Days for which it is kept what contexts told and why, by ids: some 5 KB a context. 0: not kept.",
     )
+
+    @field_validator("trust_policy")
+    @classmethod
+    def _names_classes(cls, text: str) -> str:
+        try:
+            TrustPolicy.parse(text)
+        except ValueError as error:
+            raise PydanticCustomError(
+                "not_a_trust_policy",
+                "Input should be like `web=never, tool=review`: classes user, agent, tool, file, import and web, with"
+                " told, review or never",
+            ) from error
+        return text
+
+    @property
+    def trust(self) -> TrustPolicy:
+        """What is told of each class of sources."""
+        return TrustPolicy.parse(self.trust_policy)
 
 
 class UpkeepSettings(BaseSettings):

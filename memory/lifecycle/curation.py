@@ -9,12 +9,12 @@ A review is what a person should look at: sensitive changes, what waits for appr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import merge
 from itertools import accumulate, groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
@@ -29,7 +29,10 @@ from reverie.upkeep import Accepted, CurationChange, CurationEntry, CurationRun,
 from storage.curation import CurationEntry as StoredEntry
 from storage.curation import CurationFilter, CurationLog, RowChange, RunEffect
 from storage.lifecycle.undo import undo as undo_rows
+from storage.memories.records import MemoryRecord
+from storage.memories.trust import EVERYTHING_TOLD, TrustPolicy, orders_without_right
 from storage.stores import Store
+from storage.transaction import AgentRepositories
 
 _PAGE: Final = 500
 _ACCOUNT_PREFIX: Final = "account-"
@@ -347,24 +350,58 @@ def _with_job_name(matching: CurationFilter) -> CurationFilter:
     return matching if matching.job is None else replace(matching, job=job_name(matching.job))
 
 
-def review(memories: AgentMemories, *, now: int, limit: int) -> Review:
-    """Return what an agent has to review, of each part at most `limit`."""
-    due: list[tuple[int, int, DueMemory]] = []
+# Of more memories that nobody confirmed, those stored last are looked through for the ones that are held back.
+_UNCONFIRMED_READ: Final = 1_000
+
+
+class _Due(NamedTuple):
+    """A memory with its place in the list: what contradicts or is held back first, then the longest not confirmed."""
+
+    rank: int
+    said_at: int
+    due: DueMemory
+
+
+def review(memories: AgentMemories, *, now: int, limit: int, trust: TrustPolicy = EVERYTHING_TOLD) -> Review:
+    """Return what an agent has to review, of each part at most `limit`, and in it what `trust` holds back."""
+    due: list[_Due] = []
     for store in memories.existing_stores():
         with store.reading() as tx:
-            rows = tx.for_agent(memories.agent)
-            found = rows.memories.due(now=now, limit=limit)
-            changed = {record.id: (record, change) for record, change in depending_on_changes(rows)[:limit]}
-            contradicting = {record.id: record.contradicts for record in found}
-            records = {record.id: record for record in (*found, *(record for record, _ in changed.values()))}
-            for memory in to_memories(rows, list(records.values())):
-                record, (_, change) = records[memory.id], changed.get(memory.id, (None, None))
-                other = contradicting.get(memory.id)
-                why = f"memory {other} says something else" if other else doubt(record, change, now=now)
-                rank = 0 if other else 1 if change else 2
-                due.append((rank, record.confirmed_at or record.created_at, DueMemory(memory=memory, why=why)))
+            due += _due_in(tx.for_agent(memories.agent), now=now, limit=limit, trust=trust)
     due.sort(key=lambda one: one[:2])
     entries = [*CurationLogs(memories).due(limit=limit)]
     waiting = pending_memories(memories, limit=limit, offset=0)
-    shown = [memory for *_, memory in due[:limit]]
+    shown = [one.due for one in due[:limit]]
     return Review(listed=len(entries) + len(waiting) + len(shown), entries=entries, waiting=waiting, due=shown)
+
+
+def _due_in(rows: AgentRepositories, *, now: int, limit: int, trust: TrustPolicy) -> Iterator[_Due]:
+    found = rows.memories.due(now=now, limit=limit)
+    contradicting = {record.id: record.contradicts for record in found}
+    changed = depending_on_changes(rows)[:limit]
+    changes = {record.id: change for record, change in changed}
+    held = _held_back(rows, trust)[:limit]
+    whose_word = {record.id: word for record, word in held}
+    records = {record.id: record for record in (*(one for one, _ in held), *(one for one, _ in changed), *found)}
+    for memory in to_memories(rows, list(records.values())):
+        record = records[memory.id]
+        if word := whose_word.get(memory.id):
+            rank, why = 0, f"not told before it is confirmed: the word of {word}"
+        elif other := contradicting.get(memory.id):
+            rank, why = 0, f"memory {other} says something else"
+        else:
+            change = changes.get(memory.id)
+            rank, why = 1 if change else 2, doubt(record, change, now=now)
+        yield _Due(rank, record.confirmed_at or record.created_at, DueMemory(memory=memory, why=why))
+
+
+def _held_back(rows: AgentRepositories, trust: TrustPolicy) -> list[tuple[MemoryRecord, str]]:
+    """Return memories that wait to be confirmed because of whose word they are, and that word."""
+    records = rows.memories.unconfirmed(orders_only=not trust, limit=_UNCONFIRMED_READ)
+    provenances = rows.provenances.of([record.id for record in records])
+    words = [(record, known.trust) for record in records if (known := provenances.get(record.id)) is not None]
+    return [
+        (record, word)
+        for record, word in words
+        if orders_without_right(record) or (trust.tells(word) and not trust.tells(word, confirmed=False))
+    ]

@@ -25,6 +25,7 @@ from reverie.errors import Conflict, Rejected
 from reverie.inert import inert, inert_line
 from reverie.memories.types import Provenance, long_text
 from storage.memories.records import MemoryFilter, MemoryRecord
+from storage.memories.trust import EVERYTHING_TOLD, TrustPolicy
 from storage.stores import Store
 from storage.transaction import AgentRepositories
 from storage.upkeep.dreams import Promotion
@@ -41,10 +42,14 @@ MEMORY_FILE_BYTES: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Notebooks:
-    """The repositories of the notebooks, None if they are disabled, and the maximum size of MEMORY.md in bytes."""
+    """The repositories of the notebooks, None if they are disabled, and the maximum size of MEMORY.md in bytes.
+
+    The files have the memories that `trust` lets them tell, by whose word they are.
+    """
 
     repositories: GitFolders | None
     memory_file_bytes: int = MEMORY_FILE_BYTES
+    trust: TrustPolicy = EVERYTHING_TOLD
 
     def require_repositories(self) -> GitFolders:
         """Return the repositories. Raises `Conflict` if notebooks are disabled."""
@@ -129,18 +134,21 @@ def _render(store: Store, agent: str, notebooks: Notebooks, now: int) -> Rendere
         promoted = _promoted_memories(rows, ledger)
         facts = [fact for fact in rows.memories.iterate(MemoryFilter(facts=True)) if not fact.waits]
         notes = list(rows.memories.iterate(MemoryFilter(notes=True)))
-        shown = [*(one.memory for one in promoted), *facts, *notes]
-        changes = later_changes(rows, shown)
-        remarks = Remarks(
-            rows.provenances.of([one.id for one in shown]),
-            {one.id: doubt(one, changes.get(one.id), now=now) for one in shown},
-        )
+        read = [*(one.memory for one in promoted), *facts, *notes]
+        provenances = rows.provenances.of([one.id for one in read])
+        shown = {
+            one.id: one
+            for one in read
+            if notebooks.trust.tells_memory(provenances.get(one.id), confirmed=one.confirmed_at is not None)
+        }
+        changes = later_changes(rows, shown.values())
+        remarks = Remarks(provenances, {one.id: doubt(one, changes.get(one.id), now=now) for one in shown.values()})
     return render(
         agent,
         ledger=ledger,
-        promoted=promoted,
-        facts=facts,
-        notes=notes,
+        promoted=[one for one in promoted if one.memory.id in shown],
+        facts=[one for one in facts if one.id in shown],
+        notes=[one for one in notes if one.id in shown],
         remarks=remarks,
         memory_file_bytes=notebooks.memory_file_bytes,
     )

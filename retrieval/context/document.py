@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
-from retrieval.context.select import MIN_IMPORTANCE, Candidate, Selection
+from retrieval.context.select import Candidate, Selection
+from retrieval.context.turns import MIN_IMPORTANCE
 from retrieval.ranking.parsing import with_days_meant
 from retrieval.results import normalised
 from reverie.clock import from_micros, to_micros

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from retrieval.candidates import is_past
 from retrieval.context.links import follow_names
+from retrieval.context.turns import MAX_IMPORTANT, MAX_RELEVANT, MIN_IMPORTANCE, Conversation, choose_turns
 from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
 from retrieval.results import Twin, Twins, normalised
@@ -34,6 +35,7 @@ from reverie.recall.types import RecallResult
 from storage.index.search_index import Hit
 from storage.memories.instructions import Applies, StandingInstruction
 from storage.memories.records import decay, hours_between
+from storage.memories.trust import EVERYTHING_TOLD, TrustPolicy
 from storage.pipeline.records import MessageRecord
 from storage.recall.chunk_sources import ChunkAttributes, Said
 from storage.recall.sameness import contradicts, statement
@@ -45,11 +47,8 @@ from storage.transaction import AgentRepositories, Transaction
 # Recalls in the workspace of the context.
 Recall = Callable[[RecallRequest], RecallOutcome]
 
-MIN_IMPORTANCE: Final = 0.8
-_MAX_IMPORTANT: Final = 5
 # Cosine to the query. all-MiniLM-L6-v2 gives paraphrases about 0.7 and turns on one subject about 0.4.
 _MIN_COSINE: Final = 0.65
-_MAX_RELEVANT: Final = 5
 # A turn used as the query may be a whole document: its beginning says what it is about.
 _QUERY_CHARACTERS: Final = 2_000
 # Results below this share of the best result's relevance would only pad a context. Nor is anything told that has hardly
@@ -80,7 +79,7 @@ class ContextRequest:
     tokens of results from elsewhere than the session. With a `min_best`, all results are left out if the best has a
     lower relevance; otherwise those whose relevance, regardless of the speaker, is less than a twentieth of the best's.
     With `until`, a time in microseconds, it is the context of that time. It has the texts that `user` may see, by
-    default the user of the session.
+    default the user of the session. Of what is not from the session, it has those that `trust` lets it tell.
     """
 
     agent: str
@@ -99,25 +98,7 @@ class ContextRequest:
     until: int | None = None
     instruction_tokens: int = 0
     user: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """The chosen messages: recent ones oldest first, important ones newest first, relevant ones best first."""
-
-    recent: tuple[MessageRecord, ...]
-    important: tuple[MessageRecord, ...] = ()
-    relevant: tuple[MessageRecord, ...] = ()
-
-    @property
-    def messages(self) -> tuple[MessageRecord, ...]:
-        """All chosen messages: the recent ones, then the important ones, then the relevant ones."""
-        return (*self.recent, *self.important, *self.relevant)
-
-    @property
-    def ids(self) -> set[str]:
-        """The ids of all of them."""
-        return {message.id for message in self.messages}
+    trust: TrustPolicy = EVERYTHING_TOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +107,8 @@ class Candidate:
 
     `fit` is the relevance of the text without regard to its speaker. `store` is the store of its chunk, `last_at` the
     time of its last access or else of its creation (microseconds), `memory_kind` the kind of a memory: a fact, a
-    preference and so on. `keyed` is true for the value of a category and key. For a memory, `provenance` says where it
+    preference and so on. `keyed` is true for the value of a category and key, `confirmed` for a memory that was
+    confirmed. For a memory, `provenance` says where it
     comes from, `history` has its versions, the newest first, and `contradicted_at` is the time of another memory that
     it seems to contradict.
     """
@@ -143,6 +125,7 @@ class Candidate:
     store: str = ""
     memory_kind: str | None = None
     keyed: bool = False
+    confirmed: bool = False
     provenance: Provenance | None = None
     history: Sequence[Said] = ()
     contradicted_at: int | None = None
@@ -198,7 +181,8 @@ class Selection:
     """The selected session, its channel, summary and turns, and memories, best first. `duplicates` counts the results
     that say the same as one of the memories. `searched_channel` is the channel that was searched, if it is not the
     session's. `instructions` are the instructions in force. `nothing_fits` says that no other result of the recall fits
-    the query. `recalled` is the recall that found the memories.
+    the query. `recalled` is the recall that found the memories, `held_back` the kind and id of each result that is not
+    told because of whose word it is.
     """
 
     session: SessionRecord
@@ -212,6 +196,7 @@ class Selection:
     searched_channel: str | None = None
     instructions: Instructions = field(default_factory=Instructions)
     recalled: RecallOutcome | None = None
+    held_back: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,11 +243,13 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
     across = _read_account(account, visible, request) if account and visible else _MemoryDetails()
     with store.reading() as tx:
         conversation = _choose_conversation(tx.for_agent(request.agent), session, nearest, request)
-        memories, duplicates = list[Candidate](), 0
+        memories, duplicates, held_back = list[Candidate](), 0, frozenset[tuple[str, str]]()
         if visible:
             rows = tx.for_agent(request.agent)
             candidates = _candidates(rows, visible, across, conversation.ids, request, channel)
-            memories, duplicates = _choose_memories(tx, candidates, across, conversation, request)
+            told = _told_by_trust(rows, candidates, request.trust)
+            held_back = frozenset(map(_key, candidates)) - frozenset(map(_key, told))
+            memories, duplicates = _choose_memories(tx, told, across, conversation, request)
     user = request.user or (None if session.record.is_group else session.record.user)
     applies = Applies(user, session.record.row_id, channel or DEFAULT_CHANNEL, request.now, request.until)
     return Selection(
@@ -277,7 +264,12 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         searched_channel=request.channel if request.channel not in (None, own_channel or DEFAULT_CHANNEL) else None,
         instructions=_read_instructions((store, account), request, applies),
         recalled=visible,
+        held_back=held_back,
     )
+
+
+def _key(candidate: Candidate) -> tuple[str, str]:
+    return candidate.result.kind, candidate.result.id
 
 
 def _read_session(store: Store, request: ContextRequest) -> _Session:
@@ -350,7 +342,7 @@ def _within_session(query: str, request: ContextRequest) -> RecallRequest:
         session=request.session,
         kinds=("message",),
         mode="vector",
-        limit=min(MAX_RESULTS, request.recency_window + _MAX_IMPORTANT + _MAX_RELEVANT),
+        limit=min(MAX_RESULTS, request.recency_window + MAX_IMPORTANT + MAX_RELEVANT),
         separate_duplicates=True,
         explain=True,
         as_of=None if request.until is None else rfc3339(request.until),
@@ -380,44 +372,13 @@ def _choose_conversation(
     important = rows.messages.important(
         session.record.row_id,
         min_importance=MIN_IMPORTANCE,
-        limit=_MAX_IMPORTANT,
+        limit=MAX_IMPORTANT,
         exclude=[message.id for message in session.recent],
         until=request.until,
     )
     messages = rows.messages.with_ids(session.record.row_id, nearest)
     relevant = [messages[message_id] for message_id in nearest if message_id in messages]
     return choose_turns(session.recent, important, relevant, max_messages=request.max_messages)
-
-
-def choose_turns(
-    recent: Sequence[MessageRecord],
-    important: Sequence[MessageRecord],
-    relevant: Sequence[MessageRecord],
-    *,
-    max_messages: int,
-) -> Conversation:
-    """Return the union of the three lists: at most `max_messages`, but never fewer than the recent ones.
-
-    Important turns and then relevant ones fill the room that the recent ones leave, and no message is chosen twice.
-    Pass recent ones oldest first, important ones newest first, relevant ones best first.
-    """
-    seen = {message.id for message in recent}
-    room = max(0, max_messages - len(recent))
-    chosen_important = _take_new(important, seen, min(room, _MAX_IMPORTANT))
-    chosen_relevant = _take_new(relevant, seen, min(room - len(chosen_important), _MAX_RELEVANT))
-    return Conversation(tuple(recent), chosen_important, chosen_relevant)
-
-
-def _take_new(messages: Sequence[MessageRecord], seen: set[str], limit: int) -> tuple[MessageRecord, ...]:
-    """Return the first messages that are not in `seen`, and add them to it."""
-    chosen: dict[str, MessageRecord] = {}
-    for message in messages:
-        if len(chosen) >= limit:
-            break
-        if message.id not in seen:
-            chosen[message.id] = message
-    seen.update(chosen)
-    return tuple(chosen.values())
 
 
 # --- memories, messages and files from elsewhere ---
@@ -482,6 +443,21 @@ def _candidates(
     return [one for one in candidates if one.fit >= least_fit]
 
 
+def _told_by_trust(rows: AgentRepositories, candidates: list[Candidate], trust: TrustPolicy) -> list[Candidate]:
+    """Return the candidates that may be told, by whose word they are."""
+    if not trust:
+        return candidates
+    own = [one.result.id for one in candidates if one.result.kind == "memory" and one.store != ACCOUNT_STORE]
+    provenances = rows.provenances.of(own)
+
+    def is_told(one: Candidate) -> bool:
+        if one.result.kind != "memory":
+            return trust.tells("file" if one.result.kind == "file" else one.result.role or "")
+        return trust.tells_memory(one.provenance or provenances.get(one.result.id), confirmed=one.confirmed)
+
+    return [one for one in candidates if is_told(one)]
+
+
 def _candidate(
     result: RecallResult, hit: Hit, chunk: ChunkAttributes, tier: Tier, provenance: Provenance | None
 ) -> Candidate:
@@ -497,6 +473,7 @@ def _candidate(
         store=hit.store,
         memory_kind=chunk.kind,
         keyed=chunk.keyed,
+        confirmed=chunk.confirmed,
         provenance=provenance,
     )
 
@@ -693,5 +670,10 @@ def _read_instructions(stores: Iterable[Store | None], request: ContextRequest, 
     distinct_ones: dict[tuple[str | None, str], StandingInstruction] = {}
     for one in found:
         distinct_ones.setdefault((one.owner, one.subject or one.id), one)
-    total -= len(found) - len(distinct_ones)
-    return Instructions(tuple(distinct_ones.values()), total, provenances, applies.user)
+    told = [
+        one
+        for one in distinct_ones.values()
+        if request.trust.tells_memory(provenances.get(one.id), confirmed=one.confirmed_at is not None)
+    ]
+    total -= len(found) - len(told)
+    return Instructions(tuple(told), total, provenances, applies.user)

@@ -213,7 +213,9 @@ def _served(selection: Selection, fitted: Fitted, written: Fitted) -> list[Serve
 
 
 def _passed_over(result: RecallResult, selection: Selection) -> LeftOutBecause:
-    """Return why a result of the recall was not selected: the selection keeps no list of those that it passes over."""
+    """Return why a result of the recall was not selected, as far as the selection tells."""
+    if (result.kind, result.id) in selection.held_back:
+        return "held back"
     least = min((one.fit for one in selection.memories), default=None)
     if least is None or result.relevance < least:
         return "not relevant enough"

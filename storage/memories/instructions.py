@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from reverie.memories.types import Tier
 from storage.memories.records import CONFIRMED
+from storage.memories.trust import HAS_RIGHT
 from storage.repository import AgentRepository
 from storage.rows import select_list
 from storage.viewer import of_memory
@@ -20,7 +21,8 @@ READ_CHARACTERS: Final = 600
 MAX_COUNTED: Final = 1_000
 # As in the index `memories_in_force`, word for word: else SQLite does not use it.
 _CURRENT: Final = "superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND importance >= 0.8))"
-_IN_FORCE: Final = f"{_CURRENT} AND {CONFIRMED}"
+# Nor does what a tool, a file or the web says order anything before a person has confirmed it.
+_IN_FORCE: Final = f"{_CURRENT} AND {CONFIRMED} AND {HAS_RIGHT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class StandingInstruction:
     owner: str | None
     session: str | None
     source_message: str | None
+    confirmed_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 from reverie.errors import NotFound
 from storage.index.search_index import SearchIndex
 from storage.memories.records import UNCONFIRMED_DAYS, DueMemory, MemoryFilter, MemoryRecord, NewMemory
+from storage.memories.trust import HAS_RIGHT
 from storage.repository import AgentRepository, Repository
 from storage.rows import column_name, execute, field_names, insert_sql, select_list, to_parameters, valid_json
 from storage.viewer import Viewer, of_memory
@@ -256,6 +257,15 @@ class Memories(AgentRepository):
             " AND coalesce(m.owner_user_id, '') IN (SELECT value FROM json_each(:owners))"
         )
         return self._many(f"{where} ORDER BY m.row_id DESC LIMIT :limit", at=at, owners=owners, limit=limit)
+
+    def unconfirmed(self, *, orders_only: bool, limit: int) -> list[MemoryRecord]:
+        """Return current memories that nobody has confirmed, newest first; or those that order without the right to."""
+        orders = f"(m.kind IN ('instruction', 'preference') AND NOT {HAS_RIGHT})"
+        where = (
+            "m.superseded_by IS NULL AND m.visibility <> 'requested' AND m.confirmed_at IS NULL"
+            f"{f' AND {orders}' if orders_only else ''} ORDER BY m.row_id DESC LIMIT :limit"
+        )
+        return self._many(where, limit=limit)
 
     def iterate(self, memory_filter: MemoryFilter = EVERY_ACTIVE) -> Iterator[MemoryRecord]:
         """Yield all memories that pass a filter, oldest row first, read in pages."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from reverie.clock import from_micros
 from reverie.memories.types import DREAM_SWEEP, EXTRACTION, IMPORT, Provenance
+from storage.memories.trust import trust_class
 from storage.repository import AgentRepository
 from storage.rows import valid_json
 from storage.viewer import is_source, of_message
@@ -64,9 +65,11 @@ def _provenance(origin: _Origin) -> Provenance:
     # Extraction reads what users say, and nothing else.
     role = (origin.role or ("user" if origin.made_by == EXTRACTION else None)) if by_job else None
     trust = (role or _UNKNOWN) if by_job else origin.source
+    if origin.made_by == IMPORT and trust_class(trust) in ("user", "agent"):  # what is trusted less stays so
+        trust = IMPORT
     return Provenance(
         made_by=origin.made_by or _UNKNOWN,
-        trust=IMPORT if origin.made_by == IMPORT else trust,
+        trust=trust,
         said_at=from_micros(origin.created_at),
         user=origin.owner or (origin.user if by_job else None),
         role=role,

@@ -1186,9 +1186,10 @@ FROM (SELECT 1 FROM memories AS m WHERE (agent_id = :agent AND owner_user_id = :
     ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id =
     :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id)))) AND superseded_by IS NULL AND (kind =
     'instruction' OR (kind = 'preference' AND importance >= 0.8)) AND NOT (visibility = 'requested' AND source =
-    'extraction') AND created_at <= COALESCE(:until, created_at) AND (expires_at IS NULL OR expires_at > :now) AND (tier
-    IN ('workspace', 'account') OR (tier = 'channel' AND channel_id IS NOT DISTINCT FROM :channel) OR (tier =
-    'conversation' AND session_row IS NOT DISTINCT FROM :session_row))) AND m.store_id = :store_id LIMIT 1000);
+    'extraction') AND (NOT LOWER(m.source) IN ('tool', 'function', 'file', 'web') OR NOT m.confirmed_at IS NULL) AND
+    created_at <= COALESCE(:until, created_at) AND (expires_at IS NULL OR expires_at > :now) AND (tier IN ('workspace',
+    'account') OR (tier = 'channel' AND channel_id IS NOT DISTINCT FROM :channel) OR (tier = 'conversation' AND
+    session_row IS NOT DISTINCT FROM :session_row))) AND m.store_id = :store_id LIMIT 1000);
 SELECT COUNT(*)
 FROM (SELECT 1 FROM memories AS m WHERE (agent_id = :agent AND owner_user_id IS NULL AND visibility <> 'requested' AND
     (m.visibility = 'shared' OR m.owner_user_id = :viewer OR (m.owner_user_id IS NULL AND (m.session_row IS NULL OR
@@ -1196,10 +1197,10 @@ FROM (SELECT 1 FROM memories AS m WHERE (agent_id = :agent AND owner_user_id IS 
     OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
     vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id)))) AND
     superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND importance >= 0.8)) AND NOT (visibility
-    = 'requested' AND source = 'extraction') AND created_at <= COALESCE(:until, created_at) AND (expires_at IS NULL OR
-    expires_at > :now) AND (tier IN ('workspace', 'account') OR (tier = 'channel' AND channel_id IS NOT DISTINCT FROM
-    :channel) OR (tier = 'conversation' AND session_row IS NOT DISTINCT FROM :session_row))) AND m.store_id = :store_id
-    LIMIT 1000);
+    = 'requested' AND source = 'extraction') AND (NOT LOWER(m.source) IN ('tool', 'function', 'file', 'web') OR NOT
+    m.confirmed_at IS NULL) AND created_at <= COALESCE(:until, created_at) AND (expires_at IS NULL OR expires_at > :now)
+    AND (tier IN ('workspace', 'account') OR (tier = 'channel' AND channel_id IS NOT DISTINCT FROM :channel) OR (tier =
+    'conversation' AND session_row IS NOT DISTINCT FROM :session_row))) AND m.store_id = :store_id LIMIT 1000);
 SELECT COUNT(*)
 FROM (SELECT 1 FROM memories AS m WHERE (agent_id = :agent AND visibility = 'shared' AND NOT owner_user_id IS NULL AND
     owner_user_id IS DISTINCT FROM :user AND (m.visibility = 'shared' OR m.owner_user_id = :viewer OR (m.owner_user_id
@@ -1207,32 +1208,35 @@ FROM (SELECT 1 FROM memories AS m WHERE (agent_id = :agent AND visibility = 'sha
     (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM
     session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND
     vs.store_id = :store_id)))) AND superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND
-    importance >= 0.8)) AND NOT (visibility = 'requested' AND source = 'extraction') AND created_at <= COALESCE(:until,
-    created_at) AND (expires_at IS NULL OR expires_at > :now) AND (tier IN ('workspace', 'account') OR (tier = 'channel'
-    AND channel_id IS NOT DISTINCT FROM :channel) OR (tier = 'conversation' AND session_row IS NOT DISTINCT FROM
+    importance >= 0.8)) AND NOT (visibility = 'requested' AND source = 'extraction') AND (NOT LOWER(m.source) IN
+    ('tool', 'function', 'file', 'web') OR NOT m.confirmed_at IS NULL) AND created_at <= COALESCE(:until, created_at)
+    AND (expires_at IS NULL OR expires_at > :now) AND (tier IN ('workspace', 'account') OR (tier = 'channel' AND
+    channel_id IS NOT DISTINCT FROM :channel) OR (tier = 'conversation' AND session_row IS NOT DISTINCT FROM
     :session_row))) AND m.store_id = :store_id LIMIT 1000);
 -- storage.memories.instructions: of_owner
 SELECT m.row_id AS row_id, m.id AS id, m.kind AS kind, SUBSTRING(m.content FROM 1 FOR 600) AS content, m.created_at AS
     created_at, m.tier AS tier, m.source AS source, m.pinned AS pinned, m.subject AS subject, m.owner_user_id AS owner,
     (SELECT s.id FROM sessions AS s WHERE s.row_id = m.session_row AND s.store_id = :store_id) AS session,
-    m.source_message AS source_message
+    m.source_message AS source_message, m.confirmed_at AS confirmed_at
 FROM memories AS m
 WHERE (agent_id = :agent AND owner_user_id IS NOT DISTINCT FROM :owner AND superseded_by IS NULL AND (kind =
     'instruction' OR (kind = 'preference' AND importance >= 0.8)) AND NOT (visibility = 'requested' AND source =
-    'extraction') AND tenant IS NOT DISTINCT FROM :tenant) AND m.store_id = :store_id
+    'extraction') AND (NOT LOWER(m.source) IN ('tool', 'function', 'file', 'web') OR NOT m.confirmed_at IS NULL) AND
+    tenant IS NOT DISTINCT FROM :tenant) AND m.store_id = :store_id
 ORDER BY created_at DESC, row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
 -- storage.memories.instructions: _of
 SELECT m.row_id AS row_id, m.id AS id, m.kind AS kind, SUBSTRING(m.content FROM 1 FOR 600) AS content, m.created_at AS
     created_at, m.tier AS tier, m.source AS source, m.pinned AS pinned, m.subject AS subject, m.owner_user_id AS owner,
     (SELECT s.id FROM sessions AS s WHERE s.row_id = m.session_row AND s.store_id = :store_id) AS session,
-    m.source_message AS source_message
+    m.source_message AS source_message, m.confirmed_at AS confirmed_at
 FROM memories AS m
 WHERE (agent_id = :agent AND owner_user_id = :user AND (m.visibility = 'shared' OR m.owner_user_id = :viewer OR
     (m.owner_user_id IS NULL AND (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
     m.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND
     EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id
     = :store_id)))) AND vs.store_id = :store_id)))) AND superseded_by IS NULL AND (kind = 'instruction' OR (kind =
-    'preference' AND importance >= 0.8)) AND NOT (visibility = 'requested' AND source = 'extraction') AND created_at <=
+    'preference' AND importance >= 0.8)) AND NOT (visibility = 'requested' AND source = 'extraction') AND (NOT
+    LOWER(m.source) IN ('tool', 'function', 'file', 'web') OR NOT m.confirmed_at IS NULL) AND created_at <=
     COALESCE(:until, created_at) AND (expires_at IS NULL OR expires_at > :now) AND (tier IN ('workspace', 'account') OR
     (tier = 'channel' AND channel_id IS NOT DISTINCT FROM :channel) OR (tier = 'conversation' AND session_row IS NOT
     DISTINCT FROM :session_row))) AND m.store_id = :store_id
@@ -1240,7 +1244,7 @@ ORDER BY created_at DESC, row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
 SELECT m.row_id AS row_id, m.id AS id, m.kind AS kind, SUBSTRING(m.content FROM 1 FOR 600) AS content, m.created_at AS
     created_at, m.tier AS tier, m.source AS source, m.pinned AS pinned, m.subject AS subject, m.owner_user_id AS owner,
     (SELECT s.id FROM sessions AS s WHERE s.row_id = m.session_row AND s.store_id = :store_id) AS session,
-    m.source_message AS source_message
+    m.source_message AS source_message, m.confirmed_at AS confirmed_at
 FROM memories AS m
 WHERE (agent_id = :agent AND owner_user_id IS NULL AND visibility <> 'requested' AND (m.visibility = 'shared' OR
     m.owner_user_id = :viewer OR (m.owner_user_id IS NULL AND (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS
@@ -1248,14 +1252,15 @@ WHERE (agent_id = :agent AND owner_user_id IS NULL AND visibility <> 'requested'
     ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id =
     :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id)))) AND superseded_by IS NULL AND (kind =
     'instruction' OR (kind = 'preference' AND importance >= 0.8)) AND NOT (visibility = 'requested' AND source =
-    'extraction') AND created_at <= COALESCE(:until, created_at) AND (expires_at IS NULL OR expires_at > :now) AND (tier
-    IN ('workspace', 'account') OR (tier = 'channel' AND channel_id IS NOT DISTINCT FROM :channel) OR (tier =
-    'conversation' AND session_row IS NOT DISTINCT FROM :session_row))) AND m.store_id = :store_id
+    'extraction') AND (NOT LOWER(m.source) IN ('tool', 'function', 'file', 'web') OR NOT m.confirmed_at IS NULL) AND
+    created_at <= COALESCE(:until, created_at) AND (expires_at IS NULL OR expires_at > :now) AND (tier IN ('workspace',
+    'account') OR (tier = 'channel' AND channel_id IS NOT DISTINCT FROM :channel) OR (tier = 'conversation' AND
+    session_row IS NOT DISTINCT FROM :session_row))) AND m.store_id = :store_id
 ORDER BY created_at DESC, row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
 SELECT m.row_id AS row_id, m.id AS id, m.kind AS kind, SUBSTRING(m.content FROM 1 FOR 600) AS content, m.created_at AS
     created_at, m.tier AS tier, m.source AS source, m.pinned AS pinned, m.subject AS subject, m.owner_user_id AS owner,
     (SELECT s.id FROM sessions AS s WHERE s.row_id = m.session_row AND s.store_id = :store_id) AS session,
-    m.source_message AS source_message
+    m.source_message AS source_message, m.confirmed_at AS confirmed_at
 FROM memories AS m
 WHERE (agent_id = :agent AND visibility = 'shared' AND NOT owner_user_id IS NULL AND owner_user_id IS DISTINCT FROM
     :user AND (m.visibility = 'shared' OR m.owner_user_id = :viewer OR (m.owner_user_id IS NULL AND (m.session_row IS
@@ -1263,10 +1268,10 @@ WHERE (agent_id = :agent AND visibility = 'shared' AND NOT owner_user_id IS NULL
     :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE
     (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id =
     :store_id)))) AND superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND importance >= 0.8))
-    AND NOT (visibility = 'requested' AND source = 'extraction') AND created_at <= COALESCE(:until, created_at) AND
-    (expires_at IS NULL OR expires_at > :now) AND (tier IN ('workspace', 'account') OR (tier = 'channel' AND channel_id
-    IS NOT DISTINCT FROM :channel) OR (tier = 'conversation' AND session_row IS NOT DISTINCT FROM :session_row))) AND
-    m.store_id = :store_id
+    AND NOT (visibility = 'requested' AND source = 'extraction') AND (NOT LOWER(m.source) IN ('tool', 'function',
+    'file', 'web') OR NOT m.confirmed_at IS NULL) AND created_at <= COALESCE(:until, created_at) AND (expires_at IS NULL
+    OR expires_at > :now) AND (tier IN ('workspace', 'account') OR (tier = 'channel' AND channel_id IS NOT DISTINCT FROM
+    :channel) OR (tier = 'conversation' AND session_row IS NOT DISTINCT FROM :session_row))) AND m.store_id = :store_id
 ORDER BY created_at DESC, row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
 -- storage.memories.memories: remove
 DELETE FROM chunks
@@ -1551,6 +1556,47 @@ WHERE (m.agent_id = :agent AND (m.visibility = 'shared' OR m.owner_user_id = :vi
     :store_id)))) AND m.superseded_by IS NULL AND m.visibility <> 'requested' AND m.kind <> 'event' AND
     COALESCE(m.confirmed_at, m.created_at) < :at AND COALESCE(m.owner_user_id, '') = ANY(CAST(:owners AS TEXT[]))) AND
     m.store_id = :store_id
+ORDER BY m.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS tier, m.lifetime AS lifetime, m.kind AS
+    kind, m.source AS source, m.importance AS importance, m.expires_at AS expires_at, m.owner_user_id AS owner_user_id,
+    m.tags AS tags, m.concept_tags AS concept_tags, m.metadata AS metadata, s.id AS session, m.source_message AS
+    source_message, m.channel_id AS channel, m.note_id AS note_id, m.category AS category, m.key AS key, m.value AS
+    value, m.subject AS subject, m.confidence AS confidence, m.pinned AS pinned, m.trace_id AS trace, m.visibility AS
+    visibility, m.tenant AS tenant, m.made_by AS made_by, m.confirmed_at AS confirmed_at, m.row_id AS row_id, m.agent_id
+    AS agent, m.access_count AS access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS
+    session_row, m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS
+    superseded_by, m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at)
+    END AS valid_to
+FROM memories AS m
+LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
+LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = m.superseded_by
+WHERE (m.agent_id = :agent AND (m.visibility = 'shared' OR m.owner_user_id = :viewer OR (m.owner_user_id IS NULL AND
+    (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id = m.session_row AND (vs.user_id IS
+    NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users
+    AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id =
+    :store_id)))) AND m.superseded_by IS NULL AND m.visibility <> 'requested' AND m.confirmed_at IS NULL AND (m.kind IN
+    ('instruction', 'preference') AND NOT (NOT LOWER(m.source) IN ('tool', 'function', 'file', 'web') OR NOT
+    m.confirmed_at IS NULL))) AND m.store_id = :store_id
+ORDER BY m.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS tier, m.lifetime AS lifetime, m.kind AS
+    kind, m.source AS source, m.importance AS importance, m.expires_at AS expires_at, m.owner_user_id AS owner_user_id,
+    m.tags AS tags, m.concept_tags AS concept_tags, m.metadata AS metadata, s.id AS session, m.source_message AS
+    source_message, m.channel_id AS channel, m.note_id AS note_id, m.category AS category, m.key AS key, m.value AS
+    value, m.subject AS subject, m.confidence AS confidence, m.pinned AS pinned, m.trace_id AS trace, m.visibility AS
+    visibility, m.tenant AS tenant, m.made_by AS made_by, m.confirmed_at AS confirmed_at, m.row_id AS row_id, m.agent_id
+    AS agent, m.access_count AS access_count, m.updated_at AS updated_at, m.accessed_at AS accessed_at, m.session_row AS
+    session_row, m.superseded_at AS superseded_at, m.stored_at AS stored_at, m.chunked_at AS chunked_at, b.id AS
+    superseded_by, m.created_at AS valid_from, CASE WHEN NOT b.row_id IS NULL THEN GREATEST(m.created_at, b.created_at)
+    END AS valid_to
+FROM memories AS m
+LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
+LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = m.superseded_by
+WHERE (m.agent_id = :agent AND (m.visibility = 'shared' OR m.owner_user_id = :viewer OR (m.owner_user_id IS NULL AND
+    (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id = m.session_row AND (vs.user_id IS
+    NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users
+    AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id =
+    :store_id)))) AND m.superseded_by IS NULL AND m.visibility <> 'requested' AND m.confirmed_at IS NULL) AND m.store_id
+    = :store_id
 ORDER BY m.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
 SELECT m.id AS id, m.content AS content, m.created_at AS created_at, m.tier AS tier, m.lifetime AS lifetime, m.kind AS
     kind, m.source AS source, m.importance AS importance, m.expires_at AS expires_at, m.owner_user_id AS owner_user_id,
@@ -2717,7 +2763,7 @@ SELECT c.id AS chunk_id, s.id AS session, COALESCE(k.channel_id, s.channel_id) A
     COALESCE(k.accessed_at, c.accessed_at) AS accessed_at, COALESCE(m.created_at, c.created_at) AS created_at, k.tier AS
     tier, k.kind AS kind, CAST(CAST((NOT k.category IS NULL) AS INT) AS BIGINT) AS keyed, CAST(CAST(((k.visibility =
     'requested' AND k.source = 'extraction' AND (k.kind IN ('instruction', 'preference') OR k.owner_user_id IS NULL)) IS
-    TRUE) AS INT) AS BIGINT) AS waits
+    TRUE) AS INT) AS BIGINT) AS waits, CAST(CAST((NOT k.confirmed_at IS NULL) AS INT) AS BIGINT) AS confirmed
 FROM chunks AS c
 CROSS JOIN LATERAL (SELECT (SELECT MAX(message_row) FROM message_chunks WHERE chunk_id = c.id AND
     message_chunks.store_id = :store_id) AS row_id OFFSET 0) AS m_keys

@@ -67,7 +67,8 @@ class ChunkAttributes:
     """The attributes of a chunk that ranking uses. `accessed_at` is None if it was never found.
 
     `tier` and `kind` (fact, preference and so on) are those of a memory; messages and files have neither. `keyed`: it
-    is the value of a category and key. `waits`: it is no one's, or an instruction, and waits for approval.
+    is the value of a category and key. `waits`: it is no one's, or an instruction, and waits for approval. `confirmed`:
+    it was said again, or a person has confirmed it.
     """
 
     chunk_id: int
@@ -81,6 +82,7 @@ class ChunkAttributes:
     kind: str | None = None
     keyed: bool = False
     waits: bool = False
+    confirmed: bool = False
 
 
 class NeighbourMessage(NamedTuple):
@@ -282,7 +284,8 @@ _ATTRIBUTES: Final = f"""
         coalesce(m.created_at, c.created_at) AS created_at, k.tier AS tier, k.kind AS kind,
         k.category IS NOT NULL AS keyed,
         (k.visibility = 'requested' AND k.source = 'extraction'
-        AND (k.kind IN ('instruction', 'preference') OR k.owner_user_id IS NULL)) IS TRUE AS waits
+        AND (k.kind IN ('instruction', 'preference') OR k.owner_user_id IS NULL)) IS TRUE AS waits,
+        k.confirmed_at IS NOT NULL AS confirmed
     {_FROM}
     LEFT JOIN sessions AS s ON s.row_id = coalesce(c.session_row, k.session_row)
     WHERE {_LISTED}

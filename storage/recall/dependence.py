@@ -2,7 +2,7 @@
 
 A move, a new job or a new address says nothing of the landlord, the rent or the desk, so it replaces none of them; but
 what was said of them before may hold no more. Only what hardly ever outlives such a change counts, and what is said to
-be at the place that was left ("my dentist is in Lisbon", "I swim at a pool in Lisbon"). What one has been, liked or
+be at the place that was left ("my studio is in Lisbon", "I swim at a pool in Lisbon"). What one has been, liked or
 visited there stays as it is, and so does what is said of other people. Doubt means no dependence, as for claims.
 """
 

@@ -7,7 +7,8 @@ from typing import Any
 from adapters.language_models import LanguageModel
 from adapters.tokens import TokenCounter
 from retrieval.context.fit import fit
-from retrieval.context.select import Candidate, ContextRequest, Conversation, Selection
+from retrieval.context.select import Candidate, ContextRequest, Selection
+from retrieval.context.turns import Conversation
 from retrieval.context.write import BuiltContext, write
 from reverie.clock import from_micros
 from reverie.memories.types import Tier

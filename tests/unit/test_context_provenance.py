@@ -139,7 +139,7 @@ def test_messages_cost_no_more_than_before(pipe: Pipeline) -> None:
         ({}, ""),
         ({"owner_user_id": "mara", "visibility": "shared"}, " (of mara, for all)"),
         ({"made_by": "import"}, " (import)"),
-        ({"source": "tool"}, " (tool)"),
+        ({"source": "tool", "confirmed_at": MORNING}, " (tool)"),
     ],
     ids=str,
 )

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from retrieval.context.fit import fitting_prefix, room_of
-from retrieval.context.select import Candidate, choose_turns, distinct, ranked, relevance_of, tier_of
+from retrieval.context.select import Candidate, distinct, ranked, relevance_of, tier_of
+from retrieval.context.turns import choose_turns
 from retrieval.context.write import NoVerdict, chronological, parse_answer
 from retrieval.results import normalised
 from reverie.clock import from_micros

@@ -133,7 +133,9 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
 ItemKind = Literal["message", "file", "memory"]
 ServedSection = Literal["instruction", "important", "relevant", "recent", "memory"]
-LeftOutBecause = Literal["", "no room", "says the same", "not relevant enough", "dropped by the language model"]
+LeftOutBecause = Literal[
+    "", "no room", "says the same", "not relevant enough", "dropped by the language model", "held back"
+]
 
 
 class ServedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
