@@ -19,13 +19,14 @@ from benchmarks.harness.options import DEFAULT_SEED, RESULTS, run
 from benchmarks.harness.result import console, read_result, shown, verdict
 
 BENCHMARKS: Final = (
-    "ingest", "accept", "lag", "recall_quality", "context_quality", "recall_speed", "erasure", "workspaces", "hosts",
-    "faults", "chaos", "soak",
+    "ingest", "accept", "lag", "recall_quality", "context_quality", "updates", "recall_speed", "erasure", "workspaces",
+    "hosts", "faults", "chaos", "soak",
 )  # fmt: skip
 # What each benchmark takes of the options that name a file or folder.
 _PATHS: Final = {
     "ingest": ("data",), "accept": ("data",), "lag": ("data",), "recall_quality": ("locomo", "longmemeval"),
-    "context_quality": ("locomo", "longmemeval"), "recall_speed": ("data", "stores"), "workspaces": ("data",),
+    "context_quality": ("locomo", "longmemeval"), "updates": ("factconsolidation", "forgeteval"),
+    "recall_speed": ("data", "stores"), "workspaces": ("data",),
     "hosts": ("data",), "chaos": ("data",),
 }  # fmt: skip
 
@@ -43,6 +44,8 @@ def main() -> None:
     options.add_argument("--data", type=Path, help="LoCoMo conversations as JSON; synthetic turns by default")
     options.add_argument("--locomo", type=Path, help="LoCoMo for the benchmarks of quality; --data by default")
     options.add_argument("--longmemeval", type=Path, help="LongMemEval-S for the same")
+    options.add_argument("--factconsolidation", type=Path, help="FactConsolidation for updates")
+    options.add_argument("--forgeteval", type=Path, help="ForgetEval for updates")
     options.add_argument("--stores", type=Path, help="folder in which recall_speed keeps large stores for the next run")
     arguments = options.parse_args()
     arguments.locomo = arguments.locomo or arguments.data

@@ -131,6 +131,40 @@ def longmemeval(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def changes(tmp_path: Path) -> tuple[Path, Path]:
+    """A fact that is replaced with a question for it, and somebody to be forgotten beside somebody who is not."""
+    facts = ["The capital of Veria is Osk.", "The capital of Luria is Tamm.", "The capital of Veria is Ulm."]
+    replaced = {"new_facts": [facts[2]], "old_facts": [facts[0]]}
+    forgotten = [("add", "Zora Quill has a boat.", None), ("add", "Milan Petri has a kite.", None)]
+    paths = tmp_path / "facts.jsonl", tmp_path / "forget.jsonl"
+    for path, turns, case in (
+        (
+            paths[0],
+            [("add", fact, None) for fact in facts],
+            {"kind": "f/sh", "question": "What is the capital of Veria?"},
+        ),
+        (
+            paths[1],
+            [*forgotten, ("purge", "", "Zora Quill")],
+            {
+                "kind": "purge/plain",
+                "question": "Who has a boat or a kite?",
+                "must": [["kite"]],
+                "must_not": ["a boat"],
+            },
+        ),
+    ):
+        told = [{"i": i, "op": op, "text": text, "target": target} for i, (op, text, target) in enumerate(turns)]
+        meta = replaced if path is paths[0] else {}
+        entries = [
+            {"type": "context", "context": "c", "turns": told},
+            {"type": "case", "context": "c", "meta": meta, **case},
+        ]
+        path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return paths
+
+
+@pytest.fixture
 def realmem(tmp_path: Path) -> Path:
     """One person with three sessions, and two questions; only one has its answer in an earlier session."""
     sessions = [
@@ -347,3 +381,19 @@ def test_context_quality_has_no_figure_of_what_changed_where_nothing_did(updates
     result = Result(benchmark="context_quality", seed=1, quick=True, settings={})
     add_goals(result)
     assert (result.goals[0].figure, result.goals[0].note) == (None, "no question about what changed was measured")
+
+
+def test_updates_tells_the_newest_fact_first_and_nothing_of_what_is_forgotten(
+    tmp_path: Path, changes: tuple[Path, Path]
+) -> None:
+    """Given a replaced fact and a person to forget, then the first is told as replaced, and the other one is gone."""
+    facts, forget = changes
+    _, result = run_benchmark(
+        "updates", tmp_path / "result.json", "--factconsolidation", str(facts), "--forgeteval", str(forget)
+    )
+    figures = result["figures"]
+    assert {name: figures[f"factconsolidation_one_{name}"] for name in ("ahead", "stale", "told")} == {
+        "ahead": 100, "stale": 0, "told": 100
+    }  # fmt: skip
+    assert (figures["forgeteval_forgotten_gone"], figures["forgeteval_forgotten_told"]) == (100, 100)
+    assert figures["scenarios_cascade_stale"] == 0
