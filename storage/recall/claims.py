@@ -49,6 +49,8 @@ _STATES: Final = {
     "meets": "meet", "costs": "cost", "drive": "drive", "drives": "drive",
 }  # fmt: skip
 _MOVES: Final = frozenset({"moved", "relocated"})
+# As the speaker or several say them; else they are nouns: "good work on", "files on drive".
+_OF_SEVERAL: Final = frozenset({"live", "reside", "work", "study", "play", "speak", "drive"})
 _LOOSE: Final = _words(
     "now currently just recently today still actually already also has have had been i've the a an finally"
 )
@@ -170,6 +172,8 @@ _VERSION = re.compile(
     r"\s(?:[\w']{1,20}\s){0,4}?to|use|using|on|run|running)\s(?P<name>[A-Za-z][A-Za-z.+#]{0,20})\s(?P<version>v?\d{1,5}(?:\.\d{1,5}){0,4})\b",
     re.IGNORECASE,
 )
+# Who is spoken to: "my friend, this is great". "My dentist, Dr Lee, is" is about the dentist, but hardly ever said.
+_ADDRESSED = re.compile(r"\A\s{0,3}my \w{1,20}, ", re.IGNORECASE)
 
 
 class Claim(NamedTuple):
@@ -303,20 +307,20 @@ def _claim(sentence: str) -> Claim | None:
     if not written[1][:1].isupper():  # else it may begin with a name: "Hope Solo", "Will Smith"
         sentence = sentence[:1].lower() + sentence[1:]
         written[0] = written[0][:1].lower() + written[0][1:]
-    if _DOUBT.search(sentence):
+    if _DOUBT.search(sentence) or _ADDRESSED.match(sentence):
         return None
     words = [word.casefold().replace("\u2019", "'") for word in written]
     if words[0] in _SPEAKER:
         written[:1] = _SPEAKER[words[0]]
         words[:1] = _SPEAKER[words[0]]
-    if words[0] == "my" and words[1] in ("new", "current"):
+    if (words[0] == "my" or words[0].endswith("'s")) and words[1] in ("new", "current"):
         del written[1], words[1]
     if words[0].partition("'")[0] in _PRONOUNS or words[0] in _ABBREVIATED:
         return None
     # A verb with a capital is part of a name: "Xbox Live".
     places = [place for place in range(1, len(words) - 1) if written[place] == words[place]]
     verbs = [place for place in places if words[place] in _BE]
-    if verbs and words[0] in ("the", "my") and _RELATIVE.intersection(words[: verbs[-1]]):
+    if verbs and words[0] in ("the", "my") and _RELATIVE.intersection(words[: verbs[0]]):
         return _of_be(words[: verbs[-1]], words[verbs[-1] + 1 :])  # "the company that made it is Ford"
     for place in places:
         subject, rest = words[:place], words[place + 1 :]
@@ -347,7 +351,8 @@ def _of_be(subject: list[str], rest: list[str], *, is_name: bool = False) -> Cla
         return _made(["my", rest[1], "be", "name"], subject, rest)
     if _is_definite(subject):
         # How somebody's head or patience is says nothing that lasts.
-        passes = rest[0].endswith(("ing", "ly")) or rest[0] in _DEGREES or (rest[0] in ("in", "on") and len(rest) > 3)
+        passes = rest[0].endswith(("ing", "ly")) or rest[0] in _DEGREES or rest[0] == "my"
+        passes = passes or (rest[0] in ("in", "on") and len(rest) > 3)
         if subject[0] not in _OWN:
             return _made([*subject, "be"], rest, subject)
         sort = _sort_of(rest[0], is_name=is_name)
@@ -372,6 +377,8 @@ def _sort_of(word: str, *, is_name: bool) -> str:
 
 
 def _of_state(subject: list[str], verb: str, rest: list[str]) -> Claim | None:
+    if verb in _OF_SEVERAL and subject[0] not in _OWN and "and" not in subject:
+        return None
     if verb in _WITH_OBJECT and rest and rest[0] not in _PREPOSITIONS:
         return _made([*subject, _STATES[verb]], rest, subject)
     if verb == "joined":
@@ -408,14 +415,15 @@ def _classifier(rest: list[str], start: int) -> int:
 
 def _is_definite(subject: list[str]) -> bool:
     """Return whether a subject is something's one attribute: "the capital of France", "my sister's name"."""
+    is_one = not subject[-1].endswith("s") or subject[-1].endswith("ss")
     if subject[0] == "my" and len(subject) > 1:
-        return not subject[-1].endswith("s") or subject[-1].endswith("ss")
+        return is_one
     if subject[0] == "the" and _RELATIVE.intersection(subject):
         return True
     if "of" in subject[1:-1]:
         head = subject[: subject.index("of")]
         return head[0] == "the" and not head[-1].endswith("s")
-    return any(word.endswith("'s") for word in subject[:-1]) and not subject[-1].endswith("s")
+    return any(word.endswith("'s") for word in subject[:-1]) and is_one
 
 
 def _skip(words: list[str]) -> list[str]:

@@ -19,6 +19,7 @@ def is_replaced(older: str, newer: str) -> bool:
 @pytest.mark.parametrize(
     ("older", "newer"),
     [
+        ("Kate's boss is Ann.", "Kate's new boss is Tom."),
         ("I live in Lisbon.", "I moved to Porto last week."),
         ("We live in a flat in Graça.", "We've just moved to Faro."),
         ("My desk is on floor 3.", "My desk is on floor 4."),
@@ -100,6 +101,11 @@ def test_what_is_said_to_have_changed_or_ended_is_replaced(older: str, newer: st
         ("The train is at 5 pm.", "The train is at 7 pm."),
         ("I have a meeting at 5.", "I don't have time any more."),
         ("I use Vim.", "Would you have switched from Vim to Helix?"),
+        ("Good work on the harness.", "Good work on the title."),
+        ("Create files on drive C.", "Create files on drive D."),
+        ("My guy, this plan is solid!", "My guy, this plan is proper!"),
+        ("My network is strong.", "My network is my due diligence."),
+        ("My work is slow on tools that are red.", "My work is slow on tools that are blue."),
     ],
 )
 def test_what_may_hold_together_replaces_nothing(one: str, other: str) -> None:
