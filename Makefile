@@ -97,9 +97,11 @@ check-docs: $(INSTALLED) ## check that the generated pages and statements are th
 	@$(PY) -m cli.docs --check docs/cli.md
 	@$(PY) -m storage.postgres.statements --check
 
-docs: $(INSTALLED) ## regenerate the pages of settings and commands, PostgreSQL's statements, TypeScript's types
+docs: $(INSTALLED) ## regenerate the pages of settings and commands, PostgreSQL's schema and statements, TypeScript's types
 	@$(PY) -m worker.settings_docs docs/configuration.md
 	@$(PY) -m cli.docs docs/cli.md
+	@$(PY) -m storage.postgres.derive > schema.sql.new
+	@mv schema.sql.new storage/postgres/schema.sql
 	@$(PY) -m storage.postgres.statements
 	@$(PY) clients/typescript/generate.py
 

@@ -775,6 +775,7 @@ CREATE INDEX memories_by_session ON memories (store_id, session_row) WHERE NOT s
 CREATE INDEX memories_by_message ON memories (store_id, agent_id, source_message) WHERE NOT source_message IS NULL;
 CREATE INDEX memories_by_subject ON memories (store_id, agent_id, subject) WHERE NOT subject IS NULL;
 CREATE INDEX memories_superseded ON memories (store_id, superseded_by) WHERE NOT superseded_by IS NULL;
+CREATE INDEX memories_replaced ON memories (store_id, agent_id, (COALESCE(owner_user_id, '')), superseded_at) WHERE NOT superseded_by IS NULL;
 CREATE INDEX memories_to_chunk ON memories (store_id, row_id) WHERE chunked_at IS NULL AND superseded_by IS NULL;
 CREATE INDEX memories_of_conversations ON memories (store_id, session_row) WHERE tier = 'conversation' AND superseded_by IS NULL;
 CREATE INDEX memories_in_force ON memories (store_id, agent_id, owner_user_id, created_at) WHERE superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND importance >= 0.8));
