@@ -55,11 +55,13 @@ test-quick: $(INSTALLED) ## run most unit tests, for daily work: under two minut
 check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generated docs, tests
 	@echo "== ruff check"; $(PY) -m ruff check .
 	@echo "== ruff format"; $(PY) -m ruff format --check .
-	@echo "== mypy"; $(PY) -m mypy
 	@echo "== import rules"; $(BIN)/lint-imports --no-cache
 	@echo "== generated docs"; $(MAKE) --no-print-directory check-docs
-	@echo "== pytest"; $(PY) -m pytest $(PARALLEL)
-	@echo "== pytest on PostgreSQL"; $(PY) -m pytest $(PARALLEL) --postgres $(CHECKED_ON_POSTGRES)
+	@# Types take two minutes of one core: they are checked beside the tests, and the outcome is shown after them.
+	@typed=$$(mktemp); trap 'rm -f "$$typed"' EXIT; $(PY) -m mypy >"$$typed" 2>&1 & types=$$!; failed=; \
+	  { echo "== pytest"; $(PY) -m pytest $(PARALLEL); } && \
+	  { echo "== pytest on PostgreSQL"; $(PY) -m pytest $(PARALLEL) --postgres $(CHECKED_ON_POSTGRES); } || failed=1; \
+	  echo "== mypy"; wait $$types || failed=1; cat "$$typed"; test -z "$$failed"
 
 test-properties: $(INSTALLED) ## run the tests of random steps for long: 20,000 steps each, or PROPERTY_STEPS
 	@PROPERTY_STEPS=$${PROPERTY_STEPS:-20000} $(PY) -m pytest -n 0 -k properties tests $(ARGS)

@@ -89,9 +89,9 @@ def _decoded(text: str, path: Path) -> bytes:
 
 
 def create_once(path: Path, content: bytes, *, replace: bool = False) -> None:
-    """Create a file as a whole, unless another process was first, or in place of it. Raises OSError.
+    """Create a file with its whole content at once; it and missing folders are for their owner alone. Raises OSError.
 
-    It and missing folders are for their owner alone.
+    A file that another process has created before stays, unless `replace` is true.
     """
     for folder in (*reversed(path.parent.parents), path.parent):
         if not folder.exists():  # mkdir(parents=True) would make the parents readable by all

@@ -50,6 +50,18 @@ class Completion:
     input_tokens: int | None = None
     output_tokens: int | None = None
 
+    def after(self, other: Completion) -> Completion:
+        """Return this completion with the tokens of both, where they are known."""
+        return Completion(
+            self.text,
+            _sum(self.input_tokens, other.input_tokens),
+            _sum(self.output_tokens, other.output_tokens),
+        )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
 
 class LanguageModelRefused(Permanent):
     """The prompt will never get an answer from this model: it was refused, or the answer was unusable.
@@ -112,6 +124,10 @@ class LanguageModel(Protocol):
         completion = self.complete(system, prompt, max_tokens, purpose=purpose, check=check, form=form)
         return decode_struct(completion, form, source=self.source)
 
+    def note_read(self, messages: int, *, purpose: Purpose) -> None:
+        """Add messages of conversations that it has read to its usage; by default that is not counted."""
+        del messages, purpose
+
 
 @dataclass(frozen=True, slots=True)
 class LanguageModelSpec:
@@ -156,8 +172,12 @@ def strict_schema(form: type[msgspec.Struct]) -> dict[str, Any]:
     return found
 
 
+# Instructions where the schema goes with the request.
+_JSON_ALONE: Final = "Answer with one JSON object that fits the schema, and nothing else."
+
+
 def json_instructions(form: type[msgspec.Struct]) -> str:
-    """Return the instructions to answer in this form, used even with a schema, because some endpoints ignore it."""
+    """Return the instructions to answer in this form, for endpoints that take no schema or ignore it."""
     schema = msgspec.json.encode(strict_schema(form)).decode()
     return f"Answer with one JSON object and nothing else. It must fit this JSON schema: {schema}"
 
@@ -179,6 +199,14 @@ def decode_struct(completion: Completion, form: type[Form], *, source: str) -> S
         raise LanguageModelRefused(
             f"{source} did not answer with a {form.__name__}: {reason}", completion=completion
         ) from error
+
+
+def _fits(completion: Completion, form: type[msgspec.Struct], source: str) -> bool:
+    try:
+        decode_struct(completion, form, source=source)
+    except LanguageModelRefused:
+        return False
+    return True
 
 
 def _strict(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
@@ -230,7 +258,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """The usage of a model for one purpose: calls, failures among them, tokens and cost."""
+    """The usage of a model for one purpose: calls, failures among them, messages that were read, tokens and cost."""
 
     model: str
     purpose: Purpose
@@ -239,6 +267,7 @@ class ModelUsage:
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
+    messages: int = 0
 
     def plus(self, other: ModelUsage) -> ModelUsage:
         """Return the sum of both, which must be of the same model and purpose."""
@@ -250,7 +279,16 @@ class ModelUsage:
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cost + other.cost,
+            self.messages + other.messages,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBudget:
+    """How many tokens a model may use in a day (UTC), and a function that returns how many it has used today."""
+
+    tokens: int
+    used: Callable[[], int]
 
 
 class GuardedLanguageModel(GuardedService, LanguageModel):
@@ -258,7 +296,8 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
 
     `record` gets the usage of each call. Token counts that the endpoint does not report are estimated; a call without
     an answer counts no tokens, since it is unknown whether it was billed. A call that was not sent, because the breaker
-    is open or the prompt is invalid, is not counted. `clock` returns monotonic seconds.
+    is open or the prompt is invalid, is not counted. When the tokens of a `budget` are used up, the model counts as
+    unavailable. `clock` returns monotonic seconds.
 
     Every prompt is made inert, whoever wrote it: a server of models would take a control token in it for a real one.
     """
@@ -269,12 +308,14 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
         *,
         prices: Prices | None = None,
         record: Callable[[ModelUsage], None] | None = None,
+        budget: TokenBudget | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.inner = inner
         self.name, self.source = inner.name, inner.source
         self._prices = prices or Prices()
         self._record = record
+        self.budget = budget
         self._breaker = CircuitBreaker(inner.name, LanguageModelUnavailable, clock=clock)
         self._clock = clock
         self._worked_at: float | None = None
@@ -292,8 +333,16 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
         check: Check = unchecked,
         form: type[msgspec.Struct] | None = None,
     ) -> Completion:
-        """Complete with the inner model. Raises LanguageModelUnavailable at once while the breaker is open."""
+        """Complete with the inner model.
+
+        Raises LanguageModelUnavailable at once while the breaker is open, or when the day's budget is spent.
+        """
         require_prompt(system, prompt, max_tokens)
+        if self.budget is not None and self.budget.used() >= self.budget.tokens:
+            raise LanguageModelUnavailable(
+                f"{self.name} has used its {self.budget.tokens} tokens of today: it is called again after midnight UTC."
+                " Raise language_model_daily_tokens to call it before"
+            )
         prompt = inert(prompt)
 
         def call() -> Completion:
@@ -304,6 +353,10 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
 
         sent = system + (json_instructions(form) if form is not None else "") + prompt
         return self._breaker.call(lambda: self._counted(purpose, sent, call))
+
+    def note_read(self, messages: int, *, purpose: Purpose) -> None:
+        """Record messages that the model has read."""
+        self._record_usage(ModelUsage(self.name, purpose, calls=0, messages=messages))
 
     def close(self) -> None:
         """Close the inner model's connections, and record pending usage."""
@@ -441,30 +494,39 @@ class OpenAICompatibleLanguageModel(LanguageModel):
         del purpose  # the endpoint does not need it
         if form is None:
             return self._completion(self._request(system, prompt, max_tokens, None, check))[0]
-        system = f"{system}\n\n{json_instructions(form)}".strip()
-        completion, cut_off = self._completion(self._request_struct(form, system, prompt, max_tokens, check))
-        if cut_off:
-            raise LanguageModelRefused(
-                f"{self.source}: the answer was cut off at {max_tokens} tokens", completion=completion
-            )
-        return completion
+        return self._completed_form(form, system, prompt, max_tokens, check)
 
-    def _request_struct(
+    def _completed_form(
         self, form: type[msgspec.Struct], system: str, prompt: str, max_tokens: int, check: Check
-    ) -> Response:
-        """Send a prompt with the strictest `response_format` that is accepted.
+    ) -> Completion:
+        """Complete a prompt with the strictest `response_format` that the endpoint accepts and follows.
 
-        If the endpoint refuses a JSON schema, a JSON object is requested; if it refuses this too, it gets only the
-        instructions. A format that was refused for a form is not tried again.
+        The schema is sent once: with the request, or in the instructions. The latter if the endpoint refuses a schema,
+        or answers in another form, since some ignore it; with a request for any JSON object, or if it refuses this too,
+        without one. The next prompt for this form begins with what succeeded. The tokens are those of all answers.
         """
-        formats = [_schema_format(form), {"type": "json_object"}, None]
-        for number in range(self._accepted_formats.get(form, 0), len(formats)):
-            response = self._request(system, prompt, max_tokens, formats[number], check)
-            if formats[number] is None or not _refuses_format(response):
-                break
-        if response.status == 200:  # other errors may mention the format only because they repeat the request
-            self._accepted_formats[form] = number
-        return response
+        described = json_instructions(form)
+        ways = [(_schema_format(form), _JSON_ALONE), ({"type": "json_object"}, described), (None, described)]
+        ignored: Completion | None = None
+        for number in range(self._accepted_formats.get(form, 0), len(ways)):
+            response_format, instructions = ways[number]
+            response = self._request(f"{system}\n\n{instructions}".strip(), prompt, max_tokens, response_format, check)
+            if response_format is not None and _refuses_format(response):
+                continue
+            completion, cut_off = self._completion(response)
+            if ignored is not None:
+                completion = completion.after(ignored)
+            if cut_off:
+                raise LanguageModelRefused(
+                    f"{self.source}: the answer was cut off at {max_tokens} tokens", completion=completion
+                )
+            if _fits(completion, form, self.source):
+                self._accepted_formats[form] = number
+            elif number == 0:
+                ignored = completion
+                continue
+            break
+        return completion
 
     def _request(
         self, system: str, prompt: str, max_tokens: int, response_format: dict[str, Any] | None, check: Check

@@ -2,8 +2,9 @@
 
 For each question a session that holds one greeting asks for a context, as an agent does for a new conversation, and the
 document is searched for the evidence. Beside it stand the first results of `recall`, cut at the same number of tokens.
-Of questions about what changed, it is also measured whether the newest evidence is told after an older one. Last, a
-context and a recall are timed in turns.
+Of questions about what changed, it is also measured whether the newest evidence is told after an older one. Long
+conversations of our own have questions over a whole history, for an order and for a summary. Last, a context and a
+recall are timed in turns.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from rich.table import Table
 
 from adapters.embedders.base import DEFAULT_MODEL
 from adapters.tokens import TokenCounter, build_token_counter
-from benchmarks.harness.datasets import SessionQuestion, load_locomo, load_longmemeval, load_realmem
+from benchmarks.harness.datasets import Conversation, SessionQuestion, load_locomo, load_longmemeval, load_realmem
 from benchmarks.harness.haystack import DatasetMessage, Haystack, ask, client_of, take_up
+from benchmarks.harness.long_histories import HistoryKind, load_histories
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, console, median, percentile, rounded, settings_of, shown
@@ -36,6 +38,9 @@ from reverie.recall.calls import ContextRanking
 BUDGETS: Final = (250, 500, 1_000, 2_000, None)
 # Coverage in percent to reach with LoCoMo: any evidence, and the share of it.
 GOALS: Final[Mapping[int, tuple[float, float]]] = {500: (90.0, 80.0), 1_000: (94.0, 85.0)}
+# The share of the evidence of questions over a whole history, in percent, at these budgets.
+HISTORY_GOAL: Final = 65.0
+HISTORY_BUDGETS: Final = (500, 1_000)
 # Questions whose answer changed, and how often in percent the newest statement is told, after an older one.
 UPDATES: Final = "knowledge-update"
 UPDATE_GOAL: Final = 90.0
@@ -108,19 +113,28 @@ def main() -> None:
             result.notes.append(f"{name} is not measured: " + (f"no --{name} FILE" if path is None else f"no {path}"))
         else:
             loaded[name] = load(path, arguments)
-    if loaded:
-        with Stack() as stack:
-            if not stack.wait_server():
-                raise RuntimeError("the server does not answer, so nothing can be measured")
-            for name, (haystacks, questions) in loaded.items():
-                take_up(stack, name, [_with_greeting(haystack) for haystack in haystacks], tell)
-                _measure(_DataSet(name, questions, stack, result, tell), arguments.ranking)
+    loaded["ordering"] = _load_histories("order", arguments)
+    loaded["summaries"] = _load_histories("summary", arguments)
+    with Stack() as stack:
+        if not stack.wait_server():
+            raise RuntimeError("the server does not answer, so nothing can be measured")
+        for name, (haystacks, questions) in loaded.items():
+            take_up(stack, name, [_with_greeting(haystack) for haystack in haystacks], tell)
+            _measure(_DataSet(name, questions, stack, result, tell), arguments.ranking)
     add_goals(result)
     result.finish(arguments.output)
 
 
+def _load_histories(kind: HistoryKind, options: argparse.Namespace) -> tuple[list[Haystack], list[_Question]]:
+    haystacks, questions = _by_turn(load_histories(kind, seed=options.seed)[: 1 if options.quick else None])
+    return haystacks, questions[: 2 if options.quick else None]
+
+
 def _load_locomo(path: Path, options: argparse.Namespace) -> tuple[list[Haystack], list[_Question]]:
-    conversations = load_locomo(path, limit=1 if options.quick else options.conversations)
+    return _by_turn(load_locomo(path, limit=1 if options.quick else options.conversations))
+
+
+def _by_turn(conversations: Sequence[Conversation]) -> tuple[list[Haystack], list[_Question]]:
     questions = [
         _Question(one.haystack.agent, question.text, question.evidence, question.answer, by_session=False)
         for one in conversations
@@ -324,6 +338,10 @@ def add_goals(result: Result) -> None:
             what = f"LoCoMo, {budget:,} tokens: evidence, {measure}"
             note = "" if figure is not None else "locomo was not measured"
             result.goals.append(Goal(what=what, relation=">=", goal=goal, figure=figure, unit="%", note=note))
+    for name, budget in ((name, budget) for name in ("ordering", "summaries") for budget in HISTORY_BUDGETS):
+        figure = result.figures.get(f"{name}_share_{budget}")
+        what = f"Whole histories, {name}, {budget:,} tokens: evidence, share"
+        result.goals.append(Goal(what=what, relation=">=", goal=HISTORY_GOAL, figure=figure, unit="%"))
     figure = result.figures.get("locomo_times_a_recall")
     result.goals.append(
         Goal(what="LoCoMo: a context takes times a recall", relation="<=", goal=_TIMES_A_RECALL, figure=figure)

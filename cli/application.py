@@ -104,9 +104,12 @@ class Invocation:
         """
         return self._sender.send(call)
 
-    def answer(self, call: Call[_A]) -> _A:
-        """Answer a call in this process, on the data folder, also where a server runs. Raises as `send`."""
-        return self._sender.answer(call)
+    def answer(self, call: Call[_A], *, workspace: str | None = None) -> _A:
+        """Answer a call in this process, on the data folder, also where a server runs; raises as `send`.
+
+        It is about the workspace of the command unless it is given another.
+        """
+        return self._sender.answer(call, workspace=workspace)
 
     @cached_property
     def runtime(self) -> Runtime:

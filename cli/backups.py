@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-import typer.core
 
 from cli import clear_interrupt
 from cli.application import Invocation
+from cli.commands import CommandGroup
 from cli.groups import Group, root
 from cli.output import (
     AsJson,
@@ -64,7 +64,7 @@ KeyFile = Annotated[
 ]
 
 
-class _BackupGroup(typer.core.TyperGroup):
+class _BackupGroup(CommandGroup):
     """`reverie backup DEST` means `reverie backup create DEST`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import typer
 import typer.core
 import typer.main
+from typer.exceptions import TyperException
 
 
 class Entry(NamedTuple):
@@ -99,6 +100,9 @@ PANELS: Final = {
             "exports",
             "Store what is in an export, or in the history of another program, and not there yet, with ids and times.",
         ),
+        "evaluate": Entry(
+            "evaluate", "Ask captured questions again in a copy, with a model, ranking or setting changed."
+        ),
         "dead-letters": Entry("pipeline", "List, replay and drop work that failed for good."),
         "db": Entry("reembed", "Check, rebuild and delete the databases."),
         "backup": Entry("backups", "Back up everything while it runs, and list, verify and prune backups."),
@@ -116,6 +120,22 @@ PANELS: Final = {
     },
 }
 _TYPE_WORDS: Final = {"int": "NUMBER", "float": "NUMBER", "Path": "PATH"}  # else TEXT
+# Words for one thing; a person who types one may mean another.
+_ALIKE: Final = (
+    ("remove", "delete", "forget", "cancel", "drop", "revoke"),
+    ("list", "ls", "all"),
+    ("show", "get", "read", "list"),
+    ("add", "create", "new", "set", "start"),
+    ("update", "edit", "change", "set"),
+    ("search", "find", "query"),
+)
+_LONGEST_HELP: Final = 400
+# What the library says, and what a person can do about it.
+_PLAIN: Final = {
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": "it is not a whole number",
+    "Input should be a valid number, unable to parse string as a number": "it is not a number",
+}
 COMMANDS: Final = {name: entry for panel in PANELS.values() for name, entry in panel.items()}
 
 
@@ -136,6 +156,13 @@ def limited_to(application: typer.Typer, *names: str) -> typer.Typer:
     return limited
 
 
+def _plain(message: str) -> str:
+    for words, plain in _PLAIN.items():
+        message = message.replace(words, plain)
+    is_extra = message.startswith("Got unexpected extra argument")
+    return f"{message}: a text with blanks needs quotes around it" if is_extra else message
+
+
 def name_types(command: Any) -> None:
     """Let the help of a command, and of those of a group, name types in words: TEXT, NUMBER, SECONDS, PATH."""
     for inner in getattr(command, "commands", {}).values():
@@ -148,8 +175,35 @@ def name_types(command: Any) -> None:
         parameter.display_type = lambda *_, word=word: word
 
 
-class LazyGroup(typer.core.TyperGroup):
+class CommandGroup(typer.core.TyperGroup):
+    """A group of commands that says all of each one's help, and of an unknown one which is meant."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the arguments name. Raises the usage error for an unknown one."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names:
+            alike = next((words for words in _ALIKE if args[0] in words), ())
+            near = difflib.get_close_matches(args[0], names, n=1) or [name for name in names if name in alike]
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the names of the commands, each with the first paragraph of its help."""
+        with formatter.section("Commands"):
+            commands: Any = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+            formatter.write_dl([(name, command.get_short_help_str(_LONGEST_HELP)) for name, command in commands])
+
+
+class LazyGroup(CommandGroup):
     """The root of all commands. It knows their names and help from the table, and imports a command when it is used."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. A usage error says what to do, where the library's own text does not."""
+        try:
+            return super().invoke(ctx)
+        except TyperException as error:
+            error.message = _plain(getattr(error, "message", ""))
+            raise
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names in the order of the table."""
@@ -170,13 +224,6 @@ class LazyGroup(typer.core.TyperGroup):
         add_common_options(command)
         name_types(command)
         return command
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the arguments name. Raises the usage error for an unknown one, with the nearest."""
-        if args and args[0] not in COMMANDS:
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
-        return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options of `reverie` itself."""

@@ -31,23 +31,22 @@ from cli.output import (
     size,
     when,
 )
-from memory.lifecycle.forgetting import forget_workspace
 from memory.lifecycle.restore import apply_tombstones
 from memory.tombstones import SharedTombstones, hash_key, read_tombstones
-from memory.trust.principals import OPERATOR
 from memory.trust.webhook_secrets import all_rotations
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.counts import counted
 from reverie.errors import Conflict, NotFound, Rejected, ReverieError, StoreUnusable
+from reverie.sessions.calls import DeleteWorkspace
 from storage.copied_files import copy_files
 from storage.engine import Database
 from storage.engines import StoreDatabase
 from storage.index.search_index import IndexKind, SearchIndex
-from storage.migrations import Kind, newest_version, read_versions
+from storage.migrations import newest_version, read_versions
 from storage.opened import hosts_of
 from storage.reindex import reindex as rebuild
-from storage.stores import Store, Stores
+from storage.stores import Store, Stores, kind_of
 from storage.trust.audit import AuditEntry
 from storage.verify import verify as compare
 
@@ -178,25 +177,8 @@ def delete(
 ) -> None:
     """Delete a workspace of all agents for good, with its files and everything still in the inbox."""
     confirm(f"Delete workspace {workspace!r}, of all agents, for good?", yes)
-    runtime = command.existing_runtime
-    deleted = forget_workspace(
-        runtime.stores,
-        runtime.inbox,
-        runtime.working_memory,
-        runtime.recall_log,
-        workspace=check_workspace(workspace),
-        broker=runtime.erasure_services.broker,
-    )
-    if deleted:
-        runtime.stores.audit().record(
-            AuditEntry(
-                at=runtime.now(),
-                actor=OPERATOR.name,
-                action="delete-workspace",
-                target=workspace,
-                workspace=workspace,
-            )
-        )
+    command.target.existing_data()
+    deleted = command.answer(DeleteWorkspace(), workspace=check_workspace(workspace)).deleted
     print_deleted(deleted, as_json, missing=NotFound(f"there is no workspace {workspace!r}", field="workspace"))
 
 
@@ -262,7 +244,7 @@ def _file_status(stores: Stores, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": name,
         "schema": None,
-        "newest": newest_version(_kind(name)),
+        "newest": newest_version(kind_of(name)),
         "model": "",
         "next_model": "",
         "bytes": None,
@@ -275,10 +257,6 @@ def _file_status(stores: Stores, name: str) -> dict[str, Any]:
     return row | {"schema": row["newest"]} | _models(stores.workspace(name, create=False).database)
 
 
-def _kind(name: str) -> Kind:
-    return "account" if name == ACCOUNT_STORE else "workspace"
-
-
 def _size(count: int | None) -> str:
     return "-" if count is None else size(count)
 
@@ -288,7 +266,7 @@ def _file_state(path: Path, row: Mapping[str, Any]) -> dict[str, Any]:
     opened = Database(path)
     try:
         with opened.reading() as connection:
-            schema = read_versions(connection.exec_driver_sql).get(_kind(row["name"]))
+            schema = read_versions(connection.exec_driver_sql).get(kind_of(row["name"]))
         return {"schema": schema} | (_models(opened) if schema == row["newest"] else {})
     except ReverieError as error:
         return {"error": str(error)}

@@ -50,8 +50,8 @@ def doctor(command: Invocation, as_json: AsJson = False) -> None:
 
 def _print(finding: Finding) -> None:
     say(f"{finding.state:<9}{finding.subject:<{_WIDTH}}{finding.found}")
-    if finding.advice:
-        say(f"{'':<{9 + _WIDTH}}{finding.advice}")
+    for line in filter(None, (finding.advice, finding.runbook)):
+        say(f"{'':<{9 + _WIDTH}}{line}")
 
 
 def _findings(command: Invocation) -> Iterator[Finding]:

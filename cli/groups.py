@@ -21,7 +21,7 @@ from typing import Any, Concatenate, TypeAlias, TypeVar
 import typer
 
 from cli.application import Invocation, application, invocation
-from cli.commands import COMMANDS
+from cli.commands import COMMANDS, CommandGroup
 from cli.options import takes
 from cli.output import AsJson, Yes, confirm, print_json, print_result, print_struct, print_table, say
 from reverie.calls import Call
@@ -41,7 +41,9 @@ class Group:
     def __init__(self, name: str = "", **options: Any) -> None:
         self._typer = application
         if name:
-            self._typer = typer.Typer(help=COMMANDS[name].help, **{"no_args_is_help": True, **options})
+            self._typer = typer.Typer(
+                help=COMMANDS[name].help, **{"cls": CommandGroup, "no_args_is_help": True, **options}
+            )
             application.add_typer(self._typer, name=name)
 
     def command(self, name: str, *kinds: type[Call[Any]], **form: Any) -> Callable[[_Function], _Function]:

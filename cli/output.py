@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
+from reverie.clock import from_micros
 from reverie.counts import counted, plural
 from reverie.errors import NotFound, Rejected
 
@@ -132,8 +133,14 @@ def print_fields(fields: dict[str, Any]) -> None:
 
 def confirm(question: str, yes: bool) -> None:
     """Ask on standard error before something is deleted or undone; `yes` skips the question."""
-    if not yes:
+    if yes:
+        return
+    try:
         typer.confirm(f"{_visible(question)} (--yes skips this question)", abort=True, err=True)
+    except typer.Abort as aborted:
+        if isinstance(aborted.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
 
 
 def print_deleted(deleted: bool, as_json: bool, *, missing: NotFound) -> None:
@@ -191,7 +198,7 @@ def when(micros_or_time: int | datetime | None) -> str:
     if micros_or_time is None:
         return "-"
     if isinstance(micros_or_time, int):
-        micros_or_time = datetime.fromtimestamp(micros_or_time / 1_000_000, UTC)
+        micros_or_time = from_micros(micros_or_time)
     return micros_or_time.strftime("%Y-%m-%d %H:%M:%S")
 
 

@@ -100,21 +100,21 @@ def recalls(command: Invocation, call: ListRecallEvents, as_json: AsJson = False
 @contexts.lists(
     "list",
     ListContexts,
-    ("id", "at", "session", "query", "told", "left out", "tokens"),
+    ("id", "at", "session", "query", "included", "left out", "tokens"),
     none="contexts",
 )
 def _context_row(served: ServedContext) -> Row:
     """List the contexts that the agent got in the last days, newest first."""
     query = shortened(served.query or "(the newest message)", 60)
-    return served.id, when(served.at), served.session, query, served.told, served.left_out, served.tokens
+    return served.id, when(served.at), served.session, query, served.included, served.left_out, served.tokens
 
 
 @contexts.says("show", ShowContext, arguments=("id",))
 def _show_context(served: ServedContext) -> None:
-    """Show what a context told, in which order and how relevant, and what it left out and why."""
+    """Show what a context included, in which order and how relevant, and what it left out and why."""
     asked = f"for {served.query!r}" if served.query else "for the newest message of the user"
     say(f"{when(served.at)}  session {served.session}, {asked}")
-    say(f"{served.tokens:,} of {served.token_budget:,} tokens, {served.told} told, {served.left_out} left out")
+    say(f"{served.tokens:,} of {served.token_budget:,} tokens, {served.included} included, {served.left_out} left out")
     if served.degraded:
         say(f"({served.degraded})")
     section = ""

@@ -64,7 +64,7 @@ def reembed(
     options = _Options(provider, model, dimension, base_url)
     settings = embedder_spec(command.settings)
     chosen_spec = _spec_from_options(options, settings) if options.any_given else None
-    load = cache(_load)  # workspaces with the same model share one
+    load = cache(load_embedder)  # workspaces with the same model share one
     progress = StoreProgress()
     reports: dict[str, ReembedReport] = {}
     specs: dict[str, EmbedderSpec] = {}
@@ -169,7 +169,7 @@ def _spec_of_workspace(store: Store, settings: EmbedderSpec) -> EmbedderSpec:
     return settings
 
 
-def _load(spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
+def load_embedder(spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
     """Load an embedder and embed one text with it, so that a mistake shows before anything is changed."""
     try:
         embedder = build_embedder(spec)

@@ -11,8 +11,9 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -146,7 +147,7 @@ def serve(
     command.flags.update(host=host, port=port, open=open_ or None)
     pass_on(command.settings)
     os.environ.setdefault(PREFIX + "PROCESS", "server")
-    # The server has its own composition root and process: nothing of it is imported here.
+    # In a new interpreter: this one has imported what only the command line needs.
     os.execv(sys.executable, [*_PYTHON, "server"])  # noqa: S606 - our own module
 
 
@@ -158,10 +159,12 @@ def process_specs(settings: Settings, *, show_logs: bool = False) -> list[Proces
     # Before the workers, which would compete with its start: messages are accepted as soon as it answers.
     server = replace(
         _process(settings, "server", (*_PYTHON, "server"), show_logs=show_logs),
+        target=_forked(_run_server),
         stop_order=2,
+        before_start=lambda: _import_for_forks(settings),
         ready=lambda: _serves(settings),
         ready_timeout_seconds=90.0,
-        while_starting=lambda: _prepare_forks(settings),
+        while_starting=lambda: _open_stores(settings.data, settings.database),
     )
     workers = [_worker(settings, *worker, show_logs=show_logs) for worker in _workers(settings)]
     beat = replace(
@@ -227,11 +230,19 @@ def _forked(target: Callable[[], None]) -> Callable[[], None] | None:
     return target if sys.platform == "linux" else None
 
 
-def _prepare_forks(settings: Settings) -> None:
-    """Migrate the account and import what the forks need, while the server starts."""
-    _open_stores(settings.data, settings.database)
+def _import_for_forks(settings: Settings) -> None:
+    """Import what the forks need, once for all of them: the server needs little that the workers do not."""
     if sys.platform == "linux":
+        pass_on(settings)
+        import_module("server.__main__")
         import_for_forks(settings)
+
+
+def _run_server() -> NoReturn:
+    """Run the server in this process, a fork."""
+    from server.__main__ import run
+
+    run()
 
 
 def _serves(settings: Settings) -> bool:

@@ -19,7 +19,14 @@ from reverie import contract
 from reverie.counts import counted, counts_text
 from reverie.errors import Rejected, Unavailable
 from reverie.pipeline.calls import GetStatus
-from reverie.pipeline.status import EmbedderStatus, JobStatus, LanguageModelUse, PipelineStatus, TimeStatus
+from reverie.pipeline.status import (
+    EmbedderStatus,
+    JobStatus,
+    LanguageModelStatus,
+    LanguageModelUse,
+    PipelineStatus,
+    TimeStatus,
+)
 from worker.supervision.data_lock import supervisor_pid
 from worker.supervision.server_file import local_url
 
@@ -106,7 +113,7 @@ def _print_tables(pipeline: PipelineStatus) -> None:
         ("job", "last run", "ended", "result"),
         [
             (
-                name.removeprefix("reverie.").replace("_", "-"),
+                contract.job_name(name),
                 when(job.started_at),
                 when(job.finished_at),
                 _result(job),
@@ -185,7 +192,18 @@ def _language_model(pipeline: PipelineStatus) -> list[str]:
     return [
         f"Model     {'; '.join(models) or (f'{named}, not used yet' if named else 'no language model is set now')}",
         f"          today {_usage(used.today)}; last 30 days {_usage(used.last_30_days)}",
+        *_token_budget(used),
     ]
+
+
+def _token_budget(used: LanguageModelStatus) -> list[str]:
+    """Return a line about the budget of a day, if there is one."""
+    if used.daily_tokens is None:
+        return []
+    left = used.daily_tokens - used.today.input_tokens - used.today.output_tokens
+    if left > 0:
+        return [f"          {left:,} of {used.daily_tokens:,} tokens a day are left until midnight UTC"]
+    return [f"          all {used.daily_tokens:,} tokens of today are used: work is done without it until midnight UTC"]
 
 
 def _time(scheduling: TimeStatus) -> list[str]:
@@ -235,7 +253,9 @@ def _usage(use: LanguageModelUse) -> str:
     failed = f" ({use.failures:,} failed)" if use.failures else ""
     cost = f", cost {use.cost:,.4f}" if use.cost else ""
     tokens = f"{counted(use.input_tokens, 'token')} in, {use.output_tokens:,} out"
-    return f"{counted(use.calls, 'call')}{failed}, {tokens}{cost}"
+    read = (use.input_tokens + use.output_tokens) / use.messages if use.messages else 0
+    by_message = f", {read:,.0f} tokens for each message read" if read else ""
+    return f"{counted(use.calls, 'call')}{failed}, {tokens}{by_message}{cost}"
 
 
 def _result(job: JobStatus) -> str:

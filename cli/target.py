@@ -231,9 +231,9 @@ class Sender:
             self._noted = True
         return response
 
-    def answer(self, call: Call[_A]) -> _A:
+    def answer(self, call: Call[_A], *, workspace: str | None = None) -> _A:
         """Answer a call in this process, also where a server runs. Raises what the server raises."""
-        return self._in_process.send(call, agent=self._agent, workspace=self._target.workspace)
+        return self._in_process.send(call, agent=self._agent, workspace=workspace or self._target.workspace)
 
     def close(self) -> None:
         """Close the connections and files."""

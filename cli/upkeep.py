@@ -15,6 +15,7 @@ from cli.options import time_since
 from cli.output import AsJson, Yes, confirm, encoded, note, print_json, print_table, say, shortened, when
 from reverie import upkeep
 from reverie.calls import Call
+from reverie.contract import job_name
 from reverie.counts import counted, counts_text
 from reverie.errors import Conflict, NotFound
 
@@ -34,12 +35,21 @@ def _job_row(job: upkeep.Job) -> Row:
     """List the periodic jobs with their last runs; `reverie run` runs one now."""
     return (
         job.name,
-        f"{job.every_seconds:g} s",
+        _period(job.every_seconds),
         when(job.last_run.started_at if job.last_run else None),
         "yes" if job.dry_run else "-",
         ", ".join(f"--{limit}" for limit in job.limits) or "-",
         job.description,
     )
+
+
+def _period(seconds: float) -> str:
+    """Return a length of time as options say it: 90s, 15m, 6h, 1d."""
+    number, unit = next(
+        ((seconds / one, unit) for one, unit in ((86_400, "d"), (3_600, "h"), (60, "m")) if seconds % one == 0),
+        (seconds, "s"),
+    )
+    return f"{number:g}{unit}"
 
 
 @root.command("run", upkeep.RunJob, arguments=("job",), leave_out=("agent", "workspace"))
@@ -262,7 +272,7 @@ def _value(value: Any) -> str:
 
 
 def _job_of(entry: upkeep.CurationEntry) -> str:
-    return entry.job.removeprefix("reverie.").replace("_", "-")
+    return job_name(entry.job)
 
 
 def _about(entry: upkeep.CurationEntry) -> str:

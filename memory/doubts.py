@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
-from reverie.clock import from_micros
+from reverie.clock import DAY_MICROS, from_micros
 from reverie.inert import inert_line
 from reverie.memories.types import LaterChange, changed_text
 from storage.memories.records import UNCONFIRMED_DAYS, MemoryRecord
 from storage.recall.chunk_sources import Replacement
 from storage.recall.dependence import Change, changes_of, newest_change
+from storage.recall.plans import passed_day
 from storage.transaction import AgentRepositories
 
-_DAY_MICROS = 86_400_000_000
 # Enough for one review: of more memories, those stored last are read.
 _MAX_READ = 2_000
 
@@ -38,14 +38,22 @@ def depending_on_changes(rows: AgentRepositories) -> list[tuple[MemoryRecord, La
     return [(memory, doubted[memory.id]) for memory in memories if memory.id in doubted]
 
 
+def past_their_day(rows: AgentRepositories, *, now: int) -> list[MemoryRecord]:
+    """Return the current memories of plans whose day has passed and that nobody has confirmed since, newest first."""
+    memories = rows.memories.unconfirmed(orders_only=False, limit=_MAX_READ)
+    return [one for one in memories if passed_day(one.content, one.created_at, now=now) is not None]
+
+
 def doubt(memory: MemoryRecord, change: LaterChange | None, *, now: int) -> str:
     """Return why a memory may not hold any more, in a few words; empty if nothing is known against it."""
     if change is not None:
         return changed_text(change, clean=inert_line)
     if memory.expires_at is not None and memory.expires_at <= now:
         return "its time is over"
+    if (day := passed_day(memory.content, memory.created_at, now=now)) is not None:
+        return changed_text(LaterChange(id="", text="", at=day))
     said_at, days = memory.confirmed_at or memory.created_at, UNCONFIRMED_DAYS.get(memory.kind)
-    if days is not None and said_at < now - days * _DAY_MICROS:
+    if days is not None and said_at < now - days * DAY_MICROS:
         return f"not said again since {from_micros(said_at):%B %Y}"
     return ""
 

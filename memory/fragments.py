@@ -15,6 +15,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,6 +36,9 @@ _BATCH_BYTES: Final = 1 << 20
 # Of the places of a filter at most one in 16 is taken, so that few windows of a file are compared one by one.
 _FILTER_BITS: Final = 20
 _BITS_OF_A_PLACE: Final = 4
+
+# A time says nothing of a person: the same minute stands in what others have stored.
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.]{0,12}(?:Z|[+-]\d\d:\d\d)?")
 
 FORMS: Final = ("plain", "JSON", "base64", "UTF-16")
 
@@ -263,6 +267,9 @@ def texts_in(value: Any) -> Iterator[str]:
 def _all_forms(key: HashKey, texts: Iterable[str], raw: Iterable[bytes], result: FragmentSet) -> Iterator[bytes]:
     tokens: dict[str, Hashes] = {}
     for text in texts:
+        if _TIME.fullmatch(text):
+            result.too_short += 1
+            continue
         if len(text.encode("utf-8", "surrogatepass")) < NARROW:
             token = tokens[text] = tokens[text] if text in tokens else key.token(text)
             result.too_short += not len(token)

@@ -1,9 +1,8 @@
 """Skip the stores in which a job had nothing to do since they were last written and in which nothing became due.
 
 A workspace without activity costs nothing per run, however many there are: only those that were written lately, and
-those in which something has become due, are looked at. A store is opened only where something may be due, and its
-lease, which is a write, is taken only where something is due. The marks of idle stores survive the process
-(`IdleFiles`).
+those in which something has become due, are looked at. A store is opened only where something may be due. The marks of
+idle stores survive the process (`IdleFiles`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from memory.jobs import ALL_DATA, BUDGET_SECONDS, JobRun, JobScope, RunOptions, run_on_stores
+from memory.jobs import ALL_DATA, ORDINARY_RUN, JobRun, JobScope, RunOptions, run_on_stores
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import ReverieError
 from storage.idle_files import IdleFiles, IdleMark
@@ -182,27 +181,12 @@ class IdleStores:
                 changed.append(name)
         return changed
 
-    def mark(
-        self,
-        job: str,
-        stores: Stores,
-        name: str,
-        *,
-        until: float,
-        now: int,
-        stamp: FileStamp | None = None,
-        content: str = "",
-    ) -> None:
-        """Note that a job has nothing to do in a workspace until a time (microseconds) or the next write.
-
-        `stamp` is the state of the store at that time; by default its present state, with what the job wrote.
-        """
+    def mark(self, job: str, stores: Stores, name: str, mark: IdleMark, *, now: int) -> None:
+        """Note that a job has nothing to do in a workspace until the time of the mark, or the next write."""
         known = self._known(job, stores, now)
-        stamp = stamp or stores.stamp(name)
-        if stamp is not None:
-            known.put(name, IdleMark(stamp, min(until, now + LONGEST_IDLE_MICROS), content))
-            known.restless.pop(name, None)
-            known.unsaved = True
+        known.put(name, mark._replace(until=min(mark.until, now + LONGEST_IDLE_MICROS)))
+        known.restless.pop(name, None)
+        known.unsaved = True
 
     def keep(self, job: str, *, now: int) -> None:
         """Write what is known for a job to its file, if it has changed and that was not done a moment ago."""
@@ -270,20 +254,18 @@ def run_where_due(
     *,
     now: int,
     idle_stores: IdleStores | None = None,
-    budget_seconds: float = BUDGET_SECONDS,
-    dry_run: bool = False,
-    scope: JobScope = ALL_DATA,
+    options: RunOptions = ORDINARY_RUN,
 ) -> dict[str, Any]:
     """Run a job on the workspaces in which it has something to do; return the counts of each and of all together.
 
-    `idle_stores` remembers earlier runs of this process; without it every workspace is opened. `scope` limits the run
-    to a workspace or an agent; what is remembered is about all of them, so such a run does without.
+    `idle_stores` remembers earlier runs of this process; without it every workspace is opened. What is remembered is
+    about all workspaces and agents, so a run that is limited to some does without.
     """
+    scope = options.scope
     alone = idle_stores is None or scope.is_limited
     remembered = IdleStores() if idle_stores is None or scope.is_limited else idle_stores
     look_seconds = math.inf if alone else LOOK_SECONDS
     due, errors = remembered.due(job.name, stores, job.due_at, now=now, scope=scope, look_seconds=look_seconds)
-    options = RunOptions(dry_run=dry_run, scope=scope, budget_seconds=budget_seconds)
     counts = run_on_stores(stores, job.name, job.work, now=now, options=options, only=due)
     return {**counts, **({"unreadable": errors} if errors else {})}
 
@@ -315,11 +297,13 @@ def run_where_changed(
     def note(store: Store, counts: Counter[str]) -> None:
         stamp = before.get(store.name)
         if stamp is not None and stamp.is_settled(now) and not _changes(counts):
-            # The lease is in the log. If that went into the file later, when the store is closed, the store would
-            # seem to have been written: it would be worked on, and written, in every run.
-            store.database.truncate_log()
-            until = next_at(store)
-            idle.mark(job, stores, store.name, until=until, now=now, content=_content(store))
+            if stores.stamp(store.name) != stamp:
+                # What it noted is in the log. If that went into the file later, when the store is closed, the store
+                # would seem to have been written: it would be worked on, and written, in every run.
+                store.database.truncate_log()
+            until, written = next_at(store), stores.stamp(store.name)
+            if written is not None:
+                idle.mark(job, stores, store.name, IdleMark(written, until, _content(store)), now=now)
 
     only: Iterable[str] = [*(name for name in stores.all_names() if name == ACCOUNT_STORE), *before]
     counts = run_on_stores(stores, job, work, now=now, options=options, only=list(only), on_done=note)

@@ -1,8 +1,8 @@
 """The frame of all curation jobs: they run store by store, one instance at a time, within a time budget.
 
 A job decides in a read transaction and writes in bounded batches. Each batch is a transaction that first checks the
-job's lease, so of two instances only one works, and an instance that was too slow commits nothing. A job may be killed
-at any point.
+job's lease, so of two instances only one works, and an instance that was too slow commits nothing. The lease is taken
+with the first batch: a job that finds nothing to do writes nothing. A job may be killed at any point.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class JobReport:
 class JobRun:
     """One run of a job on one store, perhaps for one agent only.
 
-    `now` (microseconds) is fixed for the run; `counts` is its result.
+    `now` (microseconds) is fixed for the run; `counts` is its result. `token` is that of the last lease of another run,
+    until this one takes its own.
     """
 
     store: Store
@@ -93,6 +94,7 @@ class JobRun:
     counts: Counter[str] = field(default_factory=Counter)
     agent: str | None = None
     planned: list[dict[str, str]] = field(default_factory=list)
+    has_lease: bool = False
 
     def plan(self, agent: str, action: str, about: str, text: str) -> None:
         """Name a change that a dry run would make; changes beyond the first hundred are counted only."""
@@ -125,15 +127,23 @@ class JobRun:
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """Open a write transaction and renew the lease in it. Raises `LeaseLost`."""
-        with self.store.writing() as tx:
-            # By the system clock: `now` is the time that the job works for, which may differ.
-            if not tx.leases.renew(self.job, self.token, now=now_micros(), seconds=LEASE_SECONDS):
-                raise LeaseLost(f"another instance of {self.job} is working on {self.store.name}: nothing to do")
+        """Open a write transaction and take or renew the lease in it. Raises `LeaseLost`."""
+        lock_wait = None if self.has_lease else _LEASE_LOCK_SECONDS
+        with self.store.writing(lock_wait_seconds=lock_wait) as tx:
+            token = self._lease(tx)
+            if token is None:
+                raise LeaseLost(f"another instance of {self.job} works or has worked on {self.store.name}")
             yield tx
+        self.token, self.has_lease = token, True
+
+    def _lease(self, tx: Transaction) -> int | None:
+        now = now_micros()  # `now` of the run is the time that the job works for, which may differ
+        if not self.has_lease:
+            return tx.leases.acquire(self.job, now=now, seconds=LEASE_SECONDS, after=self.token)
+        return self.token if tx.leases.renew(self.job, self.token, now=now, seconds=LEASE_SECONDS) else None
 
     def renew_lease(self) -> None:
-        """Renew the lease before a slow step. Raises `LeaseLost`."""
+        """Take or renew the lease before a slow step. Raises `LeaseLost`."""
         with self.writing():
             pass
 
@@ -193,8 +203,8 @@ def run_on_store(
 
     Raises what `work` raises, except `LeaseLost`.
     """
-    with store.writing(lock_wait_seconds=_LEASE_LOCK_SECONDS) as tx:
-        token = tx.leases.acquire(job, now=now_micros(), seconds=LEASE_SECONDS)
+    with store.reading() as tx:
+        token = tx.leases.last_token(job, now=now_micros(), seconds=LEASE_SECONDS)
     if token is None:
         return JobReport(Counter({"held_elsewhere": 1}))
     limit = deadline if deadline is not None else time.monotonic() + BUDGET_SECONDS
@@ -204,6 +214,7 @@ def run_on_store(
     except LeaseLost:
         run.counts["held_elsewhere"] += 1
     finally:
-        with store.writing() as tx:
-            tx.leases.release(job, token)
+        if run.has_lease:
+            with store.writing() as tx:
+                tx.leases.release(job, run.token)
     return JobReport(run.counts, run.planned)

@@ -20,6 +20,7 @@ from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected
 from reverie.recall.types import RecallEvent, ServedContext, ServedItem
+from storage.recall.captured import CapturedQuery
 from storage.recall.events import NewContext, NewRecall
 from storage.recall.events import RecallEvent as StoredEvent
 from storage.stores import Store, Stores
@@ -32,11 +33,12 @@ _BUDGET_SECONDS: Final = 0.25
 
 @dataclass(slots=True)
 class RecordReport:
-    """The numbers of recalls read from the log, of new events and contexts, and of unreadable entries."""
+    """The numbers of recalls read from the log, of new events, contexts and captured calls, and of unreadable ones."""
 
     recalls: int = 0
     events: int = 0
     contexts: int = 0
+    captured: int = 0
     unreadable: int = 0
     more: bool = False
 
@@ -76,9 +78,23 @@ def _record_batch(log: RecallLog, store: Store, report: RecordReport) -> int:
             for note in notes
             if note.context is not None
         ]
+        captured = [
+            convert(
+                note.captured,
+                CapturedQuery,
+                id=note.recall,
+                agent=note.agent,
+                user=note.user,
+                at=note.at,
+                parameters=bytes(note.captured.parameters).decode(),
+            )
+            for note in notes
+            if note.captured is not None
+        ]
         with store.writing() as tx:
             report.events += tx.recalls.record(recalls)
             report.contexts += tx.contexts.record(contexts)
+            report.captured += tx.captured.record(captured)
     report.recalls += len(notes)
     report.unreadable += len(logged) - len(notes)
     return log.remove(store.name, [entry.id for entry in logged])
@@ -165,7 +181,7 @@ def show_context(store: Store, account_of: Callable[[str | None], Store], id: st
 
 def _served(context: NewContext, items: list[ServedItem]) -> ServedContext:
     left_out = sum(bool(one.left_out) for one in context.items)
-    return convert(context, ServedContext, told=len(context.items) - left_out, left_out=left_out, items=items)
+    return convert(context, ServedContext, included=len(context.items) - left_out, left_out=left_out, items=items)
 
 
 def _with_text(item: ServedItem, context: NewContext, present: _Present | None) -> ServedItem:

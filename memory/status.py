@@ -91,28 +91,21 @@ def _unlimited(_: str) -> Mapping[Resource, int]:
     return {}
 
 
+@dataclass(slots=True)
 class StatusReader:
-    """Reads the status repeatedly in one process; unchanged workspaces are cached."""
+    """Reads the status repeatedly in one process; unchanged workspaces are cached.
 
-    def __init__(
-        self,
-        stores: Stores,
-        inbox: WorkerInbox,
-        monitor: Monitor,
-        embedder: GuardedEmbedder | None,
-        language_model: GuardedLanguageModel | None = None,
-        reranker: GuardedReranker | None = None,
-        limits: Callable[[str], Mapping[Resource, int]] = _unlimited,
-    ) -> None:
-        """`limits` returns the quotas of a workspace."""
-        self._stores = stores
-        self._inbox = inbox
-        self._monitor = monitor
-        self._embedder = embedder
-        self._language_model = language_model
-        self._reranker = reranker
-        self._limits = limits
-        self._seen: dict[str, tuple[FileStamp, StoreCounts]] = {}
+    `limits` returns the quotas of a workspace.
+    """
+
+    stores: Stores
+    inbox: WorkerInbox
+    monitor: Monitor
+    embedder: GuardedEmbedder | None
+    language_model: GuardedLanguageModel | None = None
+    reranker: GuardedReranker | None = None
+    limits: Callable[[str], Mapping[Resource, int]] = _unlimited
+    _seen: dict[str, tuple[FileStamp, StoreCounts]] = field(default_factory=dict, init=False)
 
     def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS) -> PipelineStatus:
         """Return the current status; `now` is in microseconds."""
@@ -125,7 +118,7 @@ class StatusReader:
         account = self._account(now, errors)
         stores = [*found.lines, account]
         stages: dict[str, StageStatus] = {stage: _sum(line.stages.get(stage) for line in stores) for stage in STAGES}
-        broker = read_broker(self._inbox, self._monitor)
+        broker = read_broker(self.inbox, self.monitor)
         at = from_micros(now)
         listed = sorted(found.lines, key=_place)
         return PipelineStatus(
@@ -139,7 +132,7 @@ class StatusReader:
             lag=broker.lag,
             hosts=self._hosts(errors),
             faults=[] if broker.error else find_faults(broker.workers, broker.queues, broker.inboxes, jobs, stages, at),
-            broker_warnings=[*broker.warnings, *lost_lines(self._stores.data_dir, now=now)],
+            broker_warnings=[*broker.warnings, *lost_lines(self.stores.data_dir, now=now)],
             stages=stages,
             dead_letters=sum(line.dead_letters for line in stores),
             memories=sum(line.memories for line in stores),
@@ -149,9 +142,9 @@ class StatusReader:
             workspaces_total=found.total,
             workspaces_unread=found.unread,
             jobs=jobs,
-            embedder=_embedder_status(self._embedder),
+            embedder=_embedder_status(self.embedder),
             language_model=language_model,
-            reranker=_reranker_status(self._reranker),
+            reranker=_reranker_status(self.reranker),
             time=time_status(found.times, now=now),
             stored=found.stored(),
             quota_use=found.quota_use,
@@ -160,13 +153,13 @@ class StatusReader:
 
     def _workspaces(self, now: int, deadline: float) -> _Workspaces:
         """Read each workspace, most recently written first."""
-        names = self._stores.names()
+        names = self.stores.names()
         found, stamps = _Workspaces(), list[tuple[str, FileStamp]]()
         for name in names:
             try:
-                stamp = self._stores.stamp(name)
+                stamp = self.stores.stamp(name)
                 if stamp is None:  # deleted a moment ago, or its file is lost
-                    self._stores.check_usable(name)
+                    self.stores.check_usable(name)
             except ReverieError as error:  # lost, or in a folder without rights
                 found.lines.append(WorkspaceStatus(name=name, error=str(error)))
                 continue
@@ -186,7 +179,7 @@ class StatusReader:
             if content is None:
                 found.unread += 1
                 continue
-            limits = self._limits(name)
+            limits = self.limits(name)
             line = self._line(name, stamp, content, now)
             full = [quota for quota, limit in limits.items() if line.stored[quota] >= limit]
             found.add(msgspec.structs.replace(line, full=full), limits, content)
@@ -196,12 +189,12 @@ class StatusReader:
     def _account(self, now: int, errors: dict[str, str]) -> WorkspaceStatus:
         """Return the status of the account; empty if its file does not exist yet or cannot be read."""
         empty = WorkspaceStatus(name=ACCOUNT_STORE)
-        stamp = self._stores.stamp(ACCOUNT_STORE)
+        stamp = self.stores.stamp(ACCOUNT_STORE)
         if "account" in errors:
             return empty
         try:
             if stamp is None:
-                self._stores.check_usable(ACCOUNT_STORE)
+                self.stores.check_usable(ACCOUNT_STORE)
                 return empty
             content = self._peek(ACCOUNT_STORE, stamp, now, math.inf)
         except ReverieError as error:
@@ -216,14 +209,14 @@ class StatusReader:
             return seen[1]
         if time.monotonic() > deadline:
             return None
-        content = self._stores.counts(name)
+        content = self.stores.counts(name)
         if stamp.is_settled(now):
             self._seen[name] = (stamp, content)
         return content
 
     def _line(self, name: str, stamp: FileStamp, content: StoreCounts, now: int) -> WorkspaceStatus:
         stages: dict[str, StageStatus] = {stage: _stage(backlog, now) for stage, backlog in content.backlogs.items()}
-        if self._embedder is None:  # no chunk waits for what is switched off
+        if self.embedder is None:  # no chunk waits for what is switched off
             stages["embed"] = StageStatus()
         return WorkspaceStatus(
             name=name,
@@ -234,19 +227,19 @@ class StatusReader:
             outside_latin=round(content.languages.outside_latin, 2),
             not_english=round(content.languages.not_english, 2),
             advice=_language_advice(name, content)
-            or _model_advice(name, content, self._embedder)
-            or ("" if self._language_model else _learning_advice(content)),
+            or _model_advice(name, content, self.embedder)
+            or ("" if self.language_model else _learning_advice(content)),
             stored={str(name): amount for name, amount in content.amounts.items()},
         )
 
     def _is_read_only(self) -> bool:
         try:
-            return self._stores.is_read_only()
+            return self.stores.is_read_only()
         except ReverieError:  # it cannot be reached, which is said of each store
             return False
 
     def _hosts(self, errors: dict[str, str]) -> list[HostStatus]:
-        hosts = hosts_of(self._stores)
+        hosts = hosts_of(self.stores)
         if hosts is None:
             return []
         try:
@@ -258,7 +251,7 @@ class StatusReader:
 
     def _jobs(self, now: int, errors: dict[str, str]) -> dict[str, JobStatus]:
         try:
-            runs = self._stores.jobs().last_runs(now=now)
+            runs = self.stores.jobs().last_runs(now=now)
         except ReverieError as error:
             errors["account"] = str(error)
             return {}
@@ -266,14 +259,15 @@ class StatusReader:
 
     def _used_language_model(self, now: int, errors: dict[str, str]) -> LanguageModelStatus:
         """Return the state of the language model, and its usage by all processes."""
-        model = self._language_model
+        model = self.language_model
         known = LanguageModelStatus(
             state=model.state if model else "none",
             model=model.name if model else "",
             error=model.last_error if model else "",
+            daily_tokens=model.budget.tokens if model and model.budget else None,
         )
         try:
-            today, month = (self._stores.usage().last_days(days, now=now) for days in (1, 30))
+            today, month = (self.stores.usage().last_days(days, now=now) for days in (1, 30))
         except ReverieError as error:
             errors["account"] = str(error)
             return known
@@ -380,6 +374,7 @@ def _total(uses: Iterable[Usage]) -> LanguageModelUse:
         input_tokens=sum(use.input_tokens for use in found),
         output_tokens=sum(use.output_tokens for use in found),
         cost=round(sum(use.cost for use in found), 6),
+        messages=sum(use.messages for use in found),
     )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from storage.postgres.hosts import Hosts  # its module needs the driver of the database
 
 _FOLDER: Final = "tombstones"
-_FILE: Final = "tombstones.jsonl"
+TOMBSTONE_LINES: Final = "tombstones.jsonl"
 _KEY_FILE: Final = "key"
 _KEY_BYTES: Final = 32
 
@@ -65,12 +65,12 @@ def adopt_key(data: Path, secret: bytes) -> bool:
         return False
     folder = data / _FOLDER
     try:
-        if (folder / _FILE).exists():
+        if (folder / TOMBSTONE_LINES).exists():
             earlier = folder / f"earlier-{secrets.token_hex(4)}"
             earlier.mkdir(mode=0o700)
             write_private(earlier / _KEY_FILE, (folder / _KEY_FILE).read_bytes())
             with contextlib.suppress(FileNotFoundError):  # another process of this host was first
-                (folder / _FILE).rename(earlier / _FILE)
+                (folder / TOMBSTONE_LINES).rename(earlier / TOMBSTONE_LINES)
         write_private(folder / _KEY_FILE, secret)
     except OSError as error:
         raise StoreUnavailable(f"{folder} cannot be written ({error}): check free space and permissions") from error
@@ -128,7 +128,7 @@ class SharedTombstones:
     def _new_lines(self) -> list[str]:
         """Return the lines that were appended to the file since the last call, without damaged ones."""
         try:
-            with (self._data / _FOLDER / _FILE).open("rb") as file:
+            with (self._data / _FOLDER / TOMBSTONE_LINES).open("rb") as file:
                 file.seek(self._read_bytes)
                 added = file.read()
         except FileNotFoundError:
@@ -142,7 +142,7 @@ def _append(data: Path, tombstones: Sequence[Tombstone]) -> None:
     """Append tombstones in one write, and flush them to disk."""
     if not tombstones:
         return
-    path = data / _FOLDER / _FILE
+    path = data / _FOLDER / TOMBSTONE_LINES
     line = b"".join(_encoded(tombstone) + b"\n" for tombstone in tombstones)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
@@ -163,7 +163,7 @@ def _append(data: Path, tombstones: Sequence[Tombstone]) -> None:
 def read_tombstones(data: Path) -> Iterator[Tombstone]:
     """Yield the tombstones of a data folder; a line that is damaged, or left incomplete by a power cut, is skipped."""
     try:
-        lines = (data / _FOLDER / _FILE).read_bytes().splitlines()
+        lines = (data / _FOLDER / TOMBSTONE_LINES).read_bytes().splitlines()
     except FileNotFoundError:
         return
     yield from _decoded(lines)

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from adapters.embedders.base import Embedder, relearn_dimension
 from retrieval.index.agent_index import IndexSnapshot
 from retrieval.index.cache import AgentIndexes
-from retrieval.ranking.fusion import Fusion, RetrieverName
+from retrieval.ranking.fusion import RetrieverName
 from retrieval.ranking.parsing import ParsedQuery, without_names
 from retrieval.ranking.retrievers import ExactVectors
 from reverie.calls import converted
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Permanent, Rejected, Unavailable
-from reverie.recall.calls import Kind, Recall
+from reverie.recall.calls import Fusion, Kind, Recall
 from storage.index.chunk_filter import ChunkFilter, MemoryScope
 from storage.index.search_index import Generation
 from storage.recall.chunk_sources import ChunkSources

@@ -128,10 +128,6 @@ class RecallOutcome:
     viewer: Viewer = Viewer()  # noqa: RUF009 - frozen
     stores: tuple[Store, ...] = ()
 
-    def hits_in(self, store: str) -> list[Hit]:
-        """Return all hits in one store, folded ones last: these are recorded there as recalled."""
-        return [hit for hit in (*self.hits, *self.folded) if hit.store == store]
-
     def withdrawn(self, chunks: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
         """Return those of these chunks, by store and id, that were forgotten since, or are being erased."""
         return _withdrawn(chunks, self.stores, self.past)

@@ -30,6 +30,7 @@ from storage.index.search_index import Hit
 from storage.recall.chunk_sources import ChunkSource, NeighbourMessage, Replacement
 from storage.recall.claims import Claim, claims_of, replaces
 from storage.recall.dependence import Change, changes_of, newest_change
+from storage.recall.plans import passed_day
 from storage.recall.sameness import Statement, says_the_same, statement
 from storage.recall.words import with_few_marks
 
@@ -158,7 +159,7 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
         if found.key in results:
             results[found.key].folded.setdefault(_key(found.text), found.hit)
     ordered = newest_first([_with_duplicates(found) for found in results.values()])[: request.limit]
-    return with_later_changes(ordered, candidates.replacements)
+    return with_later_changes(ordered, candidates.replacements, now=now)
 
 
 # What a longer text claims is not all that it says.
@@ -227,11 +228,12 @@ _MAX_OWNERS: Final = 8
 
 
 def with_later_changes(
-    results: Sequence[FoundResult], replacements: Callable[[str | None], Sequence[Replacement]]
+    results: Sequence[FoundResult], replacements: Callable[[str | None], Sequence[Replacement]], *, now: int
 ) -> list[FoundResult]:
     """Return results; one that depends on something that was replaced after it was said tells the newest change.
 
-    What was replaced is looked up among the memories of the end user of a result, and among the results.
+    A plan whose day has passed by `now` (microseconds) tells that. What was replaced is looked up among the memories of
+    the end user of a result, and among the results.
     """
     owners = [*dict.fromkeys(found.owner for found in results)][:_MAX_OWNERS]
     known = {owner: changes_of(replacements(owner)) for owner in owners}
@@ -242,7 +244,7 @@ def with_later_changes(
             changed = Replacement(found.result.text, by.id, by.text, to_micros(by.created_at))
             changes = [(one, _told_by(person, change)) for one, change in changes_of([changed])]
             known.setdefault(found.owner, []).extend(changes)
-    return [_with_later_change(found, known.get(found.owner, ())) for found in results]
+    return [_with_later_change(found, known.get(found.owner, ()), now) for found in results]
 
 
 def _person(result: RecallResult) -> str | None:
@@ -264,10 +266,12 @@ def _as_told_to(person: str, change: Change) -> Change:
     return change._replace(owner="my" if change.owner == f"{person}'s" else "")
 
 
-def _with_later_change(found: FoundResult, known: Sequence[tuple[Replacement, Change]]) -> FoundResult:
+def _with_later_change(found: FoundResult, known: Sequence[tuple[Replacement, Change]], now: int) -> FoundResult:
     result, person = found.result, _person(found.result)
-    if not known or person is None or result.replaced_by is not None or len(result.text) > _CLAIM_CHARACTERS:
+    if person is None or result.replaced_by is not None or len(result.text) > _CLAIM_CHARACTERS:
         return found
+    if (day := passed_day(result.text, to_micros(result.created_at), now=now)) is not None:
+        return replace(found, result=msgspec.structs.replace(result, changed_since=LaterChange(id="", text="", at=day)))
     said_at = max(to_micros(result.created_at), found.confirmed_at or 0)
     changes = [(one, _as_told_to(person, change)) for one, change in known if one.id != result.id]
     newest = newest_change(result.text, said_at, changes)

@@ -12,7 +12,7 @@ import threading
 import time
 from contextlib import ExitStack
 from types import FrameType
-from typing import Final
+from typing import Final, NoReturn
 
 import structlog
 import uvicorn
@@ -26,7 +26,7 @@ from storage.private_files import write_private_by_default
 from worker.access import is_loopback, operator_token
 from worker.host_upkeep import SERVER_WAITS_SECONDS, start_host_upkeep
 from worker.logs import configure_logging
-from worker.running import limit_native_memory
+from worker.running import prepare_for_models
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
 from worker.supervision.alive_signs import LOOP_SECONDS, give_alive_signs
@@ -62,7 +62,7 @@ def main() -> int:
     except ReverieError as error:
         print(f"reverie: {error}", file=sys.stderr)  # noqa: T201 - one line for the person at the terminal
         return 2 if isinstance(error, Rejected) else 1
-    limit_native_memory()
+    prepare_for_models()
     end_with_supervisor(os.environ)
     configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "server"))
     # A query is one short text: a second thread gains nothing, and while the embed worker is busy the two threads wait
@@ -198,9 +198,14 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Serve, and end this process."""
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
     # A thread that still waits for workers must not delay the exit of the process.
     os._exit(code)
+
+
+if __name__ == "__main__":
+    run()

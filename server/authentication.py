@@ -41,8 +41,7 @@ _IPV6_PREFIX: Final = 64
 class Failures:
     """The wrong tokens of the last minute, by address. For one thread: the event loop's."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(self) -> None:
         self._windows: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self.total = 0
         self.limited = 0
@@ -50,7 +49,7 @@ class Failures:
     def note(self, origin: str) -> int:
         """Count a wrong token of an address; return 0, or after too many the seconds until it may try again."""
         self.total += 1
-        now, key = self._monotonic(), network_of(origin)
+        now, key = time.monotonic(), network_of(origin)
         started, count = self._windows.pop(key, (now, 0))
         if now - started >= WINDOW_SECONDS:
             started, count = now, 0

@@ -145,6 +145,7 @@ def query_of(
     request: Request, known: tuple[str, ...] = (), sequences: frozenset[str] = frozenset()
 ) -> dict[str, str | list[str]]:
     """Return the query parameters, those in `sequences` as lists. Raises `Rejected` for an unknown one."""
+    decoded(request.scope["query_string"], "the query string")  # it is decoded with other characters for wrong bytes
     query = request.query_params
     for name in query:
         if name not in sequences and len(query.getlist(name)) > 1:
@@ -163,7 +164,6 @@ def decoded(raw: bytes, field: str) -> str:
 
 
 def _header(request: Request, name: str, field: str) -> str:
-    # A proxy makes one header of two by a comma.
-    if "," in request.headers[name]:
+    if "," in request.headers[name]:  # a proxy makes one header of two by a comma
         raise Rejected(f"the header {name} has a comma: send one {field}, a comma in its name as %2C", field=field)
     return decoded(request.headers[name].encode("latin-1"), field)

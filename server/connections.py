@@ -34,18 +34,19 @@ MAX_CONNECTIONS: Final = 512
 MAX_OF_ADDRESS: Final = 384
 # For the headers of a request: a client that sends a byte a second needs more, and one on a slow line less.
 HEADER_SECONDS: Final = 10.0
+# For a client to take a part of a response.
+RESPONSE_SECONDS: Final = 60.0
 # For the rest of a body after the response, such as 413 or 401.
 _REST_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections there may be, in all and from one address, and the seconds for headers and responses."""
+    """How many connections there may be, in all and from one address, and the seconds for headers."""
 
     total: int
     per_address: int
     header_seconds: float
-    response_seconds: float = 60.0
 
 
 class Connections:
@@ -151,7 +152,7 @@ class GuardedProtocol(H11Protocol):
         """Give the client a deadline for taking its response."""
         super().pause_writing()
         if self._writing is None:
-            self._writing = self.loop.call_later(self.guard.limits.response_seconds, self.transport.abort)
+            self._writing = self.loop.call_later(RESPONSE_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Go on, since the client takes its response."""

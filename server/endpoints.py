@@ -18,13 +18,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from memory.conversion import convert
 from reverie.calls import Call, build, check, response_type, route_of, scope_of, validated
 from reverie.contract import Scope
 from reverie.errors import Rejected
@@ -59,11 +59,18 @@ _ARGUMENTS: Final[Mapping[str, Argument]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Statuses:
+    """The HTTP statuses of the responses to a call: a function that chooses one, and what each of them means."""
+
+    of: Callable[[Any], int]
+    meanings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """The handler of a call.
 
-    `waits` returns whether a call waits for the workers: such calls have threads of their own. `status` returns the
-    HTTP status of a response; `statuses` describes all possible ones.
+    `waits` returns whether a call waits for the workers: such calls have threads of their own.
 
     A call about the server is not for tokens that are bound to a workspace, and one about a workspace not for tokens
     that are bound to agents, unless the handler limits itself to what the token allows (`limits_itself`).
@@ -72,8 +79,7 @@ class Endpoint:
     kind: type[Call[Any]]
     handler: _Handler[Any]
     waits: Callable[[Any], bool]
-    status: Callable[[Any], int]
-    statuses: Mapping[str, str]
+    statuses: Statuses
     subject: Subject
     limits_itself: bool
     tag: str
@@ -105,8 +111,7 @@ def _never(_: object) -> bool:
     return False
 
 
-def _ok(_: object) -> int:
-    return 200
+_DONE: Final = Statuses(lambda _: 200, {"200": "Done"})
 
 
 class Endpoints:
@@ -125,8 +130,7 @@ class Endpoints:
         kind: type[_C],
         *,
         waits: Callable[[_C], bool] = _never,
-        status: Callable[[_C], int] = _ok,
-        statuses: Mapping[str, str] = MappingProxyType({"200": "Done"}),
+        statuses: Statuses = _DONE,
         subject: Subject = "agent",
         limits_itself: bool = False,
         tag: str = "",
@@ -135,7 +139,7 @@ class Endpoints:
 
         def add(handler: _Handler[_C]) -> _Handler[_C]:
             section = tag or self._tag
-            self._endpoints.append(Endpoint(kind, handler, waits, status, statuses, subject, limits_itself, section))
+            self._endpoints.append(Endpoint(kind, handler, waits, statuses, subject, limits_itself, section))
             return handler
 
         return add
@@ -152,9 +156,9 @@ class Endpoints:
         """Pass a call on to a function, whose first argument is what `source` returns: a store, or memories in several.
 
         Its other parameters are named like fields of the call, or like what every function can have. It returns the
-        response, or the value of the only field that the response requires. Where the source is None, because nothing
-        has been stored in the workspace, what the response requires is empty. Raises `TypeError` for a parameter that
-        nothing is given for.
+        response, or a record with its fields, or the value of the only field that the response requires. Where the
+        source is None, because nothing has been stored in the workspace, what the response requires is empty. Raises
+        `TypeError` for a parameter that nothing is given for.
         """
         given = self._arguments_of(kind, function)
 
@@ -197,10 +201,10 @@ def _required(kind: type[Call[Any]]) -> dict[str, Any]:
 
 
 def _response(kind: type[Call[Any]], found: Any) -> Any:
-    if isinstance(found, response_type(kind)):
+    response, required = response_type(kind), list(_required(kind))
+    if isinstance(found, response):
         return found
-    (field,) = _required(kind)
-    return response_type(kind)(**{field: found})
+    return response(**{required[0]: found}) if len(required) == 1 else convert(found, response)
 
 
 def _empty(kind: type[Call[Any]]) -> Any:
@@ -223,7 +227,7 @@ def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request
                 return services.repeats.answer(key, endpoint.kind, answer) if key else answer()
 
             body = await in_threads(endpoint, services, caller, call, work)
-        return Response(body, status_code=endpoint.status(call), media_type="application/json")
+        return Response(body, status_code=endpoint.statuses.of(call), media_type="application/json")
 
     return respond
 

@@ -31,7 +31,7 @@ from reverie.calls import Call
 from reverie.fields import micros_until
 from reverie.memories import calls, types
 from reverie.memories.calls import check_changes, check_memory
-from reverie.upkeep import GetReview, Review
+from reverie.upkeep import GetReview
 from server.caller import Caller, lacking
 from server.endpoints import Endpoints
 from server.services import Services
@@ -39,6 +39,7 @@ from server.services import Services
 endpoints = Endpoints(
     "memories",
     memory_id=lambda _services, _caller, call: call.id,
+    trust=lambda services, _caller, _call: services.runtime.settings.trust,
     held_at=lambda services, _caller, call: micros_until(call.as_of, now=services.runtime.now()),
 )
 
@@ -95,24 +96,9 @@ endpoints.passes(calls.ListMemories, list_memories, Services.memories)
 endpoints.passes(calls.ListPendingMemories, pending_memories, _of_operator)
 
 
-@endpoints.serves(calls.ApproveMemory)
-def _approve(services: Services, caller: Caller, call: calls.ApproveMemory) -> types.Memory:
-    record = approve_memory(services.agent_memories(caller), call.id, content=call.content, now=services.runtime.now())
-    return convert(record, types.Memory)
-
-
-@endpoints.serves(GetReview)
-def _review(services: Services, caller: Caller, call: GetReview) -> Review:
-    runtime = services.runtime
-    return review(services.agent_memories(caller), now=runtime.now(), limit=call.limit, trust=runtime.settings.trust)
-
-
-@endpoints.serves(calls.ConfirmMemory)
-def _confirm(services: Services, caller: Caller, call: calls.ConfirmMemory) -> types.Memory:
-    record = confirm_memory(services.memories(caller, call), call.id, now=services.runtime.now())
-    return convert(record, types.Memory)
-
-
+endpoints.passes(calls.ApproveMemory, approve_memory, _of_operator)
+endpoints.passes(GetReview, review, _of_operator)
+endpoints.passes(calls.ConfirmMemory, confirm_memory, Services.memories)
 endpoints.passes(calls.GetMemory, read_memory, Services.memories)
 
 

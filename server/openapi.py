@@ -77,7 +77,9 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     parameters += [_parameter(name, "path", arguments) for name in route.path_fields]
     content = {"application/json": {"schema": _reference(response_type(kind))}}
     described: dict[str, Any] = {
-        "responses": {status: {"description": text, "content": content} for status, text in endpoint.statuses.items()}
+        "responses": {
+            status: {"description": text, "content": content} for status, text in endpoint.statuses.meanings.items()
+        }
     }
     described["responses"]["default"] = {
         "description": "An error",

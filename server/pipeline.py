@@ -26,7 +26,7 @@ from reverie.pipeline.submission import Submission, build_file, build_session, e
 from reverie.types import Deleted
 from server.authorisation import amounts_of, require_reach, require_scope, seen_store
 from server.caller import Caller, principal_of
-from server.endpoints import Endpoints
+from server.endpoints import Endpoints, Statuses
 from server.responses import NamedRoute
 from server.services import Services
 from storage.pipeline import records
@@ -35,18 +35,19 @@ from storage.stores import Store
 endpoints = Endpoints("ingest")
 
 _SESSION_FIELDS: Final = ("session", "user", "provider", "chat_id", "channel", "visibility", "strict")
-_STATUSES: Final = {"202": "In the inbox", "200": "Stored or searchable, as requested by `wait`"}
 
 
 def _waits(call: calls.IngestMessages | calls.IngestFile) -> bool:
     return check_wait(call.wait, call.timeout_seconds) != "queued"
 
 
-def _status(call: calls.IngestMessages | calls.IngestFile) -> int:
-    return 202 if call.wait == "queued" else 200
+_STATUSES: Final = Statuses(
+    lambda call: 202 if call.wait == "queued" else 200,
+    {"202": "In the inbox", "200": "Stored or searchable, as requested by `wait`"},
+)
 
 
-@endpoints.serves(calls.IngestMessages, waits=_waits, status=_status, statuses=_STATUSES)
+@endpoints.serves(calls.IngestMessages, waits=_waits, statuses=_STATUSES)
 def ingest_messages(services: Services, caller: Caller, call: calls.IngestMessages) -> Receipt:
     """Put messages into the inbox."""
     given = {name: getattr(call, name) for name in _SESSION_FIELDS} | {"user": caller.user or call.user}
@@ -60,7 +61,7 @@ def ingest_messages(services: Services, caller: Caller, call: calls.IngestMessag
     return _deliver(services, caller, _of_caller(caller, submission), call)
 
 
-@endpoints.serves(calls.IngestFile, waits=_waits, status=_status, statuses=_STATUSES)
+@endpoints.serves(calls.IngestFile, waits=_waits, statuses=_STATUSES)
 def _ingest_file(services: Services, caller: Caller, call: calls.IngestFile) -> Receipt:
     _check_may_share(caller, call)
     if caller.user is not None and call.session is not None:

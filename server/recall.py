@@ -6,7 +6,7 @@ import time
 from functools import partial
 from typing import Final
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from adapters.broker.recall_log import QUERY_CHARACTERS, ContextNote
 from adapters.language_models import LanguageModel
@@ -99,12 +99,15 @@ def get_context(services: Services, caller: Caller, call: calls.GetContext) -> C
     account = services.account_store(caller, call, viewer)
     built = build_context(store, search, runtime.tokens, request, room=room, refiner=refiner, account=account)
     services.metrics.observe_context(time.perf_counter() - started, degraded=bool(built.degraded))
-    id = ""
+    context = convert(built, Context, messages=[convert(message, Message) for message in built.messages])
     if call.as_of is None:  # results of an earlier time are not recorded
         asked = "" if call.query is None else built.query[:QUERY_CHARACTERS]
         served = convert(built, ContextNote, session=call.session, token_budget=room, items=built.served, query=asked)
-        id = services.record_recall(caller, built.query, built.hits, viewer=viewer, context=served)
-    return convert(built, Context, messages=[convert(message, Message) for message in built.messages], id=id)
+        asking = replace(call, user=request.user)
+        captured = services.captured("context", asking, context, viewer=viewer)
+        id = services.record_recall(caller, built.query, built.hits, viewer=viewer, context=served, captured=captured)
+        context = replace(context, id=id)
+    return context
 
 
 def _memory_tokens(call: calls.GetContext, room: int) -> int:

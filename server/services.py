@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 from blake3 import blake3
 
-from adapters.broker.recall_log import ContextNote
+from adapters.broker.recall_log import QUERY_CHARACTERS, CapturedNote, ContextNote, RecallNote
+from memory.evaluation import items_of
 from memory.memories.agent_memories import AgentMemories
 from memory.status import StatusReader
 from memory.trust.audited import audited_name, audited_trace
@@ -27,7 +28,8 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Unavailable
 from reverie.pipeline.producer import Producer
 from reverie.pipeline.status import PipelineStatus
-from reverie.recall.types import RecallResponse
+from reverie.recall.calls import GetContext
+from reverie.recall.types import Context, RecallResponse
 from server.authentication import Ledger, Rates
 from server.bodies import BODY_MEMORY_BYTES, BODY_SECONDS, BodyReader
 from server.caller import Caller
@@ -52,12 +54,9 @@ class Kept(Generic[_T]):
     error is raised and not kept.
     """
 
-    def __init__(
-        self, read: Callable[[], _T], *, seconds: float, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, read: Callable[[], _T], *, seconds: float) -> None:
         self._read = read
         self._seconds = seconds
-        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._took_seconds = 0.0
         self._kept: tuple[float, _T] | None = None
@@ -66,15 +65,17 @@ class Kept(Generic[_T]):
         """Return the value."""
         with self._lock:
             fresh_seconds = max(self._seconds, _PAUSE_SHARE * self._took_seconds)
-            if self._kept is None or self._monotonic() - self._kept[0] >= fresh_seconds:
-                started = self._monotonic()
+            if self._kept is None or time.monotonic() - self._kept[0] >= fresh_seconds:
+                started = time.monotonic()
                 self._kept = (started, self._read())
-                self._took_seconds = self._monotonic() - started
+                self._took_seconds = time.monotonic() - started
             return self._kept[1]
 
 
 # Below the relevance that unrelated results have (docs/recall-measurements.md), a result was returned, but not found.
 RECALL_EVENT_MIN_SCORE: Final = 0.05
+# As long as documents that agents paste into a question; longer ones would fill the broker.
+_CAPTURED_CHARACTERS: Final = 8_000
 # The status reads every workspace: however many ask for it, it is read so often.
 STATUS_SECONDS: Final = 1.0
 
@@ -160,11 +161,46 @@ class Services:
         self.metrics.observe_recall(time.perf_counter() - started, degraded=bool(outcome.response.degraded))
         if request.as_of is not None or not caller.notes_recalls:
             return outcome.response
-        self.record_recall(caller, request.query, (*outcome.hits, *outcome.folded), viewer=outcome.viewer)
+        captured = self.captured("recall", request, outcome.response, viewer=outcome.viewer)
+        hits = (*outcome.hits, *outcome.folded)
+        self.record_recall(caller, request.query, hits, viewer=outcome.viewer, captured=captured)
         return outcome.response
 
+    def captured(
+        self,
+        kind: Literal["recall", "context"],
+        call: RecallRequest | GetContext,
+        response: RecallResponse | Context,
+        *,
+        viewer: Viewer,
+    ) -> CapturedNote | None:
+        """Return a call and what it returned, to be kept for `reverie evaluate`; None if that is not asked for.
+
+        Nothing is kept of a group, whose words belong to several users, of a query longer than 8,000 characters, and of
+        one with a vector of its own, which another model could not use.
+        """
+        query = call.query or ""
+        if not self.runtime.settings.captured_queries_days or viewer.group is not None:
+            return None
+        if len(query) > _CAPTURED_CHARACTERS or getattr(call, "query_embedding", None) is not None:
+            return None
+        return CapturedNote(
+            kind=kind,
+            query=query,
+            parameters=msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(call, query=""))),
+            found=list(items_of(response, session=call.session)),
+            session=call.session,
+        )
+
     def record_recall(
-        self, caller: Caller, query: str, hits: Sequence[Hit], *, viewer: Viewer, context: ContextNote | None = None
+        self,
+        caller: Caller,
+        query: str,
+        hits: Sequence[Hit],
+        *,
+        viewer: Viewer,
+        context: ContextNote | None = None,
+        captured: CapturedNote | None = None,
     ) -> str:
         """Record the hits of a recall that fit its query, each in its own store, and the context that it was for.
 
@@ -172,24 +208,32 @@ class Services:
         microseconds: a worker writes them later. Returns the id of the recall.
         """
         settings = self.runtime.settings
-        fitting = [hit for hit in hits if hit.relevance >= RECALL_EVENT_MIN_SCORE] if settings.recall_events else []
+        fitting = [hit for hit in hits if settings.recall_events_days and hit.relevance >= RECALL_EVENT_MIN_SCORE]
         if not settings.contexts_days:
             context = None
         if viewer.group is not None:
             # The event has no owner, and the query may have words of a group, which only the group's users may read.
             query = f"asked in a group: {blake3(normalised_query(query).encode()).hexdigest(length=8)}"
         recall, at = new_id(), self.runtime.now()
-        for store, of_store in ((caller.workspace, context), (ACCOUNT_STORE, None)):
+        for store, of_store, asked in ((caller.workspace, context, captured), (ACCOUNT_STORE, None, None)):
             found = [(hit.chunk_id, hit.score) for hit in fitting if hit.store == store]
-            if found or of_store is not None:
-                self.runtime.recall_buffer.note(
-                    store, caller.agent, query, found, shared=(recall, at), user=viewer.user, context=of_store
+            if found or of_store is not None or asked is not None:
+                note = RecallNote(
+                    agent=caller.agent,
+                    recall=recall,
+                    query=query[:QUERY_CHARACTERS],
+                    at=at,
+                    hits=found,
+                    user=viewer.user,
+                    context=of_store,
+                    captured=asked,
                 )
+                self.runtime.recall_buffer.note(store, note)
         return recall
 
     def has_workspace(self, workspace: str) -> bool:
         """Return whether something has been stored in a workspace, or was accepted for it by this server."""
-        if self.has_stored_workspace(workspace):
+        if self.runtime.stores.exists(workspace):
             self._workspaces.discard(workspace)
             return True
         return workspace in self._workspaces
@@ -205,9 +249,9 @@ class Services:
             return
         with self._creating:
             if self.quotas.any_set:
-                tenant_of = self.runtime.stores.tenant_of
-                others = [name for name in sorted(self._workspaces) if not self.has_stored_workspace(name)]
-                mine = sum(name != workspace and tenant_of(name) == tenant_of(workspace) for name in others)
+                stores = self.runtime.stores
+                tenant, others = stores.tenant_of(workspace), sorted(self._workspaces - {workspace})
+                mine = sum(not stores.exists(name) and stores.tenant_of(name) == tenant for name in others)
                 self.quotas.check_new_workspace(workspace, on_their_way=mine)
             self._workspaces.add(workspace)
         try:
@@ -215,10 +259,6 @@ class Services:
         except BaseException:  # whatever ended the call, also a cancellation: no workspace was created
             self._workspaces.discard(workspace)
             raise
-
-    def has_stored_workspace(self, workspace: str) -> bool:
-        """Return whether something has been stored in a workspace."""
-        return self.runtime.stores.exists(workspace)
 
     def tell_producers(self) -> None:
         """Have the broker know which workspaces are full after quotas were changed; without one a sweep does it."""

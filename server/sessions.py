@@ -107,6 +107,8 @@ def _forget_session(services: Services, caller: Caller, call: calls.ForgetSessio
 def _delete_workspace(services: Services, caller: Caller, _: calls.DeleteWorkspace) -> Deleted:
     runtime = services.runtime
     runtime.indexes.forget_workspace(caller.workspace)
+    with suppress(Unavailable):  # what was recalled is in the broker before all of the workspace is removed from it
+        runtime.recall_buffer.flush()
     deleted = forget_workspace(
         runtime.stores,
         runtime.inbox,

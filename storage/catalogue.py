@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from reverie.contract import EXTRACT_MEMORIES
+from reverie.trust.calls import ErasureKind
 from storage.rows import valid_json
 
 # A selection is several messages and memories.
-ErasureKind = Literal["message", "memory", "selection", "session", "user", "agent", "workspace"]
 # The kinds that a tombstone may name: a file cannot be erased by itself, but it can be deleted.
 SubjectKind = ErasureKind | Literal["file"]
 
@@ -164,6 +164,8 @@ _STORED_BEFORE: Final = "stored_at <= :before"
 _MADE_BEFORE: Final = "created_at <= :before"
 _SUMMARY: Final = "summary_text, summary_epoch, summary_upper_sequence, status, ended_at"
 
+# Items have no stage: they wait where chunks do, for a task of their own. The condition is that of their index.
+ITEMS_TO_EMBED: Final = "embedding_model IS NULL AND index_fields IS NOT NULL"
 # A person's export has the sessions of groups and what that person said in them. The rest belongs to others.
 OWN: Final = "(s.user_id = :user AND NOT s.is_group)"
 OWN_SESSIONS: Final = (
@@ -527,6 +529,15 @@ TABLES: Final[Mapping[str, Table]] = {
         about={"user": "user_id = :id AND at <= :before"},
         removed=f"({_IN_SESSIONS} OR id IN {listed('contexts')})",
         quotes=("query", "degraded", "items"),
+    ),
+    "captured_queries": Table(
+        key=("id",),
+        refers={"session_row": "sessions"},
+        users=("user_id",),
+        json=("parameters", "found"),
+        about={"user": "user_id = :id AND at <= :before", "agent": "at <= :before"},
+        removed=f"({_IN_SESSIONS} OR id IN {listed('captured_queries')})",
+        quotes=("query", "parameters", "found"),
     ),
     "curation_log": Table(
         key=("id",),

@@ -8,12 +8,12 @@ from typing import Final
 CLOCK_TOLERANCE_MICROS: Final = 60_000_000
 
 
-def is_over(column: str, *, longest_seconds: int, clock: str = ":clock") -> str:
+def is_over(column: str, *, longest_seconds: int) -> str:
     """Return the condition that a lease or pause has ended, or lies further ahead than the longest of its kind.
 
-    NULL has ended, too. The column and the clock are microseconds.
+    NULL has ended, too. The column and the parameter `:clock` are microseconds.
     """
-    return f"(coalesce({column}, 0) <= {clock} OR {column} > {clock} + {longest_seconds * 1_000_000})"
+    return f"(coalesce({column}, 0) <= :clock OR {column} > :clock + {longest_seconds * 1_000_000})"
 
 
 # A pause after a failed push, of at most an hour. A pause that was noted in the future dates from before the clock was

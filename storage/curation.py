@@ -1,7 +1,7 @@
 """The curation log: what background jobs changed, with every row as it was before, so that it can be undone.
 
-While an entry is being recorded, triggers write each change of the tables that jobs touch into it, cascades included,
-so no change is missed. An entry and its changes commit together.
+While an entry is being recorded, triggers (`storage.migrations.triggers`) write each change of the tables that jobs
+touch into it, cascades included, so no change is missed. An entry and its changes commit together.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, exc
 
 from reverie.errors import NotFound
+from storage.migrations.triggers import make_recorders
 from storage.repository import Repository
 from storage.rows import from_json_of, select_list, to_parameters, valid_json
 
@@ -176,6 +177,7 @@ class CurationLog(Repository):
                 for memory in dict.fromkeys(draft.memories)
             ],
         )
+        make_recorders(self._connection)
         self._execute("INSERT INTO curation_recording (entry_id) VALUES (:id)", id=ids[0])
         with self._recording_ended():
             for entry in ids:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection
 
+from storage.catalogue import ITEMS_TO_EMBED
 from storage.repository import AgentRepository, Repository
 from storage.rows import from_json, select_list, stream_rows, to_json
 
@@ -62,8 +63,6 @@ class WaitingItem:
 
 
 _COLUMNS: Final = select_list(ItemRow, is_indexed="index_fields IS NOT NULL")
-# The condition of the partial index.
-_WAITING: Final = "embedding_model IS NULL AND index_fields IS NOT NULL"
 _OF_OTHER_MODELS: Final = "index_fields IS NOT NULL AND embedding_model IS NOT NULL AND embedding_model <> :model"
 _OWN: Final = "agent_id = :agent AND coalesce(user_id, '') = :user"
 _BELOW: Final = "(namespace = :exactly OR namespace >= :from_text AND namespace < :to_text)"
@@ -192,7 +191,7 @@ class WaitingItems(Repository):
 
     def any(self) -> bool:
         """Return whether any item waits to be embedded."""
-        return self._value(f"SELECT 1 FROM items WHERE {_WAITING} LIMIT 1") is not None
+        return self._value(f"SELECT 1 FROM items WHERE {ITEMS_TO_EMBED} LIMIT 1") is not None
 
     def any_of_other_models(self, model: str) -> bool:
         """Return whether there are items with vectors of a different model."""
@@ -202,7 +201,7 @@ class WaitingItems(Repository):
         """Return the first waiting items after a row."""
         return self._records(
             WaitingItem,
-            f"SELECT row_id, value, index_fields, stored_at FROM items WHERE {_WAITING} AND row_id > :after"
+            f"SELECT row_id, value, index_fields, stored_at FROM items WHERE {ITEMS_TO_EMBED} AND row_id > :after"
             " ORDER BY row_id LIMIT :limit",
             after=after,
             limit=limit,
@@ -211,7 +210,8 @@ class WaitingItems(Repository):
     def put_vectors(self, item: WaitingItem, vectors: Sequence[bytes], *, model: str) -> bool:
         """Store the vectors of an item, unless it was put again meanwhile; returns whether they were stored."""
         changed = self._execute(
-            f"UPDATE items SET embedding_model = :model WHERE row_id = :row AND stored_at = :stored_at AND {_WAITING}",
+            "UPDATE items SET embedding_model = :model WHERE row_id = :row AND stored_at = :stored_at"
+            f" AND {ITEMS_TO_EMBED}",
             model=model,
             row=item.row_id,
             stored_at=item.stored_at,

@@ -21,6 +21,7 @@ from typing import Final
 from reverie.checks import is_workspace_name
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import StoreUnavailable, StoreUnusable
+from storage.opening import IDENTITY
 from storage.private_files import write_private
 
 _FOLDER: Final = "known"
@@ -31,7 +32,6 @@ _HEADER_BYTES: Final = 100
 _MAGIC: Final = b"SQLite format 3\0"
 # Times of folders advance in timer ticks: one that was changed this recently may be changed again without a new time.
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
-_IDENTITY: Final = slice(68, 72)
 _VERSION: Final = slice(60, 64)
 
 
@@ -88,7 +88,7 @@ class KnownStores:
             raise _unusable(name, f"{path} is no file")
         if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
             raise _unusable(name, f"{path} is damaged (it does not begin as a database)")
-        found = int.from_bytes(header[_IDENTITY], "big")
+        found = int.from_bytes(header[IDENTITY], "big")
         if known and found and known != found:
             raise _unusable(name, f"{path} is the database of another store")
         if self._is_older(name, path) and self._is_older(name, path):  # read twice: a header may be half written
@@ -109,7 +109,7 @@ class KnownStores:
             if not log.exists() or not log.stat().st_size:
                 header = _header(path)
                 found = int.from_bytes(header[_VERSION], "big")
-                return int.from_bytes(header[_IDENTITY], "big") == identity and found < version
+                return int.from_bytes(header[IDENTITY], "big") == identity and found < version
         return False
 
     def note_version(self, name: str, identity: int, version: int) -> None:

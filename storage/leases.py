@@ -7,21 +7,35 @@ from typing import Final
 
 from storage.repository import Repository
 
+_EXPIRED: Final = "job_leases.lease_until <= :now OR job_leases.lease_until > :now + 2 * :length"
+
 
 class JobLeases(Repository):
     """The leases and the progress of jobs within one transaction. Times are microseconds of the machine's clock."""
 
-    def acquire(self, job: str, *, now: int, seconds: float) -> int | None:
+    def last_token(self, job: str, *, now: int, seconds: float) -> int | None:
+        """Return the token of the last lease on a job, 0 without one; None while another holds it."""
+        found = self._value(
+            f"SELECT CASE WHEN {_EXPIRED} THEN token ELSE -1 END FROM job_leases WHERE job = :job",
+            job=job,
+            now=now,
+            length=int(seconds * 1_000_000),
+        )
+        return None if found == -1 else int(found or 0)
+
+    def acquire(self, job: str, *, now: int, seconds: float, after: int | None = None) -> int | None:
         """Return the fencing token of a lease on a job; None while another holds one that has not expired.
 
-        A lease whose end is further away than its length was taken before the clock was set back. It counts as expired.
+        With `after` also None if any other lease was taken since `last_token` returned it. A lease whose end is further
+        away than its length was taken before the clock was set back. It counts as expired.
         """
-        token = secrets.randbits(62)
+        token = 1 + secrets.randbits(62)
         acquired = self._execute(
             "INSERT INTO job_leases (job, token, lease_until) VALUES (:job, :token, :until)"
             " ON CONFLICT (job) DO UPDATE SET token = :token, lease_until = :until"
-            " WHERE lease_until <= :now OR lease_until > :now + 2 * :length",
+            f" WHERE ({_EXPIRED}) AND coalesce(:after, job_leases.token) = job_leases.token",
             job=job,
+            after=after,
             token=token,
             until=now + int(seconds * 1_000_000),
             length=int(seconds * 1_000_000),
@@ -40,8 +54,8 @@ class JobLeases(Repository):
         return renewed.rowcount > 0
 
     def release(self, job: str, token: int) -> None:
-        """Give up a lease; nothing happens when another has acquired it."""
-        self._execute("DELETE FROM job_leases WHERE job = :job AND token = :token", job=job, token=token)
+        """Give up a lease, whose token stays as the last one; nothing happens when another has acquired it."""
+        self._execute("UPDATE job_leases SET lease_until = 0 WHERE job = :job AND token = :token", job=job, token=token)
 
     def progress(self, job: str, item: str) -> int:
         """Return the position that a job noted for an item; 0 without one."""

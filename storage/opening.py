@@ -37,7 +37,7 @@ from storage.private_files import make_data_folder
 
 _LARGEST_IDENTITY: Final = 0x7FFF_FFFF
 # Where `PRAGMA application_id` is in the header: https://sqlite.org/fileformat2.html#the_database_header
-_IDENTITY: Final = slice(68, 72)
+IDENTITY: Final = slice(68, 72)
 
 _empty_files: dict[Kind, bytes] = {}
 _making_empty_file = threading.Lock()
@@ -168,7 +168,7 @@ def identity_of(database: Database) -> int:
 def _create(path: Path, kind: Kind) -> None:
     """Create an empty store whole or not at all; nothing happens if another process has just created it."""
     content = bytearray(_empty_file(kind))
-    content[_IDENTITY] = _new_identity().to_bytes(4, "big")
+    content[IDENTITY] = _new_identity().to_bytes(4, "big")
     # SQLite would create it readable for all; its log and shared-memory files inherit the mode of this one.
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
         new = Path(file.name)

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Row
 
-from storage.rows import execute, execute_many, read_row, records_of, stream
+from storage.engines import StoreDatabase
+from storage.rows import execute, execute_many, read_row, read_rows, records_of, stream
 from storage.viewer import Viewer
 
 Record = TypeVar("Record")
@@ -83,3 +84,30 @@ class AgentRepository(Repository):
         """Have statements read only what a viewer may see, those that name the viewer's conditions."""
         self._viewer = viewer
         self._bound = {**self._bound, **viewer.parameters()}
+
+
+class AccountRepository:
+    """Rows of the account's database. Each method is a transaction of its own."""
+
+    def __init__(self, account: StoreDatabase) -> None:
+        self._account = account
+
+    def _execute(self, sql: str, /, **values: Any) -> int:
+        """Run a statement that writes; return how many rows it changed."""
+        with self._account.atomic() as connection:
+            return execute(connection, sql, **values).rowcount
+
+    def _records(self, record: type[Record], sql: str, /, **values: Any) -> list[Record]:
+        """Return all rows of a query as records, without damaged ones."""
+        with self._account.reading() as connection:
+            return read_rows(execute(connection, sql, **values), record)
+
+    def _record(self, record: type[Record], sql: str, /, **values: Any) -> Record | None:
+        """Return the only row of a query as a record, or None when there is none."""
+        with self._account.reading() as connection:
+            return read_row(execute(connection, sql, **values), record)
+
+    def _value(self, sql: str, /, **values: Any) -> Any:
+        """Return the first column of the first row, or None when there is none."""
+        with self._account.reading() as connection:
+            return execute(connection, sql, **values).scalar()

@@ -106,7 +106,7 @@ def is_idle_file(path: Path, stages: Sequence[Stage], kind: Kind = "workspace") 
 
 
 def check_usable(path: Path) -> None:
-    """Raise `StoreUnusable` for a workspace that is damaged or newer than this code; 0.3 ms. Opens nothing for longer.
+    """Raise `StoreUnusable` for a workspace that is damaged or newer than this code; 1.5 ms. Opens nothing for longer.
 
     One with an older schema, which is migrated when it is next used, is usable.
     """

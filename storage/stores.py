@@ -299,28 +299,28 @@ class Stores:
         return FileStamp(main.st_size, main.st_mtime_ns, log.st_size, log.st_mtime_ns if log.st_size else 0)
 
     def is_idle(self, name: str, stages: Sequence[Stage]) -> bool:
-        """Return whether a store has no work left, checked without opening it in full: 0.3 ms instead of 3 ms.
+        """Return whether a store has no work left, checked without opening it in full: 1.5 ms instead of 3 ms.
 
         False for a store that is open in this process: the caller can query that one directly.
         """
         if name in self._open or (name == ACCOUNT_STORE and self._account is not None):
             return False
-        return is_idle_file(self.database_path(name), stages, _kind(name))
+        return is_idle_file(self.database_path(name), stages, kind_of(name))
 
     def counts(self, name: str) -> StoreCounts:
         """Return the counts of a store. Raises `NotFound`, `StoreUnavailable`, or `StoreUnusable` (damaged, newer)."""
-        return read_counts(self._checked_path(name), _kind(name))
+        return read_counts(self._checked_path(name), kind_of(name))
 
     def agents(self, name: str, *, now: int) -> list[AgentCounts]:
         """Return the agents of a store by name; `now` is in microseconds. Raises the errors of `counts`."""
-        return read_agents(self._checked_path(name), _kind(name), now=now)
+        return read_agents(self._checked_path(name), kind_of(name), now=now)
 
     def amounts(self, name: str) -> Mapping[Resource, int]:
         """Return how much a workspace holds of what quotas limit. Raises the errors of `counts`."""
         return read_amounts(self._checked_path(name))
 
     def check_usable(self, name: str) -> None:
-        """Raise `StoreUnusable` for a store that is lost, damaged or newer than this code; 0.3 ms."""
+        """Raise `StoreUnusable` for a store that is lost, damaged or newer than this code; 1.5 ms."""
         check_usable(self._checked_path(name))
 
     def accept(self, name: str) -> Path | None:
@@ -439,7 +439,8 @@ class Stores:
                 self._account = self._account_store = None
 
 
-def _kind(name: str) -> Kind:
+def kind_of(name: str) -> Kind:
+    """Return the kind of the database of a store."""
     return "account" if name == ACCOUNT_STORE else "workspace"
 
 

@@ -26,6 +26,7 @@ from storage.pipeline.dead_letters import DeadLetters
 from storage.pipeline.files import Files, ForgottenFiles
 from storage.pipeline.messages import Messages
 from storage.pipeline.work import WorkQueue
+from storage.recall.captured import CapturedQueries
 from storage.recall.chunk_sources import ChunkSources, PastMemories
 from storage.recall.events import AllContexts, Contexts, RecallEvents, RecallHistory
 from storage.repository import AgentRepository
@@ -111,6 +112,7 @@ class Transaction:
     index = _Lazy(SearchIndex)
     recalls = _Lazy(RecallEvents)
     contexts = _Lazy(AllContexts)
+    captured = _Lazy(CapturedQueries)
     memories = _Lazy(AllMemories)
     curation = _Lazy(CurationLog)
     dreams = _Lazy(AllDreams)

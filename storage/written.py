@@ -20,6 +20,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from reverie.errors import ReverieError
+
 WRITTEN_FILE: Final = "written"
 _RECORD_BYTES: Final = 8
 # A file with 131,072 notes is begun anew, after which every process looks at all workspaces once.
@@ -144,7 +146,7 @@ class WrittenStores:
         for name in self._names():
             try:
                 stamps[name] = self._stamp(name)
-            except Exception:  # noqa: BLE001 - whoever uses this workspace gets the error
+            except ReverieError:  # whoever uses this workspace gets the error
                 stamps[name] = None
             stamp = stamps[name]
             # The first call returns all names, so only stores that were just written have to be named again.

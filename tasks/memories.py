@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.jobs import ALL_DATA, JobScope
+from memory.jobs import ALL_DATA, JobScope, RunOptions
 from memory.memories import extraction
 from reverie import contract
 from worker.composition import build_extractor
@@ -23,6 +23,5 @@ def extract_memories(runtime: Runtime, *, dry_run: bool = False, scope: JobScope
         build_extractor(runtime),
         now=runtime.now(),
         idle_stores=runtime.idle_stores,
-        dry_run=dry_run,
-        scope=scope,
+        options=RunOptions(dry_run, scope),
     )

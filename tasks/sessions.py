@@ -42,7 +42,9 @@ def summarize_sessions(runtime: Runtime, *, dry_run: bool = False, scope: JobSco
         lambda run: summary_jobs.summarize_sessions(run, condenser, numbers),
         lambda store: now if summary_jobs.has_new(store) else None,
     )
-    return run_where_due(runtime.stores, job, now=now, idle_stores=runtime.idle_stores, dry_run=dry_run, scope=scope)
+    return run_where_due(
+        runtime.stores, job, now=now, idle_stores=runtime.idle_stores, options=RunOptions(dry_run, scope)
+    )
 
 
 @periodic_task(contract.CLOSE_IDLE_SESSIONS, settles="removing")
@@ -54,6 +56,5 @@ def close_idle_sessions(runtime: Runtime, *, dry_run: bool = False, scope: JobSc
         now=runtime.now(),
         idle_hours=runtime.settings.session_idle_hours,
         idle_stores=runtime.idle_stores,
-        dry_run=dry_run,
-        scope=scope,
+        options=RunOptions(dry_run, scope),
     )

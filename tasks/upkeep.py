@@ -80,8 +80,7 @@ def apply_retention(runtime: Runtime, *, dry_run: bool = False, scope: JobScope 
         now=runtime.now(),
         keep_days=runtime.settings.message_retention_days,
         idle_stores=runtime.idle_stores,
-        dry_run=dry_run,
-        scope=scope,
+        options=RunOptions(dry_run, scope),
     )
 
 
@@ -100,7 +99,12 @@ def optimize_store(runtime: Runtime, *, workspace: str | None = None, manual: bo
         now=runtime.now,
         recall_events_days=settings.recall_events_days,
         audit_log_days=settings.audit_log_days,
-        keep=KeepRules(settings.curation_log_days, settings.dead_letter_days, contexts_days=settings.contexts_days),
+        keep=KeepRules(
+            settings.curation_log_days,
+            settings.dead_letter_days,
+            contexts_days=settings.contexts_days,
+            captured_queries_days=settings.captured_queries_days,
+        ),
         scope=JobScope(workspace),
         seen=None if manual else SeenStores(runtime.idle_stores, contract.OPTIMIZE_STORE, runtime.now()),
     )

@@ -19,6 +19,7 @@ import pysqlite3
 from adapters.backups.repository import open_repository, read_header
 from beat_schedule import PERIODIC_JOBS
 from reverie import __version__, contract
+from reverie.contract import job_name
 from reverie.counts import counted
 from reverie.errors import ReverieError
 from reverie.pipeline.status import PipelineStatus
@@ -31,13 +32,38 @@ from worker.supervision.embedded_broker import valkey_server_path
 State: TypeAlias = Literal["ok", "warning", "problem"]
 
 
+RUNBOOKS: Final[Mapping[str, str]] = {
+    "Beat": "jobs-or-schedules-are-late",
+    "Broker": "the-broker-is-gone",
+    "Data folder": "the-database-is-gone",
+    "Databases": "the-database-is-gone",
+    "Disk": "the-disk-is-full",
+    "Embedder": "a-queue-grows",
+    "Faults": "workers-restart",
+    "Hosts": "a-person-asks-for-erasure",
+    "Inbox": "a-queue-grows",
+    "Jobs": "jobs-or-schedules-are-late",
+    "Server": "a-bad-night",
+    "Workers": "workers-restart",
+}
+
+
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The finding about one `subject`, and for a warning or a problem the remedy."""
+    """The finding about one `subject`, and for a warning or a problem the remedy.
+
+    A problem that has a part of docs/operations.md, the one that its alert names, has it as its `runbook`.
+    """
 
     subject: str
     state: State
     found: str
     advice: str = ""
+    runbook: str = ""
+
+    def __post_init__(self) -> None:
+        """Add the runbook of a problem."""
+        if self.state == "problem" and self.subject in RUNBOOKS:
+            msgspec.structs.force_setattr(self, "runbook", f"docs/operations.md#{RUNBOOKS[self.subject]}")
 
 
 # Yields what it finds. Raises one of Reverie's errors, whose text says what to do.
@@ -280,10 +306,12 @@ def check_jobs(status: PipelineStatus, settings: Settings) -> Iterator[Finding]:
     """Check the latest run of each periodic job, and that what is due is carried out."""
     failed = {name: job.error for name, job in status.jobs.items() if job.error}
     for name, error in failed.items():
-        yield Finding("Jobs", "problem", f"{_short(name)} failed: {error}", f"`reverie run {_short(name)}` tries again")
+        yield Finding(
+            "Jobs", "problem", f"{job_name(name)} failed: {error}", f"`reverie run {job_name(name)}` tries again"
+        )
     missed = [name for name in _missed(status, settings) if name not in failed]
     if missed:
-        found = f"not run for {_MISSED_PERIODS} periods: {', '.join(map(_short, missed))}"
+        found = f"not run for {_MISSED_PERIODS} periods: {', '.join(map(job_name, missed))}"
         yield Finding("Jobs", "warning", found, "does beat run, and a worker of `maintenance`?")
     if not failed and not missed:
         yield Finding("Jobs", "ok", f"{counted(len(status.jobs), 'job')} ran without error")
@@ -330,7 +358,3 @@ def _missed(status: PipelineStatus, settings: Settings) -> Iterator[str]:
 
 def _is_missed(now: datetime, started_at: datetime, period: timedelta) -> bool:
     return now - started_at > max(_MISSED_PERIODS * period, timedelta(minutes=5))
-
-
-def _short(task: str) -> str:
-    return task.removeprefix("reverie.").replace("_", "-")

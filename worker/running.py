@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Final
 
-from adapters.embedders.local import MEMORY_ENVIRONMENT
+from adapters.embedders.local import MODEL_ENVIRONMENT
 from reverie import contract
 from storage.private_files import write_private_by_default
 from worker.settings import PREFIX, Settings
@@ -24,6 +25,7 @@ _IMPORTED_AT_START: Final = (
     *("celery.app.amqp", "celery.app.control", "celery.app.log", "celery.backends.base", "kombu.transport.redis"),
     *("celery.concurrency.prefork", "celery.concurrency.thread", "celery.worker.autoscale", "worker.consumer"),
     *("celery.worker.consumer.delayed_delivery", "celery.apps.beat", "worker.beat"),
+    *("billiard.popen_fork", "billiard.sharedctypes", "billiard.synchronize"),
 )
 
 
@@ -40,12 +42,12 @@ def environment_of(settings: Settings) -> dict[str, str]:
 def pass_on(settings: Settings) -> None:
     """Write the settings to the environment, where `worker.app` and child processes read them."""
     os.environ.update(environment_of(settings))
-    limit_native_memory()
+    prepare_for_models()
 
 
-def limit_native_memory() -> None:
-    """Limit what the libraries of a model keep, where the environment does not say how much."""
-    for name, value in MEMORY_ENVIRONMENT.items():
+def prepare_for_models() -> None:
+    """Tell the libraries of a model how much to keep and how to wait, where the environment does not say it."""
+    for name, value in MODEL_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
@@ -57,6 +59,9 @@ def import_for_forks(settings: Settings) -> None:
     app.loader.import_default_modules()  # the tasks
     for name in _IMPORTED_AT_START:
         import_module(name)
+    with suppress(OSError):
+        # Each child of a pool calls billiard's `set_pdeathsig`, which parses C: this makes the parser, 0.07 s of CPU.
+        import_module("billiard.util").get_pdeathsig()
     share_memory()
 
 

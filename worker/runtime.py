@@ -42,6 +42,7 @@ from adapters.language_models import (
     ModelUsage,
     OpenAICompatibleLanguageModel,
     Prices,
+    TokenBudget,
 )
 from adapters.rerankers import GuardedReranker, RerankEndpoint
 from adapters.tokens import EstimatedTokens, KeptTokenCounts, TokenCounter, build_token_counter
@@ -494,13 +495,22 @@ class Runtime:
                 self.task_sender.send(task, workspace=workspace, trace=trace)
                 self.inbox.confirm_notification(task, workspace)
 
+    def _tokens_used_today(self) -> int:
+        return self.stores.usage().tokens_today(now=self.now())
+
     def _guarded(self, spec: LanguageModelSpec | None) -> GuardedLanguageModel | None:
         if spec is None:
             return None
         # Made first, so that they are closed after the model, which records its last usage.
         record_usage = usage_recorder(self.stores, self.shared_metrics, now=self.now)
         prices = Prices(self.settings.language_model_input_price, self.settings.language_model_output_price)
-        model = GuardedLanguageModel(OpenAICompatibleLanguageModel(spec), prices=prices, record=record_usage)
+        tokens = self.settings.language_model_daily_tokens
+        model = GuardedLanguageModel(
+            OpenAICompatibleLanguageModel(spec),
+            prices=prices,
+            record=record_usage,
+            budget=None if tokens is None else TokenBudget(tokens, self._tokens_used_today),
+        )
         self.language_models_made.append(model)
         self._closing.callback(model.close)
         return model

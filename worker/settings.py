@@ -34,6 +34,7 @@ _DECIDED_BY: Final = {
     "decay_profile": "decay_rate_account decay_rate_workspace decay_rate_channel decay_rate_conversation",
     "inbox_mb": "inbox_items inbox_workspace_items inbox_workspace_mb",
     "rate_messages": "rate_bytes rate_memories rate_schedules",
+    "recall_events_days": "recall_events",
     "session_idle_hours": "consolidation_after_hours",
 }
 _CONSTANT_IN: Final = {

@@ -290,6 +290,11 @@ class ModelSettings(BaseSettings):
     language_model_output_price: float = Field(
         0.0, ge=0, description="Price of a million output tokens, in the same currency."
     )
+    language_model_daily_tokens: int | None = Field(
+        None,
+        ge=0,
+        description="Tokens that the language model may use in a day (UTC). Then work is done without it.",
+    )
     deterministic_fallback: bool = Field(
         True,
         description="Whether work is done deterministically if the language model fails. If false, the work waits.",
@@ -382,12 +387,13 @@ class SessionSettings(BaseSettings):
         description="Memory for the in-memory indexes of recently used agents, in MB for each server process."
         " 1,000 chunks take 0.6 MB.",
     )
-    recall_events: bool = Field(
-        True,
-        description="Record what recalls return. Without it, memories that are recalled fade like others, and nothing"
-        " is promoted.",
+    recall_events_days: float = Field(
+        90.0,
+        ge=0,
+        le=36_500,
+        description="Days for which it is kept what recalls returned. 0: not kept, so memories that are recalled fade"
+        " like others, and nothing is promoted.",
     )
-    recall_events_days: float = Field(90.0, gt=0, le=36_500, description="Days for which recall events are kept.")
     trust_policy: str = Field(
         "",
         description="What contexts and MEMORY.md hold back, by whose word it is, such as `web=never, tool=review`.",
@@ -396,7 +402,14 @@ class SessionSettings(BaseSettings):
         7.0,
         ge=0,
         le=36_500,
-        description="Days for which it is kept what contexts told and why, by ids: some 5 KB a context. 0: not kept.",
+        description="Days for which it is kept what contexts had and why, by ids: some 5 KB a context. 0: not kept.",
+    )
+    captured_queries_days: float = Field(
+        0.0,
+        ge=0,
+        le=36_500,
+        description="Days for which recalls and contexts are kept as they were asked, for `reverie evaluate`. 0: not"
+        " kept.",
     )
 
     @field_validator("trust_policy")

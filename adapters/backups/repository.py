@@ -181,7 +181,7 @@ class Repository:
             marker.touch(mode=0o600)
             try:
                 yield
-            except BaseException:  # also Ctrl-C: the half of a backup helps nobody
+            except BaseException:  # also after Ctrl-C, half of a backup is removed
                 if not interrupted:
                     for path in self._created:
                         path.unlink(missing_ok=True)

@@ -67,34 +67,39 @@ class BrokerErasure:
             for element, value in self._elements(key):
                 yield key, b"\0".join((key, element, value))
 
-    def remove(self, is_erased: Callable[[bytes], bool]) -> Counter[str]:
+    def remove(self, is_erased: Callable[[bytes], bool], *, quotes: Callable[[bytes], bool]) -> Counter[str]:
         """Remove every element of a list, hash, set or stream that holds erased content; return how many.
 
         Inboxes are left alone: their items were accepted from others, or later, and must not be lost because they have
-        the same text.
+        the same text. Of the answers that are kept for repeated requests, all that `quotes` finds something in go.
         """
         counts: Counter[str] = Counter()
-        inboxes = f"{self._prefix}inbox".encode()
+        inboxes, answers = f"{self._prefix}inbox".encode(), f"{self._prefix}answered:".encode()
         for key in self._keys():
             if key.startswith(inboxes):
                 continue
             if is_erased(key):
                 counts["keys"] += int(call_broker(partial(self._broker.delete, key)))
                 continue
+            is_in = quotes if key.startswith(answers) else is_erased
             for element, value in list(self._elements(key)):
-                if is_erased(element + b"\0" + value):
+                if is_in(element + b"\0" + value):
                     counts[self._remove_element(key, element, value)] += 1
         return counts
 
     def clear_workspace(self, workspace: str) -> None:
-        """Remove the answers that are kept for repeated requests to a workspace that was deleted, and rewrite the file.
+        """Remove the answers of a workspace that was deleted, and rewrite the file.
 
         The rest of what the broker has of it was deleted with it, but is in the file until then.
         """
+        self.remove_answers(workspace)
+        self.rewrite_file()
+
+    def remove_answers(self, workspace: str) -> None:
+        """Remove all answers that are kept for repeated requests to a workspace."""
         pattern = f"{_escaped(f'{self._prefix}answered:{workspace}')}:*"
         for key in call_broker(lambda: list(self._broker.scan_iter(match=pattern, count=_PAGE))):
             call_broker(partial(self._broker.delete, key))
-        self.rewrite_file()
 
     def rewrite_file(self) -> None:
         """Have the embedded broker write its file anew, without what was deleted, and wait until it has."""

@@ -21,14 +21,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, NamedTuple, cast
+from typing import Annotated, Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 import redis
 import structlog
 
 from adapters.broker.inbox import names_in
-from reverie.clock import new_id, now_micros
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import call_broker
 from reverie.recall.types import ServedItem
@@ -64,7 +63,7 @@ _Micros = Annotated[int, msgspec.Meta(ge=0, lt=10**17)]
 
 
 class ContextNote(msgspec.Struct, frozen=True, kw_only=True):
-    """A context that was served in a session: its size in tokens, and what it told and left out."""
+    """A context that was served in a session: its size in tokens, and what it included and left out."""
 
     session: str
     token_budget: int
@@ -74,10 +73,20 @@ class ContextNote(msgspec.Struct, frozen=True, kw_only=True):
     query: Annotated[str, msgspec.Meta(max_length=QUERY_CHARACTERS)] = ""
 
 
-class RecallNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One recall of a user with results: `hits` are chunk ids and scores, best first; `at` is in microseconds.
+class CapturedNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call to keep whole, and what it returned: kind, session and id of each result, in their order."""
 
-    It may be that of a `context`, with or without results.
+    kind: Literal["recall", "context"]
+    query: str
+    parameters: msgspec.Raw
+    found: list[tuple[str, str | None, str]]
+    session: str | None = None
+
+
+class RecallNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One recall of a user: `hits` are chunk ids and scores, best first; `at` is in microseconds.
+
+    A recall without hits is noted only if it was made for a `context`, or is `captured`.
     """
 
     agent: str
@@ -87,6 +96,7 @@ class RecallNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hits: list[tuple[_ChunkId, float]]
     user: str | None = None
     context: ContextNote | None = None
+    captured: CapturedNote | None = None
 
 
 class LogEntry(NamedTuple):
@@ -195,31 +205,8 @@ class RecallBuffer:
         """Return how many recalls are in memory."""
         return len(self._notes)
 
-    def note(
-        self,
-        workspace: str,
-        agent: str,
-        query: str,
-        hits: Sequence[tuple[int, float]],
-        *,
-        shared: tuple[str, int] | None = None,
-        user: str | None = None,
-        context: ContextNote | None = None,
-    ) -> None:
-        """Add the results of an agent's recall for a user: chunk ids and scores, best first, and its context.
-
-        A recall with results in several stores is noted for each: `shared` are its id and its time in microseconds.
-        """
-        recall, at = shared or (new_id(), now_micros())
-        note = RecallNote(
-            agent=agent,
-            recall=recall,
-            query=query[:QUERY_CHARACTERS],
-            at=at,
-            hits=list(hits),
-            user=user,
-            context=context,
-        )
+    def note(self, workspace: str, note: RecallNote) -> None:
+        """Add a recall. One with results in several stores is added for each, with the same id and time."""
         encoded = msgspec.json.encode(note)
         with self._lock:
             if self._closing.is_set():

@@ -170,7 +170,7 @@ class SharedMetrics:
             return
         try:
             self._add(pending)
-        except BaseException:
+        except BaseException:  # whatever ended it, also Ctrl-C: what was not added waits for the next call
             with self._lock:
                 for name, amount in pending.items():
                     self._pending[name] += amount

@@ -375,7 +375,7 @@ def _replace(file: Path, content: bytes, *, mode: int | None = None) -> None:
                 os.fsync(opened.fileno())
             Path(draft).chmod(mode)
             Path(draft).replace(target)
-        except BaseException:
+        except BaseException:  # whatever ended it, also Ctrl-C: no draft stays beside the user's file
             Path(draft).unlink(missing_ok=True)
             raise
 

@@ -193,3 +193,8 @@ class HashEmbedder(TextEmbedder):
         digests = [blake3(text.encode()).digest(length=4 * HASH_DIMENSION) for text in texts]
         words = np.frombuffer(b"".join(digests), dtype="<u4").reshape(-1, HASH_DIMENSION)
         return normalised((words / 2**31 - 1).astype(np.float32), source=self.model)
+
+
+def to_blob(vector: Sequence[float] | NDArray[np.float32]) -> bytes:
+    """Return a vector as stored: float32, little-endian on every machine."""
+    return np.ascontiguousarray(vector, dtype="<f4").tobytes()

@@ -24,7 +24,7 @@ from adapters.histories.conversations import (
     MEDIA,
     THOUGHTS,
     Conversation,
-    Role,
+    ReadMessage,
     label_of,
     leave_blocks,
     stable_id,
@@ -33,6 +33,7 @@ from adapters.histories.conversations import (
 )
 from adapters.histories.memories import KeptMemory, memory
 from adapters.histories.reading import Format, Reading, converted, decoded_json, elements_of, moment, shown_branch
+from reverie.contract import Role
 from reverie.trust.exports import ExportedFile, ExportedRecord
 
 _UNKNOWN_CONVERSATION: Final = "conversations of an unknown shape"
@@ -250,12 +251,12 @@ def _shown_message(
     if role == "assistant" and message.recipient not in (None, "", "all"):
         arguments = decoded_json(text)
         call = {"name": message.recipient, "arguments": arguments}
-        yield from session.message(id, role, "", at, tool_calls=[call])
+        yield from session.message(ReadMessage(id, role, "", at, tool_calls=[call]))
         if message.recipient == _CANVAS and isinstance(arguments, dict):
             yield from session.document(id, 0, arguments.get("name"), arguments.get("content"), at)
         return
-    tool = (None, message.author.name) if role == "tool" else (None, None)
-    yield from session.message(id, role, text, at, tool=tool, attached=_attached(metadata.get("attachments")))
+    tool_name, attached = message.author.name if role == "tool" else None, _attached(metadata.get("attachments"))
+    yield from session.message(ReadMessage(id, role, text, at, tool_name=tool_name, attached=attached))
 
 
 def _attached(attachments: Any) -> list[str]:
@@ -443,13 +444,14 @@ def _message(session: Conversation, message: _Message, where: str, reading: Read
     attachments = message.attachments or []
     attached = [str(one["file_name"]) for one in [*attachments, *(message.files or [])] if one.get("file_name")]
     if text or calls:
-        yield from session.message(uuid, role, text, at, tool_calls=calls, attached=attached)
+        yield from session.message(ReadMessage(uuid, role, text, at, tool_calls=calls, attached=attached))
     elif not attachments:
         reading.leave("messages without a text", where)
     for number, block in enumerate(blocks):
         if isinstance(block, dict) and block.get("type") == "tool_result":
-            tool = (block.get("tool_use_id"), block.get("name"))
-            yield from session.message(f"{uuid}:{number}", "tool", text_of(block.get("content")), at, tool=tool)
+            id, result = f"{uuid}:{number}", text_of(block.get("content"))
+            call_id, name = block.get("tool_use_id"), block.get("name")
+            yield from session.message(ReadMessage(id, "tool", result, at, tool_call_id=call_id, tool_name=name))
     names: Counter[str] = Counter()
     for number, (name, content) in enumerate([*map(_attachment, attachments), *_artifacts(tools)]):
         if not content:

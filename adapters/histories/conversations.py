@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from adapters.histories.reading import Reading
+from reverie.contract import Role
 from reverie.trust.exports import ExportedFile, ExportedMessage, ExportedRecord, ExportedSession
 
 THOUGHTS: Final = "thoughts of the model"
@@ -170,8 +172,6 @@ def _between(text: str, start: str, end: str) -> str:
     return found if closed else ""
 
 
-Role = Literal["user", "assistant", "system", "tool"]
-
 # Inputs and results of tools are mostly files and logs: the beginning says what they are about, and every further 640
 # characters are one more text to embed.
 TOOL_CHARACTERS: Final = 4_000
@@ -182,6 +182,23 @@ _MAX_CALL_CHARACTERS: Final = 200
 _RANDOM: Final = re.compile(r"[0-9A-Za-z]{16}|[0-9a-f]{8}-[0-9a-f]{4}-")
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _REF_CODE_CHARACTERS: Final = 11
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMessage:
+    """A message as another program wrote it. One without a time has that of the message before it.
+
+    A result of a tool has the id of the call that it answers. `attached` are names of files.
+    """
+
+    id: str
+    role: Role
+    content: str
+    at: datetime | None
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    attached: Sequence[str] = ()
 
 
 class Conversation:
@@ -213,51 +230,38 @@ class Conversation:
         # The calls of Reverie's own tools, whose results are memories already.
         self._own_calls: set[str] = set()
 
-    def message(
-        self,
-        id: str,
-        role: Role,
-        content: str,
-        at: datetime | None,
-        *,
-        tool_calls: Sequence[Mapping[str, Any]] = (),
-        tool: tuple[str | None, str | None] = (None, None),
-        attached: Sequence[str] = (),
-    ) -> Iterator[ExportedRecord]:
-        """Yield a message, after its session if it is the first one. A message without a time has that of the last.
-
-        `tool` is the id of the call that the message answers, and the name of the tool. `attached` are names of files.
-        """
-        if tool[0] is not None and tool[0] in self._own_calls:
+    def message(self, read: ReadMessage) -> Iterator[ExportedRecord]:
+        """Yield the record of a message, after that of its session if it is the first one."""
+        if read.tool_call_id is not None and read.tool_call_id in self._own_calls:
             self._reading.leave("results of Reverie's own tools")
             return
-        self._own_calls.update(str(call.get("id")) for call in tool_calls if is_own_tool(call.get("name")))
-        content = stored_text(content)
-        kept, characters = shortened(content, TOOL_CHARACTERS if role == "tool" else _MESSAGE_CHARACTERS)
-        calls = [_shortened_call(call) for call in tool_calls[:_MAX_TOOL_CALLS]]
+        self._own_calls.update(str(call.get("id")) for call in read.tool_calls if is_own_tool(call.get("name")))
+        most = TOOL_CHARACTERS if read.role == "tool" else _MESSAGE_CHARACTERS
+        kept, characters = shortened(stored_text(read.content), most)
+        calls = [_shortened_call(call) for call in read.tool_calls[:_MAX_TOOL_CALLS]]
         if not kept.strip() and not calls:
             self._reading.leave("messages without a text")
             return
         self._reading.cut += characters is not None
-        self.at = at or self.at
+        self.at = read.at or self.at
         if not self._count:
             yield self._session()
         self._count += 1
         metadata: dict[str, Any] = {} if characters is None else {"characters": characters}
-        if attached:
-            metadata["attachments"] = [label for name in attached[:_MAX_TOOL_CALLS] if (label := label_of(name))]
+        if read.attached:
+            metadata["attachments"] = [label for name in read.attached[:_MAX_TOOL_CALLS] if (label := label_of(name))]
         yield ExportedMessage(
             workspace=self._reading.workspace,
             agent=self._reading.agent,
-            id=f"{self._source}:{id}",
+            id=f"{self._source}:{read.id}",
             session=self.id,
             sequence=self._count,
-            role=role,
+            role=read.role,
             content=kept,
             created_at=self.at,
             tool_calls=calls,
-            tool_call_id=label_of(tool[0]),
-            tool_name=label_of(tool[1]),
+            tool_call_id=label_of(read.tool_call_id),
+            tool_name=label_of(read.tool_name),
             tags=[self._source],
             metadata=metadata,
         )

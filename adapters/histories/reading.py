@@ -120,12 +120,12 @@ def ends_of(file: Path) -> bytes:
         return begin + opened.read()
 
 
-def last_time(file: Path, field: re.Pattern[bytes] = _TIME) -> datetime:
-    """Return the last time that a file names in a field, else when it was last changed. Raises `OSError`."""
+def last_time(file: Path) -> datetime:
+    """Return the last time that a file names, else when it was last changed. Raises `OSError`."""
     with file.open("rb") as opened:
         size = opened.seek(0, 2)
         opened.seek(max(0, size - _TAIL_BYTES))
-        times = field.findall(opened.read())
+        times = _TIME.findall(opened.read())
     for text in reversed(times):
         if (found := moment(text.decode())) is not None:
             return found

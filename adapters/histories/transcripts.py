@@ -27,6 +27,7 @@ from adapters.histories.conversations import (
     THOUGHTS,
     WRITTEN_BY_PROGRAM,
     Conversation,
+    ReadMessage,
     leave_blocks,
     result_id,
     stable_id,
@@ -81,7 +82,7 @@ class Queue(Generic[_T]):
         return self._id(session, text)
 
     def left(self) -> list[tuple[_T, str, Any]]:
-        """Return the prompts that only operations told of: the entry, the id and the content of each."""
+        """Return the entry, the id and the content of each prompt that only an operation of the queue has named."""
         found = []
         for entry, session, content in self._removed.values():
             text = text_of(content)
@@ -265,14 +266,14 @@ def _from_user(
         if isinstance(block, dict) and block.get("type") == "tool_result":
             call = str(block.get("tool_use_id") or uuid)
             id = result_id(session.own_id, call)
-            yield from session.message(id, "tool", text_of(block.get("content")), at, tool=(call, None))
+            yield from session.message(ReadMessage(id, "tool", text_of(block.get("content")), at, tool_call_id=call))
         elif text := text_of(block):
             if typed := typed_text(text):
                 texts.append(typed)
             else:
                 reading.leave(WRITTEN_BY_PROGRAM, line.where)
     if texts:
-        yield from session.message(uuid, "user", "\n".join(texts), at)
+        yield from session.message(ReadMessage(uuid, "user", "\n".join(texts), at))
 
 
 def _from_assistant(session: Conversation, content: Any, uuid: str, at: datetime | None) -> Iterator[ExportedRecord]:
@@ -284,7 +285,7 @@ def _from_assistant(session: Conversation, content: Any, uuid: str, at: datetime
     ]
     text = "\n".join(filter(None, map(text_of, blocks)))
     if text or calls:  # else it is only thinking
-        yield from session.message(uuid, "assistant", text, at, tool_calls=calls)
+        yield from session.message(ReadMessage(uuid, "assistant", text, at, tool_calls=calls))
 
 
 CLAUDE_CODE: Final = Format(
@@ -397,11 +398,11 @@ def _from_item(
         given = next((item[field] for field in ("arguments", "input", "action") if item.get(field) is not None), None)
         name_of_tool = item.get("name") or kind.removesuffix("_call")
         call = {"id": item.get("call_id"), "name": name_of_tool, "arguments": decoded_json(given)}
-        yield from session.message(name, "assistant", "", at, tool_calls=[call])
+        yield from session.message(ReadMessage(name, "assistant", "", at, tool_calls=[call]))
     elif kind in _RESULTS:
         call_id = str(item.get("call_id") or name)
         text, id = _output(item.get("output")), result_id(session.own_id, call_id)
-        yield from session.message(id, "tool", text, at, tool=(call_id, None))
+        yield from session.message(ReadMessage(id, "tool", text, at, tool_call_id=call_id))
     elif kind == "reasoning":
         reading.leave(THOUGHTS)
     else:
@@ -413,13 +414,13 @@ def _from_message(
 ) -> Iterator[ExportedRecord]:
     role = item.get("role")
     if role == "assistant":
-        yield from session.message(name, "assistant", text_of(item.get("content")), at)
+        yield from session.message(ReadMessage(name, "assistant", text_of(item.get("content")), at))
     elif role == "user":
         content = item.get("content")
         found = [text for block in (content if isinstance(content, list) else [content]) if (text := text_of(block))]
         typed = [text for text in map(typed_in_codex, found) if text]
         if typed or not found:
-            yield from session.message(name, "user", "\n".join(typed), at)
+            yield from session.message(ReadMessage(name, "user", "\n".join(typed), at))
         else:
             reading.leave("texts that the program wrote in the user's name")
     else:

@@ -18,7 +18,6 @@ import hmac
 import math
 import os
 import re
-import secrets as random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -230,8 +229,7 @@ PREFIX: Final = "whsec_"
 # From the specification: 192 to 512 bits.
 MIN_KEY_BYTES: Final = 24
 MAX_KEY_BYTES: Final = 64
-_NEW_KEY_BYTES: Final = 32
-_HOW_TO_CREATE: Final = f"make one with `echo {PREFIX}$(openssl rand -base64 {_NEW_KEY_BYTES})`"
+_HOW_TO_CREATE: Final = f"make one with `echo {PREFIX}$(openssl rand -base64 32)`"
 
 
 class Signer:
@@ -267,11 +265,6 @@ def check_message(message_id: str, now: datetime) -> None:
         raise ValueError(f"message_id {message_id!r:.80} must be printable ASCII without blanks: it goes into a header")
     if now.tzinfo is None:
         raise ValueError("now must have a time zone: the signature covers the second at which a message is sent")
-
-
-def new_secret() -> str:
-    """Return a new random secret."""
-    return PREFIX + base64.b64encode(random.token_bytes(_NEW_KEY_BYTES)).decode("ascii")
 
 
 def decode_secret(secret: str, *, source: str) -> bytes:

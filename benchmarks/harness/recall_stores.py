@@ -20,14 +20,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.embedders.base import Embedder
+from adapters.embedders.base import Embedder, to_blob
 from adapters.embedders.record import build_embedder
 from benchmarks.harness.made_up_talk import MadeUpTalk, Talk
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.recall_process import Asked
 from benchmarks.harness.stack import WORKSPACE
 from memory.pipeline.chunking import cut
-from memory.pipeline.embedding import to_blob
 from memory.pipeline.incoming import DEFAULT_IMPORTANCE
 from reverie.clock import new_id
 from storage.index.search_index import VectorEntry

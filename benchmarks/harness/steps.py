@@ -20,7 +20,7 @@ from typing import Any, Final
 from celery import signals
 from kombu.transport import redis as kombu_redis
 
-from worker.running import limit_native_memory
+from worker.running import prepare_for_models
 
 TAKEN, WORKING, EMBEDDED, COMMITTED, ENDED = STEPS = ("taken", "working", "embedded", "committed", "ended")
 TASK_SECONDS: Final = "BENCH_TASK_SECONDS"
@@ -54,7 +54,7 @@ def main() -> None:
 
         return call
 
-    limit_native_memory()  # before the import of numpy
+    prepare_for_models()  # before the import of numpy
     from memory.pipeline import embedding
 
     signals.task_received.connect(lambda **_: come_to(TAKEN), weak=False)

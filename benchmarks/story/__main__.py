@@ -70,7 +70,7 @@ def context_measures(world: World, asked: Sequence[tuple[str, TurnQuestion]]) ->
 _FOLDER: Final = ROOT / "build" / "story"
 _QUICK_CONVERSATIONS: Final = 1
 # Enough for sessions to end and for a dream sweep to find what was recalled on several days.
-_QUICK_DAYS: Final = 10
+_QUICK_DAYS: Final = 6
 # Every other question is asked during the month as well, the rest only at its end.
 _ASKED_DURING: Final = slice(0, None, 2)
 _ASKED_AT_THE_END: Final = slice(1, None, 2)

@@ -181,8 +181,8 @@ class World:
     def _note(self, agent: str, query: str, found: RecallOutcome) -> None:
         """Record the results that fit as the server and the recording task do, each hit in its store."""
         for store in self.stores:
-            fitting = [hit for hit in found.hits_in(store.name) if hit.relevance >= RECALL_EVENT_MIN_SCORE]
-            hits = [(hit.chunk_id, hit.score) for hit in fitting]
+            fitting = [hit for hit in (*found.hits, *found.folded) if hit.relevance >= RECALL_EVENT_MIN_SCORE]
+            hits = [(hit.chunk_id, hit.score) for hit in fitting if hit.store == store.name]
             if hits:
                 note = NewRecall(agent, f"recall-{self.recalls}", query, self.now, tuple(hits))
                 with store.writing() as tx:

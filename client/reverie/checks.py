@@ -25,6 +25,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MICROS_RANGE: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 # The largest number that every reader of JSON keeps as it is.
 MAX_INTEGER: Final = 2**53
+# Messages without a sequence come behind the largest one of their session, and need numbers, too.
+MAX_SEQUENCE: Final = 2**52
 
 
 def is_workspace_name(name: str) -> bool:
@@ -136,8 +138,8 @@ def _check_turn(payload: MessagePayload) -> None:
         raise Rejected(f"importance is {payload.importance}; it must be from 0 to 1", field="importance")
     if payload.token_count is not None and not 0 <= payload.token_count < 2**31:
         raise Rejected("token_count must not be negative", field="token_count")
-    if payload.sequence is not None and not 0 < payload.sequence < 2**53:
-        raise Rejected("sequence must be a positive whole number", field="sequence")
+    if payload.sequence is not None and not 0 < payload.sequence <= MAX_SEQUENCE:
+        raise Rejected(f"sequence must be a whole number from 1 to {MAX_SEQUENCE:,}", field="sequence")
 
 
 def check_text(field: str, text: str, limit_bytes: int) -> None:
@@ -242,5 +244,7 @@ def _children(item: object, field: str, any_text: bool) -> Iterable[object]:
         if isinstance(text, str) and not any_text:
             _check_text(field, text)
     if isinstance(item, Mapping):
+        if not all(isinstance(key, str) for key in item):
+            raise Rejected(f"{field} has a key that is not a text", field=field)
         return item.values()
     return item if isinstance(item, (list, tuple)) else ()

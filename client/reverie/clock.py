@@ -8,11 +8,15 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import uuid_utils
 
 from reverie.errors import StoreUnusable
 
+SECOND_MICROS: Final = 1_000_000
+HOUR_MICROS: Final = 3_600 * SECOND_MICROS
+DAY_MICROS: Final = 24 * HOUR_MICROS
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Steps back by which clocks are kept right, and bursts of calls, are smaller.
 _LARGEST_SLEW_MICROS = 2_000_000

@@ -18,6 +18,7 @@ from reverie.calls import Call, is_repeatable, response_type, route_of
 from reverie.clock import new_id, rfc3339
 from reverie.config import LOCAL_HOSTS, ClientConfig, local_server, parse_keys, without_password
 from reverie.contract import TOKEN_PREFIX, FilePayload, MessagePayload, Payload, WaitFor
+from reverie.decoding import describe
 from reverie.errors import (
     CONTENT_TYPE,
     InboxFull,
@@ -79,8 +80,10 @@ class HttpTransport:
         timeout = timeout_seconds or call.http_timeout_seconds() or self._config.timeout_seconds
         response = self._send_patiently(route.method, path, timeout=timeout, **request)
         if response.is_success:
+            kind = response_type(type(call))
+            describe(kind)
             try:
-                return msgspec.json.decode(response.content, type=response_type(type(call)))
+                return msgspec.json.decode(response.content, type=kind)
             except (ValueError, RecursionError) as error:
                 raise Permanent(f"this client cannot decode the response of {self._config.url} to {path}") from error
         raise self._error(response)
@@ -183,6 +186,7 @@ class HttpTransport:
 
     def _error(self, response: Any) -> ReverieError:
         if response.headers.get("content-type", "").startswith(CONTENT_TYPE):
+            describe(Problem)
             try:
                 return error_of(msgspec.json.decode(response.content, type=Problem))
             except (ValueError, RecursionError):

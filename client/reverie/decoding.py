@@ -6,6 +6,7 @@ The only place that reads the text of msgspec's validation errors.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -39,6 +40,21 @@ _TYPE_NAMES: Final = {
 
 _T = TypeVar("_T")
 
+_described: Final[set[Any]] = set()
+_describing: Final = threading.Lock()
+
+
+def describe(kind: Any) -> None:
+    """Have msgspec build its description of a type, which it does at the first use of the type.
+
+    It crashes the process when two threads build one at the same time (msgspec 0.22): so call this before decoding
+    where several threads may.
+    """
+    if kind not in _described:
+        with _describing:
+            msgspec.json.Decoder(kind)
+            _described.add(kind)
+
 
 def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) -> _T:
     """Convert `raw`, made of dicts, lists and plain values, to a struct of type `kind`.
@@ -48,6 +64,7 @@ def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) 
     """
     if not isinstance(raw, Mapping):
         raise Rejected(f"{name} must be an object, not {type_name(raw)}", field=name)
+    describe(kind)
     try:
         return msgspec.convert(raw, kind, strict=not from_text)
     except RecursionError:

@@ -74,7 +74,7 @@ class CurationRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class DueMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that may not hold any more, and why: contradicting, said before a change, over, or silent for long."""
+    """A memory that may not hold any more, and why: it contradicts another, was said before a change, or is old."""
 
     memory: Memory
     why: str

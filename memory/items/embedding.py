@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-import numpy as np
-
-from adapters.embedders.base import Embedder
+from adapters.embedders.base import Embedder, to_blob
 from memory.cutting import normalise, split
 from memory.stage import STAGE_BUDGET_SECONDS
 from reverie.errors import Permanent, Transient
@@ -132,7 +130,6 @@ def embed_waiting(
     embedder: Embedder,
     *,
     budget_seconds: float = STAGE_BUDGET_SECONDS,
-    monotonic: Callable[[], float] = time.monotonic,
 ) -> dict[str, int]:
     """Embed items that wait, and those embedded by another model, in batches; return counts.
 
@@ -140,7 +137,7 @@ def embed_waiting(
     deleted or are being erased are left out; this is checked before each item, since the embedder may be a remote
     endpoint.
     """
-    deadline = monotonic() + budget_seconds
+    deadline = time.monotonic() + budget_seconds
     counts, after = {"items": 0}, 0
     with store.reading() as tx:
         is_stale = tx.waiting_items.any_of_other_models(embedder.model)
@@ -162,13 +159,13 @@ def embed_waiting(
             if vectors is None:
                 break
             found.append((item, vectors))
-            if monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 break
         if found:
             with store.writing() as tx:
                 for item, vectors in found:
                     counts["items"] += tx.waiting_items.put_vectors(item, vectors, model=embedder.model)
-        if monotonic() >= deadline:
+        if time.monotonic() >= deadline:
             return {**counts, "more": 1}
         if len(found) + withdrawn < len(items):
             return {**counts, "failed": 1}
@@ -186,8 +183,3 @@ def _vectors(embedder: Embedder | None, pieces: Sequence[str]) -> list[bytes] | 
         return []
     except Transient:
         return None
-
-
-def to_blob(vector: Any) -> bytes:
-    """Return a vector as stored: float32, little-endian on every machine."""
-    return np.ascontiguousarray(vector, dtype="<f4").tobytes()

@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.embedders.base import Embedder
+from adapters.embedders.base import Embedder, to_blob
 from memory.conversion import convert
-from memory.items.embedding import WHOLE, to_blob, vectors_at_once
+from memory.items.embedding import WHOLE, vectors_at_once
 from reverie.errors import NotFound, Permanent, Rejected, Transient
 from reverie.items import (
     Distance,

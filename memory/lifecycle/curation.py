@@ -19,15 +19,15 @@ from typing import Any, Final, NamedTuple
 from msgspec import structs
 
 from memory.conversion import convert
-from memory.doubts import depending_on_changes, doubt
+from memory.doubts import depending_on_changes, doubt, past_their_day
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.memories import pending_memories, to_memories
 from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE, job_name
 from reverie.errors import Conflict, NotFound
 from reverie.upkeep import Accepted, CurationChange, CurationEntry, CurationRun, DueMemory, Review, Undone
+from storage.curation import EVERY_ENTRY, CurationFilter, CurationLog, RowChange, RunEffect
 from storage.curation import CurationEntry as StoredEntry
-from storage.curation import CurationFilter, CurationLog, RowChange, RunEffect
 from storage.lifecycle.undo import undo as undo_rows
 from storage.memories.records import MemoryRecord
 from storage.memories.trust import EVERYTHING_TOLD, TrustPolicy, orders_without_right
@@ -58,9 +58,6 @@ _SHOWN_COLUMNS: Final = {
     "messages": ("row_id", "consolidated_at"),
     "memory_promotions": ("memory_id", "score", "phase"),
 }  # fmt: skip
-
-
-EVERY_ENTRY: Final = CurationFilter()
 
 
 def list_entries(
@@ -382,7 +379,9 @@ def _due_in(rows: AgentRepositories, *, now: int, limit: int, trust: TrustPolicy
     changes = {record.id: change for record, change in changed}
     held = _held_back(rows, trust)[:limit]
     whose_word = {record.id: word for record, word in held}
-    records = {record.id: record for record in (*(one for one, _ in held), *(one for one, _ in changed), *found)}
+    passed = past_their_day(rows, now=now)[:limit]
+    listed = (*(one for one, _ in held), *(one for one, _ in changed), *passed, *found)
+    records = {record.id: record for record in listed}
     for memory in to_memories(rows, list(records.values())):
         record = records[memory.id]
         if word := whose_word.get(memory.id):

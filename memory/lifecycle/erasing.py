@@ -359,9 +359,12 @@ class ErasureJob:
 
     def _broker(self) -> None:
         wanted = self._fragments()
-        matcher = self._matcher(wanted)
-        self._erasures.count(self._erasure.id, "broker", self._services.broker.remove(matcher.is_in))
-        self._services.broker.rewrite_file()
+        current, broker = self._current, self._services.broker
+        if current.kind == "workspace" and current.workspace is not None:
+            broker.remove_answers(current.workspace)
+        counts = broker.remove(self._matcher(wanted).is_in, quotes=Matcher(self._key, wanted).is_in)
+        self._erasures.count(self._erasure.id, "broker", counts)
+        broker.rewrite_file()
 
     def _hosts(self) -> None:
         """Wait until each host that shares the stores has removed it from its own files."""
@@ -509,7 +512,7 @@ def delete_unused(
 ) -> bool:
     """Remove the files of a workspace, unless something has been stored or accepted since; return whether it did.
 
-    It is looked once more while nobody can write: what is stored in between must not go with it.
+    This is checked again while nobody can write: what is stored in between must not be deleted with the files.
     """
 
     def is_in_use() -> bool:

@@ -15,7 +15,7 @@ from memory.trust.webhook_secrets import forget_agent
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE, MessagePayload, Payload
 from reverie.errors import StoreUnavailable
-from storage.catalogue import ErasureKind
+from reverie.trust.calls import ErasureKind
 from storage.lifecycle.erased_rows import Selection
 from storage.lifecycle.erasures import ALL_TIMES, ErasureRecord, Subject, message_name, parts_of
 from storage.stores import Store, Stores

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from memory.fragments import HashKey
 from memory.tombstones import hash_key, read_tombstones, target_hash
-from reverie.contract import ACCOUNT_STORE
+from reverie.contract import ACCOUNT_STORE, content_hash
 from reverie.errors import Conflict, NotFound, Rejected
 from reverie.memories.types import IMPORT
 from reverie.trust import exports as types
@@ -103,6 +103,7 @@ def import_records(stores: Stores, records: Sequence[ExportedRecord], rules: Imp
             done.left_out[part_of(record)] += 1
         else:
             allowed.append(kept)
+    allowed = list(_without_contradictions(allowed, rules, done))
     allowed = [record for group in _groups(allowed) for record in _Group(stores, group, rules, done).fitting()]
     if rules.dry_run:
         _count(stores, allowed, rules, done)
@@ -202,6 +203,23 @@ def _count(stores: Stores, records: Sequence[ExportedRecord], rules: ImportRules
         for record, presence in zip(group, _Group(stores, group, rules, done).presence(), strict=True):
             (done.added if presence == "absent" else done.present)[part_of(record)] += 1
             done.shared += presence == "absent" and _waits_for_approval(record)
+
+
+def _without_contradictions(
+    records: Sequence[ExportedRecord], rules: ImportRules, done: Imported
+) -> Iterator[ExportedRecord]:
+    """Yield the records without messages that have the id of an earlier one of their session and say something else."""
+    contents: dict[tuple[str, ...], str] = {}
+    for record in records:
+        if isinstance(record, types.ExportedMessage):
+            own, name = content_hash(record, whose=False), (record.workspace, record.agent, record.session, record.id)
+            if contents.setdefault(name, own) != own:
+                with _naming(record):
+                    if not rules.lenient:
+                        raise Conflict("an earlier record has this id and says something else", field="id")
+                done.left_out[part_of(record)] += 1
+                continue
+        yield record
 
 
 def _waits_for_approval(record: ExportedRecord) -> bool:

@@ -159,8 +159,9 @@ def search_files(data: Path, key: HashKey, wanted: FragmentSet, *, on_block: Cal
 
 
 def _files(data: Path) -> Iterator[Path]:
+    own = data / "run"  # addresses and numbers of processes; scratch folders are below it
     for path in sorted(data.rglob("*")):
-        if path.is_file() and not path.is_symlink() and not path.name.endswith(_SKIPPED):
+        if path.is_file() and not path.is_symlink() and not path.name.endswith(_SKIPPED) and path.parent != own:
             yield path
 
 

@@ -33,7 +33,7 @@ from memory.lifecycle.erasure_rows import RowErasure, clear_deleted, erased_name
 from memory.pipeline.incoming import Item, decode
 from memory.pipeline.storing import store_items
 from memory.secrets import looks_secret
-from memory.tombstones import Tombstone, hash_key, read_tombstones, target_hash
+from memory.tombstones import TOMBSTONE_LINES, Tombstone, hash_key, read_tombstones, target_hash
 from memory.trust.tokens import REVOKED
 from memory.trust.webhook_secrets import forget_rotated
 from memory.upkeep.notebook import Notebooks
@@ -48,7 +48,6 @@ from storage.trust.tokens import TokenRecord
 
 # The settings with which the backup was made, for the person who restores it: none of them is applied.
 RESTORED_SETTINGS: Final = "restored-settings.json"
-_TOMBSTONE_LINES: Final = "tombstones.jsonl"
 _TOMBSTONE_KEY: Final = "key"
 _BATCH_ITEMS: Final = 500
 
@@ -195,9 +194,9 @@ def _merge_tombstones(source: Path, into: Path) -> None:
         return
     if (source / _TOMBSTONE_KEY).read_bytes() != (into / _TOMBSTONE_KEY).read_bytes():
         return
-    lines = [_lines(folder / _TOMBSTONE_LINES) for folder in (into, source)]
+    lines = [_lines(folder / TOMBSTONE_LINES) for folder in (into, source)]
     merged = b"".join(line + b"\n" for line in dict.fromkeys(lines[0] + lines[1]))
-    descriptor = os.open(into / _TOMBSTONE_LINES, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor = os.open(into / TOMBSTONE_LINES, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(merged)
         file.flush()
@@ -231,8 +230,11 @@ def _store_queued(stores: Stores, path: Path, now: int) -> int:
     store = stores.workspace(path.name)
     with path.open("rb") as lines:
         while batch := list(islice(lines, _BATCH_ITEMS)):
-            items = [_queued_item(line) for line in batch]
-            stored += store_items(store, sorted(items, key=lambda item: item.taken.accepted_at), now).report.stored
+            items = sorted(map(_queued_item, batch), key=lambda item: item.taken.accepted_at)
+            while items:
+                written = store_items(store, items, now)
+                items = [item for item in items if item.taken.field not in written.outcomes]
+                stored += written.report.stored
     return stored
 
 
@@ -243,7 +245,7 @@ def _queued_item(line: bytes) -> Item:
 
 def _apply_tombstones(stores: Stores, data: Path, now: int) -> int:
     """Erase what tombstones name; return how many there are."""
-    number = len(_lines(data / TOMBSTONES / _TOMBSTONE_LINES))
+    number = len(_lines(data / TOMBSTONES / TOMBSTONE_LINES))
     if number:
         apply_tombstones(stores, now=now)
     return number

@@ -4,7 +4,7 @@ The job works store by store; the end of a session extracts from that session at
 window, with a language model or by patterns. Findings and the position up to which the session was read are committed
 together, compared with the position from which it was read: killed at any point, or run by two at once, each is found
 once. A model that is down or gives an invalid answer changes nothing, not even the position, unless patterns replace
-it.
+it. It is asked about several short sessions of a user in one call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from adapters.language_models import LanguageModel, LanguageModelRefused, LanguageModelUnavailable
 from memory.idle_stores import DueJob, IdleStores, run_where_due
-from memory.jobs import ALL_DATA, JobRun, JobScope
+from memory.jobs import ORDINARY_RUN, JobRun, RunOptions
 from memory.memories.extraction_windows import (
     ANSWER_TOKENS,
     INSTRUCTIONS,
@@ -27,6 +27,7 @@ from memory.memories.extraction_windows import (
     ExtractionRules,
     Window,
     checked_findings,
+    fits_with,
     is_evidence,
     next_window,
     progress_of,
@@ -36,6 +37,7 @@ from memory.memories.findings import Finding, FindingSaver, Origin, found_by_pat
 from memory.stage import MAX_CRASHES, WorkerCrashed
 from memory.withdrawn import Withdrawn, require_wanted
 from reverie import contract
+from reverie.clock import SECOND_MICROS
 from reverie.counts import counted
 from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.memories.extraction import (
@@ -121,6 +123,9 @@ class SessionReader:
     session: WaitingSession
     positions: Positions
     dry_run: bool
+    # What was read and found ahead, when a model was asked about several sessions at once.
+    _first_window: Window | None = None
+    _answered: list[Finding] | LanguageModelUnavailable | None = None
 
     @property
     def counts(self) -> Counter[str]:
@@ -136,10 +141,7 @@ class SessionReader:
         """Read to the end, or until the time is up, the model fails, or another reader is found at work."""
         read_to = start = self.session.position
         while read_to == start or not time_is_up():
-            with self.store.reading() as tx:
-                window = next_window(
-                    tx, replace(self.session, position=read_to), for_model=self.extractor.model is not None
-                )
+            window, self._first_window = self._first_window or self._window(read_to), None
             if not window.new:
                 # Messages that were removed before they were read are not waited for either.
                 read_to = max(read_to, self.session.last_sequence)
@@ -161,14 +163,43 @@ class SessionReader:
         if read_to > self.session.position and not self.dry_run:
             self.positions.note(self.session, read_to)
 
+    def first_window(self) -> Window:
+        """Return the window that `read` begins with, read ahead."""
+        if self._first_window is None:
+            self._first_window = self._window(self.session.position)
+        return self._first_window
+
+    def has_evidence(self, window: Window) -> bool:
+        """Return whether users say something in a window that a model should read."""
+        return any(is_evidence(message, self.extractor.rules.min_characters) for message in window.new)
+
+    def ask_ahead(self, model: LanguageModel, others: Sequence[SessionReader]) -> None:
+        """Ask a model about the first windows of this session and others in one call, before they are read.
+
+        If it refuses them together, each is asked about alone.
+        """
+        readers = (self, *others)
+        answers: Sequence[list[Finding] | LanguageModelUnavailable]
+        try:
+            answers = self._ask_model(model, [reader.first_window() for reader in readers])
+        except (LanguageModelRefused, Withdrawn):
+            return
+        except LanguageModelUnavailable as error:
+            answers = [error] * len(readers)
+        for reader, answer in zip(readers, answers, strict=True):
+            reader._answered = answer
+
+    def _window(self, read_to: int) -> Window:
+        with self.store.reading() as tx:
+            return next_window(tx, replace(self.session, position=read_to), for_model=self.extractor.model is not None)
+
     def _find(self, window: Window) -> list[Finding] | None:
         """Return the findings of a window; None if the model failed and patterns may not replace it."""
         rules = self.extractor.rules
         by_users = [message for message in window.new if is_evidence(message, 1)]
-        evidence = [message for message in by_users if is_evidence(message, rules.min_characters)]
-        if self.extractor.model is not None and evidence:
+        if self.extractor.model is not None and self.has_evidence(window):
             try:
-                by_model = self._ask_model(self.extractor.model, window)
+                by_model = self._by_model(self.extractor.model, window)
                 return [*by_model, *self._beside_model(by_users, by_model, window)]
             except LanguageModelUnavailable:
                 self.counts["model_unavailable"] += 1
@@ -200,26 +231,37 @@ class SessionReader:
             and (finding.takes_back is not None or not is_evidence(finding.message, minimum))
         ]
 
-    def _ask_model(self, model: LanguageModel, window: Window) -> list[Finding]:
-        rules = self.extractor.rules
+    def _by_model(self, model: LanguageModel, window: Window) -> list[Finding]:
+        answered, self._answered = self._answered, None
+        if isinstance(answered, LanguageModelUnavailable):
+            raise answered
+        return self._ask_model(model, [window])[0] if answered is None else answered
+
+    def _ask_model(self, model: LanguageModel, windows: Sequence[Window]) -> list[list[Finding]]:
+        """Return what a model finds in each of some windows that fit together (see `fits_with`)."""
+        rules, owner = self.extractor.rules, windows[0].owner
+        with self.store.reading() as tx:
+            own_known = KnownMemories(tx.connection, self.session.agent).newest(owner=owner, limit=KNOWN_MEMORIES)
         with self.extractor.account().reading() as tx:
-            account_known = self._known_in_account(tx).newest(owner=window.owner, limit=KNOWN_MEMORIES)
-        withdrawn = self.store.withdrawn("memories", [known.row_id for known in window.known])
-        own_known = [known for known in window.known if known.row_id not in withdrawn]
+            account_known = self._known_in_account(tx).newest(owner=owner, limit=KNOWN_MEMORIES)
+        withdrawn = self.store.withdrawn("memories", [known.row_id for known in own_known])
+        own_known = [known for known in own_known if known.row_id not in withdrawn]
         withdrawn = self.extractor.account().withdrawn("memories", [known.row_id for known in account_known])
         account_known = [known for known in account_known if known.row_id not in withdrawn]
-        window = replace(window, known=(*account_known, *own_known))
+        messages = [message.row_id for window in windows for message in (*window.before, *window.new)]
+        prompt = prompt_for(windows, [*account_known, *own_known], rules)
 
         def check() -> None:
-            require_wanted(self.store, "messages", [message.row_id for message in (*window.before, *window.new)])
+            require_wanted(self.store, "messages", messages)
             require_wanted(self.store, "memories", [known.row_id for known in own_known])
             require_wanted(self.extractor.account(), "memories", [known.row_id for known in account_known])
 
         answer = model.complete_structured(
-            INSTRUCTIONS, prompt_for(window, rules), ANSWER_TOKENS, form=Extraction, purpose="extraction", check=check
+            INSTRUCTIONS, prompt, ANSWER_TOKENS, form=Extraction, purpose="extraction", check=check
         ).value
+        model.note_read(sum(len(window.new) for window in windows), purpose="extraction")
         self.counts["model_calls"] += 1
-        findings, dropped = checked_findings(answer, window, rules, now=self.now)
+        findings, dropped = checked_findings(answer, windows, rules, now=self.now)
         self.counts.update({f"dropped_{reason}": count for reason, count in dropped.items()})
         return findings
 
@@ -333,7 +375,6 @@ NEVER_SILENT: Final = 10
 
 # Sessions that are read between two commits. A commit for each would only make other writers wait.
 _GROUP_SESSIONS: Final = 50
-_SECOND: Final = 1_000_000
 
 
 def extract_memories(
@@ -342,8 +383,7 @@ def extract_memories(
     *,
     now: int,
     idle_stores: IdleStores | None = None,
-    dry_run: bool = False,
-    scope: JobScope = ALL_DATA,
+    options: RunOptions = ORDINARY_RUN,
 ) -> dict[str, Any]:
     """Extract from every session that is due; return the counts of each workspace and the totals.
 
@@ -355,16 +395,14 @@ def extract_memories(
             if progress_of(tx).oldest_waiting(now=now) is None:
                 return None
             # Where none is due yet, the next sweep checks again.
-            return now if _due_sessions(tx, extractor.rules, now, scope.agent) else now + 1
+            return now if _due_sessions(tx, extractor.rules, now, options.scope.agent) else now + 1
 
     return run_where_due(
         stores,
         DueJob(contract.EXTRACT_MEMORIES, lambda run: extract_due(run, extractor), due_at),
         now=now,
         idle_stores=idle_stores,
-        budget_seconds=BUDGET_SECONDS,
-        dry_run=dry_run,
-        scope=scope,
+        options=replace(options, budget_seconds=BUDGET_SECONDS),
     )
 
 
@@ -372,14 +410,13 @@ def extract_due(run: JobRun, extractor: Extractor) -> None:
     """Read every session of a store that is due, until the time of the run is up."""
     with run.store.reading() as tx:
         due = _due_sessions(tx, extractor.rules, run.now, run.agent)
+        deaths = progress_of(tx).deaths()
     positions = Positions(
         run.writing,
         run.counts,
         run.now,
         on_found=lambda agent, session, content: run.plan(agent, "extract", f"session {session}", content),
     )
-    with run.store.reading() as tx:
-        deaths = progress_of(tx).deaths()
     reached = 0
     for group in _groups(due, deaths):
         if run.time_is_up:
@@ -389,7 +426,6 @@ def extract_due(run: JobRun, extractor: Extractor) -> None:
         run.counts["not_reached"] += len(due) - reached
     if not run.dry_run:
         positions.save()
-        _move_watermark(run)
 
 
 def _groups(due: Sequence[WaitingSession], deaths: Mapping[str, int]) -> Iterator[list[WaitingSession]]:
@@ -415,15 +451,38 @@ def _read_group(
     if not run.dry_run:
         with run.writing() as tx:
             progress_of(tx).begin(group, now=run.now)
+            _move_watermark(progress_of(tx), run.now)
     reached = 0
-    for session in group:
+    readers = [SessionReader(run.store, extractor, session, positions, run.dry_run) for session in group]
+    for together in _asked_together(readers) if extractor.model is not None else ([reader] for reader in readers):
         if run.time_is_up:
             break
-        SessionReader(run.store, extractor, session, positions, run.dry_run).read(lambda: run.time_is_up)
-        reached += 1
+        if extractor.model is not None and len(together) > 1:
+            together[0].ask_ahead(extractor.model, together[1:])
+        for reader in together:
+            reader.read(lambda: run.time_is_up)
+        reached += len(together)
     if not run.dry_run:
         positions.save(ended=group)
     return reached
+
+
+def _asked_together(readers: Sequence[SessionReader]) -> Iterator[list[SessionReader]]:
+    """Yield the readers of a group, together those about whose sessions a model can be asked in one call."""
+    together: list[SessionReader] = []
+    # Stable: sessions of a user keep their order, so that the newer statement is found last.
+    for reader in sorted(readers, key=lambda reader: (reader.session.agent, reader.session.user or "")):
+        window = reader.first_window()
+        if not reader.has_evidence(window):
+            yield [reader]
+            continue
+        of_same_agent = not together or together[0].session.agent == reader.session.agent
+        if not of_same_agent or not fits_with(window, [one.first_window() for one in together]):
+            yield together
+            together = []
+        together.append(reader)
+    if together:
+        yield together
 
 
 def _advance(tx: Transaction, session: WaitingSession, *, to: int, now: int) -> bool:
@@ -459,9 +518,7 @@ def _set_aside(run: JobRun, session: WaitingSession, deaths: int) -> None:
         progress.end([session])
 
 
-def extract_session(
-    store: Store, extractor: Extractor, *, agent: str, session: str, now: int, dry_run: bool = False
-) -> Counter[str]:
+def extract_session(store: Store, extractor: Extractor, *, agent: str, session: str, now: int) -> Counter[str]:
     """Read one session to its end without waiting for silence, as when it is closed; return counts.
 
     Needs no lease: findings are committed together with the session's position, so of two readers one commits.
@@ -471,7 +528,7 @@ def extract_session(
         waiting = progress_of(tx).waiting_session(agent, session)
     if waiting is not None:
         positions = Positions(store.writing, counts, now)
-        SessionReader(store, extractor, waiting, positions, dry_run).read(lambda: False)
+        SessionReader(store, extractor, waiting, positions, False).read(lambda: False)
         positions.save()
     return counts
 
@@ -483,18 +540,16 @@ def _due_sessions(tx: Transaction, rules: ExtractionRules, now: int, agent: str 
 
 
 def _is_due(progress: ExtractionProgress, session: WaitingSession, rules: ExtractionRules, now: int) -> bool:
-    silence = int(rules.debounce_seconds * _SECOND)
+    silence = int(rules.debounce_seconds * SECOND_MICROS)
     # A session with a future time was written before the clock was set back.
     if now - session.updated_at >= silence or session.updated_at > now + max(silence, CLOCK_TOLERANCE_MICROS):
         return True
     return now - progress.first_waiting_since(session) >= NEVER_SILENT * silence
 
 
-def _move_watermark(run: JobRun) -> None:
-    """Move the watermark up to the session that has waited longest; rarely, because it is a commit."""
-    with run.store.reading() as tx:
-        oldest, watermark = progress_of(tx).oldest_waiting(now=run.now), progress_of(tx).watermark(run.now)
-    up_to = min(run.now, run.now if oldest is None else oldest) - RECHECK_MICROS
-    if up_to - watermark > RECHECK_MICROS:
-        with run.writing() as tx:
-            progress_of(tx).set_watermark(up_to=up_to, now=run.now)
+def _move_watermark(progress: ExtractionProgress, now: int) -> None:
+    """Move the watermark up to the session that has waited longest; rarely, because it is a write."""
+    oldest = progress.oldest_waiting(now=now)
+    up_to = min(now, now if oldest is None else oldest) - RECHECK_MICROS
+    if up_to - progress.watermark(now) > RECHECK_MICROS:
+        progress.set_watermark(up_to=up_to, now=now)

@@ -1,4 +1,4 @@
-"""What extraction reads of a session at once, how a language model is asked about it, and how its answer is checked.
+"""What extraction reads of sessions at once, how a language model is asked about it, and how its answer is checked.
 
 The conversation is data, one JSON object per line, so that no text can break out of its place. Secrets are redacted
 before it leaves the machine. The answer is untrusted: only memories that pass become findings. A text hidden in a
@@ -27,7 +27,7 @@ from reverie import contract
 from reverie.clock import from_micros, to_micros
 from reverie.contract import MAX_TAG_CHARACTERS
 from reverie.memories.types import MemoryKind, Tier
-from storage.memories.extraction import ExtractionProgress, KnownMemories, KnownMemory, SourceMessage, WaitingSession
+from storage.memories.extraction import ExtractionProgress, KnownMemory, SourceMessage, WaitingSession
 from storage.memories.records import is_standing
 from storage.recall.words import STOP_WORDS, hash_of, words_of
 from storage.transaction import Transaction
@@ -59,13 +59,24 @@ class ExtractionRules:
 class Window:
     """New messages of a session and what a model is shown with them; answers that give a secret are redacted.
 
-    `owner` is the user whose the new messages are, None if they are of several.
+    `users` are those whose the new messages are; None is nobody in particular. `at_end` is true if the session has no
+    further messages.
     """
 
     new: tuple[SourceMessage, ...]
     before: tuple[SourceMessage, ...]
-    known: tuple[KnownMemory, ...]
-    owner: str | None = None
+    users: frozenset[str | None] = frozenset()
+    at_end: bool = False
+
+    @property
+    def owner(self) -> str | None:
+        """The user whose the new messages are; None if they are nobody's, or of several."""
+        return next(iter(self.users)) if len(self.users) == 1 else None
+
+    @property
+    def size(self) -> int:
+        """The characters of the new messages."""
+        return sum(len(message.content) for message in self.new)
 
 
 def progress_of(tx: Transaction) -> ExtractionProgress:
@@ -74,7 +85,7 @@ def progress_of(tx: Transaction) -> ExtractionProgress:
 
 
 def next_window(tx: Transaction, session: WaitingSession, *, for_model: bool) -> Window:
-    """Return the next window of a session, at its end one without new messages. Only a model needs what is known."""
+    """Return the next window of a session, at its end one without new messages."""
     progress = progress_of(tx)
     max_messages = MODEL_MESSAGES if for_model else PATTERN_MESSAGES
     max_characters = MODEL_CHARACTERS if for_model else PATTERN_CHARACTERS
@@ -86,15 +97,27 @@ def next_window(tx: Transaction, session: WaitingSession, *, for_model: bool) ->
             break
         new.append(message)
     before = progress.messages_before(session, limit=CONTEXT_MESSAGES)
-    known = KnownMemories(tx.connection, session.agent)
     read = tuple(redact_secret_answers([*before, *new], ""))
-    users = {session.speaker(message) for message in new}
-    owner = next(iter(users)) if len(users) == 1 else None  # what is known of one user is not shown with others' words
     return Window(
         new=read[len(before) :],
         before=read[: len(before)],
-        known=tuple(known.newest(owner=owner, limit=KNOWN_MEMORIES)) if for_model else (),
-        owner=owner,
+        users=frozenset(session.speaker(message) for message in new),
+        at_end=bool(new) and new[-1].sequence >= session.last_sequence,
+    )
+
+
+def fits_with(window: Window, joined: Sequence[Window]) -> bool:
+    """Return whether a model can be asked about a window together with others in one call.
+
+    Each is the whole rest of its session, and all are of one user: what is known of one is not shown with another's
+    words, and no memory of one can rest on them.
+    """
+    if not joined:
+        return True
+    return (
+        all(one.at_end and len(one.users) == 1 and one.users == window.users for one in (window, *joined))
+        and sum(len(one.new) for one in joined) + len(window.new) <= MODEL_MESSAGES
+        and sum(one.size for one in joined) + window.size <= MODEL_CHARACTERS
     )
 
 
@@ -108,7 +131,7 @@ KNOWN_CHARACTERS: Final = 200
 _MAX_SECRET_CHARACTERS: Final = 1_000
 
 INSTRUCTIONS: Final = f"""\
-You keep the memory of an assistant. You read a part of a conversation and note what is worth knowing about the user \
+You keep the memory of an assistant. You read parts of conversations and note what is worth knowing about the user \
 in later conversations: lasting facts about them, preferences, how they want things done, events of their life with \
 their time, tasks that are still to do, and standing instructions: how they want you to act or answer from now on. \
 Most messages hold nothing of the kind; then answer with an empty list.
@@ -164,9 +187,12 @@ class Extraction(msgspec.Struct):
     memories: list[ExtractedMemory]
 
 
-def message_label(message: SourceMessage) -> str:
-    """Return the id under which a message is shown: short, and meaningless anywhere else."""
-    return f"m{message.sequence}"
+def message_label(message: SourceMessage, conversation: int, conversations: int) -> str:
+    """Return the id under which a message is shown: short, and meaningless anywhere else.
+
+    Conversations of a prompt are counted from 1; the only one needs no number.
+    """
+    return f"m{message.sequence}" if conversations == 1 else f"c{conversation}m{message.sequence}"
 
 
 def shown_text(message: SourceMessage) -> str:
@@ -174,17 +200,18 @@ def shown_text(message: SourceMessage) -> str:
     return _beginning(message.content, MESSAGE_CHARACTERS)
 
 
-def prompt_for(window: Window, rules: ExtractionRules) -> str:
-    """Return the prompt for a window: what is known already, the messages before it, and the new ones."""
-    lines = [
-        _message_line(message, _beginning(message.content, CONTEXT_CHARACTERS), new=False) for message in window.before
-    ]
-    lines += [
-        _message_line(message, shown_text(message), new=is_evidence(message, rules.min_characters))
-        for message in window.new
-    ]
-    known = [_known_line(memory) for memory in window.known]
-    return "\n".join(["Known already:", *(known or ["(nothing)"]), "", "The conversation:", *lines])
+def prompt_for(windows: Sequence[Window], known: Sequence[KnownMemory], rules: ExtractionRules) -> str:
+    """Return the prompt for windows of sessions: what is known already, and of each the messages before and the new."""
+    lines = ["Known already:", *(map(_known_line, known) if known else ["(nothing)"])]
+    for number, window in enumerate(windows, 1):
+        lines += ["", "The conversation:" if len(windows) == 1 else f"Conversation {number}:"]
+        for message in window.before:
+            shown = _beginning(message.content, CONTEXT_CHARACTERS)
+            lines.append(_message_line(message, message_label(message, number, len(windows)), shown, new=False))
+        for message in window.new:
+            is_new, label = is_evidence(message, rules.min_characters), message_label(message, number, len(windows))
+            lines.append(_message_line(message, label, shown_text(message), new=is_new))
+    return "\n".join(lines)
 
 
 def is_evidence(message: SourceMessage, min_characters: int) -> bool:
@@ -192,9 +219,9 @@ def is_evidence(message: SourceMessage, min_characters: int) -> bool:
     return message.role == "user" and len(message.content.strip()) >= min_characters
 
 
-def _message_line(message: SourceMessage, text: str, *, new: bool) -> str:
+def _message_line(message: SourceMessage, label: str, text: str, *, new: bool) -> str:
     fields: dict[str, Any] = {
-        "id": message_label(message),
+        "id": label,
         "role": message.role,
         "new": new,
         "at": from_micros(message.created_at).isoformat(timespec="minutes"),
@@ -236,29 +263,42 @@ _USER: Final = frozenset({"user", "users"})
 
 
 def checked_findings(
-    answer: Extraction, window: Window, rules: ExtractionRules, *, now: int
-) -> tuple[list[Finding], Counter[str]]:
-    """Return the memories of an answer that pass the checks, oldest evidence first; count the others by reason."""
+    answer: Extraction, windows: Sequence[Window], rules: ExtractionRules, *, now: int
+) -> tuple[list[list[Finding]], Counter[str]]:
+    """Return the memories of an answer that pass the checks, oldest evidence first, for each window of its prompt.
+
+    The others are counted by reason. A memory belongs to the last conversation of its evidence, and rests on the
+    messages of that one alone.
+    """
     evidence_by_label = {
-        message_label(message): message for message in window.new if is_evidence(message, rules.min_characters)
+        message_label(message, number, len(windows)): (number - 1, message)
+        for number, window in enumerate(windows, 1)
+        for message in window.new
+        if is_evidence(message, rules.min_characters)
     }
-    other_words = _meaningful_words(
-        " ".join(message.content for message in [*window.before, *window.new] if message.role != "user")
-    )
-    found: list[Finding] = []
+    other_words = [
+        _meaningful_words(
+            " ".join(message.content for message in [*window.before, *window.new] if message.role != "user")
+        )
+        for window in windows
+    ]
+    found: list[list[Finding]] = [[] for _ in windows]
     dropped: Counter[str] = Counter()
     for extracted in answer.memories[:MAX_MEMORIES]:
-        labels = dict.fromkeys(extracted.evidence)
-        evidence = _of_last_speaker([evidence_by_label[label] for label in labels if label in evidence_by_label])
-        reason = _rejection(extracted, evidence, other_words, rules.threshold)
+        given = [evidence_by_label[label] for label in dict.fromkeys(extracted.evidence) if label in evidence_by_label]
+        last = max((place for place, _ in given), default=0)
+        evidence = _of_last_speaker([message for place, message in given if place == last])
+        reason = _rejection(extracted, evidence, other_words[last], rules.threshold)
         finding = _finding(extracted, evidence, now) if reason is None else None
         if finding is None:
             dropped[reason or "expired"] += 1
         else:
-            found.append(finding)
+            found[last].append(finding)
     if len(answer.memories) > MAX_MEMORIES:
         dropped["too_many"] = len(answer.memories) - MAX_MEMORIES
-    return sorted(found, key=lambda finding: finding.message.sequence), dropped
+    for of_window in found:
+        of_window.sort(key=lambda finding: finding.message.sequence)
+    return found, dropped
 
 
 def _of_last_speaker(evidence: Sequence[SourceMessage]) -> list[SourceMessage]:

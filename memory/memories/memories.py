@@ -24,7 +24,7 @@ from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
 from memory.memories.patterns.instruction_sentences import subject_of
 from reverie.clock import from_micros, to_micros
-from reverie.contract import DEFAULT_CHANNEL
+from reverie.contract import DEFAULT_CHANNEL, job_name
 from reverie.errors import Conflict, Rejected
 from reverie.memories.calls import ListMemories, check_account_kind, check_place
 from reverie.memories.transfer import check_export, check_version
@@ -62,13 +62,8 @@ def to_whole_memory(rows: AgentRepositories, record: MemoryRecord) -> Memory:
     if memory.provenance is None:
         return memory
     entries = rows.curation.page(CurationFilter(memory=record.id, undone=False), limit=_MAX_CHANGES)
-    changes = [JobChange(job=_short(entry.job), action=entry.action, at=from_micros(entry.at)) for entry in entries]
+    changes = [JobChange(job=job_name(entry.job), action=entry.action, at=from_micros(entry.at)) for entry in entries]
     return replace(memory, provenance=replace(memory.provenance, changes=changes))
-
-
-def _short(job: str) -> str:
-    """Return the name of a job as people give it: "dream-sweep" for "reverie.dream_sweep"."""
-    return job.removeprefix("reverie.").replace("_", "-")
 
 
 def add_superseding(stored: Memories, memory: NewMemory, older_rows: Sequence[int], *, now: int) -> MemoryRecord:

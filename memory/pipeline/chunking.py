@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from typing import Any, Final, Literal
 
 from blake3 import blake3
 
 from memory.cutting import CHUNK_CHARACTERS, normalise, split
-from memory.pipeline.questions import questions_in
+from memory.questions import questions_in
 from memory.stage import (
     STAGE_LOCK_WAIT_SECONDS,
     StageReport,
@@ -27,13 +29,15 @@ from memory.stage import (
     put_off_withdrawn,
     released_on_failure,
     run_batches,
+    taken_from,
+    while_short,
 )
 from reverie.errors import Permanent
-from storage.lifecycle.withdrawn import Table
-from storage.pipeline.chunks import SourceKind
+from storage.pipeline.chunks import TABLE_OF, SourceKind
 from storage.pipeline.files import NOBODY, STEP_CHUNKS
 from storage.pipeline.records import NewChunk, SourceText
 from storage.pipeline.work import Claim
+from storage.recall.words import hashes_of
 from storage.rows import DamagedRow, from_json_of
 from storage.stores import Store
 from storage.transaction import Transaction
@@ -43,8 +47,8 @@ BATCH_SOURCES: Final = 256
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 # A batch is stored after this time, so that other workspaces get their turn: 1 MiB of text takes 0.01 to 0.3 s to cut.
 _CUT_SECONDS: Final = 0.5
-# How many chunks one transaction stores: some 100 ms under the write lock. A file of 8 MiB has 15,000.
-_CHUNKS_AT_ONCE: Final = 500
+# How many chunks are stored at once: some 10 ms in SQLite, 30 ms in PostgreSQL. A file of 8 MiB has 15,000.
+_CHUNKS_AT_ONCE: Final = 64
 # Seconds of the processor, not of the clock, so that a busy machine sets nothing aside. The slowest file known, 8 MiB
 # of Chinese without punctuation, takes 2 s.
 _SOURCE_CPU_SECONDS: Final = 8.0
@@ -56,11 +60,14 @@ _KINDS: Final[dict[_SourceStage, SourceKind]] = {
     "chunk-memories": "memory",
 }
 
-_TABLES: Final[dict[SourceKind, Table]] = {"message": "messages", "file": "files", "memory": "memories"}
 
 # One to three words that do not begin with a small letter (a to z here, others are checked where it is used), then a
 # colon and a blank.
 _LABEL = re.compile(r"\A((?:[^\W\d_a-z][\w.'-]{0,30})(?: [^\W\d_a-z][\w.'-]{0,30}){0,2}): \S")
+
+
+# Sources with some of their chunks, and whether these are the last ones of the source.
+_Part = list[tuple[SourceText, list[NewChunk], bool]]
 
 
 class TextNotCut(Permanent):
@@ -88,15 +95,14 @@ def chunk_messages(
         on_batch([])
         on_files(rows)
 
-    def batch(report: StageReport) -> bool:
+    def batch(report: StageReport) -> bool | None:
         # One of each in turn: memories do not wait until a million imported messages are cut.
-        return any(
-            [
-                _chunk_batch(store, "chunk", now, on_batch, report),
-                _chunk_batch(store, "chunk-memories", now, lambda _: on_batch([]), report),
-                _chunk_batch(store, "chunk-files", now, on_file_batch, report),
-            ]
+        outcomes = (
+            _chunk_batch(store, "chunk", now, on_batch, report),
+            _chunk_batch(store, "chunk-memories", now, lambda _: on_batch([]), report),
+            _chunk_batch(store, "chunk-files", now, on_file_batch, report),
         )
+        return any(outcomes) if any(outcome is not None for outcome in outcomes) else None
 
     return run_batches(batch)
 
@@ -107,19 +113,24 @@ def _chunk_batch(
     now: Callable[[], int],
     on_batch: Callable[[list[int]], None],
     report: StageReport,
-) -> bool:
+) -> bool | None:
+    """Chunk one batch of a source; return whether more of it may be due, None if nothing was."""
     claim = claim_batch(store, stage, now=now(), limit=BATCH_SOURCES)
     if claim is None:
-        return False
+        return None
     with released_on_failure(store, claim, now):
-        rows = _chunk_claimed(store, claim, stage, now, report)
-    if rows is not None:
-        on_batch(rows)
-    return True
+        rows = _chunk_claimed(store, claim, stage, now, on_batch, report)
+    # Sources that there was no time for were given back, and memories and files may have changed while they were cut.
+    return not (stage == "chunk" and claim.is_all and rows is not None and len(rows) == len(claim.items))
 
 
 def _chunk_claimed(
-    store: Store, claim: Claim, stage: _SourceStage, now: Callable[[], int], report: StageReport
+    store: Store,
+    claim: Claim,
+    stage: _SourceStage,
+    now: Callable[[], int],
+    on_batch: Callable[[list[int]], None],
+    report: StageReport,
 ) -> list[int] | None:
     """Chunk claimed sources; return the rows that were chunked, None if all became dead letters at once."""
     kind = _KINDS[stage]
@@ -139,7 +150,8 @@ def _chunk_claimed(
     if kind == "file":
         for source in cut_sources:
             _remove_outdated(store, claim, source.row_id, pieces[source.row_id])
-    _store_chunks(store, claim, kind, [(source, pieces[source.row_id]) for source in cut_sources], uncut, now())
+    parts = _parts([(source, pieces[source.row_id]) for source in cut_sources])
+    _store_chunks(store, claim, kind, deque(parts), uncut, now(), on_batch)
     report.buried += len(uncut)
     report.done += len(cut_sources)
     report.traces |= {source.trace for source in cut_sources}
@@ -157,7 +169,7 @@ def _without_forgotten(
         with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
             tx.forgotten_files.remove_step(set_aside[0].row_id)
     rows = [source.row_id for source in sources if source.agent != NOBODY]
-    withdrawn = put_off_withdrawn(store, claim, _TABLES[kind], rows, now=now)
+    withdrawn = put_off_withdrawn(store, claim, TABLE_OF[kind], rows, now=now)
     return [source for source in sources if source.agent != NOBODY and source.row_id not in withdrawn]
 
 
@@ -195,25 +207,30 @@ def _store_chunks(
     store: Store,
     claim: Claim,
     kind: SourceKind,
-    pieces: list[tuple[SourceText, list[NewChunk]]],
+    parts: deque[_Part],
     uncut: list[tuple[SourceText, Permanent]],
     now: int,
+    on_batch: Callable[[list[int]], None],
 ) -> None:
     """Store chunks, mark their sources as chunked, and end the claim, in as many transactions as it takes.
 
     Each stores some of the chunks, so that nobody waits long for the write lock. Chunks that were stored before a kill
     are not stored again.
     """
-    *first, last = list(_parts(pieces)) or [[]]
-    for part in first:
+    while True:
         with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
-            _add_chunks(tx, claim, kind, part, now)
-    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
-        held = _add_chunks(tx, claim, kind, last, now)
-        for source, error in uncut:
-            if source.row_id in held:
-                _bury(tx, claim, source, error, now)
-        tx.work.finish(claim, claim.items)  # sources that there was no time for can be claimed again
+            held = tx.work.still_claimed(claim)
+            rows: list[int] = []
+            for part in while_short(taken_from(parts)):
+                rows += _add_chunks(tx, held, kind, part, now)
+            if not parts:
+                for source, error in uncut:
+                    if source.row_id in held:
+                        _bury(tx, claim, source, error, now)
+                tx.work.finish(claim, claim.items)  # sources that there was no time for can be claimed again
+        on_batch(rows)
+        if not parts:
+            return
 
 
 def _remove_outdated(store: Store, claim: Claim, row: int, pieces: list[NewChunk]) -> None:
@@ -226,11 +243,9 @@ def _remove_outdated(store: Store, claim: Claim, row: int, pieces: list[NewChunk
                 tx.chunks.remove(outdated[first : first + STEP_CHUNKS])
 
 
-def _parts(
-    pieces: list[tuple[SourceText, list[NewChunk]]],
-) -> Iterator[list[tuple[SourceText, list[NewChunk], bool]]]:
-    """Split sources and their chunks into what is stored in one transaction each; True with the end of a source."""
-    part: list[tuple[SourceText, list[NewChunk], bool]] = []
+def _parts(pieces: list[tuple[SourceText, list[NewChunk]]]) -> Iterator[_Part]:
+    """Split sources and their chunks into what is stored at once."""
+    part: _Part = []
     room = _CHUNKS_AT_ONCE
     for source, chunks in pieces:
         for first in range(0, max(1, len(chunks)), _CHUNKS_AT_ONCE):
@@ -244,24 +259,18 @@ def _parts(
         yield part
 
 
-def _add_chunks(
-    tx: Transaction,
-    claim: Claim,
-    kind: SourceKind,
-    part: Sequence[tuple[SourceText, list[NewChunk], bool]],
-    now: int,
-) -> set[int]:
-    """Store chunks of the sources that are still claimed, and mark those that end; return which are claimed."""
+def _add_chunks(tx: Transaction, held: set[int], kind: SourceKind, part: _Part, now: int) -> list[int]:
+    """Store chunks of the sources that are still claimed, and mark those that end; return these."""
     tx.index.restore_lost()
-    held = tx.work.still_claimed(claim)
     claimed = [(source, chunks, is_end) for source, chunks, is_end in part if source.row_id in held]
     if kind == "message":
         tx.chunks.add_message_chunks([(source, chunks) for source, chunks, _ in claimed], now=now)
     else:
         for source, chunks, _ in claimed:
             tx.chunks.add_document_chunks(kind, source, chunks, now=now)
-    tx.chunks.mark_chunked(kind, [source.row_id for source, _, is_end in claimed if is_end], now=now)
-    return held
+    ended = [source.row_id for source, _, is_end in claimed if is_end]
+    tx.chunks.mark_chunked(kind, ended, now=now)
+    return ended
 
 
 def _bury_sources(store: Store, claim: Claim, sources: list[SourceText], error: Exception, now: int) -> None:
@@ -289,15 +298,16 @@ def cut(source: SourceText, check: Callable[[], None] = lambda: None) -> list[Ne
         return []
     pieces = split(body, CHUNK_CHARACTERS - min(len(speaker), CHUNK_CHARACTERS // 2), check=check)
     texts = [(speaker + piece)[:CHUNK_CHARACTERS] for piece in pieces]
-    question = questions_in(normalise(source.before))
+    leads = chain([questions_in(normalise(source.before))], repeat(""))
     return [
         NewChunk(
             text=text,
             content_hash=blake3(f"{source.role}\x1f{text}".encode()).digest(16),
-            lead=question if position == 0 else "",
+            lead=lead,
+            words=hashes_of(f"{lead} {text}").tobytes(),
             speaker=source.name or _speaker_label(body),
         )
-        for position, text in enumerate(texts)
+        for text, lead in zip(texts, leads, strict=False)
     ]
 
 

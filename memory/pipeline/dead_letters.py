@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, cast
 
 import msgspec
@@ -67,24 +66,17 @@ def _read_session(letter: DeadLetter) -> tuple[str, int]:
     return ref_code, int(position)
 
 
-def await_replay(
-    store: Store,
-    letter: DeadLetter,
-    *,
-    timeout_seconds: float,
-    monotonic: Callable[[], float] = time.monotonic,
-    pause: Callable[[float], None] = time.sleep,
-) -> ReplayOutcome:
+def await_replay(store: Store, letter: DeadLetter, *, timeout_seconds: float) -> ReplayOutcome:
     """Return the outcome of a replayed letter: "queued" if it is not known after `timeout_seconds`.
 
     Polls the store, whose rows say it whichever process does the work.
     """
-    deadline = monotonic() + timeout_seconds
+    deadline = time.monotonic() + timeout_seconds
     while True:
         outcome = _outcome(store, letter)
-        if outcome.state != "queued" or monotonic() >= deadline:
+        if outcome.state != "queued" or time.monotonic() >= deadline:
             break
-        pause(_PAUSE_SECONDS)
+        time.sleep(_PAUSE_SECONDS)
     if outcome.state == "succeeded":
         with store.writing() as tx:
             tx.dead_letters.remove(letter)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from adapters.embedders.base import REMOTE, Embedder, EmbedderUnavailable, refusal_of_all, relearn_dimension
+from adapters.embedders.base import REMOTE, Embedder, EmbedderUnavailable, refusal_of_all, relearn_dimension, to_blob
 from adapters.embedders.openai_compatible import BATCH_INPUTS
 from memory.pipeline.pace import BATCH_SECONDS, Pace
-from memory.pipeline.questions import text_to_embed
+from memory.questions import text_to_embed
 from memory.stage import (
     STAGE_LEASE_SECONDS,
     STAGE_LOCK_WAIT_SECONDS,
@@ -29,6 +27,8 @@ from memory.stage import (
     released_on_failure,
     retry_at,
     run_batches,
+    taken_from,
+    while_short,
 )
 from reverie.errors import Permanent, ReverieError
 from storage.pipeline.records import Origin, PendingChunk
@@ -42,6 +42,8 @@ BATCH_CHUNKS: Final = 256
 # A smaller batch is filled up to this size: 64 short texts take a model as long as two alone. When it was filled up to
 # a whole one with the backlog of a workspace that imports, each message of a quiet one waited for two such batches.
 _FILLED_CHUNKS: Final = 64
+# How many vectors are stored at once: a few milliseconds.
+_VECTORS_AT_ONCE: Final = 64
 # Producers that wait for keyword-only results have sent their messages lately: the whole backlog need not be read.
 _NEWEST_CHUNKS: Final = 1_000
 
@@ -106,11 +108,11 @@ def embed_chunks(
         return StageReport(blocked=blocked)
     used_pace, next_stores = pace or Pace(batch_size), iter(others)
 
-    def batch(report: StageReport) -> bool:
+    def batch(report: StageReport) -> bool | None:
         size = used_pace.texts_at_once(batch_size)
         own = _claim_chunks(store, hooks, size, now, used_pace, report)
         if own is None:
-            return False
+            return None
         room = 0 if own.claim.crashes else min(size, _FILLED_CHUNKS) - len(own.chunks)
         batches = [*_claim_in_other_stores(next_stores, embedder, room, now, used_pace, report), own]
         return _embed_together(batches, embedder, now, used_pace, report)
@@ -238,7 +240,7 @@ def _embed_batch(
         report.latencies += live_latencies(batch.origins, now())
     report.buried += _bury(store, claim, refused, now(), hooks)
     hooks.on_embedded()
-    return True
+    return not (claim.is_all and len(chunks) == len(claim.items))
 
 
 def vectors_of_chunks(
@@ -291,17 +293,26 @@ def _vectors(embedder: Embedder, wanted: Wanted, pace: Pace, chunks: Sequence[Pe
 
 
 def _commit(store: Store, embedder: Embedder, claim: Claim, vectors: Sequence[tuple[int, bytes]], now: int) -> int:
-    if not vectors:
-        return 0
-    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
-        held = tx.work.still_claimed(claim, [item for item, _ in vectors])
-        current = [(item, blob) for item, blob in vectors if item in held]
-        if current:
-            _ensure_index(tx, embedder, now)
-            tx.chunks.store_vectors(embedder.model, embedder.dimension, current, now=now)
-            if claim.attempts:
-                tx.chunks.set_embedding_error(sorted(held), None)
-        tx.work.finish(claim, [item for item, _ in vectors])
+    parts = deque(vectors[first : first + _VECTORS_AT_ONCE] for first in range(0, len(vectors), _VECTORS_AT_ONCE))
+    stored = 0
+    while parts:
+        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+            for part in while_short(taken_from(parts)):
+                stored += _store_vectors(tx, embedder, claim, part, now)
+    return stored
+
+
+def _store_vectors(
+    tx: Transaction, embedder: Embedder, claim: Claim, vectors: Sequence[tuple[int, bytes]], now: int
+) -> int:
+    held = tx.work.still_claimed(claim, [item for item, _ in vectors])
+    current = [(item, blob) for item, blob in vectors if item in held]
+    if current:
+        _ensure_index(tx, embedder, now)
+        tx.chunks.store_vectors(embedder.model, embedder.dimension, current, now=now)
+        if claim.attempts:
+            tx.chunks.set_embedding_error(sorted(held), None)
+    tx.work.finish(claim, [item for item, _ in vectors])
     return len(current)
 
 
@@ -353,8 +364,3 @@ def _blocked(store: Store, embedder: Embedder) -> str:
         f" {embedder.model} ({embedder.dimension}): new chunks wait until the settings select the store's model again,"
         " or `reverie db reembed` has changed the store to theirs"
     )
-
-
-def to_blob(vector: NDArray[np.float32]) -> bytes:
-    """Return a vector as stored: float32, little-endian on every machine."""
-    return np.ascontiguousarray(vector, dtype="<f4").tobytes()

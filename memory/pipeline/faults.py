@@ -60,7 +60,7 @@ def find_faults(
         since = max([beat.started_at for beat in beats] + ([jobs[name].started_at] if name in jobs else []))
         late_seconds = (now - since).total_seconds()
         if late_seconds > STUCK_SECONDS:
-            short = name.removeprefix("reverie.").replace("_", "-")
+            short = contract.job_name(name)
             faults.append(
                 f"the job {short} has not run for {late_seconds:.0f} s: see the log of the worker for `index`"
             )

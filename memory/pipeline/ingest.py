@@ -160,22 +160,25 @@ def _text_for_model(payload: MessagePayload) -> str:
 def _store_group(
     inbox: WorkerInbox, store: Store, working: WorkingMemory, items: Sequence[Item], report: IngestReport, now: int
 ) -> None:
-    try:
-        written = store_items(store, items, now)
-    except (Transient, StoreUnusable):
-        raise
-    except Permanent as error:
-        if len(items) > 1:
-            for item in items:  # one of them is at fault: store them one by one
-                _store_group(inbox, store, working, [item], report, now)
-            return
-        written = store_items(store, [Item(items[0].taken, items[0].payload, error)], now)
-    _publish(store, working, written)
-    settled = inbox.settle(store.name, [item.taken for item in items], written.outcomes)
-    if settled.awaited:
-        _await_searchable(inbox, store, [item for item in items if item.taken.field in settled.awaited], written)
-    _drop_reported(inbox, store, [item for item in items if item.taken.field in written.refused], settled.informed)
-    report.add(written.report)
+    while items:
+        try:
+            written = store_items(store, items, now)
+        except (Transient, StoreUnusable):
+            raise
+        except Permanent as error:
+            if len(items) > 1:
+                for item in items:  # one of them is at fault: store them one by one
+                    _store_group(inbox, store, working, [item], report, now)
+                return
+            written = store_items(store, [Item(items[0].taken, items[0].payload, error)], now)
+        _publish(store, working, written)
+        done = [item for item in items if item.taken.field in written.outcomes]
+        items = [item for item in items if item.taken.field not in written.outcomes]
+        settled = inbox.settle(store.name, [item.taken for item in done], written.outcomes)
+        if settled.awaited:
+            _await_searchable(inbox, store, [item for item in done if item.taken.field in settled.awaited], written)
+        _drop_reported(inbox, store, [item for item in done if item.taken.field in written.refused], settled.informed)
+        report.add(written.report)
 
 
 def _publish(store: Store, working: WorkingMemory, written: Written) -> None:

@@ -25,7 +25,7 @@ _MOST_SECONDS: Final = 100.0
 _TRIED_SECONDS: Final = 60.0
 # If the sizes of two batches differ by a smaller factor, the cost of a text cannot be derived from them.
 _DIFFERENT: Final = 1.5
-# How much larger a batch may be than the largest one so far.
+# How much larger a batch may be than the largest one so far: after a quick one twice as much, up to 4,096 texts.
 _GROWTH: Final = 8
 # The fixed cost of embedding a text, expressed in characters.
 _TEXT_OVERHEAD: Final = 64
@@ -88,7 +88,8 @@ class Pace:
         known, this = self._seconds_per_character, seconds / size
         self._seconds_per_character = max(this, (known + this) / 2)
         self._characters = size // len(texts)
-        self._most_texts = max(self._most_texts, _GROWTH * len(texts))
+        quick = 2 if seconds * _GROWTH <= BATCH_SECONDS else 1  # what a killed worker held comes in small groups
+        self._most_texts = min(max(quick * self._most_texts, _GROWTH * len(texts)), 4_096)
         if _differ(size, self._last[0]):
             self._other = self._last
         self._last = (size, seconds)

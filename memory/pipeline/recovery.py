@@ -26,6 +26,7 @@ from reverie import contract
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected, ReverieError, Unavailable
+from storage.idle_files import IdleMark
 from storage.pipeline.work import Stage
 from storage.stores import FileStamp, Stores
 
@@ -136,7 +137,7 @@ def backfill(
             if not _is_embedded(stores, workspace):
                 done += embed(workspace).get("done", 0)
             elif idle is not None and workspace != ACCOUNT_STORE and stamp is not None and stamp.is_settled(now):
-                idle.mark(_BACKFILL, stores, workspace, until=math.inf, now=now, stamp=stamp)
+                idle.mark(_BACKFILL, stores, workspace, IdleMark(stamp, math.inf), now=now)
         except ReverieError as error:
             errors[workspace] = str(error)
     if idle is not None:
@@ -200,7 +201,7 @@ class StageSweep:
             if workspace == ACCOUNT_STORE:
                 self._idle_account = stamp
             else:
-                self._idle.mark(_SWEEP, stores, workspace, until=math.inf, now=now, stamp=stamp)
+                self._idle.mark(_SWEEP, stores, workspace, IdleMark(stamp, math.inf), now=now)
         self._idle.keep(_SWEEP, now=now)
         return report
 

@@ -85,7 +85,7 @@ def fire_due(
         lost_after = LOST_IN_QUEUE_AFTER_SECONDS if tasks_wait() else LOST_AFTER_SECONDS
 
         def fire_in(store: Store, run: LoopRun) -> None:
-            run.counts["brought_back"] += bring_back(store, now=loop.now(), clock=loop.clock())
+            run.counts["brought_back"] += bring_back(store, now=loop.now, clock=loop.clock)
             recovered = recover_runs(store, rules=rules, now=loop.now(), clock=loop.clock(), lost_after=lost_after)
             run.counts["resent"] += send(store.name, recovered)
             for batch in claim_due(store, now=loop.now(), clock=loop.clock()):
@@ -99,19 +99,21 @@ def fire_due(
     return loop.run(next_job, wait_seconds=wait_seconds)
 
 
-def bring_back(store: Store, *, now: int, clock: int) -> int:
+def bring_back(store: Store, *, now: Callable[[], int], clock: Callable[[], int]) -> int:
     """Repair what was written while the clock was ahead: times of open runs, next times of schedules; returns how many.
 
-    A schedule that fired ahead of time fires again when its time comes; a one-shot that has fired does not.
+    A schedule that fired ahead of time fires again when its time comes; a one-shot that has fired does not. The clocks
+    are read in the transaction that repairs: had they been read before, and this process been paused in between, runs
+    that another process made during the pause would seem to be of the future.
     """
     with store.reading() as tx:
-        if not tx.due_schedules.has_future(now=now) and not tx.open_runs.has_future(clock=clock):
+        if not tx.due_schedules.has_future(now=now()) and not tx.open_runs.has_future(clock=clock()):
             return 0
-    repaired = 0
     with store.writing(lock_wait_seconds=LOCK_WAIT_SECONDS) as tx:
-        repaired += tx.open_runs.bring_back(clock=clock)
-        for schedule in tx.due_schedules.of_future(now=now, limit=_BATCH):
-            tx.due_schedules.bring_back(schedule, next_run_at=_next_time(schedule, now), now=now)
+        present = now()
+        repaired = tx.open_runs.bring_back(clock=clock())
+        for schedule in tx.due_schedules.of_future(now=present, limit=_BATCH):
+            tx.due_schedules.bring_back(schedule, next_run_at=_next_time(schedule, present), now=present)
             repaired += 1
     return repaired
 

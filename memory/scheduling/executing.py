@@ -41,7 +41,7 @@ from memory.scheduling.rules import RunResult, ScheduleRules, end_run, readable
 from memory.secrets import redacted
 from memory.withdrawn import Withdrawn
 from reverie.clock import from_micros, rfc3339
-from reverie.decoding import convert
+from reverie.decoding import convert, describe
 from reverie.errors import AgentQueueFull, Permanent, Rejected, StoreUnavailable, Transient, Unavailable
 from reverie.fields import check_fields
 from reverie.recall.types import RecallResult
@@ -482,6 +482,7 @@ def _begin(store: Store, run_id: str, settings: ExecutionSettings) -> tuple[Exec
         rows = tx.for_agent(agent)
         run = rows.runs.get(run_id)
         schedule = rows.schedules.get(run.schedule)
+        describe(Executor)
         try:
             executor: Executor = msgspec.json.decode(schedule.executor, type=Executor)
         except msgspec.MsgspecError as error:  # written by another version: it cannot be executed

@@ -16,6 +16,7 @@ import msgspec
 
 from reverie.clock import to_micros
 from reverie.counts import counted
+from reverie.decoding import describe
 from reverie.inert import inert_line
 from reverie.scheduling.cadence import Once
 from reverie.scheduling.types import Cadence, RunStatus
@@ -193,6 +194,7 @@ def effects_of(
 
 def read_cadence(schedule: ScheduleRecord) -> Cadence:
     """Return the cadence of a schedule. Raises `msgspec.ValidationError` for JSON that no version of Reverie wrote."""
+    describe(Cadence)
     cadence: Cadence = msgspec.json.decode(schedule.cadence, type=Cadence)
     return cadence
 

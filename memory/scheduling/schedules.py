@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from memory.conversion import convert
 from memory.scheduling.rules import RunResult, ScheduleRules, end_run, read_cadence
-from reverie.clock import from_micros, new_id, now_micros, to_micros
+from reverie.clock import SECOND_MICROS, from_micros, new_id, now_micros, to_micros
+from reverie.decoding import describe
 from reverie.errors import Conflict, NotFound, Rejected
 from reverie.pipeline.status import StartLag, TimeStatus
 from reverie.scheduling.cadence import (
@@ -88,7 +89,6 @@ def new_owner(rows: AgentRepositories, stored: ScheduleRecord, session: str | No
     return None if session is None else rows.sessions.owner(session)
 
 
-_SECOND: Final = 1_000_000
 LAG_WINDOW_SECONDS: Final = 3_600
 FAILURE_WINDOW_SECONDS: Final = 86_400
 
@@ -96,7 +96,7 @@ FAILURE_WINDOW_SECONDS: Final = 86_400
 def time_status(stores: Iterable[SchedulingCounts], *, now: int) -> TimeStatus:
     """Return the totals of all workspaces as of `now`, in microseconds."""
     counts = list(stores)
-    lag_since, failed_since = now - LAG_WINDOW_SECONDS * _SECOND, now - FAILURE_WINDOW_SECONDS * _SECOND
+    lag_since, failed_since = now - LAG_WINDOW_SECONDS * SECOND_MICROS, now - FAILURE_WINDOW_SECONDS * SECOND_MICROS
     reminders_due = sum(bisect_right(one.remind_at, now) for one in counts)
     return TimeStatus(
         schedules=_sums((one.schedules for one in counts), get_args(ScheduleStatus)),
@@ -127,14 +127,14 @@ def _sums(counts: Iterable[Mapping[str, int]], names: Iterable[str]) -> dict[str
 def _age(times: Iterable[int], now: int) -> float:
     """Return how many seconds ago the first of these times was; 0 if it is in the future or there is none."""
     first = min(times, default=now)
-    return round(max(0, now - first) / _SECOND, 3)
+    return round(max(0, now - first) / SECOND_MICROS, 3)
 
 
 def _lag(micros: Sequence[int]) -> StartLag:
     if not micros:
         return StartLag()
     ordered = sorted(micros)
-    p50, p99 = (ordered[math.ceil(share * len(ordered)) - 1] / _SECOND for share in (0.5, 0.99))
+    p50, p99 = (ordered[math.ceil(share * len(ordered)) - 1] / SECOND_MICROS for share in (0.5, 0.99))
     return StartLag(samples=len(ordered), p50_seconds=p50, p99_seconds=p99)
 
 
@@ -177,12 +177,7 @@ def create_schedule(
         if rows.is_taken(new.id):
             raise _id_taken(new.id)
         check_session(tx.for_agent(agent), new.session)
-        if rows.count_unfinished(new.user) >= rules.max_per_user:
-            raise Rejected(
-                f"{_owner(agent, new.user)} has {rules.max_per_user} schedules, the limit: delete one, or raise"
-                " schedules_per_user",
-                field="user",
-            )
+        check_room(agent, new.user, unfinished=rows.count_unfinished(new.user), rules=rules)
         rows.add(new, now=now)
         return to_schedule(rows.get(new.id))
 
@@ -352,6 +347,7 @@ def preview_runs(cadence: Cadence, *, count: int, rules: ScheduleRules, now: int
 
 def to_schedule(record: ScheduleRecord) -> Schedule:
     """Return a stored schedule as the client sees it."""
+    describe(Executor)
     executor: Executor = msgspec.json.decode(record.executor, type=Executor)
     cadence = read_cadence(record)
     return convert(record, Schedule, cadence=cadence, executor=executor, notification_policy=record.policy)
@@ -376,12 +372,20 @@ def _with_cadence(stored: ScheduleRecord, cadence: Cadence, next_run_at: int) ->
     return {**values, "next_run_at": next_run_at} if stored.status == "active" else values
 
 
+def check_room(agent: str, user: str | None, *, unfinished: int, rules: ScheduleRules) -> None:
+    """Raise `Rejected` if one more schedule would exceed the limit of a user, or of nobody."""
+    if unfinished >= rules.max_per_user:
+        raise Rejected(
+            f"{_owner(agent, user)} has {rules.max_per_user} schedules, the limit: delete one, or raise"
+            " schedules_per_user",
+            field="user",
+        )
+
+
 def _check_limit(unfinished: int, stored: ScheduleRecord, values: dict[str, Any], rules: ScheduleRules) -> None:
     """Raise `Rejected` if a completed or failed schedule that becomes active would exceed the limit of its user."""
-    revived = stored.status in ("completed", "failed") and values.get("status") == "active"
-    if revived and unfinished >= rules.max_per_user:
-        owner = _owner(stored.agent, stored.user)
-        raise Rejected(f"{owner} has {rules.max_per_user} schedules, the limit: delete one", field="user")
+    if stored.status in ("completed", "failed") and values.get("status") == "active":
+        check_room(stored.agent, stored.user, unfinished=unfinished, rules=rules)
 
 
 def _resumed_at(stored: ScheduleRecord, now: int) -> int:
@@ -518,5 +522,6 @@ def to_run(record: RunRecord) -> ScheduleRun:
 
 
 def _has_task_executor(schedule: ScheduleRecord) -> bool:
+    describe(Executor)
     executor: Executor = msgspec.json.decode(schedule.executor, type=Executor)
     return isinstance(executor, TaskExecutor)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from memory.idle_stores import DueJob, IdleStores, run_where_due
-from memory.jobs import ALL_DATA, JobRun, JobScope
+from memory.jobs import ORDINARY_RUN, JobRun, RunOptions
 from memory.sessions.sessions import session_of
 from reverie import contract
+from reverie.clock import HOUR_MICROS
 from reverie.errors import Conflict, NotFound, StoreUnavailable
 from reverie.sessions.calls import StartSession
 from reverie.sessions.types import Session
@@ -33,7 +34,6 @@ MAX_SESSIONS: Final = 500
 _CLEARED_AT_ONCE: Final = 50
 # The highest count of a dry run.
 _COUNTED: Final = 1_000_000
-_HOUR_MICROS: Final = 3_600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +101,13 @@ def close_idle_sessions(
     now: int,
     idle_hours: float,
     idle_stores: IdleStores | None = None,
-    dry_run: bool = False,
-    scope: JobScope = ALL_DATA,
+    options: RunOptions = ORDINARY_RUN,
 ) -> dict[str, Any]:
     """End the sessions without messages for `idle_hours` and clear their conversation memories; return counts.
 
     `idle_stores` remembers the workspaces in which none is due.
     """
-    silence = int(idle_hours * _HOUR_MICROS)
+    silence = int(idle_hours * HOUR_MICROS)
 
     def due_at(store: Store) -> int | None:
         with store.reading() as tx:
@@ -122,8 +121,7 @@ def close_idle_sessions(
         DueJob(contract.CLOSE_IDLE_SESSIONS, lambda run: _close_inactive(run, hooks, now - silence), due_at),
         now=now,
         idle_stores=idle_stores,
-        dry_run=dry_run,
-        scope=scope,
+        options=options,
     )
 
 
@@ -176,7 +174,7 @@ def _end_inactive(run: JobRun, name: SessionName, before: int) -> None:
         found = tx.for_agent(name.agent).sessions.find(name.session)
         if found is None or found.status != "active" or found.updated_at >= before:
             return
-        hours = (run.now - found.updated_at) / _HOUR_MICROS
+        hours = (run.now - found.updated_at) / HOUR_MICROS
         cleared = _end(tx, found, "idle", job=run.job, why=f"it had no message for {hours:.1f} hours", now=run.now)
         _note_unpublished(tx, name.agent, run.now)
     run.counts["closed"] += 1

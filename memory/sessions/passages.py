@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.questions import is_question
 from memory.secrets import redacted
 from reverie.clock import from_micros
 from reverie.counts import counted
@@ -53,18 +54,11 @@ etc inc ltd co corp bros a.m p.m am pm u.s u.k u.n e.u d.c ph.d m.d b.a m.a jan 
 nov dec mon tue wed thu fri sat sun
 """
 _PERHAPS_LAST: Final = frozenset(_ENDINGS.split())
-_QUESTION_MARKS: Final = "?\uff1f\u061f"
-_AFTER_MARKS: Final = " \t!)]\"'*_\u2019\u201d\u00bb"
 
 
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text in their order, each on one line, at most 320 characters of each."""
     return [shortened(part) for block in _blocks(text) for part in _split(block)]
-
-
-def is_question(sentence: str) -> bool:
-    """Return whether a sentence ends with a question mark."""
-    return sentence.rstrip(_AFTER_MARKS).endswith(tuple(_QUESTION_MARKS))
 
 
 def shortened(sentence: str) -> str:

@@ -28,6 +28,7 @@ from memory.sessions.summaries import (
     was_undone,
 )
 from reverie import contract
+from reverie.clock import HOUR_MICROS
 from reverie.counts import counted
 from reverie.errors import NotFound, Rejected
 from reverie.sessions.types import Compacted, SessionSummary
@@ -38,7 +39,6 @@ from storage.stores import Store
 MANUAL_COMPACTION: Final = "compact"
 # A smaller budget has no room for a useful summary.
 MIN_BUDGET_TOKENS: Final = 256
-_HOUR_MICROS: Final = 3_600 * 1_000_000
 # Message rows scanned at once for their sessions, and sessions read at once.
 _MESSAGES_PER_PAGE: Final = 20_000
 _SESSIONS_PER_PAGE: Final = 200
@@ -151,7 +151,7 @@ def consolidate_conversations(run: JobRun, condenser: Condenser, rules: SummaryR
     does not condense does not delay the others.
     """
     sweep = _Sweep(run, condenser, rules)
-    before = run.now - int(after_hours * _HOUR_MICROS)
+    before = run.now - int(after_hours * HOUR_MICROS)
     with run.store.reading() as tx:
         start = tx.leases.progress(run.job, _STOPPED_AFTER) if run.agent is None else 0
     for row, name in _ended_sessions(run, before=before, after=start):
@@ -171,7 +171,7 @@ def next_over(store: Store, *, now: int, after_hours: float) -> float:
     """
     with store.reading() as tx:
         still_open = tx.summaries.inactive_unsummarised(before=now + 1, after=0, limit=1)
-    return now + after_hours * _HOUR_MICROS if still_open else math.inf
+    return now + after_hours * HOUR_MICROS if still_open else math.inf
 
 
 def _ended_sessions(run: JobRun, *, before: int, after: int) -> Iterator[tuple[int, SessionName]]:

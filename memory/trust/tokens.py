@@ -12,13 +12,12 @@ from typing import Final, NamedTuple
 from memory.tombstones import note_forgotten
 from memory.trust.principals import Principal
 from memory.trust.token_texts import hash_of, new_token
-from reverie.clock import new_id
+from reverie.clock import SECOND_MICROS, new_id
 from reverie.contract import ACCOUNT_STORE, Scope
 from reverie.errors import Conflict, Forbidden, NotFound, Rejected
 from storage.stores import FileStamp, Stores
 from storage.trust.tokens import TokenRecord
 
-SECOND_MICROS: Final = 1_000_000
 # The kind of the tombstones of tokens that were revoked: a restored backup does not make them valid again.
 REVOKED: Final = "token"
 

@@ -77,9 +77,9 @@ def share_signing_key(stores: Stores) -> bool:
 
 
 def share_rotations(stores: Stores) -> int:
-    """Give all hosts the rotations in the files of this one, which stay; return of how many workspaces they were new.
+    """Give all hosts the rotations in this host's files; return for how many workspaces there were new ones.
 
-    The files are from before a move to the shared database. A file that cannot be read does not stop the others: its
+    The files are from before a move to the shared database, and stay. A file that cannot be read stops no other: its
     error is raised at the end. Safe to repeat. Raises `StoreUnavailable` and `StoreUnusable`.
     """
     names, new = set(stores.names()), 0

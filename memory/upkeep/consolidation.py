@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from memory.jobs import PLANNED_SHOWN, JobRun
 from memory.upkeep.duplicates import Merge, find_duplicates, mergeable_scopes, scope_key, subjects_differ
 from memory.upkeep.relevance import CurationPolicy, hours_until_pruned, is_promotable, is_prunable, relevance
+from reverie.clock import HOUR_MICROS
 from reverie.contract import ACCOUNT_STORE
 from reverie.counts import counted
 from reverie.errors import ReverieError
@@ -400,7 +401,6 @@ def _names_users(store: Store, agent: str) -> bool:
 
 # Comparing larger scopes takes seconds: 5 for 50,000 memories.
 _LARGE_SCOPE: Final = 5_000
-_HOUR_MICROS: Final = 3_600 * 1_000_000
 
 
 def consolidate(run: JobRun, policy: CurationPolicy, users: AgentUsers) -> dict[str, Plan]:
@@ -468,7 +468,7 @@ def next_pruning(store: Store, policy: CurationPolicy) -> float:
                 if memory.expires_at is not None:
                     next_at = min(next_at, memory.expires_at)
                 hours = hours_until_pruned(memory, policy=policy)
-                next_at = min(next_at, memory.accessed_at + hours * _HOUR_MICROS + 1)
+                next_at = min(next_at, memory.accessed_at + hours * HOUR_MICROS + 1)
     return next_at
 
 

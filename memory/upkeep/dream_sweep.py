@@ -25,7 +25,7 @@ from memory.idle_stores import IdleStores, run_where_changed
 from memory.jobs import ORDINARY_RUN, JobRun, RunOptions
 from memory.memories.concept_tags import concept_tags
 from memory.memories.sensitive import SEEN_BY_ALL, sensitive_kind
-from memory.pipeline.questions import is_only_questions
+from memory.questions import is_only_questions
 from memory.secrets import announces_secret, asks_for_secret, looks_secret
 from memory.upkeep.consolidation import AgentUsers
 from memory.upkeep.dreaming import DreamRules, Signals, Tally
@@ -130,13 +130,11 @@ def sweep_agent(run: JobRun, agent: str, rules: DreamRules, users: AgentUsers) -
         run.counts["made_of_messages"] += done["made"]
 
 
-def find_candidates(run: JobRun, agent: str, rules: DreamRules) -> list[Candidate]:
-    """Return what passed the gates, by descending score, then by the last recall, newest first, then by id."""
-    return _recalled(run, agent, rules)[0]
-
-
 def _recalled(run: JobRun, agent: str, rules: DreamRules) -> tuple[list[Candidate], list[LeftOut]]:
-    """Return what passed the gates, in the order of `find_candidates`, and in a dry run what missed one, and which."""
+    """Return what passed the gates, and in a dry run what missed one, and which.
+
+    Both are in descending order of their score, then of their last recall, then in the order of their ids.
+    """
     tallies: dict[DreamSource, Tally] = {}
     chunks: dict[DreamSource, Counter[int]] = {}
     for event, source in _events(run, agent, rules):

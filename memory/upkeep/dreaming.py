@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from memory.upkeep.relevance import MIN_DAYS, MIN_USERS
-from reverie.clock import rfc3339
+from reverie.clock import DAY_MICROS, rfc3339
 from reverie.counts import counted
 from storage.recall.words import with_few_marks
 
-DAY_MICROS: Final = 24 * 3_600 * 1_000_000
 # Half-life of the recency of a recall: preferences and procedures change slowly.
 HALF_LIFE_DAYS: Final = {"preference": 365.0, "procedure": 365.0, "instruction": 365.0}
 OTHER_HALF_LIFE_DAYS: Final = 90.0

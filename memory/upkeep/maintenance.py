@@ -5,6 +5,7 @@ summary and older than its period. That deletion is not logged and cannot be und
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter
@@ -13,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapters.broker.working_memory import WorkingMemory
-from memory.idle_stores import LONGEST_IDLE_MICROS, DueJob, IdleStores, run_where_due
-from memory.jobs import ALL_DATA, JobRun, JobScope
+from memory.idle_stores import DueJob, IdleStores, run_where_due
+from memory.jobs import ALL_DATA, ORDINARY_RUN, JobRun, JobScope, RunOptions
 from reverie import contract
+from reverie.clock import DAY_MICROS
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, ReverieError
+from storage.idle_files import IdleMark
 from storage.maintenance import indexes_to_rebuild, optimize
 from storage.reindex import reindex
 from storage.stores import FileStamp, Store, Stores
@@ -30,7 +33,6 @@ _BUDGET_SECONDS: Final = 240.0
 _PRUNE_EVENTS: Final = 2_000
 _PRUNE_BATCH: Final = 500
 _PRUNE_BUDGET_SECONDS: Final = 10.0
-_DAY_MICROS: Final = 24 * 3_600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class KeepRules:
     receipt_days: float = 1_825.0
     usage_days: float = 800.0
     contexts_days: float = 7.0
+    captured_queries_days: float = 0.0
 
 
 DEFAULT_KEEP: Final = KeepRules()
@@ -74,7 +77,7 @@ def optimize_stores(
         dropped = prune_log(store, now=now(), keep_days=keep.curation_log_days)
         expired = expire(store, keep, now=now())
         if store.name == ACCOUNT_STORE:
-            _prune_audit_log(stores, before=now() - int(audit_log_days * _DAY_MICROS))
+            _prune_audit_log(stores, before=now() - int(audit_log_days * DAY_MICROS))
             expired |= expire_account(stores, keep, now=now())
         counts = {
             "recall_events_dropped": pruned,
@@ -103,7 +106,7 @@ def prune_recalls(store: Store, *, now: int, keep_days: float, budget_seconds: f
 
     Events that the time does not suffice for are deleted by a later run. The access counts of chunks do not change.
     """
-    before = now - int(keep_days * _DAY_MICROS)
+    before = now - int(keep_days * DAY_MICROS)
     deadline = time.monotonic() + budget_seconds
     pruned = 0
     with store.reading() as tx:
@@ -120,7 +123,7 @@ def prune_recalls(store: Store, *, now: int, keep_days: float, budget_seconds: f
 def prune_log(store: Store, *, now: int, keep_days: float) -> int:
     """Delete entries older than `keep_days`, in batches and for at most 10 s; return how many were deleted."""
     deadline = time.monotonic() + _PRUNE_BUDGET_SECONDS
-    before = now - int(keep_days * _DAY_MICROS)
+    before = now - int(keep_days * DAY_MICROS)
     deleted, batch = 0, _PRUNE_BATCH
     while batch == _PRUNE_BATCH and time.monotonic() < deadline:
         with store.writing() as tx:
@@ -178,9 +181,9 @@ class SeenStores:
 
     def note(self, stores: Stores, name: str, before: FileStamp, counts: Mapping[str, Any]) -> None:
         """Note that a workspace was worked on, unless it was written a moment before, or something is wrong with it."""
-        if name == ACCOUNT_STORE or not before.is_settled(self.now) or "wrong" in counts:
-            return
-        self.idle.mark(self.job, stores, name, until=self.now + LONGEST_IDLE_MICROS, now=self.now)
+        after = stores.stamp(name)
+        if name != ACCOUNT_STORE and before.is_settled(self.now) and "wrong" not in counts and after is not None:
+            self.idle.mark(self.job, stores, name, IdleMark(after, math.inf), now=self.now)
 
     def keep(self) -> None:
         """Keep for the next process what was noted, at the end of a run."""
@@ -197,7 +200,7 @@ def expire(store: Store, rules: KeepRules, *, now: int) -> dict[str, int]:
     """Remove what has ended from one store, in short transactions; returns how many of each. `now` in microseconds."""
 
     def days_ago(days: float) -> int:
-        return now - int(days * _DAY_MICROS)
+        return now - int(days * DAY_MICROS)
 
     limit = AT_ONCE
     steps: dict[str, Callable[[Transaction], int]] = {
@@ -207,6 +210,7 @@ def expire(store: Store, rules: KeepRules, *, now: int) -> dict[str, int]:
         "ended_schedules": lambda tx: tx.expiry.remove("schedules", before=days_ago(rules.ended_schedule_days)),
         "unclaimed_reminders": lambda tx: tx.expiry.remove("reminders", before=days_ago(rules.unclaimed_reminder_days)),
         "contexts": lambda tx: tx.contexts.prune(before=days_ago(rules.contexts_days), limit=limit),
+        "captured": lambda tx: tx.captured.prune(before=days_ago(rules.captured_queries_days), limit=limit),
         "expired_items": lambda tx: tx.expiry.remove("items", before=now),
         "promotions": lambda tx: tx.expiry.remove("promotions", before=days_ago(_PROMOTION_DAYS)),
         "progress": lambda tx: tx.expiry.remove("progress", before=now),
@@ -226,8 +230,8 @@ def expire(store: Store, rules: KeepRules, *, now: int) -> dict[str, int]:
 def expire_account(stores: Stores, rules: KeepRules, *, now: int) -> dict[str, int]:
     """Remove old receipts of erasures, and the usage of a language model long ago; returns how many of each."""
     removed = {
-        "receipts_dropped": stores.erasures().remove_before(now - int(rules.receipt_days * _DAY_MICROS)),
-        "usage_dropped": stores.usage().remove_before(now - int(rules.usage_days * _DAY_MICROS)),
+        "receipts_dropped": stores.erasures().remove_before(now - int(rules.receipt_days * DAY_MICROS)),
+        "usage_dropped": stores.usage().remove_before(now - int(rules.usage_days * DAY_MICROS)),
     }
     return {name: number for name, number in removed.items() if number}
 
@@ -242,9 +246,8 @@ def apply_retention(
     *,
     now: int,
     keep_days: float | None,
-    dry_run: bool = False,
-    scope: JobScope = ALL_DATA,
     idle_stores: IdleStores | None = None,
+    options: RunOptions = ORDINARY_RUN,
 ) -> dict[str, Any]:
     """Delete summarised messages older than `keep_days`, with chunks of them alone; return counts.
 
@@ -253,19 +256,18 @@ def apply_retention(
     """
     if keep_days is None:
         return {}
-    before = now - int(keep_days * _DAY_MICROS)
+    before = now - int(keep_days * DAY_MICROS)
 
     def due_at(store: Store) -> int | None:
         with store.reading() as tx:
-            return now if tx.retention.expired(before=before, limit=1, agent=scope.agent) else now + _DAY_MICROS
+            return now if tx.retention.expired(before=before, limit=1, agent=options.scope.agent) else now + DAY_MICROS
 
     return run_where_due(
         stores,
         DueJob(contract.APPLY_RETENTION, lambda run: _remove_old(run, working, before), due_at),
         now=now,
         idle_stores=idle_stores,
-        dry_run=dry_run,
-        scope=scope,
+        options=options,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from reverie.memories.types import Lifetime, Tier
-from storage.memories.records import RATES, decay, hours_between
+from storage.memories.records import decay, hours_between
 
 # Recalls that what several users see needs before it lasts: by so many users, on so many days.
 MIN_USERS: Final = 2
@@ -31,10 +31,6 @@ class CurationPolicy:
     duplicate_similarity: float = 0.95
     memories_per_scope: int | None = 10_000
     max_entries: int | None = None
-
-
-# The defaults of the settings.
-DEFAULT_POLICY = CurationPolicy(rates=RATES["standard"])
 
 
 class DecayingMemory(Protocol):

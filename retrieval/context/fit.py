@@ -2,16 +2,18 @@
 
 The newest turn is always included. Among the turns of the conversation, the first one that does not fit ends the list,
 so the last are dropped first: relevant turns, important turns, and the oldest of the recent turns. Memories from
-elsewhere fill the rest: an item that does not fit is skipped, and smaller ones of a lower rank may still fit.
+elsewhere fill the rest: an item that does not fit is skipped, and smaller ones of a lower rank may still fit. If not
+all fit, the first are told whole, and of each further message only the sentence that has most of the query's words.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from adapters.tokens import TokenCounter, last_lines, truncate
+from adapters.tokens import ELLIPSIS, TokenCounter, last_lines, truncate
 from retrieval.context.document import (
     INSTRUCTIONS_HEADING,
     Frame,
@@ -27,6 +29,7 @@ from retrieval.context.select import Instructions, Selection
 from reverie.errors import Rejected
 from reverie.recall.calls import MIN_CONTEXT_TOKENS
 from storage.memories.instructions import MAX_COUNTED, StandingInstruction
+from storage.recall.words import is_function_word, words_of
 from storage.sessions.summaries import without_quoted
 
 # Lines are counted in groups of about this many characters, so that not many more are counted than fit.
@@ -42,6 +45,12 @@ _LONGEST_INSTRUCTION_SHARE: Final = 2
 _PLACES_FROM_TOKENS: Final = 1_000
 # Hardly any item has fewer tokens: a date, a speaker and a few words.
 _SHORT_ITEM_TOKENS: Final = 16
+# This part (1/n) of the room for memories is for whole texts: docs/recall-measurements.md has the figures.
+_WHOLE_SHARE: Final = 3
+# An excerpt that has more than this share of a text saves too little.
+_EXCERPT_SHARE: Final = 0.8
+_SENTENCE = re.compile("(?<=[.!?])\\s{1,9}|(?<=[\u3002\uff01\uff1f])|\n")
+_QUESTION_MARKS: Final = ("?", "\uff1f", "\u061f")
 # Origins of an instruction that need no mark: a user, or the agent itself, which was given it for its users.
 _OWN_WORD: Final = frozenset({"user", "agent", "unknown"})
 
@@ -101,7 +110,7 @@ def fit(
         # Too little room for more than the newest turns: neither facts nor summary, one heading.
         frame, items = Frame(instructions=section), [item for item in items if item.kind == "recent"]
         (overhead,) = counter.count([frame.text() + headings_of(items)])
-    included, shortened = _included(items, counter, room - overhead, memory_room)
+    included, shortened = _included(items, counter, room - overhead, memory_room, selection.query)
     frame = _without_quotes(frame, selection.summary, included, counter)
     return _shrunk(Fitted(selected, instructions, frame, included, shortened), counter, room)
 
@@ -125,7 +134,9 @@ def _without_quotes(frame: Frame, summary: str, shown: Sequence[Item], counter: 
     return replace(frame, summary=last_lines(rest, room, counter) if frame.summary else "")
 
 
-def _included(items: Sequence[Item], counter: TokenCounter, room: int, memory_room: int) -> tuple[list[Item], int]:
+def _included(
+    items: Sequence[Item], counter: TokenCounter, room: int, memory_room: int, query: str
+) -> tuple[list[Item], int]:
     """Return the items that fit, the last turn cut if it must be, and how many were cut."""
     turns = [item for item in items if item.kind != "memory"]
     costs = list(_with_days(_costs(turns, counter)))
@@ -135,7 +146,7 @@ def _included(items: Sequence[Item], counter: TokenCounter, room: int, memory_ro
         return [*included[:-1], _cut(included[-1], cut_to, counter)], 1
     if count == len(turns):
         memories = [item for item in items if item.kind == "memory"]
-        included += _filling(memories, _costs(memories, counter), min(memory_room, room - sum(costs)))
+        included += _filling(memories, counter, min(memory_room, room - sum(costs)), query)
     return included, 0
 
 
@@ -200,22 +211,53 @@ def fitting_prefix(costs: Iterable[int], room: int, *, cuttable: int) -> tuple[i
     return count, None
 
 
-def _filling(items: Sequence[Item], costs: Iterable[_Cost], room: int) -> list[Item]:
+def _filling(items: Sequence[Item], counter: TokenCounter, room: int, query: str) -> list[Item]:
     """Return the items that fit into `room` tokens, each taken if it fits into what is left.
 
-    `costs` are read until less is left than a short item needs.
+    Items behind the first third of the room are taken as their excerpts. What is left in the end makes them whole
+    again, best first.
     """
-    chosen: list[Item] = []
+    chosen: list[tuple[Item, Item, int]] = []
     days: set[tuple[str, str]] = set()
-    for item, cost in zip(items, costs, strict=False):
-        tokens = cost.tokens + (0 if cost.day in days else cost.day_tokens)
-        if tokens <= room:
-            chosen.append(item)
+    asked, left = _words(query), room
+    for whole, cost in zip(items, _costs(items, counter), strict=False):
+        item, tokens = whole, cost.tokens
+        if room - left >= room // _WHOLE_SHARE:
+            item = _excerpt(whole, asked)
+            (tokens,) = counter.count([item.lines()]) if item is not whole else (tokens,)
+        with_day = tokens + (0 if cost.day in days else cost.day_tokens)
+        if with_day <= left:
+            chosen.append((item, whole, cost.tokens - tokens))
             days.add(cost.day)
-            room -= tokens
-        if room < _SHORT_ITEM_TOKENS:
+            left -= with_day
+        if left < _SHORT_ITEM_TOKENS:
             break
-    return chosen
+    included = []
+    for item, whole, more in chosen:
+        if item is not whole and more <= left:
+            item, left = whole, left - more
+        included.append(item)
+    return included
+
+
+def _excerpt(item: Item, asked: frozenset[str]) -> Item:
+    """Return a message with the one sentence of it that has most of the words `asked`, preferably no question.
+
+    Others are returned as they are, and so are those whose remark is about all that they say.
+    """
+    is_message = item.candidate is not None and item.candidate.result.kind == "message"
+    sentences = [part.strip() for part in _SENTENCE.split(item.text) if part.strip()]
+    if not is_message or item.remarks or len(sentences) < 2:
+        return item
+    statements = [sentence for sentence in sentences if not sentence.endswith(_QUESTION_MARKS)] or sentences
+    words = {sentence: _words(sentence) for sentence in statements}
+    best = max(statements, key=lambda sentence: (len(words[sentence] & asked), len(words[sentence])))
+    shown = f"{ELLIPSIS} {best}" if best == sentences[-1] else f"{best} {ELLIPSIS}"
+    return item if len(best) > _EXCERPT_SHARE * len(item.text) else item.shortened(shown)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word for word in words_of(text) if not is_function_word(word))
 
 
 def _cut(item: Item, limit: int, counter: TokenCounter) -> Item:

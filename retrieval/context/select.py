@@ -21,6 +21,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from retrieval.candidates import is_past
+from retrieval.context.history import asks_for_history, is_of_person
 from retrieval.context.links import follow_names
 from retrieval.context.turns import MAX_IMPORTANT, MAX_RELEVANT, MIN_IMPORTANCE, Conversation, choose_turns
 from retrieval.query import RecallRequest
@@ -57,8 +58,9 @@ _QUERY_CHARACTERS: Final = 2_000
 _SHARE_OF_BEST: Final = 0.05
 _LEAST_FIT: Final = 0.012
 _NO_QUERY: Final = "there is no query and no user message in the session: nothing was searched"
-# A line has some 40 tokens: this is twice as many results as fit, because some are duplicates or too long for the rest.
-_TOKENS_OF_RESULT: Final = 20
+# An excerpt has some 20 tokens: this is twice as many results as fit, because some are duplicates or too long for the
+# rest. Questions over a whole history get all that a recall can return.
+_TOKENS_OF_RESULT: Final = 10
 _LEAST_RESULTS: Final = 25
 # Two memories whose vectors have a higher cosine may contradict each other.
 _MAX_COSINE: Final = 0.9
@@ -246,10 +248,14 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         memories, duplicates, held_back = list[Candidate](), 0, frozenset[tuple[str, str]]()
         if visible:
             rows = tx.for_agent(request.agent)
-            candidates = _candidates(rows, visible, across, conversation.ids, request, channel)
-            told = _told_by_trust(rows, candidates, request.trust)
-            held_back = frozenset(map(_key, candidates)) - frozenset(map(_key, told))
-            memories, duplicates = _choose_memories(tx, told, across, conversation, request)
+            over_history = _is_over_history(session.query, request)
+            share = 0.0 if over_history else _SHARE_OF_BEST
+            candidates = _candidates(rows, visible, across, conversation.ids, request, channel, share)
+            trusted = _told_by_trust(rows, candidates, request.trust)
+            if over_history:
+                trusted.sort(key=lambda one: not is_of_person(one.result))
+            held_back = frozenset(map(_key, candidates)) - frozenset(map(_key, trusted))
+            memories, duplicates = _choose_memories(tx, trusted, across, conversation, request)
     user = request.user or (None if session.record.is_group else session.record.user)
     applies = Applies(user, session.record.row_id, channel or DEFAULT_CHANNEL, request.now, request.until)
     return Selection(
@@ -307,7 +313,7 @@ def _read_session(store: Store, request: ContextRequest) -> _Session:
 def _all_visible(query: str, request: ContextRequest) -> RecallRequest:
     """Return the recall over all that is visible from the session, with about as many results as can fit."""
     limit = MAX_RESULTS
-    if request.memory_tokens is not None:
+    if request.memory_tokens is not None and not _is_over_history(query, request):
         limit = min(limit, max(_LEAST_RESULTS, request.memory_tokens // _TOKENS_OF_RESULT))
     return RecallRequest(
         query=query,
@@ -323,6 +329,10 @@ def _all_visible(query: str, request: ContextRequest) -> RecallRequest:
         as_of=None if request.until is None else rfc3339(request.until),
         rerank=request.ranking == "recall",
     )
+
+
+def _is_over_history(query: str, request: ContextRequest) -> bool:
+    return request.ranking == "recall" and asks_for_history(query)
 
 
 def _by_words(words: str, request: ContextRequest) -> RecallRequest:
@@ -416,16 +426,17 @@ def _candidates(
     rows: AgentRepositories,
     visible: RecallOutcome,
     across: _MemoryDetails,
-    told: Collection[str],
+    selected: Collection[str],
     request: ContextRequest,
     channel: str | None,
+    share_of_best: float,
 ) -> list[Candidate]:
     """Return the recalled results that fit the query and are not among the selected turns, each with its tier."""
     best = max((result.relevance for result in visible.response), default=0.0)
     if best < request.min_best:
         return []
-    least_fit = max(_LEAST_FIT, _SHARE_OF_BEST * best) if request.min_best else 0.0
-    taken = {(request.session, message) for message in told}
+    least_fit = max(_LEAST_FIT, share_of_best * best) if request.min_best else 0.0
+    taken = {(request.session, message) for message in selected}
     found: list[tuple[RecallResult, Hit, Provenance | None]] = []
     for result, hit in zip(visible.response, visible.hits, strict=True):
         provenance = across.provenances.get(result.id) if hit.store == ACCOUNT_STORE else None
@@ -670,10 +681,10 @@ def _read_instructions(stores: Iterable[Store | None], request: ContextRequest, 
     distinct_ones: dict[tuple[str | None, str], StandingInstruction] = {}
     for one in found:
         distinct_ones.setdefault((one.owner, one.subject or one.id), one)
-    told = [
+    allowed = [
         one
         for one in distinct_ones.values()
         if request.trust.tells_memory(provenances.get(one.id), confirmed=one.confirmed_at is not None)
     ]
-    total -= len(found) - len(told)
-    return Instructions(tuple(told), total, provenances, applies.user)
+    total -= len(found) - len(allowed)
+    return Instructions(tuple(allowed), total, provenances, applies.user)

@@ -4,15 +4,13 @@ Built from the forward index and the canonical vectors, then updated incremental
 up to date with its own transaction, so committed chunks are found at once. Readers get an immutable `IndexSnapshot`.
 Rows are in ascending order of chunk ids; a deleted chunk keeps its row until the index is rebuilt.
 
-An agent's vectors in memory at a quarter of their size: int8 for the cosine, signs for a first pass over very many.
-
-A row is scaled so that its largest number is 127; the cosine of a code differs from the exact one by about 0.002.
+`VectorCodes` has the vectors at a quarter of their size: int8 for the cosine, and signs for a first pass over very
+many. A row is scaled so that its largest number is 127; the cosine of a code differs from the exact one by about 0.002.
 The signs of 64 numbers are packed into one word, stored by column, so that a million rows are compared in 4 ms.
 
-The inverted index of one agent in memory: for each word the rows that contain it, and how often.
-
-Immutable: adding rows returns a new index that shares segments with the old one. A segment that has grown to half of
-the previous one is merged into it, so that a word is looked up in few segments and adding rows stays cheap.
+`Postings` is the inverted index: for each word the rows that contain it, and how often. It is immutable: adding rows
+returns a new index that shares segments with the old one. A segment that has grown to half of the previous one is
+merged into it, so that a word is looked up in few segments and adding rows stays cheap.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.index.agent_index import Floats, Rows
+from reverie.recall.calls import Fusion
 from reverie.recall.types import RetrieverScore
 from storage.index.search_index import Hit
 
-Fusion = Literal["contextual", "weighted", "rrf"]
 RetrieverName = Literal["keyword", "vector", "keyword_around", "vector_around", "speaker", "date"]
 
 # Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet", SIGIR 2009: k = 60.

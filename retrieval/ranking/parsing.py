@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reverie.clock import from_micros
+from reverie.clock import DAY_MICROS, from_micros
+from storage.recall.days import days_in
 from storage.recall.words import words_of
 
 # Long queries repeat words; beyond this many, reading the posting lists is slow.
@@ -102,7 +103,6 @@ _NUMBERS: Final = {
     "ten": 10, "couple of": 2, "few": 3,
 }  # fmt: skip
 _UNIT_DAYS: Final = {"day": 1, "week": 7, "month": 30, "year": 365}
-_MICROS_PER_DAY: Final = 86_400_000_000
 # Events are talked about in the days after them: after a week the preference has fallen to a third.
 _FADE_DAYS: Final = 7.0
 # More than any real query mentions, ten years of a month included. Each is compared with every chunk.
@@ -132,7 +132,7 @@ TIME_WORDS: Final = (
     "ago", "weekend", "since", "recently",
 )  # fmt: skip
 _MEANT = re.compile(
-    rf"\b(?:yesterday|tomorrow|last night|(?:last|next) (?:month|year|{'|'.join(_WEEKDAYS)}))\b", re.IGNORECASE
+    rf"\b(?:yesterday|tomorrow|last night|(?:last|next) (?:month|year|{'|'.join(_WEEKDAYS)}))\b(?! \()", re.IGNORECASE
 )
 
 
@@ -144,28 +144,17 @@ def asks_for_a_time(query: str) -> bool:
 
 def with_days_meant(text: str, said_at: int) -> str:
     """Return a text said at a time (microseconds) with the day behind "last Friday", the month behind "next month"."""
-    today = from_micros(said_at).date()
 
     def dated(match: re.Match[str]) -> str:
-        with suppress(OverflowError, ValueError):
-            return f"{match[0]} ({_meant(match[0].lower().split(), today)})"
-        return match[0]
+        days = days_in(match[0], said_at)
+        return match[0] if days is None else f"{match[0]} ({_shown(days.first, match[0].split()[-1].lower())})"
 
     return _MEANT.sub(dated, text)
 
 
-def _meant(words: list[str], today: date) -> str:
-    day, unit = timedelta(days=1), words[-1]
-    then = today + day if unit == "tomorrow" else today
-    if words[0] == "next":
-        if unit in _WEEKDAYS:
-            then = today + ((_WEEKDAYS.index(unit) - today.weekday()) % 7 or 7) * day
-        else:
-            then = date(today.year + 1, 1, 1) if unit == "year" else today.replace(day=28) + 7 * day
-    elif unit != "tomorrow":
-        then = _near(words, today).first
-    month = f"{_MONTHS[then.month - 1][:3].title()} {then.year}"
-    return str(then.year) if unit == "year" else month if unit == "month" else f"{then.day} {month}"
+def _shown(day: date, unit: str) -> str:
+    month = f"{_MONTHS[day.month - 1][:3].title()} {day.year}"
+    return str(day.year) if unit == "year" else month if unit == "month" else f"{day.day} {month}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +182,7 @@ def periods_in(query: str, *, newest: int, years: tuple[int, int]) -> list[Perio
 def fit_periods(periods: list[Period], created_at: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return how well each time (microseconds) fits the best of the periods: 1 inside, falling outside."""
     best = np.zeros(len(created_at), np.float32)
-    days = created_at // _MICROS_PER_DAY
+    days = created_at // DAY_MICROS
     for period in periods:
         first, last = _day_number(period.first), _day_number(period.last)
         early, late = np.maximum(first - days, 0), np.maximum(days - last, 0)

@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from msgspec import json
 from starlette.responses import Response
 
+from reverie.clock import from_micros
 from reverie.counts import counted
 from reverie.errors import Conflict, Rejected
 from reverie.memories.calls import ApproveMemory, ConfirmMemory, Forget, UpdateMemory
@@ -29,6 +31,7 @@ from reverie.upkeep import (
     Undo,
     UndoAll,
 )
+from server.page.rendering import exact
 from server.page.site import PAGE_SIZE, Pages, Visit
 
 # The columns that a person understands; ids of rows and hashes are not shown.
@@ -141,8 +144,9 @@ async def _undo(visit: Visit) -> Response:
     id, run = visit.query("id"), visit.query("run")
     if id:
         await visit.send(Undo(id))
-    elif failed := (await visit.send(UndoAll(run=run))).failed:
-        raise Conflict(f"{counted(len(failed), 'line')} could not be undone: {next(iter(failed.values()))}")
+    elif failed := (undone := await visit.send(UndoAll(run=run))).failed:
+        done, left = counted(len(undone), "line"), counted(len(failed), "line")
+        raise Conflict(f"{done} undone, and {left} not: {next(iter(failed.values()))}")
     return _back(visit, run, "undone")
 
 
@@ -178,7 +182,7 @@ def _row(change: CurationChange) -> RowChange:
     fields = [
         FieldChange(name.replace("_", " "), _text(before, name), _text(after, name))
         for name in _FIELDS
-        if before.get(name) != after.get(name)
+        if _text(before, name) != _text(after, name)
     ]
     content = after.get("content") or before.get("content") or ""
     is_among_fields = any(field.name == "content" for field in fields)
@@ -186,7 +190,20 @@ def _row(change: CurationChange) -> RowChange:
 
 
 def _text(row: dict[str, Any], name: str) -> str | None:
-    return None if row.get(name) is None else str(row[name])
+    """Return the value of a field as a person reads it; None where it says nothing: empty, zero, or no."""
+    value = row.get(name)
+    if not value or value == "[]":
+        return None
+    match name:
+        case "tags":
+            return ", ".join(map(str, json.decode(value) if isinstance(value, str) else value))
+        case "pinned":
+            return "yes"
+        case "expires_at":
+            return exact(from_micros(int(value)))
+        case "lifetime":
+            return str(value).replace("_", "-")
+    return str(value)
 
 
 _COMMITS: Final = 100

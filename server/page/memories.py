@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import Any, Final, get_args
 
 from msgspec import json
@@ -48,10 +48,10 @@ from reverie.sessions.calls import (
 from reverie.sessions.types import Message, WorkspaceSummary
 from reverie.trust.exports import ExportedMemory
 from reverie.upkeep import CurationEntry, GetCurationEntry, ListCuration
-from server.authorisation import admitted_records
 from server.caller import Caller
+from server.page.deletions import deleted_page, deleted_records, restoring
 from server.page.rendering import day_heading
-from server.page.site import MAX_FORM_BYTES, PAGE_SIZE, Form, Pages, Visit, agents_in
+from server.page.site import PAGE_SIZE, Form, Pages, Visit, agents_in
 from server.services import Services
 from storage.memories.records import decay
 from storage.pipeline.work import STAGES
@@ -100,7 +100,10 @@ async def _memories(visit: Visit) -> Response:
         "days_named": _DAYS,
     }
     if visit.is_partial:
-        return visit.page("parts/results.html", **view)
+        part = visit.page("parts/results.html", **view)
+        # Without the fields of the form that are empty.
+        part.headers["HX-Replace-Url"] = visit.link("/", q=query, **filters)
+        return part
     return visit.page("memories.html", **view, choices=_CHOICES, can_write=visit.allows(Remember))
 
 
@@ -196,8 +199,6 @@ _MESSAGES_AROUND: Final = 3
 _EVENTS: Final = 50
 _ENTRIES: Final = 20
 _MAX_MERGES: Final = 5
-# What a page keeps of a deletion, so that its form can send it back.
-_MAX_KEPT_BYTES: Final = MAX_FORM_BYTES // 2
 _NOTICES: Final = {
     "created": "Remembered. It is found a second from now.",
     "pinned": "Pinned: no job changes or removes it.",
@@ -438,10 +439,7 @@ async def _pin(visit: Visit) -> Response:
 async def _delete(visit: Visit) -> Response:
     memory = await visit.send(GetMemory(id=visit.query("id")))
     records = await visit.carry_out(Forget(id=memory.id), _delete_with_records)
-    ends = accumulate(len(json.encode(record)) for record in records)
-    kept = [record for record, end in zip(records, ends, strict=True) if end <= _MAX_KEPT_BYTES]
-    lost = len(records) - len(kept)
-    return visit.page("memory_deleted.html", memory=memory, document=visit.sealed(kept), lost=lost)
+    return deleted_page(visit, "memory", memory.content, records)
 
 
 def _memories_of(services: Services, caller: Caller, call: Forget | ImportMemories) -> AgentMemories:
@@ -454,13 +452,12 @@ def _delete_with_records(services: Services, caller: Caller, call: Forget) -> li
 
 @pages.post("/memory/restore")
 async def _restore(visit: Visit) -> Response:
-    records = visit.unsealed(visit.form.text("memory"), list[ExportedMemory])
+    at, records = deleted_records(visit, ExportedMemory)
 
     def restore(services: Services, caller: Caller, call: ImportMemories) -> None:
-        if {(record.workspace, record.agent) for record in records} != {(caller.workspace, caller.agent)}:
-            raise Rejected("the form is about another agent: nothing was restored", field="memory")
-        with admitted_records(services, records):
-            for name in bring_back(_memories_of(services, caller, call), records, now=services.runtime.now()):
+        with restoring(services, caller, records):
+            memories, now = _memories_of(services, caller, call), services.runtime.now()
+            for name in bring_back(memories, records, deleted_at=at, now=now):
                 services.runtime.notify_stage("chunk", name)
 
     await visit.carry_out(ImportMemories(memories=[]), restore)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby, pairwise
@@ -11,10 +12,12 @@ from typing import Any, Final
 
 import anyio
 import psutil
+from msgspec import DecodeError, json
 from starlette.responses import Response, StreamingResponse
 
+from memory.lifecycle.deletions import bring_back_schedule, delete_schedule_with_records
 from reverie.clock import new_id, to_micros
-from reverie.errors import Rejected, ReverieError
+from reverie.errors import NotFound, Rejected, ReverieError
 from reverie.pipeline.calls import DropDeadLetter, GetDeadLetter, GetStatus, ListDeadLetters, ReplayDeadLetter
 from reverie.pipeline.status import PipelineStatus
 from reverie.scheduling.calls import (
@@ -30,8 +33,13 @@ from reverie.scheduling.calls import (
     UpdateSchedule,
 )
 from reverie.scheduling.types import Cadence, Cron, Interval, ScheduleRun, ScheduleRunList
-from server.page.rendering import PAGE_HEADERS, duration, exact, zone_of
+from reverie.trust.exports import ExportedRun, ExportedSchedule
+from server.authorisation import seen_store
+from server.caller import Caller
+from server.page.deletions import deleted_page, deleted_records, restoring
+from server.page.rendering import PAGE_HEADERS, duration, weekday, zone_of
 from server.page.site import PAGE_SIZE, Form, Pages, Visit
+from server.services import Services
 from storage.pipeline.samples import MINUTE_MICROS, SAMPLES_KEPT, PipelineSample
 
 # The size of a curve's viewBox, which the page scales.
@@ -218,7 +226,11 @@ async def _dead_letters(visit: Visit) -> Response:
 
 @pages.get("/dead-letter")
 async def _dead_letter(visit: Visit) -> Response:
-    return visit.page("dead_letter.html", letter=await visit.send(GetDeadLetter(visit.number("id"))))
+    letter = await visit.send(GetDeadLetter(visit.number("id")))
+    payload = letter.payload or ""
+    with suppress(DecodeError):  # it is perhaps what failed
+        payload = json.format(payload.encode(), indent=2).decode()
+    return visit.page("dead_letter.html", letter=letter, payload=payload)
 
 
 @pages.post("/dead-letter/replay")
@@ -239,15 +251,15 @@ _SCHEDULE_NOTICES: Final = {
     "paused": "Paused, until it is resumed.",
     "resumed": "Resumed. What it missed is skipped.",
     "started": "A run has started.",
-    "deleted": "Deleted, with its runs.",
+    "restored": "Restored, with its runs.",
     "added": "Added.",
     "changed": "Changed.",
 }
 # How often a schedule fires, by the value of the field, with what is entered for it.
 _CADENCES: Final = {
-    "cron": "By a cron expression, such as 0 9 * * 1-5",
-    "every": "Every so many seconds, such as 3600",
-    "at": "Once, at a time such as 2026-12-24T18:00",
+    "cron": "Cron: 0 9 * * 1-5",
+    "every": "Seconds: 3600",
+    "at": "Once: 2026-12-24T18:00",
 }
 
 
@@ -375,8 +387,36 @@ async def _run(visit: Visit) -> Response:
 
 @pages.post("/schedule/delete")
 async def _delete(visit: Visit) -> Response:
-    await visit.send(DeleteSchedule(id=visit.query("id"), all_users=visit.sees_all_users))
-    return visit.see_other("/schedules", done="deleted")
+    id, everybody = visit.query("id"), visit.sees_all_users
+    schedule = await visit.send(GetSchedule(id, all_users=everybody))
+    records = await visit.carry_out(DeleteSchedule(id=id, all_users=everybody), _delete_with_records)
+    return deleted_page(visit, "schedule", schedule.name or schedule.goal, records)
+
+
+def _delete_with_records(
+    services: Services, caller: Caller, call: DeleteSchedule
+) -> list[ExportedSchedule | ExportedRun]:
+    store = seen_store(services, caller, call)
+    if store is None:
+        raise NotFound(f"agent {caller.agent} has no schedule {call.id!r}", field="id")
+    return delete_schedule_with_records(store, call.id, agent=caller.agent, workspace=caller.workspace)
+
+
+@pages.post("/schedule/restore")
+async def _restore(visit: Visit) -> Response:
+    at, records = deleted_records(visit, ExportedSchedule | ExportedRun)
+    first = records[0]
+    assert isinstance(first, ExportedSchedule)
+
+    def restore(services: Services, caller: Caller, _: AddSchedule) -> None:
+        runtime = services.runtime
+        with restoring(services, caller, records):
+            rules = runtime.settings.schedule_rules
+            bring_back_schedule(runtime.stores, records, rules=rules, deleted_at=at, now=runtime.now())
+        runtime.schedules.notify_goals(caller.workspace)
+
+    await visit.carry_out(AddSchedule(first.goal, id=first.id, cron="@daily"), restore)
+    return visit.see_other("/schedule", id=first.id, done="restored")
 
 
 def cadence_text(cadence: Cadence, zone: tzinfo = UTC) -> str:
@@ -385,7 +425,7 @@ def cadence_text(cadence: Cadence, zone: tzinfo = UTC) -> str:
         return f"{_cron_text(cadence.expression)} ({cadence.tz})"
     if isinstance(cadence, Interval):
         return f"every {duration(cadence.seconds)}"
-    return f"once, {exact(cadence.at, zone)}"
+    return f"once, {weekday(cadence.at, zone)}"
 
 
 def _cron_text(expression: str) -> str:

@@ -65,6 +65,12 @@ def exact(moment: datetime, zone: tzinfo = UTC) -> str:
     return f"{date_text(moment, zone)}, {moment.astimezone(zone):%H:%M:%S %Z}"
 
 
+def weekday(moment: datetime, zone: tzinfo = UTC) -> str:
+    """Return a time to the minute, with its day: "Tuesday, 12 May 2025, 09:30 UTC"."""
+    local = moment.astimezone(zone)
+    return f"{_DAYS[local.weekday()]}, {date_text(moment, zone)}, {local:%H:%M %Z}"
+
+
 def date_text(moment: datetime, zone: tzinfo = UTC) -> str:
     """Return a date: "12 May 2025"."""
     moment = moment.astimezone(zone)
@@ -138,7 +144,13 @@ class Rendering:
         )
         environment.globals |= {"static": static_address, "counted": counted, "version": __version__}
         environment.filters |= {"shown": revealed, "excerpt": excerpt, "duration": duration}
-        environment.filters |= {"exact": exact, "date": date_text, "marked": marked, "formatted": formatted}
+        environment.filters |= {
+            "exact": exact,
+            "date": date_text,
+            "weekday": weekday,
+            "marked": marked,
+            "formatted": formatted,
+        }
         environment.globals |= {"in_words": in_words, "day_heading": day_heading}
         return environment
 

@@ -29,6 +29,7 @@ from reverie.calls import Call, scope_of
 from reverie.checks import check_agent, check_label, check_workspace
 from reverie.clock import from_micros
 from reverie.contract import DEFAULT_AGENT, Scope
+from reverie.decoding import describe
 from reverie.errors import (
     Forbidden,
     Problem,
@@ -305,6 +306,7 @@ class Visit:
         login, data = ("", None) if text is None else msgspec.json.decode(text, type=tuple[str, msgspec.Raw])
         if data is None or login != self._form_token:
             raise Rejected("the form is not one of this login, or 30 days old: nothing was done", field="form")
+        describe(kind)
         return msgspec.json.decode(data, type=kind)
 
     async def titles(self, sessions: Iterable[str | None]) -> dict[str, str]:
@@ -507,7 +509,9 @@ class Site:
             return await on_http_error(request, error)
         texts = {404: "There is no page at this address.", 405: "This page cannot be opened in this way."}
         detail = texts.get(error.status_code, str(error.detail))
-        problem = Problem(type="about:blank", title=str(error.detail), status=error.status_code, detail=detail)
+        problem = Problem(
+            type="about:blank", title=str(error.detail).capitalize(), status=error.status_code, detail=detail
+        )
         return self.error_page(request, problem)
 
     async def authenticate(self, request: Request) -> str | None:
@@ -551,7 +555,9 @@ class Site:
         target = address(LOGIN_PATH, {"page": page if page != "/" else ""})
         response: Response
         if request.headers.get("hx-request") == "true":
-            response = Response(status_code=200, headers={"HX-Redirect": LOGIN_PATH})
+            response = Response(
+                status_code=200, headers={"HX-Redirect": address(LOGIN_PATH, {"page": own_referer(request)})}
+            )
         else:
             response = RedirectResponse(target, status_code=303)
         if request.cookies.get(_cookie_name(request)):

@@ -51,7 +51,8 @@ async def _timeline(visit: Visit) -> Response:
     sessions = (await visit.send(ListSessions(limit=_CONVERSATIONS))).sessions
     counts = Counter(sorted(one for session in sessions for one in {session.user, *session.speakers} if one))
     template = "parts/timeline.html" if visit.is_partial else "timeline.html"
-    return visit.page(template, name=name, people=counts.most_common(_PEOPLE), **view)
+    people, of_latest = counts.most_common(_PEOPLE), len(sessions) if len(sessions) == _CONVERSATIONS else 0
+    return visit.page(template, name=name, people=people, of_latest=of_latest, **view)
 
 
 async def _known(visit: Visit, name: str) -> dict[str, Any]:
@@ -59,9 +60,9 @@ async def _known(visit: Visit, name: str) -> dict[str, Any]:
     memories = [memory for memory in listed.memories if _names(name, memory.content)]
     sources = {memory.provenance.message for memory in memories if memory.provenance}
     messages = await visit.send(Recall(query=name, kinds=["message"], limit=_MESSAGES))
-    told = [one for one in messages if one.id not in sources and _gives_a_value(name, one)]
+    statements = [one for one in messages if one.id not in sources and _gives_a_value(name, one)]
     lasting = [_remembered(visit, memory) for memory in memories if memory.kind != "event"]
-    lasting += [_said(visit, result) for result in told]
+    lasting += [_said(visit, result) for result in statements]
     happened = [_remembered(visit, memory) for memory in memories if memory.kind == "event"]
     return {
         "holds": _newest_first([one for one in lasting if one.until is None]),

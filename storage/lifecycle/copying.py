@@ -53,7 +53,7 @@ def copied(
 
     Raises `StoreUnusable` if the database is damaged, `StoreUnavailable` if it cannot be read or the disk is full.
     """
-    _check_space(path, scratch)
+    _check_space(path, scratch, otherwise=", or name another folder with --scratch")
     with _nameless(scratch) as (name, file):
         with _snapshot(path) as source:
             _check(path, source)
@@ -63,6 +63,16 @@ def copied(
                 _copy(source, target, progress)
         file.seek(0)
         yield state, file
+
+
+def copy_store(path: Path, copy: Path, progress: Callable[[int, int], None] = lambda _done, _total: None) -> None:
+    """Copy a database to a new file. `progress` gets pages done and in all. Raises as `copied`."""
+    _check_space(path, copy.parent)
+    with _snapshot(path) as source:
+        _check(path, source)
+        copy.touch(mode=0o600, exist_ok=False)
+        with _target(copy) as target:
+            _copy(source, target, progress)
 
 
 def _check(path: Path, source: Any) -> None:
@@ -144,7 +154,7 @@ def _nameless(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
         name.unlink(missing_ok=True)
 
 
-def _check_space(path: Path, scratch: Path) -> None:
+def _check_space(path: Path, scratch: Path, *, otherwise: str = "") -> None:
     """Raise `StoreUnavailable` if a copy would fill the disk."""
     try:
         log = path.with_name(f"{path.name}-wal")
@@ -155,5 +165,5 @@ def _check_space(path: Path, scratch: Path) -> None:
     if free < needed:
         raise StoreUnavailable(
             f"a copy of {path} needs {needed // 2**20:,} MiB free in {scratch}, which has {free // 2**20:,} MiB:"
-            " free some space, or name another folder with --scratch"
+            f" free some space{otherwise}"
         )

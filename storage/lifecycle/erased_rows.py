@@ -93,11 +93,8 @@ def conditions_in(table: str, subject: Subject) -> Mapping[SubjectKind, str]:
 _OWN_WORDS: Final = frozenset({
     "agent_id", "table_name", "model", "stage", "tier", "lifetime", "kind", "role", "status", "visibility", "source",
     "job", "action", "why", "phase", "trigger_kind", "notification_policy", "last_run_status", "run_status",
-    "error", "error_type", "embedding_error", "title",
+    "error", "error_type", "embedding_error", "title", "audience",  # "u:kate": other columns have the id alone
 })  # fmt: skip
-# Columns that are in Reverie's own words if the row is about a run that failed.
-_OWN_WORDS_OF_FAILURES: Final = frozenset({"failed", "cancelled", "timed_out", "alert", "disabled"})
-_FAILURES: Final = frozenset({"failed", "cancelled", "timed_out", "alert", "disabled"})
 
 
 class ErasedRows(AgentRepository):
@@ -261,11 +258,8 @@ def _from(table: str) -> str:
 
 
 def _texts_of_row(row: Mapping[str, Any] | RowMapping) -> Iterator[str]:
-    own = _OWN_WORDS
-    if not _FAILURES.isdisjoint((row.get("status"), row.get("run_status"), row.get("kind"))):
-        own |= _OWN_WORDS_OF_FAILURES
     for name, value in row.items():
-        if name not in own:
+        if name not in _OWN_WORDS:
             yield from texts_of_value(value)
 
 

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from storage.catalogue import ErasureKind, SubjectKind
+from reverie.trust.calls import ErasureKind
+from storage.catalogue import SubjectKind
 from storage.clock_steps import CLOCK_TOLERANCE_MICROS
-from storage.engines import StoreDatabase
-from storage.rows import execute, insert_sql, read_row, read_rows, select_list, to_parameters
+from storage.repository import AccountRepository
+from storage.rows import execute, insert_sql, select_list, to_parameters
 
 # Rows stored later than this stay; no time is later.
 ALL_TIMES: Final = 2**62
@@ -95,69 +96,56 @@ _SELECT: Final = f"SELECT {select_list(ErasureRecord)} FROM erasures"
 _INSERT: Final = insert_sql("erasures", ErasureRecord)
 
 
-class Erasures:
+class Erasures(AccountRepository):
     """The erasures of a data folder. Each method is a transaction of its own."""
-
-    def __init__(self, account: StoreDatabase) -> None:
-        self._account = account
 
     def add(self, erasure: ErasureRecord) -> None:
         """Store a new erasure."""
-        with self._account.atomic() as connection:
-            execute(connection, _INSERT, **to_parameters(erasure))
+        self._execute(_INSERT, **to_parameters(erasure))
 
     def find(self, erasure_id: str) -> ErasureRecord | None:
         """Return an erasure, or None."""
-        with self._account.reading() as connection:
-            return read_row(execute(connection, f"{_SELECT} WHERE id = :id", id=erasure_id), ErasureRecord)
+        return self._record(ErasureRecord, f"{_SELECT} WHERE id = :id", id=erasure_id)
 
     def page(self, *, limit: int, offset: int = 0) -> list[ErasureRecord]:
         """Return erasures, the newest first."""
         sql = f"{_SELECT} ORDER BY requested_at DESC, id DESC LIMIT :limit OFFSET :offset"
-        with self._account.reading() as connection:
-            return read_rows(execute(connection, sql, limit=limit, offset=offset), ErasureRecord)
+        return self._records(ErasureRecord, sql, limit=limit, offset=offset)
 
     def unfinished(self) -> list[ErasureRecord]:
         """Return the erasures that have not finished, the oldest first."""
         sql = f"{_SELECT} WHERE finished_at IS NULL ORDER BY requested_at, id"
-        with self._account.reading() as connection:
-            return read_rows(execute(connection, sql), ErasureRecord)
+        return self._records(ErasureRecord, sql)
 
     def advance(self, erasure_id: str, *, step: str, position: str = "", rounds: int | None = None) -> None:
         """Note the step in which an erasure is, and its position in it."""
-        with self._account.atomic() as connection:
-            execute(
-                connection,
-                "UPDATE erasures SET step = :step, position = :position, rounds = coalesce(:rounds, rounds),"
-                " error = '', attempts = 0, next_try_at = NULL WHERE id = :id",
-                id=erasure_id,
-                step=step,
-                position=position,
-                rounds=rounds,
-            )
+        self._execute(
+            "UPDATE erasures SET step = :step, position = :position, rounds = coalesce(:rounds, rounds),"
+            " error = '', attempts = 0, next_try_at = NULL WHERE id = :id",
+            id=erasure_id,
+            step=step,
+            position=position,
+            rounds=rounds,
+        )
 
     def set_cutoff(self, erasure_id: str, cutoff: int) -> None:
         """Set the time up to which rows are erased, once: an erasure that continues keeps it."""
-        with self._account.atomic() as connection:
-            sql = "UPDATE erasures SET cutoff = coalesce(cutoff, :cutoff) WHERE id = :id"
-            execute(connection, sql, id=erasure_id, cutoff=cutoff)
+        sql = "UPDATE erasures SET cutoff = coalesce(cutoff, :cutoff) WHERE id = :id"
+        self._execute(sql, id=erasure_id, cutoff=cutoff)
 
     def forget_target(self, erasure_id: str) -> None:
         """Delete the id of what is erased: from now on only its keyed hash is known."""
-        with self._account.atomic() as connection:
-            execute(connection, "UPDATE erasures SET target = NULL WHERE id = :id", id=erasure_id)
+        self._execute("UPDATE erasures SET target = NULL WHERE id = :id", id=erasure_id)
 
     def rename_requester(self, name: str, to: str) -> None:
         """Have erasures that a token asked for name it otherwise."""
-        with self._account.atomic() as connection:
-            sql = "UPDATE erasures SET requested_by = :to WHERE requested_by = :name"
-            execute(connection, sql, name=name, to=to)
+        sql = "UPDATE erasures SET requested_by = :to WHERE requested_by = :name"
+        self._execute(sql, name=name, to=to)
 
     def fail(self, erasure_id: str, error: str, *, next_try_at: int | None) -> None:
         """Note why the step could not be completed, and when it is tried again: None for the next run of the job."""
         sql = "UPDATE erasures SET error = :error, attempts = attempts + 1, next_try_at = :at WHERE id = :id"
-        with self._account.atomic() as connection:
-            execute(connection, sql, id=erasure_id, error=error, at=next_try_at)
+        self._execute(sql, id=erasure_id, error=error, at=next_try_at)
 
     def give_up(self, erasure_id: str, error: str, *, now: int) -> None:
         """End an erasure that cannot be carried out as it was asked for, without a receipt."""
@@ -206,8 +194,7 @@ class Erasures:
 
     def remove_before(self, before: int) -> int:
         """Delete the receipts of erasures that were finished before a time (microseconds); returns how many."""
-        with self._account.atomic() as connection:
-            return execute(connection, "DELETE FROM erasures WHERE finished_at < :before", before=before).rowcount
+        return self._execute("DELETE FROM erasures WHERE finished_at < :before", before=before)
 
     def add_fragments(self, erasure_id: str, fragments: Mapping[str, bytes]) -> None:
         """Keep hashes of parts of what is about to be removed, by kind."""
@@ -251,11 +238,8 @@ class ForgetRecord:
 _SELECT_FORGETS: Final = f"SELECT {select_list(ForgetRecord, incarnation='file')} FROM forgets"
 
 
-class Forgets:
+class Forgets(AccountRepository):
     """What is being forgotten. Each method is a transaction of its own."""
-
-    def __init__(self, account: StoreDatabase) -> None:
-        self._account = account
 
     def begin(
         self,
@@ -284,8 +268,7 @@ class Forgets:
 
     def end(self, forget_id: int) -> None:
         """Note that everything is forgotten; twice is fine."""
-        with self._account.atomic() as connection:
-            execute(connection, "DELETE FROM forgets WHERE id = :id", id=forget_id)
+        self._execute("DELETE FROM forgets WHERE id = :id", id=forget_id)
 
     def open(self, *, before: int, now: int) -> list[ForgetRecord]:
         """Return what was begun before a time (microseconds) and has not ended, the oldest first.
@@ -293,5 +276,4 @@ class Forgets:
         What was begun in the future was begun before the clock was set back.
         """
         sql = f"{_SELECT_FORGETS} WHERE requested_at < :before OR requested_at > :future ORDER BY id"
-        with self._account.reading() as connection:
-            return read_rows(execute(connection, sql, before=before, future=now + CLOCK_TOLERANCE_MICROS), ForgetRecord)
+        return self._records(ForgetRecord, sql, before=before, future=now + CLOCK_TOLERANCE_MICROS)

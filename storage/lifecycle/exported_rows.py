@@ -16,7 +16,7 @@ import msgspec
 
 from reverie.clock import from_micros
 from reverie.errors import StoreUnusable
-from reverie.trust.exports import PARTS, ExportedMemory, ExportedRecord, tag_of
+from reverie.trust.exports import PARTS, ExportedMemory, ExportedRecord, ExportedRun, ExportedSchedule, tag_of
 from storage.catalogue import OWN, TABLES, listed, of_owner
 from storage.repository import AgentRepository
 from storage.rows import DamagedRow, DamagedText, column_name, damaged_row, from_json
@@ -69,6 +69,13 @@ class ExportedRows(AgentRepository):
         """Return the records of these memories."""
         values = _parameters(ExportLimits()) | {"ids": ids}
         return [record for record, _ in self._read(ExportedMemory, f" AND t.id IN {listed('ids')}", values, workspace)]
+
+    def schedule(self, id: str, *, workspace: str) -> tuple[list[ExportedSchedule], list[ExportedRun]]:
+        """Return the record of a schedule and those of its runs, the newest first."""
+        values = _parameters(ExportLimits()) | {"id": id}
+        schedules = [record for record, _ in self._read(ExportedSchedule, " AND t.id = :id", values, workspace)]
+        runs = [record for record, _ in self._read(ExportedRun, " AND d.id = :id", values, workspace)]
+        return schedules, runs[::-1]
 
     def _read(
         self, kind: type[_R], condition: str, values: Mapping[str, Any], workspace: str

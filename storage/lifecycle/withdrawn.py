@@ -16,6 +16,7 @@ from storage.catalogue import TABLES
 from storage.engines import StoreDatabase
 from storage.lifecycle.erased_rows import conditions_in
 from storage.lifecycle.erasures import ALL_TIMES, Subject, parts_of
+from storage.pipeline.files import NOTE_FORGOTTEN
 from storage.repository import AgentRepository, Repository
 from storage.rows import execute
 
@@ -37,10 +38,6 @@ AGENT_MARK: Final = "\x1fagent\x1f"
 # The agent of a mark that is for all agents.
 EVERY_AGENT: Final = ""
 
-_NOTE_FORGOTTEN: Final = """
-    INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :key, :at)
-    ON CONFLICT (agent_id, session_id) DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
-"""
 _UNFINISHED: Final = "SELECT kind, target, agent_id, workspace, cutoff FROM erasures WHERE finished_at IS NULL"
 
 
@@ -154,7 +151,7 @@ class KeptOut(Repository):
             "agent": AGENT_MARK,
         }
         if subject.kind in keys:
-            self._execute(_NOTE_FORGOTTEN, agent=agent or EVERY_AGENT, key=keys[subject.kind], at=at)
+            self._execute(NOTE_FORGOTTEN, agent=agent or EVERY_AGENT, key=keys[subject.kind], at=at)
 
     def any(self) -> bool:
         """Return whether there is any mark."""

@@ -231,9 +231,9 @@ class ExtractionProgress(Repository):
         self._execute("DELETE FROM job_progress WHERE job = :job")
 
     def watermark(self, now: int) -> int:
-        """Return the time up to which no session was last written that still waits.
+        """Return a time (microseconds): every session that still waits was last written then or later.
 
-        0 for one that lies in the future: it was set before the clock was set back.
+        0 if the stored time lies in the future: it was set before the clock was set back.
         """
         watermark = self._progress.progress(self._job, _WATERMARK)
         return 0 if watermark > now else watermark

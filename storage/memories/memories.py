@@ -34,7 +34,6 @@ _EQUAL: Final = {
     "key": "m.key = :key",
     "subject": "m.subject = :subject",
     "visibility": "m.visibility = :visibility",
-    "source_message": "m.source_message = :source_message",
     "held_at": "(m.created_at <= :held_at AND (m.superseded_by IS NULL OR b.created_at > :held_at))",
     "since": "m.created_at >= :since",
     "until": "m.created_at < :until",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
+from reverie.clock import HOUR_MICROS
 from reverie.memories.types import Lifetime, MemoryKind, Tier
 
 Visibility = Literal["private", "requested", "shared"]
@@ -14,7 +15,6 @@ Visibility = Literal["private", "requested", "shared"]
 # From the narrowest to the widest.
 TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
 LIFETIMES: Final[tuple[Lifetime, ...]] = get_args(Lifetime)
-MEMORY_KINDS: Final[tuple[MemoryKind, ...]] = get_args(MemoryKind)
 # The source of user-written memories: no job changes their content.
 USER_SOURCE: Final = "user"
 # Preferences of this importance are told in every context, like instructions; and so are flagged messages of a session.
@@ -168,7 +168,6 @@ class MemoryFilter:
     category: str | None = None
     key: str | None = None
     subject: str | None = None
-    source_message: str | None = None
     text: str | None = None
     active: bool | None = True
     facts: bool | None = None
@@ -187,7 +186,6 @@ RATES: Final[Mapping[DecayProfile, Mapping[Tier, float]]] = {
     "standard": {"account": 0.999, "workspace": 0.998, "channel": 0.995, "conversation": 0.99},
     "fast": {"account": 0.998, "workspace": 0.995, "channel": 0.990, "conversation": 0.99},
 }
-_MICROS_PER_HOUR: Final = 3_600_000_000
 
 
 def decay(tier: Tier, *, importance: float, access_count: int, hours: float, rates: Mapping[Tier, float]) -> float:
@@ -201,4 +199,4 @@ def decay(tier: Tier, *, importance: float, access_count: int, hours: float, rat
 
 def hours_between(earlier: int, later: int) -> float:
     """Return the hours between two times in microseconds."""
-    return (later - earlier) / _MICROS_PER_HOUR
+    return (later - earlier) / HOUR_MICROS

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from reverie.clock import DAY_MICROS
 from reverie.memories.types import Lifetime, Tier
 from storage.curation import CurationLog, EntryDraft
 from storage.index.search_index import SearchIndex
@@ -74,13 +75,12 @@ _OUTLINE: Final = "SELECT " + select_list(
     audience="CASE WHEN m.owner_user_id IS NULL AND m.session_row IS NOT NULL THEN"
     " (SELECT os.audience FROM sessions AS os WHERE os.row_id = m.session_row) END",
 )
-_DAY_MICROS: Final = 24 * 3_600 * 1_000_000
 # Recalls of named users other than the author, as dream sweeps count them.
 _LITTLE_KNOWN: Final = f"""
     SELECT m.row_id FROM json_each(:rows) AS j CROSS JOIN memories AS m ON m.row_id = j.value
     WHERE m.agent_id = :agent AND {seen_by_several("m")} AND EXISTS (
         SELECT 1 FROM (
-            SELECT count(DISTINCT e.user_id) AS users, count(DISTINCT e.at / {_DAY_MICROS}) AS days
+            SELECT count(DISTINCT e.user_id) AS users, count(DISTINCT e.at / {DAY_MICROS}) AS days
             FROM chunks AS c CROSS JOIN recall_events AS e ON e.chunk_id = c.id
             WHERE c.memory_row = m.row_id AND e.user_id IS NOT NULL AND e.user_id IS NOT {author_of("m")}
         ) WHERE users < :min_users OR days < :min_days

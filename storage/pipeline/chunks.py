@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from storage.index.forward import thread_of
 from storage.index.search_index import SearchIndex, VectorEntry
 from storage.pipeline.records import NewChunk, Origin, PendingChunk, ReadyMessage, SourceText
-from storage.recall.words import hashes_of
 from storage.repository import Repository
 from storage.rows import select_list
 
 SourceKind = Literal["message", "file", "memory"]
+SourceTable = Literal["messages", "files", "memories"]
 
 _BEFORE: Final = """
     coalesce((SELECT substr(b.content, -1000) FROM messages AS b
@@ -33,7 +33,11 @@ _MEMORY_SOURCES: Final = (
     " WHERE chunked_at IS NULL AND superseded_by IS NULL"
 )
 _SOURCES: Final = {"message": _MESSAGE_SOURCES, "file": _FILE_SOURCES, "memory": _MEMORY_SOURCES}
-_TABLES: Final = {"message": "messages", "file": "files", "memory": "memories"}
+TABLE_OF: Final[Mapping[SourceKind, Literal["messages", "files", "memories"]]] = {
+    "message": "messages",
+    "file": "files",
+    "memory": "memories",
+}
 _SIZE_OF_DOCUMENT: Final = "octet_length(content)"
 _SIZE_OF_MESSAGE: Final = "octet_length(content) + coalesce(octet_length(tool_calls), 0)"
 # Materialized, for otherwise PostgreSQL adds the sizes of all rows up anew for each row that waits.
@@ -109,7 +113,7 @@ class Chunks(Repository):
     def source_rows(self, kind: SourceKind, row_ids: Sequence[int], *, max_bytes: int) -> list[int]:
         """Return the rows of what `sources` returns, and of those that are damaged, which it leaves out."""
         more = " AND superseded_by IS NULL" if kind == "memory" else ""
-        sql = _first_bytes(kind, f"SELECT row_id FROM {_TABLES[kind]} WHERE chunked_at IS NULL{more}")
+        sql = _first_bytes(kind, f"SELECT row_id FROM {TABLE_OF[kind]} WHERE chunked_at IS NULL{more}")
         return self._values(sql, ids=row_ids, max_bytes=max_bytes)
 
     def add_message_chunks(self, cut: Sequence[tuple[SourceText, Sequence[NewChunk]]], *, now: int) -> None:
@@ -178,7 +182,7 @@ class Chunks(Repository):
 
     def mark_chunked(self, kind: SourceKind, row_ids: Sequence[int], *, now: int) -> None:
         """Mark sources as chunked."""
-        sql = f"UPDATE {_TABLES[kind]} SET chunked_at = :now WHERE row_id IN (SELECT value FROM json_each(:ids))"
+        sql = f"UPDATE {TABLE_OF[kind]} SET chunked_at = :now WHERE row_id IN (SELECT value FROM json_each(:ids))"
         self._execute(sql, now=now, ids=row_ids)
 
     def pending(self, chunk_ids: Sequence[int]) -> list[PendingChunk]:
@@ -291,7 +295,7 @@ class Chunks(Repository):
 
 def _first_bytes(kind: SourceKind, sources: str) -> str:
     size = _SIZE_OF_MESSAGE if kind == "message" else _SIZE_OF_DOCUMENT
-    return _FIRST_BYTES.format(size=size, table=_TABLES[kind], sources=sources)
+    return _FIRST_BYTES.format(size=size, table=TABLE_OF[kind], sources=sources)
 
 
 def _chunk_values(chunk_id: int, kind: SourceKind, source: SourceText, piece: NewChunk, now: int) -> dict[str, Any]:
@@ -311,5 +315,5 @@ def _chunk_values(chunk_id: int, kind: SourceKind, source: SourceText, piece: Ne
         "thread": source.session_row if kind == "message" else thread_of(kind, source.row_id),
         "role": source.role if kind == "message" else kind,
         "speaker": piece.speaker if kind == "message" else None,
-        "words": hashes_of(f"{piece.lead} {piece.text}").tobytes(),
+        "words": piece.words,
     }

@@ -76,7 +76,8 @@ _OF_SOURCE: Final = (
 # Prefixes that mark forgotten files in a column of session ids, which contain no control characters.
 _DELIVERY: Final = "\x1ffile\x1f"
 _SOURCE: Final = "\x1fsource\x1f"
-_NOTE_FORGOTTEN: Final = """
+# Keeps out what was accepted before a mark.
+NOTE_FORGOTTEN: Final = """
     INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :key, :at)
     ON CONFLICT (agent_id, session_id) DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
 """
@@ -235,7 +236,7 @@ class Files(AgentRepository):
         )
 
     def _note_forgotten(self, key: str, forgotten_at: int) -> None:
-        self._execute(_NOTE_FORGOTTEN, key=key, at=forgotten_at)
+        self._execute(NOTE_FORGOTTEN, key=key, at=forgotten_at)
 
 
 def _source_key(source_uri: str, session: str | None) -> str:

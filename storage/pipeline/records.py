@@ -109,11 +109,12 @@ class SourceText:
 class NewChunk:
     """A piece of text cut from a source. Chunks with the same `content_hash` in a session or file are stored once.
 
-    `lead` is the question asked just before: recall also finds the chunk by its words.
+    `lead` is the question asked just before: recall also finds the chunk by its words. `words` are the hashes of both.
     """
 
     text: str
     content_hash: bytes
+    words: bytes
     lead: str = ""
     speaker: str | None = None
 

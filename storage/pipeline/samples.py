@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from storage.engines import StoreDatabase
-from storage.rows import execute, insert_sql, read_rows, select_list, to_parameters
+from storage.repository import AccountRepository
+from storage.rows import execute, insert_sql, select_list, to_parameters
 
 MINUTE_MICROS: Final = 60_000_000
 SAMPLES_KEPT: Final = 24 * 60
@@ -27,11 +27,8 @@ _ADD: Final = insert_sql("pipeline_samples", PipelineSample) + " ON CONFLICT (mi
 _READ: Final = f"SELECT {select_list(PipelineSample)} FROM pipeline_samples WHERE minute > :after ORDER BY minute"
 
 
-class PipelineSamples:
+class PipelineSamples(AccountRepository):
     """The samples of an installation. Each method is a transaction of its own."""
-
-    def __init__(self, account: StoreDatabase) -> None:
-        self._account = account
 
     def add(self, sample: PipelineSample) -> None:
         """Keep a sample, unless its minute has one, and drop those of more than a day before, or of the future."""
@@ -46,11 +43,8 @@ class PipelineSamples:
 
     def has(self, minute: int) -> bool:
         """Return whether a minute has a sample."""
-        with self._account.reading() as connection:
-            sql = "SELECT 1 FROM pipeline_samples WHERE minute = :minute"
-            return execute(connection, sql, minute=minute).first() is not None
+        return self._value("SELECT 1 FROM pipeline_samples WHERE minute = :minute", minute=minute) is not None
 
     def last_day(self, *, now: int) -> list[PipelineSample]:
         """Return the samples of the day before `now` (microseconds), the oldest first."""
-        with self._account.reading() as connection:
-            return read_rows(execute(connection, _READ, after=now // MINUTE_MICROS - SAMPLES_KEPT), PipelineSample)
+        return self._records(PipelineSample, _READ, after=now // MINUTE_MICROS - SAMPLES_KEPT)

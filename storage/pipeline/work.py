@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from storage.catalogue import ITEMS_TO_EMBED
 from storage.pipeline.held_claims import HeldClaims
 from storage.repository import Repository
 
@@ -32,8 +33,6 @@ _WAITING: Final[dict[Stage, tuple[str, str, str]]] = {
     "embed": ("chunks", "id", "embedded_at IS NULL"),
     "index": ("chunks", "id", "embedded_at IS NOT NULL AND indexed_at IS NULL"),
 }
-# Items have no stage: they wait where chunks do, for a task of their own. The condition is that of their index.
-ITEMS_TO_EMBED: Final = "embedding_model IS NULL AND index_fields IS NOT NULL"
 STAGES: Final[tuple[Stage, ...]] = tuple(_WAITING)
 # What was said at most an hour before it was handed over is live; the rest is history that somebody has imported.
 LIVE_MICROS: Final = 3_600_000_000
@@ -69,10 +68,10 @@ _FRESH: Final = """
     ORDER BY {key} LIMIT :limit
 """
 _CLAIM: Final = """
-    INSERT INTO claims (stage, item_id, token, lease_until, attempts, crashes)
-    VALUES (:stage, :item, :token, :until, :attempts, :crashes)
-    ON CONFLICT (stage, item_id) DO UPDATE SET token = :token, lease_until = :until, attempts = :attempts,
-        crashes = :crashes, next_attempt_at = NULL
+    INSERT INTO claims (stage, item_id, token, lease_until)
+    SELECT :stage, CAST(value AS INTEGER), :token, :until FROM json_each(:items) WHERE true
+    ON CONFLICT (stage, item_id) DO UPDATE SET token = :token, lease_until = :until,
+        crashes = claims.crashes + (claims.token IS NOT NULL), next_attempt_at = NULL
 """
 _RELEASE_NOTED: Final = """
     UPDATE claims SET token = NULL, lease_until = NULL, attempts = attempts + 1, next_attempt_at = :now
@@ -87,7 +86,7 @@ class Claim:
     """Rows of one stage that a worker may work on until `lease_until`.
 
     `crashes` is how often a worker died with these rows: they are claimed in ever smaller groups and in the end alone,
-    so that a row that kills its worker is found without affecting others.
+    so that a row that kills its worker is found without affecting others. `is_all` is true if nothing else was due.
     """
 
     stage: Stage
@@ -96,6 +95,7 @@ class Claim:
     lease_until: int
     attempts: int = 0
     crashes: int = 0
+    is_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +129,10 @@ class WorkQueue(Repository):
             return None
         attempts = max((attempts for _, attempts, _ in found), default=0)
         crashes = found[0][2] if found else 0
-        claim = Claim(stage, secrets.randbits(62), items, now + int(lease_seconds * 1_000_000), attempts, crashes)
-        previous = {item: {"attempts": attempts, "crashes": crashes} for item, attempts, crashes in found}
-        fresh = {"attempts": 0, "crashes": 0}
-        shared = {"stage": stage, "token": claim.token, "until": claim.lease_until}
-        self._execute_many(_CLAIM, [{**shared, "item": item, **previous.get(item, fresh)} for item in items])
+        until = now + int(lease_seconds * 1_000_000)
+        is_all = not found and len(items) < limit
+        claim = Claim(stage, secrets.randbits(62), items, until, attempts, crashes, is_all)
+        self._execute(_CLAIM, stage=stage, items=items, token=claim.token, until=claim.lease_until)
         return claim
 
     def _release_noted(self, stage: Stage, given_up: HeldClaims, now: int, lease_seconds: float) -> None:

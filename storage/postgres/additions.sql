@@ -62,8 +62,8 @@ CREATE FUNCTION words_rank(words tsvector, query text) RETURNS double precision 
     SELECT 20 * length(to_tsvector('english', query))
         * ts_rank('{1, 1, 1, 1}', words, websearch_to_tsquery('english', query), 1)::double precision
 $$;
-CREATE FUNCTION cosine_distance_to(embedding vector, query text) RETURNS double precision LANGUAGE sql IMMUTABLE
-    RETURN embedding <=> query::vector;  -- read when it is created, so it finds pgvector with any search path
+CREATE FUNCTION cosine_distance_to(embedding halfvec, query text) RETURNS double precision LANGUAGE sql IMMUTABLE
+    RETURN embedding <=> query::halfvec;  -- read when it is created, so it finds pgvector with any search path
 CREATE FUNCTION chunks_indexed_as_text() RETURNS trigger LANGUAGE plpgsql
     SET search_path = reverie, public, pg_temp AS $$
 BEGIN
@@ -84,14 +84,14 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chunks_leave_text_index AFTER DELETE ON chunks FOR EACH ROW EXECUTE FUNCTION chunks_leave_text_index();
+-- In half precision, which moves a cosine by less than 0.001: the vectors as they are made are in `chunks_vec`.
 CREATE TABLE vector_index (
     store_id bigint NOT NULL DEFAULT current_setting('reverie.store')::bigint,
     generation bigint NOT NULL,
     agent_id text COLLATE "C" NOT NULL,
     chunk_id bigint NOT NULL,
-    embedding vector NOT NULL,
+    embedding halfvec NOT NULL,
     PRIMARY KEY (store_id, generation, chunk_id)
 );
-CREATE INDEX vector_index_by_agent ON vector_index (store_id, generation, agent_id);
 
 INSERT INTO audit_retention (only_row, ended_at) VALUES (1, NULL);

@@ -266,7 +266,7 @@ class PostgresWriter:
                 copy.write(_BINARY_END)
             self._raw.execute(
                 "INSERT INTO vector_index (generation, agent_id, chunk_id, embedding)"
-                f" SELECT {int(generation.id)}, agent, chunk, embedding FROM copied_vectors"
+                f" SELECT {int(generation.id)}, agent, chunk, embedding::halfvec FROM copied_vectors"
             )
             self._raw.execute("TRUNCATE copied_vectors")
 

@@ -17,6 +17,7 @@ import sqlglot
 from sqlglot import exp
 
 from storage.migrations import Kind, newest_version
+from storage.migrations.triggers import recorders
 from storage.opening import open_database
 from storage.postgres.columns import read_from
 from storage.postgres.translation import STORE, translate_body, translate_expression
@@ -99,7 +100,9 @@ def _entries(kind: Kind) -> list[_Entry]:
                 rows = connection.exec_driver_sql(
                     "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
                 )
-                return [_Entry(*row) for row in rows if not _LEFT_OUT.match(row[1])]
+                entries = [_Entry(*row) for row in rows if not _LEFT_OUT.match(row[1])]
+                recording = recorders(connection) if kind == "workspace" else ()
+                return [*entries, *(_Entry("trigger", name, f"CREATE TRIGGER {name} {sql}") for name, sql in recording)]
         finally:
             database.close()
 

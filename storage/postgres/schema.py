@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ def prepare(server: PostgresServer) -> None:
     Raises `StoreUnusable` when the server or pgvector is too old, the schema is newer, or the user of the connection
     passes row-level security by, and `StoreUnavailable` when the server cannot be reached, or others use the tables.
     """
+    check_sessions(server)
     with server.writing() as connection:
         _check_server(connection)
         found = _version(connection)
@@ -44,6 +46,33 @@ def prepare(server: PostgresServer) -> None:
     for version, file in migrations().items():
         if version > found:
             _migrate(server, version, file)
+
+
+def check_sessions(server: PostgresServer) -> None:
+    """Refuse a pooler that gives each transaction a session of its own, in which prepared statements are missing.
+
+    Raises `StoreUnusable`. Behind a pooler the server's process is not the one that the client was told of. Then one
+    connection notes something in its session, and while another is within a transaction both look for it: if sessions
+    are shared, the other one has this session by now, or the first one gets a third.
+    """
+    with server.connect() as connection:
+        first = connection.connection.driver_connection
+        assert first is not None
+        if first.execute("SELECT pg_backend_pid()").fetchone() == (first.info.backend_pid,):
+            return
+        with server.connect() as other:
+            second = other.connection.driver_connection
+            assert second is not None
+            token = uuid.uuid4().hex
+            first.execute("SELECT set_config('reverie.session', %s, false)", [token])
+            first.commit()
+            noted = "SELECT current_setting('reverie.session', true)"
+            of_second, of_first = (one.execute(noted).fetchone() for one in (second, first))
+            if of_second == (token,) or of_first != (token,):
+                raise StoreUnusable(
+                    f"{server.name} is behind a pooler that gives each transaction another session: set"
+                    " `pool_mode = session` in PgBouncer, or name the address of PostgreSQL itself"
+                )
 
 
 def _create_once(server: PostgresServer) -> int:

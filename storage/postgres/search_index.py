@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from storage.index.chunk_filter import ChunkFilter
 from storage.index.search_index import Generation, Hit, SearchIndex, VectorEntry
@@ -68,7 +70,7 @@ class PostgresSearchIndex(SearchIndex):
         """Add vectors. Safe to repeat."""
         self._connection.exec_driver_sql(
             "INSERT INTO vector_index (generation, agent_id, chunk_id, embedding)"
-            " VALUES (%(generation)s, %(agent)s, %(chunk)s, %(vector)s::text::vector)"
+            " VALUES (%(generation)s, %(agent)s, %(chunk)s, %(vector)s::text::halfvec)"
             " ON CONFLICT (store_id, generation, chunk_id) DO UPDATE SET embedding = excluded.embedding",
             [
                 {
@@ -159,5 +161,5 @@ def _searched_sql(chunks: ChunkFilter) -> str:
 
 
 def _vector_text(embedding: bytes) -> str:
-    numbers: tuple[Any, ...] = struct.unpack(f"<{len(embedding) // 4}f", embedding)
-    return "[" + ",".join(map(repr, numbers)) + "]"
+    # As JSON, which takes a sixth of the time of `repr`: a batch of 512 vectors took 0.1 s with the lock of the store.
+    return msgspec.json.encode(struct.unpack(f"<{len(embedding) // 4}f", embedding)).decode()

@@ -357,17 +357,23 @@ UPDATE items
 SET embedding_model = NULL
 WHERE (NOT index_fields IS NULL AND NOT embedding_model IS NULL AND embedding_model <> :model) AND items.store_id =
     :store_id;
+-- storage.leases: last_token
+SELECT CASE WHEN job_leases.lease_until <= :now OR job_leases.lease_until > :now + 2 * :length THEN token ELSE -1 END
+FROM job_leases
+WHERE job = :job AND job_leases.store_id = :store_id;
 -- storage.leases: acquire
 INSERT INTO job_leases (job, token, lease_until)
 VALUES (:job, :token, :until) ON CONFLICT(store_id, job) DO UPDATE
 SET token = :token, lease_until = :until
-WHERE job_leases.lease_until <= :now OR job_leases.lease_until > :now + 2 * :length;
+WHERE (job_leases.lease_until <= :now OR job_leases.lease_until > :now + 2 * :length) AND COALESCE(:after,
+    job_leases.token) = job_leases.token;
 -- storage.leases: renew
 UPDATE job_leases
 SET lease_until = :until
 WHERE (job = :job AND token = :token) AND job_leases.store_id = :store_id;
 -- storage.leases: release
-DELETE FROM job_leases
+UPDATE job_leases
+SET lease_until = 0
 WHERE (job = :job AND token = :token) AND job_leases.store_id = :store_id;
 -- storage.leases: progress
 SELECT position
@@ -630,14 +636,14 @@ SELECT *
 FROM broker_content
 WHERE broker_content.store_id = :store_id;
 SELECT *
+FROM captured_queries
+WHERE captured_queries.store_id = :store_id;
+SELECT *
 FROM channels
 WHERE channels.store_id = :store_id;
 SELECT *
 FROM chunk_tags
 WHERE chunk_tags.store_id = :store_id;
-SELECT *
-FROM chunks
-WHERE chunks.store_id = :store_id;
 -- storage.lifecycle.erasures: add
 INSERT INTO erasures (id, kind, target, target_hash, agent_id, workspace, requested_by, requested_at, cutoff, step,
     position, rounds, counts, error, receipt, finished_at, attempts, next_try_at)
@@ -762,14 +768,76 @@ SELECT t.id AS id, t.content AS content, t.tier AS tier, t.lifetime AS lifetime,
     superseded_by, t.superseded_at AS superseded_at, t.trace_id AS trace, t.made_by AS made_by, t.confirmed_at AS
     confirmed_at, t.promoted_at AS promoted_at, t.promotion_score AS promotion_score, t.promotion_phase AS
     promotion_phase
+FROM schedules AS t
+WHERE (t.agent_id = :agent AND (:user IS NULL OR t.user_id = :user OR (t.user_id IS NULL AND t.session_id IN (SELECT
+    s.id FROM sessions AS s WHERE (s.agent_id = :agent AND (s.user_id = :user AND NOT (s.is_group) <> 0) AND (:session
+    IS NULL OR s.id = :session)) AND s.store_id = :store_id))) AND (:session IS NULL OR t.session_id = :session)) AND
+    t.store_id = :store_id
+ORDER BY t.id;
+SELECT t.id AS id, t.content AS content, t.tier AS tier, t.lifetime AS lifetime, t.kind AS kind, t.source AS source,
+    t.importance AS importance, t.created_at AS created_at, t.updated_at AS updated_at, t.accessed_at AS accessed_at,
+    t.access_count AS access_count, t.expires_at AS expires_at, t.owner_user_id AS owner_user_id, t.tags AS tags,
+    t.concept_tags AS concept_tags, t.metadata AS metadata, s.id AS session, t.source_message AS source_message,
+    t.channel_id AS channel, t.note_id AS note_id, t.category AS category, t.key AS key, t.value AS value, t.subject AS
+    subject, t.confidence AS confidence, t.pinned AS pinned, t.visibility AS visibility, t.superseded_by AS
+    superseded_by, t.superseded_at AS superseded_at, t.trace_id AS trace, t.made_by AS made_by, t.confirmed_at AS
+    confirmed_at, t.promoted_at AS promoted_at, t.promotion_score AS promotion_score, t.promotion_phase AS
+    promotion_phase
+FROM schedules AS d
+JOIN schedule_runs AS t ON t.agent_id = d.agent_id AND t.schedule_id = d.id
+WHERE ((d.agent_id = :agent AND (:user IS NULL OR d.user_id = :user OR (d.user_id IS NULL AND d.session_id IN (SELECT
+    s.id FROM sessions AS s WHERE (s.agent_id = :agent AND (s.user_id = :user AND NOT (s.is_group) <> 0) AND (:session
+    IS NULL OR s.id = :session)) AND s.store_id = :store_id))) AND (:session IS NULL OR d.session_id = :session)) AND
+    d.store_id = :store_id) AND t.store_id = :store_id
+ORDER BY t.id;
+SELECT t.id AS id, t.content AS content, t.tier AS tier, t.lifetime AS lifetime, t.kind AS kind, t.source AS source,
+    t.importance AS importance, t.created_at AS created_at, t.updated_at AS updated_at, t.accessed_at AS accessed_at,
+    t.access_count AS access_count, t.expires_at AS expires_at, t.owner_user_id AS owner_user_id, t.tags AS tags,
+    t.concept_tags AS concept_tags, t.metadata AS metadata, s.id AS session, t.source_message AS source_message,
+    t.channel_id AS channel, t.note_id AS note_id, t.category AS category, t.key AS key, t.value AS value, t.subject AS
+    subject, t.confidence AS confidence, t.pinned AS pinned, t.visibility AS visibility, t.superseded_by AS
+    superseded_by, t.superseded_at AS superseded_at, t.trace_id AS trace, t.made_by AS made_by, t.confirmed_at AS
+    confirmed_at, t.promoted_at AS promoted_at, t.promotion_score AS promotion_score, t.promotion_phase AS
+    promotion_phase
 FROM memories AS t
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = t.session_row
 LEFT JOIN memories AS b ON b.store_id = :store_id AND b.row_id = t.superseded_by
 LEFT JOIN memory_promotions AS p ON p.store_id = :store_id AND (p.agent_id = t.agent_id AND p.memory_id = t.id)
 WHERE (t.agent_id = :agent AND (:user IS NULL OR t.owner_user_id = :user OR t.owner_user_id IS NULL AND (s.user_id =
     :user AND NOT (s.is_group) <> 0)) AND (:session IS NULL OR s.id = :session) AND (:tenant IS NULL OR
-    COALESCE(t.tenant, 'local') = :tenant) AND t.id = ANY(CAST(:ids AS TEXT[]))) AND t.store_id = :store_id
-ORDER BY t.id;
+    COALESCE(t.tenant, 'local') = :tenant)) AND t.store_id = :store_id
+ORDER BY d.id NULLS FIRST, t.id;
+SELECT t.id AS id, t.content AS content, t.tier AS tier, t.lifetime AS lifetime, t.kind AS kind, t.source AS source,
+    t.importance AS importance, t.created_at AS created_at, t.updated_at AS updated_at, t.accessed_at AS accessed_at,
+    t.access_count AS access_count, t.expires_at AS expires_at, t.owner_user_id AS owner_user_id, t.tags AS tags,
+    t.concept_tags AS concept_tags, t.metadata AS metadata, s.id AS session, t.source_message AS source_message,
+    t.channel_id AS channel, t.note_id AS note_id, t.category AS category, t.key AS key, t.value AS value, t.subject AS
+    subject, t.confidence AS confidence, t.pinned AS pinned, t.visibility AS visibility, t.superseded_by AS
+    superseded_by, t.superseded_at AS superseded_at, t.trace_id AS trace, t.made_by AS made_by, t.confirmed_at AS
+    confirmed_at, t.promoted_at AS promoted_at, t.promotion_score AS promotion_score, t.promotion_phase AS
+    promotion_phase
+FROM schedules AS t
+WHERE (t.agent_id = :agent AND (:user IS NULL OR t.user_id = :user OR (t.user_id IS NULL AND t.session_id IN (SELECT
+    s.id FROM sessions AS s WHERE (s.agent_id = :agent AND (s.user_id = :user AND NOT (s.is_group) <> 0) AND (:session
+    IS NULL OR s.id = :session)) AND s.store_id = :store_id))) AND (:session IS NULL OR t.session_id = :session)) AND
+    t.store_id = :store_id
+ORDER BY d.id NULLS FIRST, t.id;
+SELECT t.id AS id, t.content AS content, t.tier AS tier, t.lifetime AS lifetime, t.kind AS kind, t.source AS source,
+    t.importance AS importance, t.created_at AS created_at, t.updated_at AS updated_at, t.accessed_at AS accessed_at,
+    t.access_count AS access_count, t.expires_at AS expires_at, t.owner_user_id AS owner_user_id, t.tags AS tags,
+    t.concept_tags AS concept_tags, t.metadata AS metadata, s.id AS session, t.source_message AS source_message,
+    t.channel_id AS channel, t.note_id AS note_id, t.category AS category, t.key AS key, t.value AS value, t.subject AS
+    subject, t.confidence AS confidence, t.pinned AS pinned, t.visibility AS visibility, t.superseded_by AS
+    superseded_by, t.superseded_at AS superseded_at, t.trace_id AS trace, t.made_by AS made_by, t.confirmed_at AS
+    confirmed_at, t.promoted_at AS promoted_at, t.promotion_score AS promotion_score, t.promotion_phase AS
+    promotion_phase
+FROM schedules AS d
+JOIN schedule_runs AS t ON t.agent_id = d.agent_id AND t.schedule_id = d.id
+WHERE ((d.agent_id = :agent AND (:user IS NULL OR d.user_id = :user OR (d.user_id IS NULL AND d.session_id IN (SELECT
+    s.id FROM sessions AS s WHERE (s.agent_id = :agent AND (s.user_id = :user AND NOT (s.is_group) <> 0) AND (:session
+    IS NULL OR s.id = :session)) AND s.store_id = :store_id))) AND (:session IS NULL OR d.session_id = :session)) AND
+    d.store_id = :store_id) AND t.store_id = :store_id
+ORDER BY d.id, t.id;
 -- storage.lifecycle.imported_rows: presence
 -- composed of the rows and columns that it is given
 -- storage.lifecycle.imported_rows: add_messages
@@ -2428,9 +2496,11 @@ FROM pipeline_samples
 WHERE minute > :after
 ORDER BY minute;
 -- storage.pipeline.work: claim
-INSERT INTO claims (stage, item_id, token, lease_until, attempts, crashes)
-VALUES (:stage, :item, :token, :until, :attempts, :crashes) ON CONFLICT(store_id, stage, item_id) DO UPDATE
-SET token = :token, lease_until = :until, attempts = :attempts, crashes = :crashes, next_attempt_at = NULL;
+INSERT INTO claims (stage, item_id, token, lease_until) SELECT :stage, CAST(value AS BIGINT), :token, :until
+FROM UNNEST(CAST(:items AS TEXT[])) WITH ORDINALITY AS json_each(value, key)
+WHERE TRUE ON CONFLICT(store_id, stage, item_id) DO UPDATE
+SET token = :token, lease_until = :until, crashes = claims.crashes + (CAST(CAST((NOT claims.token IS NULL) AS INT) AS
+    BIGINT)), next_attempt_at = NULL;
 -- storage.pipeline.work: _release_noted
 SELECT DISTINCT token
 FROM claims
@@ -2659,6 +2729,31 @@ FROM vector_index
 WHERE (generation = :generation AND chunk_id >= (SELECT MIN(chunk_id) FROM searched) AND chunk_id IN (SELECT chunk_id
     FROM searched)) AND vector_index.store_id = :store_id
 ORDER BY score DESC NULLS LAST, chunk_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+-- storage.recall.captured: record
+INSERT INTO captured_queries (id, agent_id, session_row, user_id, at, kind, query, parameters, found) SELECT :id,
+    :agent, s.row_id, :user, :at, :kind, :query, :parameters, :found
+FROM (SELECT 1 AS one) AS o
+LEFT JOIN sessions AS s ON s.store_id = :store_id AND (s.agent_id = :agent AND s.id = :session AND s.started_at <= :at)
+WHERE :session IS NULL OR NOT s.row_id IS NULL ON CONFLICT(store_id, id) DO NOTHING;
+-- storage.recall.captured: newest
+SELECT q.id AS id, q.agent_id AS agent, q.user_id AS user, q.at AS at, q.kind AS kind, q.query AS query, q.parameters AS
+    parameters, q.found AS found, s.id AS session
+FROM captured_queries AS q
+LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = q.session_row
+WHERE ((:agent IS NULL OR q.agent_id = :agent) AND q.at >= :since) AND q.store_id = :store_id
+ORDER BY q.at DESC, q.id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+-- storage.recall.captured: answers
+SELECT m.content
+FROM sessions AS s
+JOIN messages AS m ON m.session_row = s.row_id
+WHERE ((s.agent_id = :agent AND (s.id = :session OR :session IS NULL AND NOT (s.is_group) <> 0 AND s.user_id IS NOT
+    DISTINCT FROM :user) AND m.role = 'assistant' AND m.created_at > :at AND m.created_at <= :until) AND s.store_id =
+    :store_id) AND m.store_id = :store_id
+ORDER BY m.created_at LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+-- storage.recall.captured: prune
+DELETE FROM captured_queries
+WHERE id IN (SELECT id FROM captured_queries WHERE at < :before AND captured_queries.store_id = :store_id ORDER BY id
+    LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AND captured_queries.store_id = :store_id;
 -- storage.recall.chunk_sources: held
 SELECT 0 AS chunk_id, 'memory' AS kind, m.id AS id, s.id AS session, NULL AS role, NULL AS name, m.content AS text,
     SUBSTRING(m.content FROM 1 FOR 640) AS chunk_text, m.tags AS tags, 0 AS sequence, m.created_at AS created_at, m.tier
@@ -4402,15 +4497,16 @@ FROM job_runs
 WHERE job = :job AND period <> started_at
 ORDER BY id DESC LIMIT 1;
 -- storage.upkeep.jobs: add
-INSERT INTO language_model_usage (model, purpose, calls, failures, input_tokens, output_tokens, cost, day)
-VALUES (:model, :purpose, :calls, :failures, :input_tokens, :output_tokens, :cost, :day) ON CONFLICT(day, model,
-    purpose) DO UPDATE
+INSERT INTO language_model_usage (model, purpose, calls, failures, input_tokens, output_tokens, cost, messages, day)
+VALUES (:model, :purpose, :calls, :failures, :input_tokens, :output_tokens, :cost, :messages, :day) ON CONFLICT(day,
+    model, purpose) DO UPDATE
 SET calls = language_model_usage.calls + excluded.calls, failures = language_model_usage.failures + excluded.failures,
     input_tokens = language_model_usage.input_tokens + excluded.input_tokens, output_tokens =
-    language_model_usage.output_tokens + excluded.output_tokens, cost = language_model_usage.cost + excluded.cost;
+    language_model_usage.output_tokens + excluded.output_tokens, cost = language_model_usage.cost + excluded.cost,
+    messages = language_model_usage.messages + excluded.messages;
 -- storage.upkeep.jobs: last_days
 SELECT model, purpose, SUM(calls) AS calls, SUM(failures) AS failures, SUM(input_tokens) AS input_tokens,
-    SUM(output_tokens) AS output_tokens, SUM(cost) AS cost
+    SUM(output_tokens) AS output_tokens, SUM(cost) AS cost, SUM(messages) AS messages
 FROM language_model_usage
 WHERE day > :before AND day <= :today
 GROUP BY model, purpose
@@ -4546,16 +4642,16 @@ FROM broker_content
 WHERE broker_content.store_id = :store_id;
 SELECT "action", "actor", "agent_id", "at", "count", "id", "origin", "outcome", "target", "token", "trace_id",
     "workspace"
+FROM captured_queries
+WHERE captured_queries.store_id = :store_id;
+SELECT "action", "actor", "agent_id", "at", "count", "id", "origin", "outcome", "target", "token", "trace_id",
+    "workspace"
 FROM channels
 WHERE channels.store_id = :store_id;
 SELECT "action", "actor", "agent_id", "at", "count", "id", "origin", "outcome", "target", "token", "trace_id",
     "workspace"
 FROM chunk_tags
 WHERE chunk_tags.store_id = :store_id;
-SELECT "action", "actor", "agent_id", "at", "count", "id", "origin", "outcome", "target", "token", "trace_id",
-    "workspace"
-FROM chunks
-WHERE chunks.store_id = :store_id;
 -- storage.viewer: audiences
 SELECT DISTINCT 's:' || session_row
 FROM session_users

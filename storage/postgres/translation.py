@@ -51,6 +51,7 @@ class KeptTranslations:
         """Take what processes before have translated, unless it was by other code, and write what is added."""
         self._path, self._code = path, _code()
         with contextlib.suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             found: dict[str, Translation] = {}
             for line in path.read_bytes().splitlines():
                 with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):  # cut off by a kill
@@ -68,7 +69,6 @@ class KeptTranslations:
             if self._path is not None:
                 line = msgspec.json.encode((self._code, key, *self._known[key])) + b"\n"
                 with contextlib.suppress(OSError):  # the next process translates it again
-                    self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                     file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
                     try:
                         os.write(file, line)

@@ -8,7 +8,7 @@ and the versions in use: they are replaced only by a sentence that says so, such
 "the meeting was moved to Friday".
 
 A sentence that is read wrongly hides what holds, so doubt means no claim: questions, conditions, other negations and
-quotations are none, nor is a sentence about a pronoun of the third person.
+quotations are none, nor is a sentence about a pronoun of the third person, nor what is pasted or is to be worked on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 from storage.recall.words import hash_of
 
 
-def _words(text: str) -> frozenset[str]:
+def words_in(text: str) -> frozenset[str]:
+    """Return the words of a text, which blanks separate."""
     return frozenset(text.split())
 
 
@@ -30,6 +31,14 @@ _MAX_WORDS: Final = 30
 _MAX_VALUE_WORDS: Final = 12
 _MAX_NAME_WORDS: Final = 4
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\w]*[A-Z0-9])|\n+")
+# Code and quoted lines, and what follows words that lead to a text of others: "summarise this: I moved to London".
+_PASTED = re.compile(
+    r"```.*?(?:```|\Z)|^ {0,3}>[^\n]*"
+    r"|(?:^|(?<=[.!?\n]))[^:.!?\n]{0,60}\b(?:this|these|following|below|text|translate|summari[sz]e|proofread|wrote|writes"
+    r"|says|said|reads|fwd|forwarded|from|subject)\b[^:.!?\n]{0,60}:\s.*"
+    r"|\b(?:following|below|text)\b[^\n]{0,60}\n.*",
+    re.IGNORECASE | re.DOTALL | re.MULTILINE,
+)
 _NUMBERED = re.compile(r"\A\s*(?:\d+[.)]|[-*\u2022])\s+")
 _WORD = re.compile(r"[\w][\w'\u2019&./-]*")
 _QUESTION = re.compile(r"\?\s{0,3}\Z")
@@ -38,8 +47,8 @@ _DOUBT = re.compile(
     r"[?\"\u201c\u201d]|\b(?:if|would|could|should|might|may|wish|unless|whether|maybe|perhaps|probably|suppose|imagine"
     r"|not|never|no longer|nor|neither|used to|almost|hope|hopes|want|wants|let's|please)\b|n['\u2019]t\b"
 )
-_BE: Final = _words("is was are were am be became becomes remains 's \u2019s")
-_PREPOSITIONS: Final = _words("in at to by with of for from on as under near")
+_BE: Final = words_in("is was are were am be became becomes remains 's \u2019s")
+_PREPOSITIONS: Final = words_in("in at to by with of for from on as under near")
 # Verbs of states that one has once at a time, by their stems, with the attribute that they tell.
 _STATES: Final = {
     "live": "live", "lives": "live", "lived": "live", "reside": "live", "resides": "live", "moved": "live",
@@ -51,16 +60,16 @@ _STATES: Final = {
 _MOVES: Final = frozenset({"moved", "relocated"})
 # As the speaker or several say them; else they are nouns: "good work on", "files on drive".
 _OF_SEVERAL: Final = frozenset({"live", "reside", "work", "study", "play", "speak", "drive"})
-_LOOSE: Final = _words(
+_LOOSE: Final = words_in(
     "now currently just recently today still actually already also has have had been i've the a an finally"
 )
-_PRONOUNS: Final = _words(
+_PRONOUNS: Final = words_in(
     "he she it they this that there these those you who what which his her their its your everything something "
     "nothing everyone here"
 )
 _RELATIVE: Final = frozenset({"that", "where", "who", "which", "whose", "when"})
 # Moods that look like what was done to somebody: "interested in", of which one has many.
-_MOODS: Final = _words(
+_MOODS: Final = words_in(
     "interested excited determined worried scared used supposed tired inspired obsessed pleased concerned surprised "
     "involved prepared expected needed"
 )
@@ -75,23 +84,23 @@ _SPEAKER: Final = {
 # As the speaker says it: what memories tell of them is read in the same way.
 _FIRST_PERSON: Final = {"is": "am", "has": "have", "does": "do", "goes": "go"}
 # What somebody or something has one of: "the city of Lisbon" says what Lisbon is, and that there is no other.
-_CLASSES: Final = _words(
+_CLASSES: Final = words_in(
     "city town village country continent state province region position role sport language religion field rank office"
 )
 _ONE_OF: Final = frozenset({"citizen", "resident", "native", "student", "employee"})
 _OWN: Final = frozenset({"i", "my"})
 _WITH_OBJECT: Final = frozenset({"drive", "drives"})
 # Of whom one has one, or of which another one is the newer.
-_ROLES: Final = _words(
+_ROLES: Final = words_in(
     "boss manager supervisor wife husband girlfriend boyfriend fianc\u00e9 fianc\u00e9e partner landlord landlady "
     "dentist mother father hometown"
 )
-_PEOPLE: Final = _ROLES | _words(
+_PEOPLE: Final = _ROLES | words_in(
     "sister brother mom mum dad son daughter child kid baby friend aunt uncle cousin niece nephew grandma grandpa "
     "grandmother grandfather colleague neighbour neighbor roommate flatmate doctor teacher coach therapist client "
     "team family"
 )
-_NUMBERS: Final = _words("one two three four five six seven eight nine ten eleven twelve")
+_NUMBERS: Final = words_in("one two three four five six seven eight nine ten eleven twelve")
 _BECAME = re.compile(
     r"\b(?:(?:has been|have been|was|were|got)\s)?(?:raised|increased|lowered|reduced|cut|changed|renamed|updated)"
     r"\sto\b"
@@ -111,6 +120,12 @@ _SWITCH = re.compile(
     re.IGNORECASE,
 )
 _NO_MORE = re.compile(r"\A\s{0,3}(?:i|we|user) (?:have|has) no (?P<thing>\w{1,30}) any ?more\b", re.IGNORECASE)
+# Who lives with somebody does not live alone, and the other way round.
+_COMPANY = re.compile(
+    r"\A\s{0,3}(?:i|user|i['\u2019](?:ve|m))\s(?:\w{1,12}\s)?(?:(?:live|lives|living) (?P<alone>alone\b|on my own\b)"
+    r"|(?:(?:live|lives|living)|moved (?:back )?in) with\b)",
+    re.IGNORECASE,
+)
 _NEW = re.compile(
     r"\A\s{0,3}(?:i|we)(?:['\u2019]ve)?\s(?:have|got|bought|have got)\sa new (?P<what>\w{1,30}(?: \w{1,30})?),"
     r" (?P<value>[^,]{2,60}?)[.!]?\s{0,3}\Z",
@@ -143,11 +158,11 @@ _ANY_MORE = re.compile(r"\b(?:any ?more|no longer)\b", re.IGNORECASE)
 _CONDITION = re.compile(
     r"[?\"\u201c\u201d]|\b(?:if|unless|whether|maybe|perhaps|wish|would|could|might)\b", re.IGNORECASE
 )
-_OFTEN: Final = _LOOSE - _words("the a an have had") | _words(
+_OFTEN: Final = _LOOSE - words_in("the a an have had") | words_in(
     "usually always often mostly only really normally regularly"
 )
-_BEFORE_HEADS: Final = _PREPOSITIONS | _LOOSE | _words("my our his her their some any two three no new")
-_THOUGHT: Final = _words(
+_BEFORE_HEADS: Final = _PREPOSITIONS | _LOOSE | words_in("my our his her their some any two three no new")
+_THOUGHT: Final = words_in(
     "think know want need feel hope guess mean see love like hate wish say tell will would could should might may can "
     "must do did don't get got"
 )
@@ -192,14 +207,14 @@ class Claim(NamedTuple):
 def claims_of(text: str) -> tuple[Claim, ...]:
     """Return the claims of a text."""
     found = []
-    for written in _SENTENCE.split(text):
+    for written in _SENTENCE.split(_PASTED.sub(" ", text)):
         if not _QUESTION.search(written):
             sentence = _NEW_JOB.sub(r"\g<who>joined", _LEAD_IN.sub("", _NUMBERED.sub("", written)))
             for clause in _clauses(
                 _BECAME.sub("is", sentence) if " to " in sentence or " turned " in sentence else sentence
             ):
                 readers = (
-                    (_claim, _new, _habit, _without, _switch, _version)
+                    (_claim, _new, _habit, _without, _company, _switch, _version)
                     if _AS_SPEAKER.match(clause)
                     else (_claim, _appointment)
                 )
@@ -258,6 +273,15 @@ def _without(clause: str) -> Claim | None:
     """Return that something which the speaker has no more has no name any more."""
     found = _NO_MORE.match(clause)
     return found and Claim(f"my {found['thing'].casefold()}'s name be name", "", is_own=True)
+
+
+def _company(clause: str) -> Claim | None:
+    """Return that the speaker no longer lives alone, or no longer with somebody."""
+    found = _COMPANY.match(clause)
+    if found is None or _DOUBT.search(clause):
+        return None
+    attribute = "i live with" if found["alone"] else f"i {hash_of('live')} {hash_of('alone')}"
+    return Claim(attribute, "", is_own=True)
 
 
 def _switch(clause: str) -> Claim | None:

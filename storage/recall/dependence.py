@@ -15,19 +15,14 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from storage.recall.chunk_sources import Replacement
-from storage.recall.claims import Claim, claims_of, head_of, replaces
+from storage.recall.claims import Claim, claims_of, head_of, replaces, words_in
 from storage.recall.words import hash_of
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_OF_HOME: Final = _words(
+_OF_HOME: Final = words_in(
     "landlord landlady flatmate flatmates roommate roommates housemate neighbour neighbours neighbor neighbors "
     "neighbourhood neighborhood rent commute address flat apartment postcode gym"
 )
-_OF_WORK: Final = _words(
+_OF_WORK: Final = words_in(
     "boss manager supervisor team desk office commute salary colleague colleagues coworker coworkers shift"
 )
 # What governs them: where somebody lives and works, as claims name it.
@@ -37,7 +32,7 @@ _GOVERNING_THING: Final = re.compile(r"\A(?P<owner>my|\S{1,40}'s) (?P<thing>addr
 # What one goes on doing at a place or on the way there; who visits it or comes from there need not live there.
 _SETTLED: Final = frozenset(
     str(hash_of(verb))
-    for verb in _words(
+    for verb in words_in(
         "go work train swim shop park study bank volunteer teach commute rent take walk drive bike cycle eat bring"
     )
 )

@@ -2,8 +2,8 @@
 
 An event is deleted with its chunk. A recall and a chunk make one event, however often it is delivered.
 
-Of a context the ids of what it told and left out are kept, never a text of it. One goes with its session, its user, and
-an erasure of what it names. It is written by a worker, as recall events are.
+Of a context the ids of what it included and left out are kept, never a text. A context is deleted with its session,
+with its user, and by an erasure of what it names. A worker writes it, as it writes recall events.
 """
 
 from __future__ import annotations

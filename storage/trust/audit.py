@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from storage.engines import StoreDatabase
-from storage.rows import execute, insert_sql, read_rows, select_list, to_parameters
+from storage.repository import AccountRepository
+from storage.rows import execute, insert_sql, select_list, to_parameters
 
 _BATCH: Final = 1_000
 
@@ -56,11 +56,8 @@ class AuditFilter(NamedTuple):
     targets: Sequence[str] | None = None
 
 
-class AuditLog:
+class AuditLog(AccountRepository):
     """The audit log. Each method is a transaction of its own."""
-
-    def __init__(self, account: StoreDatabase) -> None:
-        self._account = account
 
     def record(self, *entries: AuditEntry) -> None:
         """Append entries. Raises `StoreUnavailable` if they cannot be written."""
@@ -70,12 +67,10 @@ class AuditLog:
 
     def entries(self, wanted: AuditFilter, *, limit: int, offset: int = 0) -> list[StoredEntry]:
         """Return a page of the entries that match, newest first."""
-        with self._account.reading() as connection:
-            given = {name: value for name, value in wanted._asdict().items() if value is not None}
-            conditions = [_CONDITIONS[name] for name in given]
-            sql = f"{_SELECT} WHERE {' AND '.join(conditions or ['true'])} ORDER BY id DESC LIMIT :limit OFFSET :offset"
-            found = execute(connection, sql, **given, limit=limit, offset=offset)
-            return read_rows(found, StoredEntry)
+        given = {name: value for name, value in wanted._asdict().items() if value is not None}
+        conditions = [_CONDITIONS[name] for name in given]
+        sql = f"{_SELECT} WHERE {' AND '.join(conditions or ['true'])} ORDER BY id DESC LIMIT :limit OFFSET :offset"
+        return self._records(StoredEntry, sql, **given, limit=limit, offset=offset)
 
     def remove_before(self, at: int) -> int:
         """Remove entries older than `at` (microseconds), at most a thousand, and return their number."""

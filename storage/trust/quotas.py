@@ -12,7 +12,9 @@ from reverie.calls import Resource
 from reverie.trust.calls import Holder, Quota
 from storage.catalogue import TABLES
 from storage.engines import StoreDatabase
-from storage.rows import execute, read_rows
+from storage.migrations.triggers import AMOUNTS
+from storage.repository import AccountRepository
+from storage.rows import execute
 from storage.viewer import LOCAL_TENANT
 
 
@@ -26,18 +28,17 @@ class QuotaRecord:
     amount: int
 
 
-class Quotas:
+class Quotas(AccountRepository):
     """The quotas that were set. Each method is a transaction of its own; `changed` is called after a change."""
 
     def __init__(self, account: StoreDatabase, changed: Callable[[], None]) -> None:
-        self._account = account
+        super().__init__(account)
         self._changed = changed
 
     def all(self) -> list[QuotaRecord]:
         """Return all quotas."""
-        with self._account.reading() as connection:
-            sql = "SELECT holder, name, resource, amount FROM quotas ORDER BY holder, name, resource"
-            return read_rows(execute(connection, sql), QuotaRecord)
+        sql = "SELECT holder, name, resource, amount FROM quotas ORDER BY holder, name, resource"
+        return self._records(QuotaRecord, sql)
 
     def set(self, holder: Holder, name: str, amounts: Mapping[Quota, int | None]) -> None:
         """Set quotas of a workspace or a tenant; None removes one."""
@@ -67,13 +68,12 @@ def _counted_rows() -> Iterator[str]:
     for name, table in TABLES.items():
         if table.counted is not None:
             number = table.counted.condition.format(row=name)
-            amounts = (f"{number if one == table.counted.amount else 0} AS {one}" for one in _AMOUNTS)
+            amounts = (f"{number if one == table.counted.amount else 0} AS {one}" for one in AMOUNTS)
             size = " + ".join(f"coalesce(octet_length({column}), 0)" for column in table.counted.columns)
             tenant = table.counted.tenant.format(row=name)
             yield f"SELECT {tenant} AS tenant, {', '.join(amounts)}, {size} AS bytes FROM {name}"
 
 
-_AMOUNTS: Final = ("messages", "memories", "schedules")
 _ROWS: Final = " UNION ALL ".join(_counted_rows())
 _COLUMNS: Final = "tenant, messages, memories, schedules, bytes"
 _WRONG_COUNTS: Final = f"""
@@ -113,11 +113,11 @@ def stored_amounts_of(raw: Any) -> Mapping[Resource, int]:
     return nothing_stored() if row is None else dict(zip(RESOURCES, row, strict=True))
 
 
-class Tenants:
+class Tenants(AccountRepository):
     """The tenants of workspaces. Each method is a transaction of its own; `changed` is called after a change."""
 
     def __init__(self, account: StoreDatabase, changed: Callable[[], None]) -> None:
-        self._account = account
+        super().__init__(account)
         self._changed = changed
 
     def of(self, workspace: str) -> str:
@@ -126,10 +126,8 @@ class Tenants:
 
     def set_for(self, workspace: str) -> str | None:
         """Return the tenant that was set for a workspace, or None if none was."""
-        with self._account.reading() as connection:
-            sql = "SELECT tenant FROM tenants WHERE workspace = :workspace"
-            tenant: str | None = execute(connection, sql, workspace=workspace).scalar()
-            return tenant
+        tenant: str | None = self._value("SELECT tenant FROM tenants WHERE workspace = :workspace", workspace=workspace)
+        return tenant
 
     def all(self) -> dict[str, str]:
         """Return the tenants by workspace; a workspace that is missing belongs to the local one."""
@@ -139,14 +137,12 @@ class Tenants:
 
     def set(self, workspace: str, tenant: str) -> None:
         """Make a workspace belong to a tenant."""
-        with self._account.atomic() as connection:
-            execute(
-                connection,
-                "INSERT INTO tenants (workspace, tenant) VALUES (:workspace, :tenant)"
-                " ON CONFLICT (workspace) DO UPDATE SET tenant = :tenant",
-                workspace=workspace,
-                tenant=tenant,
-            )
+        self._execute(
+            "INSERT INTO tenants (workspace, tenant) VALUES (:workspace, :tenant)"
+            " ON CONFLICT (workspace) DO UPDATE SET tenant = :tenant",
+            workspace=workspace,
+            tenant=tenant,
+        )
         self._changed()
 
     def workspaces(self, tenant: str) -> list[str]:

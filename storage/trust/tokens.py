@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from reverie.contract import Scope
-from storage.engines import StoreDatabase
-from storage.rows import execute, insert_sql, read_row, read_rows, select_list, to_json, to_parameters
+from storage.repository import AccountRepository
+from storage.rows import execute, insert_sql, select_list, to_json, to_parameters
 
 # Noting when a token was used is worth no more than a moment's wait for the write lock.
 _LOCK_WAIT_SECONDS: Final = 1.0
@@ -42,27 +42,21 @@ class TokenRecord:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
-class Tokens:
+class Tokens(AccountRepository):
     """The tokens of an installation. Each method is a transaction of its own."""
-
-    def __init__(self, account: StoreDatabase) -> None:
-        self._account = account
 
     def add(self, token: TokenRecord) -> None:
         """Store a token."""
-        with self._account.atomic() as connection:
-            execute(connection, _INSERT, **to_parameters(token))
+        self._execute(_INSERT, **to_parameters(token))
 
     def by_hash(self, hash: bytes) -> TokenRecord | None:
         """Return the token with a hash, or None."""
-        with self._account.reading() as connection:
-            return read_row(execute(connection, f"{_SELECT} WHERE hash = :hash", hash=hash), TokenRecord)
+        return self._record(TokenRecord, f"{_SELECT} WHERE hash = :hash", hash=hash)
 
     def named(self, name: str) -> list[TokenRecord]:
         """Return the tokens with an id or a name, newest first; revoked and expired ones too."""
-        with self._account.reading() as connection:
-            sql = f"{_SELECT} WHERE id = :name OR name = :name ORDER BY created_at DESC, id DESC"
-            return read_rows(execute(connection, sql, name=name), TokenRecord)
+        sql = f"{_SELECT} WHERE id = :name OR name = :name ORDER BY created_at DESC, id DESC"
+        return self._records(TokenRecord, sql, name=name)
 
     def list(self, *, workspace: str | None, valid_at: int | None, limit: int, offset: int) -> list[TokenRecord]:
         """Return a page of the tokens, newest first: of one workspace, and valid at a time, unless these are None."""
@@ -70,20 +64,16 @@ class Tokens:
             f"{_SELECT} WHERE (:workspace IS NULL OR workspace = :workspace) AND (:valid_at IS NULL OR {_VALID})"
             " ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset"
         )
-        with self._account.reading() as connection:
-            found = execute(connection, sql, workspace=workspace, valid_at=valid_at, limit=limit, offset=offset)
-            return read_rows(found, TokenRecord)
+        return self._records(TokenRecord, sql, workspace=workspace, valid_at=valid_at, limit=limit, offset=offset)
 
     def any_valid(self, now: int) -> bool:
         """Return whether there is a token that can be used."""
-        with self._account.reading() as connection:
-            return bool(execute(connection, f"SELECT 1 FROM tokens WHERE {_VALID} LIMIT 1", valid_at=now).scalar())
+        return bool(self._value(f"SELECT 1 FROM tokens WHERE {_VALID} LIMIT 1", valid_at=now))
 
     def revoke(self, id: str, *, now: int) -> bool:
         """Revoke a token; return False if it was revoked before or does not exist."""
-        with self._account.atomic() as connection:
-            sql = "UPDATE tokens SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL"
-            return execute(connection, sql, id=id, now=now).rowcount > 0
+        sql = "UPDATE tokens SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL"
+        return self._execute(sql, id=id, now=now) > 0
 
     def replace(self, id: str, token: TokenRecord, *, ends_at: int | None) -> bool:
         """Store a token in the place of another, which ends at a time, or is revoked now if `ends_at` is None.
@@ -132,15 +122,12 @@ class Tokens:
 
     def not_revoked(self) -> tuple[TokenRecord, ...]:
         """Return all tokens that are not revoked, expired ones too, oldest first."""
-        with self._account.reading() as connection:
-            sql = f"{_SELECT} WHERE revoked_at IS NULL ORDER BY created_at, id"
-            return tuple(read_rows(execute(connection, sql), TokenRecord))
+        return tuple(self._records(TokenRecord, f"{_SELECT} WHERE revoked_at IS NULL ORDER BY created_at, id"))
 
     def forget_name(self, id: str, name: str, *, now: int) -> None:
         """Revoke one token, and put a name that says nothing in the place of its own and its user's."""
         sql = "UPDATE tokens SET user_id = :name, name = :name, revoked_at = coalesce(revoked_at, :now) WHERE id = :id"
-        with self._account.atomic() as connection:
-            execute(connection, sql, id=id, name=name, now=now)
+        self._execute(sql, id=id, name=name, now=now)
 
     def note_uses(self, used_at: Mapping[str, int]) -> None:
         """Store when tokens, by id, were last used. Raises `StoreUnavailable` if the file is locked for a second."""

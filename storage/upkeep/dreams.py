@@ -93,9 +93,7 @@ class Promotion:
 class Dreams(AgentRepository):
     """The recall events and the ledger of one agent within one transaction."""
 
-    def events(
-        self, *, since: int, until: int, after: DreamEvent | None = None, limit: int = _EVENTS_AT_ONCE
-    ) -> list[DreamEvent]:
+    def events(self, *, since: int, until: int, after: DreamEvent | None) -> list[DreamEvent]:
         """Return a page of the events between two times (inclusive), oldest first, starting after an event."""
         return self._records(
             DreamEvent,
@@ -104,7 +102,7 @@ class Dreams(AgentRepository):
             until=until,
             after_at=after.at if after else since - 1,
             after_id=after.id if after else 0,
-            limit=limit,
+            limit=_EVENTS_AT_ONCE,
         )
 
     def sources(self, chunk_ids: Iterable[int]) -> dict[int, DreamSource]:

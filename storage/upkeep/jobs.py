@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from reverie.clock import from_micros
-from storage.engines import StoreDatabase
-from storage.rows import execute, insert_sql, read_rows, select_list, to_parameters
+from reverie.clock import DAY_MICROS, from_micros
+from storage.repository import AccountRepository
+from storage.rows import execute, insert_sql, select_list, to_parameters
 
 # Enough to see a day of failures of the 15-second sweeps, and few enough to read at once.
 RUNS_KEPT_PER_JOB: Final = 200
@@ -34,11 +34,8 @@ class JobRun:
     error: str | None
 
 
-class JobRuns:
+class JobRuns(AccountRepository):
     """The runs of periodic jobs. Each method is a transaction of its own. Times are microseconds."""
-
-    def __init__(self, account: StoreDatabase) -> None:
-        self._account = account
 
     def claim(self, job: str, *, period: int, now: int, within: int | None = None) -> bool:
         """Claim a run of a job for a period; False when another caller has it.
@@ -100,34 +97,30 @@ class JobRuns:
 
     def stop(self, job: str, *, period: int, now: int) -> bool:
         """Store that a run was stopped; False when its end is stored already, by the process that stopped it."""
-        with self._account.atomic() as connection:
-            stopped = execute(
-                connection,
-                "UPDATE job_runs SET finished_at = :now, error = :error"
-                " WHERE job = :job AND period = :period AND finished_at IS NULL",
-                job=job,
-                period=period,
-                now=now,
-                error=STOPPED,
-            )
-            return stopped.rowcount > 0
+        stopped = self._execute(
+            "UPDATE job_runs SET finished_at = :now, error = :error"
+            " WHERE job = :job AND period = :period AND finished_at IS NULL",
+            job=job,
+            period=period,
+            now=now,
+            error=STOPPED,
+        )
+        return stopped > 0
 
     def fail_killed(self, job: str, *, now: int, error: str) -> bool:
         """Store why the process of the newest run of a job was killed; False when that run ended in another way.
 
         The process may have stored that it was stopped, without knowing why. This reason replaces that one.
         """
-        with self._account.atomic() as connection:
-            failed = execute(
-                connection,
-                "UPDATE job_runs SET finished_at = :now, error = :error WHERE (finished_at IS NULL OR error = :stopped)"
-                " AND id = (SELECT max(id) FROM job_runs WHERE job = :job)",
-                job=job,
-                now=now,
-                error=error,
-                stopped=STOPPED,
-            )
-            return failed.rowcount > 0
+        failed = self._execute(
+            "UPDATE job_runs SET finished_at = :now, error = :error WHERE (finished_at IS NULL OR error = :stopped)"
+            " AND id = (SELECT max(id) FROM job_runs WHERE job = :job)",
+            job=job,
+            now=now,
+            error=error,
+            stopped=STOPPED,
+        )
+        return failed > 0
 
     def last_runs(self, *, now: int | None = None) -> dict[str, JobRun]:
         """Return the newest run of each job; one that must have ended by `now`, and has not, with an error."""
@@ -135,8 +128,7 @@ class JobRuns:
             f"SELECT {select_list(JobRun)} FROM job_runs AS r"
             " WHERE id = (SELECT max(id) FROM job_runs WHERE job = r.job) ORDER BY job"
         )
-        with self._account.reading() as connection:
-            runs = read_rows(execute(connection, sql), JobRun)
+        runs = self._records(JobRun, sql)
         overdue = -1 if now is None else now - ABANDONED_AFTER_SECONDS * 1_000_000
         return {
             run.job: replace(run, error=NEVER_ENDED) if run.finished_at is None and run.started_at < overdue else run
@@ -158,14 +150,16 @@ def _is_too_soon(connection: Connection, job: str, now: int, within: int) -> boo
     return not was_killed
 
 
-DAY_MICROS: Final = 24 * 3600 * 1_000_000
 # A caller is waiting; usage that cannot be written now can be added later.
 _LOCK_WAIT_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Calls of the language model, failed ones among them, tokens, and cost in the currency of the prices."""
+    """Calls of the language model, failed ones among them, tokens, and cost in the currency of the prices.
+
+    `messages` is how many messages of conversations it was shown to read.
+    """
 
     model: str
     purpose: str
@@ -174,9 +168,10 @@ class Usage:
     input_tokens: int
     output_tokens: int
     cost: float
+    messages: int = 0
 
 
-_SUMMED: Final = ("calls", "failures", "input_tokens", "output_tokens", "cost")
+_SUMMED: Final = ("calls", "failures", "input_tokens", "output_tokens", "cost", "messages")
 _ADDITIONS: Final = ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMMED)
 _ADD: Final = (
     insert_sql("language_model_usage", Usage, day=":day")
@@ -188,11 +183,8 @@ _SUM: Final = f"""
 """
 
 
-class UsageLog:
+class UsageLog(AccountRepository):
     """The usage of the language model. Each method is a transaction of its own."""
-
-    def __init__(self, account: StoreDatabase) -> None:
-        self._account = account
 
     def add(self, usage: Usage, *, now: int) -> None:
         """Add to the day of `now` (microseconds). Raises `StoreUnavailable` when the file is locked for a second."""
@@ -201,15 +193,16 @@ class UsageLog:
 
     def last_days(self, days: int, *, now: int) -> list[Usage]:
         """Return the usage of the last `days` days, today included, summed by model and purpose."""
-        with self._account.reading() as connection:
-            found = execute(connection, _SUM, before=_day(now - days * DAY_MICROS), today=_day(now))
-            return read_rows(found, Usage)
+        return self._records(Usage, _SUM, before=_day(now - days * DAY_MICROS), today=_day(now))
+
+    def tokens_today(self, *, now: int) -> int:
+        """Return how many tokens were used on the day of `now`, for all purposes."""
+        return sum(used.input_tokens + used.output_tokens for used in self.last_days(1, now=now))
 
     def remove_before(self, before: int) -> int:
         """Delete the usage of days before that of a time (microseconds); returns how many rows."""
-        with self._account.atomic() as connection:
-            sql = "DELETE FROM language_model_usage WHERE day < :day"
-            return execute(connection, sql, day=_day(before)).rowcount
+        sql = "DELETE FROM language_model_usage WHERE day < :day"
+        return self._execute(sql, day=_day(before))
 
 
 def _day(now: int) -> str:

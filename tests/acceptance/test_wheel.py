@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,14 @@ def reverie(home: Path, *arguments: str, codes: tuple[int, ...] = (0,)) -> str:
     return done.stdout
 
 
+def wait_until_it_shows(home: Path, text: str, *arguments: str, codes: tuple[int, ...] = (0,)) -> None:
+    """Repeat a command until it prints a text: nothing waits for the model, which processes load after their start."""
+    deadline = time.monotonic() + 60
+    while text not in (shown := reverie(home, *arguments, codes=codes)):
+        assert time.monotonic() < deadline, shown
+        time.sleep(0.2)
+
+
 def test_the_installation_is_small(home: Path) -> None:
     """Given the wheel and what it needs, then its files take less than 350 MB, and none is torch's."""
     packages = next((home / "venv" / "lib").glob("python*/site-packages"))
@@ -77,10 +86,10 @@ def test_the_demonstration_and_the_stack_run_from_the_wheel_alone(home: Path) ->
         for line in up.stdout:
             if "http://" in line:
                 break
-        found = reverie(home, "--workspace", "demo", "--agent", "demo", "recall", "Am I allergic to anything?")
-        assert "Walnuts close up my throat" in found
-        assert "int8 on cpu (onnxruntime)" in reverie(home, "status")
-        assert "int8 on cpu (onnxruntime)" in reverie(home, "doctor", codes=(0, 1))  # a worker may still be starting
+        question = ("--workspace", "demo", "--agent", "demo", "recall", "Am I allergic to anything?")
+        wait_until_it_shows(home, "Walnuts close up my throat", *question)
+        wait_until_it_shows(home, "int8 on cpu (onnxruntime)", "status")
+        wait_until_it_shows(home, "int8 on cpu (onnxruntime)", "doctor", codes=(0, 1))  # a worker may still be starting
     finally:
         up.send_signal(signal.SIGINT)
         up.communicate(timeout=60)

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -162,6 +163,29 @@ def test_what_happens_without_a_server_is_delivered_later(hooks: Hooks) -> None:
     hooks.stop()
     hooks.fire(PROMPT)
     assert hooks.kept() == 1
+
+
+def test_what_a_hook_that_was_killed_had_in_hand_is_delivered(hooks: Hooks) -> None:
+    """Given a hook that is killed while it hands over its event, when a session begins later, then it is delivered."""
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        variables = {**hooks.variables, "REVERIE_URL": f"http://127.0.0.1:{hanging.getsockname()[1]}"}
+        process = subprocess.Popen(
+            ["/bin/sh", str(PLUGIN / "hooks" / "reverie-hook.sh"), "claude-code"],
+            stdin=subprocess.PIPE, start_new_session=True,
+            env={"PATH": os.environ["PATH"], "XDG_STATE_HOME": str(hooks.state), "REVERIE_TOKEN": "t", **variables},
+        )  # fmt: skip
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({"session_id": SESSION, "cwd": "/home/kate/tram", **PROMPT}).encode())
+        process.stdin.close()
+        with hanging.accept()[0]:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    (left,) = hooks.spool.iterdir()
+    os.utime(left, (0, 0))  # that of a hook that is at work is seconds old
+    client = hooks.start()
+    hooks.fire(START)
+    until(lambda: not list(hooks.spool.iterdir()), "the event is not delivered")
+    assert hooks.stored(client) == [("user", PROMPT["prompt"])]
 
 
 def test_a_server_that_has_gone_without_a_word_gets_nothing(hooks: Hooks) -> None:

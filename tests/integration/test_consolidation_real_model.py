@@ -12,9 +12,9 @@ from adapters.embedders.base import Embedder, EmbedderSpec
 from adapters.embedders.record import build_embedder
 from memory.jobs import run_on_store
 from memory.upkeep.consolidation import AgentUsers, consolidate
-from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
 from storage.memories.records import NewMemory
+from support.kept import DEFAULT_POLICY
 from support.pipeline import Pipeline
 
 # Each line says the same.

@@ -116,7 +116,7 @@ def test_what_was_told_can_be_read_later_with_its_reasons(plain_url: str, runtim
         assert (ana.contexts.list(session="before"), kate.contexts.list()) == ([], [])
         with pytest.raises(NotFound):
             kate.contexts.show(found.id)
-    assert (listed.id, listed.told, listed.left_out, listed.tokens) == (found.id, 3, 1, found.tokens)
+    assert (listed.id, listed.included, listed.left_out, listed.tokens) == (found.id, 3, 1, found.tokens)
     assert (shown.query, shown.session, shown.items[0].relevance is not None) == ("boats", "now", True)
     assert [(item.section, item.text, item.left_out) for item in shown.items] == [
         ("memory", "My first boats were made of paper.", ""),

@@ -17,7 +17,6 @@ import pytest
 
 from adapters.embedders.base import HashEmbedder
 from adapters.embedders.record import EmbedderRecord
-from adapters.webhooks.signing import new_secret
 from beat_schedule import PERIODIC_JOBS
 from memory.pipeline.reembedding import ReembedTarget, reembed
 from reverie import Reverie, ReverieError, contract
@@ -27,6 +26,7 @@ from support.every_call import SETTINGS, Clock
 from support.extracting import answer
 from support.http import running_server
 from support.reranking import score_by
+from support.sending import new_secret
 from support.stages import drain, store_inbox
 from worker.app import app, use_runtime
 from worker.model_specs import embedder_spec

@@ -16,6 +16,7 @@ from reverie.contract import MessagePayload
 from reverie.errors import Conflict, InboxFull, NotFound, Rejected, StoreUnavailable, Unavailable, WaitTimeout
 from reverie.pipeline.calls import InboxLimits
 from storage.stores import Stores
+from support.agents import until
 from support.http import running_server
 from support.stages import drain, pipeline_at_work, store_inbox
 from worker.runtime import Runtime
@@ -278,9 +279,11 @@ def test_a_dead_letter_is_told_shown_replayed_and_dropped(
     assert memory.admin.dead_letters.replay(letters[0].id, timeout_seconds=0).item_id == "later"
     # The replay sends a notification of its own at once: no sweep is needed.
     assert runtime.monitor.queue_depths()["ingest"] >= 1
+    replayed = memory.admin.dead_letters.get
     with pipeline_at_work(runtime):
+        until(lambda: replayed(letters[0].id).attempts == 2, "the replay is not tried")
         again = memory.admin.dead_letters.replay(letters[0].id)
-    assert (again.id, again.replay, again.attempts) == (letters[0].id, "failed", 2)
+    assert (again.id, again.replay, again.attempts) == (letters[0].id, "failed", 3)
     assert [letter.id for letter in memory.admin.dead_letters.list()] == [letter.id for letter in letters]
     assert memory.admin.dead_letters.drop(letters[0].id) is True
     assert [letter.item_id for letter in memory.admin.dead_letters.list()] == ["late"]

@@ -354,3 +354,15 @@ def test_a_damaged_workspace_is_an_error_of_that_workspace_alone(url: str, runti
     assert "damaged" in status.errors["damaged"]
     assert status.workspaces[0].name == "damaged"
     assert status.stages["chunk"].waiting == 1
+
+
+@pytest.mark.parametrize("query", ["text=caf%E9", "text=%ED%A0%80", "user=%ff", "tag=a&tag=%c3"])
+def test_a_query_string_that_is_not_utf_8_is_refused(url: str, query: str) -> None:
+    """Given bytes that are no UTF-8 in a query string, then it is not carried out with others in their place."""
+    address = urlsplit(url)
+    with socket.create_connection((address.hostname, address.port or 0), timeout=10) as connection:
+        lines = [f"GET /v1/memories?{query} HTTP/1.1", f"Host: {address.netloc}", "X-Reverie-Agent: ana"]
+        connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode())
+        answer = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
+    assert " 422 " in answer.splitlines()[0]
+    assert "the query string is not UTF-8" in answer

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-# The extra `langgraph`, which `dev` has: all other code can be worked on without it.
-pytest.importorskip("langgraph.store.base")
+# All other code can be worked on without it.
+pytest.importorskip("langgraph.store.base", reason="langgraph is not installed: the extra `dev` has it")
 
 from langgraph.store.base import (
     GetOp,

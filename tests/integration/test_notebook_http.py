@@ -14,10 +14,9 @@ import pytest
 
 import cli
 from adapters.workspace_git import GitFolders
-from memory.upkeep.dreaming import DAY_MICROS
 from reverie import contract
 from reverie.client import AsyncReverie, Reverie
-from reverie.clock import new_id, now_micros
+from reverie.clock import DAY_MICROS, new_id, now_micros
 from reverie.errors import Conflict, NotFound, Rejected
 from storage.memories.records import NewMemory
 from storage.recall.events import NewRecall

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx2
 import pytest
+from playwright.sync_api import expect
 
 from reverie import Reverie
 from support.browsing import TOKEN, MakeVisitor, Visitor
@@ -65,6 +66,22 @@ def test_a_login_ends_with_its_token(make_visitor: MakeVisitor, operator: Reveri
     visitor.page.reload()
     visitor.page.get_by_label("Token").wait_for()
     assert [one.get("name") for one in visitor.context.cookies()] == ["reverie-zone"]
+
+
+def test_who_searches_with_a_revoked_token_comes_back_to_the_search(
+    make_visitor: MakeVisitor, operator: Reverie
+) -> None:
+    """Given a login that ends while somebody types, when they log in again, then they are where they were."""
+    created = operator.admin.tokens.create(agents=["ana"], workspace="default", name="of a guest")
+    visitor = make_visitor(token=created.token)
+    operator.remember("Kate takes oat milk")
+    page = visitor.open("/", kind="fact")
+    page.get_by_text("still being indexed: 1").wait_for()  # what the page loads by itself is there
+    operator.admin.tokens.revoke(created.id)
+    page.get_by_role("searchbox").press_sequentially("milk")
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Log in").click()
+    expect(page).to_have_url(visitor.address("/", kind="fact"))
 
 
 def test_a_token_of_one_agent_opens_that_agent_alone(make_visitor: MakeVisitor, operator: Reverie) -> None:

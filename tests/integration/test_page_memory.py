@@ -30,6 +30,16 @@ def test_a_memory_shows_where_it_came_from(visitor: Visitor, operator: Reverie, 
     expect(page.locator(".turn.source")).to_contain_text("This is line 20")
 
 
+def test_a_memory_in_markdown_is_shown_as_such(visitor: Visitor, operator: Reverie) -> None:
+    """Given a memory with Markdown and HTML, then it is formatted and the HTML stays text, in the page's heading."""
+    kept = operator.remember("Kate **never** takes:\n\n- `milk`\n- <b>tea</b>")
+    page = visitor.open("/memory", id=kept.id)
+    heading = page.get_by_role("heading", level=1)
+    expect(heading.locator("strong")).to_have_text("never")
+    expect(heading.get_by_role("listitem")).to_have_text(["milk", "<b>tea</b>"])
+    assert visitor.violations() == []
+
+
 def test_a_memory_shows_what_it_was_merged_from(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
     """Given two memories that say the same, when the job has merged them, then one shows the other, and the log."""
     for name in ("one", "two"):
@@ -180,7 +190,7 @@ def test_a_deleted_fact_that_has_a_new_value_is_not_restored(visitor: Visitor, o
     ("change", "text"),
     [
         ("form => { form.action = form.action.replace('agent=ana', 'agent=ben') }", "about another agent"),
-        ("form => { form.memory.value = form.memory.value.slice(2) }", "not one of this login"),
+        ("form => { form.records.value = form.records.value.slice(2) }", "not one of this login"),
     ],
 )
 def test_what_was_deleted_comes_back_to_its_own_place_only(
@@ -195,6 +205,20 @@ def test_what_was_deleted_comes_back_to_its_own_place_only(
     expect(page.get_by_text(text)).to_be_visible()
     assert operator.memories.list() == []
     visitor.complaints.clear()  # the browser reports the status 422
+
+
+def test_what_was_erased_since_its_deletion_does_not_come_back(visitor: Visitor, operator: Reverie) -> None:
+    """Given the page of a deletion, when the memory's user is erased before the undo, then nothing is restored."""
+    kept = operator.remember("Kate takes oat milk", user="kate")
+    page = visitor.open("/memory", id=kept.id, user="kate")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Undo").wait_for()
+    operator.admin.erasures.create(user="kate")
+    operator.admin.jobs.run("continue-erasures")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("it was not brought back")).to_be_visible()
+    assert operator.memories.list(user="kate") == []
+    visitor.complaints.clear()  # the browser reports the status 409
 
 
 def test_a_fact_is_corrected_and_its_values_are_shown(visitor: Visitor, operator: Reverie) -> None:

@@ -39,6 +39,16 @@ def test_an_operator_sees_the_pipeline_live(visitor: Visitor, operator: Reverie,
     assert visitor.page.locator("[data-connection]").inner_text() == "Live"
 
 
+def test_a_dead_letter_is_no_good_news(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a message that could not be stored, then the first line leads to it instead of saying that all is well."""
+    taken = {"role": "user", "content": "First.", "sequence": 1}
+    operator.ingest("s", [taken, {"role": "user", "content": "Second.", "sequence": 1}])
+    run_stage_tasks(runtime)
+    visitor.open("/pipeline")
+    visitor.page.get_by_role("link", name="Replay or drop it").click()
+    expect(visitor.page.get_by_text("sequence 1 of session 's' is taken")).to_be_visible()
+
+
 def test_jobs_are_shown_with_their_errors_as_text(visitor: Visitor, runtime: Runtime) -> None:
     """Given a job that failed with an error that looks like a page, then it is shown as text."""
     run_job(runtime, "reverie.sweep_stages", every_seconds=15, work=lambda: {"looked_at": 3})

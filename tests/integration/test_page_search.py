@@ -108,6 +108,21 @@ def test_the_keyboard_searches_walks_the_list_and_helps(visitor: Visitor, operat
     expect(page.get_by_role("dialog")).to_be_hidden()
 
 
+def test_escape_leaves_what_was_found(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given what was found while somebody typed, when Escape leaves the field, then the keys walk through it."""
+    operator.remember("Kate takes oat milk")
+    operator.remember("The release goes out on Thursdays")
+    drain(runtime)
+    page = visitor.open("/", kind="fact")
+    page.keyboard.press("/")
+    page.keyboard.type("oat milk")
+    expect(page).to_have_url(visitor.address("/", q="oat milk", kind="fact"))
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    expect(page.locator("li.result [data-item]")).to_be_focused()
+    expect(page.get_by_role("searchbox")).to_have_value("oat milk")
+
+
 def test_hostile_text_is_only_text(make_visitor: MakeVisitor, operator: Reverie, runtime: Runtime) -> None:
     """Given markup, scripts and invisible characters in memories, then all of it is shown and none of it works."""
     hostile = "<script>document.title='owned'</script><img src=x onerror=alert(1)> \u202egnp.exe\u202c a\u200bb \x07"

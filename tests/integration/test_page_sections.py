@@ -71,6 +71,18 @@ def test_the_timeline_tells_since_and_until_when_something_holds(
     expect(page.get_by_text("Nothing is known")).to_be_visible()
 
 
+def test_people_of_more_conversations_than_are_counted_have_at_least_so_many(
+    visitor: Visitor, operator: Reverie, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given three conversations of which the latest two are counted, then Kate has two or more."""
+    monkeypatch.setattr("server.page.timeline._CONVERSATIONS", 2)
+    for number in range(3):
+        operator.ingest(f"chat-{number}", {"role": "user", "name": "kate", "content": "Hello"})
+    drain(runtime)
+    page = visitor.open("/timeline")
+    expect(page.get_by_role("link", name="kate 2+")).to_have_attribute("title", "2 conversations of the latest 2")
+
+
 def test_names_stand_where_ids_would(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
     """Given a conversation, then lists name it by its first line, users are there to choose from, and counts are."""
     operator.ingest("chat-1", {"role": "user", "content": "Where is the harbour?"}, user="kate")
@@ -117,6 +129,7 @@ def test_the_log_shows_what_a_job_changed_and_undoes_it(visitor: Visitor, operat
     page.get_by_role("link", name="Merged").click()
     expect(page.get_by_role("heading", name="Merged")).to_be_visible()
     expect(page.get_by_text("Memory: replaced by another one")).to_be_visible()
+    expect(page.locator("main")).not_to_contain_text("[]")
     assert visitor.violations() == []
     page.go_back()
     page.get_by_role("button", name="Accept:").click()
@@ -159,12 +172,24 @@ def test_what_is_due_is_accepted_corrected_and_forgotten_by_one_key_each(
     assert sorted(memory.id for memory in operator.memories.list()) == ["first", "second"]
 
 
+def test_a_sensitive_change_is_corrected_by_one_key(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given an allergy that a job learned, when `e` is pressed, then what it says can be edited."""
+    operator.ingest("chat-1", {"role": "user", "name": "Kate", "content": "I'm allergic to peanuts."})
+    drain(runtime)
+    operator.sessions.close("chat-1")  # which extracts at once
+    page = visitor.open("/review")
+    page.wait_for_load_state()
+    page.keyboard.press("j")
+    page.keyboard.press("e")
+    expect(page.get_by_label("What it says")).to_have_value("Kate is allergic to peanuts.")
+
+
 def test_a_schedule_is_added_and_changed(visitor: Visitor, operator: Reverie) -> None:
     """Given the form, when a schedule is added and its goal changed, then it fires as entered, and says so in words."""
     page = visitor.open("/schedules")
     page.get_by_role("link", name="New schedule").click()
     page.get_by_label("What to do").fill("Summarise what is open")
-    page.get_by_label("Which").fill("0 9 * * 1-5")
+    page.get_by_label("At what times").fill("0 9 * * 1-5")
     page.get_by_label("Time zone").fill("Europe/Lisbon")
     assert visitor.violations() == []
     page.get_by_role("button", name="Add").click()
@@ -182,14 +207,14 @@ def test_a_schedule_is_added_and_changed(visitor: Visitor, operator: Reverie) ->
     )
     visitor.open("/schedule/new")
     page.get_by_label("What to do").fill("x")
-    page.get_by_label("Which").fill("every day")
+    page.get_by_label("At what times").fill("every day")
     page.get_by_role("button", name="Add").click()
     expect(page.get_by_text("cron 'every day' has 2 of 5 fields")).to_be_visible()
     visitor.complaints.clear()  # the browser reports the status 422
 
 
 def test_a_schedule_is_paused_resumed_run_and_deleted(visitor: Visitor, operator: Reverie) -> None:
-    """Given a schedule, then its next times and runs are shown, and its state is changed by a click."""
+    """Given a schedule, then its next times and runs are shown, and its state is changed and its deletion undone."""
     added = operator.schedules.add("Summarise what is open", name="Weekly", cron="0 9 * * 1", tz="Europe/Lisbon")
     page = visitor.open("/schedules")
     assert visitor.violations() == []
@@ -204,8 +229,15 @@ def test_a_schedule_is_paused_resumed_run_and_deleted(visitor: Visitor, operator
     expect(page.get_by_role("status")).to_contain_text("A run has started")
     assert len(operator.runs.list(added.id)) == 1
     assert visitor.violations() == []
+    before = operator.schedules.get(added.id)
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("status")).to_contain_text("Deleted")
+    assert visitor.violations() == []
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("Restored")
+    assert operator.schedules.get(added.id) == before
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("link", name="All schedules").click()
     expect(page.get_by_text("Nothing is planned")).to_be_visible()
 
 
@@ -223,7 +255,7 @@ def test_a_dead_letter_is_read_replayed_and_dropped(visitor: Visitor, operator: 
     drain(runtime)  # the page waits 3 s for what becomes of it, which a busy machine exceeds
     visitor.open("/dead-letters")
     page.locator("[data-item]").first.click()
-    expect(page.get_by_label("Payload")).to_contain_text("First.")
+    expect(page.get_by_label("Payload")).to_contain_text('  "content": "First."')
     assert visitor.violations() == []
     page.get_by_role("button", name="Drop for good").click()
     expect(page.get_by_role("status")).to_contain_text("Dropped")
@@ -276,13 +308,18 @@ def test_every_empty_section_says_what_it_is_for(visitor: Visitor) -> None:
         assert visitor.violations() == [], path
 
 
-def test_a_phone_needs_no_sideways_scrolling(make_visitor: MakeVisitor, operator: Reverie) -> None:
+def test_a_phone_needs_no_sideways_scrolling(make_visitor: MakeVisitor, operator: Reverie, runtime: Runtime) -> None:
     """Given a screen of 360 pixels and a word of 300 letters, then no page is wider than the screen."""
     kept = operator.remember("W" * 300, tags=["t" * 60])
+    operator.remember("Kate takes oat milk")
+    drain(runtime)
     visitor = make_visitor(viewport={"width": 360, "height": 740})
     for path, parameters in (("/", {}), ("/memory", {"id": kept.id}), ("/memory/edit", {"id": kept.id}), ("/log", {})):
         page = visitor.open(path, **parameters)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+    page = visitor.open("/", q="oat milk")
+    page.locator("details.why summary").first.click()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_a_login_survives_a_restart_of_the_server(

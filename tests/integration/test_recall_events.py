@@ -17,7 +17,7 @@ import httpx2
 import psutil
 import pytest
 
-from adapters.broker.recall_log import RecallBuffer, RecallLog
+from adapters.broker.recall_log import QUERY_CHARACTERS, RecallBuffer, RecallLog
 from reverie import contract
 from reverie.client import AsyncReverie, Reverie
 from storage.stores import Store, Stores
@@ -109,6 +109,14 @@ def test_a_recall_leads_to_events_and_counts(here: Runtime, ana: Reverie) -> Non
     ana.recall("violin", mode="keyword", limit=1)
     record(here, 1)
     assert [event.access_count for event in ana.memories.recall_events(limit=2)] == [2, 2]
+
+
+def test_of_a_long_query_only_the_beginning_is_recorded(here: Runtime, ana: Reverie) -> None:
+    """Given a query that is longer than what is kept of one, when it is recorded, then its end is missing."""
+    asked = "violin " * QUERY_CHARACTERS
+    ana.recall(asked, mode="keyword", limit=1)
+    record(here, 1)
+    assert [event.query for event in ana.memories.recall_events()] == [asked[:QUERY_CHARACTERS]]
 
 
 def test_the_request_itself_writes_nothing(here: Runtime, ana: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +258,7 @@ def test_what_was_dropped_is_in_the_metrics(here: Runtime, url: str) -> None:
 
 def test_it_can_be_switched_off(here: Runtime, make_runtime: Callable[..., Runtime]) -> None:
     """Given the setting, then nothing is noted, and nothing of it is in the broker."""
-    silent = make_runtime(recall_events=False)
+    silent = make_runtime(recall_events_days=0)
     with running_server(silent) as url, Reverie("ana", url=url) as ana:
         assert len(ana.recall("boats"))
         assert silent.recall_buffer.waiting == 0

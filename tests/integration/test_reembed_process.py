@@ -30,7 +30,8 @@ from worker.runtime import Runtime
 
 ROOT = Path(__file__).parents[2]
 NEW_MODEL = "all-MiniLM-L6-v2"
-MESSAGES = 1_200
+# Three batches, so that a change can be killed between two of them.
+MESSAGES = 600
 # What a hash knows nothing of, and the real model does.
 SAID = "The cat sleeps on the warm windowsill all afternoon."
 ASKED = "Where is the kitten napping?"
@@ -145,7 +146,7 @@ def texts(answer: dict[str, Any]) -> Sequence[str]:
 
 
 def test_a_killed_change_goes_on_and_a_running_server_answers_throughout(runtime: Runtime, reembed: Reembed) -> None:
-    """Given 1,202 chunks of a hash, a change to the real model killed half-way, messages that come and go, then run
+    """Given 602 chunks of a hash, a change to the real model killed half-way, messages that come and go, then run
     again, when it is done, then no answer was missing, nothing is lost or mixed, and the server knows the new model.
     """
     say(runtime, *[f"zanzibar thought {number}" for number in range(MESSAGES)], SAID, session="s")

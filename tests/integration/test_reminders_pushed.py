@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from adapters.webhooks.signing import new_secret
 from memory.scheduling import notifier as notifier_module
 from reverie import contract
 from reverie.scheduling.types import Reminder
 from storage.stores import Store
 from support.gated_receiver import GatedReceiver, gated_receiver
 from support.ports import free_port
+from support.sending import new_secret
 from support.telling import (
     Clock,
     add_notification,

@@ -52,12 +52,17 @@ def test_auto_is_the_fast_type_of_this_cpu(minilm: Embedder) -> None:
     assert (minilm.model, minilm.dimension) == ("all-MiniLM-L6-v2", 384)
 
 
-@pytest.mark.parametrize(("dtype", "least_cosine"), [("float32", 0.99999), ("bfloat16", 0.9998)])
-def test_packed_vectors_are_those_of_the_library(dtype: DType, least_cosine: float) -> None:
-    """bfloat16 rounds: real turns agree to 0.99995, the empty text to 0.99986 (ours is nearer to float32)."""
-    ours = loaded(EmbedderSpec(dtype=dtype, device="cpu")).embed(MANY)
+@pytest.mark.parametrize(
+    ("dtype", "texts", "least_cosine"), [("float32", MANY, 0.99999), ("bfloat16", MANY[::4], 0.9998)]
+)
+def test_packed_vectors_are_those_of_the_library(dtype: DType, texts: list[str], least_cosine: float) -> None:
+    """bfloat16 rounds: real turns agree to 0.99995, the empty text to 0.99986 (ours is nearer to float32).
+
+    A processor without it takes eight times as long, so one text in four is enough there.
+    """
+    ours = loaded(EmbedderSpec(dtype=dtype, device="cpu")).embed(texts)
     encode, _ = open_with_library(MODEL_FOLDER, "cpu", dtype)
-    theirs = encode(MANY)
+    theirs = encode(texts)
 
     cosines = (ours * theirs).sum(axis=1) / np.linalg.norm(theirs, axis=1)
     assert cosines.min() > least_cosine

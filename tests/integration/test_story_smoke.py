@@ -27,7 +27,7 @@ SAID = (
     "That orchard smells of cider in October.",
 )
 # What `--quick` simulates, with eight questions a day.
-DAYS = 10
+DAYS = 6
 NOTED = ("Bees live on the roof of the library.", "The orchard is the reason for the bees.")
 
 

@@ -12,9 +12,9 @@ from adapters.workspace_git import GitFolders
 from memory.jobs import RunOptions
 from memory.secrets import looks_secret
 from memory.upkeep.dream_sweep import dream_sweep
-from memory.upkeep.dreaming import DAY_MICROS, DreamRules
+from memory.upkeep.dreaming import DreamRules
 from memory.upkeep.notebook import Notebooks
-from reverie.clock import new_id, now_micros
+from reverie.clock import DAY_MICROS, new_id, now_micros
 from storage.curation import CurationEntry
 from storage.lifecycle.undo import undo
 from storage.memories.records import MemoryRecord, NewMemory

@@ -30,6 +30,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "memories_per_scope": 12,
     "context_token_budget": 150,
     "system_prompt_buffer": 0,
+    "captured_queries_days": 30,
 }
 _HOOK: Final = "https://example.org/hook"
 _CITIES: Final = ("Lisbon", "Porto", "Ghent", "Turin", "Malmo", "Bergen", "Graz", "Bilbao")

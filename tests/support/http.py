@@ -78,6 +78,8 @@ class _Server(uvicorn.Server):
         """Close connections that are idle; where there is more, leave the rest to Uvicorn."""
         for listening in self.servers:
             listening.close()
+        for _ in range(3):  # what was accepted a moment ago is among the connections only some turns of the loop later
+            await asyncio.sleep(0)
         for connection in list(self.server_state.connections):
             connection.shutdown()
         await asyncio.sleep(0)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from storage.index.search_index import Generation
+from storage.migrations.triggers import make_recorders
 from storage.rows import tables_of
 from storage.transaction import Transaction
 
@@ -34,7 +35,8 @@ def everything_stored(tx: Transaction) -> Iterator[tuple[str, str]]:
 def recorded_tables(tx: Transaction) -> set[str]:
     """Return the tables whose changes triggers write into the curation log."""
     if tx.connection.dialect.name == "sqlite":
-        sql = "SELECT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE '%!_recorded' ESCAPE '!'"
+        make_recorders(tx.connection)
+        sql = "SELECT tbl_name FROM sqlite_temp_schema WHERE type = 'trigger' AND name LIKE '%!_recorded' ESCAPE '!'"
     else:
         sql = "SELECT tgrelid::regclass::text FROM pg_trigger WHERE right(tgname, 9) = '_recorded'"
     return set(tx.connection.exec_driver_sql(sql).scalars())

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adapters.embedders.base import to_blob
 from memory.jobs import JobReport, run_on_store
 from memory.pipeline.chunking import cut
-from memory.pipeline.embedding import to_blob
 from memory.upkeep.consolidation import AgentUsers, consolidate
-from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy
+from memory.upkeep.relevance import CurationPolicy
 from reverie import contract
 from storage.index.search_index import VectorEntry
-from storage.memories.records import MemoryRecord, NewMemory
+from storage.memories.records import RATES, MemoryRecord, NewMemory
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from storage.verify import verify
@@ -36,6 +36,7 @@ TABLES = {
     "recall_events": "id",
 }
 Vector = NDArray[np.float32]
+DEFAULT_POLICY = CurationPolicy(rates=RATES["standard"])
 
 
 def direction(number: int) -> Vector:

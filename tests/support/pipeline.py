@@ -1,4 +1,4 @@
-"""Runs the stages of the pipeline one by one: real SQLite, an inbox in a fake or real broker, a settable clock.
+"""Runs the stages of the pipeline one by one: real SQLite, an inbox in a real broker, a settable clock.
 
 Tests never wait: `advance` moves the clock of the stages; `lose_worker` and `make_due` end the leases and delays of the
 inbox.
@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import fakeredis
 import msgspec
 import redis
 from sqlalchemy import text
@@ -37,6 +36,7 @@ from reverie.recall.types import RecallResponse
 from reverie.sessions.types import Message
 from storage.pipeline.records import DeadLetter, MessageRecord, ReadyMessage
 from storage.stores import Store, Stores
+from support.broker import DATABASES
 from support.recalling import recall
 
 PREFIX = "test:"
@@ -55,7 +55,7 @@ class Pipeline:
         prefix: str = PREFIX,
     ) -> None:
         self.prefix = prefix
-        self.broker = broker if broker is not None else fakeredis.FakeRedis(server=fakeredis.FakeServer())
+        self.broker = broker if broker is not None else DATABASES.new()
         self.stores = Stores(data)
         self.inbox = WorkerInbox(self.broker, prefix=prefix)
         self.working = WorkingMemory(self.broker, prefix=prefix, capacity=50)

@@ -37,6 +37,7 @@ class ScriptedLanguageModel(LanguageModel):
     def __init__(self, answers: Iterable[str | Exception]) -> None:
         self.prompts: list[tuple[str, str]] = []
         self.purposes: list[Purpose] = []
+        self.messages_read = 0
         self._answers = list(answers)
         self._lock = threading.Lock()
 
@@ -63,6 +64,10 @@ class ScriptedLanguageModel(LanguageModel):
             raise answer
         words = answer.split(" ")[:max_tokens]
         return Completion(" ".join(words), len(f"{system} {prompt}".split()), len(words))
+
+    def note_read(self, messages: int, *, purpose: Purpose) -> None:
+        """Add to `messages_read`."""
+        self.messages_read += messages
 
 
 class ScriptedReranker:

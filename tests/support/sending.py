@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import secrets
 import socket
 import ssl
 from datetime import UTC, datetime
@@ -11,7 +13,13 @@ import pytest
 
 from adapters.webhooks.addresses import policy_of
 from adapters.webhooks.sender import HttpWebhookSender, WebhookAnswer, WebhookFailed
-from adapters.webhooks.signing import Signer, new_secret
+from adapters.webhooks.signing import PREFIX, Signer
+
+
+def new_secret() -> str:
+    """Return a new random secret."""
+    return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode("ascii")
+
 
 SECRET = new_secret()
 TIMEOUT_SECONDS = 0.3

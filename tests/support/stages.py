@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -12,6 +12,7 @@ from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
 from memory.pipeline.ingest import ingest_batch
+from reverie.errors import StoreUnavailable
 from reverie.pipeline.status import WorkerStatus
 from storage.stores import Store
 from worker.pipeline import report_searchable
@@ -65,7 +66,9 @@ def pipeline_at_work(runtime: Runtime, workspace: str = "default") -> Iterator[N
         while not stop.wait(0.02):
             # The store is created with the first message, as by the task.
             if runtime.inbox.stats(workspace).size or workspace in runtime.stores.names():
-                drain(runtime, workspace)
+                # A worker repeats a task that found the store locked.
+                with suppress(StoreUnavailable):
+                    drain(runtime, workspace)
 
     thread = threading.Thread(target=work, name="pipeline")
     thread.start()

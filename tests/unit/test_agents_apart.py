@@ -24,9 +24,9 @@ from memory.sessions.summaries import RollingRules, SummaryRules
 from memory.sessions.summary_jobs import consolidate_conversations, summarize_sessions
 from memory.upkeep.consolidation import AgentUsers, consolidate
 from memory.upkeep.pruning import prune_decayed
-from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
 from support.dreams import Dreamer
+from support.kept import DEFAULT_POLICY
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE
 

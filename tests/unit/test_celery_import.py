@@ -1,4 +1,4 @@
-"""Celery is imported when an agent sends its first message, and once for all workers of `reverie up`."""
+"""Celery is imported when an agent sends its first message, and all modules once for all processes of `reverie up`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from support.ports import free_port
 
 # The first thread is held while it imports the package, until the second one has ended or waits for it.
 _PROGRAM = """
@@ -56,18 +58,21 @@ _FORK = """
 import sys
 from pathlib import Path
 
+from celery import platforms
 from celery.worker.consumer import Consumer
 from celery.beat import Service
 from worker import running
 from worker.settings import Settings
 
+LIBRARIES = ("billiard", "celery", "cffi", "kombu", "pycparser", "worker")
 settings = Settings(data=Path(sys.argv[2]), broker="redis://127.0.0.1:1/0", embedding_provider="none")
 running.import_for_forks(settings)
 before = set(sys.modules)
 
 
 def begin(_):
-    print(*sorted(name for name in set(sys.modules) - before if name.startswith(("celery.", "kombu.", "worker."))))
+    platforms.set_pdeathsig("SIGKILL")  # as each child of a pool does
+    print(*sorted(name for name in set(sys.modules) - before if name.partition(".")[0] in LIBRARIES))
     sys.exit(0)
 
 
@@ -88,3 +93,46 @@ def test_a_fork_of_the_supervisor_finds_all_of_celery_imported(process: str, tmp
     done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
 
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+# What `reverie up` does for its server, as far as this: uvicorn begins to serve.
+_SERVER = """
+import os
+import sys
+from pathlib import Path
+
+import uvicorn
+
+from cli.stack import process_specs
+from worker.settings import Settings
+
+settings = Settings(data=Path(sys.argv[1]), broker="redis://127.0.0.1:1/0", port=int(sys.argv[2]))
+[server] = [spec for spec in process_specs(settings) if spec.name == "server"]
+server.before_start()
+before = set(sys.modules)
+os.environ.update(server.env)
+
+
+def begin(*_, **__):
+    print(*sorted(set(sys.modules) - before))
+    sys.exit(0)
+
+
+uvicorn.Server.run = begin
+server.target()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the server is not a fork")
+def test_the_server_is_a_fork_that_finds_all_its_modules_imported(tmp_path: Path) -> None:
+    """Given what the supervisor imports, when its fork serves, then it imports nothing of ours any more.
+
+    By itself it would import for three seconds what the supervisor imports for the workers anyway.
+    """
+    program = [sys.executable, "-c", _SERVER, str(tmp_path / "data"), str(free_port())]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+
+    assert done.returncode == 0, done.stderr
+    imported = {name.partition(".")[0] for name in done.stdout.split()}
+    ours = {"adapters", "memory", "retrieval", "reverie", "server", "storage", "worker"}
+    assert imported.isdisjoint(ours | {"starlette", "uvicorn"})

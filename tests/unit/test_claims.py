@@ -62,6 +62,9 @@ def test_a_value_replaces_an_earlier_one_of_the_same_attribute(older: str, newer
         ("The deadline for the report is 5 May.", "The deadline for the report was moved to 12 May."),
         ("My flight leaves at 6 pm.", "My flight was delayed to 8 pm."),
         ("We use Python 3.9 in the project.", "We upgraded the project to Python 3.12."),
+        ("I live alone.", "I moved in with Aisha last weekend."),
+        ("User lives alone now.", "User moved in with Aisha last weekend (17 to 18 October 2026)."),
+        ("I live with my parents.", "I live alone now."),
         ("The wifi password is hunter2.", "The wifi password is tulip9 now."),
     ],
 )
@@ -106,6 +109,13 @@ def test_what_is_said_to_have_changed_or_ended_is_replaced(older: str, newer: st
         ("My guy, this plan is solid!", "My guy, this plan is proper!"),
         ("My network is strong.", "My network is my due diligence."),
         ("My work is slow on tools that are red.", "My work is slow on tools that are blue."),
+        ("I moved to Leeds.", "Summarise this: I was born in Kenya in 1962 and I moved to London at nine."),
+        ("I moved to Leeds.", "Shorten the text below.\n\nDear all:\nWe met. I moved to London. I work at Acme."),
+        ("I moved to Leeds.", "Someone on a forum wrote: I quit my job and I moved to Faro."),
+        ("I live alone.", "My sister moved in with Ben."),
+        ("I live alone.", "I might have moved in with Ben."),
+        ("I live in Leeds.", "```\n# I live in London\n```"),
+        ("I live in Leeds.", "> I live in London.\nWho said that?"),
     ],
 )
 def test_what_may_hold_together_replaces_nothing(one: str, other: str) -> None:

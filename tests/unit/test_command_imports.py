@@ -21,6 +21,24 @@ print([name for name in sys.modules if name.startswith(parts)])
     assert loaded.stdout == "[]\n"
 
 
+def test_a_missing_argument_is_reported_before_anything_is_imported() -> None:
+    """Given `reverie evaluate` with nothing to change, then neither the server nor SQLAlchemy is loaded to say so."""
+    script = """
+import sys
+import cli
+sys.argv = ["reverie", "evaluate"]
+try:
+    cli.main()
+except SystemExit as ended:
+    assert ended.code == 2
+parts = ("server", "storage", "redis", "sqlalchemy", "numpy", "worker.settings")
+print([name for name in sys.modules if name.startswith(parts)])
+"""
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "name what to change" in loaded.stderr
+    assert loaded.stdout == "[]\n"
+
+
 def test_the_server_imports_mcp_with_the_first_request_only() -> None:
     """Given a new process, when it imports the application and all commands, then the package `mcp` is not loaded.
 

@@ -13,11 +13,13 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+import typer
 import typer.main
 
 import cli
 from cli.application import application
 from cli.commands import COMMANDS, PANELS, import_command
+from cli.output import confirm
 from cli.pipeline import _read
 from cli.recall import _explained
 from reverie.errors import Unavailable
@@ -70,6 +72,22 @@ def test_ctrl_c_within_a_command_is_one_line(reverie: Reverie, monkeypatch: pyte
 
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=SimpleNamespace(read=interrupted, readline=interrupted)))
     assert reverie("memory", "import", "-") == Ended(130, "", "reverie: interrupted\n")
+
+
+def test_ctrl_c_at_a_question_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given Ctrl-C or the end of the input instead of an answer, then only the first counts as an interrupt."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    with pytest.raises(typer.Abort):
+        confirm("Delete it?", yes=False)
+
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    typing = io.StringIO()
+    monkeypatch.setattr(typing, "readline", interrupted)
+    monkeypatch.setattr("sys.stdin", typing)
+    with pytest.raises(KeyboardInterrupt):
+        confirm("Delete it?", yes=False)
 
 
 def test_ctrl_c_while_it_still_loads_is_one_line(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,6 +337,25 @@ def test_an_unknown_command_is_answered_with_the_nearest(reverie: Reverie) -> No
     ended = reverie("memry")
     assert (ended.code, ended.out) == (2, "")
     assert "Did you mean 'memory'?" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("memory delete x", "No such command 'delete'. Did you mean 'remove'?"),
+        ("recall what must I not eat", "(must I not eat): a text with blanks needs quotes around it"),
+        ("recall x --limit abc", "Invalid value for '--limit': it is not a whole number"),
+        ("connect vim", "Invalid value for 'tool': 'vim' is not one of 'claude-code'"),
+    ],
+)
+def test_a_slip_is_answered_with_what_to_type(reverie: Reverie, typed: str, answer: str) -> None:
+    """Given what somebody types who does not know the command yet, then the error says in words what is expected."""
+    assert answer in reverie(*typed.split()).err
+
+
+def test_the_help_of_a_group_says_all_of_each_command(reverie: Reverie) -> None:
+    """Given a group whose commands say much, then its help says it to the end."""
+    assert "everything it superseded." in reverie("memory", "--help").out
 
 
 @pytest.mark.parametrize("arguments", [("memory", "search", "x"), ("recall", "x"), ("sessions", "search", "x")])

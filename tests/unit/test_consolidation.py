@@ -11,17 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from adapters.embedders.base import to_blob
 from memory.lifecycle.curation import undo_all, undo_entry
-from memory.pipeline.embedding import to_blob
 from memory.upkeep import consolidation, duplicates
 from memory.upkeep.duplicates import find_duplicates
-from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
 from storage.curation import EntryDraft
 from storage.memories.records import TIERS
 from storage.memories.sweeps import MemoryOutline
 from storage.recall.sameness import Statement, says_the_same
-from support.kept import AGENT, HOUR, NOW, Kept, at_cosine, direction
+from support.kept import AGENT, DEFAULT_POLICY, HOUR, NOW, Kept, at_cosine, direction
 
 pytestmark = pytest.mark.slow
 

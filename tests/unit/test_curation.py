@@ -14,14 +14,14 @@ from sqlalchemy import text
 
 from adapters.embedders.base import HashEmbedder
 from adapters.embedders.record import EmbedderRecord
-from memory.lifecycle.curation import EVERY_ENTRY, CurationLogs, undo_all, undo_entry
+from memory.lifecycle.curation import CurationLogs, undo_all, undo_entry
 from memory.lifecycle.forgetting import forget_workspace
 from memory.memories.agent_memories import AgentMemories
 from memory.pipeline import chunking
 from memory.pipeline.chunking import cut
 from memory.pipeline.reembedding import ReembedControl, ReembedTarget, reembed
 from reverie.errors import Conflict, NotFound
-from storage.curation import EntryDraft
+from storage.curation import EVERY_ENTRY, EntryDraft
 from storage.lifecycle.undo import undo
 from storage.memories.records import NewMemory
 from storage.pipeline.records import NewChunk, SourceText
@@ -524,7 +524,7 @@ def test_the_recorders_write_every_column_of_every_table(pipe: Pipeline) -> None
             and None
         ),
     )
-    with pipe.store.reading() as tx:
+    with pipe.store.writing() as tx:
         recorded = recorded_tables(tx)
         images = tx.connection.exec_driver_sql("SELECT table_name, coalesce(after, before) FROM curation_changes")
         written: dict[str, set[str]] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
@@ -72,3 +74,43 @@ def test_a_value_that_is_no_object_is_called_by_its_type() -> None:
     with pytest.raises(msgspec.ValidationError) as raised:
         msgspec.json.decode(b"null", type=Recall)
     assert str(rejected(raised.value, Recall, name="body")) == "body must be an object, not null"
+
+
+# Each call is converted for the first time by eight threads at once.
+_FIRST_USES = """
+import sys, threading
+from reverie import Reverie, calls, decoding
+from reverie.errors import Rejected
+
+def below(kind):
+    for one in kind.__subclasses__():
+        yield from (one, *below(one))
+
+def use():
+    for kind in kinds:
+        together.wait()
+        try:
+            decoding.convert(dict.fromkeys(kind.__struct_fields__[::-1], "x"), kind, name="call", from_text=True)
+        except Rejected:
+            pass
+
+Reverie  # imports all calls
+kinds = [one for one in dict.fromkeys(below(calls.Call)) if one.__struct_fields__]
+assert len(kinds) > 100
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(8)
+threads = [threading.Thread(target=use) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_threads_may_use_a_type_for_the_first_time_at_once() -> None:
+    """Given calls that no thread has made yet, when eight threads make each at once, then the process lives on.
+
+    Where msgspec describes a type in two threads at once, five of six such processes die of a segmentation fault.
+    """
+    done = subprocess.run([sys.executable, "-c", _FIRST_USES], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr

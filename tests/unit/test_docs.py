@@ -19,6 +19,7 @@ from memory.pipeline.ingest import BATCH_ITEMS
 from memory.stage import STAGE_LEASE_SECONDS
 from reverie.pipeline.inbox import NOTIFICATION_SECONDS
 from storage.engine import OLDEST_SAFE_SQLITE
+from worker.doctor import RUNBOOKS
 from worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,6 +150,17 @@ def test_every_alert_names_a_part_of_the_page_of_operations() -> None:
 
     assert {page for page, _, _ in runbooks.values()} == {"docs/operations.md"}
     assert [alert for alert, (_, _, anchor) in runbooks.items() if anchor not in anchors] == []
+    # What `reverie doctor` finds leads to the same parts.
+    assert set(RUNBOOKS.values()) <= anchors
+    same = {"Broker": "BrokerDown", "Databases": "StoreUnusable", "Disk": "DiskFilling", "Embedder": "EmbedderDown"}
+    same |= {
+        "Faults": "Stalled",
+        "Inbox": "InboxFilling",
+        "Jobs": "JobFailed",
+        "Server": "Down",
+        "Workers": "NoWorkers",
+    }
+    assert {RUNBOOKS[subject] == runbooks[f"Reverie{alert}"][2] for subject, alert in same.items()} == {True}
 
 
 def begins_with_a_command(words: tuple[str, ...]) -> bool:

@@ -123,9 +123,10 @@ def test_a_damaged_database_is_a_problem_and_the_other_checks_go_on(reverie: Com
     ended = reverie("doctor", "--json")
     found = states(ended)
     assert (ended.code, found["Databases"], found["Disk"], found["Embedder"]) == (1, "problem", "ok", "ok")
-    assert [str(stores.database_path("bad")) in one["found"] for one in ended.json if one["state"] == "problem"] == [
-        True
-    ]
+    (problem,) = [one for one in ended.json if one["state"] == "problem"]
+    assert str(stores.database_path("bad")) in problem["found"]
+    assert problem["runbook"] == "docs/operations.md#the-database-is-gone"
+    assert problem["runbook"] in reverie("doctor").out
 
 
 def test_a_folder_that_others_can_enter_is_named_with_the_command_that_mends_it(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.upkeep.dream_sweep import refuse_text
-from memory.upkeep.dreaming import DAY_MICROS, DreamRules, Signals, Tally, normalised_query
+from memory.upkeep.dreaming import DreamRules, Signals, Tally, normalised_query
+from reverie.clock import DAY_MICROS
 
 NOW = 20_000 * DAY_MICROS + DAY_MICROS // 2
 

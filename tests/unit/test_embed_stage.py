@@ -99,7 +99,7 @@ def test_other_workspaces_get_a_turn_after_the_time_of_a_task(pipe: Pipeline) ->
     """Given more chunks than one task has time for, then it ends and asks for another one, which waits for its turn."""
     slow = SlowEmbedder()
     reports = [pipe.embed(slow, batch_size=4) for _ in range(3)]
-    assert [(report.done, report.more) for report in reports] == [(4, True), (4, True), (2, True)]
+    assert [(report.done, report.more) for report in reports] == [(4, True), (4, True), (2, False)]
 
 
 def test_chunks_are_embedded_in_batches_and_stored_as_float32_little_endian(pipe: Pipeline, embedder: Embedder) -> None:
@@ -383,6 +383,21 @@ def embed_slowly(pipe: Pipeline, slow: Slow) -> None:
         except TimeLimitExceeded:
             pipe.advance(STAGE_LEASE_SECONDS + 1)
             pace = new_pace()
+
+
+def test_what_a_killed_worker_held_is_embedded_in_groups_by_a_new_one(pipe: Pipeline) -> None:
+    """Given a whole batch whose worker was killed, when a new one, which begins with small batches, finds its embedder
+    fast, then it takes several texts at once before long: one by one, they would take a request each."""
+    slow = Slow(0.01)
+    pipe.say(*[f"number {number} of the boats" for number in range(246)])
+    pipe.drain(lambda: pipe.ingest().taken)
+    pipe.drain(lambda: pipe.chunk().done)
+    with pipe.store.writing() as tx:
+        tx.work.claim("embed", now=pipe.now(), lease_seconds=STAGE_LEASE_SECONDS, limit=256)
+    pipe.advance(STAGE_LEASE_SECONDS + 1)
+    embed_slowly(pipe, slow)
+    assert sum(slow.batches) == 256
+    assert len(slow.batches) <= 40
 
 
 @pytest.mark.parametrize("seconds_per_text", [0.001, 0.1, 2.0, 20.0, 45.0, 250.0])

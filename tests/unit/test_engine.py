@@ -47,9 +47,10 @@ def test_a_sqlite_that_can_corrupt_is_refused_with_what_to_install(version: tupl
 
 
 def test_the_sqlite_in_use_and_the_oldest_safe_one_are_accepted() -> None:
-    """Given the version that has the fix, then nothing is raised."""
+    """Given the version that has the fix, and the one in use, which is not older, then nothing is raised."""
     check_sqlite_version(OLDEST_SAFE_SQLITE)
     check_sqlite_version()
+    assert pysqlite3.sqlite_version_info >= OLDEST_SAFE_SQLITE
 
 
 @pytest.mark.parametrize(

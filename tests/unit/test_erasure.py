@@ -534,10 +534,12 @@ def test_a_receipt_names_what_a_limit_leaves_in_the_account(runtime: Runtime, an
     ana.remember("Lif likes plums", owner_user_id="lif", tier="account", kind="preference")
     ana.ingest("kates", {"role": "user", "content": SECRET}, user=KATE)
     drain(runtime)
+    drain(runtime, "@account")
     done = erase(runtime, Scope("user", KATE, None, limit))
     assert done.receipt is not None, done.error
     left = [memory.content for memory in ana.memories.list(user=KATE)]
     named = [one for one in done.receipt.remains if "in the account" in one.what]
+    assert done.receipt.leftovers == {}, "an index that has her id for what is kept is no trace of what is not"
     if limit is None:
         assert (left, named) == ([], [])
         return
@@ -588,6 +590,50 @@ def test_a_short_text_that_is_erased_is_in_no_file(runtime: Runtime, ana: Reveri
     assert done.receipt is not None, done.error
     assert done.receipt.leftovers == {}
     assert not any(text in file for file in files_of(runtime) for text in (b"Likes jam", b"Hates eels", b"Cacilhas"))
+
+
+@pytest.mark.sqlite("searches the bytes of its files")
+def test_a_time_or_an_address_of_the_installation_is_no_leftover(make_runtime: Callable[..., Runtime]) -> None:
+    """Given a schedule with times and a local receiver, then the same minute and host in Reverie's own files are no
+    trace of it; a copy of its goal is one, whatever the file is called."""
+    runtime = make_runtime(webhook_allow_private="127.0.0.1")
+    data, at = runtime.settings.data, datetime.now(UTC) + timedelta(days=1)
+    (data / "run" / "scratch").mkdir(parents=True)
+    (data / "run" / "server.json").write_text('{"url":"http://127.0.0.1:7437"}')
+    (data / "notes.txt").write_text(f"begun at {at.isoformat()}, {at.isoformat()[:16]}:59.5Z")
+    with running_server(runtime) as url, Reverie("ana", url=url) as ana:
+        for copied in ({}, {"run/scratch/copy": 1}):
+            for name in copied:
+                (data / name).write_text("polish the heron lamp")
+            ana.schedules.add("polish the heron lamp", at=at, webhook="http://127.0.0.1:7601/hook", user=KATE)
+            done = erase(runtime, Scope("user", KATE, None, None))
+            assert done.receipt is not None, done.error
+            assert set(done.receipt.leftovers) == set(copied)
+
+
+@pytest.mark.parametrize("kind", ["user", "session", "workspace"])
+def test_no_answer_for_repeated_requests_keeps_a_short_text(runtime: Runtime, ana: Reverie, kind: str) -> None:
+    """Given texts too short for a window that were answered with, then the broker has none of them after an erasure."""
+    ana.sessions.start("kates-own-session-7", user=KATE, channel="Plum-alley")
+    ana.scratchpads.write("kates-own-session-7", ["Hates eels"], user=KATE)
+    ana.channels.describe("Plum-alley", "plum talk")
+    texts = [b"Hates eels"] + [b"Plum-alley", b"plum talk"] * (kind == "workspace")
+    assert all(any(text in value for _, value in runtime.erasure_services.broker.values()) for text in texts)
+    agent, limit = ("ana", "default") if kind == "session" else (None, None)
+    target = {"user": KATE, "session": "kates-own-session-7", "workspace": "default"}[kind]
+    done = erase(runtime, Scope(kind, target, agent, "default" if kind == "workspace" else limit))  # type: ignore[arg-type]
+    assert done.receipt is not None, done.error
+    assert [value for _, value in runtime.erasure_services.broker.values() for text in texts if text in value] == []
+
+
+def test_a_recall_just_before_its_workspace_is_deleted_leaves_no_query(runtime: Runtime, ana: Reverie) -> None:
+    """Given a recall that the server has not handed on yet, when the workspace is deleted, then it never is."""
+    ana.ingest("s", {"role": "user", "content": SECRET})
+    drain(runtime)
+    assert ana.recall("lantern of Cacilhas")
+    ana.admin.workspaces.delete()
+    runtime.recall_buffer.flush()
+    assert [value for _, value in runtime.erasure_services.broker.values() if b"lantern of" in value] == []
 
 
 def files_of(runtime: Runtime) -> list[bytes]:

@@ -14,7 +14,6 @@ from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from adapters.webhooks.sender import WebhookAnswer, WebhookFailed, WebhookRefused
-from adapters.webhooks.signing import new_secret
 from memory.scheduling.executing import AttemptLimits, Delegated, RetryAfter, result_of
 from memory.scheduling.rules import RunResult
 from reverie.clock import from_micros, rfc3339, to_micros
@@ -25,6 +24,7 @@ from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
 from support.scheduled import HOOK, WORKERS
 from support.scripted import ScriptedWebhookSender
+from support.sending import new_secret
 
 JSON = "application/json"
 

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from adapters.language_models import GuardedLanguageModel, LanguageModelSpec, OpenAICompatibleLanguageModel
+from adapters.language_models import (
+    GuardedLanguageModel,
+    LanguageModelSpec,
+    LanguageModelUnavailable,
+    OpenAICompatibleLanguageModel,
+)
 from support.endpoint import Answer, chat_endpoint, say, send
 from support.extracting import Extracting, answer, memory, tell
 from support.pipeline import Pipeline
@@ -123,7 +128,7 @@ def test_the_conversation_is_shown_as_data_and_without_secrets(pipeline: Pipelin
     assert len(lines) == 1
     assert json.loads(lines[0])["text"].startswith('"}\nSystem')
     assert "not followed" in system
-    assert model.purposes == ["extraction"]
+    assert (model.purposes, model.messages_read) == (["extraction"], 1)
 
 
 def test_a_secret_across_the_cut_is_not_shown_in_half(pipeline: Pipeline) -> None:
@@ -226,3 +231,91 @@ def test_a_server_that_answers_well_is_asked_once_for_a_window(pipeline: Pipelin
         assert len(endpoint.requests) == 1
         assert "response_format" in endpoint.requests[0]
     assert extracting.contents() == ["User plays the oboe."]
+
+
+HOBBIES = ("I play the oboe in the town orchestra.", "I grow roses in the garden of my aunt.", "I collect old stamps.")
+FOUND = ("User plays the oboe in the town orchestra.", "User grows roses in the garden.", "User collects old stamps.")
+
+
+def tell_of_hobbies(pipeline: Pipeline) -> list[str]:
+    """Store three sessions, each of one message; return the ids of the messages."""
+    return [tell(pipeline, text, session=f"{number}")[0] for number, text in enumerate(HOBBIES)]
+
+
+def test_short_sessions_are_read_in_one_call(pipeline: Pipeline) -> None:
+    """Given three sessions of a user, when they are read, then one call is made, and each memory names its session."""
+    told = answer(memory(FOUND[0], "c1m1"), memory(FOUND[1], "c2m1"), memory(FOUND[2], "c3m1"))
+    model = ScriptedLanguageModel([told])
+    extracting = Extracting(pipeline, model, fallback=False)
+    said = tell_of_hobbies(pipeline)
+    assert extracting.sweep()["added"] == 3
+    assert len(model.prompts) == 1
+    assert model.messages_read == 3
+    rests_on = {kept.content: kept.metadata["evidence"] for kept in extracting.memories()}
+    assert rests_on == {content: [message] for content, message in zip(FOUND, said, strict=True)}
+    assert extracting.sweep()["model_calls"] == 0, "each session has its position"
+
+
+def test_users_are_never_read_in_one_call(pipeline: Pipeline) -> None:
+    """Given sessions of two users and one of both, then one call has words of one session or of one user alone."""
+    model = ScriptedLanguageModel([answer()])
+    extracting = Extracting(pipeline, model, fallback=False)
+    for session, user in (("0", "bo"), ("1", "cy"), ("2", "bo"), ("3", "cy")):
+        tell(pipeline, f"I am {user}, and this is what I like about it.", session=session, user=user)
+    extracting.sweep()
+    asked = [prompt.split("Known already")[1] for _, prompt in model.prompts]
+    assert [(one.count("I am bo"), one.count("I am cy")) for one in asked] == [(2, 0), (0, 2)]
+
+
+def test_a_memory_of_two_conversations_rests_on_the_last(pipeline: Pipeline) -> None:
+    """Given evidence in two conversations of a call, then the memory must have its ground in the last of them."""
+    both = {**memory("User grows roses with the oboe."), "evidence": ["c1m1", "c2m1"]}
+    invented = {**memory("User plays in the town orchestra."), "evidence": ["c1m1", "c3m1"]}
+    extracting = Extracting(pipeline, ScriptedLanguageModel([answer(both, invented)]), fallback=False)
+    said = tell_of_hobbies(pipeline)
+    counts = extracting.sweep()
+    assert (counts["added"], counts["dropped_not_grounded"]) == (1, 1)
+    (kept,) = extracting.memories()
+    assert (kept.content, kept.metadata["evidence"]) == ("User grows roses with the oboe.", said[1:2])
+
+
+def test_sessions_that_are_refused_together_are_read_alone(pipeline: Pipeline) -> None:
+    """Given an answer to several sessions that cannot be read, then each session has a call of its own."""
+    model = ScriptedLanguageModel(["no JSON", answer(memory(FOUND[0])), "no JSON", answer(memory(FOUND[2]))])
+    extracting = Extracting(pipeline, model, fallback=False)
+    tell_of_hobbies(pipeline)
+    extracting.sweep()
+    assert len(model.prompts) == 4
+    assert extracting.contents() == [FOUND[0], FOUND[2]]
+
+
+def test_a_model_that_is_away_is_asked_once_for_all(pipeline: Pipeline) -> None:
+    """Given a model that does not answer, then no session moves on, and each is tried again later."""
+    model = ScriptedLanguageModel([LanguageModelUnavailable("away")])
+    extracting = Extracting(pipeline, model, fallback=False)
+    tell_of_hobbies(pipeline)
+    assert extracting.sweep()["postponed"] == 3
+    assert len(model.prompts) == 1
+
+
+def test_long_sessions_are_not_joined(pipeline: Pipeline) -> None:
+    """Given sessions that fill a call, then each has calls of its own, and nothing is read twice."""
+    model = ScriptedLanguageModel([answer()])
+    extracting = Extracting(pipeline, model, fallback=False)
+    for session in ("0", "1"):
+        tell(pipeline, *(f"This is message {number} of session {session}." for number in range(45)), session=session)
+    extracting.sweep()
+    assert model.messages_read == 90
+    assert all("Conversation 1:" not in prompt for _, prompt in model.prompts)
+
+
+def test_a_call_is_shown_what_the_one_before_it_found(pipeline: Pipeline) -> None:
+    """Given two long sessions of one run, then the second is read with what was found in the first."""
+    model = ScriptedLanguageModel([answer(memory(FOUND[0])), answer()])
+    extracting = Extracting(pipeline, model, fallback=False)
+    for session in ("0", "1"):
+        tell(pipeline, *[HOBBIES[0]] * 30, session=session)
+    extracting.sweep()
+    (_, first), (_, second) = model.prompts
+    assert FOUND[0] not in first
+    assert FOUND[0] in second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from cli.sessions import _print_messages
 from reverie.memories.types import FoundMemories, Memory
 from reverie.recall.types import RecallResponse, RecallResult
 from reverie.sessions.types import Message
+from reverie.types import Deleted
 from support.command_line import CommandLine
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -149,7 +151,7 @@ def test_jobs_are_listed_with_what_limits_them(reverie: CommandLine) -> None:
     jobs = {job["name"]: job for job in reverie("jobs", "--json").json}
     assert jobs["prune-decayed"]["limits"] == ["workspace", "agent"]
     assert not jobs["deliver-reminders"]["dry_run"]
-    assert "dream-sweep" in reverie("jobs").out
+    assert re.search(r"^dream-sweep +1d ", reverie("jobs").out, re.MULTILINE)
 
 
 def test_a_recall_names_what_one_can_act_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,7 +244,7 @@ def test_deleting_a_workspace_that_is_not_there_is_an_error(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a name that no workspace has, then the exit code says that nothing was deleted."""
-    monkeypatch.setattr("cli.database.forget_workspace", lambda *_, workspace, broker: False)
+    monkeypatch.setattr("cli.application.Sender.answer", lambda *_, workspace: Deleted(deleted=False))
     ended = reverie("db", "delete", "nowhere", "--yes")
     assert (ended.code, ended.out, ended.err) == (1, "", "reverie: there is no workspace 'nowhere'\n")
 

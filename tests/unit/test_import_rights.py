@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from reverie import Conflict, Reverie
@@ -15,6 +16,7 @@ from reverie.trust.exports import (
     ExportedMemory,
     ExportedMessage,
     ImportRecords,
+    decode_record,
 )
 from support.agents import until
 from support.exports import Make, filled_and_empty, installation, lines_of, signed
@@ -105,6 +107,20 @@ def test_an_id_that_something_else_has_is_refused(two: tuple[Reverie, Reverie, P
     with pytest.raises(Conflict, match=messages[0]["id"]):
         ana.admin.import_file(path)
     assert ana.admin.export_file(tmp_path / "after.jsonl").parts == before.parts
+
+
+def test_a_message_that_contradicts_an_earlier_one_of_its_import_is_refused(
+    two: tuple[Reverie, Reverie, Path],
+) -> None:
+    """Given two records of a session with one id that say different things, then the import is refused, or with
+    `lenient` counts the second one as left out: it is not said to be there."""
+    _, other, path = two
+    (first, *_) = (line for line in lines_of(path) if line["part"] == "messages")
+    records = [decode_record(msgspec.json.encode({**first, "content": text})) for text in ("one", "another", "one")]
+    with pytest.raises(Conflict, match=f"{first['id']}.*an earlier record has this id"):
+        other.connection.send(ImportRecords(records=records))
+    done = other.connection.send(ImportRecords(records=records, lenient=True))
+    assert (done.added, done.present, done.left_out) == ({"messages": 1}, {"messages": 1}, {"messages": 1})
 
 
 def test_what_was_erased_after_the_export_is_told(two: tuple[Reverie, Reverie, Path]) -> None:

@@ -53,12 +53,36 @@ def test_a_second_instance_leaves_a_store_to_the_first(stores: Stores) -> None:
     seen: list[object] = []
 
     def work(run: JobRun) -> None:
-        seen.append(dict(run_on_store(store, JOB, lambda other: keep(other, "twice"), now=NOW).counts))
         keep(run, "once")
+        seen.append(dict(run_on_store(store, JOB, lambda other: keep(other, "twice"), now=NOW).counts))
 
     run_on_store(store, JOB, work, now=NOW)
     assert seen == [{"held_elsewhere": 1}]
     assert kept(store) == 1
+
+
+def test_what_was_decided_before_another_instance_worked_is_not_written(stores: Stores) -> None:
+    """Given an instance that has only read, when another works meanwhile and ends, then the first writes nothing."""
+    store = stores.workspace("one")
+
+    def work(run: JobRun) -> None:
+        assert run_on_store(store, JOB, lambda other: keep(other, f"other {kept(store)}"), now=NOW).counts["kept"] == 1
+        keep(run, "as decided before")
+
+    for expected in (1, 2):  # without and with an earlier lease
+        assert run_on_store(store, JOB, work, now=NOW).counts == {"held_elsewhere": 1}
+        assert kept(store) == expected
+
+
+def test_a_job_that_finds_nothing_to_do_writes_nothing(stores: Stores) -> None:
+    """Given work that only reads, then the store's files are as they were, before and after a run that wrote."""
+    store = stores.workspace("one")
+    for _ in range(2):
+        stamp = stores.stamp("one")
+        run_on_store(store, JOB, lambda run: None, now=NOW)
+        assert stores.stamp("one") == stamp
+        run_on_store(store, JOB, lambda run: keep(run, "m"), now=NOW)
+        assert stores.stamp("one") != stamp
 
 
 def test_a_slow_instance_changes_nothing_after_its_lease_was_taken_over(stores: Stores) -> None:

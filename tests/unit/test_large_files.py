@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from adapters.broker.inbox import Number
+from memory import stage
 from memory.fragments import FragmentSet
 from memory.lifecycle.erasure_rows import RowErasure
 from memory.pipeline import chunking
@@ -71,6 +72,7 @@ def test_a_large_file_is_cut_in_steps_and_each_of_its_chunks_is_stored_once(
 ) -> None:
     """Given a file of more chunks than one transaction stores, and a kill between two, then the next worker goes on."""
     monkeypatch.setattr(chunking, "_CHUNKS_AT_ONCE", 40)
+    monkeypatch.setattr(stage, "_TRANSACTION_SECONDS", 0.0)
     pipe.hand_in("doc.md", long_text("zanzibar", 100))
     pipe.ingest()
     left = watch_steps(pipe, monkeypatch)

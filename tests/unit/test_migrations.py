@@ -17,7 +17,7 @@ from storage import migrations, opening
 from storage.engine import Database
 from storage.index.search_index import SearchIndex
 from storage.migrations import LINES, Kind, newest_version, read_versions, scripts
-from storage.migrations.triggers import make_triggers
+from storage.migrations.triggers import make_recorders, recorders
 from storage.opening import migrate
 from storage.stores import Stores
 
@@ -86,8 +86,12 @@ def versions(database: Database) -> dict[str, str]:
         return read_versions(connection.exec_driver_sql)
 
 
-def recorders(database: Database) -> dict[str, str]:
-    return {name: sql for kind, name, _, sql in schema(database) if kind == "trigger" and name.endswith("_recorded")}
+def recording(database: Database) -> dict[str, str]:
+    """Return the triggers of a connection that records changes, by name."""
+    with database.atomic() as connection:
+        make_recorders(connection)
+        rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_temp_schema WHERE type = 'trigger'")
+        return dict([tuple(row) for row in rows])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -210,15 +214,44 @@ def test_a_file_that_another_process_holds_is_a_passing_failure(
 
 
 def test_an_undo_restores_a_column_that_a_migration_added(database: Database, later: Path) -> None:
-    """Given a migration that adds a column to memories, when it is applied, then the curation log records it."""
+    """Given a connection that records, when a migration adds a column to memories, then it records the column."""
     migrate(database, "workspace")
-    before = recorders(database)
-    with database.engine.begin() as connection:
-        make_triggers(connection)
-    assert recorders(database) == before
+    before = recording(database)
+    assert recording(database) == before
+
+    release(later, MOODS)
+    other = Database(database.path)
+    migrate(other, "workspace")
+    other.close()
+    after = recording(database)
+    changed = {name for name, sql in after.items() if sql != before[name]}
+    assert changed == {"memories_insert_recorded", "memories_update_recorded", "memories_delete_recorded"}
+    assert all("'felt', " in after[name] for name in changed)
+
+
+def test_triggers_of_a_transaction_that_fails_are_made_again(database: Database) -> None:
+    """Given a transaction that begins to record and fails, then the connection's next one records as well."""
+    migrate(database, "workspace")
+
+    def fail() -> None:
+        with database.atomic() as connection:
+            make_recorders(connection)
+            connection.exec_driver_sql("no SQL")
+
+    with pytest.raises(StoreUnavailable):
+        fail()
+    assert "memories_delete_recorded" in recording(database)
+
+
+def test_a_file_of_an_earlier_build_records_each_change_once(database: Database, later: Path) -> None:
+    """Given a file with triggers for all its connections, then they do, until the next migration drops them."""
+    migrate(database, "workspace")
+    with database.atomic() as connection:
+        for name, definition in recorders(connection):
+            connection.exec_driver_sql(f"CREATE TRIGGER {name} {definition}")
+    assert recording(database) == {}
 
     release(later, MOODS)
     migrate(database, "workspace")
-    changed = {name for name, sql in recorders(database).items() if sql != before[name]}
-    assert changed == {"memories_insert_recorded", "memories_update_recorded", "memories_delete_recorded"}
-    assert all("'felt', " in recorders(database)[name] for name in changed)
+    assert not [row for row in schema(database) if row[0] == "trigger" and row[1].endswith("_recorded")]
+    assert "memories_delete_recorded" in recording(database)

@@ -232,6 +232,8 @@ def test_ten_thousand_speakers_and_100_kb_are_no_burden() -> None:
         ("See you next monday, or tomorrow", "See you next monday (15 May 2023), or tomorrow (9 May 2023)"),
         ("last month, next month", "last month (Apr 2023), next month (Jun 2023)"),
         ("last year, next year", "last year (2022), next year (2024)"),
+        ("See you next Wednesday", "See you next Wednesday (17 May 2023)"),
+        ("User moved yesterday (7 May 2023).", "User moved yesterday (7 May 2023)."),
         ("the last one", "the last one"),
     ],
 )

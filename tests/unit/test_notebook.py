@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.workspace_git import MAX_FILE_BYTES
-from memory.upkeep.dreaming import DAY_MICROS
 from memory.upkeep.notebook import (
     Notebooks,
     PromotedMemory,
@@ -27,6 +26,7 @@ from memory.upkeep.notebook import (
     refresh,
     render,
 )
+from reverie.clock import DAY_MICROS
 from reverie.errors import Conflict, Rejected, StoreUnavailable
 from storage.memories.records import MemoryRecord
 from storage.upkeep.dreams import Promotion

@@ -64,6 +64,12 @@ FACTS = [
     ("I work for a small bakery.", "User works for a small bakery.", "works at", "a small bakery"),
     ("I am a structural engineer.", "User is a structural engineer.", "job", "a structural engineer"),
     ("I'm 41 years old.", "User is 41 years old.", "age", "41"),
+    (
+        "Our new address is Rua Nova 12, Porto.",
+        "User's address is Rua Nova 12, Porto.",
+        "address",
+        "Rua Nova 12, Porto",
+    ),
 ]
 
 
@@ -121,6 +127,8 @@ def test_preferences_are_found(message: str, content: str) -> None:
         ("I have a nut allergy.", "User is allergic to nut."),
         ("I'm lactose intolerant, so no cheese.", "User is lactose intolerant."),
         ("I am vegan.", "User is vegan."),
+        ("It turned out I'm allergic to latex.", "User is allergic to latex."),
+        ("I've been a vegetarian for six years and I love it.", "User has been a vegetarian for six years."),
     ],
 )
 def test_what_matters_for_health_weighs_most(message: str, content: str) -> None:
@@ -185,6 +193,8 @@ def test_how_things_are_to_be_done_is_an_instruction(message: str, content: str,
         ("Remind me to send a card on 2 May", "2027-05-03T12:00"),
         ("Remind me to check the oven in 20 minutes", "2026-05-07T12:00"),
         ("Don't let me forget to file it tomorrow", "2026-05-08T12:00"),
+        ("Remind me to buy snacks on the 23rd.", "2026-05-24T12:00"),
+        ("Remind me to renew it by the end of the month", "2026-06-01T12:00"),
         ("Remind me to stretch every Friday", None),
         ("Remind me to buy stamps", None),
         ("Remind me to renew it on 2026-19-71", None),

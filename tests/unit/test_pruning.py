@@ -18,7 +18,7 @@ from memory.jobs import JobRun, JobScope, RunOptions, run_on_stores
 from memory.lifecycle.curation import undo_entry
 from memory.upkeep.consolidation import next_pruning
 from memory.upkeep.pruning import prune_decayed
-from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy, hours_until_pruned, is_prunable
+from memory.upkeep.relevance import CurationPolicy, hours_until_pruned, is_prunable
 from reverie import contract
 from reverie.clock import to_micros
 from reverie.contract import ACCOUNT_STORE
@@ -27,7 +27,7 @@ from storage.memories.records import RATES
 from storage.memories.sweeps import MemorySweeps
 from storage.stores import FileStamp
 from storage.upkeep.jobs import JobRun as PastRun
-from support.kept import AGENT, HOUR, NOW, Kept, direction
+from support.kept import AGENT, DEFAULT_POLICY, HOUR, NOW, Kept, direction
 from tasks import upkeep as tasks
 from worker.app import app, use_runtime
 from worker.app import settings as app_settings

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.pipeline.chunking import cut
-from memory.pipeline.questions import LEAD_CHARACTERS, is_only_questions, questions_in, text_to_embed, without_questions
+from memory.questions import LEAD_CHARACTERS, is_only_questions, questions_in, text_to_embed, without_questions
 from storage.pipeline.records import SourceText
 
 pytestmark = pytest.mark.slow

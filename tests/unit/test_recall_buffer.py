@@ -9,7 +9,8 @@ import fakeredis
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.broker.recall_log import FLUSH_RECALLS, QUERY_CHARACTERS, LogEntry, RecallBuffer, RecallLog, RecallNote
+from adapters.broker.recall_log import FLUSH_RECALLS, LogEntry, RecallBuffer, RecallLog, RecallNote
+from reverie.clock import new_id, now_micros
 from reverie.errors import Unavailable
 
 NEVER = 3_600.0
@@ -61,6 +62,11 @@ def make_buffer(log: RecallLog, flushed: Flushed) -> Iterator[Callable[..., Reca
         buffer.close()
 
 
+def recall(agent: str, query: str, *hits: tuple[int, float]) -> RecallNote:
+    """A recall of this moment, which found a chunk."""
+    return RecallNote(agent=agent, recall=new_id(), query=query, at=now_micros(), hits=list(hits or [(1, 1.0)]))
+
+
 def notes_of(log: RecallLog, workspace: str = "ws") -> list[RecallNote]:
     return [entry.note for entry in log.read(workspace, limit=1_000_000) if entry.note is not None]
 
@@ -68,13 +74,13 @@ def notes_of(log: RecallLog, workspace: str = "ws") -> list[RecallNote]:
 def test_what_was_noted_arrives_whole(make_buffer: Callable[..., RecallBuffer], log: RecallLog) -> None:
     """Given two recalls, when they are handed over, then each has its agent, query, time and results in order."""
     buffer = make_buffer()
-    buffer.note("ws", "ana", "where is the Zoë?\0", [(7, 0.5), (3, 0.25)])
-    buffer.note("ws", "kate", "x" * 2_000, [(9, 1.0)])
+    buffer.note("ws", recall("ana", "where is the Zoë?\0", (7, 0.5), (3, 0.25)))
+    buffer.note("ws", recall("kate", "tea", (9, 1.0)))
     assert notes_of(log) == []
     buffer.flush()
     first, second = notes_of(log)
     assert (first.agent, first.query, first.hits) == ("ana", "where is the Zoë?\0", [(7, 0.5), (3, 0.25)])
-    assert (second.agent, second.query, second.hits) == ("kate", "x" * QUERY_CHARACTERS, [(9, 1.0)])
+    assert (second.agent, second.query, second.hits) == ("kate", "tea", [(9, 1.0)])
     assert first.recall < second.recall
     assert first.at < second.at
     assert (buffer.waiting, buffer.dropped) == (0, 0)
@@ -84,7 +90,7 @@ def test_a_recall_is_handed_over_by_itself_after_a_moment(
     make_buffer: Callable[..., RecallBuffer], log: RecallLog, flushed: Flushed
 ) -> None:
     """Given a buffer at work, when a recall is noted, then it is in the log and its workspace was told of."""
-    make_buffer(flush_seconds=SOON).note("ws", "ana", "tea", [(1, 1.0)])
+    make_buffer(flush_seconds=SOON).note("ws", recall("ana", "tea"))
     assert flushed.called.wait(PATIENCE_SECONDS)
     assert len(notes_of(log)) == 1
     assert flushed.workspaces == ["ws"]
@@ -96,7 +102,7 @@ def test_many_recalls_are_handed_over_without_waiting_any_longer(
     """Given a buffer that would gather for an hour, when it holds a batch, then it hands that over now."""
     buffer = make_buffer(flush_seconds=NEVER)
     for _ in range(FLUSH_RECALLS):
-        buffer.note("ws", "ana", "tea", [(1, 1.0)])
+        buffer.note("ws", recall("ana", "tea"))
     assert flushed.called.wait(PATIENCE_SECONDS)
     assert len(notes_of(log)) == FLUSH_RECALLS
 
@@ -115,7 +121,7 @@ def test_a_flush_returns_when_what_another_one_took_is_in_the_log(
 
     monkeypatch.setattr(log, "append", append_slowly)
     buffer = make_buffer()
-    buffer.note("ws", "ana", "tea", [(1, 1.0)])
+    buffer.note("ws", recall("ana", "tea"))
     found: list[int] = []
 
     def flush() -> None:
@@ -139,7 +145,7 @@ def test_each_workspace_gets_its_own(
     """Given recalls in two workspaces by turns, then each log has its own in their order, and each is told of once."""
     buffer = make_buffer()
     for number in range(4):
-        buffer.note(f"w{number % 2}", "ana", f"q{number}", [(1, 1.0)])
+        buffer.note(f"w{number % 2}", recall("ana", f"q{number}"))
     buffer.flush()
     assert [note.query for note in notes_of(log, "w0")] == ["q0", "q2"]
     assert [note.query for note in notes_of(log, "w1")] == ["q1", "q3"]
@@ -152,7 +158,7 @@ def test_beyond_its_bound_the_oldest_are_dropped_and_counted(
     """Given a buffer of some hundred bytes, when more is noted, then the newest stay and the rest is counted."""
     buffer = make_buffer(bound_bytes=500)
     for number in range(20):
-        buffer.note("ws", "ana", f"q{number}", [(1, 1.0)])
+        buffer.note("ws", recall("ana", f"q{number}"))
     kept = buffer.waiting
     assert 0 < kept < 20
     assert buffer.dropped == 20 - kept
@@ -167,7 +173,7 @@ def test_without_a_broker_recalls_stay_and_arrive_once_it_is_back(
     buffer = make_buffer()
     server.connected = False
     for number in range(3):
-        buffer.note("ws", "ana", f"q{number}", [(1, 1.0)])
+        buffer.note("ws", recall("ana", f"q{number}"))
         with pytest.raises(Unavailable):
             buffer.flush()
     assert (buffer.waiting, buffer.dropped) == (3, 0)
@@ -183,7 +189,7 @@ def test_without_a_broker_the_bound_holds_too(
     buffer = make_buffer(bound_bytes=500)
     server.connected = False
     for number in range(20):
-        buffer.note("ws", "ana", f"q{number}", [(1, 1.0)])
+        buffer.note("ws", recall("ana", f"q{number}"))
         with pytest.raises(Unavailable):
             buffer.flush()
     assert buffer.waiting + buffer.dropped == 20
@@ -213,7 +219,7 @@ def test_the_thread_tries_again_until_the_broker_is_back(
     """Given a failure in the thread, then it lives, goes on by itself once it can, and says so without the query."""
     away = Away(log, error)
     with capture_logs() as logs:
-        make_buffer(away, flush_seconds=SOON).note("ws", "ana", "secret", [(1, 1.0)])
+        make_buffer(away, flush_seconds=SOON).note("ws", recall("ana", "secret"))
         assert away.tried.wait(PATIENCE_SECONDS)
         away.back = True
         assert flushed.called.wait(PATIENCE_SECONDS)
@@ -225,10 +231,10 @@ def test_the_thread_tries_again_until_the_broker_is_back(
 def test_at_the_end_what_is_left_is_handed_over(make_buffer: Callable[..., RecallBuffer], log: RecallLog) -> None:
     """Given recalls that were just noted, when the process ends, then they are in the log; what comes later is not."""
     buffer = make_buffer(flush_seconds=NEVER)
-    buffer.note("ws", "ana", "tea", [(1, 1.0)])
+    buffer.note("ws", recall("ana", "tea"))
     buffer.close(PATIENCE_SECONDS)
     assert [note.query for note in notes_of(log)] == ["tea"]
-    buffer.note("ws", "ana", "late", [(1, 1.0)])
+    buffer.note("ws", recall("ana", "late"))
     assert (buffer.waiting, buffer.dropped) == (0, 1)
 
 
@@ -238,7 +244,7 @@ def test_the_end_is_not_held_up_without_a_broker(
     """Given a broker that is away, when the process ends, then what is lost is counted and told of."""
     server.connected = False
     buffer = make_buffer(flush_seconds=NEVER)
-    buffer.note("ws", "ana", "tea", [(1, 1.0)])
+    buffer.note("ws", recall("ana", "tea"))
     with capture_logs() as logs:
         buffer.close()
     assert buffer.dropped == 1
@@ -259,7 +265,7 @@ def test_the_end_does_not_wait_for_a_broker_that_hangs(
 
     hanging = Hanging(log, Unavailable("away"))
     buffer = make_buffer(hanging, flush_seconds=SOON)
-    buffer.note("ws", "ana", "tea", [(1, 1.0)])
+    buffer.note("ws", recall("ana", "tea"))
     assert hanging.tried.wait(PATIENCE_SECONDS)
     buffer.close(0.05)
     assert not answer.is_set()
@@ -281,7 +287,7 @@ def test_a_log_that_nobody_empties_is_bounded_and_what_it_drops_is_counted(
     small = RecallLog(fakeredis.FakeRedis(server=server), prefix="test:", keep_recalls=3)
     buffer = make_buffer(small)
     for number in range(5):
-        buffer.note("ws", "ana", f"q{number}", [(1, 1.0)])
+        buffer.note("ws", recall("ana", f"q{number}"))
     buffer.flush()
     assert [note.query for note in notes_of(small)] == ["q2", "q3", "q4"]
     assert buffer.dropped == 2

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefused, normalised
 from adapters.embedders.record import EmbedderRecord
 from memory.pipeline import reembedding
-from memory.pipeline.questions import text_to_embed
 from memory.pipeline.reembedding import ReembedControl, ReembedReport, ReembedStart, ReembedTarget, reembed
+from memory.questions import text_to_embed
 from memory.upkeep.maintenance import optimize_stores
 from reverie.errors import Conflict
 from reverie.recall.types import RecallResponse

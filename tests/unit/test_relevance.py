@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy, is_promotable, is_prunable, relevance
+from memory.upkeep.relevance import CurationPolicy, is_promotable, is_prunable, relevance
 from reverie.memories.types import Tier
 from storage.memories.records import RATES, TIERS
 from storage.memories.sweeps import MemoryOutline
-from support.kept import HOUR, NOW
+from support.kept import DEFAULT_POLICY, HOUR, NOW
 
 # With nothing lost by the hour, relevance is importance as long as nobody recalled it.
 STILL = CurationPolicy(rates=dict.fromkeys(TIERS, 1.0))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from memory.jobs import RunOptions
 from memory.upkeep import maintenance
 from memory.upkeep.maintenance import apply_retention
 from reverie.clock import from_micros, rfc3339
@@ -63,7 +64,7 @@ def test_only_summarised_messages_that_are_old_enough_go(pipe: Pipeline) -> None
     pipe.advance(31 * DAY_SECONDS)
     assert apply(pipe, None) == {}
     before = everything(pipe.store)
-    assert apply(pipe, dry_run=True) == {"messages": 4}
+    assert apply(pipe, options=RunOptions(dry_run=True)) == {"messages": 4}
     assert everything(pipe.store) == before
     assert apply(pipe) == {"messages": 4, "chunks": 3}
     assert pipe.contents() == ["quinces", "tea"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cli.scheduling import wait_until_ended
+from memory.lifecycle.deletions import bring_back_schedule, delete_schedule_with_records
 from memory.scheduling.schedules import (
     cancel_run,
     complete_run,
@@ -44,10 +45,16 @@ from reverie.scheduling.types import (
     TaskExecutor,
     WebhookExecutor,
 )
+from reverie.trust.exports import ExportedRun, ExportedSchedule
 from storage.scheduling.records import ScheduleFilter
 from support.scheduled import BAD, HOOK, SECOND, WORKERS, Scheduled
 
 HOURLY = Cron("0 * * * *")
+
+
+def bring_back(time: Scheduled, records: Sequence[ExportedSchedule | ExportedRun]) -> None:
+    """Undo a deletion."""
+    bring_back_schedule(time.stores, records, rules=time.rules, deleted_at=time.now, now=time.now)
 
 
 @pytest.fixture
@@ -390,6 +397,48 @@ def test_what_has_ended_is_not_paused_and_what_succeeded_is_not_resumed(time: Sc
         pause(time, one)
     with pytest.raises(Conflict, match="give it a new time instead"):
         resume(time, one)
+
+
+def test_a_deleted_schedule_comes_back_as_it_was(time: Scheduled) -> None:
+    """Given a paused schedule with two runs, when it is deleted and brought back twice, then nothing has changed."""
+    one = time.hourly(name="plants")
+    runs = [time.fire(one).id, time.fire(one, BAD).id]
+    pause(time, one)
+    before = read_schedule(time.store, one, agent="ana")
+    history = run_history(time.store, one, agent="ana", limit=10)
+    records = delete_schedule_with_records(time.store, one, agent="ana", workspace="ws")
+    assert [record.id for record in records] == [one, *runs[::-1]]
+    with pytest.raises(NotFound):
+        read_schedule(time.store, one, agent="ana")
+    for _ in range(2):
+        bring_back(time, records)
+    assert read_schedule(time.store, one, agent="ana") == before
+    assert run_history(time.store, one, agent="ana", limit=10) == history
+
+
+def test_a_schedule_deleted_during_its_only_run_fires_once_it_is_back(time: Scheduled) -> None:
+    """Given a one-shot whose run is open, when it comes back without the run, then its time is that of the run."""
+    one = time.once(60)
+    due = read_schedule(time.store, one, agent="ana").next_run_at
+    time.advance(60)
+    assert len(time.claim()) == 1
+    records = delete_schedule_with_records(time.store, one, agent="ana", workspace="ws")
+    bring_back(time, records)
+    assert read_schedule(time.store, one, agent="ana").next_run_at == due
+    assert time.fire(one).status == "success"
+
+
+def test_a_schedule_comes_back_only_where_there_is_room(tmp_path: Path) -> None:
+    """Given a limit of one and a new schedule in its place, when a deletion is undone, then it is refused."""
+    time = Scheduled(tmp_path / "data", max_per_user=1)
+    records = delete_schedule_with_records(time.store, time.hourly(), agent="ana", workspace="ws")
+    two = time.hourly()
+    with pytest.raises(Rejected, match="the limit"):
+        bring_back(time, records)
+    assert delete_schedule(time.store, two, agent="ana")
+    bring_back(time, records)
+    bring_back(time, records)
+    time.close()
 
 
 def test_a_deleted_schedule_takes_its_runs_along(time: Scheduled) -> None:

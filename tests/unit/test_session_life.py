@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memory.jobs import RunOptions
 from memory.lifecycle.curation import list_entries, undo_all, undo_entry
 from memory.sessions.lifecycle import (
     SessionEndHooks,
@@ -169,8 +170,8 @@ def test_the_job_ends_what_has_been_silent_for_long_and_nothing_else(pipe: Pipel
     pipe.advance(11 * HOUR_SECONDS)
     assert close(pipe, seen) == {}
     pipe.advance(2 * HOUR_SECONDS)
-    assert close(pipe, seen, dry_run=True) == {"closed": 1}
-    dry = close_idle_sessions(pipe.stores, seen.ending, now=pipe.now(), idle_hours=12, dry_run=True)
+    assert close(pipe, seen, options=RunOptions(dry_run=True)) == {"closed": 1}
+    dry = close_idle_sessions(pipe.stores, seen.ending, now=pipe.now(), idle_hours=12, options=RunOptions(dry_run=True))
     assert [(p["agent"], p["action"], p["about"]) for p in dry["planned"]] == [("ana", "close", "session s")]
     assert (seen.extracted, everything(pipe.store)) == ([], before)
     assert close(pipe, seen) == {"closed": 1, "cleared": 1}
@@ -291,7 +292,7 @@ def test_what_is_remembered_for_a_conversation_after_its_end_is_cleared_later(pi
         tx.for_agent("ana").memories.add(late, now=pipe.now())
     assert close(pipe, seen) == {}
     pipe.advance(13 * HOUR_SECONDS)
-    assert close(pipe, seen, dry_run=True) == {"cleared": 1}
+    assert close(pipe, seen, options=RunOptions(dry_run=True)) == {"cleared": 1}
     assert close(pipe, seen) == {"cleared": 1}
     assert pipe.count("memories", "tier = 'conversation'") == 0
 

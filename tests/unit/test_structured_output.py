@@ -90,7 +90,28 @@ def test_the_answer_is_a_struct_of_the_form(endpoint: Endpoint, model: OpenAICom
     wanted = question["response_format"]["json_schema"]
     assert (question["response_format"]["type"], wanted["name"], wanted["strict"]) == ("json_schema", "Findings", True)
     assert wanted["schema"] == strict_schema(Findings)
-    assert json.dumps(wanted["schema"], separators=(",", ":")) in question["messages"][0]["content"]
+    assert "confidence" not in question["messages"][0]["content"], "the schema is sent once"
+
+
+def test_an_endpoint_that_ignores_the_schema_gets_it_in_the_instructions(
+    endpoint: Endpoint, model: OpenAICompatibleLanguageModel
+) -> None:
+    """Given one that reads only instructions, then it is told the schema there, at once the next time; all is counted.
+
+    What it answered to the first request counts, too.
+    """
+
+    def forgetful(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
+        knows = '"confidence"' in question["messages"][0]["content"]
+        say(GOOD if knows else "Here is what I found.")(handler, question)
+
+    endpoint.answer = forgetful
+    found = ask(model)
+    assert found.value.items
+    assert formats(endpoint) == ["json_schema", "json_object"]
+    assert found.completion.input_tokens == 22
+    assert ask(model).completion.input_tokens == 11
+    assert formats(endpoint) == ["json_schema", "json_object", "json_object"]
 
 
 def test_the_schema_is_closed_and_without_references() -> None:
@@ -238,7 +259,7 @@ def test_an_answer_of_another_form_is_refused_on_one_line(
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
     assert caught.value.completion is not None
-    assert caught.value.completion.output_tokens == 3
+    assert caught.value.completion.output_tokens == 6, "asked once more with the schema in the instructions"
 
 
 def test_an_answer_that_was_cut_off_says_so(endpoint: Endpoint, model: OpenAICompatibleLanguageModel) -> None:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from memory.memories.patterns import find_statements
-from memory.memories.patterns.dates import days_in
 from reverie.clock import from_micros, to_micros
+from storage.recall.days import days_in
 
 # A Wednesday.
 AT = to_micros(datetime(2026, 5, 6, 15, 30, tzinfo=UTC))
@@ -38,7 +38,28 @@ AT = to_micros(datetime(2026, 5, 6, 15, 30, tzinfo=UTC))
         ("My sister Ana lives in Porto.", "User's sister Ana lives in Porto.", "fact"),
         ("My sister teaches chemistry in Faro.", "User's sister teaches chemistry in Faro.", "fact"),
         ("My dog is named after my uncle.", "User's dog is named after their uncle.", "fact"),
+        ("I'm building a boat in the old barn.", "User is building a boat in the old barn.", "fact"),
+        ("I've been selling the eggs to my aunt.", "User has been selling the eggs to their aunt.", "fact"),
+        ("I'm brushing the dog every morning.", "User is brushing the dog every morning.", "fact"),
+        (
+            "I have a strict diet and try to walk to work.",
+            'User said: "I have a strict diet and try to walk to work."',
+            "fact",
+        ),
         ("I carve spoons and bowls at home.", 'User said: "I carve spoons and bowls at home."', "fact"),
+        ("I booked a boat for 7 to 14 June.", "User booked a boat for 7 to 14 June (7 to 14 June 2026).", "event"),
+        ("I bought two tickets for 3 June.", "User bought two tickets for 3 June (3 June 2026).", "event"),
+        ("I broke my wrist in April.", "User broke their wrist in April (April 2026).", "event"),
+        ("Last week we met Ana.", 'User said: "we met Ana last week (27 April to 3 May 2026)."', "event"),
+        ("I was born in 1984 in Villach.", "User was born in 1984 in Villach.", "fact"),
+        ("I grew up in Pune but left early.", "User grew up in Pune.", "fact"),
+        ("I gave up Slovenian, it was hard.", "User gave up Slovenian.", "event"),
+        ("I've been vegan since 2011, happily.", "User has been vegan since 2011.", "fact"),
+        (
+            "I've been rowing at the club since 3 May 2024.",
+            "User has been rowing at the club since 3 May 2024.",
+            "fact",
+        ),
     ],
 )
 def test_a_sentence_of_the_form_is_told_whole(message: str, content: str, kind: str) -> None:
@@ -51,13 +72,38 @@ def test_a_sentence_of_the_form_is_told_whole(message: str, content: str, kind: 
 @pytest.mark.parametrize(
     ("message", "content", "ends"),
     [
-        ("I'm flying to Oslo next Tuesday.", "User is flying to Oslo next Tuesday (19 May 2026).", "2026-05-20T12:00"),
+        ("I'm flying to Oslo next Tuesday.", "User is flying to Oslo next Tuesday (12 May 2026).", "2026-05-13T12:00"),
         (
             "I'm going to paint the boat this weekend.",
             "User is going to paint the boat this weekend (9 to 10 May 2026).",
             "2026-05-11T12:00",
         ),
         ("I'll visit my aunt tomorrow.", "User will visit their aunt tomorrow (7 May 2026).", "2026-05-08T12:00"),
+        ("I'm moving to Faro in February.", "User is moving to Faro in February (February 2027).", "2027-03-01T12:00"),
+        ("I fly to Oslo on Friday.", "User flies to Oslo on Friday (8 May 2026).", "2026-05-09T12:00"),
+        ("I start my new job on Monday!", "User starts their new job on Monday (11 May 2026).", "2026-05-12T12:00"),
+        ("I'm on call next week.", "User is on call next week (11 to 17 May 2026).", "2026-05-18T12:00"),
+        ("I've got an exam on the 9th.", "User has got an exam on the 9th (9 May 2026).", "2026-05-10T12:00"),
+        (
+            "My last day at Acme is Friday 3 July.",
+            "User's last day at Acme is Friday 3 July (3 July 2026).",
+            "2026-07-04T12:00",
+        ),
+        (
+            "My sister is visiting us at the end of the month.",
+            "User's sister is visiting them at the end of the month (31 May 2026).",
+            "2026-06-01T12:00",
+        ),
+        (
+            "My grandma turns 90 on 2 December.",
+            "User's grandma turns 90 on 2 December (2 December 2026).",
+            "2026-12-03T12:00",
+        ),
+        (
+            "We're going to Trieste from 24 to 27 October.",
+            'User said: "We\'re going to Trieste from 24 to 27 October (24 to 27 October 2026)."',
+            "2026-10-28T12:00",
+        ),
     ],
 )
 def test_a_plan_ends_with_its_days(message: str, content: str, ends: str) -> None:
@@ -106,6 +152,20 @@ def test_a_preference_is_told_whole_and_in_every_context(message: str, content: 
         "My sister is great.",
         "I've been doing great lately.",
         "I prefer simple, minimal tools unless they are slow.",
+        "I'm pasting a long script right now.",
+        "I'm taking out my pen and paper.",
+        "I've settled on the cheaper boat for Faro.",
+        "I finished sorting the receipts for Faro.",
+        "I've been playing for about four months.",
+        "I've been experimenting with making my own from scratch.",
+        "I cannot afford a boat in Faro.",
+        "i dont need lists of boats in Faro",
+        "I reckon boats in Faro cost a fortune.",
+        "I give Elara a shot of vodka.",
+        "I live for our Thursdays.",
+        "I volunteer at the art festival in Faro today.",
+        "We should go to Faro on Friday.",
+        "We love the boats in Faro.",
     ],
 )
 def test_what_cannot_be_understood_alone_or_says_nothing_is_left(message: str) -> None:
@@ -122,6 +182,14 @@ def test_what_cannot_be_understood_alone_or_says_nothing_is_left(message: str) -
         ("on Monday", "4 May 2026"),
         ("three years ago", "2023"),
         ("on 9 June", "9 June 2025"),
+        ("in March 2019", "March 2019"),
+        ("in December", "December 2025"),
+        ("last May", "May 2025"),
+        ("next May", "May 2027"),
+        ("next January", "January 2027"),
+        ("on Monday, 4 May", "4 May 2026"),
+        ("on the 9th", "9 April 2026"),
+        ("on the 3rd floor", "None"),
         ("this past weekend", "2 to 3 May 2026"),
         ("every last week", "None"),
         ("on 31 February", "None"),

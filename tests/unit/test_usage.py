@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 import cli
+from adapters.language_models import LanguageModelUnavailable
 from memory.status import StatusReader
-from reverie.clock import to_micros
+from reverie.clock import DAY_MICROS, to_micros
 from reverie.pipeline.status import LanguageModelUse
 from storage.stores import Stores
-from storage.upkeep.jobs import DAY_MICROS, Usage, UsageLog
+from storage.upkeep.jobs import Usage, UsageLog
 from support.endpoint import Endpoint, chat_endpoint, say, send
 from support.stages import heartbeat
 from worker.runtime import Runtime
@@ -115,6 +116,41 @@ def test_the_runtimes_model_records_what_it_takes(runtime: Runtime, endpoint: En
     assert found.today == LanguageModelUse(calls=2, failures=1, input_tokens=11, output_tokens=3, cost=0.000052)
     assert found.last_30_days == found.today
     assert {name: use.calls for name, use in found.purposes.items()} == {"refinement": 1, "summary": 1}
+
+
+def test_a_model_is_not_called_once_the_tokens_of_its_day_are_used(
+    endpoint: Endpoint, make_runtime: Callable[..., Runtime]
+) -> None:
+    """Given a budget of one call, then the second is refused without a request, and midnight opens it again.
+
+    The status tells the budget, also after that.
+    """
+    moment = NOON
+    runtime = make_runtime(
+        clock=lambda: moment, language_model_base_url=endpoint.url, language_model="m", language_model_daily_tokens=10
+    )
+    model = runtime.language_model
+    assert model is not None
+    model.complete("", "Where?", 5, purpose="summary")
+    with pytest.raises(LanguageModelUnavailable, match="used its 10 tokens of today"):
+        model.complete("", "Where?", 5, purpose="summary")
+    assert len(endpoint.requests) == 1
+    found = read(runtime).read(now=runtime.now()).language_model
+    assert (found.daily_tokens, found.state, found.today.calls) == (10, "up", 1)
+    moment += DAY_MICROS // 2
+    model.complete("", "Where?", 5, purpose="summary")
+    assert len(endpoint.requests) == 2
+
+
+def test_the_messages_that_were_read_are_counted(runtime: Runtime) -> None:
+    """Given calls after which messages are noted as read, then the status has how many, and no call more."""
+    model = runtime.language_model
+    assert model is not None
+    for messages in (3, 4):
+        model.complete("", "Where?", 5, purpose="extraction")
+        model.note_read(messages, purpose="extraction")
+    used = read(runtime).read(now=runtime.now()).language_model.purposes["extraction"]
+    assert (used.calls, used.messages) == (2, 7)
 
 
 def test_a_model_that_is_down_is_told(runtime: Runtime, endpoint: Endpoint) -> None:

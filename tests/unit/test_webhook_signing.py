@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from adapters.webhooks.signing import Signer, decode_secret, new_secret
+from adapters.webhooks.signing import Signer, decode_secret
 from reverie.errors import Rejected
+from support.sending import new_secret
 
 BODY = '{"goal":"Grüße, 東京"}'.encode()
 

@@ -67,7 +67,7 @@ def gap_bytes(folder: str, socket_path: str) -> int:
 
 
 def main(folder: str, socket_path: str | None = None) -> None:
-    """Flush until the parent dies or the supervisor sends SIGTERM; without a socket, leave gaps as they are."""
+    """Flush the broker's file until the parent dies or SIGTERM comes; with a socket, have the broker mend gaps."""
     parent_pid = os.getppid()
     flushed: dict[str, Version] = {}
     gaps, rewritten_at = 0, -_REWRITE_AGAIN_SECONDS

@@ -20,6 +20,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from reverie.config import without_password
 from reverie.errors import Unavailable
 from worker.supervision.append_only import close_gaps
 from worker.supervision.broker_address import embedded_broker_url, embedded_socket_path
@@ -144,7 +145,7 @@ def wait_until_ready(url: str, timeout_seconds: float, *, log_path: Path | None 
         if time.monotonic() > deadline:
             advice = f"see its log {log_path}" if log_path is not None else "check that it is running at this address"
             raise Unavailable(
-                f"the broker at {_without_password(url)} did not answer within {timeout_seconds:g} s: {advice}"
+                f"the broker at {without_password(url)} did not answer within {timeout_seconds:g} s: {advice}"
             )
         time.sleep(_POLL_SECONDS)
 
@@ -180,11 +181,6 @@ def _client(url: str) -> redis.Redis:
         socket_connect_timeout=_ASK_TIMEOUT_SECONDS,
         retry=Retry(NoBackoff(), 0),
     )
-
-
-def _without_password(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
 
 
 def valkey_server_path() -> Path:

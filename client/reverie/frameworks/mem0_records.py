@@ -97,7 +97,7 @@ def _identity(name: str, value: object) -> str | None:
 
 
 def public_id(user: str | None, stored_id: str) -> str:
-    """Return the id that callers of mem0 get: it names the user, whom calls with nothing but an id do not."""
+    """Return the id that callers of mem0 get. It contains the user, because calls such as `get(id)` name none."""
     stored_id = stored_id.removeprefix(REWRITTEN)
     if user is None and ":" not in stored_id:
         return stored_id

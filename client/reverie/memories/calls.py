@@ -62,7 +62,8 @@ from reverie.types import Deleted
 # Memories that apply in every workspace are about how the agent should behave, not about what happened in one of them.
 ACCOUNT_KINDS: Final = ("preference", "procedure", "instruction")
 
-_RESERVED_ID: Final = "stats"
+# What follows `/v1/memories/` in the paths of other calls.
+_RESERVED_IDS: Final = ("stats", "pending", "review")
 
 _D = TypeVar("_D", bound=MemoryDraft)
 _M = TypeVar("_M", bound=MemoryChanges)
@@ -72,10 +73,7 @@ _N = TypeVar("_N", bound=NoteDraft)
 def check_memory(draft: _D, *, now: int) -> _D:
     """Return a memory as it will be stored, with an id and a lifetime. `now` in microseconds. Raises `Rejected`."""
     draft = check_fields(draft)
-    if draft.id == _RESERVED_ID:
-        raise Rejected(
-            f"id {_RESERVED_ID!r} is reserved by the path /v1/memories/{_RESERVED_ID}: choose another", field="id"
-        )
+    _check_reserved("id", draft.id)
     if draft.expires_at is not None:
         _check_expiry(draft.expires_at, now)
     return replace(draft, id=draft.id if draft.id is not None else new_id(), lifetime=check_place(draft))
@@ -98,12 +96,13 @@ def check_fact_key(field: str, name: object) -> str:
 def check_note(draft: _N) -> _N:
     """Return a note as it will be stored, with its id. Raises `Rejected`."""
     draft = check_fields(draft)
-    if draft.note_id == _RESERVED_ID:
-        raise Rejected(
-            f"note_id {_RESERVED_ID!r} is reserved by the path /v1/memories/{_RESERVED_ID}: choose another",
-            field="note_id",
-        )
+    _check_reserved("note_id", draft.note_id)
     return replace(draft, note_id=draft.note_id if draft.note_id is not None else f"note-{new_id()}")
+
+
+def _check_reserved(field: str, name: str | None) -> None:
+    if name in _RESERVED_IDS:
+        raise Rejected(f"{field} {name!r} is reserved by the path /v1/memories/{name}: choose another", field=field)
 
 
 def check_account_kind(kind: str) -> None:

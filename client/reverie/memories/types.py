@@ -32,7 +32,7 @@ FactSource = Literal["agent", "user"]
 
 
 class LaterChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What has changed since a text was said, and makes it doubtful: a memory, what it says, and when it was said."""
+    """A later memory that makes a text doubtful, its text, and when it was said; of a plan only its day, now passed."""
 
     id: str
     text: str
@@ -351,9 +351,11 @@ def short_text(provenance: Provenance, *, clean: Callable[[str], str], user: str
 
 def changed_text(change: LaterChange, *, clean: Callable[[str], str] = str) -> str:
     """Return a later change as a remark on what it makes doubtful."""
+    if not change.text:  # only the day that a plan was for
+        return f"its day has passed: {day_text(change.at)}"
     text = clean(change.text).rstrip(".")
     shown = text if len(text) <= _CHANGE_CHARACTERS else f"{text[: _CHANGE_CHARACTERS - 1]}\u2026"
-    return f'may have changed: said before "{shown}", {_day(change.at)}'
+    return f'may have changed: said before "{shown}", {day_text(change.at)}'
 
 
 def place_text(provenance: Provenance, *, clean: Callable[[str], str], here: str) -> str:
@@ -364,7 +366,8 @@ def place_text(provenance: Provenance, *, clean: Callable[[str], str], here: str
     return clean(session) if session else ""
 
 
-def _day(at: datetime) -> str:
+def day_text(at: datetime) -> str:
+    """Return a date such as "8 May 2023": half the tokens of the form in figures."""
     return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
 
 
@@ -372,7 +375,7 @@ def long_text(provenance: Provenance, *, clean: Callable[[str], str] = str) -> s
     """Return all that is known: "kate (user), 3 May 2026, session chat-42, message m1, made by extract-memories"."""
     person = " ".join(map(clean, dict.fromkeys(filter(None, (provenance.user, provenance.name)))))
     who = f"{person} ({clean(provenance.trust)})" if person else clean(provenance.trust)
-    parts = [who, _day(provenance.said_at)]
+    parts = [who, day_text(provenance.said_at)]
     if provenance.workspace:
         parts.append(f"workspace {clean(provenance.workspace)}")
     if provenance.session:

@@ -48,6 +48,7 @@ import redis
 
 from reverie.config import BROKER_KEY
 from reverie.contract import INGEST_MESSAGES, TASK_QUEUES, FilePayload, Outcome, Payload, WaitFor, content_hash
+from reverie.decoding import describe
 from reverie.errors import QUOTA_RETRY_SECONDS, InboxFull, QuotaExceeded
 from reverie.pipeline.broker import call_broker
 from reverie.pipeline.calls import InboxLimits
@@ -297,7 +298,7 @@ class Inbox:
         return bool(self._run(script, [self._notification_key(task, workspace)], [NOTIFYING_SECONDS * 1_000]))
 
     def confirm_notification(self, task: str, workspace: str, *, seconds: float = NOTIFICATION_SECONDS) -> None:
-        """Have the flag live until the task begins: it was sent. After `seconds` another one may be sent."""
+        """Keep the notification flag until the task begins, because it was sent; after `seconds` the flag expires."""
         key = self._notification_key(task, workspace)
         call_broker(lambda: self._broker.pexpire(key, int(seconds * 1_000)))
 
@@ -353,6 +354,7 @@ class Inbox:
 
 
 def _outcomes(raw: bytes | str) -> list[Outcome]:
+    describe(list[Outcome])
     try:
         return msgspec.json.decode(raw, type=list[Outcome])
     except (ValueError, RecursionError):  # not from a worker: the producer asks again

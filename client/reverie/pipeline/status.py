@@ -151,25 +151,31 @@ class EmbedderStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LanguageModelUse(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage of the language model. `calls` includes failures; the cost is in the currency of the configured prices."""
+    """Usage of the language model. `calls` includes failures; the cost is in the currency of the configured prices.
+
+    `messages` is how many messages of conversations it read to extract memories.
+    """
 
     calls: int = 0
     failures: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
+    messages: int = 0
 
 
 class LanguageModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The language model of the answering process; those of the workers are listed with the workers.
 
     Usage is that of all processes. A day begins at midnight UTC; the last 30 days include today, and `purposes` divides
-    them by purpose: "extraction", "summary", "refinement" or "schedule".
+    them by purpose: "extraction", "summary", "refinement" or "schedule". `daily_tokens` is the budget of a day; when it
+    is used up, the model is not called until midnight.
     """
 
     state: Literal["up", "down", "none"] = "none"
     model: str = ""
     error: str = ""
+    daily_tokens: int | None = None
     today: LanguageModelUse = LanguageModelUse()
     last_30_days: LanguageModelUse = LanguageModelUse()
     purposes: dict[str, LanguageModelUse] = {}

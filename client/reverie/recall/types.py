@@ -118,7 +118,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
     `instructions` counts standing instructions in force. `shortened` counts messages that were cut to fit, `refined`
     items that a language model dropped; both are counted by their reason as well. `duplicates` counts what says the
-    same, in the same words, as a memory, message or file that was selected: of these the newer is told.
+    same, in the same words, as a memory, message or file that was selected: of these the newer is included.
     """
 
     memories: int = 0
@@ -139,7 +139,7 @@ LeftOutBecause = Literal[
 
 
 class ServedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message, file or memory that a context told, or `left_out` with the reason.
+    """A message, file or memory that a context included, or `left_out` with the reason.
 
     `section` is the part of the document; `relevance` is that of what was recalled. `text` is the
     present one, of a file its source: `forgotten` if it is gone, or may not be seen by whoever asks, and `changed` if
@@ -158,7 +158,9 @@ class ServedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ServedContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A context that was served. `items` are not in lists: what it told, in its order, and then what it left out.
+    """A context that was served, with the numbers of items `included` and `left_out`.
+
+    `items`, which lists do not have, are those included, in their order, and then those left out.
 
     Without a `query` of the caller, the newest message of the user was the query.
     """
@@ -168,7 +170,7 @@ class ServedContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     session: str
     token_budget: int
     tokens: int
-    told: int = 0
+    included: int = 0
     left_out: int = 0
     query: str = ""
     user: str | None = None

@@ -407,7 +407,7 @@ def parse_cadence(
     else:
         assert every is not None
         cadence = Interval(every, tz)
-    _check_form(cadence)
+    check_form(cadence)
     return cadence
 
 
@@ -417,7 +417,7 @@ def validate_cadence(cadence: Cadence, *, now: datetime, min_interval_seconds: i
     The interval of a cron is measured in the wall time of its time zone, over its next 50 firings, so that an hourly
     cron is not rejected because of a clock change.
     """
-    _check_form(cadence)
+    check_form(cadence)
     now = as_utc(now, "now")
     if isinstance(cadence, Once):
         if as_utc(cadence.at, "at") <= now:
@@ -449,7 +449,7 @@ def format_in_timezone(at: datetime, cadence: Cadence | str) -> str:
         raise Rejected(f"at is outside the years 1 to 9999 in {zone.key}", field="at") from None
 
 
-def _check_form(cadence: Cadence) -> None:
+def check_form(cadence: Cadence) -> None:
     """Raise `Rejected` for an error of a cadence that does not depend on the current time."""
     if not isinstance(cadence, (Cron, Once, Interval)):
         raise Rejected(f"cadence must be a Cron, Once or Interval, not {type(cadence).__name__}", field="cadence")

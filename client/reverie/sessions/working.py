@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from reverie.calls import validated
+from reverie.decoding import describe
 from reverie.errors import Unavailable
 from reverie.sessions.calls import GetWorkingMemory
 from reverie.sessions.types import Message
@@ -50,6 +51,7 @@ def read_working(
 
     key = working_key(prefix, workspace, agent, session)
     items = call_broker(lambda: cast("list[bytes]", broker.lrange(key, 0, -1)))
+    describe(Message)
     try:
         found = [msgspec.json.decode(item, type=Message) for item in items]
     except (ValueError, RecursionError):

@@ -10,22 +10,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from reverie import contract
 from reverie.calls import Call, Resource
-from reverie.checks import check_agent, check_json, check_label, check_payload, check_text, check_time, check_workspace
+from reverie.checks import (
+    MAX_INTEGER,
+    check_agent,
+    check_json,
+    check_label,
+    check_payload,
+    check_text,
+    check_time,
+    check_workspace,
+)
 from reverie.clock import to_micros
 from reverie.contract import MAX_FILE_BYTES, FilePayload, MessagePayload
 from reverie.decoding import convert
 from reverie.errors import Rejected
-from reverie.fields import label
-from reverie.items import check_index, check_item_key, check_item_value, check_namespace
+from reverie.fields import check_fields, label
+from reverie.items import PutItem
 from reverie.memories.calls import check_memory
 from reverie.memories.types import Lifetime, MemoryDraft, MemoryKind, Tier
+from reverie.scheduling.calls import Remind
+from reverie.scheduling.checks import check_executor
 from reverie.scheduling.types import (
     Delivery,
     NotificationKind,
@@ -35,7 +46,10 @@ from reverie.scheduling.types import (
     ScheduleDraft,
     ScheduleStatus,
 )
+from reverie.sessions.calls import CreateChannel, StartSession, WriteScratchpad, WriteScratchpadKey
 from reverie.types import ListResult
+
+_S = TypeVar("_S", bound=msgspec.Struct)
 
 # The version of the format. Documents of `memories.export` and `sessions.export` are version 1.
 FORMAT = "reverie-export"
@@ -507,9 +521,11 @@ class ImportRecords(Call[ImportReport], kw_only=True, frozen=True):
 
 
 _LABELS: Final = frozenset(
-    {"id", "session", "user", "channel", "owner_user_id", "recipient", "schedule", "item_id", "found"}
-)
+    ("id", "session", "user", "channel", "owner_user_id", "recipient", "schedule", "item_id", "found", "found_session",
+     "note_id", "ref_code", "provider", "chat_id", "name", "run", "schedule_name", "source_message", "superseded_by")
+)  # fmt: skip
 _TEXT_BYTES: Final = contract.MAX_CONTENT_BYTES
+_LARGE: Final = frozenset({"content", "original"})
 
 
 def check_record(record: ExportedRecord) -> None:
@@ -523,32 +539,60 @@ def check_record(record: ExportedRecord) -> None:
         elif field in _LABELS:
             check_label(field, value)
         elif isinstance(value, str):
-            check_text(field, value, MAX_FILE_BYTES if field == "content" else _TEXT_BYTES)
+            check_text(field, value, MAX_FILE_BYTES if field in _LARGE else _TEXT_BYTES)
         elif isinstance(value, (list, dict)) and not isinstance(record, ExportedItem):
             check_json(field, value, _TEXT_BYTES)
-        elif isinstance(value, (int, float)) and not isinstance(value, bool) and not -(2**53) <= value <= 2**53:
+        elif isinstance(value, int) and not 0 <= value < MAX_INTEGER:
             raise Rejected(f"{field} is {value}, which is out of range", field=field)
     match record:
+        case ExportedChannel():
+            _check_as(record, CreateChannel)
+        case ExportedSession():
+            _check_as(record, StartSession, session=record.id)
+            for user in record.users:
+                check_label("users", user, required=True)
         case ExportedMessage():
             _check_message(record)
         case ExportedFile():
             _check_file(record)
         case ExportedMemory():
             _check_memory(record)
+        case ExportedScratchpadList():
+            _check_as(record, WriteScratchpad)
+        case ExportedScratchpadKey():
+            _check_as(record, WriteScratchpadKey, value=_decoded(record.value))
         case ExportedItem():
-            check_namespace("namespace", record.namespace)
-            check_item_key("key", record.key)
-            check_item_value("value", record.value)
-            check_index("index_fields", record.index_fields or [])
+            _check_as(record, PutItem, index=record.index_fields)
+        case ExportedReminder():
+            _check_as(record, Remind)
         case ExportedSchedule():
-            draft = {"goal": record.goal, "cadence": record.cadence, "executor": record.executor}
-            convert(draft, ScheduleDraft, name="schedule")
+            from reverie.scheduling.cadence import check_form  # and with it all of cron
+
+            draft = _check_as(record, ScheduleDraft)
+            check_form(draft.cadence)
+            check_executor(draft.executor)
+
+
+def _check_as(record: ExportedRecord, kind: type[_S], **fields: Any) -> _S:
+    """Check the fields of a record as those of the call, or the draft, that stores such a row, and return it."""
+    names = [name for name in kind.__struct_encode_fields__ if name in record.__struct_fields__]
+    given = convert({name: getattr(record, name) for name in names} | fields, kind, name=part_of(record))
+    return check_fields(given)
+
+
+def _decoded(value: str) -> Any:
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        raise Rejected("value is not JSON", field="value") from None
 
 
 def _check_message(record: ExportedMessage) -> None:
     names = [name for name in MessagePayload.__struct_fields__ if name in record.__struct_fields__]
-    fields = {name: getattr(record, name) for name in names if name not in ("created_at", "user")}
+    fields = {name: getattr(record, name) for name in names if name not in ("created_at", "user", "sequence")}
     check_payload(MessagePayload(**fields, created_at=to_micros(record.created_at), user=record.user))
+    if not 0 < record.sequence < MAX_INTEGER:
+        raise Rejected("sequence is out of range", field="sequence")
 
 
 def _check_file(record: ExportedFile) -> None:
@@ -558,8 +602,9 @@ def _check_file(record: ExportedFile) -> None:
 
 
 def _check_memory(record: ExportedMemory) -> None:
-    # Without its end: a memory that has expired since may be imported. And one that waits for approval.
-    unchecked = ("expires_at", "visibility")
+    # Without its end: a memory that has expired since may be imported. And one that waits for approval, and one with an
+    # id that was allowed when it was stored.
+    unchecked = ("id", "expires_at", "visibility")
     names = [name for name in MemoryDraft.__struct_fields__ if name in record.__struct_fields__]
     draft = MemoryDraft(**{name: getattr(record, name) for name in names if name not in unchecked})
     if record.tags != list(check_memory(draft, now=0).tags):

@@ -228,6 +228,12 @@ def _condition(match: PatternMatch) -> Statement:
     )  # fmt: skip
 
 
+def _condition_since(match: PatternMatch) -> Statement:
+    since = match.regex_match["since"]
+    condition = _condition(match)
+    return replace(condition, content=f"User has been {match.whole}{since}.", quote=condition.quote + since)
+
+
 def _allergic(match: PatternMatch) -> Statement | None:
     value, quote = _listed(match)
     if not is_plain(value, max_words=6) or re.search(words.NO_ALLERGENS, value, re.IGNORECASE):
@@ -254,12 +260,12 @@ HOW_TO_ADDRESS: Final[tuple[Rule, ...]] = (
 RULES: Final[tuple[Rule, ...]] = (
     rule(rf"my (?P<key>{words.ATTRIBUTES_OF_NAMES}){IS}{VALUE}", _name_of_user),
     rule(rf"my (?:(?P<kind>new|work|personal|private){BLANKS})?e-?mail(?: address)?{IS}{_ADDRESS}", _email),
-    rule(rf"my (?P<key>{_DAYS}){IS}(?:on )?(?P<value>{words.DATE}){END}", _dated),
+    rule(rf"(?:my|our) (?P<key>{_DAYS}){IS}(?:on )?(?P<value>{words.DATE}){END}", _dated),
     rule(rf"my (?:current )?(?P<key>{words.ATTRIBUTES}){IS}{VALUE}", _attribute),
     rule(rf"my (?P<key>hobbies|allergies|dietary restrictions) are{BLANKS}{VALUE}", _several),
-    rule(rf"my (?:(?:current|new){BLANKS})?(?P<key>{words.OWNED_THINGS}){IS}{VALUE}", _thing_owned),
+    rule(rf"(?:my|our) (?:(?:current|new){BLANKS})?(?P<key>{words.OWNED_THINGS}){IS}{VALUE}", _thing_owned),
     rule(
-        rf"my (?:(?:current|new|home|postal){BLANKS})?(?P<key>address){IS}(?P<value>(?-i:{words.STREET}))"
+        rf"(?:my|our) (?:(?:current|new|home|postal){BLANKS})?(?P<key>address){IS}(?P<value>(?-i:{words.STREET}))"
         rf"{END}",
         _numbered,
     ),
@@ -274,7 +280,7 @@ RULES: Final[tuple[Rule, ...]] = (
         _numbered,
     ),
     rule(
-        rf"my (?P<key>{words.RELATIONS}|{words.PETS}){_NAMED}{VALUE}",
+        rf"(?:my|our) (?P<key>{words.RELATIONS}|{words.PETS}){_NAMED}{VALUE}",
         _relation_named,
     ),
     rule(
@@ -309,5 +315,10 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}working) in{BLANKS}(?P<value>{words.INDUSTRIES}){END}", _works_in),
     rule(rf"{I_AM}{ADVERB}(?P<value>an?{BLANKS}{words.PROFESSIONS}){END}", _profession),
     rule(rf"{I_AM}{ADVERB}(?P<value>(?:an? )?{words.DIETS}){END}", _condition),
+    rule(
+        rf"i(?:'ve| have){BLANKS}{ADVERB}been{BLANKS}(?P<value>(?:an? )?{words.DIETS})"
+        r"(?P<since> (?:since|for)(?: (?!and\b|but\b|so\b)[\w']{1,15}){1,4})",
+        _condition_since,
+    ),
     rule(rf"{I_AM}{ADVERB}(?P<value>\d{{1,3}})(?: years? old\b| y/?o\b|(?=\s{{0,3}}(?:$|[,.!])))", _age),
 )

@@ -177,7 +177,10 @@ _BETWEEN_PEOPLE = re.compile(
     r"|let (?:me|us|it|her|him) (?:go|down|be|in|fall|out)\b|stop (?:being you|believing|loving|smiling)"
     r"|ask me (?:to (?:stay|leave|go|dance)|why)\b|(?:love|leave|miss|forgive|hold|kiss|trust|marry|remember) me\b"
     r"|(?:write|speak|talk|lie) to me (?:like that )?again|stop calling me$|call me shirley|say no to me|heart\b"
-    r"|kiss\b|tell me (?:lies|goodbye|the odds|you)\b)",
+    r"|kiss\b|tell me (?:lies|goodbye|the odds|you)\b"
+    r"|(?:my|the|our) (?:car|bike|stuff|charger|clothes|keys|room|couch)\b|(?:come|coming|stay) (?:over|home|here)\b"
+    r"|call(?:ing)? me (?:a |an )?(?:liar|crazy|fat|ugly|stupid|that|names)\b"
+    r"|want you to call me again)",
     re.IGNORECASE,
 )
 # `Translate it, and never ...`: what follows is in the text that is to be worked on.

@@ -154,8 +154,12 @@ _FROM_NOW_ON: Final = (
 _VERB: Final = (
     r"(?!(?:i|you|he|she|it|we|they|my|your|his|her|our|their|the|an?|this|that|there|and|but|so|what|how|why"
     r"|who|not|no"
-    r"|had|was|were|been|happy|come|leave|love|miss|forgive|forget|remember|think|argue|wonder|knew|thought|liked)\b)"
-    r"(?![a-z]{2,18}ed\b)[a-z][a-z-]{1,20}\b"
+    r"|had|was|were|been|happy|come|leave|love|miss|forgive|forget|remember|think|argue|wonder|knew|thought|liked"
+    r"|on|in|at|up|down|out|off|over|under|with|about|for|from|to|of|by|as|too|very|so|ready|open|busy|late|early"
+    r"|seen|heard|known|gone|done|felt|met|told|took|made|got|found"
+    # `(I) don't want any surprises`
+    r"|want|wanna|need|know|care|mind|see|feel|understand|seem|mean|expect|recall|suppose|get me wrong)\b)"
+    r"(?![a-z]{2,18}ed\b|(?!bring|sing|ring|ping|string)[a-z]{2,18}ing\b)[a-z][a-z-]{1,20}\b"
 )
 _ALWAYS: Final = (
     starting(rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}{_EVER} {words.SPOKEN}\b(?! (?:it|that|this)$){REST})"),
@@ -345,6 +349,8 @@ _REMEMBER = starting(
     r" (?:rule|thing|request|note|preference|reminder)(?: from now on)?\s{0,3}[,:]|(?:rule|reminder|note|instruction"
     r"|preference)\s{0,3}:)\s{0,3}(?:to\s{1,3})?(?P<rest>\S.{0,400})"
 )
+# A line of a text that was pasted, not typed.
+_INDENTED: Final = re.compile(r"[\r\n]{0,9}(?:\t| {2}|[\xa0\u2000-\u200a\u3000])")
 # Where it holds, before the instruction itself.
 _SCOPE = starting(
     rf"(?:{words.HORIZON},?{BLANKS})?(?:in|for|across) (?:all|every|each)(?: of)?(?: my)? (?:projects?|workspaces?"
@@ -362,7 +368,8 @@ _OF_THIS_TASK = re.compile(
     r"\b(?:in|for|of|on|to) (?:this|the|that) (?:(?!future)\w{1,40} )?(?:one|case|caption|letter|essay|story|poem|task"
     r"|exercise|script|game"
     r"|scene|song|article|mail|e-?mail|post|question|message|section|paragraph|chapter|document|problem|app|website"
-    r"|program)\b",
+    r"|program)\b|\b(?:right|just|for) now\b|\bthis time\b|\bimmediately\b"
+    r"|(?<!from )(?<!starting )(?<!as of )\bnow$",
     re.IGNORECASE,
 )
 _POLITE = re.compile(
@@ -401,7 +408,7 @@ def find_revocations(message: str) -> list[Statement]:
 def _own_sentences(message: str) -> list[tuple[Sentence, Statement | None]]:
     """Return the sentences of a plain message, each with the instruction that it is."""
     text = message.strip(" \t\r\n" + SMILEYS)
-    if not is_plain(text) or is_override(text):
+    if _INDENTED.match(message) or not is_plain(text) or is_override(text):
         return []
     return [(one, _in_sentence(one, is_alone=True)) for one in sentences_alone(text)]
 

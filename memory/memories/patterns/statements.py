@@ -9,7 +9,6 @@ from typing import Final
 
 from memory.memories.patterns import facts
 from memory.memories.patterns import vocabulary as words
-from memory.memories.patterns.dates import end_of
 from memory.memories.patterns.instructions import find_instructions
 from memory.memories.patterns.matching import (
     ADVERB,
@@ -31,6 +30,7 @@ from memory.memories.patterns.matching import (
     starting,
 )
 from memory.memories.patterns.told import find_told, in_third_person, whole
+from storage.recall.days import end_of
 
 _FIRST_PERSON = re.compile(r"\b(?:my|mine|me|myself|our|us|we|i)\b", re.IGNORECASE)
 # A particular thing (`the colours`) rather than a kind of thing (`jazz`).
@@ -284,8 +284,8 @@ _REQUESTS: Final = (
 _LEAD_IN = starting(
     r"(?:(?:so|well|also|ok(?:ay)?|hi|hey|hello|oh|and|but|btw|by the way|fyi|actually|anyway|plus|yes|yeah|yep|yup|no"
     r"|nope|nah|sure|right|thanks|thank you|great|cool|nice|awesome|personally|honestly|for me|just so you know"
-    r"|in fact|as for me|i mean|you know|good (?:morning|afternoon|evening)|hmm{1,10}"
-    r"|um{1,10}|wow|definitely|absolutely|totally)"
+    r"|in fact|as for me|(?:it )?turn(?:s|ed) out(?: that)?|i mean|you know|good (?:morning|afternoon|evening)"
+    r"|hmm{1,10}|um{1,10}|wow|definitely|absolutely|totally)"
     r"(?: there)?(?:\s{0,3}[,!:\u2013\u2014-]{1,40})?\s{1,3}){1,5}",
 )
 # Sentences with these words are somebody else's, or about something that is not real.

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, date, datetime
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
-from memory.memories.patterns.dates import Days, days_in, end_of_day
 from memory.memories.patterns.matching import COVER, Kind, Sentence, Statement, as_subject, starting
+from reverie.clock import from_micros
+from storage.recall.days import FOR_WHICH, Days, days_in, end_of_day
+from storage.recall.plans import IRREGULAR_PAST
 
 _MIN_WORDS: Final = 4
 _MAX_WORDS: Final = 36
@@ -24,16 +25,10 @@ _ADVERB: Final = (
     r"|[a-z]{2,20}l[ey]{1,3})"
 )
 _ADVERBS: Final = rf"(?:{_ADVERB}\s{{1,3}}){{0,3}}(?!{_ADVERB}\b)"
-_IRREGULAR: Final = """
-was were became began broke brought built bought caught chose came did drew drank drove ate fell felt fought found flew
-forgot gave went grew had heard hid hit held hurt kept knew led left lost made met paid put quit read rode ran saw sold
-sent set shot showed sang sat slept spoke spent stood stole swam swept took taught threw understood woke wore won wrote
-lent cut bent dug fed sewed cleaned ordered learnt got
-"""
-_PAST: Final = rf"(?:(?!need|unneed|seed|feed|speed|exceed|succeed\b)[a-z]{{2,20}}ed|{'|'.join(_IRREGULAR.split())})"
+_PAST: Final = rf"(?:(?!need|unneed|seed|feed|speed|exceed|succeed\b)[a-z]{{2,20}}ed|{'|'.join(IRREGULAR_PAST)})"
 _PARTICIPLE: Final = (
     r"(?:been|become|begun|broken|chosen|come|done|drawn|drunk|driven|eaten|fallen|flown|forgotten|given|gone|grown"
-    rf"|known|ridden|run|seen|shown|sung|spoken|stolen|swum|taken|thrown|woken|worn|written|gotten|{_PAST})"
+    rf"|known|ridden|run|seen|shown|sung|spoken|stolen|swum|taken|thrown|torn|woken|worn|written|gotten|{_PAST})"
 )
 # Verbs of thought and talk say nothing of a life; of what one tries, needs and looks for nothing lasts.
 _OF_THOUGHT: Final = (
@@ -43,7 +38,8 @@ _OF_THOUGHT: Final = (
     r"|mentioned|mention|noticed|notice|realized|realised|realize|realise|remember(?:ed)?|forgot|forget|figured?|tried"
     r"|try|look(?:ed)?|seem(?:ed)?|appreciated?|enjoy(?:ed)?|loved?|liked?|hated?|imagined?|considered|consider"
     r"|assumed?|expect(?:ed)?|decided|decide|got|get|can|could|will|would|should|must|may|might|do|did|does"
-    r"|don't|didn't"
+    r"|don't|didn't|cannot|can't|won't|couldn't|wouldn't|shouldn't"
+    r"|(?:do|did|ca|wo|does|could|would|should)nt|reckon(?:ed)?"
     r"|doubt(?:ed)?|care[ds]?|promised?|swear|swore|thank(?:ed)?|missed|miss|admire[ds]?|admit|apologi[sz]e|respond|reply"
     r"|rec+om+end|suggest|read|put|let|call|called"
     r"|meant|created?|added|add|changed?|updated?|copied|installed|noted|wanna|gotta|just|really|am|was|were|have|had)"
@@ -56,6 +52,46 @@ _NO_LIFE: Final = (
     r"|debating|deciding)"
 )
 _DOING_NOW: Final = rf"(?!{_NO_LIFE}\b)[a-z]{{2,20}}ing"
+# What is done for a time of life. With other verbs, `I'm pasting the script` says what is done at this moment.
+_OCCUPATION: Final = (
+    r"(?:work|study|train|teach|tutor|coach|mentor|volunteer|writ|build|develop|design|run|manag|lead|rais|renovat"
+    r"|remodel|restor|prepar|sav|recover|expand|launch|open|start|mov|relocat|liv|rent|stay|dat|appl|interview|search"
+    r"|research|collect|grow|attend|tak|practi[cs]|rehears|perform|organi[sz]|host|film|record|publish|translat"
+    r"|transition|track|follow|experiment|blog|paint|knit|carry|turn|juggl|pursu|speciali[sz]|major|retir|switch|car"
+    r"|foster|adopt|sell|learn|train|compos|direct|produc|invest|play|us|own|speak|driv|rid|belong|represent"
+    r"|breed|sing|danc|cook|bak|sew|garden|hik|climb|swim|cycl|jog|meditat|commut|travel|support|avoid|struggl|wear"
+    r"|drink|smok|earn|ow|shar|mak|lov|serv|tend|listen|read|watch|decorat|redecorat|buy|advertis|perfect|incorporat)"
+)
+# `I give the wizard a coin`: in the simple present, these are told of a game or a story.
+_NARRATED: Final = (
+    r"(?:give|hand|throw|nod|smile|stare|turn|enter|leave|reach|pull|push|grab|point|refuse|shine|choose|attack|cast"
+    r"|pick|approach|walk|step|stand|sit|jump|open|close|move|head|continue|start|begin|drop|raise|shoot|hit|touch"
+    r"|search|follow|examine|inspect|equip|click|paste|upload|submit|enter|select|type)"
+)
+# Where it is said how often, how long or since when something is done, it is no matter of a moment.
+_REPEATED: Final = re.compile(
+    r"\b(?:always|never|usually|often|sometimes|regularly|daily|weekly|monthly|yearly|every|each|(?:a|per) (?:day|week"
+    r"|month|year|night)|on (?:mon|tues|wednes|thurs|fri|satur|sun)days|since|for (?:\w{1,12} ){0,3}(?:days|weeks"
+    r"|months|years|a (?:week|month|year|decade))|lately|recently|these days|nowadays|for (?:work|fun|a living)"
+    r"|in my (?:free|spare) time)\b",
+    re.IGNORECASE,
+)
+# `I've settled on the budget`: who did not follow the conversation does not know which.
+_KNOWN_TO_BOTH: Final = re.compile(
+    r"\s(?:(?:\w{2,12}ing|up|out|on|through|over|with|into|for|down|off|to)\s){0,3}"
+    r"the\s(?!\w{1,20} (?:of|at|in|from)\b)[a-z0-9]"
+)
+_DOING: Final = starting(
+    r"(?:been\s)?(?:(?:just|really|also|even|mostly|only)\s){0,2}(?P<verb>[a-z]{2,20}ing\b(?:\s(?:out|off|down|back|over))?)"
+)
+_OBJECTLESS: Final = re.compile(
+    r"\b(?:playing|using|doing|watching|making|taking|having|wearing|collecting|following|trying)\s(?:for|since|lately)\b"
+)
+_SECOND_VERB: Final = re.compile(
+    r"\s(?:and|or)\s(?:also |then |always |usually |often ){0,2}(?:try|go|do|use|like|want|have|keep|make|take|get|need"
+    r"|work|live|love|play|read|write|eat|drink|run|watch|teach|study|move|come|give|see|find|help|buy|cook|spend)\b",
+    re.IGNORECASE,
+)
 # Words that say nothing of what was done: without others, a sentence is worth nothing later on.
 _EMPTY: Final = (
     r"(?:the|and|for|our|out|was|had|got|has|not|but|all|any|new|big|way|one|off|too|back|great|good|well|hard"
@@ -69,7 +105,8 @@ _EMPTY: Final = (
     r"|facing|faced|challenges?|hurdles|kinds|true|self|living|dreams?|ambitions|chasing|learning|ton|tons|crossing"
     r"|fingers|confession|growing|little|skeptical|sceptical|weighing|options|using|app|browsing|online|local|staying|stayed?|focused|focusing|motivated|memory|memories|moments?"
     r"|this|definitely|tomorrow|tonight|weekend|morning|night|evening|afternoon|passion|passionate|proud"
-    r"|grateful|thankful|lucky)"
+    r"|grateful|thankful|lucky|different|various|techniques?|catch-up|frenzy|roll|crazy|diverse|least|limited|ready"
+    r"|funny)"
 )
 
 _SUBJECT: Final = r"(?P<subject>i)"
@@ -78,8 +115,12 @@ _RELATIVE: Final = (
     rf"|grandparents)(?: [A-Z][a-z]{{1,20}})?)"
 )
 _REST: Final = r"(?P<rest>\s\S.{0,400})"
-_DID: Final = starting(rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b)(?P<verb>{_PAST})\b{_REST}")
-_WAS: Final = starting(rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>was (?:in|at)|had|got(?! to\b))\b{_REST}")
+_DID: Final = starting(
+    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b)(?P<verb>gave up|grew up in(?=\s(?-i:[A-Z]))|{_PAST})\b{_REST}"
+)
+_WAS: Final = starting(rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>was (?:in|at|born)|had|got(?! to\b))\b{_REST}")
+# Where and when somebody was born stays true.
+_ORIGIN: Final = re.compile(r"\b(?:was born|grew up)\b", re.IGNORECASE)
 _HAS_DONE: Final = starting(
     rf"{_SUBJECT}(?:'ve|\s{{1,3}}have)\s{{1,3}}{_ADVERBS}(?!(?:got|had|{_OF_THOUGHT})\b)(?P<verb>{_PARTICIPLE})\b"
     rf"(?!\s{_ADVERBS}(?:so|into|able|there|{_EMPTY}|{_NO_LIFE})\b){_REST}"
@@ -93,15 +134,30 @@ _HAS: Final = starting(
     rf"(?!\s\w+ (?:pic|photo|picture)s?\b){_REST}"
 )
 _DOES: Final = starting(
-    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b|[a-z]{{1,12}}(?:ept|ought|aught|oke"
-    rf"|rew)\b)(?P<verb>[a-z]{{3,20}})\b{_REST}"
+    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b|live for\b|[a-z]{{1,12}}(?:ept|ought|aught"
+    rf"|oke|rew)\b)(?P<verb>[a-z]{{3,20}})\b{_REST}"
 )
 _PLANS: Final = starting(
     rf"{_SUBJECT}(?P<verb>(?:'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?:going to|planning (?:to|on|a|an)|(?:going"
     rf"|having|getting|{_DOING_NOW})(?! ready))"
     rf"|(?:'ll|\s{{1,3}}will)\s{{1,3}}{_ADVERBS}(?:be )?(?!let|keep|look|be\b)[a-z]{{2,20}}"
-    rf"|\s{{1,3}}{_ADVERBS}(?:plan|have) (?:to|on|a|an))\b{_REST}"
+    rf"|\s{{1,3}}{_ADVERBS}(?:plan|have) (?:to|on|a|an)|(?:'ve|\s{{1,3}}have)\sgot (?:to|an?))\b{_REST}"
 )
+# Of a day to come these tell a plan, too: "I'm on call next week", "I start on Monday", "my last day is 3 May".
+_WILL_DO: Final = starting(
+    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b)(?P<verb>[a-z]{{2,20}})\b{_REST}"
+)
+_WILL_BE: Final = starting(
+    rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)(?=\s(?:on|in|at|off|away|back|out|free|busy)\b){_REST}"
+)
+_OF_THING: Final = starting(
+    r"(?P<subject>my [a-z][\w' -]{1,60}?)\s(?P<verb>is|are|takes place|starts|begins|ends|opens|leaves|arrives|expires"
+    rf"|(?:was |is |has been )?(?:moved|postponed|rescheduled) to)\b{_REST}"
+)
+_YEARLY: Final = re.compile(r"\b(?:birthday|anniversary)(?=\s(?:is|falls))", re.IGNORECASE)
+# As one of them says it.
+_WE: Final = starting(r"we(?P<verb>'re|'ve|'ll|\s(?:are|were))?(?=\s)")
+_AS_ONE: Final = {"'re": "'m", " are": " am", " were": " was"}
 _OF_RELATIVE: Final = starting(
     rf"{_RELATIVE}\s{{1,3}}{_ADVERBS}(?!(?:thinks?|says?|said|knows?|wants?|told|tells?|asks?|asked|thought"
     rf"|would|could|can|will|may"
@@ -126,7 +182,8 @@ _NEXT: Final = re.compile(
     r"am|feel|felt|think|want|need|hope|plan|look|would|will|makes?|made|gives?|gave|loved?|got|always|never)\b"
     r"|,\s(?:i|it|it's|that|that's|this|they|he|she|we|you|there|what|which|where|who|too|but|so|though|right"
     r"|especially|like|because|thanks|since|hoping|trying|making|let|not)\b"
-    r"|\s(?:which|because|since|even though|although|whereas|so that|hoping|btw|too|as well|if"
+    rf"|\s(?:which|because|since(?! (?:\d|{words.MONTHS}(?:\W|\Z)))|even though|although|whereas|so that|hoping|btw|too"
+    r"|as well|if"
     r"|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|unless|now$|these days|either|though|anyway|so|but)\b)",
     re.IGNORECASE,
 )
@@ -140,29 +197,34 @@ _REFERS: Final = re.compile(
     r"|ones|some|something|anything"
     r"|everything|stuff|things?|such|other|another|same|both|like|too|so|if|unless|whether|wish|would|could"
     r"|should|might|may(?! \d)|maybe|perhaps|probably"
-    r"|not sure|how|what|why|we|we're|us|our|ours|else|more|again|most|more|better|ideas?|while|supposed"
+    r"|not sure|how|what|why|we|we're|else|more|again|most|more|better|ideas?|while|supposed"
     r"|about to|able|used to|feel|feels|lot|lots|bit|kind of"
-    r"|sort of|together|mine|theirs|way|sounds?|hear|few|guess|enough|following|below|above|when|until|than|dream"
+    r"|sort of|together|mine|theirs|way|sounds?|hear|few|guess|enough|following|below|above|when|than|dream"
+    r"|until(?! (?:the (?:end|\d)|next|\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    rf"|{words.MONTHS}\s\d))"
     r"|someone|everyone|anyone|people|ones?|time|ever|moment|though"
     r"|question|questions|help|sentence|prompt|text|code|function|error|answer|file)\b|[\[\]{}=<>#*|_\\]",
     re.IGNORECASE,
 )
-_VAGUE_OBJECT: Final = re.compile(r"\s(?:the|to|up|out|off|back)\b", re.IGNORECASE)
+_VAGUE_OBJECT: Final = re.compile(r"\s(?:(?:\w{2,12}ing\s)?the|to|up|out|off|back|over)\b", re.IGNORECASE)
 _LEADING_TIME: Final = re.compile(
     r"(?P<time>(?:yesterday|last night|last \w{3,10}|this \w{3,10}|next \w{3,10}|tomorrow|tonight|today"
     r"|on \w{3,6}day|\w{1,6} (?:days|weeks|months|years) ago))"
-    r"(?:,\s?|\s)(?=(?:i|i'm|i've|my)\b)",
+    r"(?:,\s?|\s)(?=(?:i|i'm|i've|my|we|we're|we've)\b)",
     re.IGNORECASE,
 )
-_FIRST_PERSON: Final = re.compile(r"\b(?:i'm|i am|i was|i've|i have|i'd|i'll|i|me|myself|mine|my)\b", re.IGNORECASE)
+_FIRST_PERSON: Final = re.compile(
+    r"\b(?:i'm|i am|i was|i've|i have|i'd|i'll|i|me|myself|mine|my|us|our|ours)\b", re.IGNORECASE
+)
 _THIRD: Final = {
     "i'm": "they're", "i am": "they are", "i was": "they were", "i've": "they've", "i have": "they have",
     "i'd": "they'd",
     "i'll": "they'll", "i": "they", "me": "them", "myself": "themselves", "mine": "theirs", "my": "their",
+    "us": "them", "our": "their", "ours": "theirs",
 }  # fmt: skip
 _INCOMPLETE: Final = re.compile(
     r"\b(?:to|of|in|at|on|for|with|and|or|a|an|the|my|from|about|into|by|as|very|really|also|just|been|being|is"
-    r"|are|was|were)$",
+    r"|are|was|were|own)$|\bown (?:from|at|in|on|with|for)\b",
     re.IGNORECASE,
 )
 
@@ -174,12 +236,18 @@ def find_told(sentence: Sentence, at: int) -> Statement | None:
     ended = None if COVER in text else _ended(text)
     if ended is not None:
         return replace(ended, quote=sentence.words(0, length))
-    if COVER in text or not _MIN_WORDS <= number <= _MAX_WORDS or _REFERS.search(text) or _INCOMPLETE.search(text):
+    if COVER in text or not _MIN_WORDS <= number <= _MAX_WORDS or _INCOMPLETE.search(text):
         return None
     lead = _LEADING_TIME.match(text)
     if lead is not None:
         text = f"{text[lead.end() :]} {lead['time'][0].lower()}{lead['time'][1:]}"
-    found = _plan(text, at) or _event(text, at) or _state(text, at) or _relative(text, at)
+    we = _WE.match(text)
+    if _REFERS.search(text[we.end() :] if we is not None else text):
+        return None
+    if we is not None:
+        found = _of_several(text, we, at)
+    else:
+        found = _plan(text, at) or _event(text, at) or _state(text, at) or _relative(text, at)
     if found is None or not _says_enough(found.content):
         return None
     return replace(found, quote=sentence.words(0, length))
@@ -219,48 +287,104 @@ def _ended(text: str) -> Statement | None:
     return _statement(text, f"User {begins} {rest}{' any more' if found['any_more'] else ''}", "fact", None)
 
 
-def _plan(text: str, at: int) -> Statement | None:
-    found = _PLANS.match(text)
-    days = days_in(text, at) if found else None
-    if found is None or days is None or days.last < _today(at):
+def _of_several(text: str, we: re.Match[str], at: int) -> Statement | None:
+    """Return what the speaker and others did or are going to do on a day, in the words of the speaker."""
+    verb = (we["verb"] or "").lower()
+    as_one = f"I{_AS_ONE.get(verb, verb)}{text[we.end() :]}"
+    found = _plan(as_one, at) or _event(as_one, at)
+    days = days_in(text, at, is_past=found.expires_at is None) if found is not None else None
+    if found is None or days is None:
         return None
-    return _statement(text, _dated(_third(found, text), days, text), "event", None, expires_at=end_of_day(days.last))
+    content = f'User said: "{_dated(text, days, text)}."'
+    return replace(found, content=content, quote=text)
+
+
+def _plan(text: str, at: int) -> Statement | None:
+    found = _PLANS.match(text) or _WILL_BE.match(text) or _WILL_DO.match(text) or _OF_THING.match(text)
+    days = days_in(text, at) if found else None
+    if found is None or days is None or days.last < from_micros(at).date():
+        return None
+    if found.re is not _PLANS and not _is_ahead(found, days, text, at):
+        return None
+    content = "User's " + in_third_person(text[len("my ") :]) if found.re is _OF_THING else _third(found, text)
+    return _statement(text, _dated(content, days, text), "event", None, expires_at=end_of_day(days.last))
+
+
+def _is_ahead(found: re.Match[str], days: Days, text: str, at: int) -> bool:
+    """Return whether something in the present tense is told of days to come, and of nothing that recurs."""
+    if days.last <= from_micros(at).date() or _REPEATED.search(text) or _YEARLY.search(text):
+        return False
+    if found.re is _WILL_DO:
+        is_vague = _VAGUE_OBJECT.match(found["rest"]) is not None and not found["rest"].startswith(" to ")
+        return days.first > from_micros(at).date() and not is_vague
+    return not found["verb"].endswith(" to") or text[found.end("verb") : days.start].strip() in ("", "the")
 
 
 def _event(text: str, at: int) -> Statement | None:
     found = _DID.match(text) or _WAS.match(text)
     days = days_in(text, at, is_past=True) if found else None
-    if found is None or (days is None and (found.re is _WAS or _VAGUE_OBJECT.match(found["rest"]))):
+    is_origin = _ORIGIN.search(text) is not None
+    if found is None or (days is None and not is_origin and (found.re is _WAS or _VAGUE_OBJECT.match(found["rest"]))):
         return None
-    if days is not None and days.first > _today(at):
+    if days is not None and days.first > from_micros(at).date() and not FOR_WHICH.search(text[: days.start]):
         return None
     content = _third(found, text)
-    return _statement(text, content if days is None else _dated(content, days, text), "event", None)
+    kind: Kind = "fact" if is_origin else "event"
+    return _statement(text, content if days is None else _dated(content, days, text), kind, None)
 
 
 def _state(text: str, at: int) -> Statement | None:
     found = _HAS_DONE.match(text) or _IS.match(text) or _HAS.match(text) or _DOES.match(text)
-    if found is None:
+    if found is None or not _lasts(found, text):
         return None
-    days = days_in(text, at, is_past=True) if found.re is _HAS_DONE else None
+    days = days_in(text, at, is_past=True)
+    if days is not None and found.re is not _HAS_DONE:  # what is so on one day does not last
+        return None
     content = _third(found, text)
-    if days is not None:
+    if days is not None and not text[: days.start].lower().endswith("since "):
         return _statement(text, _dated(content, days, text), "event", None)
-    if found.re is _DOES and " and " in text:  # the second verb would need its ending, too
+    # A second verb would need its ending, too.
+    if (found.re is _DOES and " and " in text) or (found.re in (_DOES, _HAS) and _SECOND_VERB.search(text)):
         content = f'User said: "{text}."'
         return replace(_statement(text, content, "fact", as_subject(text)), content=content)
     return _statement(text, content, "fact", as_subject(content.removeprefix("User ")))
+
+
+def _lasts(found: re.Match[str], text: str) -> bool:
+    """Return whether what is done or has been done holds for longer than the conversation, and says of what it is."""
+    if _OBJECTLESS.search(text):
+        return False
+    if _REPEATED.search(text):
+        return True
+    if found.re is _HAS:
+        return True
+    if found.re is _DOES:
+        return re.match(rf"{_NARRATED}\Z", found["verb"], re.IGNORECASE) is None
+    predicate = _predicate(found)
+    if not predicate.startswith("been") and _KNOWN_TO_BOTH.match(" " + predicate.partition(" ")[2]):
+        return False
+    doing = _DOING.match(predicate)
+    return doing is None or re.match(rf"{_OCCUPATION}[a-z]?ing\Z", doing["verb"], re.IGNORECASE) is not None
+
+
+def _predicate(found: re.Match[str]) -> str:
+    rest = found["rest"].strip()
+    return rest if found.re is _IS else f"{found['verb']} {rest}"
 
 
 def _relative(text: str, at: int) -> Statement | None:
     found = _OF_RELATIVE.match(text)
     if found is None:
         return None
-    days = days_in(text, at, is_past=found["verb"] not in ("is", "are"))
+    is_past = re.fullmatch(_PAST, found["verb"], re.IGNORECASE) is not None
+    days = days_in(text, at, is_past=is_past)
     content = "User's " + in_third_person(text[len("my ") :])
     if days is not None:
         content = _dated(content, days, text)
-    return _statement(text, content, "event" if days else "fact", None)
+    lasts = days is None or _ORIGIN.search(text) is not None
+    is_ahead = not is_past and days is not None and days.last > from_micros(at).date()
+    expires_at = end_of_day(days.last) if is_ahead and days is not None else None
+    return _statement(text, content, "fact" if lasts else "event", None, expires_at=expires_at)
 
 
 def _statement(
@@ -273,10 +397,6 @@ def _statement(
     )  # fmt: skip
 
 
-def _today(at: int) -> date:
-    return datetime.fromtimestamp(at / 1_000_000, UTC).date()
-
-
 def _third(found: re.Match[str], text: str) -> str:
     """Return a sentence about `I` in the third person: `User has a dog`."""
     start = found.end("subject")
@@ -286,7 +406,7 @@ def _third(found: re.Match[str], text: str) -> str:
         if lowered.startswith(short) or (short[0] == " " and short.strip() in lowered.split()[:3]):
             rest = long + rest[len(short) :] if short[0] == "'" else rest.replace(short, long, 1)
             return "User" + in_third_person(rest)
-    if found.re is _DOES or found.re is _HAS or (found.re is _PLANS and found["verb"].split()[0].lower() == "plan"):
+    if found.re in (_DOES, _WILL_DO, _HAS) or (found.re is _PLANS and found["verb"].split()[0].lower() == "plan"):
         verb = found["verb"].split()[-1 if found.re is not _PLANS else 0]
         at = found.start("verb") - start + found["verb"].index(verb)
         rest = rest[:at] + _with_s(verb) + rest[at + len(verb) :]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from storage.recall import days
+
 RELATIONS: Final = (
     r"(?:(?:older|younger|elder|eldest|oldest|youngest|big|little|twin|baby|best|step|half)[ -])?"
     r"(?:wife|husband|spouse|partner|girlfriend|boyfriend|fianc[e\u00e9]e?|mother|mom|mum|father|dad|sister|brother|son"
@@ -29,11 +31,8 @@ INDUSTRIES: Final = (
     r"(?:finance|marketing|advertising|tech|IT|healthcare|education|sales|retail|hospitality|construction|insurance"
     r"|logistics|HR|human resources|publishing|real estate|banking|consulting|software|journalism|law|medicine)"
 )
-MONTHS: Final = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|oct(?:ober)?"
-    r"|nov(?:ember)?|dec(?:ember)?)\.?"
-)
-WEEKDAYS: Final = r"(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
+MONTHS: Final = days.MONTHS
+WEEKDAYS: Final = days.WEEKDAYS
 DATE: Final = (
     rf"(?:(?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {MONTHS}(?:,? \d{{4}})?"
     rf"|{MONTHS} (?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?"

@@ -52,7 +52,10 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     if (event.target.closest?.(TYPING)) {
-      if (event.key === "Escape") event.target.blur();
+      if (event.key === "Escape") {
+        event.preventDefault(); // else the browser empties a field of a search: its results would go
+        event.target.blur();
+      }
       return;
     }
     if (document.querySelector("dialog[open]")) return;

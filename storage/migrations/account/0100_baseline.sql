@@ -23,6 +23,7 @@ CREATE TABLE language_model_usage (
     input_tokens INTEGER NOT NULL,
     output_tokens INTEGER NOT NULL,
     cost REAL NOT NULL,
+    messages INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (day, model, purpose)
 ) WITHOUT ROWID;
 

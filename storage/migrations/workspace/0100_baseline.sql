@@ -374,6 +374,22 @@ CREATE TABLE contexts (
 CREATE INDEX contexts_by_time ON contexts (agent_id, at);
 CREATE INDEX contexts_by_session ON contexts (session_row);
 
+-- What agents asked, whole, so that `reverie evaluate` can ask it again: only if the operator has it kept. `parameters` is
+-- the call without its query; `found` are the ids of what was returned, in its order.
+CREATE TABLE captured_queries (
+    id TEXT NOT NULL PRIMARY KEY,
+    agent_id TEXT NOT NULL,
+    session_row INTEGER REFERENCES sessions (row_id) ON DELETE CASCADE,
+    user_id TEXT,
+    at INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    query TEXT NOT NULL,
+    parameters TEXT NOT NULL CHECK (json_valid(parameters)),
+    found TEXT NOT NULL CHECK (json_valid(found))
+);
+CREATE INDEX captured_queries_by_time ON captured_queries (agent_id, at);
+CREATE INDEX captured_queries_by_session ON captured_queries (session_row);
+
 -- `tenant` is whose a memory of the account is; NULL is "local". `made_by` is the call or job that made it, whatever
 -- the `source` that a caller gave. `confirmed_at` is when it was last said again, if it was.
 CREATE TABLE memories (

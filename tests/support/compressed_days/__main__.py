@@ -72,13 +72,8 @@ class Rows:
 
 def main() -> None:
     """Let the days pass, and print what was counted and what is wrong."""
-    clock = FastClock(
-        started=now_micros() + _LEAD_MICROS,
-        epoch=to_micros(datetime.fromisoformat(_EPOCH)),
-        factor=_DAYS * 86_400 / _SECONDS,
-        seconds=_SECONDS,
-    )
-    with Days(clock, seed=_SEED) as processes:
+    with Days(_clock, seed=_SEED) as processes:
+        clock = processes.clock
         plan = TroublePlan(
             processes, kills=_KILLS, stops=1, all_at_once=1, seconds=_SECONDS * _SHARE_WITH_KILLS, seed=_SEED
         )
@@ -87,6 +82,16 @@ def main() -> None:
             operator = Operator(processes.runtime, clock, schedules, seed=_SEED)
             rows = _live_through(operator, plan, clock, _REST_SECONDS)
             print(json.dumps(_found(processes, plan, operator, receiver, rows)))
+
+
+def _clock() -> FastClock:
+    """Return the clock of the days, which begin soon."""
+    return FastClock(
+        started=now_micros() + _LEAD_MICROS,
+        epoch=to_micros(datetime.fromisoformat(_EPOCH)),
+        factor=_DAYS * 86_400 / _SECONDS,
+        seconds=_SECONDS,
+    )
 
 
 def _live_through(operator: Operator, plan: TroublePlan, clock: FastClock, timeout_seconds: float) -> Rows:

@@ -1,4 +1,4 @@
-"""Run a process of Reverie whose days pass in seconds: `python -m support.compressed_days.fast_clock CLOCK worker ...`.
+"""Runs commands of Reverie in processes whose days pass in seconds.
 
 The clock of schedules runs faster, from a given time. Leases, deadlines and webhook signatures stay on the machine's
 clock, as everywhere in Reverie: a short day does not make a worker die sooner.
@@ -6,9 +6,13 @@ clock, as everywhere in Reverie: a short day does not make a worker die sooner.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -24,6 +28,7 @@ from storage.stores import FileStamp
 from worker import runtime
 from worker.runtime import Runtime
 from worker.scheduling import jobs, services
+from worker.supervision.processes import set_parent_death_signal
 
 # Once the days are over, the clock runs this much faster than the machine's: late failures are retried after seconds,
 # and the next firing is far enough away for everything to finish.
@@ -62,10 +67,6 @@ class FastClock(msgspec.Struct, frozen=True, kw_only=True):
         """Return the machine seconds that a number of its microseconds takes."""
         return micros / self.factor / 1_000_000
 
-    def as_argument(self) -> str:
-        """Return the clock as a command-line argument."""
-        return msgspec.json.encode(self).decode()
-
 
 def run_by(clock: FastClock) -> None:
     """Make every `Runtime` of this process use a clock."""
@@ -98,8 +99,17 @@ def set_constants() -> None:
     AttemptLimits.__init__.__defaults__ = astuple(limits)
 
 
-if __name__ == "__main__":
-    set_constants()
-    run_by(msgspec.json.decode(sys.argv[1], type=FastClock))
-    sys.argv[:] = ["reverie", *sys.argv[2:]]
+def run_command(clock: FastClock, words: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+    """Run a command of `reverie` by a clock in this process, a fork of one that has imported `preloaded`.
+
+    As the processes of `reverie up`, it leads a session, and does not outlive its parent.
+    """
+    os.setsid()
+    set_parent_death_signal(signal.SIGKILL)
+    os.environ.update(env)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    run_by(clock)
+    sys.argv[:] = ["reverie", *words]
     command_line()

@@ -7,33 +7,36 @@ them. Call everything from the thread that created the object: a child ends with
 
 from __future__ import annotations
 
+import multiprocessing
+import multiprocessing.forkserver
 import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
 
-from adapters.webhooks.signing import new_secret
 from benchmarks.harness.folders import short_folder
 from benchmarks.harness.watch import Watch, watch_workspace
 from memory.scheduling.executing import LEASE_MARGIN_SECONDS
 from reverie.clock import now_micros, to_micros
-from support.compressed_days.fast_clock import WEBHOOK_SECONDS, FastClock, set_constants
+from support.compressed_days.fast_clock import WEBHOOK_SECONDS, FastClock, run_command, set_constants
+from support.sending import new_secret
 from worker.runtime import Runtime
 from worker.settings import PREFIX, Settings
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.embedded_broker import broker_command
-from worker.supervision.processes import has_exited, kill_group, spawn
+from worker.supervision.processes import has_exited, kill_group, private_folder, spawn
 
 # How long a killed process stays down, drawn each time.
 _AWAY_SECONDS: Final = (0.1, 1.2)
@@ -59,28 +62,77 @@ class Span:
     stopped: bool = False
 
 
+class Fork:
+    """A command of `reverie` in a fork of a process that has imported everything: others import it for three seconds.
+
+    It has what is used of `subprocess.Popen`.
+    """
+
+    def __init__(self, clock: FastClock, words: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+        self._process = _FORKS.Process(target=run_command, args=(clock, words, env, log))
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+        with suppress(ProcessLookupError):
+            while os.getpgid(self.pid) != self.pid:  # signals go to the group that it leads
+                time.sleep(_POLL_SECONDS)
+
+    def poll(self) -> int | None:
+        """Return its exit code, negative for a signal, or None while it runs."""
+        return self._process.exitcode
+
+    def wait(self) -> int:
+        """Wait for it to exit; return its exit code."""
+        self._process.join()
+        assert self._process.exitcode is not None
+        return self._process.exitcode
+
+
+_FORKS: Final = multiprocessing.get_context("forkserver")
+_POLL_SECONDS: Final = 0.001
+
+
+def import_for_forks(env: Mapping[str, str]) -> None:
+    """Start the process whose forks run commands: it imports what they need, which depends on the environment."""
+    before = dict(os.environ)
+    os.environ.update(env)
+    try:
+        _FORKS.set_forkserver_preload(["support.compressed_days.preloaded"])
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    first = _FORKS.Process(target=os.getpid)
+    first.start()  # once all is imported
+    first.join()
+
+
 @dataclass(slots=True)
 class _Supervised:
-    argv: list[str]
-    process: subprocess.Popen[bytes] | None = None
+    start: Callable[[], Fork | subprocess.Popen[bytes]]
+    process: Fork | subprocess.Popen[bytes] | None = None
     start_at: float = 0.0
     resume_at: float | None = None
     away: Span | None = None
+
+    def has_exited(self) -> bool:
+        if isinstance(self.process, subprocess.Popen):
+            return has_exited(self.process)
+        return self.process is not None and self.process.poll() is not None
 
 
 @dataclass
 class KeptProcesses:
     """The processes by name, in the order in which they start. Call `step` often."""
 
-    commands: Mapping[str, Sequence[str]]
-    env: Mapping[str, str]
+    starts: Mapping[str, Callable[[], Fork | subprocess.Popen[bytes]]]
     logs: Path
     seed: int
     spans: list[Span] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
-        self._supervised = {name: _Supervised(list(argv)) for name, argv in self.commands.items()}
+        self._supervised = {name: _Supervised(start) for name, start in self.starts.items()}
 
     def __enter__(self) -> Self:
         for name in self._supervised:
@@ -97,7 +149,7 @@ class KeptProcesses:
         """Carry out an event. Return False if the process is not running, or is to be paused and already is."""
         entry = self._supervised[trouble.name]
         stop = trouble.how == "stop"
-        if entry.process is None or has_exited(entry.process) or (stop and entry.resume_at is not None):
+        if entry.process is None or entry.has_exited() or (stop and entry.resume_at is not None):
             return False
         if entry.away is None:
             entry.away = Span(trouble.name, now_micros(), stopped=stop)
@@ -113,7 +165,7 @@ class KeptProcesses:
         """Restart what died and resume what was paused, when its time has come. Yield what died by itself."""
         now = time.monotonic()
         for name, entry in self._supervised.items():
-            if entry.process is not None and has_exited(entry.process):
+            if entry.process is not None and entry.has_exited():
                 kill_group(entry.process.pid)  # before its pid, which is also the group's, can be reused
                 code = entry.process.wait()
                 entry.process, entry.resume_at = None, None
@@ -131,8 +183,7 @@ class KeptProcesses:
 
     def _start(self, name: str) -> None:
         entry = self._supervised[name]
-        env = {**self.env, "REVERIE_PROCESS": name}
-        entry.process = spawn(entry.argv, env, self.logs / f"{name}.log", signal.SIGKILL)
+        entry.process = entry.start()
         self._back(entry)
 
     def _back(self, entry: _Supervised) -> None:
@@ -157,9 +208,11 @@ _SHARE_OF_BROKER: Final = 0.15
 class Days:
     """The processes on a folder of their own; use it in a `with` statement, in the main thread."""
 
-    def __init__(self, clock: FastClock, *, seed: int) -> None:
+    def __init__(self, make_clock: Callable[[], FastClock], *, seed: int) -> None:
+        """`make_clock` is called when the processes can start."""
         self.data = short_folder("rvd-")
-        self.clock = clock
+        self._make_clock = make_clock
+        self._seed = seed
         self.secret = new_secret()
         self._chosen: dict[str, Any] = {
             "data": self.data,
@@ -172,9 +225,11 @@ class Days:
         set_constants()
         self.settings = Settings(**self._chosen)
         self.runtime = Runtime(self.settings)
-        self.processes = KeptProcesses(self._commands(), self._environment(), self.data / "logs", seed)
 
     def __enter__(self) -> Self:
+        import_for_forks(self._environment())
+        self.clock = self._make_clock()
+        self.processes = KeptProcesses(dict(self._starts()), private_folder(self.data / "logs"), self._seed)
         self.processes.__enter__()
         return self
 
@@ -194,9 +249,9 @@ class Days:
         held the lock of the database, and the start-up.
         """
         started = self.clock.started
-        spans = [*(Span(name, started, started) for name in self.processes.commands), *self.processes.spans]
+        spans = [*(Span(name, started, started) for name in self.processes.starts), *self.processes.spans]
         still = [(span.start, self._back(span)) for span in spans if span.stopped]
-        times: dict[str, list[tuple[int, int]]] = {name: [] for name in self.processes.commands}
+        times: dict[str, list[tuple[int, int]]] = {name: [] for name in self.processes.starts}
         for span in spans:
             times[span.name].append((span.start, self._back(span)))
         groups = [(BROKER,), WORKERS, BEATS]
@@ -219,10 +274,12 @@ class Days:
         logs = [path.read_text(encoding="utf-8", errors="replace") for path in (self.data / "logs").glob("*.log")]
         return sum(word in line for log in logs for line in log.splitlines())
 
-    def _commands(self) -> dict[str, list[str]]:
-        by_clock = [sys.executable, "-m", "support.compressed_days.fast_clock", self.clock.as_argument()]
-        workers = {name: [*by_clock, "worker", "--queues=schedules", "--concurrency=8"] for name in WORKERS}
-        return {BROKER: broker_command(self.data), **workers, **{name: [*by_clock, "beat"] for name in BEATS}}
+    def _starts(self) -> Iterator[tuple[str, Callable[[], Fork | subprocess.Popen[bytes]]]]:
+        logs = self.data / "logs"
+        yield BROKER, partial(spawn, broker_command(self.data), {}, logs / f"{BROKER}.log", signal.SIGKILL)
+        for names, words in ((WORKERS, ("worker", "--queues=schedules", "--concurrency=8")), (BEATS, ("beat",))):
+            for name in names:
+                yield name, partial(Fork, self.clock, words, {"REVERIE_PROCESS": name}, logs / f"{name}.log")
 
     def _environment(self) -> dict[str, str]:
         foreign = dict.fromkeys((name for name in os.environ if name.startswith(PREFIX)), "")
@@ -245,7 +302,7 @@ class TroublePlan:
         ]
         for _ in range(all_at_once):
             moment = self._moment(seconds)
-            plan += [Trouble(moment, name, "kill all at once") for name in self._days.processes.commands]
+            plan += [Trouble(moment, name, "kill all at once") for name in self._days.processes.starts]
         self._plan = sorted(plan, key=lambda trouble: trouble.at_seconds)
 
     @property

@@ -35,6 +35,7 @@ main() {
     { printf '{"tool":"%s","id":"%s","at":"%s","event":' "$tool" "$id" "$now" && cat && printf '}'; } >"$file" 2>/dev/null ||
         { rm -f "$file"; exit 0; }
     if [ "$2" = start ]; then
+        adopt
         if find_server && answers && deliver_in_background && post "$file" "${REVERIE_HOOK_SECONDS:-2}" "$file.out" && [ "$code" = 200 ]; then
             cat "$file.out"
         else
@@ -112,6 +113,12 @@ is_waiting() {
     done
     return 1
 }
+
+# Keep what hooks that were killed had in hand: a hook lasts seconds. What is not whole the server refuses for good.
+adopt() {
+    find "$spool" -name '*.part.out' -mmin +1 -exec rm -f {} +
+    find "$spool" -name '*.part' -mmin +1 | while read -r left; do mv "$left" "${left%.part}.json"; done
+} 2>/dev/null
 
 # Keep an event, unless there are too many already: the oldest are worth more, as the transcript has the others.
 keep() {

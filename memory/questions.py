@@ -21,19 +21,19 @@ _SENTENCES = re.compile("(?<=[.!?])\\s+|(?<=[\u3002\uff01\uff1f\u061f])\\s*|\n+"
 
 def questions_in(text: str) -> str:
     """Return the questions of a text, cut to the last `LEAD_CHARACTERS` characters; empty if there are none."""
-    return " ".join(part for part in _sentences(text) if _is_question(part))[-LEAD_CHARACTERS:]
+    return " ".join(part for part in _sentences(text) if is_question(part))[-LEAD_CHARACTERS:]
 
 
 def without_questions(text: str) -> str:
     """Return a text without its questions, or the whole text if it has nothing else."""
-    statements = " ".join(part for part in _sentences(text) if not _is_question(part))
+    statements = " ".join(part for part in _sentences(text) if not is_question(part))
     return statements or text
 
 
 def is_only_questions(text: str) -> bool:
     """Return whether a text consists of questions only."""
     sentences = _sentences(text)
-    return bool(sentences) and all(_is_question(part) for part in sentences)
+    return bool(sentences) and all(is_question(part) for part in sentences)
 
 
 def text_to_embed(lead: str, text: str, speaker: str | None = None) -> str:
@@ -47,5 +47,6 @@ def _sentences(text: str) -> list[str]:
     return [part for part in _SENTENCES.split(text) if part and not part.isspace()]
 
 
-def _is_question(sentence: str) -> bool:
+def is_question(sentence: str) -> bool:
+    """Return whether a sentence ends with a question mark."""
     return sentence.rstrip(_AFTER_MARKS).endswith(tuple(_MARKS))

@@ -1,4 +1,4 @@
-"""The days that words such as `yesterday`, `last week`, `next Friday` and `3 May` mean at the time of a message."""
+"""The days that words such as `yesterday`, `last week`, `next Friday`, `3 May` and `in May` mean at a time."""
 
 from __future__ import annotations
 
@@ -7,26 +7,40 @@ from calendar import monthrange
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, NamedTuple
 
-from memory.memories.patterns import vocabulary as words
-from memory.memories.patterns.matching import BLANKS
+from reverie.clock import from_micros, to_micros
 
-_MICROS: Final = 1_000_000
 # A day ends last in UTC-12; the user's time zone is not known.
 _LATEST_ZONE: Final = timedelta(hours=12)
+MONTHS: Final = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+WEEKDAYS: Final = r"(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
+_BLANKS: Final = r"\s{1,3}"
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NUMBERS: Final = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _NUMBER: Final = rf"(?:\d{{1,3}}|an?|{'|'.join(_NUMBERS[1:])})"
 _EVERY = re.compile(r"\b(?:every|each|daily|weekly|always|\w{1,20}days)\b", re.IGNORECASE)
-_WEEKDAYS: Final = rf"{words.WEEKDAYS}|mon|tues?|wed|thurs?|fri|sat|sun"
+_ANY_WEEKDAY: Final = rf"(?:{WEEKDAYS}|mon|tues?|wed|thurs?|fri|sat|sun)"
+# The first day of `24 to 27 October`.
+_FROM: Final = r"(?:(?P<first>\d{1,2})(?:st|nd|rd|th)?(?:\s(?:to|until|till)\s(?:the )?|\s?[-\u2013]\s?))?"
+# Before the day of something that was booked, bought or planned for it, and how long ago such a day may be.
+FOR_WHICH: Final = re.compile(r"(?:\bfor|,|\()\s{1,3}(?:the\s)?\Z", re.IGNORECASE)
+_NOT_LONG_AGO: Final = timedelta(days=60)
 _TIME = re.compile(
     r"\b(?:(?P<iso>\d{4}-\d{2}-\d{2})"
-    rf"|(?:on )?(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{words.MONTHS})"
-    rf"|(?P<month_first>{words.MONTHS}) (?:the )?(?P<day_behind>\d{{1,2}})(?:st|nd|rd|th)?)(?:,? (?P<year>\d{{4}}))?"
-    rf"|in{BLANKS}(?P<within>{_NUMBER}){BLANKS}(?P<ahead_unit>minute|hour|day|week|month|year)s?(?='? time\b|\W|\Z)"
-    rf"|(?P<ago>{_NUMBER}){BLANKS}(?P<ago_unit>day|week|month|year)s?{BLANKS}ago"
-    rf"|(?P<which>on|this|by|until|next|last|this past|this coming){BLANKS}(?P<weekday>{_WEEKDAYS})"
-    rf"|(?P<relative>next|last|this|this past|this coming){BLANKS}(?P<unit>week(?:end)?|month|year)"
+    rf"|(?:(?:on|this|next) )?(?:{_ANY_WEEKDAY},? (?:the )?)?"
+    rf"(?:{_FROM}(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{MONTHS})"
+    rf"|(?P<month_first>{MONTHS}) (?:the )?(?P<day_behind>\d{{1,2}})(?:st|nd|rd|th)?)(?:,? (?P<year>\d{{4}}))?"
+    rf"|(?P<which_month>in|next|last|this) (?P<whole_month>{MONTHS})(?: (?:of )?(?P<year_of_month>\d{{4}}))?"
+    rf"|in{_BLANKS}(?P<within>{_NUMBER}){_BLANKS}(?P<ahead_unit>minute|hour|day|week|month|year)s?(?='? time\b|\W|\Z)"
+    rf"|(?P<ago>{_NUMBER}){_BLANKS}(?P<ago_unit>day|week|month|year)s?{_BLANKS}ago"
+    rf"|(?:on|by|until|till|{_ANY_WEEKDAY},?) the (?P<day_alone>\d{{1,2}})(?:st|nd|rd|th)"
+    r"(?=\s{0,3}(?:\Z|[,.;:!?)]|(?:at|and|to|in|for|with|from|we|i|so|but|then)\b))"
+    rf"|(?P<which>on|this|by|until|next|last|this past|this coming){_BLANKS}(?P<weekday>{_ANY_WEEKDAY})"
+    rf"|(?:at|by|until|till) the end of (?P<end_of>the|this|next){_BLANKS}(?P<ending>week|month|year)"
+    rf"|(?P<relative>next|last|this|this past|this coming){_BLANKS}(?P<unit>week(?:end)?|month|year)"
     r"|(?P<today>today|tonight|this (?:morning|afternoon|evening))|(?P<tomorrow>tomorrow)"
     r"|(?P<yesterday>yesterday|last night))\b",
     re.IGNORECASE,
@@ -57,14 +71,14 @@ class Days(NamedTuple):
 def days_in(text: str, at: int, *, is_past: bool = False) -> Days | None:
     """Return the first days that a text names, None if it names none or repeats; `at` is the time of the message.
 
-    A day without a year, and a weekday, is the next one to come; if the text tells something past, the last one.
+    A day without a year, and a weekday, is the next one to come; if the text tells something past, the last one. But
+    what was booked for a day is past while the day is ahead, unless it was one of the last weeks.
     """
-    today = datetime.fromtimestamp(at / _MICROS, UTC)
     found = _TIME.search(text)
     if found is None or _EVERY.search(text):
         return None
     try:
-        days = _days(found, today, is_past=is_past)
+        days = _days(found, from_micros(at), is_past=is_past)
     except (ValueError, OverflowError):
         return None
     return Days(*days, *found.span())
@@ -77,9 +91,10 @@ def end_of(text: str, at: int) -> int | None:
 
 
 def end_of_day(day: date) -> int:
-    """Return when a day has ended everywhere, in microseconds."""
-    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
-    return int((midnight + _LATEST_ZONE).timestamp()) * _MICROS
+    """Return when a day has ended everywhere, in microseconds; the end of time for the last one of the calendar."""
+    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    latest = datetime.max.replace(tzinfo=UTC)
+    return to_micros(midnight + min(timedelta(days=1) + _LATEST_ZONE, latest - midnight))
 
 
 def _days(found: re.Match[str], now: datetime, *, is_past: bool) -> tuple[date, date]:
@@ -87,7 +102,23 @@ def _days(found: re.Match[str], now: datetime, *, is_past: bool) -> tuple[date, 
     if found["iso"]:
         return (date.fromisoformat(found["iso"]),) * 2
     if found["month"] or found["month_first"]:
-        return (_named(found, today, is_past=is_past),) * 2
+        last = _named(found, today, is_past=is_past)
+        first = int(found["first"] or last.day)
+        return last.replace(day=first if first < last.day else last.day), last
+    if found["whole_month"]:
+        month = _month_number(found["whole_month"])
+        which, is_now = found["which_month"].lower(), month == today.month
+        year = _year_of((month,), (today.month,), today.year, is_past=is_past if which == "in" else which == "last")
+        # In September, next September is not this one.
+        year += is_now * ((which == "next") - (which == "last"))
+        year = int(found["year_of_month"] or year)
+        return _month(date(year, month, 1), 0)
+    if found["day_alone"]:
+        day = int(found["day_alone"])
+        this_month = _month(today, _year_of((day,), (today.day,), 0, is_past=is_past))[0]
+        return (this_month.replace(day=day),) * 2
+    if found["ending"]:
+        return (_period(found["ending"].lower(), today, int(found["end_of"].lower() == "next"), is_past=False)[1],) * 2
     if found["within"]:
         return _counted(found["within"], found["ahead_unit"], now, 1)
     if found["ago"]:
@@ -118,8 +149,9 @@ def _weekday(found: re.Match[str], today: date, *, is_past: bool) -> date:
     ahead = (_DAYS.index(found["weekday"][:3].lower()) - today.weekday()) % 7
     if which in ("last", "this past") or (is_past and which == "on"):
         return today + timedelta(days=ahead - 7)
-    # The latest interpretation counts: next Friday is at most two Fridays away.
-    return today + timedelta(days=ahead + (7 if which == "next" else 0))
+    if which == "next":  # that of the next week: on a Friday, next Wednesday is five days away
+        return today + timedelta(days=7 - today.weekday() + _DAYS.index(found["weekday"][:3].lower()))
+    return today + timedelta(days=ahead)
 
 
 def _period(unit: str, today: date, step: int, *, is_past: bool) -> tuple[date, date]:
@@ -142,13 +174,25 @@ def _month(day: date, step: int) -> tuple[date, date]:
 
 
 def _named(found: re.Match[str], today: date, *, is_past: bool) -> date:
-    month = _MONTHS.index((found["month"] or found["month_first"])[:3].lower()) + 1
+    month = _month_number(found["month"] or found["month_first"])
     day = int(found["day"] or found["day_behind"])
     if found["year"]:
         return date(int(found["year"]), month, day)
+    year = _year_of((month, day), (today.month, today.day), today.year, is_past=is_past)
+    named = date(year, month, day)
+    is_ahead = is_past and today - named > _NOT_LONG_AGO and FOR_WHICH.search(found.string[: found.start()]) is not None
+    return date(year + 1, month, day) if is_ahead else named
+
+
+def _year_of(named: tuple[int, ...], now: tuple[int, ...], year: int, *, is_past: bool) -> int:
+    """Return the year (or month) in which something named recurs next, or was last: this one, or one beside it."""
     if is_past:
-        return date(today.year if (month, day) <= (today.month, today.day) else today.year - 1, month, day)
-    return date(today.year if (month, day) >= (today.month, today.day) else today.year + 1, month, day)
+        return year if named <= now else year - 1
+    return year if named >= now else year + 1
+
+
+def _month_number(name: str) -> int:
+    return _MONTHS.index(name[:3].lower()) + 1
 
 
 def _written(day: date) -> str:

@@ -1,0 +1,80 @@
+"""What agents asked, as it was asked and with the ids of what was returned, for `reverie evaluate`.
+
+It is kept only if the operator wishes, and goes with its session, its user, and an erasure of what it names or quotes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from storage.repository import Repository
+from storage.rows import to_parameters
+
+# What was asked in a session is left out if that is gone. One that began later is another one.
+_RECORD: Final = """
+    INSERT INTO captured_queries (id, agent_id, session_row, user_id, at, kind, query, parameters, found)
+    SELECT :id, :agent, s.row_id, :user, :at, :kind, :query, :parameters, :found
+    FROM (SELECT 1 AS one) AS o LEFT JOIN sessions AS s ON s.agent_id = :agent AND s.id = :session
+        AND s.started_at <= :at
+    WHERE :session IS NULL OR s.row_id IS NOT NULL
+    ON CONFLICT (id) DO NOTHING
+"""
+_PRUNE: Final = """
+    DELETE FROM captured_queries WHERE id IN (
+        SELECT id FROM captured_queries WHERE at < :before ORDER BY id LIMIT :limit
+    )
+"""
+_NEWEST: Final = """
+    SELECT q.id AS id, q.agent_id AS agent, q.user_id AS user, q.at AS at, q.kind AS kind, q.query AS query,
+        q.parameters AS parameters, q.found AS found, s.id AS session
+    FROM captured_queries AS q LEFT JOIN sessions AS s ON s.row_id = q.session_row
+    WHERE (:agent IS NULL OR q.agent_id = :agent) AND q.at >= :since
+    ORDER BY q.at DESC, q.id DESC LIMIT :limit
+"""
+_ANSWERS: Final = """
+    SELECT m.content FROM sessions AS s CROSS JOIN messages AS m ON m.session_row = s.row_id
+    WHERE s.agent_id = :agent AND (s.id = :session OR :session IS NULL AND NOT s.is_group AND s.user_id IS :user)
+    AND m.role = 'assistant' AND m.created_at > :at AND m.created_at <= :until
+    ORDER BY m.created_at LIMIT :limit
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedQuery:
+    """A recall or a context that was asked for at a time in microseconds, with its `parameters` as JSON.
+
+    `found` has kind, session and id of each result, in their order.
+    """
+
+    id: str
+    agent: str
+    user: str | None
+    at: int
+    kind: Literal["recall", "context"]
+    query: str
+    parameters: str
+    found: tuple[Sequence[str | None], ...]
+    session: str | None = None
+
+
+class CapturedQueries(Repository):
+    """The captured queries of a workspace within one transaction. It crosses agents: for workers and operators only."""
+
+    def record(self, captured: Sequence[CapturedQuery]) -> int:
+        """Store queries; returns how many are new. One whose session is gone is left out."""
+        return sum(self._execute(_RECORD, **to_parameters(one)).rowcount for one in captured)
+
+    def newest(self, *, agent: str | None, since: int, limit: int) -> list[CapturedQuery]:
+        """Return the newest queries of an agent, or of all, since a time in microseconds; the newest first."""
+        return self._records(CapturedQuery, _NEWEST, agent=agent, since=since, limit=limit)
+
+    def answers(self, query: CapturedQuery, *, until: int, limit: int) -> list[str]:
+        """Return the first answers after a query in its session; without one, only the next to its user."""
+        values: dict[str, Any] = {"agent": query.agent, "session": query.session, "user": query.user, "at": query.at}
+        return self._values(_ANSWERS, **values, until=until, limit=limit if query.session else 1)
+
+    def prune(self, *, before: int, limit: int) -> int:
+        """Delete up to `limit` queries older than a time in microseconds; returns how many."""
+        return self._execute(_PRUNE, before=before, limit=limit).rowcount
