@@ -239,10 +239,13 @@ def with_later_changes(
     known = {owner: changes_of(replacements(owner)) for owner in owners}
     by_id = {found.result.id: found.result for found in results}
     for found in results:
-        by, person = by_id.get(found.result.replaced_by or ""), _person(found.result)
-        if by is not None and person is not None:
-            changed = Replacement(found.result.text, by.id, by.text, to_micros(by.created_at))
-            changes = [(one, _told_by(person, change)) for one, change in changes_of([changed])]
+        result, person = found.result, _person(found.result)
+        if person is not None and len(result.text) <= _CLAIM_CHARACTERS:
+            by = by_id.get(result.replaced_by or "")
+            changed = [Replacement("", result.id, result.text, to_micros(result.created_at))]
+            if by is not None:
+                changed.append(Replacement(result.text, by.id, by.text, to_micros(by.created_at)))
+            changes = [(one, _told_by(person, change)) for one, change in changes_of(changed)]
             known.setdefault(found.owner, []).extend(changes)
     return [_with_later_change(found, known.get(found.owner, ()), now) for found in results]
 

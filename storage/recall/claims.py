@@ -32,12 +32,17 @@ _MAX_VALUE_WORDS: Final = 12
 _MAX_NAME_WORDS: Final = 4
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\w]*[A-Z0-9])|\n+")
 # Code and quoted lines, and what follows words that lead to a text of others: "summarise this: I moved to London".
-_PASTED = re.compile(
+PASTED = re.compile(
     r"```.*?(?:```|\Z)|^ {0,3}>[^\n]*"
     r"|(?:^|(?<=[.!?\n]))[^:.!?\n]{0,60}\b(?:this|these|following|below|text|translate|summari[sz]e|proofread|wrote|writes"
     r"|says|said|reads|fwd|forwarded|from|subject)\b[^:.!?\n]{0,60}:\s.*"
     r"|\b(?:following|below|text)\b[^\n]{0,60}\n.*",
     re.IGNORECASE | re.DOTALL | re.MULTILINE,
+)
+# What a memory quotes of its speaker, who may leave out apostrophes.
+_SAID = re.compile(r"\AUser said: \"(?P<said>[^\"]{1,500})\"\.?\Z")
+_LEFT_OUT = re.compile(
+    r"\b(?:i(?=(?:m|ve)\b)|(?:do|does|did|ca|wo|is|are|was|were|have|has|could|would|should)n(?=t\b))", re.IGNORECASE
 )
 _NUMBERED = re.compile(r"\A\s*(?:\d+[.)]|[-*\u2022])\s+")
 _WORD = re.compile(r"[\w][\w'\u2019&./-]*")
@@ -138,9 +143,9 @@ _AS_SPEAKER = re.compile(
 )
 _OF_SPEAKER = re.compile(r"\A\s{0,3}(?:i|we|my|our|user)\b", re.IGNORECASE)
 _NEXT_OF_SPEAKER = re.compile(r"[,;]?\s(?:and|so|but)\s(?=(?:i|we)\b)|[,;]\s(?=(?:i|we|my|our)\b)", re.IGNORECASE)
-_LEAD_IN = re.compile(
-    r"\A\s{0,3}(?:(?:turns out|actually|well|oh|ok|so|hey|btw|by the way|update|fyi|just so you know|in fact"
-    r"|unfortunately|sadly|good news|bad news)[,:]?\s(?:that\s)?){1,3}",
+LEAD_IN = re.compile(
+    r"\A\s{0,3}(?:(?:turns out|actually|well|and|but|oh|ok|okay|yeah|so|hey|btw|by the way|update|fyi"
+    r"|just so you know|in fact|unfortunately|sadly|good news|bad news)[,:]?\s(?:that\s)?){1,3}",
     re.IGNORECASE,
 )
 _NEXT_WITHOUT_SUBJECT = re.compile(
@@ -183,12 +188,45 @@ _APPOINTMENT = re.compile(
     re.IGNORECASE,
 )
 _VERSION = re.compile(
-    r"\A\s{0,3}(?:i|we|i['\u2019]m|we['\u2019]re)\s(?:\w{1,20}\s)?(?:(?P<updated>upgraded|updated|migrated|moved|switched|downgraded)"
-    r"\s(?:[\w']{1,20}\s){0,4}?to|use|using|on|run|running)\s(?P<name>[A-Za-z][A-Za-z.+#]{0,20})\s(?P<version>v?\d{1,5}(?:\.\d{1,5}){0,4})\b",
+    r"\A\s{0,3}(?:(?:i|we|i['\u2019]m|we['\u2019]re)\s|(?:my|our)\s\w{1,20}\s(?=runs?\b|uses\b)|(?=upgraded\b))"
+    r"(?:\w{1,20}\s)?(?:(?P<updated>upgraded|updated|migrated|moved|switched|downgraded)"
+    r"\s(?:[\w']{1,20}\s){0,4}?to|uses?|using|on|runs?(?: on)?|running)"
+    r"\s(?P<name>[A-Za-z][A-Za-z.+#]{0,20})\s(?P<version>v?\d{1,5}(?:\.\d{1,5}){0,4})\b",
     re.IGNORECASE,
 )
 # Who is spoken to: "my friend, this is great". "My dentist, Dr Lee, is" is about the dentist, but hardly ever said.
 _ADDRESSED = re.compile(r"\A\s{0,3}my \w{1,20}, ", re.IGNORECASE)
+
+
+def with_apostrophes(text: str) -> str:
+    """Return a text with plain apostrophes, and with those that were left out: "i dont" is "i don't"."""
+    return _LEFT_OUT.sub(r"\g<0>'", text.replace("\u2019", "'"))
+
+
+def as_said(text: str) -> str:
+    """Return what a text says in the words of its speaker, with all apostrophes."""
+    said = _SAID.match(text)
+    return with_apostrophes(said["said"] if said is not None else text)
+
+
+# "My manager's name is", "my manager is called" and "my new manager is" are about one attribute.
+_NAMED = re.compile(
+    r"\A(?P<whose>\s{0,3}(?:my|our|user's)\s[\w-]{2,20}(?:\s[\w-]{2,20})?)"
+    r"(?:'s name is|\sis (?:called|named))\s",
+    re.IGNORECASE,
+)
+# Of these one has several: another name is that of another one, unless it is the new one.
+_ONE_OF_MANY = re.compile(
+    r"\A\s{0,3}(?:my|our|user's)\s(?:(?!new)\w{1,10}\s)?(?:friend|cousin|aunt|uncle|niece|nephew|colleague|neighbou?r|client|dog|cat|puppy"
+    r"|kitten|horse|rabbit)(?:'s name)?\sis\s(?!now\b)",
+    re.IGNORECASE,
+)
+_ONE_OF_ITS_KIND = re.compile(
+    r"\A(?P<whose>\s{0,3}(?:my|our|user's|[A-Z]\w{0,20}(?: [A-Z]\w{0,20})?'s)\s)"
+    r"(?:(?P<past>original|temporary|initial|former|previous)\s|(?:new|current|primary)\s)?"
+    r"(?P<thing>(?:[\w-]{2,20}\s){1,3}?)(?:in (?:19|20)\d\d\s)?(?=(?:is|was)\b)",
+    re.IGNORECASE,
+)
 
 
 class Claim(NamedTuple):
@@ -207,18 +245,22 @@ class Claim(NamedTuple):
 def claims_of(text: str) -> tuple[Claim, ...]:
     """Return the claims of a text."""
     found = []
-    for written in _SENTENCE.split(_PASTED.sub(" ", text)):
+    for written in _SENTENCE.split(PASTED.sub(" ", as_said(text))):
         if not _QUESTION.search(written):
-            sentence = _NEW_JOB.sub(r"\g<who>joined", _LEAD_IN.sub("", _NUMBERED.sub("", written)))
+            sentence = _NEW_JOB.sub(r"\g<who>joined", LEAD_IN.sub("", _NUMBERED.sub("", written)))
             for clause in _clauses(
                 _BECAME.sub("is", sentence) if " to " in sentence or " turned " in sentence else sentence
             ):
                 readers = (
                     (_claim, _new, _habit, _without, _company, _switch, _version)
                     if _AS_SPEAKER.match(clause)
-                    else (_claim, _appointment)
+                    else (_claim, _appointment, _version)
                 )
-                found += [claim for read in readers if (claim := read(clause)) is not None]
+                kind = _ONE_OF_ITS_KIND.match(clause)
+                told = _NAMED.sub(r"\g<whose> is ", _ONE_OF_ITS_KIND.sub(r"\g<whose>\g<thing>", clause))
+                made = [claim for read in readers if (claim := read(told)) is not None]
+                is_one_more = _ONE_OF_MANY.match(clause) or (kind is not None and kind["past"])
+                found += [claim._replace(adds=True) for claim in made] if is_one_more else made
     return tuple(found)
 
 
@@ -272,7 +314,7 @@ def _habit(clause: str) -> Claim | None:
 def _without(clause: str) -> Claim | None:
     """Return that something which the speaker has no more has no name any more."""
     found = _NO_MORE.match(clause)
-    return found and Claim(f"my {found['thing'].casefold()}'s name be name", "", is_own=True)
+    return found and Claim(f"my {found['thing'].casefold()} be name", "", is_own=True)
 
 
 def _company(clause: str) -> Claim | None:
@@ -337,8 +379,6 @@ def _claim(sentence: str) -> Claim | None:
     if words[0] in _SPEAKER:
         written[:1] = _SPEAKER[words[0]]
         words[:1] = _SPEAKER[words[0]]
-    if (words[0] == "my" or words[0].endswith("'s")) and words[1] in ("new", "current"):
-        del written[1], words[1]
     if words[0].partition("'")[0] in _PRONOUNS or words[0] in _ABBREVIATED:
         return None
     # A verb with a capital is part of a name: "Xbox Live".

@@ -3,7 +3,8 @@
 A move, a new job or a new address says nothing of the landlord, the rent or the desk, so it replaces none of them; but
 what was said of them before may hold no more. Only what hardly ever outlives such a change counts, and what is said to
 be at the place that was left ("my studio is in Lisbon", "I swim at a pool in Lisbon"). What one has been, liked or
-visited there stays as it is, and so does what is said of other people. Doubt means no dependence, as for claims.
+visited there stays as it is, and so does what is said of other people. What somebody says in free words to have ended
+or changed makes doubtful what the same person said of it before. Doubt means no dependence, as for claims.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 
 from storage.recall.chunk_sources import Replacement
 from storage.recall.claims import Claim, claims_of, head_of, replaces, words_in
+from storage.recall.turns import Turn, touches, turns_of
 from storage.recall.words import hash_of
 
 _OF_HOME: Final = words_in(
@@ -40,27 +42,38 @@ _SETTLED: Final = frozenset(
 _INTENTION: Final = re.compile(r"to (?!(?:work|my|our|the|an?)\b)")
 _PLACES_OF_WORK: Final = frozenset({("to", "work"), ("at", "work"), ("the", "office")})
 
+# A new home or job, without the old one being known.
+_MOVED: Final = re.compile(
+    r"\b(?:moved|relocated) (?:in)?to (?:(?-i:[A-Z])|(?:an?|my|our)\s(?:\w{1,20}\s){0,2}"
+    r"(?:flat|apartment|house|home|studio|place|room|bungalow|condo)\b)|\bnew job (?:at|with)\b|\bjoined (?-i:[A-Z])",
+    re.IGNORECASE,
+)
+
 
 class Change(NamedTuple):
     """That something of somebody changed: `owner` is "my" or "Kate's", `governed` what depends on it.
 
-    `left` is the value that holds no more.
+    `left` is the value that holds no more. With a `turn`, what the owner said of that depends on it.
     """
 
     owner: str
     governed: frozenset[str]
     left: str
+    turn: Turn | None = None
 
 
 @lru_cache(maxsize=4_096)
 def changes_between(older: str, newer: str) -> tuple[Change, ...]:
-    """Return what has changed for somebody if a text was replaced by a newer one."""
+    """Return what has changed for somebody if a newer text replaced one, or was said if that is empty."""
     by = claims_of(newer)
-    return tuple(
+    changes = [
         change
         for claim in claims_of(older)
         if (change := _change(claim)) is not None and any(_ends(one, claim) for one in by)
-    )
+    ]
+    if not changes and _MOVED.search(newer):
+        changes = [change._replace(left="") for claim in by if claim.is_own and (change := _change(claim)) is not None]
+    return (*changes, *(Change("my", frozenset(), "", turn) for turn in turns_of(newer)))
 
 
 def changes_of(replacements: Iterable[Replacement]) -> list[tuple[Replacement, Change]]:
@@ -71,8 +84,8 @@ def changes_of(replacements: Iterable[Replacement]) -> list[tuple[Replacement, C
 def newest_change(text: str, said_at: int, changes: Iterable[tuple[Replacement, Change]]) -> Replacement | None:
     """Return the newest change on which a text depends that was said before it; None if there is none."""
     claims = claims_of(text)
-    later = ((one, change) for one, change in changes if one.at > said_at) if claims else ()
-    doubts = (one for one, change in later if any(_depends(claim, change) for claim in claims))
+    later = ((one, change) for one, change in changes if one.at > said_at)
+    doubts = (one for one, change in later if _is_doubtful(text, claims, change))
     return max(doubts, key=lambda one: one.at, default=None)
 
 
@@ -94,6 +107,12 @@ def _ends(newer: Claim, older: Claim) -> bool:
     verb, head = older.attribute.split()[1], head_of(older.value.split())
     is_ended = not newer.value and head is not None
     return is_ended and newer.attribute == f"i {hash_of(verb)} {hash_of(head or '')}"
+
+
+def _is_doubtful(text: str, claims: Sequence[Claim], change: Change) -> bool:
+    if change.turn is not None:
+        return change.owner == "my" and touches(change.turn, text)
+    return any(_depends(claim, change) for claim in claims)
 
 
 def _depends(claim: Claim, change: Change) -> bool:
@@ -120,4 +139,6 @@ def _names_governed(value: Sequence[str], change: Change) -> bool:
 
 def _is_there(claim: Claim, change: Change) -> bool:
     """Return whether something is said to be at what was left, if that has a name of a few words."""
-    return any(f" {preposition} {change.left} " in f" {claim.value} " for preposition in ("in", "at", "near"))
+    return bool(change.left) and any(
+        f" {preposition} {change.left} " in f" {claim.value} " for preposition in ("in", "at", "near")
+    )

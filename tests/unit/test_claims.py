@@ -66,11 +66,22 @@ def test_a_value_replaces_an_earlier_one_of_the_same_attribute(older: str, newer
         ("User lives alone now.", "User moved in with Aisha last weekend (17 to 18 October 2026)."),
         ("I live with my parents.", "I live alone now."),
         ("The wifi password is hunter2.", "The wifi password is tulip9 now."),
+        ("User's manager's name is Ann.", "My new manager is Tom."),
+        ("My doctor is Dr Lee.", "my doctor is now Dr Lowe"),
+        ("I play cricket on Sundays.", "i dont play cricket anymore"),
+        ("I live in Lisbon.", 'User said: "we moved to a flat in Porto yesterday (3 May 2023)."'),
+        ("Our service runs on Java 17.", "upgraded to Java 21 today"),
+        ("Kate's original mailbox was red@x.test.", "Kate's current mailbox is blue@x.test."),
+        ("Kate's desk in 2025 was B2.", "Kate's desk in 2026 is C9."),
     ],
 )
 def test_what_is_said_to_have_changed_or_ended_is_replaced(older: str, newer: str) -> None:
     """Given a state of which there may be several, and a sentence that ends or changes it, then it is replaced."""
     assert is_replaced(older, newer)
+
+
+def test_what_was_first_replaces_nothing() -> None:
+    assert not is_replaced("Kate's mailbox is blue@x.test.", "Kate's original mailbox was red@x.test.")
 
 
 @pytest.mark.parametrize(
@@ -116,6 +127,7 @@ def test_what_is_said_to_have_changed_or_ended_is_replaced(older: str, newer: st
         ("I live alone.", "I might have moved in with Ben."),
         ("I live in Leeds.", "```\n# I live in London\n```"),
         ("I live in Leeds.", "> I live in London.\nWho said that?"),
+        ("My dog is called Rex.", "My dog is called Luna."),
     ],
 )
 def test_what_may_hold_together_replaces_nothing(one: str, other: str) -> None:

@@ -91,6 +91,71 @@ def test_nothing_else_is_doubtful(text: str, change: tuple[str, str]) -> None:
     assert not is_doubtful(text, *change)
 
 
+def is_touched(older: str, newer: str) -> bool:
+    """Whether something said before a text is made doubtful by what that text says."""
+    return newest_change(older, MAY, changes_of([Replacement("", "change", newer, JUNE)])) is not None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("I've joined a choir, we rehearse on Thursdays.", "I gave up the choir."),
+        ("I own a 1962 Norton motorcycle.", "I sold the Norton to a fellow from Leeds."),
+        ("I drive an old Octavia.", "got rid of the car today, finally"),
+        ("I smoke a pack a day.", "I stopped smoking in May."),
+        ("I got a part-time job at Globex.", "quit the job at globex, too much work"),
+        ("We have a cat called Biscuit.", "Biscuit died this morning."),
+        ("I'm taking the kids to Lanzarote in May.", "Lanzarote's cancelled, Finn broke his arm."),
+        ("The Rotary asked me to give a talk on joints.", "The Rotary talk has been moved to the 26th."),
+        ("I start at Globex on 11 January.", "my start date moved to the 18th"),
+        ("I have exam on 2 November", "exam is on 9 november not 2 november"),
+        ("I'm flying to Lisbon in May.", "sorry, not Lisbon, Porto"),
+        ("I'm running the marathon in May.", "I'm not running the marathon after all."),
+        ("i dont eat eggs", "i started eating eggs"),
+        ("I drink oat milk.", "I stopped drinking oat milk."),
+        ("I've been vegetarian since college.", "I'm no longer strictly vegetarian."),
+        ("I do yoga instead.", "no more yoga though"),
+        ("I prefer window seats when I fly.", "i prefer aisle seats now btw"),
+        ("I've got a girlfriend in Pune.", "We broke up."),
+        ("Lif leads the Otter project.", "Leadership of the Otter project has been transferred to Omar."),
+        ("Olga works on ticket queue A.", "Olga switched to ticket queue B."),
+        ("User's laptop is a Thinkpad.", "I bought a new laptop, a Macbook."),
+        ("User's landlord is Mr Silva.", "I moved to a studio in Porto last week."),
+        ('User said: "I use a small keyboard and neovim."', "I switched from neovim to Zed."),
+    ],
+)
+def test_what_is_said_to_have_ended_in_free_words_is_doubtful(older: str, newer: str) -> None:
+    assert is_touched(older, newer)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("I've joined a choir.", "Should I give up the choir?"),
+        ("I've joined a choir.", "I might give up the choir."),
+        ("I've joined a choir.", 'She said "I gave up the choir".'),
+        ("I've joined a choir.", "If I gave up the choir I would miss it."),
+        ("Which choir did I join?", "I gave up the choir."),
+        ("I met Lif in the choir.", "I gave up the choir."),
+        ("I own a Norton.", "I sold my old books."),
+        ("I cook with chickpeas.", "I stopped smoking."),
+        ("I work on the roof.", "I left work at six."),
+        ("I like the park near the school.", "I left the park at six."),
+        ("My brother's wife is Ann.", "We broke up."),
+        ("I'm married to Ben.", "My parents are divorced."),
+        ("I read a book a week.", "I bought a new book."),
+        ("I eat eggs.", "I started eating eggs."),
+        ("I use Postgres at home.", "Show me the Postgres schema right now."),
+        ("I can't stand delays.", "No more delays, please."),
+        ("My landlord is Mr Silva.", "I moved to the sofa."),
+        ("I changed the oil.", "It changed my mind."),
+    ],
+)
+def test_what_did_not_end_is_not(older: str, newer: str) -> None:
+    """Given a question, a doubt, a quotation, something else, or what was done once, then nothing is doubtful."""
+    assert not is_touched(older, newer)
+
+
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[Pipeline]:
     made = Pipeline(tmp_path / "data", embedder=BagOfWords())
@@ -188,3 +253,17 @@ def test_the_notebook_says_it_too(pipe: Pipeline, ana: Knowing) -> None:
         "not said again since May 2023"
         in _render(pipe.store, "ana", Notebooks(None), JULY + 2 * YEAR).files["facts.md"]
     )
+
+
+def test_a_message_that_ends_something_marks_what_the_same_person_said_of_it(pipe: Pipeline) -> None:
+    """Given two people in a choir, when one gives it up, then only what that one said before has the mark."""
+    for number, (name, content) in enumerate(
+        [("Ben", "I've joined a choir."), ("Eva", "I've joined a choir, too."), ("Ben", "I gave up the choir.")]
+    ):
+        pipe.say({"content": content, "name": name, "created_at": f"2023-05-0{number + 1}T09:00:00Z"}, session="s")
+    pipe.settle()
+    found = pipe.recall("choir", limit=10).results
+    marked = {(one.name, one.text): changed_text(one.changed_since) for one in found if one.changed_since is not None}
+    assert marked == {
+        ("Ben", "I've joined a choir."): 'may have changed: said before "I gave up the choir", 3 May 2023'
+    }

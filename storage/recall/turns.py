@@ -1,0 +1,219 @@
+"""Which texts say in free words that something changed, and what they name: "got rid of the car", "the trip is off".
+
+Such a sentence gives no attribute a new value, so it replaces nothing; but what was said of the same thing before may
+hold no more, and is told with it. It is read from the form of the sentence: what was done to a thing ("the talk was
+moved to the 26th"), what somebody ended ("I gave up the choir"), what is no more or goes against what was said ("not
+after all", "no more yoga"), the new one of its kind, and what is said to be so now. An older text is touched if it
+names the same thing, unless it tells what somebody did there. Doubt means that nothing changed, as for claims.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+from storage.recall.claims import LEAD_IN, PASTED, as_said, words_in
+from storage.recall.plans import IRREGULAR_PAST
+from storage.recall.words import STOP_WORDS, hash_of, words_of
+
+_MAX_WORDS: Final = 30
+_CLAUSE = re.compile(
+    r"(?<=[.!?;])\s+|\n+|,\s|\s-\s|\s\(|\s(?:and|but|so|because)\s(?=(?:i|we|he|she|my|our|the|now)\b)", re.IGNORECASE
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+# A question, a doubt, a condition, a feeling, or what is asked of somebody.
+_NO_STATEMENT = re.compile(
+    r"[?\"\u201c\u201d]|\b(?:if|would|could|should|might|may(?=\s[a-z])|maybe|perhaps|probably|wish|hope|unless|whether"
+    r"|imagine|suppose|almost|nearly|used to|let's|please|think|thinking|you|your|you're|feels?|feeling|sounds?|once)\b"
+    r"|\A\W{0,3}(?:show|give|tell|make|use|send|list|explain|write|create|stop|draft|generate|thanks?|wow)\b",
+    re.IGNORECASE,
+)
+_WORD: Final = r"\w[\w'&/-]{0,30}"
+_NEXT: Final = (
+    r"(?:to|for|because|since|as|after|before|when|in|on|at|and|or|but|so|with|last|this|yesterday|today|now|finally"
+    r"|instead|from|until|by|of|though|then)\b"
+)
+_OBJECT: Final = rf"(?P<the>(?:the|my|our|all|his|her|their)\s)?(?P<thing>{_WORD}(?:\s(?!{_NEXT}){_WORD}){{0,4}})"
+_TO_A_TIME: Final = (
+    r"(?:to|until|till|by)\s(?:the\s)?(?=\d|next\b|tomorrow|later|noon|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|(?:january|february|march|april|may|june|july|august|september|october|november|december)\b)"
+)
+_DONE: Final = (
+    r"(?:cancel{1,2}ed|called off|postponed|rescheduled|put (?:off|back)|pushed(?: back)?|delayed|extended|stolen"
+    r"|brought forward|moved(?=\s(?:back|forward|up|to|from|on|by)\b)|sold|closed(?: down)?|discontinued|scrapped"
+    r"|abandoned|withdrawn|transferred to|handed (?:over )?to|taken over by|replaced by)"
+)
+# What stands before them was done away with, put off or handed over.
+_OF_THING = re.compile(
+    rf"\A(?:(?:the|my|our|his|her|their)\s)?(?P<thing>{_WORD}(?:\s{_WORD}){{0,6}}?)"
+    rf"(?:(?:'s|\s(?:is|was|are|were|has|have|had|got|gets))(?:\s(?:been|being|now|just|finally|all)){{0,3}}\s(?:{_DONE}"
+    r"|off\Z|over\Z|gone\Z|dead\Z|leaving\b|moving out\b|(?:now|currently)\s\w{2,20}(?:ed|n)\sby\b)"
+    r"|\s(?:(?:has|have|just|finally)\s){0,2}(?:fell through|fallen through|died|passed away"
+    r"|expired|closed (?:down|for good)|(?:now\s)?belongs to|cancel{1,2}ed\Z|postponed\Z"
+    rf"|(?:moved|extended|rescheduled|postponed|delayed|put back|pushed back|slips|slipped)\s{_TO_A_TIME}))",
+    re.IGNORECASE,
+)
+_WHO: Final = (
+    r"(?:(?:i|we|user|she|he|they|(?-i:[A-Z])\w{1,20})(?:'ve|'m|'re|'s|\s(?:have|has|had|am|is))?\s)?"
+    r"(?:(?:just|finally|also|already|recently|now|sadly)\s){0,2}"
+)
+_ENDED: Final = (
+    r"(?:sold|cancel{1,2}ed|called off|moved out of|gave away|given away|swapped|replaced|traded in|turned down"
+    r"|rejected (?:from|by)|uninstalled|taking over|took over|taken over|(?:left|lost)(?= (?:my|our|(?-i:[A-Z])))"
+    r"|changed(?= (?:my|our)\s(?!mind|view|life|perspective|opinion|outlook)))"
+)
+# One word names what follows them; of the others, only "the choir", "my job" and a name do.
+_ENDED_PLAINLY: Final = (
+    r"(?:quit|gave up|given up|g[oe]t(?:ten)? rid of|dropped out of|resigned from|retired from|outgr[eo]wn?|ditched"
+    r"|(?:broke|broken|split) up with|divorced|unsubscribed from|pulled out of|done with|stopped(?= \w{2,20}ing\b)"
+    r"|(?:switched|moved|migrated|changed)(?: away)? from"
+    r"|no more(?=\s\w{2,20}(?:\s\w{2,20})?\s(?:though|for (?:me|us)|since)\b)"
+    r"|(?:i'm|am|been|went|gone) off(?!\s(?:to|work|school|sick|today|tomorrow|on|for|the|this|next|my|now)\b))"
+)
+_ENDS = re.compile(
+    rf"\A{_WHO}(?P<plainly>{_ENDED_PLAINLY})?(?(plainly)|{_ENDED})\s(?:from\s)?{_OBJECT}(?P<rest>.{{0,60}})",
+    re.IGNORECASE,
+)
+_PARTED = re.compile(
+    r"\A(?:i|i'm|we|we're|user|(?:\w{1,20} ){1,2}and i)(?:'ve|\shave|\shas)?\s(?:(?:broke|broken|split) up\Z"
+    r"|(?:(?:got|are|am|is|just|finally|now|filed for|finali[sz]ed)\s){0,2}(?:divorced?|separated)\b)",
+    re.IGNORECASE,
+)
+_PARTNERS: Final = frozenset({hash_of("partner")})
+_PARTNER = re.compile(
+    r"\b(?:my|our|user's|(?:have|has|got) an?)\s(?:\w{1,12}\s)?(?:girlfriend|boyfriend|partner"
+    r"|fianc\u00e9e?|husband|wife|spouse)\b(?!'s)"
+    r"|\b(?:i'm|i am|we're|we are|user is)\s(?:\w{1,12}\s)?(?:married|engaged|dating)\b",
+    re.IGNORECASE,
+)
+_AGAINST = re.compile(
+    r"\bno longer\b|\bafter all\Z|(?:n't|\b(?:not|never|cannot))\b.{1,60}"
+    r"\b(?:anymore|any more\Z|any longer\Z|any more (?=on|at|since)\b)",
+    re.IGNORECASE,
+)
+_NEW = re.compile(
+    rf"\A(?:(?:my|our|the)\snew\s(?P<thing>{_WORD})\s(?:is|are|will be)\b"
+    rf"|{_WHO}(?:got|bought|have|has|found|hired|adopted|ordered)\sa(?:nother)?\s(?:new|different)\s(?P<got>{_WORD}))",
+    re.IGNORECASE,
+)
+# What is so now, or is done instead: "Olga now works on Atlas", "I start on the 16th instead", "I switched to tea".
+_NOW = re.compile(
+    r"\A(?:(?i:i|we|user)(?=\s(?!(?:am|are|is|was|were|will|needs?|have|has|had|can|want|got|do|think|feel|see)\b)\w)"
+    r"|(?!My|Our|The|This|It|That)[A-Z]\w{1,20}(?:\s[A-Z]\w{0,20})?"
+    r"(?=\s(?:now|currently|is|has|was|[a-z]{2,20}(?:s|ed))\b))"
+    r"(?:\s\w{1,20}){0,3}?\s(?:(?:now|currently)\s\w|(?:switched|migrated|changed)\s(?:.{2,40}\s)?to\s\w"
+    r"|(?:switched|moved|migrated|changed)\s.{0,40}\bback to\s\w|.{2,60}(?<!right)(?<!for)\s(?:now|instead)\Z)"
+)
+_STARTED = re.compile(r"\bstarted (?=\w{2,20}ing\b)", re.IGNORECASE)
+_REFUSED = re.compile(r"n't\b|\b(?:not|no|never|refuse[sd]?|stopped|quit|gave up|off)\b", re.IGNORECASE)
+_SORRY = re.compile(r"\b(sorry|oops|correction|no|wait|actually),\s", re.IGNORECASE)
+_CORRECTS = re.compile(
+    rf"\A(?:(?:sorry|oops|correction|no|wait|actually)[\s,:-]{{1,3}}){{1,2}}(?:i mean[t]?\s)?not\s(?P<thing>{_WORD})\Z",
+    re.IGNORECASE,
+)
+_NOT_THEN = re.compile(r"\A(?P<thing>.{2,40}?)\s(?:is|are)\s.{1,40}\snot\s(?:on\s|at\s)?(?:the\s)?\d", re.IGNORECASE)
+_ADVERB = re.compile(r"\b[a-z]{2,20}ly\b")
+_BEHIND = re.compile(r"\s(?:after|because|since|for|due to|btw|as of)\b.{0,200}")
+# What somebody did once stays as it is, unless it began what they do or have.
+_BEGAN: Final = (
+    r"(?:joined|started|moved|got|bought|adopted|booked|planned|signed|hired|switched|migrated|registered|used|asked"
+    r"|accepted|subscribed|enrolled|applied|rented|leased|found|took|made|set|decided|agreed|promised|stored|lived|worked)"
+)
+_DID = re.compile(
+    rf"\A\W{{0,3}}(?:i|we|user|(?-i:[A-Z])\w{{1,20}}(?: and i)?)\s(?!{_BEGAN}\b)"
+    rf"(?:\w{{2,20}}ed|{'|'.join(IRREGULAR_PAST)})\b",
+    re.IGNORECASE,
+)
+_EMPTY: Final = words_in(
+    "user new old now currently anymore longer again started switched moved back finally sold bought guy thing "
+    "things stuff everything something nothing work job jobs home life one two three four five six first second "
+    "trip date plan plans appointment event re ve don didn doesn isn aren wasn weren won couldn shouldn hasn haven "
+    "person people way"
+)
+# Before what is theirs; the last is what is left of "user's".
+_OWNERS: Final = frozenset({"my", "our", "s"})
+_NO_THING: Final = words_in("i i'm i've we we're it it's that's this those these everything he she they you there")
+_USED_FOR: Final = {"car": "drive", "bike": "cycle"}
+
+
+class Turn(NamedTuple):
+    """What changed: the hashes of the words that name it, and how many of them an older text must name.
+
+    What `began` touches only what was refused before, a `new` thing one that was the speaker's, and who `parted` their
+    partner.
+    """
+
+    named: frozenset[int]
+    least: int
+    kind: Literal["ended", "began", "new", "parted"] = "ended"
+
+
+@lru_cache(maxsize=4_096)
+def turns_of(text: str) -> tuple[Turn, ...]:
+    """Return what a text says to have changed."""
+    clauses = _CLAUSE.split(_SORRY.sub(r"\g<1> ", PASTED.sub(" ", as_said(text))))
+    found = (_turn(LEAD_IN.sub("", clause.strip(" ,.;:!-"))) for clause in clauses if len(clause.split()) <= _MAX_WORDS)
+    return tuple(turn for turn in found if turn is not None)
+
+
+def touches(turn: Turn, text: str) -> bool:
+    """Return whether an older text speaks of what changed."""
+    return any(len(turn.named & one[turn.kind]) >= turn.least for one in _sentences(text))
+
+
+@lru_cache(maxsize=4_096)
+def _sentences(text: str) -> tuple[dict[str, frozenset[int]], ...]:
+    """Return, for each sentence that states something, the words by which each kind of change touches it."""
+    told = [
+        one
+        for one in _SENTENCE.split(PASTED.sub(" ", as_said(text)))
+        if not (_NO_STATEMENT.search(one) or _DID.match(one))
+    ]
+    return tuple(_words_by_kind(one) for one in told)
+
+
+def _words_by_kind(sentence: str) -> dict[str, frozenset[int]]:
+    words = words_of(sentence)
+    named = frozenset(map(hash_of, words))
+    own = (word for place, word in enumerate(words) if _OWNERS.intersection(words[max(0, place - 2) : place]))
+    return {
+        "ended": named,
+        "began": named if _REFUSED.search(sentence) else frozenset(),
+        "new": frozenset(map(hash_of, own)),
+        "parted": _PARTNERS if _PARTNER.search(sentence) else frozenset(),
+    }
+
+
+def _turn(clause: str) -> Turn | None:
+    if _NO_STATEMENT.search(clause):
+        return None
+    if _PARTED.search(clause):
+        return Turn(_PARTNERS, 1, "parted")
+    if (found := _CORRECTS.match(clause)) or (found := _NOT_THEN.match(clause)):
+        return _named(found["thing"])
+    if found := _ENDS.match(clause):
+        thing = found["thing"]
+        is_named = found["plainly"] or found["the"] or thing[0].isupper()
+        turn = _named(thing, least=1 if is_named else 2) or _named(found["rest"])
+        used_for = _USED_FOR.get(thing)
+        return turn and turn._replace(named=turn.named | {hash_of(used_for)}) if used_for else turn
+    if (found := _OF_THING.match(clause)) and found["thing"].split()[0].casefold() not in _NO_THING:
+        return _named(found["thing"])
+    if found := _NEW.match(clause):
+        turn = _named(found["thing"] or found["got"])
+        return turn and turn._replace(kind="new")
+    if _AGAINST.search(clause):
+        return _named(clause)
+    if _STARTED.search(clause):
+        turn = _named(_BEHIND.sub("", clause))
+        return turn and turn._replace(kind="began")
+    return _named(_BEHIND.sub("", clause), least=2) if _NOW.search(clause) else None
+
+
+def _named(text: str, *, least: int = 1) -> Turn | None:
+    words = {word for word in words_of(_ADVERB.sub("", text)) if len(word) > 1 and not word.isdigit()}
+    named = frozenset(hash_of(word) for word in words - _EMPTY if not {word, word.removesuffix("s")} & STOP_WORDS)
+    if len(named) < least:
+        return None
+    return Turn(named, max(min(2, len(named)), (len(named) + 1) // 2))
