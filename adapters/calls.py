@@ -81,7 +81,7 @@ class CircuitBreaker:
             return self.retry_at is None or not (self._probing or self._clock() < self.retry_at)
 
     def call(self, function: Callable[[], T], *, closes: bool = True) -> T:
-        """Call the function and return its result. Raises what it raises, and `unavailable` while the breaker is open.
+        """Call the function and return its result. Raises its errors, and `unavailable` while the breaker is open.
 
         With `closes=False` a success does not close the breaker: it does not prove that the service is available.
         """
@@ -254,7 +254,7 @@ MAX_REASON_CHARACTERS: Final = 200
 
 # A number or a date is shorter than this.
 _MAX_HEADER_CHARACTERS: Final = 64
-# With these statuses an endpoint refuses the request itself; it would refuse it again.
+# With these statuses an endpoint refuses the request itself: sending it again does not help.
 _REFUSED: Final = (400, 413, 422)
 
 

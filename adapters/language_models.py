@@ -30,7 +30,7 @@ Purpose = Literal["extraction", "summary", "refinement", "schedule"]
 
 Form = TypeVar("Form", bound=msgspec.Struct)
 
-# Called before each request with a prompt; what it raises keeps the prompt from being sent.
+# Called before each request with a prompt; if it raises, the prompt is not sent.
 Check = Callable[[], None]
 
 
@@ -102,7 +102,7 @@ class LanguageModel(Protocol):
         """Return the completion of one prompt: not empty, at most `max_tokens` tokens.
 
         With a `form` the model is asked for its JSON, which `system` need not describe. One completion may take several
-        requests: `check` is called before each, and what it raises is raised. Raises LanguageModelUnavailable (try
+        requests: `check` is called before each, and its errors are raised. Raises LanguageModelUnavailable (try
         again later) or LanguageModelRefused (never for this prompt).
         """
 

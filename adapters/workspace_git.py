@@ -66,7 +66,7 @@ _NEWEST: Final = "HEAD"
 # Names from `file_name`, in at most one folder: no path can leave the repository or reach into its `.git`.
 _PATH = re.compile(r"\A(?:[A-Za-z0-9%_~-]+/)?[A-Za-z0-9%_~-]+\.md\Z")
 
-# The files of a commit by path, or what makes them.
+# The files of a commit by path, or a function that makes them.
 Files = Mapping[str, str] | Callable[[], Mapping[str, str]]
 # Returns the kind of secret that a text appears to contain, or None.
 LooksSecret = Callable[[str], str | None]

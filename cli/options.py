@@ -146,7 +146,7 @@ def _without_index(error: Rejected, values: Mapping[str, Any]) -> Rejected:
 def _parameter(field: msgspec.structs.FieldInfo, hint: Any, form: _Form, *, required: bool) -> inspect.Parameter:
     kind = str if field.name in form.parsers else _plain_type(hint)
     description = form.helps.get(field.name) or _description(hint)
-    choices = list(dict.fromkeys(_choices(hint)))  # a field that takes one or several names them twice
+    choices = list(dict.fromkeys(_choices(hint)))  # the type of a field for one or several values has its choices twice
     if choices:
         description = f"{description.rstrip('.')}: {', '.join(choices[:-1])} or {choices[-1]}." if description else ""
     default = form.defaults.get(field.name, field.default)

@@ -117,7 +117,7 @@ def show_next(command: Invocation, call: calls.PreviewRuns | calls.GetNextRuns, 
         "channel": "--channel",
         "session": "--session",
         "recall_limit": "--recall-limit",
-        # Not options themselves: what errors call them on the command line.
+        # Fields that several options set: errors name those options.
         "cadence": "--cron, --at, --every",
         "executor": "--webhook, --task, --llm",
     },

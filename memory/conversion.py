@@ -42,7 +42,7 @@ def convert(source: object, target: type[_T], /, **overrides: Any) -> _T:
     """Return a `target` (struct or dataclass) with the same-named attributes of `source`.
 
     `overrides` are used as they are, in place of the attributes of `source`. A field that neither has keeps its
-    default; `TypeError` where it has none.
+    default; without a default, `TypeError` is raised.
     """
     kinds: Any = type(source), target  # mypy does not treat a class as hashable
     plan = _plan(*kinds)

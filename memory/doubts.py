@@ -1,7 +1,7 @@
 """What makes memories doubtful: a later change that they depend on, the end of their time, or a long silence.
 
-The review lists such memories, and the files of the notebook say it of theirs. It is found when it is read: nothing of
-it is stored, so it goes with what caused it.
+The review lists such memories, and the files of the notebook say it of theirs. The doubt is computed when memories are
+read and never stored, so it disappears with its cause.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class FragmentSet:
         )
 
     def without_tokens(self) -> FragmentSet:
-        """Return the set without its tokens: others may use the same few words in what they do."""
+        """Return the set without its tokens, which are so short that other people's texts may have the same ones."""
         return FragmentSet(self.wide, self.narrow, self.names, self.too_short)
 
     def dump(self) -> dict[str, bytes]:

@@ -232,7 +232,7 @@ class IdleStores:
 
 
 def _still_idle(stores: Stores, name: str, mark: IdleMark | None, now: int) -> IdleMark | None:
-    """Return the mark of a workspace as it is now; None if it does not hold any more."""
+    """Return the mark of a workspace as it is now; None if it is no longer valid."""
     stamp = stores.stamp(name)
     if mark is None or stamp is None or now >= mark.until:
         return None

@@ -391,10 +391,10 @@ def announces_secret(text: str) -> bool:
 
 
 def secrets_in(text: str) -> Iterator[Secret]:
-    """Yield everything that looks like a secret, of each part of a text the most certain kinds first.
+    """Yield everything in a text that looks like a secret, in each part of it the most certain kinds first.
 
-    They may overlap, and be yielded twice. No call holds the interpreter for long, however long the text is: it is
-    searched in windows, except for what is longer than one.
+    Secrets may overlap, and one may be yielded twice. No call holds the interpreter for long, however long the text is:
+    it is searched in windows, except for secrets that are longer than a window.
     """
     for found in PRIVATE_KEY.finditer(text):
         yield Secret(*found.span(), "private key")

@@ -292,7 +292,7 @@ class _Duplicates:
         self._keys: list[_Key] = []
 
     def take(self, found: _Found, results: Mapping[_Key, FoundResult]) -> bool:
-        """Add a chunk to the duplicates of a result; False if it says the same as none, or belongs to a result."""
+        """Add a chunk to the duplicates of a result that says the same. False if none does, or it is a result's own."""
         twin = twin_of(found.text)
         if found.key not in results:
             place = self._twins.find(twin)

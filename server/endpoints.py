@@ -208,7 +208,7 @@ def _response(kind: type[Call[Any]], found: Any) -> Any:
 
 
 def _empty(kind: type[Call[Any]]) -> Any:
-    """Return a response without anything in it: no rows, none deleted."""
+    """Return an empty response of a call: no rows, nothing deleted."""
     return response_type(kind)(**{name: (get_origin(hint) or hint)() for name, hint in _required(kind).items()})
 
 

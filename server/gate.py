@@ -71,7 +71,7 @@ def _is_own(origin: bytes, headers: Mapping[bytes, bytes]) -> bool:
 
 
 class RequestSpan:
-    """The span of one request. Without a collector it is nothing, and the trace id stays what it is."""
+    """The span of one request. Without a collector it records nothing, and the request keeps its trace id."""
 
     def __init__(self, tracing: Tracing | None, trace: str, *, is_own: bool) -> None:
         """`is_own` says that the caller chose the trace id, which is then kept for searching the logs."""

@@ -261,7 +261,7 @@ class Services:
             raise
 
     def tell_producers(self) -> None:
-        """Have the broker know which workspaces are full after quotas were changed; without one a sweep does it."""
+        """Tell the broker which workspaces are full after a change of quotas; if it is away, a sweep tells it later."""
         with suppress(Unavailable):
             self.quotas.refresh_all()
 
@@ -298,7 +298,7 @@ class Services:
     def viewer(self, caller: Caller, call: object) -> Viewer:
         """Return who asks: the user that the caller is limited to or the call names, else the users of its session."""
         user, session = caller.user or getattr(call, "user", None), getattr(call, "session", None)
-        session = session if isinstance(session, str) else None  # a change may leave it as it is
+        session = session if isinstance(session, str) else None  # UNSET in a change that keeps the session
         return viewer_of(self.existing_store(caller.workspace), caller.agent, user=user, session=session)
 
     def memories(self, caller: Caller, call: object) -> AgentMemories:

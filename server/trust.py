@@ -225,7 +225,7 @@ def _selected(call: calls.Erase) -> tuple[calls.ErasureKind, str]:
 def _reaches(services: Services, caller: Caller, erasure: calls.Erasure) -> bool:
     principal = caller.principal
     if erasure.requested_by == principal.name:
-        return True  # also once it names its workspace or agent no more
+        return True  # also after the names of its workspace and agent were removed
     if principal.user is not None:
         return _is_of(services, erasure, principal.user)
     return (principal.workspace is None or principal.workspace == erasure.workspace) and (
@@ -234,7 +234,7 @@ def _reaches(services: Services, caller: Caller, erasure: calls.Erasure) -> bool
 
 
 def _is_of(services: Services, erasure: calls.Erasure, user: str) -> bool:
-    """Return whether an erasure is that of a user, whose name it does not hold any more."""
+    """Return whether an erasure is about a user. It keeps a hash of the user's name, not the name."""
     key = hash_key(services.runtime.settings.data)
     hashed = target_hash(key, "user", workspace=erasure.workspace, agent=erasure.agent, target=user)
     return erasure.target_hash == hashed

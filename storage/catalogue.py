@@ -42,8 +42,8 @@ class Counted:
 class Recorded:
     """The part of a row that the curation log records, before and after, when jobs change a table.
 
-    Without `columns` it is all of them. `blobs` are recorded in hexadecimal; an UPDATE is recorded if it names one of
-    the columns `of`, or always. An undo restores the recorded columns.
+    Without `columns`, all columns are recorded. `blobs` are recorded in hexadecimal. With `of`, an UPDATE is only
+    recorded if it names one of these columns. An undo restores the recorded columns.
     """
 
     events: tuple[Literal["INSERT", "UPDATE", "DELETE"], ...]
@@ -140,7 +140,7 @@ _CHUNKS: Final = (
 )
 _OF_CHUNKS: Final = f"chunk_id IN (SELECT id FROM chunks WHERE agent_id = :agent AND {_CHUNKS})"
 # The row of the session of a message that is erased. A memory of the account names the session in its metadata. If it
-# names a message and no session, it may mean this one.
+# names a message but no session, the message may be one of this session.
 _ROW_OF_SESSION: Final = "(SELECT row_id FROM sessions WHERE agent_id = :agent AND id = :session)"
 MEMORY_METADATA: Final = valid_json("memories.metadata")
 _OF_ITS_SESSION: Final = (
@@ -520,7 +520,7 @@ TABLES: Final[Mapping[str, Table]] = {
             in_account=True,
         ),
     ),
-    # An erasure of what one has told removes it as well: it names that by its id.
+    # A context names by their ids the items that it told, so it is erased with any of them.
     "contexts": Table(
         key=("id",),
         refers={"session_row": "sessions"},

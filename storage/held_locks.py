@@ -1,8 +1,8 @@
-"""How a process holds the write lock of a store: at the priority of all others, and never for long.
+"""Holds the write lock of a store at normal priority, and notes transactions that hold it for long.
 
-A worker gives way to other processes: on a busy machine it gets a thirtieth of a processor. With the lock of a store it
-would let everybody wait who writes there, so it takes its priority back for as long as it holds one. Transactions that
-still hold a lock for long are noted, and become a metric with an alert.
+Workers run at low priority: on a busy machine they get a thirtieth of a processor. A worker that holds the lock of a
+store would then keep all other writers waiting, so it runs at normal priority for as long as it holds the lock. The
+number of transactions that held a lock for long is a metric with an alert.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class Items(AgentRepository):
         )
 
     def all_newest(self, prefix: Sequence[str], *, alive_at: int | None) -> Iterator[ItemRow]:
-        """Return an iterator over the items below a prefix, those put last first; it reads as it goes."""
+        """Return an iterator over the items below a prefix, the last put first. Rows are read as they are needed."""
         return stream_rows(self._stream(self._select_below(), **_below(prefix, alive_at)), ItemRow)
 
     def rows(self, row_ids: Sequence[int]) -> list[ItemRow]:

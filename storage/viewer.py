@@ -113,7 +113,7 @@ def of_schedule(viewer: Viewer | None, alias: str) -> str:
     """Return a condition on schedules, notifications or reminders that a viewer may see.
 
     These are the rows of the viewer, of its groups, and without an owner. A row without a user belongs to the users of
-    its session; if there is no such session, it has no owner.
+    its session; if its session does not exist, the row has no owner.
     """
     if viewer is None:
         return "1"

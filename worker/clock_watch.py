@@ -99,7 +99,7 @@ class ClockWatch:
         found = next_state(state, now=self._now(), steady=self._steady(), boot=self._boot, settle=_SETTLE_MICROS)
         self._state = found
         if found is not state:
-            with suppress(OSError):  # a full disk: this process knows it all the same
+            with suppress(OSError):  # a full disk: this process has noted it anyway
                 write_private(self._path, msgspec.json.encode(found))
             if state is not None and found.jumped_at not in (None, state.jumped_at):
                 log.warning("clock_jumped", by_seconds=round(found.jumped_by / 1_000_000))

@@ -170,7 +170,7 @@ def check_disk(data: Path) -> Iterator[Finding]:
 
 
 def check_logs(data: Path) -> Iterator[Finding]:
-    """Check that processes can write their logs; without them they work on, and nobody is told what they meet."""
+    """Check that processes can write their logs; without them they go on, but nobody learns of their errors."""
     folder = data / "logs"
     closed = [path for path in folder.glob("*.log") if not path.is_file() or not os.access(path, os.W_OK)]
     if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):

@@ -88,7 +88,7 @@ class HostUpkeep:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread after what it is doing."""
+        """End the thread once its present work is done."""
         self._closing.set()
         self._thread.join()
 

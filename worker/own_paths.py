@@ -23,8 +23,8 @@ from reverie.errors import Rejected
 def check_own(path: Path, *, what: str, instead: str, field: str) -> None:
     """Raise `Rejected` if somebody else could have written a file or folder.
 
-    `what` names the kind of path, as in "settings file"; `instead` says how to use it anyway, by naming it. A path that
-    does not exist is checked as far as it does.
+    `what` names the kind of path, as in "settings file"; `instead` is a sentence that says how to name
+    the path explicitly, to use it anyway. Of a path that does not exist, the existing folders above it are checked.
     """
     reason = _reason(path)
     if reason is not None:

@@ -98,7 +98,7 @@ class TaskReporter:
 
 
 def _embedder_state(runtime: Runtime) -> str:
-    """Return the state of this process's embedder; empty if it has not loaded one, unless it failed to."""
+    """Return the state of this process's embedder; empty if it has not tried to load one."""
     embedder = runtime.embedder_made
     if embedder is None:
         return ""

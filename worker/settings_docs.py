@@ -94,7 +94,7 @@ def _row(key: str, field: FieldInfo) -> str:
 
 
 def _allowed(field: FieldInfo) -> str:
-    """Return the values or the range that a setting allows; empty if there is no limit, or only that of 0."""
+    """Return the values or the range that a setting allows; empty if any value, or any from 0 on, is allowed."""
     kind: Any = field.annotation
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(part for part in get_args(kind) if part is not types.NoneType)

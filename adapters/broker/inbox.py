@@ -70,7 +70,7 @@ _TASKS_OF_ONE_WORKSPACE: Final = 4
 class Taken(NamedTuple):
     """One item leased to this worker. `accepted_at` is its number, 0 when the value has another format.
 
-    `payload` is without its `signature`. `refusal` says why it must not be stored: none of the keys has signed it.
+    `payload` is without its `signature`. `refusal` says why it must not be stored, such as a wrong signature.
     `tries` includes this one. `token` shows that this worker holds it. `waits_since` is the time of acceptance
     (microseconds), which is not the number when the broker's clock was set back before. `content` is the id of the
     broker's content that gave the number, empty if none did.

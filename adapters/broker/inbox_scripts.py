@@ -81,7 +81,7 @@ end
 # caller who requires strict order is not refused because two workers raced. Writes to one database are serial anyway.
 # A lease that ends later than a new one would was given before the clock was set back.
 # The id of the broker's content comes first: it tells by which content the items were numbered.
-# KEYS: inbox, due, taken, tries, pause, holder, state. ARGV: items, lease, bytes, token, id if there is none.
+# KEYS: inbox, due, taken, tries, pause, holder, state. ARGV: items, lease, bytes, token, id for content without.
 TAKE: Final = (
     CLOCK
     + _ACCEPTED
@@ -291,8 +291,8 @@ return items
 """
 )
 
-# KEYS: state. ARGV: id if there is none. A number later than those of all items that were accepted, and the id of the
-# content that gave it. Forgetting frees memory: it must not be refused for want of it.
+# KEYS: state. ARGV: id for content without. A number later than those of all accepted items, and the id of the content
+# that gave it. Forgetting frees memory: it must not be refused for want of it.
 NUMBER: Final = (
     CLOCK
     + """

@@ -162,7 +162,7 @@ class WorkingMemory:
 
         A list is dropped instead if it would differ from the store: a message is late or repeated, or was accepted
         (`accepted_at`, the number of the oldest message of each session) before the list was last dropped. Where there
-        is none, readers who have read the store before are kept from filling it.
+        is none, a reader that read the store before this cannot fill it any more.
         """
         if messages_by_session:
             keys = self._both_keys(workspace, list(messages_by_session))

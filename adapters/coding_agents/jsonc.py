@@ -121,7 +121,7 @@ def _with_child(text: str, parent: Node, child: str, unit: str, depth: int) -> s
         return f"{text[: parent.start + 1]}{inside}{inner}{child}{outer}{text[parent.end - 1 :]}"
     last = parent.children[-1]
     comma = _comma(text, last.end)
-    if comma is not None:  # whoever ends lists with one wants it to stay so
+    if comma is not None:  # keep the style of lists that end with a comma
         return f"{text[: comma + 1]}{inner}{child},{text[comma + 1 :]}"
     return f"{text[: last.end]},{inner}{child}{text[last.end :]}"
 

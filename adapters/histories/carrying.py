@@ -50,7 +50,7 @@ _REASON: Final = "messages that hooks have handed over already"
 def without_handed_over(
     records: Iterator[ExportedRecord], send: Callable[[Any], Any], source: str, reading: Reading
 ) -> Iterator[ExportedRecord]:
-    """Yield the records of a transcript except messages that hooks have handed over; raises what `send` raises."""
+    """Yield the records of a transcript except messages that hooks have delivered. Raises the errors of `send`."""
     known: dict[str, _Counts] = {}
     for record in records:
         if isinstance(record, ExportedSession):
@@ -125,7 +125,7 @@ def carry(
 
     Left out are records that were erased here after their file was last changed (unless `with_erased`), and messages
     that the program's hooks have handed over. Raises `Rejected` if there is no such path or no file of this format
-    below it, and what `send` raises: carried again, it goes on from there.
+    below it, and the errors of `send`: a second call then continues where this one stopped.
     """
     if not path.exists():
         raise Rejected(f"there is no {path}", field="path")

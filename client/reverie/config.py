@@ -181,7 +181,7 @@ def local_server(url: str) -> LocalServer | None:
 def _found_url(*, may_be_several: bool) -> str | None:
     """Return the URL of this user's running server: the one at the default address, or else the only one.
 
-    None if there is none, as yet. Raises `Rejected` for several, unless there may be.
+    None if no server runs yet. Several raise `Rejected`, or are None with `may_be_several`.
     """
     try:
         paths = sorted((state_folder() / "servers").iterdir())

@@ -233,7 +233,7 @@ def post_submission(
 
 
 def _seconds_to_wait(response: Any) -> float | None:
-    """Return after which time a request is to be sent again; None if that is not asked for."""
+    """Return the seconds after which the server asks for the request again; None if it does not."""
     header = response.headers.get("retry-after", "")
     if response.status_code not in (429, 503) or not header.isdecimal() or len(header) > _MAX_WAIT_DIGITS:
         return None

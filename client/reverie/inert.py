@@ -164,7 +164,7 @@ def folded(text: str) -> str:
 
 @cache
 def _folding() -> dict[int, str]:
-    """Return the ASCII characters of what looks like them: one for one, so that places in both texts are the same."""
+    """Return the ASCII character for each lookalike: one for one, so that positions stay the same."""
     folding = {
         code: plain
         for first, end in _COMPATIBILITY

@@ -135,7 +135,7 @@ class Term:
 
     @property
     def identifiers(self) -> list[str]:
-        """The identifiers in it; one number alone is none."""
+        """The identifiers in the text; a single number is not one."""
         tokens = [token for token in self.text.split() if re.search(r"[@_/\\\d]", token)]
         numbers = [re.sub(r"\D", "", found) for found in _NUMBER.findall(self.text) if not _IP.search(found)]
         if numbers and not any(re.search(r"[^\W\d]", token) for token in tokens):

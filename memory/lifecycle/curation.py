@@ -143,8 +143,8 @@ def undo_all(
 ) -> tuple[list[int], dict[int, str]]:
     """Undo an agent's entries, newest first; return the numbers of those undone, and the errors of the others.
 
-    Each is undone in a transaction of its own. Entries that are already undone are skipped, but for those that the same
-    request (by its key) has undone before it was killed.
+    Each is undone in a transaction of its own. Entries that are already undone are skipped, and
+    counted if this request (by its key) undid them before it was interrupted.
     """
     with store.reading() as tx:
         log = tx.for_agent(agent).curation

@@ -139,7 +139,7 @@ def place_in_tenants(stores: Stores, tenants: Mapping[str, Sequence[str]], *, dr
 
 
 def _within(record: ExportedRecord, rules: ImportRules) -> ExportedRecord | None:
-    """Return a record as these rules let it be stored, None if they do not."""
+    """Return a record as these rules allow it to be stored; None if they do not allow it."""
     if not rules.operator and not isinstance(record, _CONTENT):
         return None
     if rules.user is not None:

@@ -94,7 +94,7 @@ def found_by_patterns(
     for message in messages:
         in_game = is_game(message.content, before=in_game)
         for statement in _statements(message, instructions_only) if not in_game else ():
-            # Where people bear names they talk with each other: what they ask for is not addressed to the agent.
+            # Messages with a speaker's name are a talk among people: their requests are not addressed to the agent.
             if message.name and (is_standing(statement.kind, statement.importance) or statement.takes_back is not None):
                 continue
             expired = statement.expires_at is not None and statement.expires_at <= now
@@ -184,7 +184,7 @@ class FindingSaver:
         for finding in findings:
             owner = self._owner(finding)
             if owner is None and self._session.is_group:
-                self.counts["speaker_unknown"] += 1  # whose it is cannot be known: it is no one's, nor everybody's
+                self.counts["speaker_unknown"] += 1  # in a group it must not become everybody's
                 continue
             self.counts[self._save(with_owner(finding, owner), self._contents_of(owner))] += 1
 

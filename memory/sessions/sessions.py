@@ -1,4 +1,4 @@
-"""Sessions and their messages as the client sees them: list, read and export; and who has stored what where.
+"""Sessions and their messages as the client sees them: lists, reads and exports them, and lists agents and workspaces.
 
 The newest messages come from working memory; the store is read only where working memory does not have them. The end
 of a session, as its caller added it, is in the order of the sequence in which messages were stored, not of the times
@@ -180,7 +180,7 @@ def _newest(rows: AgentRepositories, session: str) -> WholeMessage | None:
 
 
 def _remove(stores: Stores, store: Store, message: WholeMessage, forgotten_at: Number) -> WholeMessage | None:
-    """Remove a message and what came from it; None if meanwhile it is not the last one of its session any more."""
+    """Remove a session's last message and what came from it; None if another message has followed meanwhile."""
     subject = Subject("message", message.id, session=message.session)
     with store.reading() as tx:  # which reads all memories of the agent, and must hold no lock
         selection = tx.for_agent(message.agent).erased.select(subject)

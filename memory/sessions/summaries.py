@@ -64,7 +64,7 @@ class Usage:
     """The tokens of a session: its summary, and its unsummarised messages, oldest first.
 
     `valid_starts` says at which of them a conversation may start. `newer` and `newer_tokens` count the messages after
-    those listed, whose tokens are only estimated: they stay. `max_summary_tokens` is the limit of the summary.
+    those listed; they are not summarised, so estimated tokens are enough. `max_summary_tokens` limits the summary.
     """
 
     message_tokens: Sequence[int]
@@ -108,7 +108,7 @@ def rolling_count(usage: Usage, budget: int, rules: RollingRules) -> int:
     """Return how many of the oldest messages a rolling summary condenses; 0 if it is not due.
 
     Due with at least `min_turns` unsummarised messages and more tokens than `trigger_ratio` of the budget. Condenses as
-    few messages as bring the total, with the new summary, to `target_ratio` of the budget; if none do, all it may.
+    few messages as bring the total, with the new summary, to `target_ratio` of the budget; failing that, all it may.
     """
     if usage.messages < rules.min_turns or usage.total_tokens <= rules.trigger_ratio * budget:
         return 0

@@ -1,7 +1,7 @@
 """Keyed hashes, which the audit log has in place of names and ids that callers chose.
 
-Its entries are never changed, so an erasure cannot take a name out of them. Who knows the name finds its entries by the
-same hash; nobody can read it back.
+Its entries are never changed, so an erasure cannot take a name out of them. Whoever knows the name finds its entries by
+their hash; the name cannot be read from the hash.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Exclusions:
 
 @dataclass(slots=True)
 class Plan:
-    """The memories that each step changes. `promoted_later` are promoted because of what they were merged with.
+    """The memories that each step changes. `promoted_later` reach the threshold only by a merge.
 
     `held_back` are not promoted: several users see them, and too few have recalled them. `entries_kept` is the number
     of memories of this store at which `max_entries` is met; None if that limit applies to this store alone.

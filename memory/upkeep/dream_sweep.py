@@ -131,7 +131,7 @@ def sweep_agent(run: JobRun, agent: str, rules: DreamRules, users: AgentUsers) -
 
 
 def _recalled(run: JobRun, agent: str, rules: DreamRules) -> tuple[list[Candidate], list[LeftOut]]:
-    """Return what passed the gates, and in a dry run what missed one, and which.
+    """Return the candidates that passed all gates, and in a dry run those that missed one, with the gate.
 
     Both are in descending order of their score, then of their last recall, then in the order of their ids.
     """

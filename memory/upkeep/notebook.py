@@ -44,7 +44,7 @@ MEMORY_FILE_BYTES: Final = 65_536
 class Notebooks:
     """The repositories of the notebooks, None if they are disabled, and the maximum size of MEMORY.md in bytes.
 
-    The files have the memories that `trust` lets them tell, by whose word they are.
+    `trust` decides, by whose word a memory is, whether the files have it.
     """
 
     repositories: GitFolders | None

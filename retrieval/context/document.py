@@ -157,7 +157,7 @@ class Item:
         return replace(self, text=text, message=message)
 
     def lines(self, *, number: int | None = None) -> str:
-        """Return it as a list entry: on one line if its text has one line, else with a quotation below it."""
+        """Return the item as a list entry: a text of one line on the same line, a longer one as a quotation below."""
         flag = " (important)" if self.flagged else ""
         tag = f"[{number}] " if number is not None else ""
         said_at = f"{_time(self.created_at)}, " if self.candidate is None else ""

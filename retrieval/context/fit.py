@@ -243,7 +243,7 @@ def _filling(items: Sequence[Item], counter: TokenCounter, room: int, query: str
 def _excerpt(item: Item, asked: frozenset[str]) -> Item:
     """Return a message with the one sentence of it that has most of the words `asked`, preferably no question.
 
-    Others are returned as they are, and so are those whose remark is about all that they say.
+    Items that are no messages are returned unchanged, and so are those with a remark about the whole text.
     """
     is_message = item.candidate is not None and item.candidate.result.kind == "message"
     sentences = [part.strip() for part in _SENTENCE.split(item.text) if part.strip()]

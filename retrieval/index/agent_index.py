@@ -385,7 +385,7 @@ class IndexSnapshot:
         return _find_sorted(self.chunk_ids, chunk_ids)
 
     def rows_for(self, audiences: Collection[str], *, everybody: bool) -> NDArray[np.bool_] | None:
-        """Mark the rows that belong to one of these audiences, and with `everybody` those of none; None if all do."""
+        """Mark the rows of these audiences and, with `everybody`, those for everybody; None if that is every row."""
         if not self.audience_names and everybody:
             return None
         allowed = np.array([*(name in audiences for name in self.audience_names), everybody])

@@ -168,7 +168,7 @@ class AgentIndexes:
         return build
 
     def _begin(self, key: _Key) -> _Build | None:
-        """Claim the building of an index; return the build, whose end is to be told, or None if there is one."""
+        """Begin to build an index; return the build, which the caller must finish, or None if one is running."""
         with self._lock:
             if key in self._building:
                 return None

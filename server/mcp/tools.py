@@ -451,7 +451,7 @@ async def recalled_lines(bound: Bound, found: RecallResponse, *, excluded_ids: C
             memories[id] = await bound.send(GetMemory(id=id))
         except NotFound:
             pass  # forgotten since: then it is not told either
-        except ReverieError as error:  # the first is raised below; a group of errors would hide what it is
+        except ReverieError as error:  # the first is raised below: clients show no message of a group
             failures.append(error)
 
     async with anyio.create_task_group() as group:

@@ -524,7 +524,7 @@ async def _agents(visit: Visit) -> Response:
 
 
 async def _users(visit: Visit) -> list[tuple[str, int]]:
-    """Return the users of the agent with how many of its newest conversations are theirs; none for who may not know."""
+    """Return the agent's users and how many of its newest conversations each has; none if the visitor may not know."""
     if visit.principal.user is not None or not visit.principal.allows("operate"):
         return []
     everybody = visit.elsewhere(replace(visit.place, user=None)) if visit.place else visit

@@ -151,7 +151,7 @@ async def _stream(visit: Visit, event: str) -> AsyncIterator[str]:
             try:
                 await visit.check_login()
                 yield await _event(visit)
-            except ReverieError:  # the next connection says what it is
+            except ReverieError:  # the browser connects again, and is answered with the error
                 return
 
 

@@ -146,7 +146,7 @@ class Logins:
         return self.unsealed(cookie) if len(cookie) <= _MAX_COOKIE_CHARACTERS else None
 
     def sealed(self, text: str) -> str:
-        """Return a text as a form can hold it: nobody else can read or write it. Raises `StoreUnavailable`."""
+        """Return a text encrypted for a form field, so that nobody can read or forge it. Raises `StoreUnavailable`."""
         return self._box.encrypt(text.encode()).decode()
 
     def unsealed(self, sealed: str) -> str | None:
@@ -297,7 +297,7 @@ class Visit:
         return msgspec.structs.replace(call, user=user) if user is not None and _asks_as_user(call) else call
 
     def sealed(self, data: object) -> str:
-        """Return data as a form of this login can hold it: nobody can read or write it."""
+        """Return data encrypted for a form field of this login, so that nobody can read or forge it."""
         return self._site.logins.sealed(msgspec.json.encode([self._form_token, data]).decode())
 
     def unsealed(self, sealed: str, kind: type[_T]) -> _T:
@@ -326,7 +326,7 @@ class Visit:
         return self.request.query_params.get(name, "").strip()
 
     def number(self, name: str) -> int:
-        """Return a parameter of the address as a number; 0 if there is none, or it is none."""
+        """Return a parameter of the address as a number; 0 if it is missing or not a number."""
         text = self.query(name)
         return int(text) if text.isdecimal() and len(text) < 16 else 0
 
@@ -431,7 +431,7 @@ _FOR_PROGRAMS: Final = ("/v1/", "/mcp", "/metrics", "/docs", "/openapi.json", "/
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: its path, what makes it, and whether it is about one agent."""
+    """A page: its path, the function that builds it, and whether it is about one agent."""
 
     path: str
     method: str

@@ -325,7 +325,7 @@ class SearchIndex(Repository):
 
     def _remove_vectors(self, generation: Generation, chunk_ids: Sequence[int]) -> None:
         """Remove the vectors of chunks from one index."""
-        # A lookup by rowid in vec0 takes 0.15 ms; its table of rowids tells in microseconds that there is none.
+        # A lookup by rowid in vec0 takes 0.15 ms; its table of rowids says in microseconds which chunks have no vector.
         sql = f"SELECT rowid FROM {generation.table}_rowids WHERE rowid IN (SELECT value FROM json_each(:ids))"
         found = [(chunk_id,) for chunk_id in self._values(sql, ids=chunk_ids)]
         if found:

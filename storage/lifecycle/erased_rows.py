@@ -64,7 +64,7 @@ class Selection:
         return {table: self.of(table) for table in _SELECTED}
 
     def parts(self, rows: int) -> Iterator[Selection]:
-        """Split it into parts of one transaction each: so many rows of one table, or one session or file."""
+        """Split the selection into parts for one transaction each: `rows` rows of a table, or a session, or a file."""
         for table in _IN_BATCHES:
             keys = self.of(table)
             yield from (Selection({table: keys[first : first + rows]}) for first in range(0, len(keys), rows))
@@ -332,7 +332,7 @@ class Candidates(AgentRepository):
 
 
 def texts_of_value(value: Any) -> Iterator[str]:
-    """Yield the texts of one column: those within JSON one by one, and of bytes that are JSON (a payload)."""
+    """Yield the texts of one column's value. JSON, as text or as bytes (a payload), yields each text in it."""
     if isinstance(value, bytes):
         try:
             value = value.decode()

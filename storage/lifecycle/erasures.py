@@ -161,7 +161,7 @@ class Erasures(AccountRepository):
             )
 
     def count(self, erasure_id: str, place: str, counts: Mapping[str, int], *, anew: bool = False) -> None:
-        """Add to the numbers of what was removed from a place; with `anew` they replace the earlier ones."""
+        """Add to the numbers of rows removed from a place, or replace them if `anew`."""
         added = {name: number for name, number in counts.items() if number}
         if not added:
             return

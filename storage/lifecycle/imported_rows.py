@@ -95,8 +95,8 @@ class ImportedRows(AgentRepository):
     ) -> ImportOutcome:
         """Store a record that is not present, except a message. `tenant` is that of rows of the account.
 
-        With `trusted` it is promoted if it was. A session that it came from and that is not there becomes that of
-        `user`. `now` in microseconds.
+        A promoted memory stays promoted only if the import is `trusted`. If the session that a record came from is
+        missing, it is created for `user`. `now` in microseconds.
         """
         match record:
             case types.ExportedSession():
@@ -240,7 +240,7 @@ class ImportedRows(AgentRepository):
 
     def _add_run(self, record: types.ExportedRun) -> ImportOutcome:
         schedule = self._value("SELECT 1 FROM schedules WHERE agent_id = :agent AND id = :id", id=record.schedule)
-        if schedule is None or record.status not in _ENDED:  # an open one belongs to the installation that runs it
+        if schedule is None or record.status not in _ENDED:  # an open run belongs to the installation that executes it
             return "left_out"
         return self._insert(record, sent_at=_stored(record.created_at))
 

@@ -224,7 +224,7 @@ class Memories(AgentRepository):
         return self._one("m.note_id = :note", note=note_id)
 
     def fact(self, category: str, key: str, *, owner: str | None = None) -> MemoryRecord | None:
-        """Return the current fact of an owner with this category and key; without one, that of nobody."""
+        """Return the current fact of an owner with this category and key; without an owner, the fact that has none."""
         return self._one(f"{_FACT} AND m.owner_user_id IS :owner", category=category, key=key, owner=owner)
 
     def seen_fact(self, category: str, key: str) -> MemoryRecord | None:
@@ -341,7 +341,7 @@ class Memories(AgentRepository):
         return sorted(found, key=lambda memory: (memory.created_at, memory.row_id))
 
     def detach_superseded(self, row_ids: Sequence[int]) -> None:
-        """Keep the memories that these ones replaced from being deleted with them: call it just before `delete`.
+        """Detach the memories that these replaced, so that `delete`, called next, keeps them.
 
         Each gets the next successor that stays, or becomes current again; the pipeline then makes new chunks of it.
         """
@@ -457,7 +457,7 @@ _PROMOTED: Final = (
 
 @dataclass(slots=True)
 class MemoryCounts:
-    """Numbers of current memories by what they are; times in microseconds, None without memories."""
+    """Numbers of current memories by kind; times in microseconds, None without memories."""
 
     memories: int = 0
     facts: int = 0

@@ -56,7 +56,7 @@ class TrustPolicy:
         return policy == "told" or (policy == "review" and confirmed)
 
     def tells_memory(self, provenance: Provenance | None, *, confirmed: bool) -> bool:
-        """Return whether a memory is told; one whose origin is not known is gone."""
+        """Return whether a memory is told. Only one that was removed meanwhile has no provenance."""
         return provenance is None or self.tells(provenance.trust, confirmed=confirmed)
 
     @classmethod

@@ -41,7 +41,7 @@ from storage.postgres.search_index import PostgresSearchIndex
 
 # Requests and jobs of a process that use the database at once, unless the settings say otherwise.
 TURNS: Final = 10
-# Connections of one of them: of two stores, and one for what is looked up meanwhile.
+# Connections that one turn may use: one for each of two stores, and one for a lookup while both are in use.
 CONNECTIONS_OF_A_TURN: Final = 3
 _WAIT_SECONDS: Final = 30.0
 
@@ -88,7 +88,7 @@ def renew_plans(engine: Engine, *, monotonic: Callable[[], float] = time.monoton
             return
         record.info["planned_at"] = now
         try:
-            raw.autocommit = True  # or it would begin the transaction of who takes the connection
+            raw.autocommit = True  # else this statement would begin a transaction for the next user
             raw.execute("DISCARD PLANS")
             raw.autocommit = False
         except psycopg.OperationalError as error:

@@ -1,6 +1,6 @@
 """Translates errors of PostgreSQL: try again later, a person has to act, or the statement is at fault.
 
-The SQLSTATE decides. Only a connection that fails before it is made has none: libpq keeps it to itself.
+The SQLSTATE decides. Only an attempt to connect that fails has none, because libpq does not pass it on.
 """
 
 from __future__ import annotations

@@ -54,9 +54,9 @@ class Hosts:
         return b"{}" if found is None else str(found).encode()
 
     def change_rotations(self, workspace: str, change: Callable[[bytes], bytes | None]) -> bool:
-        """Store what `change` makes of them, while other callers wait; return whether it made anything of them."""
+        """Replace a workspace's rotations by the result of `change`, unless it is None; return whether they changed."""
         with self._server.writing() as connection:
-            # Writers of the store go on meanwhile; who deletes it waits, or was first.
+            # One caller at a time. Writers of the store go on; a deletion of the store waits, or has left no row.
             present = "SELECT id FROM stores WHERE name = %(name)s FOR KEY SHARE"
             store = connection.exec_driver_sql(present, {"name": workspace}).scalar()
             if store is None:

@@ -96,7 +96,7 @@ class _Module:
                 yield eval(compile(ast.Expression(expression), self.name, "eval"), scope)  # noqa: S307 - our own source
 
     def _values_of(self, name: str, at: ast.AST) -> list[Any]:
-        """Return what a name stands for in a function: what is assigned to it, else what is passed to it."""
+        """Return the values of a name in a function: those assigned to it, else the arguments passed for it."""
         function = self._function_of(at)
         if (function, name) in self._open:
             return []

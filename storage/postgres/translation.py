@@ -48,7 +48,7 @@ class KeptTranslations:
         self._code = ""
 
     def open(self, path: Path) -> None:
-        """Take what processes before have translated, unless it was by other code, and write what is added."""
+        """Load the translations in a file, unless other code made them, and add new ones to it."""
         self._path, self._code = path, _code()
         with contextlib.suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -165,7 +165,7 @@ def name_join_keys(tree: exp.Expr) -> exp.Expr:
 
 
 def _computed(join: exp.Join) -> list[exp.Expr]:
-    """Replace what is computed in the condition of a join; return the join that computes it, if there is anything."""
+    """Replace computed expressions in the condition of a join; return the joins that compute them."""
     table, condition = join.this, join.args.get("on")
     if condition is None or not isinstance(table, exp.Table) or table.name not in shared_tables():
         return []
@@ -522,7 +522,7 @@ def _order_nulls(tree: exp.Expr) -> exp.Expr:
 
 
 def _read_json(tree: exp.Expr) -> exp.Expr:
-    """Convert texts to JSON before they are read, and what is read of them to the type it is compared with."""
+    """Convert texts to JSON before a value is read from them, and the value to the type that it is compared with."""
 
     def as_document(node: exp.Expr) -> exp.Expr:
         if isinstance(node, (exp.JSONExtract, exp.JSONExtractScalar)) and not node.meta.get("read"):

@@ -103,9 +103,9 @@ _LIMIT: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastMemory(ChunkSource):
-    """A memory that was replaced, with what recall shows of it and ranks it by. Times are microseconds.
+    """A memory that was replaced, with the fields that recall shows and ranks by. Times are microseconds.
 
-    It has no chunk. Whoever reads several gives each a number in place of the id of its chunk.
+    It has no chunk, so its readers number such memories in place of chunk ids.
     """
 
     row_id: int
@@ -195,7 +195,7 @@ _REPLACEMENTS: Final = """
     WHERE m.agent_id = :agent AND m.superseded_by IS NOT NULL AND b.visibility <> 'requested' AND {visible}{of_owner}
     ORDER BY m.superseded_at DESC LIMIT :limit
 """
-# Of more, the older ones count no more: what was said before them has been said again, or is past.
+# The newest replacements are enough: what was said before older ones has been said again, or is past.
 _MAX_REPLACEMENTS: Final = 50
 _MAX_REPLACEMENTS_OF_ALL: Final = 1_000
 
@@ -230,7 +230,7 @@ class PastMemories(AgentRepository):
         return self._records(Replacement, sql, limit=_MAX_REPLACEMENTS_OF_ALL)
 
     def histories(self, memory_ids: Sequence[str]) -> dict[str, list[Said]]:
-        """Return what was said of these memories, itself and what it superseded, the newest first; none without any."""
+        """Return the versions of each memory, itself and what it superseded, newest first, if there are several."""
         found: dict[str, list[Said]] = {}
         visible = of_memory(self._viewer, "m")
         for said in self._records(Said, _HISTORIES.format(visible=visible), ids=memory_ids):

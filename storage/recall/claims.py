@@ -86,7 +86,7 @@ _SPEAKER: Final = {
     "i'm": ["i", "am"], "we're": ["i", "am"], "i've": ["i", "have"], "we've": ["i", "have"], "we": ["i"], "our": ["my"],
     "user": ["i"], "user's": ["my"],
 }  # fmt: skip
-# As the speaker says it: what memories tell of them is read in the same way.
+# Memories say "Ana is" where she said "I am": both are read in the first person.
 _FIRST_PERSON: Final = {"is": "am", "has": "have", "does": "do", "goes": "go"}
 # What somebody or something has one of: "the city of Lisbon" says what Lisbon is, and that there is no other.
 _CLASSES: Final = words_in(
@@ -95,7 +95,7 @@ _CLASSES: Final = words_in(
 _ONE_OF: Final = frozenset({"citizen", "resident", "native", "student", "employee"})
 _OWN: Final = frozenset({"i", "my"})
 _WITH_OBJECT: Final = frozenset({"drive", "drives"})
-# Of whom one has one, or of which another one is the newer.
+# People of whom one has a single one, so that another name for the role replaces the earlier one.
 _ROLES: Final = words_in(
     "boss manager supervisor wife husband girlfriend boyfriend fianc\u00e9 fianc\u00e9e partner landlord landlady "
     "dentist mother father hometown"
@@ -153,7 +153,7 @@ _NEXT_WITHOUT_SUBJECT = re.compile(
     r"|,?\s(?:and|so|but)\s(?=(?:now\s)?(?:drive|live|work|use|eat|go|play|study|own)\b)",
     re.IGNORECASE,
 )
-# "Not any more" and its kind, with the verb if it stands in it.
+# Phrases like "not any more", with the verb if it is a part of the phrase.
 _ENDED = re.compile(
     r"\A(?:(?P<be>am|are) (?:not|no longer)\b|(?P<have>have) no\b|(?:do not|don't|no longer|can't|cannot)\b"
     r"|(?P<given_up>stopped|quit|gave up|have stopped|have quit|have given up)\b(?=\s\w{1,20}ing\b))\s"
@@ -232,7 +232,7 @@ _ONE_OF_ITS_KIND = re.compile(
 class Claim(NamedTuple):
     """An attribute of a subject, and its value, both normalised. One about the speaker is of that speaker alone.
 
-    Without a value it says that the attribute has it no more. One that `adds` a value replaces none.
+    Without a `value`, it says that the attribute has none any more. A claim that `adds` a value replaces no other.
     """
 
     attribute: str
@@ -336,7 +336,7 @@ def _switch(clause: str) -> Claim | None:
 
 
 def _new(clause: str) -> Claim | None:
-    """Return what a new one of the speaker's things or people is: "we have a new landlord, Mrs Silva"."""
+    """Return the claim in "we have a new landlord, Mrs Silva": the speaker's landlord is Mrs Silva."""
     found = _NEW.match(clause)
     return None if found is None else _claim(f"My {found['what']} is {found['value']}")
 

@@ -69,7 +69,7 @@ class Days(NamedTuple):
 
 
 def days_in(text: str, at: int, *, is_past: bool = False) -> Days | None:
-    """Return the first days that a text names, None if it names none or repeats; `at` is the time of the message.
+    """Return the first days that a text names, None if it has none or they recur; `at` is the time of the message.
 
     A day without a year, and a weekday, is the next one to come; if the text tells something past, the last one. But
     what was booked for a day is past while the day is ahead, unless it was one of the last weeks.
@@ -85,7 +85,7 @@ def days_in(text: str, at: int, *, is_past: bool = False) -> Days | None:
 
 
 def end_of(text: str, at: int) -> int | None:
-    """Return when the days that a text names have ended everywhere (microseconds); None if it names none or repeats."""
+    """Return when a text's days have ended everywhere (microseconds); None if it names none, or they recur."""
     days = days_in(text, at)
     return days and end_of_day(days.last)
 

@@ -1,10 +1,10 @@
 """Which texts depend on something that has changed since: a landlord told before a move, a desk before a new job.
 
-A move, a new job or a new address says nothing of the landlord, the rent or the desk, so it replaces none of them; but
-what was said of them before may hold no more. Only what hardly ever outlives such a change counts, and what is said to
-be at the place that was left ("my studio is in Lisbon", "I swim at a pool in Lisbon"). What one has been, liked or
-visited there stays as it is, and so does what is said of other people. What somebody says in free words to have ended
-or changed makes doubtful what the same person said of it before. Doubt means no dependence, as for claims.
+A move, a new job or a new address says nothing about the landlord, the rent or the desk, so it replaces none of them;
+but what was said about them before may no longer hold. Three kinds of texts depend on such a change: those about things
+that hardly ever outlive it, those about something at the place that was left ("my studio is in Lisbon"), and what the
+same person said before about something that ended or changed in free words. What the speaker was, liked or visited at a
+place does not depend on it, nor what is said about others. In doubt there is no dependence, as with claims.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OF_WORK: Final = words_in(
 _GOVERNS: Final = re.compile(r"\A(?P<subject>\S.{0,60}?) (?P<verb>live|work)(?: \w{1,20})?\Z")
 _GOVERNED: Final = {"live": _OF_HOME, "work": _OF_WORK, "address": _OF_HOME, "job": _OF_WORK, "employer": _OF_WORK}
 _GOVERNING_THING: Final = re.compile(r"\A(?P<owner>my|\S{1,40}'s) (?P<thing>address|job|employer) be\b")
-# What one goes on doing at a place or on the way there; who visits it or comes from there need not live there.
+# What people do regularly where they live, or on the way there; those who visit a place or come from it may not.
 _SETTLED: Final = frozenset(
     str(hash_of(verb))
     for verb in words_in(

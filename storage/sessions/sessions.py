@@ -102,7 +102,7 @@ _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 _REF_CODE_CHARACTERS: Final = 11
 _MESSAGES: Final = "(SELECT count(*) FROM messages WHERE session_row = sessions.row_id)"
 _SELECT: Final = f"SELECT {select_list(SessionRecord, messages=_MESSAGES)} FROM sessions"
-# Of what was said, not of what a program was told.
+# Only roles that speak in the conversation count, not messages to or from programs.
 _CONTENTS: Final = """
     SELECT s.row_id AS session_row,
         (SELECT substr(m.content, 1, 400) FROM messages AS m WHERE m.session_row = s.row_id

@@ -43,7 +43,7 @@ def _recall(runtime: Runtime, store: Store, schedule: ScheduleRecord) -> GoalCon
     request = RecallRequest(
         query=schedule.goal,
         agent=schedule.agent,
-        user=schedule.user,  # without one, as the users of its session see it
+        user=schedule.user,  # None: what the users of its session may see
         session=schedule.session,
         scope="account" if schedule.session is not None else None,
         mode="hybrid" if vector is not None else "keyword",

@@ -97,7 +97,7 @@ class AliveWatch:
 
 
 class PoolSigns:
-    """The signs of the children of a pool, in memory that they share with their worker. Make it before they start."""
+    """Signs of life of a pool's children, in memory shared with their worker. Create this before the children start."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)

@@ -52,7 +52,7 @@ async def settled(change: Callable[[], _T]) -> _T:
         except asyncio.CancelledError as error:
             cancelled = cancelled or error
     if cancelled is not None:
-        running.exception()  # else asyncio complains that nobody has asked for it
+        running.exception()  # marks it as retrieved: else asyncio logs that it never was
         raise cancelled
     return running.result()
 

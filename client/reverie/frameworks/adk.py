@@ -435,7 +435,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def entry_of(message: Message) -> Entry | None:
-    """Return what a message keeps, None for one of something else."""
+    """Return the entry that a message stores; None if this adapter did not store the message."""
     if message.original is None or message.metadata.get("framework") != FRAMEWORK:
         return None
     # Not by msgspec, which takes no lone surrogates.
@@ -497,7 +497,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 FRAMEWORK: Final = "adk"
-# The session whose scratchpad holds the state of an app; that of a user has the user's name behind it.
+# The session whose scratchpad holds the state of an app; for the state of a user, the user's name follows.
 APP_STATE: Final = "adk-state"
 _SESSION: Final = "adk:"
 _IDS: Final = UUID("6d0b6c5e-56a7-4a8e-9a0b-3d5f0b8f2a41")
@@ -531,7 +531,7 @@ def session_name(user_id: str, session_id: str) -> str:
 
 
 def session_id_of(name: str, user_id: str) -> str | None:
-    """Return the id of a user's session by its name in Reverie, None for a session of something else."""
+    """Return the id of a user's session by its name in Reverie, None if this adapter did not make the session."""
     prefix = session_name(user_id, "")
     return name.removeprefix(prefix) if name.startswith(prefix) else None
 

@@ -6,7 +6,7 @@
         graph = builder.compile(store=store)
 
 Values are returned exactly as they were put. Searches by meaning need no embedder of the caller: the server has one.
-`AsyncReverieStore` is the same for asyncio, where it sends what is awaited at once as one batch.
+`AsyncReverieStore` is the same for asyncio. Operations that are awaited together are sent as one batch.
 
 What a store needs of its index and its time to live is decided in one place, so that both stores do the same.
 """

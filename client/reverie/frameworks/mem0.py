@@ -364,16 +364,16 @@ class AsyncMemory:
 
 # A message is stored, and a memory indexed, within a second; a machine that is very busy takes longer.
 _STORE_SECONDS: Final = 60.0
-# Long enough where workers run. Without them what was added is stored, and is searchable later.
+# Long enough where workers run. Where none run, the memory is stored, and searchable once they do.
 _INDEX_SECONDS: Final = 5.0
-# Another call may end the session between storing and reading; it then reads what both stored, or this one does.
+# Another call may end the session between storing and reading: whichever of the two reads, reads what both stored.
 _ATTEMPTS: Final = 5
 
 
 def remember_each(
     client: Reverie, scope: Scope, messages: list[dict[str, Any]], custom: dict[str, Any], expires_at: datetime | None
 ) -> list[dict[str, Any]]:
-    """Remember each message as it is, without those of the system; return what mem0 returns of them."""
+    """Remember each message word for word, except system messages; return them in mem0's form."""
     kept = [message for message in messages if message["role"] != "system"]
     for message in kept:
         check_size(message["content"])

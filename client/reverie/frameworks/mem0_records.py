@@ -150,7 +150,7 @@ def check_size(text: str) -> None:
 
 
 def metadata_of(scope: Scope, custom: Mapping[str, Any], message: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the metadata of a memory as it is stored; `message` is the one that it has the words of."""
+    """Return the metadata of a memory as it is stored; `message` is the message that its text comes from."""
     message = message or {}
     values = (scope.agent_id, scope.run_id, message.get("name"), message.get("role"))
     kept: dict[str, Any] = {name: value for name, value in zip(_KEPT, values, strict=True) if value is not None}
@@ -287,7 +287,7 @@ _REASONS: Final = {
 
 
 def connection_of(config: object) -> dict[str, Any]:
-    """Return the arguments of `Reverie` in a configuration. Raises `InvalidCall` for what it cannot have."""
+    """Return the arguments of `Reverie` in a configuration. Raises `InvalidCall` for others."""
     if not isinstance(config, Mapping):
         raise InvalidCall(f"a configuration must be an object, not {type(config).__name__}", field="config_dict")
     for name, value in config.items():
@@ -355,7 +355,7 @@ _NEGATIONS: Final = ("ne", "nin")
 
 
 class Filters:
-    """The filters of a call, checked. `scope` is whose memories it is about."""
+    """The filters of a call, checked. `scope` names the user, agent or run whose memories are meant."""
 
     def __init__(self, filters: object) -> None:
         """Raise `InvalidCall` for filters without an identity, and for conditions that cannot be checked."""

@@ -49,7 +49,7 @@ _ROLES: Final[Mapping[str, Role]] = {
     "developer": "system",
     "tool": "tool",
 }
-# Where the kinds of tool calls say what they do.
+# The field of a tool call that says what it does, by kind of call.
 _ARGUMENTS: Final = ("arguments", "input", "action", "queries", "code")
 
 

@@ -168,9 +168,9 @@ def _same(field: str, own: Any, of_call: Any) -> Any:
 def build_file(given: IngestFile, *, agent: str, trace: str) -> FilePayload:
     """Turn a document's text into a checked payload. Raises `Rejected`.
 
-    Without an id it has that of its source: a document that is handed over again is the same one.
+    Without an id, the id is made from the source, so that the same document keeps its id when it is sent again.
     """
-    content: object = given.content  # of a caller who passed it by position, it may be anything
+    content: object = given.content  # unchecked: callers can pass anything
     metadata: object = given.metadata
     if not isinstance(content, str):
         raise Rejected("the content of a file must be text", field="content")

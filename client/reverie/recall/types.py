@@ -141,7 +141,7 @@ LeftOutBecause = Literal[
 class ServedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message, file or memory that a context included, or `left_out` with the reason.
 
-    `section` is the part of the document; `relevance` is that of what was recalled. `text` is the
+    `section` is the part of the document; `relevance` is None unless the item was recalled. `text` is the
     present one, of a file its source: `forgotten` if it is gone, or may not be seen by whoever asks, and `changed` if
     the memory was changed since.
     """

@@ -314,7 +314,7 @@ class AgentWorker:
                 self._seen.popitem(last=False)
         try:
             yield
-        except BaseException:  # it was not reported, so it may come again
+        except BaseException:  # the result was not reported, so the run may be sent again
             with self._seen_lock:
                 self._seen.pop(run_id, None)
             raise

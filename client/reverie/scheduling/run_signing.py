@@ -56,7 +56,7 @@ def derive_worker_key(installation_key: bytes, workspace: str, agent: str) -> st
 
 
 def check_worker_key(key: str) -> str:
-    """Return a key. Raises `Rejected`, without showing it, if it is none."""
+    """Return a key that has the form of one. Raises `Rejected`, with an error that does not show it."""
     digits = key.removeprefix(KEY_PREFIX)
     if digits == key or len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
         raise Rejected(

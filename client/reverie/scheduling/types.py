@@ -33,7 +33,7 @@ class Interval(msgspec.Struct, frozen=True, tag_field="type", tag="interval", fo
     """Every `seconds` of elapsed time, regardless of clock changes. `tz` is the time zone in which it is displayed.
 
     With an `anchor` it fires at that time and at whole multiples of `seconds` after it, so that a late run does not
-    shift its phase. Without one it fires `seconds` after the time it is computed from.
+    shift its phase. Without an anchor, each run is `seconds` after the one before.
     """
 
     seconds: int

@@ -140,7 +140,7 @@ class ListMessages(InSession[MessageList], kw_only=True, frozen=True):
 class ListNewestMessages(InSession[MessageList], frozen=True):
     """Return the last messages of a session in the order in which they were stored, with their originals.
 
-    At most `limit`, fewer if they have more than 16 MiB: those before them have a sequence below that of the first one.
+    At most `limit`, and fewer if they have more than 16 MiB; for earlier ones, ask below the first one's sequence.
     Raises `NotFound`.
     """
 

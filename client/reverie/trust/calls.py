@@ -127,9 +127,9 @@ RECEIPT_VERSION = 1
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
     """The search that followed a removal.
 
-    `parts` is the number of parts of removed texts that were looked for in each of the `forms`; `explained` of them are
-    also in what others stored, so they are no leftovers; `too_short` texts had too few characters, or no letter, and
-    were not looked for.
+    `parts` is the number of parts of removed texts that were looked for in each of the `forms`; `explained` of them
+    were found in content of others, so they are no leftovers; `too_short` texts had too few characters, or no letter,
+    and were not looked for.
     """
 
     files: int
@@ -398,7 +398,7 @@ class SetQuotas(Call[QuotaList], frozen=True):
         return {**removed, **given}
 
 
-# The selectors of which one names what is erased; without any it is a whole agent or workspace.
+# At most one of these selects what is erased; without any, it is a whole agent or workspace.
 _SELECTORS: Final = ("user", "session", "message", "memory", "about")
 
 ErasureId = Annotated[str, label("The id of an erasure.")]

@@ -178,7 +178,7 @@ def send_import(
         first = False
         done += len(records)
         progress(done, steps)
-    # Once more, now that what replaced them is there.
+    # Memories that were replaced are sent once more, now that their successors are there.
     replaced = ((one, size) for one, size in source.records() if isinstance(one, ExportedMemory) and one.superseded_by)
     for records in batches(replaced):
         patiently(send, msgspec.structs.replace(writing, records=records))

@@ -318,7 +318,7 @@ class ExportedDeadLetter(ExportedRecord, frozen=True, kw_only=True, tag="dead_le
     session: str | None = None
     payload: bytes | None = None
     trace: str = ""
-    # Tells apart the deliveries with one id.
+    # Distinguishes several deliveries with the same id.
     variant: str = ""
 
 
@@ -375,7 +375,7 @@ PARTS: tuple[str, ...] = tuple(map(tag_of, RECORD_TYPES))
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an export is about; what is None does not limit it."""
+    """What an export contains: only content that matches every field that is not None."""
 
     user: str | None = None
     agent: str | None = None
@@ -384,7 +384,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ExportHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="part", tag="header"):
-    """The first line of an export file: when and of what it was made.
+    """The first line of an export file: when it was made, and what it contains.
 
     `tenants` are the workspaces in it, by tenant; those of one tenant share an account tier.
     """
