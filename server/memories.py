@@ -8,6 +8,7 @@ from msgspec.structs import asdict, replace
 
 from memory.conversion import convert
 from memory.lifecycle.curation import review
+from memory.lifecycle.importing import import_memories
 from memory.memories.agent_memories import AgentMemories, StoredMemory, wait_until_searchable
 from memory.memories.facts import fact_history, forget_fact, list_facts, read_fact, set_fact
 from memory.memories.memories import (
@@ -15,7 +16,6 @@ from memory.memories.memories import (
     confirm_memory,
     export_memories,
     forget,
-    import_memories,
     list_memories,
     memory_stats,
     owned,
@@ -164,6 +164,6 @@ def _import_memories(services: Services, caller: Caller, call: calls.ImportMemor
         memories = [replace(memory, owner_user_id=user, visibility="private") for memory in memories]
     document = types.MemoryExport(memories=memories, schema_version=call.schema_version)
     imported, written = import_memories(services.memories(caller, call), document, now=services.runtime.now())
-    for store in written:
-        services.runtime.notify_stage("chunk", store.name)
+    for name in sorted(written):
+        services.runtime.notify_stage("chunk", name)
     return imported

@@ -30,12 +30,13 @@ from reverie.counts import counted
 from reverie.errors import NotFound, Rejected
 from reverie.fields import MAX_PAGE
 from reverie.sessions.calls import ListMessages
-from reverie.trust.export_files import ReportSum, batches, patiently
+from reverie.trust.export_files import ReportSum, patiently
 from reverie.trust.exports import (
     ExportedMessage,
     ExportedRecord,
     ExportedSession,
     ImportRecords,
+    batches,
     check_record,
     described,
     part_of,

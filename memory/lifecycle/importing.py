@@ -16,10 +16,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from memory.fragments import HashKey
+from memory.memories.agent_memories import AgentMemories
+from memory.memories.concept_tags import concept_tags
 from memory.tombstones import hash_key, read_tombstones, target_hash
 from reverie.contract import ACCOUNT_STORE, content_hash
 from reverie.errors import Conflict, NotFound, Rejected
-from reverie.memories.types import IMPORT
+from reverie.memories.transfer import records_of
+from reverie.memories.types import IMPORT, MemoryExport, MemoryImport
 from reverie.trust import exports as types
 from reverie.trust.exports import ExportedRecord, ImportReport, check_record, described, part_of
 from storage.lifecycle.erasures import message_name
@@ -115,6 +118,23 @@ def import_records(stores: Stores, records: Sequence[ExportedRecord], rules: Imp
         if tombstones.name(record):
             done.erased[part_of(record)] += 1
     return done
+
+
+def import_memories(memories: AgentMemories, export: MemoryExport, *, now: int) -> tuple[MemoryImport, set[str]]:
+    """Add the memories of an export that are missing, with their times and counts.
+
+    Returns the numbers, and the names of the stores that were written. Everything is checked before anything is stored.
+    `now` in microseconds. Raises `Rejected` naming the memory at fault.
+    """
+    records = [
+        replace(record, concept_tags=list(concept_tags(record.content)), made_by=IMPORT)
+        for record in records_of(export, workspace=memories.workspace, agent=memories.agent)
+    ]
+    # Those of the account together: each change from one store to the other begins a transaction.
+    records.sort(key=lambda record: record.tier == "account")
+    done = import_records(memories.stores, records, ImportRules(now=now, operator=True, trusted=True))
+    added = done.added["memories"]
+    return MemoryImport(added=added, present=len(records) - added), done.stores
 
 
 def place_in_tenants(stores: Stores, tenants: Mapping[str, Sequence[str]], *, dry_run: bool) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from reverie import AsyncReverie, Reverie
 from reverie.errors import Rejected
-from reverie.memories.transfer import _PART_ITEMS
 from reverie.sessions.types import AgentSummary, WorkspaceSummary
+from reverie.trust.exports import MAX_IMPORTED
 from storage.pipeline.records import NewDeadLetter
 from support.command_line import CommandLine
 from support.http import running_server
@@ -145,8 +145,8 @@ def test_an_export_is_imported_by_another_agent_in_requests_of_bounded_size(
     ana: Reverie, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given more memories than a request takes, then all arrive once, by both clients."""
-    monkeypatch.setattr("reverie.memories.transfer._PART_ITEMS", 2)
-    assert _PART_ITEMS > 2
+    monkeypatch.setattr("reverie.trust.exports.MAX_IMPORTED", 2)
+    assert MAX_IMPORTED > 2
     for number in range(5):
         ana.remember(f"number {number}", id=f"m{number}")
     ana.facts.set("a", "b", "c")
@@ -167,7 +167,7 @@ def test_an_export_is_imported_by_another_agent_in_requests_of_bounded_size(
 
 def test_an_import_with_a_mistake_sends_nothing(ana: Reverie, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a mistake in the last of several requests, then nothing is imported; the server checks it, too."""
-    monkeypatch.setattr("reverie.memories.transfer._PART_ITEMS", 1)
+    monkeypatch.setattr("reverie.trust.exports.MAX_IMPORTED", 1)
     for number in range(3):
         ana.remember(f"number {number}", id=f"m{number}")
     document = msgspec.to_builtins(ana.memories.export())

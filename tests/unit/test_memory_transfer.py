@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from memory.memories.memories import export_memories, import_memories, memory_stats
+from memory.lifecycle.importing import import_memories
+from memory.memories.memories import export_memories, memory_stats
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected

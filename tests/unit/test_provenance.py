@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from memory.lifecycle.importing import import_memories
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.facts import set_fact
-from memory.memories.memories import export_memories, import_memories, list_memories, read_memory, remember
+from memory.memories.memories import export_memories, list_memories, read_memory, remember
 from memory.memories.notes import store_note
 from reverie.clock import from_micros
 from reverie.memories.calls import ListMemories, Remember, SetFact

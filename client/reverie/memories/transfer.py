@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable
 
 import msgspec
 
-from reverie.calls import validated
-from reverie.checks import check_label, check_time
 from reverie.connection import Connection
+from reverie.contract import DEFAULT_AGENT, DEFAULT_WORKSPACE
 from reverie.decoding import rejected
 from reverie.errors import Rejected
-from reverie.memories.calls import ImportMemories, SetFact, check_memory
+from reverie.memories.calls import ImportMemories
 from reverie.memories.types import (
     EXPORT_VERSION,
     ImportedMemories,
     ImportedMemory,
     Memory,
-    MemoryDraft,
     MemoryExport,
     MemoryImport,
 )
-
-# Half of the server's default limit of a body.
-_PART_BYTES: Final = 2 * 1024 * 1024
-_PART_ITEMS: Final = 1_000
+from reverie.trust.exports import ExportedMemory, batches, check_record
 
 
 def read_export(document: bytes) -> MemoryExport:
     """Decode a document that `memories.export` made. Raises `Rejected` for anything else and for a newer version."""
     try:
         version = msgspec.json.decode(document, type=_Versioned).schema_version
-        check_version(version)
+        _check_version(version)
         found = msgspec.json.decode(document, type=ImportedMemories)
         return MemoryExport(memories=list(found.memories), schema_version=found.schema_version)
     except msgspec.ValidationError as error:
@@ -42,24 +36,27 @@ def read_export(document: bytes) -> MemoryExport:
         raise Rejected(f"this is not an export of memories: {error}", field="file") from None
 
 
-def check_version(version: int) -> None:
-    """Raise `Rejected` for a document of a newer version than this one."""
-    if version > EXPORT_VERSION:
-        raise Rejected(
-            f"the document has schema version {version}, newer than {EXPORT_VERSION}: upgrade Reverie",
-            field="schema_version",
-        )
+def records_of(export: MemoryExport, *, workspace: str, agent: str) -> list[ExportedMemory]:
+    """Return the memories of an export as records of an agent in a workspace.
 
-
-def check_export(memories: Sequence[Memory]) -> None:
-    """Check all memories of an export. Raises `Rejected` naming the first one that cannot be imported."""
-    for position, memory in enumerate(memories):
+    Raises `Rejected` for a document of a newer version than this one, and naming the first memory that cannot be
+    imported.
+    """
+    _check_version(export.schema_version)
+    records = []
+    for position, memory in enumerate(export.memories):
         try:
-            _check(memory)
+            if memory.superseded_by is not None:
+                raise Rejected("it is superseded: only current memories can be imported", field="superseded_by")
+            kept = {name: getattr(memory, name) for name in ExportedMemory.__struct_fields__ if hasattr(memory, name)}
+            record = ExportedMemory(**kept | {"workspace": workspace, "agent": agent})
+            check_record(record)
         except Rejected as error:
             raise Rejected(
                 f"memory {position} ({memory.id}): {error}; nothing was imported", field=error.field
             ) from error
+        records.append(record)
+    return records
 
 
 def import_memories(
@@ -87,15 +84,10 @@ def send_export(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> MemoryImport:
     """Check an export and send it in parts; `progress` is called with (sent, total). Raises as `memories.import_`."""
-    check_version(export.schema_version)
-    check_export(export.memories)
+    records_of(export, workspace=DEFAULT_WORKSPACE, agent=DEFAULT_AGENT)
     added = present = 0
-    for part in _parts(export.memories):
-        done = send(
-            ImportMemories(
-                memories=[imported(memory) for memory in part], schema_version=export.schema_version, user=user
-            )
-        )
+    for part in batches((imported(memory), len(msgspec.json.encode(memory))) for memory in export.memories):
+        done = send(ImportMemories(memories=part, schema_version=export.schema_version, user=user))
         added, present = added + done.added, present + done.present
         progress(added + present, len(export.memories))
     return MemoryImport(added=added, present=present)
@@ -110,34 +102,9 @@ class _Versioned(msgspec.Struct):
     schema_version: int
 
 
-def _check(memory: Memory) -> None:
-    if memory.superseded_by is not None:
-        raise Rejected("it is superseded: only current memories can be imported", field="superseded_by")
-    # Without its end: a memory that has expired since may be imported. And one that waits for approval.
-    unchecked = ("expires_at", "visibility")
-    fields = {name: getattr(memory, name) for name in MemoryDraft.__struct_fields__ if name not in unchecked}
-    if memory.tags != check_memory(MemoryDraft(**fields), now=0).tags:
-        raise Rejected("tags must be trimmed, lower case and without duplicates", field="tags")
-    if memory.access_count < 0:
-        raise Rejected("access_count must not be negative", field="access_count")
-    for field in ("created_at", "updated_at", "accessed_at", "expires_at", "confirmed_at"):
-        if (moment := getattr(memory, field)) is not None:
-            check_time(field, moment)
-    check_label("note_id", memory.note_id)
-    if (memory.category, memory.key, memory.value) != (None, None, None):
-        validated(SetFact(memory.category or "", memory.key or "", memory.value or ""))
-
-
-def _parts(memories: Sequence[Memory]) -> Iterator[list[Memory]]:
-    """Split memories into parts that fit into a request; one memory is never split."""
-    part: list[Memory] = []
-    size = 0
-    for memory in memories:
-        memory_size = len(msgspec.json.encode(memory))
-        if part and (len(part) == _PART_ITEMS or size + memory_size > _PART_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(memory)
-        size += memory_size
-    if part:
-        yield part
+def _check_version(version: int) -> None:
+    if version > EXPORT_VERSION:
+        raise Rejected(
+            f"the document has schema version {version}, newer than {EXPORT_VERSION}: upgrade Reverie",
+            field="schema_version",
+        )

@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
@@ -23,12 +23,11 @@ import msgspec
 from reverie.calls import validated
 from reverie.connection import Connection
 from reverie.errors import Limited, QuotaExceeded, Rejected
-from reverie.memories.transfer import read_export
+from reverie.memories.transfer import read_export, records_of
 from reverie.sessions.types import SessionExport
 from reverie.trust.exports import (
     FORMAT,
     FORMAT_VERSION,
-    MAX_IMPORTED,
     PARTS,
     ExportedMemory,
     ExportedMessage,
@@ -41,6 +40,7 @@ from reverie.trust.exports import (
     PartSum,
     ReadExport,
     Selection,
+    batches,
     check_record,
     decode_record,
     described,
@@ -51,8 +51,6 @@ Send = Callable[[Any], Any]
 # Called with how many are done, and of how many.
 Progress = Callable[[int, int], None]
 
-# Half of the server's default limit of a body; a larger record is sent alone.
-_PART_BYTES: Final = 2 * 1024 * 1024
 # How long to wait for workers to chunk what recall events refer to, and between two attempts.
 _WAIT_SECONDS: Final = 120.0
 _PAUSE_SECONDS: Final = 0.5
@@ -180,8 +178,8 @@ def send_import(
         progress(done, steps)
     # Memories that were replaced are sent once more, now that their successors are there.
     replaced = ((one, size) for one, size in source.records() if isinstance(one, ExportedMemory) and one.superseded_by)
-    for records in batches(replaced):
-        patiently(send, msgspec.structs.replace(writing, records=records))
+    for memories in batches(replaced):
+        patiently(send, msgspec.structs.replace(writing, records=memories))
     return stored.report()
 
 
@@ -253,20 +251,6 @@ def patiently(send: Send, call: ImportRecords) -> ImportReport:
             time.sleep(error.retry_after_seconds)
             continue
         return report
-
-
-def batches(records: Iterable[tuple[ExportedRecord, int]]) -> Iterator[list[ExportedRecord]]:
-    """Yield records as they fit into a request; one record is never split."""
-    batch: list[ExportedRecord] = []
-    room = _PART_BYTES
-    for record, size in records:
-        if batch and (len(batch) == MAX_IMPORTED or size > room):
-            yield batch
-            batch, room = [], _PART_BYTES
-        batch.append(record)
-        room -= size
-    if batch:
-        yield batch
 
 
 # No record is longer: the text of a file, escaped. A file with a longer line is no export.
@@ -441,7 +425,4 @@ def _older_records(document: bytes, place: dict[str, str]) -> Iterator[ExportedR
             return
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Rejected(f"this is no export of Reverie: {error}", field="file") from None
-    for memory in read_export(document).memories:
-        fields = msgspec.to_builtins(memory, builtin_types=(datetime,))
-        kept = {name: fields[name] for name in ExportedMemory.__struct_fields__ if name in fields}
-        yield ExportedMemory(**{**kept, **place})
+    yield from records_of(read_export(document), **place)

@@ -8,7 +8,7 @@ left out. Records are checked before anything is stored: in the client, and agai
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
@@ -33,7 +33,7 @@ from reverie.decoding import convert
 from reverie.errors import Rejected
 from reverie.fields import check_fields, label
 from reverie.items import PutItem
-from reverie.memories.calls import check_memory
+from reverie.memories.calls import SetFact, check_memory
 from reverie.memories.types import Lifetime, MemoryDraft, MemoryKind, Tier
 from reverie.scheduling.calls import Remind
 from reverie.scheduling.checks import check_executor
@@ -440,8 +440,24 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     waiting: int = 0
 
 
-# Records in one call; the client sends about two megabytes, or one larger record.
+# Records in one call.
 MAX_IMPORTED: Final = 1_000
+# Half of the server's default limit of a body; a larger record is sent alone.
+_PART_BYTES: Final = 2 * 1024 * 1024
+
+
+def batches(records: Iterable[tuple[_S, int]]) -> Iterator[list[_S]]:
+    """Yield records, given with their sizes in bytes, as they fit into a request; one record is never split."""
+    batch: list[_S] = []
+    room = _PART_BYTES
+    for record, size in records:
+        if batch and (len(batch) == MAX_IMPORTED or size > room):
+            yield batch
+            batch, room = [], _PART_BYTES
+        batch.append(record)
+        room -= size
+    if batch:
+        yield batch
 
 
 # The resource that each kind of record counts for in rates and quotas.
@@ -611,9 +627,8 @@ def _check_memory(record: ExportedMemory) -> None:
         raise Rejected("tags must be trimmed, lower case and without duplicates", field="tags")
     if record.access_count < 0:
         raise Rejected("access_count must not be negative", field="access_count")
-    named = (record.category is not None, record.key is not None, record.value is not None)
-    if any(named) and not all(named):
-        raise Rejected("a fact has a category, a key and a value", field="key")
+    if (record.category, record.key, record.value) != (None, None, None):
+        check_fields(SetFact(record.category or "", record.key or "", record.value or ""))
 
 
 def described(record: ExportedRecord) -> str:
