@@ -39,8 +39,10 @@ from dulwich.repo import Repo
 from filelock import FileLock, Timeout
 
 from reverie.checks import check_agent, check_workspace
+from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, StoreUnavailable
+from reverie.upkeep import Commit, RefusedFile
 
 # Not escaped. Capitals are: some file systems treat `Ana` and `ana` as the same name.
 _PLAIN = re.compile(rb"[a-z0-9_-]")
@@ -73,24 +75,6 @@ LooksSecret = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """One commit of an agent's files. `at` is in microseconds (whole seconds), `changed` are paths."""
-
-    id: str
-    at: int
-    message: str
-    changed: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedFile:
-    """A file that was not committed, and why."""
-
-    path: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class CommitResult:
     """The result of a commit: the commit, None if nothing changed, and the refused files."""
 
@@ -108,9 +92,9 @@ def screen_files(files: Files, looks_secret: LooksSecret) -> tuple[dict[str, byt
         content = text.encode()
         if len(content) > MAX_FILE_BYTES:
             why = f"it has {len(content):,} bytes; the limit is {MAX_FILE_BYTES:,}"
-            refused.append(RefusedFile(path, why))
+            refused.append(RefusedFile(path=path, why=why))
         elif secret := looks_secret(text):
-            refused.append(RefusedFile(path, f"it looks like it contains a secret ({secret})"))
+            refused.append(RefusedFile(path=path, why=f"it looks like it contains a secret ({secret})"))
         else:
             accepted[path] = content
     return accepted, tuple(refused)
@@ -568,7 +552,8 @@ def _to_commit(repo: Repo, commit: GitCommit) -> Commit:
         before = _tree(repo, parent)
     changed = sorted(path for path in {*tree, *before} if tree.get(path) != before.get(path))
     message = commit.message.decode(errors="replace")
-    return Commit(commit.id.decode(), commit.commit_time * _MICROS, message, tuple(changed))
+    at = from_micros(commit.commit_time * _MICROS)
+    return Commit(id=commit.id.decode(), at=at, message=message, changed=changed)
 
 
 def _check_out(repo: Repo, folder: Path, files: Mapping[str, bytes]) -> None:

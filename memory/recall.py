@@ -22,7 +22,6 @@ from reverie.errors import NotFound, Rejected
 from reverie.recall.types import RecallEvent, ServedContext, ServedItem
 from storage.recall.captured import CapturedQuery
 from storage.recall.events import NewContext, NewRecall
-from storage.recall.events import RecallEvent as StoredEvent
 from storage.stores import Store, Stores
 
 # At worst 100 results each: 20,000 rows, a third of a second under the write lock.
@@ -136,20 +135,16 @@ def recent_recalls(
         first = limit + offset
         found = [*_events(store, agent, first, 0, memory), *_events(account, agent, first, 0, memory)]
         # Keep the results of one recall from both stores together, best first.
-        found.sort(key=lambda pair: (pair[0].at, pair[0].recall, pair[0].score), reverse=True)
+        found.sort(key=lambda event: (event.at, event.recall, event.score), reverse=True)
         found = found[offset : offset + limit]
-    return [_event(event, in_account, explain) for event, in_account in found]
+    return found if explain else [replace(event, score=None) for event in found]
 
 
-def _events(store: Store, agent: str, limit: int, offset: int, memory: str | None) -> list[tuple[StoredEvent, bool]]:
-    """Return events of one store, each with whether it is the account store."""
+def _events(store: Store, agent: str, limit: int, offset: int, memory: str | None) -> list[RecallEvent]:
+    """Return events of one store, marked if it is that of the account."""
     with store.reading() as tx:
         events = tx.for_agent(agent).recalls.recent(limit=limit, offset=offset, memory=memory)
-    return [(event, store.name == ACCOUNT_STORE) for event in events]
-
-
-def _event(event: StoredEvent, in_account: bool, explain: bool) -> RecallEvent:
-    return convert(event, RecallEvent, score=event.score if explain else None, account=in_account)
+    return [replace(event, account=True) for event in events] if store.name == ACCOUNT_STORE else events
 
 
 class _Present(NamedTuple):

@@ -27,7 +27,7 @@ from reverie.clock import from_micros, to_micros
 from reverie.memories.types import LaterChange
 from reverie.recall.types import Explanation, RecallResult, Turn
 from storage.index.search_index import Hit
-from storage.recall.chunk_sources import ChunkSource, NeighbourMessage, Replacement
+from storage.recall.chunk_sources import ChunkSource, Replacement
 from storage.recall.claims import Claim, claims_of, replaces
 from storage.recall.dependence import Change, changes_of, newest_change
 from storage.recall.plans import passed_day
@@ -370,14 +370,15 @@ def _source_messages(candidates: Candidates, texts: Mapping[int, ChunkSource]) -
 
 def _result(candidates: Candidates, found: _Found) -> RecallResult:
     request, item, text = candidates.request, found.item, found.text
-    before: list[NeighbourMessage] = []
-    after: list[NeighbourMessage] = []
+    before: list[Turn] = []
+    after: list[Turn] = []
     if request.neighbours and text.kind == "message" and text.session is not None:
         before, after = candidates.query.repositories.chunk_sources.neighbours(
             text.session, text.sequence, request.neighbours
         )
         if (until := candidates.query.prepared.until) is not None:
-            before, after = ([turn for turn in turns if turn.created_at <= until] for turns in (before, after))
+            said_by_then = from_micros(until)
+            before, after = ([turn for turn in turns if turn.created_at <= said_by_then] for turns in (before, after))
     explanation = None
     if request.explain:
         by_retriever: dict[str, Any] = {str(name): one for name, one in item.retriever_scores.items()}
@@ -397,11 +398,7 @@ def _result(candidates: Candidates, found: _Found) -> RecallResult:
         source_message=text.source_message,
         valid_to=from_micros(text.valid_to) if text.valid_to is not None else None,
         excerpt=text.chunk_text if text.chunk_text != text.text else None,
-        before=[_turn(one) for one in before],
-        after=[_turn(one) for one in after],
+        before=before,
+        after=after,
         explanation=explanation,
     )
-
-
-def _turn(turn: NeighbourMessage) -> Turn:
-    return Turn(id=turn.id, role=turn.role, name=turn.name, text=turn.text, created_at=from_micros(turn.created_at))

@@ -73,8 +73,7 @@ def _ingest_file(services: Services, caller: Caller, call: calls.IngestFile) -> 
 
 def _list_files(store: Store, *, agent: str, session: str | None, limit: int, offset: int) -> list[File]:
     with store.reading() as tx:
-        found = tx.for_agent(agent).files.page(session=session, limit=limit, offset=offset)
-    return [convert(record, File) for record in found]
+        return tx.for_agent(agent).files.page(session=session, limit=limit, offset=offset)
 
 
 endpoints.passes(calls.ListFiles, _list_files, seen_store)

@@ -96,8 +96,9 @@ def _list_audit(services: Services, caller: Caller, call: calls.ListAudit) -> ca
         workspace=caller.principal.workspace,
         targets=None if call.target is None else audited_names(data, call.target),
     )
-    entries = services.runtime.stores.audit().entries(wanted, limit=call.limit, offset=call.offset)
-    return calls.AuditList(entries=[convert(entry, calls.AuditRecord) for entry in entries])
+    return calls.AuditList(
+        entries=services.runtime.stores.audit().entries(wanted, limit=call.limit, offset=call.offset)
+    )
 
 
 def _created(services: Services, made: NewToken) -> calls.CreatedToken:

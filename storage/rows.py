@@ -1,7 +1,8 @@
-"""Maps records (dataclasses and named tuples) to columns by name, in both directions.
+"""Maps records (dataclasses, named tuples, and structs of the client) to columns by name, in both directions.
 
 A query names its columns like the fields of the record it is read into, so columns may come in any order and a new
-field is declared in the record alone. Fields of a collection type are stored as JSON, booleans as 0 and 1.
+field is declared in the record alone. Fields of a collection type are stored as JSON, booleans as 0 and 1, times as
+microseconds. What a caller gets as it is stored is read into the struct that the call returns.
 
 Invariant: a row that nothing could have written, because its file is damaged, makes no record. A query for many rows
 leaves it out, so that one damaged row fails no page and stops no job; a query for one row raises `DamagedRow`.
@@ -15,11 +16,13 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from datetime import datetime
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, CursorResult
 
+from reverie.clock import from_micros
 from reverie.errors import Permanent
 from storage.engines import OPTION, Dialect, parsed
 
@@ -177,7 +180,7 @@ def _readable(rows: Iterable[Sequence[Any]], record: type[Record], columns: tupl
 
 def field_names(record: type) -> tuple[str, ...]:
     """Return the names of a record's fields in their order."""
-    names: tuple[str, ...] | None = getattr(record, "_fields", None)
+    names: tuple[str, ...] | None = getattr(record, "_fields", None) or getattr(record, "__struct_fields__", None)
     return names or tuple(record.__dataclass_fields__)  # type: ignore[attr-defined]
 
 
@@ -310,9 +313,9 @@ def _sparing(name: str, hint: Any, instead: Any) -> Callable[[Any], Any]:
 def _test(name: str, hint: Any) -> str:
     """Return the Python expression that a value as stored must meet to be one of a field; empty where all do."""
     kind, optional = _kind_of(hint)
-    if kind is int:
+    if kind in (int, datetime):
         test = f"{name}.__class__ is int"
-        if is_time(name):
+        if kind is datetime or is_time(name):
             test += f" and {FIRST_MICROS} <= {name} <= {LAST_MICROS}"
     elif kind is float:
         test = f"{name}.__class__ is float or {name}.__class__ is int"
@@ -348,6 +351,8 @@ def _converter(hint: Any) -> Callable[[Any], Any] | None:
         return bool
     if kind is Any:
         return from_json
+    if kind is datetime:
+        return lambda value: None if value is None else from_micros(value)
     if kind is tuple:
         return lambda value: tuple(from_json_of(list, value)) if value else ()
     if kind is list:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from memory.conversion import convert
 from memory.sessions.sessions import session_of
 from reverie.checks import check_label
 from reverie.contract import DEFAULT_CHANNEL
@@ -10,7 +9,6 @@ from reverie.counts import counted
 from reverie.errors import Conflict, NotFound
 from reverie.sessions.calls import check_description
 from reverie.sessions.types import Channel, Session
-from storage.sessions.channels import ChannelRecord
 from storage.stores import Store
 from storage.transaction import AgentRepositories
 
@@ -21,13 +19,13 @@ ONLY_DEFAULT = Channel(id=DEFAULT_CHANNEL, description="", is_default=True, sess
 def list_channels(store: Store, *, agent: str) -> list[Channel]:
     """Return all channels, also those that only messages have named: the default first, then by id."""
     with store.reading() as tx:
-        return [convert(found, Channel) for found in tx.for_agent(agent).channels.list()]
+        return tx.for_agent(agent).channels.list()
 
 
 def read_channel(store: Store, *, agent: str, channel: str) -> Channel:
     """Return one channel. Raises `NotFound`."""
     with store.reading() as tx:
-        return convert(_get(tx.for_agent(agent), channel), Channel)
+        return _get(tx.for_agent(agent), channel)
 
 
 def create_channel(store: Store, *, agent: str, channel: str, description: str = "", now: int) -> Channel:
@@ -39,7 +37,7 @@ def create_channel(store: Store, *, agent: str, channel: str, description: str =
             raise Conflict(f"agent {agent} already has a channel {name!r}: update that one", field="id")
         _ensure_default(rows, now)
         rows.channels.ensure(name, now=now, description=checked)
-        return convert(_get(rows, name), Channel)
+        return _get(rows, name)
 
 
 def describe_channel(store: Store, *, agent: str, channel: str, description: str, now: int) -> Channel:
@@ -50,7 +48,7 @@ def describe_channel(store: Store, *, agent: str, channel: str, description: str
         _get(rows, channel)
         _ensure_default(rows, now)
         rows.channels.ensure(channel, now=now, description=checked)
-        return convert(_get(rows, channel), Channel)
+        return _get(rows, channel)
 
 
 def delete_channel(store: Store, *, agent: str, channel: str) -> None:
@@ -85,7 +83,7 @@ def _ensure_default(rows: AgentRepositories, now: int) -> None:
     rows.channels.ensure(DEFAULT_CHANNEL, now=now)
 
 
-def _get(rows: AgentRepositories, channel: str) -> ChannelRecord:
+def _get(rows: AgentRepositories, channel: str) -> Channel:
     found = rows.channels.find(channel)
     if found is None:
         raise NotFound(f"agent {rows.agent} has no channel {channel!r}: create it first", field="channel")

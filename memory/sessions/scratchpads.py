@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memory.conversion import convert
 from reverie.clock import from_micros
 from reverie.errors import NotFound, Rejected
 from reverie.sessions.calls import MAX_KEYS, check_items, check_key, check_value
@@ -52,7 +51,7 @@ def list_keys(store: Store, *, agent: str, session: str) -> list[ScratchpadEntry
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         row = _row_of(rows, session)
-        return [convert(found, ScratchpadEntry) for found in rows.scratchpads.keys(row)] if row is not None else []
+        return rows.scratchpads.keys(row) if row is not None else []
 
 
 def read_key(store: Store, *, agent: str, session: str, key: str) -> ScratchpadEntry:
@@ -63,7 +62,7 @@ def read_key(store: Store, *, agent: str, session: str, key: str) -> ScratchpadE
         found = rows.scratchpads.find(row, key) if row is not None else None
     if found is None:
         raise NotFound(f"the scratchpad of session {session!r} has no key {key!r}", field="key")
-    return convert(found, ScratchpadEntry)
+    return found
 
 
 def write_key(store: Store, *, agent: str, session: str, key: str, value: Any, now: int) -> ScratchpadEntry:
@@ -74,7 +73,7 @@ def write_key(store: Store, *, agent: str, session: str, key: str, value: Any, n
         row = rows.sessions.ensure(session, now=now).row_id
         if rows.scratchpads.find(row, name) is None and rows.scratchpads.count(row) >= MAX_KEYS:
             raise Rejected(f"the scratchpad has {MAX_KEYS} keys, the limit: delete one first", field="key")
-        return convert(rows.scratchpads.write(row, name, checked, now=now), ScratchpadEntry)
+        return rows.scratchpads.write(row, name, checked, now=now)
 
 
 def delete_keys(store: Store, *, agent: str, session: str, key: str | None = None) -> int:

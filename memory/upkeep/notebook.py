@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import structlog
 from msgspec.structs import replace
 
-from adapters.workspace_git import MAX_FILE_BYTES, Commit, CommitResult, GitFolders, RefusedFile, file_name
+from adapters.workspace_git import MAX_FILE_BYTES, CommitResult, GitFolders, file_name
 from memory.doubts import doubt, later_changes
 from memory.secrets import looks_secret
 from reverie import upkeep as types
@@ -98,16 +98,12 @@ def checkpoint(store: Store, notebooks: Notebooks, agent: str, message: str | No
     checked = _check_message(message)
     notebooks.require_repositories()
     done = publish(store, notebooks, agent, checked, now=now)
-    return types.Checkpoint(
-        commit=_to_commit(done.commit) if done.commit is not None else None,
-        refused=[types.RefusedFile(path=one.path, why=one.why) for one in done.refused],
-    )
+    return types.Checkpoint(commit=done.commit, refused=list(done.refused))
 
 
 def history(notebooks: Notebooks, workspace: str, agent: str, *, limit: int) -> list[types.Commit]:
     """Return the commits of an agent's files, newest first. Raises `Conflict`: when notebooks are disabled."""
-    commits = notebooks.require_repositories().repository(workspace, agent).history(limit)
-    return [_to_commit(commit) for commit in commits]
+    return notebooks.require_repositories().repository(workspace, agent).history(limit)
 
 
 def diff(notebooks: Notebooks, workspace: str, agent: str, a: str, b: str | None) -> types.Difference:
@@ -170,7 +166,7 @@ def _promoted_memories(rows: AgentRepositories, ledger: Sequence[Promotion]) -> 
 
 
 def _commit(notebooks: Notebooks, store: Store, agent: str, message: str, now: int) -> CommitResult:
-    left_out: Sequence[RefusedFile] = ()
+    left_out: Sequence[types.RefusedFile] = ()
 
     def files() -> Mapping[str, str]:
         nonlocal left_out
@@ -199,10 +195,6 @@ def _check_message(message: str | None) -> str:
             field="message",
         )
     return line
-
-
-def _to_commit(commit: Commit) -> types.Commit:
-    return types.Commit(id=commit.id, at=from_micros(commit.at), message=commit.message, changed=list(commit.changed))
 
 
 def _to_promotion(promotion: Promotion, memory: MemoryRecord | None) -> types.Promotion:
@@ -253,7 +245,7 @@ class RenderedFiles:
     """The rendered files by path, the secrets that were left out, and the ledger that was rendered."""
 
     files: dict[str, str]
-    refused: tuple[RefusedFile, ...]
+    refused: tuple[types.RefusedFile, ...]
     ledger: Sequence[Promotion] = ()
 
 
@@ -271,7 +263,7 @@ def render(
 
     `ledger` and `promoted` must be ordered by sweep, newest first, then by score; `facts` and `notes` in any order.
     """
-    refused: list[RefusedFile] = []
+    refused: list[types.RefusedFile] = []
     shown = [one for one in promoted if not _is_secret(MEMORY_FILE, one.memory, refused)]
     files = {
         MEMORY_FILE: _memory_file(agent, shown, remarks, memory_file_bytes),
@@ -382,11 +374,12 @@ def _capped(head: str, parts: Sequence[str], limit: int) -> str:
     return head + "".join(fitting) + _LEFT_OUT_LINE.format(count=f"{left:,}", limit=f"{limit:,}")
 
 
-def _is_secret(path: str, memory: MemoryRecord, refused: list[RefusedFile]) -> bool:
+def _is_secret(path: str, memory: MemoryRecord, refused: list[types.RefusedFile]) -> bool:
     """Return whether a memory looks like a secret; if so, add it to `refused`."""
     text = f"{memory.key}: {memory.value}\n{memory.content}" if memory.category is not None else memory.content
     kind = looks_secret(text)
     if kind is not None:
         memory_id = on_one_line(memory.note_id or memory.id, 128)
-        refused.append(RefusedFile(path, f"{memory_id} is left out: it looks like it contains a secret ({kind})"))
+        why = f"{memory_id} is left out: it looks like it contains a secret ({kind})"
+        refused.append(types.RefusedFile(path=path, why=why))
     return kind is not None

@@ -8,11 +8,11 @@ files, which removes what it had in short steps, whatever is killed meanwhile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from blake3 import blake3
 
+from reverie.pipeline.calls import File
 from storage.pipeline.chunks import Chunks
 from storage.repository import AgentRepository, Repository
 from storage.rows import select_list
@@ -103,23 +103,8 @@ class FileVersion(NamedTuple):
     accepted_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
-    """A stored file without its text. `bytes` is the length of the text in UTF-8; times are microseconds."""
-
-    id: str
-    source_uri: str
-    session: str | None
-    bytes: int
-    tags: list[str]
-    metadata: dict[str, Any]
-    created_at: int
-    user: str | None = None
-    visibility: str | None = None
-
-
 _SELECT: Final = (
-    f"SELECT {select_list(FileRecord, 'f', session='s.id', bytes='octet_length(f.content)')} FROM files AS f"
+    f"SELECT {select_list(File, 'f', session='s.id', bytes='octet_length(f.content)')} FROM files AS f"
     " LEFT JOIN sessions AS s ON s.row_id = f.session_row"
 )
 
@@ -132,18 +117,18 @@ class Files(AgentRepository):
         sql = f"SELECT {select_list(FileVersion)} FROM files WHERE {_OF_SOURCE}"
         return self._record(FileVersion, sql, uri=source_uri, session_row=session_row, user=user)
 
-    def page(self, *, session: str | None = None, limit: int = 50, offset: int = 0) -> list[FileRecord]:
+    def page(self, *, session: str | None = None, limit: int = 50, offset: int = 0) -> list[File]:
         """Return files, the newest first; with `session` only those of that session."""
         condition = "" if session is None else " AND s.id = :session"
         condition += f" AND {of_file(self._viewer, 'f')}"
         condition += " AND (f.session_row IS NULL OR s.agent_id = f.agent_id)"
         sql = f"{_SELECT} WHERE f.agent_id = :agent{condition} ORDER BY f.row_id DESC LIMIT :limit OFFSET :offset"
-        return self._records(FileRecord, sql, session=session, limit=limit, offset=offset)
+        return self._records(File, sql, session=session, limit=limit, offset=offset)
 
-    def with_ids(self, ids: Sequence[str]) -> list[FileRecord]:
+    def with_ids(self, ids: Sequence[str]) -> list[File]:
         """Return those of these files that exist."""
         of_ids = f"f.id IN (SELECT value FROM json_each(:ids)) AND {of_file(self._viewer, 'f')}"
-        return self._records(FileRecord, f"{_SELECT} WHERE f.agent_id = :agent AND {of_ids}", ids=ids)
+        return self._records(File, f"{_SELECT} WHERE f.agent_id = :agent AND {of_ids}", ids=ids)
 
     def row(self, file_id: str) -> int | None:
         """Return the row of the file with this id, whoever may see it; None without one."""
@@ -162,7 +147,7 @@ class Files(AgentRepository):
         False when there is no such file; its delivery is kept out all the same.
         """
         where = "f.agent_id = :agent AND f.id = :id AND (f.session_row IS NULL OR s.agent_id = f.agent_id)"
-        found = self._record(FileRecord, f"{_SELECT} WHERE {where} AND {of_file(self._viewer, 'f')}", id=file_id)
+        found = self._record(File, f"{_SELECT} WHERE {where} AND {of_file(self._viewer, 'f')}", id=file_id)
         if found is None and self.exists(file_id):  # another user's
             return False
         self._note_forgotten(_DELIVERY + file_id, forgotten_at)

@@ -2178,20 +2178,20 @@ FROM files
 WHERE (agent_id = :agent AND source_uri = :uri AND COALESCE(session_row, 0) = COALESCE(:session_row, 0) AND
     COALESCE(user_id, '') = COALESCE(:user, '')) AND files.store_id = :store_id;
 -- storage.pipeline.files: page
-SELECT f.id AS id, f.source_uri AS source_uri, s.id AS session, OCTET_LENGTH(f.content) AS bytes, f.tags AS tags,
-    f.metadata AS metadata, f.created_at AS created_at, f.user_id AS user, f.visibility AS visibility
+SELECT f.id AS id, f.source_uri AS source_uri, f.created_at AS created_at, OCTET_LENGTH(f.content) AS bytes, s.id AS
+    session, f.tags AS tags, f.metadata AS metadata, f.user_id AS user, f.visibility AS visibility
 FROM files AS f
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = f.session_row
 WHERE (f.agent_id = :agent AND s.id = :session) AND f.store_id = :store_id
 ORDER BY f.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
-SELECT f.id AS id, f.source_uri AS source_uri, s.id AS session, OCTET_LENGTH(f.content) AS bytes, f.tags AS tags,
-    f.metadata AS metadata, f.created_at AS created_at, f.user_id AS user, f.visibility AS visibility
+SELECT f.id AS id, f.source_uri AS source_uri, f.created_at AS created_at, OCTET_LENGTH(f.content) AS bytes, s.id AS
+    session, f.tags AS tags, f.metadata AS metadata, f.user_id AS user, f.visibility AS visibility
 FROM files AS f
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = f.session_row
 WHERE f.agent_id = :agent AND f.store_id = :store_id
 ORDER BY f.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
-SELECT f.id AS id, f.source_uri AS source_uri, s.id AS session, OCTET_LENGTH(f.content) AS bytes, f.tags AS tags,
-    f.metadata AS metadata, f.created_at AS created_at, f.user_id AS user, f.visibility AS visibility
+SELECT f.id AS id, f.source_uri AS source_uri, f.created_at AS created_at, OCTET_LENGTH(f.content) AS bytes, s.id AS
+    session, f.tags AS tags, f.metadata AS metadata, f.user_id AS user, f.visibility AS visibility
 FROM files AS f
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = f.session_row
 WHERE (f.agent_id = :agent AND s.id = :session AND (f.visibility = 'shared' OR f.user_id = :viewer OR (f.user_id IS NULL
@@ -2200,8 +2200,8 @@ WHERE (f.agent_id = :agent AND s.id = :session AND (f.visibility = 'shared' OR f
     session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND
     vs.store_id = :store_id))))) AND f.store_id = :store_id
 ORDER BY f.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
-SELECT f.id AS id, f.source_uri AS source_uri, s.id AS session, OCTET_LENGTH(f.content) AS bytes, f.tags AS tags,
-    f.metadata AS metadata, f.created_at AS created_at, f.user_id AS user, f.visibility AS visibility
+SELECT f.id AS id, f.source_uri AS source_uri, f.created_at AS created_at, OCTET_LENGTH(f.content) AS bytes, s.id AS
+    session, f.tags AS tags, f.metadata AS metadata, f.user_id AS user, f.visibility AS visibility
 FROM files AS f
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = f.session_row
 WHERE (f.agent_id = :agent AND (f.visibility = 'shared' OR f.user_id = :viewer OR (f.user_id IS NULL AND (f.session_row
@@ -2210,22 +2210,22 @@ WHERE (f.agent_id = :agent AND (f.visibility = 'shared' OR f.user_id = :viewer O
     WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id =
     :store_id))))) AND f.store_id = :store_id
 ORDER BY f.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
-SELECT f.id AS id, f.source_uri AS source_uri, s.id AS session, OCTET_LENGTH(f.content) AS bytes, f.tags AS tags,
-    f.metadata AS metadata, f.created_at AS created_at, f.user_id AS user, f.visibility AS visibility
+SELECT f.id AS id, f.source_uri AS source_uri, f.created_at AS created_at, OCTET_LENGTH(f.content) AS bytes, s.id AS
+    session, f.tags AS tags, f.metadata AS metadata, f.user_id AS user, f.visibility AS visibility
 FROM files AS f
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = f.session_row
 WHERE (f.agent_id = :agent AND s.id = :session AND (f.session_row IS NULL OR s.agent_id = f.agent_id)) AND f.store_id =
     :store_id
 ORDER BY f.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
-SELECT f.id AS id, f.source_uri AS source_uri, s.id AS session, OCTET_LENGTH(f.content) AS bytes, f.tags AS tags,
-    f.metadata AS metadata, f.created_at AS created_at, f.user_id AS user, f.visibility AS visibility
+SELECT f.id AS id, f.source_uri AS source_uri, f.created_at AS created_at, OCTET_LENGTH(f.content) AS bytes, s.id AS
+    session, f.tags AS tags, f.metadata AS metadata, f.user_id AS user, f.visibility AS visibility
 FROM files AS f
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = f.session_row
 WHERE (f.agent_id = :agent AND (f.session_row IS NULL OR s.agent_id = f.agent_id)) AND f.store_id = :store_id
 ORDER BY f.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
 -- storage.pipeline.files: with_ids
-SELECT f.id AS id, f.source_uri AS source_uri, s.id AS session, OCTET_LENGTH(f.content) AS bytes, f.tags AS tags,
-    f.metadata AS metadata, f.created_at AS created_at, f.user_id AS user, f.visibility AS visibility
+SELECT f.id AS id, f.source_uri AS source_uri, f.created_at AS created_at, OCTET_LENGTH(f.content) AS bytes, s.id AS
+    session, f.tags AS tags, f.metadata AS metadata, f.user_id AS user, f.visibility AS visibility
 FROM files AS f
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = f.session_row
 WHERE (f.agent_id = :agent AND f.id = ANY(CAST(:ids AS TEXT[])) AND (f.visibility = 'shared' OR f.user_id = :viewer OR
@@ -2238,8 +2238,8 @@ SELECT row_id
 FROM files
 WHERE (agent_id = :agent AND id = :id) AND files.store_id = :store_id;
 -- storage.pipeline.files: forget
-SELECT f.id AS id, f.source_uri AS source_uri, s.id AS session, OCTET_LENGTH(f.content) AS bytes, f.tags AS tags,
-    f.metadata AS metadata, f.created_at AS created_at, f.user_id AS user, f.visibility AS visibility
+SELECT f.id AS id, f.source_uri AS source_uri, f.created_at AS created_at, OCTET_LENGTH(f.content) AS bytes, s.id AS
+    session, f.tags AS tags, f.metadata AS metadata, f.user_id AS user, f.visibility AS visibility
 FROM files AS f
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = f.session_row
 WHERE (f.agent_id = :agent AND f.id = :id AND (f.session_row IS NULL OR s.agent_id = f.agent_id) AND (f.visibility =
@@ -2985,9 +2985,9 @@ WHERE (c.agent_id = :agent AND c.stored_at <= :at) AND c.store_id = :store_id ON
     NOTHING
 RETURNING chunk_id;
 -- storage.recall.events: recent
-SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, e.chunk_id AS chunk_id, CASE WHEN NOT
-    c.memory_row IS NULL THEN 'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind, COALESCE(m.id,
-    f.id, k.id) AS id, COALESCE(s.id, o.id) AS session, COALESCE(k.access_count, c.access_count) AS access_count
+SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, CASE WHEN NOT c.memory_row IS NULL THEN
+    'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind, COALESCE(m.id, f.id, k.id) AS id,
+    COALESCE(s.id, o.id) AS session, COALESCE(k.access_count, c.access_count) AS access_count
 FROM recall_events AS e
 JOIN chunks AS c ON c.id = e.chunk_id
 CROSS JOIN LATERAL (SELECT (SELECT MAX(message_row) FROM message_chunks WHERE chunk_id = c.id AND
@@ -3002,9 +3002,9 @@ WHERE ((e.agent_id = :agent AND (c.session_row IS NULL OR s.agent_id = c.agent_i
     chunks AS o ON o.memory_row = r.row_id WHERE ((r.agent_id = :agent AND r.id = :memory) AND r.store_id = :store_id)
     AND o.store_id = :store_id)) AND e.store_id = :store_id) AND c.store_id = :store_id
 ORDER BY e.at DESC, e.recall DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
-SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, e.chunk_id AS chunk_id, CASE WHEN NOT
-    c.memory_row IS NULL THEN 'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind, COALESCE(m.id,
-    f.id, k.id) AS id, COALESCE(s.id, o.id) AS session, COALESCE(k.access_count, c.access_count) AS access_count
+SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, CASE WHEN NOT c.memory_row IS NULL THEN
+    'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind, COALESCE(m.id, f.id, k.id) AS id,
+    COALESCE(s.id, o.id) AS session, COALESCE(k.access_count, c.access_count) AS access_count
 FROM recall_events AS e
 JOIN chunks AS c ON c.id = e.chunk_id
 CROSS JOIN LATERAL (SELECT (SELECT MAX(message_row) FROM message_chunks WHERE chunk_id = c.id AND
@@ -3020,9 +3020,9 @@ WHERE ((e.agent_id = :agent AND (c.session_row IS NULL OR s.agent_id = c.agent_i
     :agent AND r.id = :memory) AND r.store_id = :store_id) AND o.store_id = :store_id)) AND e.store_id = :store_id) AND
     c.store_id = :store_id
 ORDER BY e.at DESC, e.recall DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
-SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, e.chunk_id AS chunk_id, CASE WHEN NOT
-    c.memory_row IS NULL THEN 'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind, COALESCE(m.id,
-    f.id, k.id) AS id, COALESCE(s.id, o.id) AS session, COALESCE(k.access_count, c.access_count) AS access_count
+SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, CASE WHEN NOT c.memory_row IS NULL THEN
+    'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind, COALESCE(m.id, f.id, k.id) AS id,
+    COALESCE(s.id, o.id) AS session, COALESCE(k.access_count, c.access_count) AS access_count
 FROM recall_events AS e
 JOIN chunks AS c ON c.id = e.chunk_id
 CROSS JOIN LATERAL (SELECT (SELECT MAX(message_row) FROM message_chunks WHERE chunk_id = c.id AND
@@ -3035,9 +3035,9 @@ LEFT JOIN sessions AS o ON o.store_id = :store_id AND o.row_id = k.session_row
 WHERE ((e.agent_id = :agent AND (c.session_row IS NULL OR s.agent_id = c.agent_id) AND (c.file_row IS NULL OR f.agent_id
     = c.agent_id) AND e.user_id IS NOT DISTINCT FROM :viewer) AND e.store_id = :store_id) AND c.store_id = :store_id
 ORDER BY e.at DESC, e.recall DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
-SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, e.chunk_id AS chunk_id, CASE WHEN NOT
-    c.memory_row IS NULL THEN 'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind, COALESCE(m.id,
-    f.id, k.id) AS id, COALESCE(s.id, o.id) AS session, COALESCE(k.access_count, c.access_count) AS access_count
+SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, CASE WHEN NOT c.memory_row IS NULL THEN
+    'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind, COALESCE(m.id, f.id, k.id) AS id,
+    COALESCE(s.id, o.id) AS session, COALESCE(k.access_count, c.access_count) AS access_count
 FROM recall_events AS e
 JOIN chunks AS c ON c.id = e.chunk_id
 CROSS JOIN LATERAL (SELECT (SELECT MAX(message_row) FROM message_chunks WHERE chunk_id = c.id AND
@@ -4246,13 +4246,13 @@ WHERE (agent_id = :agent AND id = :session) AND sessions.store_id = :store_id;
 INSERT INTO audit_log (at, actor, action, target, token, workspace, agent_id, outcome, origin, trace_id, count)
 VALUES (:at, :actor, :action, :target, :token, :workspace, :agent, :outcome, :origin, :trace, :count);
 -- storage.trust.audit: entries
-SELECT at AS at, actor AS actor, action AS action, target AS target, token AS token, workspace AS workspace, agent_id AS
-    agent, outcome AS outcome, origin AS origin, trace_id AS trace, count AS count, id AS id
+SELECT id AS id, at AS at, actor AS actor, action AS action, target AS target, outcome AS outcome, workspace AS
+    workspace, agent_id AS agent, origin AS origin, trace_id AS trace, token AS token, count AS count
 FROM audit_log
 WHERE TRUE
 ORDER BY id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
-SELECT at AS at, actor AS actor, action AS action, target AS target, token AS token, workspace AS workspace, agent_id AS
-    agent, outcome AS outcome, origin AS origin, trace_id AS trace, count AS count, id AS id
+SELECT id AS id, at AS at, actor AS actor, action AS action, target AS target, outcome AS outcome, workspace AS
+    workspace, agent_id AS agent, origin AS origin, trace_id AS trace, token AS token, count AS count
 FROM audit_log
 WHERE at >= :since AND actor = ANY(CAST(:actors AS TEXT[])) AND action = :action AND workspace = :workspace AND target =
     ANY(CAST(:targets AS TEXT[]))

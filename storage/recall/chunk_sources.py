@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from reverie.memories.types import Tier
+from reverie.recall.types import Turn
 from storage.index.chunk_filter import ChunkFilter, MemoryScope
 from storage.repository import AgentRepository
 from storage.rows import select_list, valid_json
@@ -83,16 +84,6 @@ class ChunkAttributes:
     keyed: bool = False
     waits: bool = False
     confirmed: bool = False
-
-
-class NeighbourMessage(NamedTuple):
-    """A message before or after a result in its session."""
-
-    id: str
-    role: str
-    name: str | None
-    text: str
-    created_at: int
 
 
 # The length of the first chunk of a memory.
@@ -319,14 +310,12 @@ class ChunkSources(AgentRepository):
             ids=chunk_ids,
         )
 
-    def neighbours(
-        self, session: str, sequence: int, count: int
-    ) -> tuple[list[NeighbourMessage], list[NeighbourMessage]]:
+    def neighbours(self, session: str, sequence: int, count: int) -> tuple[list[Turn], list[Turn]]:
         """Return up to `count` messages before and after a place in a session, each list oldest first."""
         visible = of_message(self._viewer, "m", "s")
         before, after = (
             self._records(
-                NeighbourMessage,
+                Turn,
                 _NEIGHBOURS.format(comparison=comparison, direction=direction, visible=visible),
                 session=session,
                 sequence=sequence,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from reverie.recall.types import ServedItem
+from reverie.recall.types import RecallEvent, ServedItem
 from storage.repository import AgentRepository, Repository
 from storage.rows import to_parameters
 from storage.viewer import LOCAL_TENANT, of_session
@@ -37,7 +37,7 @@ _COUNT_MEMORY: Final = """
     WHERE row_id = (SELECT memory_row FROM chunks WHERE id = :chunk)
 """
 _RECENT: Final = """
-    SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, e.chunk_id AS chunk_id,
+    SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score,
         CASE WHEN c.memory_row IS NOT NULL THEN 'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind,
         coalesce(m.id, f.id, k.id) AS id, coalesce(s.id, o.id) AS session,
         coalesce(k.access_count, c.access_count) AS access_count
@@ -75,21 +75,6 @@ class NewRecall:
     at: int
     hits: tuple[tuple[int, float], ...]
     user: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecallEvent:
-    """One result of one recall, and how often its chunk was found so far."""
-
-    recall: str
-    query: str
-    at: int
-    score: float
-    chunk_id: int
-    kind: str
-    id: str
-    session: str | None
-    access_count: int
 
 
 class RecallEvents(Repository):

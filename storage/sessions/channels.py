@@ -6,11 +6,11 @@ has named it; a row in `channels` only adds a description.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import NotFound
+from reverie.sessions.types import Channel
 from storage.repository import AgentRepository
 
 # Sessions without a channel, and memories of the channel tier without one, are in the default channel.
@@ -36,28 +36,16 @@ _EXISTS: Final = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelRecord:
-    """A channel with the numbers of its sessions and memories. `created_at` is None for an unused default channel."""
-
-    id: str
-    description: str
-    is_default: bool
-    created_at: int | None
-    sessions: int
-    memories: int
-
-
 class Channels(AgentRepository):
     """The channels of one agent within one transaction."""
 
-    def list(self) -> list[ChannelRecord]:
+    def list(self) -> list[Channel]:
         """Return all channels: the default first, then by id."""
-        return self._records(ChannelRecord, _ALL, default=DEFAULT_CHANNEL, id=None)
+        return self._records(Channel, _ALL, default=DEFAULT_CHANNEL, id=None)
 
-    def find(self, channel: str) -> ChannelRecord | None:
+    def find(self, channel: str) -> Channel | None:
         """Return one channel, with a row of its own or only named by messages."""
-        return self._record(ChannelRecord, _ALL, default=DEFAULT_CHANNEL, id=channel)
+        return self._record(Channel, _ALL, default=DEFAULT_CHANNEL, id=channel)
 
     def check_exists(self, channel: str) -> None:
         """Raise `NotFound` for a channel that has neither a row of its own nor sessions nor memories."""

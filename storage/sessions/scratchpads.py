@@ -6,26 +6,15 @@ They belong to their session: kept when it is archived, deleted when it is forgo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
+from reverie.sessions.types import ScratchpadEntry
 from storage.repository import AgentRepository
 from storage.rows import from_json_of, select_list
 
-
-@dataclass(frozen=True, slots=True)
-class ScratchpadRow:
-    """One key of a scratchpad. Times are microseconds."""
-
-    key: str
-    value: Any
-    created_at: int
-    updated_at: int
-
-
-_COLUMNS: Final = select_list(ScratchpadRow)
+_COLUMNS: Final = select_list(ScratchpadEntry)
 
 
 class Scratchpads(AgentRepository):
@@ -54,18 +43,18 @@ class Scratchpads(AgentRepository):
         sql = "DELETE FROM scratchpad_lists WHERE session_row = :row AND agent_id = :agent"
         return self._execute(sql, row=session).rowcount > 0
 
-    def keys(self, session: int) -> list[ScratchpadRow]:
+    def keys(self, session: int) -> list[ScratchpadEntry]:
         """Return all keys of a session with their values, ordered by key."""
         return self._records(
-            ScratchpadRow,
+            ScratchpadEntry,
             f"SELECT {_COLUMNS} FROM scratchpads WHERE session_row = :row AND agent_id = :agent ORDER BY key",
             row=session,
         )
 
-    def find(self, session: int, key: str) -> ScratchpadRow | None:
+    def find(self, session: int, key: str) -> ScratchpadEntry | None:
         """Return one key of a session."""
         return self._record(
-            ScratchpadRow,
+            ScratchpadEntry,
             f"SELECT {_COLUMNS} FROM scratchpads WHERE session_row = :row AND agent_id = :agent AND key = :key",
             row=session,
             key=key,
@@ -76,10 +65,10 @@ class Scratchpads(AgentRepository):
         sql = "SELECT count(*) FROM scratchpads WHERE session_row = :row AND agent_id = :agent"
         return int(self._value(sql, row=session))
 
-    def write(self, session: int, key: str, value: Any, *, now: int) -> ScratchpadRow:
-        """Set the value of a key, keeping the `created_at` of an existing one, and return the row."""
+    def write(self, session: int, key: str, value: Any, *, now: int) -> ScratchpadEntry:
+        """Set the value of a key, keeping the `created_at` of an existing one, and return it."""
         row = self._record(
-            ScratchpadRow,
+            ScratchpadEntry,
             "INSERT INTO scratchpads (session_row, agent_id, key, value, created_at, updated_at)"
             " VALUES (:row, :agent, :key, :value, :now, :now)"
             " ON CONFLICT (session_row, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"

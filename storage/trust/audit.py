@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from reverie.trust.calls import AuditRecord
 from storage.repository import AccountRepository
 from storage.rows import execute, insert_sql, select_list, to_parameters
 
@@ -17,7 +18,7 @@ _BATCH: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One entry. `actor` is the name of the principal and `token` the id of its token, empty for the operator.
+    """An entry to write. `actor` is the name of the principal and `token` the id of its token, empty for the operator.
 
     `target` is the id of what was acted on, `origin` the address of the caller, and `count` how many equal events the
     entry stands for. Times are microseconds.
@@ -34,13 +35,6 @@ class AuditEntry:
     origin: str = ""
     trace: str = ""
     count: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class StoredEntry(AuditEntry):
-    """An entry with its number in the log."""
-
-    id: int = 0
 
 
 class AuditFilter(NamedTuple):
@@ -65,12 +59,12 @@ class AuditLog(AccountRepository):
             for entry in entries:
                 execute(connection, _INSERT, **to_parameters(entry))
 
-    def entries(self, wanted: AuditFilter, *, limit: int, offset: int = 0) -> list[StoredEntry]:
+    def entries(self, wanted: AuditFilter, *, limit: int, offset: int = 0) -> list[AuditRecord]:
         """Return a page of the entries that match, newest first."""
         given = {name: value for name, value in wanted._asdict().items() if value is not None}
         conditions = [_CONDITIONS[name] for name in given]
         sql = f"{_SELECT} WHERE {' AND '.join(conditions or ['true'])} ORDER BY id DESC LIMIT :limit OFFSET :offset"
-        return self._records(StoredEntry, sql, **given, limit=limit, offset=offset)
+        return self._records(AuditRecord, sql, **given, limit=limit, offset=offset)
 
     def remove_before(self, at: int) -> int:
         """Remove entries older than `at` (microseconds), at most a thousand, and return their number."""
@@ -82,7 +76,7 @@ class AuditLog(AccountRepository):
 
 
 _INSERT: Final = insert_sql("audit_log", AuditEntry)
-_SELECT: Final = f"SELECT {select_list(StoredEntry)} FROM audit_log"
+_SELECT: Final = f"SELECT {select_list(AuditRecord)} FROM audit_log"
 _CONDITIONS: Final = {
     "since": "at >= :since",
     "actors": "actor IN (SELECT value FROM json_each(:actors))",

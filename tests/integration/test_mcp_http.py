@@ -16,8 +16,9 @@ from mcp.shared.exceptions import MCPError
 from memory.trust.principals import OPERATOR
 from memory.trust.tokens import TokenRequest, create_token, revoke_token
 from reverie.contract import SCOPES, Scope
+from reverie.trust.calls import AuditRecord
 from server.authentication import Access
-from storage.trust.audit import AuditFilter, StoredEntry
+from storage.trust.audit import AuditFilter
 from support.agents import until
 from support.http import running_server
 from support.mcp import MODES, VERSIONS, error_of, over_http, run, text_of
@@ -253,7 +254,7 @@ def test_a_token_without_a_scope_is_told_which(url: str, make: Callable[..., str
     until(lambda: "refused: scope" in [one.outcome for one in audited(runtime, "remember")], "no entry")
 
 
-def audited(runtime: Runtime, action: str) -> list[StoredEntry]:
+def audited(runtime: Runtime, action: str) -> list[AuditRecord]:
     """Return the entries of the audit log about calls of a kind."""
     return runtime.stores.audit().entries(AuditFilter(action=action), limit=50)
 

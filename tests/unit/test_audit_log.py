@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from memory.trust.principals import OPERATOR, Principal
 from memory.upkeep.maintenance import optimize_stores
+from reverie.clock import to_micros
 from reverie.errors import ReverieError
 from storage.stores import Stores
 from storage.trust.audit import AuditEntry, AuditFilter, AuditLog
@@ -36,12 +37,12 @@ def test_entries_are_listed_newest_first_and_by_what_they_are_about(log: AuditLo
     """Given three entries, then all are listed, and those of an actor, a workspace or a time alone on request."""
     log.record(entry(1), entry(2, "kate", workspace="w"), entry(3, agent="a", trace="t", origin="10.0.0.1"))
     listed = log.entries(AuditFilter(), limit=10)
-    assert [one.at for one in listed] == [3, 2, 1]
+    assert [to_micros(one.at) for one in listed] == [3, 2, 1]
     assert (listed[0].agent, listed[0].trace, listed[0].origin, listed[0].outcome) == ("a", "t", "10.0.0.1", "done")
-    assert [one.at for one in log.entries(AuditFilter(actors=["kate"]), limit=10)] == [2]
-    assert [one.at for one in log.entries(AuditFilter(workspace="w"), limit=10)] == [2]
-    assert [one.at for one in log.entries(AuditFilter(since=2), limit=10)] == [3, 2]
-    assert [one.at for one in log.entries(AuditFilter(), limit=1, offset=1)] == [2]
+    assert [to_micros(one.at) for one in log.entries(AuditFilter(actors=["kate"]), limit=10)] == [2]
+    assert [to_micros(one.at) for one in log.entries(AuditFilter(workspace="w"), limit=10)] == [2]
+    assert [to_micros(one.at) for one in log.entries(AuditFilter(since=2), limit=10)] == [3, 2]
+    assert [to_micros(one.at) for one in log.entries(AuditFilter(), limit=1, offset=1)] == [2]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_retention_removes_what_is_older_and_nothing_else(stores: Stores, log: A
     """Given old and new entries, when the old ones are removed, then the new ones stay and stay protected."""
     log.record(entry(1), entry(2), entry(3))
     assert log.remove_before(3) == 2
-    assert [one.at for one in log.entries(AuditFilter(), limit=10)] == [3]
+    assert [to_micros(one.at) for one in log.entries(AuditFilter(), limit=10)] == [3]
     with pytest.raises(ReverieError) as refused, stores.account().atomic() as connection:
         connection.execute(text("DELETE FROM audit_log"))
     assert "append-only" in str(refused.value.__cause__)
@@ -97,4 +98,4 @@ def test_the_daily_upkeep_removes_old_entries(stores: Stores, log: AuditLog) -> 
     day = 86_400_000_000
     log.record(entry(day), *(entry(9 * day) for _ in range(3)), entry(11 * day))
     optimize_stores(stores, now=lambda: 20 * day, recall_events_days=90, audit_log_days=10)
-    assert [one.at for one in log.entries(AuditFilter(), limit=10)] == [11 * day]
+    assert [to_micros(one.at) for one in log.entries(AuditFilter(), limit=10)] == [11 * day]

@@ -25,6 +25,7 @@ from adapters.workspace_git import (
     file_name,
     unified,
 )
+from reverie.clock import to_micros
 from reverie.errors import NotFound, Rejected, StoreUnavailable
 from storage.stores import Stores
 
@@ -66,7 +67,7 @@ def test_files_are_committed_and_read_back(git: GitRepository) -> None:
     assert made is not None
     assert git.files() == {"MEMORY.md": "one\n", "notes/shopping.md": "milk\n"}
     assert git.history(10) == [made]
-    assert (made.message, made.at, made.changed) == ("the first", AT, ("MEMORY.md", "notes/shopping.md"))
+    assert (made.message, to_micros(made.at), made.changed) == ("the first", AT, ["MEMORY.md", "notes/shopping.md"])
 
 
 def test_files_are_made_while_nobody_else_can_commit_or_rewrite(git: GitRepository, tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_a_file_that_is_not_given_any_more_is_removed(git: GitRepository) -> Non
     made = git.commit({"MEMORY.md": "one\n"}, "one", AT + SECOND).commit
 
     assert made is not None
-    assert made.changed == ("notes/a.md",)
+    assert made.changed == ["notes/a.md"]
     assert git.files() == {"MEMORY.md": "one\n"}
     assert git.commit({}, "none", AT + 2 * SECOND).commit is not None
     assert git.files() == {}
