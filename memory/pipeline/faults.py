@@ -28,12 +28,12 @@ def find_worker_faults(workers: Sequence[WorkerStatus], queues: Mapping[str, int
                 " and `reverie up` starts it again"
             )
     served = {queue for worker in workers for queue in worker.queues}
-    for queue, depth in queues.items():
-        if depth and queue not in served:
-            yield (
-                f"{counted(depth, 'task')} in the queue {queue}, from which no worker takes any: start"
-                f" `reverie up`, or `reverie worker --queues {queue}`"
-            )
+    if unserved := {queue: depth for queue, depth in queues.items() if queue not in served}:
+        names, tasks = ",".join(unserved), counted(sum(unserved.values()), "task")
+        yield (
+            f"no worker takes tasks from {names} ({tasks} waiting): start `reverie up`,"
+            f" or `reverie worker --queues {names}`"
+        )
 
 
 def find_faults(

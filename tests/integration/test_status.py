@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import text
 
 from memory.status import StatusReader
+from reverie import contract
 from reverie.client import Reverie
 from reverie.contract import ACCOUNT_STORE
 from reverie.memories.types import Tier
@@ -301,9 +302,9 @@ def test_a_workspace_from_before_there_were_schedules_is_listed(runtime: Runtime
 
 
 def live_worker(runtime: Runtime) -> None:
-    """A worker and beat, which count as alive for the next half minute."""
+    """A worker for all queues and beat, which count as alive for the next half minute."""
     now = time.time()
-    for name, queues in (("w@h", ["schedules"]), ("beat@h", [])):
+    for name, queues in (("w@h", list(contract.QUEUES)), ("beat@h", [])):
         runtime.monitor.heartbeat(heartbeat(name, queues, at=now))
 
 

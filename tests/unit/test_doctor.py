@@ -171,8 +171,7 @@ def test_a_pipeline_that_is_well_has_no_finding_but_ok(settings: Settings) -> No
     [
         ({"broker": "down", "broker_error": "refused"}, "Broker", "problem"),
         ({"broker_warnings": ["it evicts keys"]}, "Broker", "warning"),
-        ({"workers": []}, "Workers", "problem"),
-        ({"workers": healthy().workers[:1]}, "Beat", "problem"),
+        ({"faults": ["no worker takes tasks from embed: start `reverie up`"]}, "Faults", "problem"),
         ({"inboxes": [InboxStatus(workspace="ws", size=3, oldest_age_seconds=90.0)]}, "Inbox", "problem"),
         ({"dead_letters": 2}, "Dead letters", "warning"),
         ({"errors": {"ws": "is damaged"}}, "Databases", "problem"),
@@ -186,7 +185,7 @@ def test_each_thing_that_is_wrong_is_found(
     """Given one thing that is wrong, then exactly this is found, with what to do or the reason."""
     wrong = [finding for finding in of_pipeline(healthy(**changes), settings) if finding.state != "ok"]
     assert {(finding.subject, finding.state) for finding in wrong} >= {(subject, state)}
-    assert all(finding.advice or finding.subject == "Databases" for finding in wrong)
+    assert all(finding.advice or finding.subject in ("Databases", "Faults") for finding in wrong)
 
 
 def test_a_job_that_failed_and_one_that_is_not_run_any_more_are_found(settings: Settings) -> None:
@@ -242,13 +241,18 @@ def test_each_thing_that_stands_still_is_a_fault_of_its_own() -> None:
     new_beat = msgspec.structs.replace(beat, started_at=later)
     found = {
         "all@host": faults(status, workers=[stalled, beat]),
-        "embed": faults(status, workers=[no_embed, beat], queues={"embed": 1, "ingest": 1, "index": 0}),
+        "from embed,index (1 task waiting)": faults(
+            status, workers=[no_embed, beat], queues={"embed": 1, "ingest": 1, "index": 0}
+        ),
+        "from index (0 tasks waiting)": faults(
+            status, workers=[msgspec.structs.replace(worker, queues=["embed", "ingest"]), beat], queues={"index": 0}
+        ),
         "beat": faults(status, workers=[worker]),
         "talks": faults(status, inboxes=[inbox]),
         "stage embed": faults(status, stages={"embed": stage}),
         "`embed` has finished": faults(status, workers=[hung, beat], stages={"embed": waits}),
     }
-    assert [(len(texts), name in texts[0]) for name, texts in found.items()] == [(1, True)] * 6
+    assert [(len(texts), name in texts[0]) for name, texts in found.items()] == [(1, True)] * 7
     late = faults(status, workers=[worker, old_beat], at=later)
     assert ["sweep-stages" in late[0], "recover-inbox" in late[1], len(late)] == [True, True, 2]
     assert faults(status, workers=[worker, new_beat], at=later) == [], "it has not had the time yet"
