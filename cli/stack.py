@@ -11,7 +11,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -233,9 +232,7 @@ def _forked(target: Callable[[], None]) -> Callable[[], None] | None:
 def _import_for_forks(settings: Settings) -> None:
     """Import what the forks need, once for all of them: the server needs little that the workers do not."""
     if sys.platform == "linux":
-        pass_on(settings)
-        import_module("server.__main__")
-        import_for_forks(settings)
+        import_for_forks(settings, "server.__main__")
 
 
 def _run_server() -> NoReturn:

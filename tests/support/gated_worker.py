@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Final, Self
 
 from reverie import contract
 from reverie.pipeline.broker import celery_class, celery_settings, celery_url
+from support.forks import Program
 
 TASK: Final = "reverie.test_gated"
 PATIENCE_SECONDS: Final = 90.0
@@ -66,8 +66,7 @@ class GatedWorker:
         self._queue = queue
         self._app = celery_class()("tests", broker=celery_url(broker_url), set_as_current=False)
         self._app.conf.update(celery_settings(contract.DEFAULT_PREFIX))
-        self._argv = [sys.executable, "-c", _WORKER, str(folder), queue, str(concurrency), str(limit_seconds), before]
-        self._argv += [str(autoscale)]
+        self._arguments = [str(folder), queue, str(concurrency), str(limit_seconds), before, str(autoscale)]
         self._environment = {
             "REVERIE_DATA": str(folder / "data"),
             "REVERIE_BROKER": broker_url,
@@ -78,8 +77,7 @@ class GatedWorker:
 
     def __enter__(self) -> Self:
         """Start the worker."""
-        with (self._folder / "worker.log").open("ab") as output:
-            self.process = subprocess.Popen(self._argv, env=self._environment, stdout=output, stderr=output)
+        self.process = Program(_WORKER, self._arguments, self._environment, self._folder / "worker.log")
         return self
 
     def __exit__(self, *_: object) -> None:

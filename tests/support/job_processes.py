@@ -5,9 +5,6 @@ A fork server that has already imported everything starts the processes, so that
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import sys
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -17,6 +14,7 @@ from memory.upkeep import consolidation, dream_sweep, maintenance
 from reverie import contract
 from storage.upkeep.jobs import JobRuns
 from support.busy_store import clocked
+from support.forks import FORKS, import_beforehand
 from worker.app import app, use_runtime
 
 JOBS: Final = (
@@ -31,7 +29,6 @@ JOBS: Final = (
 )
 START_SECONDS: Final = 60.0
 END_SECONDS: Final = 60.0
-_SERVER: Final = multiprocessing.get_context("forkserver")
 
 app.loader.import_default_modules()
 
@@ -41,9 +38,9 @@ class JobProcess:
 
     def __init__(self, data: Path, job: str, broker: str) -> None:
         """Start the process and wait until it is ready."""
-        self._line, theirs = _SERVER.Pipe()
-        self._process: ForkServerProcess = _SERVER.Process(target=_work, args=(theirs, str(data), job, broker))
-        _import_beforehand()
+        self._line, theirs = FORKS.Pipe()
+        self._process: ForkServerProcess = FORKS.Process(target=_work, args=(theirs, str(data), job, broker))
+        import_beforehand()
         self._process.start()
         theirs.close()
         self._hear(START_SECONDS)
@@ -85,20 +82,6 @@ def run_whole(data: Path, job: str, broker: str) -> dict[str, Any]:
     process = JobProcess(data, job, broker)
     process.go()
     return process.counts()
-
-
-def _import_beforehand() -> None:
-    """Have the fork server import this module; in Python 3.11 it finds modules only by PYTHONPATH."""
-    _SERVER.set_forkserver_preload([__name__])
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    try:
-        multiprocessing.forkserver.ensure_running()
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
 
 
 def _work(line: Connection, data: str, job: str, broker: str) -> None:
