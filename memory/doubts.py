@@ -74,5 +74,5 @@ def _doubted(
         of_owner: Collection[tuple[Replacement, Change]] = changes.get(memory.owner_user_id or "", ())
         others = [one for one in of_owner if one[0].id != memory.id]
         if (newest := newest_change(memory.content, said_at, others)) is not None:
-            found[memory.id] = LaterChange(id=newest.id, text=newest.newer, at=from_micros(newest.at))
+            found[memory.id] = newest
     return found

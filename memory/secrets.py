@@ -157,13 +157,12 @@ ANNOUNCED = re.compile(
 )
 # Requests for a secret; questions about secrets ("which password manager ...") do not reveal one.
 ASKED = re.compile(
-    r"(?i)\b(?:what(?:'s|\u2019s)?|which|(?:tell|give|send) (?:me|us)|share"
-    r"|please (?:enter|type|provide|confirm|send)|i need (?=your))\b[^\n?.!]{0,60}?"
-    r"\b(?:password|passwd|passwort|kennwort|passphrase|passcode|(?:seed|recovery) phrase|pin(?: code| number)?"
-    r"|cv[vc]2?|(?:api|secret|private|access|license)[ _-]?key|(?:api|access|auth|bearer|bot)[ _-]?token|card number"
-    r"|iban|ssn|social security number"
-    r"|(?:door|alarm|gate|garage|safe|lock|access|entry|security|verification|one[- ]time)[- ]code)\b"
-    r"(?! (?:manager|policy|rule|reset|generator|length|limit|format|field|hint|hash|rotation|strength))"
+    r"(?i)\b(?:what(?:'s|\u2019s)?|which|(?:tell|give|send) (?:me|us)|share|please (?:enter|type|provide|confirm|send)"
+    r"|i need (?=your))\b[^\n?.!]{0,60}?\b(?:password|passwd|passwort|kennwort|passphrase|passcode|(?:seed"
+    r"|recovery) phrase|pin(?: code| number)?|cv[vc]2?|(?:api|secret|private|access|license)[ _-]?key|(?:api|access"
+    r"|auth|bearer|bot)[ _-]?token|card number|iban|ssn|social security number|(?:door|alarm|gate|garage|safe|lock"
+    r"|access|entry|security|verification|one[- ]time)[- ]code)\b(?! (?:manager|policy|rule|reset|generator|length"
+    r"|limit|format|field|hint|hash|rotation|strength))"
 )
 # A name that ends like the name of a secret, then a value: in a file, a header, a query or a sentence.
 ASSIGNMENT = re.compile(
@@ -179,8 +178,7 @@ CAPITALS = re.compile(
 
 CARD = re.compile(
     r"(?<![\d+.,/_-])(?:\d{4}([ .\u00a0\u202f-]?)\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?"
-    r"|\d{4}([ .\u00a0\u202f-]?)\d{6}\2\d{4,5}|\d{14,19})"
-    r"(?![\d_]|[.,/-]\d)"
+    r"|\d{4}([ .\u00a0\u202f-]?)\d{6}\2\d{4,5}|\d{14,19})(?![\d_]|[.,/-]\d)"
 )
 # First digits and lengths assigned to card networks (ISO/IEC 7812): other numbers are not cards.
 CARD_ISSUERS = re.compile(
@@ -197,12 +195,10 @@ SOCIAL_SECURITY = re.compile(
 
 # Long, random-looking strings that are known not to be secrets.
 HARMLESS = re.compile(
-    r"(?i)-----BEGIN (?:[A-Z0-9 ]{0,40}PUBLIC KEY(?: BLOCK)?|CERTIFICATE)-----[\w+/=:;,.\s]{0,20000}"
-    r"-----END [A-Z0-9 ]{1,60}-----"
-    r"|\b(?:ssh-(?:rsa|ed25519|dss)|ecdsa-[\w-]{1,40}) [A-Za-z0-9+/=]{20,2000}"
-    r"|\b[a-z][a-z0-9+.-]{1,20}://[^\s<>\"]{1,4000}"
-    r"|\bdata:[\w/+.-]{1,80};base64,[A-Za-z0-9+/=]{1,100000}"
-    r"|\b(?:sha|md)\d{1,3}[-:][A-Za-z0-9+/=]{20,100}"
+    r"(?i)-----BEGIN (?:[A-Z0-9 ]{0,40}PUBLIC KEY(?: BLOCK)?"
+    r"|CERTIFICATE)-----[\w+/=:;,.\s]{0,20000}-----END [A-Z0-9 ]{1,60}-----|\b(?:ssh-(?:rsa|ed25519|dss)"
+    r"|ecdsa-[\w-]{1,40}) [A-Za-z0-9+/=]{20,2000}|\b[a-z][a-z0-9+.-]{1,20}://[^\s<>\"]{1,4000}"
+    r"|\bdata:[\w/+.-]{1,80};base64,[A-Za-z0-9+/=]{1,100000}|\b(?:sha|md)\d{1,3}[-:][A-Za-z0-9+/=]{20,100}"
     r"|[\w.+-]{1,100}@[\w-]{1,100}\.[\w.-]{2,100}"
     r"|\bI[0-9a-f]{40}\b"  # Gerrit change ids
     # Ids: they name an object of a service and grant no access.

@@ -278,10 +278,7 @@ def _with_later_change(found: FoundResult, known: Sequence[tuple[Replacement, Ch
     said_at = max(to_micros(result.created_at), found.confirmed_at or 0)
     changes = [(one, _as_told_to(person, change)) for one, change in known if one.id != result.id]
     newest = newest_change(result.text, said_at, changes)
-    if newest is None:
-        return found
-    change = LaterChange(id=newest.id, text=newest.newer, at=from_micros(newest.at))
-    return replace(found, result=msgspec.structs.replace(result, changed_since=change))
+    return replace(found, result=msgspec.structs.replace(result, changed_since=newest)) if newest is not None else found
 
 
 class _Duplicates:

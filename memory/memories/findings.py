@@ -23,14 +23,16 @@ from memory.memories.concept_tags import concept_tags
 from memory.memories.memories import add_in_history
 from memory.memories.patterns import Statement, find_instructions, find_revocations, find_statements
 from memory.memories.patterns.instruction_sentences import takes_back
-from memory.memories.patterns.matching import is_game
+from memory.memories.patterns.matching import is_game, is_taken_back
 from memory.memories.sensitive import SEEN_BY_ALL, sensitive_kind
 from memory.secrets import looks_secret, repeats_secret_of
 from reverie.memories.types import EXTRACTION, Lifetime, MemoryKind, Tier
 from storage.curation import EntryDraft
 from storage.memories.extraction import KnownMemories, KnownMemory, SourceMessage, WaitingSession
 from storage.memories.records import EXTRACTION_SOURCE, USER_SOURCE, NewMemory, is_standing
+from storage.recall.chunk_sources import Replacement
 from storage.recall.claims import claims_of, replaces
+from storage.recall.dependence import changes_of, newest_change
 from storage.transaction import Transaction
 
 _NAME_CHARACTERS: Final = 64
@@ -61,6 +63,7 @@ class Finding:
     expires_at: int | None = None
     takes_back: str | None = None
     unconfirmed: bool = False
+    only_changes: bool = False
 
     def memory_id(self, agent: str, session: str) -> str:
         """Return an id derived from agent, session, message and content, so that finding it twice stores it once.
@@ -86,14 +89,17 @@ def found_by_patterns(
     """Yield the plain statements of users in these messages, without secrets and without expired statements.
 
     Of messages with `instructions_only`, only standing instructions and their revocations are returned. Nothing is
-    taken from a role-play, which may have begun in one of the messages `before`.
+    taken from a role-play, which may have begun in one of the messages `before`, nor from what is taken back at once.
     """
     in_game = False
     for message in before:
         in_game = is_game(message.content, before=in_game)
-    for message in messages:
+    for place, message in enumerate(messages):
         in_game = is_game(message.content, before=in_game)
-        for statement in _statements(message, instructions_only) if not in_game else ():
+        next_one = next((one for one in messages[place + 1 :] if one.name == message.name), None)
+        if in_game or (next_one is not None and is_taken_back(next_one.content)):
+            continue
+        for statement in _statements(message, instructions_only):
             # Messages with a speaker's name are a talk among people: their requests are not addressed to the agent.
             if message.name and (is_standing(statement.kind, statement.importance) or statement.takes_back is not None):
                 continue
@@ -104,10 +110,9 @@ def found_by_patterns(
 
 
 def _statements(message: SourceMessage, instructions_only: Callable[[SourceMessage], bool]) -> list[Statement]:
-    if instructions_only(message):
-        found = find_instructions(message.content)
-    else:
-        found = find_statements(message.content, at=message.created_at)
+    found = find_statements(message.content, at=message.created_at)
+    if instructions_only(message):  # "We broke up." is short, too
+        found = [*find_instructions(message.content), *(one for one in found if one.only_changes)]
     return [*found, *find_revocations(message.content)]
 
 
@@ -245,6 +250,8 @@ class FindingSaver:
             return "known"
         if (agent, memory_id) in self._undone:
             return "undone_before"
+        if finding.only_changes and not self._changes(finding):
+            return "changes_nothing_known"
         rivals = self._rivals(finding)
         if same := next((rival for rival in rivals if _says_the_same(rival, finding)), None):
             return self._said_again(same.row_id, finding)
@@ -318,6 +325,12 @@ class FindingSaver:
             for content, row in known.items()
             if any(replaces(newer, older) for older in claims_of(content) for newer in claims)
         ]
+
+    def _changes(self, finding: Finding) -> bool:
+        """Return whether a finding makes something that is remembered doubtful."""
+        changes = changes_of([Replacement("", "", finding.content, finding.message.created_at)])
+        known = self._known.contents(owner=self._owner(finding))
+        return any(newest_change(content, 0, changes) is not None for content in known)
 
     def _store(
         self, finding: Finding, memory_id: str, older: Sequence[KnownMemory], newer: Sequence[KnownMemory]

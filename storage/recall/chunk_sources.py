@@ -53,7 +53,7 @@ class ChunkSource:
 class Replacement:
     """A memory of a user, by its text, that another one has replaced: what that one says, and since when.
 
-    Memories that are nobody's have an empty `owner`.
+    Memories that are nobody's have an empty `owner`. One that only says that something changed has no `older` text.
     """
 
     older: str
@@ -179,12 +179,22 @@ _HISTORIES: Final = """
 """
 
 
-_REPLACEMENTS: Final = """
-    SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at,
-        coalesce(m.owner_user_id, '') AS owner
-    FROM memories AS m CROSS JOIN memories AS b ON b.row_id = m.superseded_by
-    WHERE m.agent_id = :agent AND m.superseded_by IS NOT NULL AND b.visibility <> 'requested' AND {visible}{of_owner}
-    ORDER BY m.superseded_at DESC LIMIT :limit
+# The subjects of memories that say that something has changed begin with this.
+CHANGED: Final = "changed: "
+_REPLACEMENTS: Final = f"""
+    SELECT * FROM (
+        SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at,
+            coalesce(m.owner_user_id, '') AS owner
+        FROM memories AS m CROSS JOIN memories AS b ON b.row_id = m.superseded_by
+        WHERE m.agent_id = :agent AND m.superseded_by IS NOT NULL AND b.visibility <> 'requested'
+        AND {{visible}}{{of_owner}} ORDER BY m.superseded_at DESC LIMIT :limit
+    ) AS replaced
+    UNION ALL SELECT * FROM (
+        SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, coalesce(m.owner_user_id, '') AS owner
+        FROM memories AS m WHERE m.agent_id = :agent AND m.superseded_by IS NULL AND m.visibility <> 'requested'
+        AND m.subject >= '{CHANGED}' AND m.subject < '{CHANGED}~' AND {{visible_too}}{{of_owner}}
+        ORDER BY m.created_at DESC LIMIT :limit
+    ) AS changed
 """
 # The newest replacements are enough: what was said before older ones has been said again, or is past.
 _MAX_REPLACEMENTS: Final = 50
@@ -211,14 +221,16 @@ class PastMemories(AgentRepository):
 
     def replacements(self, owner: str | None) -> list[Replacement]:
         """Return the newest replacements among the memories of one user, or of nobody."""
-        of_owner = " AND coalesce(m.owner_user_id, '') = :owner"
-        sql = _REPLACEMENTS.format(visible=of_memory(self._viewer, "b"), of_owner=of_owner)
+        sql = self._replacements(" AND coalesce(m.owner_user_id, '') = :owner")
         return self._records(Replacement, sql, owner=owner or "", limit=_MAX_REPLACEMENTS)
 
     def newest_replacements(self) -> list[Replacement]:
         """Return the newest replacements among the memories of all users."""
-        sql = _REPLACEMENTS.format(visible=of_memory(self._viewer, "b"), of_owner="")
-        return self._records(Replacement, sql, limit=_MAX_REPLACEMENTS_OF_ALL)
+        return self._records(Replacement, self._replacements(""), limit=_MAX_REPLACEMENTS_OF_ALL)
+
+    def _replacements(self, of_owner: str) -> str:
+        visible, visible_too = (of_memory(self._viewer, name) for name in "bm")
+        return _REPLACEMENTS.format(visible=visible, visible_too=visible_too, of_owner=of_owner)
 
     def histories(self, memory_ids: Sequence[str]) -> dict[str, list[Said]]:
         """Return the versions of each memory, itself and what it superseded, newest first, if there are several."""

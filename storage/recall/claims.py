@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from storage.recall.days import MONTHS, WEEKDAYS
 from storage.recall.words import hash_of
 
 
@@ -33,9 +34,8 @@ _MAX_NAME_WORDS: Final = 4
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\w]*[A-Z0-9])|\n+")
 # Code and quoted lines, and what follows words that lead to a text of others: "summarise this: I moved to London".
 PASTED = re.compile(
-    r"```.*?(?:```|\Z)|^ {0,3}>[^\n]*"
-    r"|(?:^|(?<=[.!?\n]))[^:.!?\n]{0,60}\b(?:this|these|following|below|text|translate|summari[sz]e|proofread|wrote|writes"
-    r"|says|said|reads|fwd|forwarded|from|subject)\b[^:.!?\n]{0,60}:\s.*"
+    r"```.*?(?:```|\Z)|^ {0,3}>[^\n]*|(?:^|(?<=[.!?\n]))[^:.!?\n]{0,60}\b(?:this|these|following|below|text|translate"
+    r"|summari[sz]e|proofread|wrote|writes|says|said|reads|fwd|forwarded|from|subject)\b[^:.!?\n]{0,60}:\s.*"
     r"|\b(?:following|below|text)\b[^\n]{0,60}\n.*",
     re.IGNORECASE | re.DOTALL | re.MULTILINE,
 )
@@ -175,10 +175,8 @@ _PAST = re.compile(
     r"\A(?:\w{2,20}ed|was|were|had|went|got|made|took|came|saw|bought|found|lost|met|won|ran|ate|gave)\Z"
 )
 _TIME: Final = (
-    r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|tomorrow\b|noon\b|midnight\b|next \w{1,10}"
-    r"|\d{1,2}(?::\d\d)?(?:st|nd|rd|th)?(?:\s?[ap]m|\so'clock)?(?:\s(?:of\s)?(?:january|february|march|april|may|june|july"
-    r"|august|september|october|november|december))?\b"
-    r"|(?:january|february|march|april|may|june|july|august|september|october|november|december)\s\d{1,2})"
+    rf"(?:{WEEKDAYS}\b|tomorrow\b|noon\b|midnight\b|next \w{{1,10}}|{MONTHS}\s\d{{1,2}}"
+    rf"|\d{{1,2}}(?::\d\d)?(?:st|nd|rd|th)?(?:\s?[ap]m|\so'clock)?(?:\s(?:of\s)?{MONTHS}(?=\W|\Z))?)"
 )
 _APPOINTMENT = re.compile(
     r"\A\s{0,3}(?:our|the|my)\s(?P<subject>[a-z][\w' -]{2,60}?)\s(?:is|starts|begins|leaves"
@@ -203,10 +201,15 @@ def with_apostrophes(text: str) -> str:
     return _LEFT_OUT.sub(r"\g<0>'", text.replace("\u2019", "'"))
 
 
+def said_in(text: str) -> str:
+    """Return what a memory quotes of its speaker if it does nothing else, and any other text as it is."""
+    quoted = _SAID.match(text)
+    return quoted["said"] if quoted is not None else text
+
+
 def as_said(text: str) -> str:
     """Return what a text says in the words of its speaker, with all apostrophes."""
-    said = _SAID.match(text)
-    return with_apostrophes(said["said"] if said is not None else text)
+    return with_apostrophes(said_in(text))
 
 
 # "My manager's name is", "my manager is called" and "my new manager is" are about one attribute.

@@ -15,8 +15,10 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from reverie.clock import from_micros
+from reverie.memories.types import LaterChange
 from storage.recall.chunk_sources import Replacement
-from storage.recall.claims import Claim, claims_of, head_of, replaces, words_in
+from storage.recall.claims import Claim, claims_of, head_of, replaces, said_in, words_in
 from storage.recall.turns import Turn, touches, turns_of
 from storage.recall.words import hash_of
 
@@ -81,12 +83,15 @@ def changes_of(replacements: Iterable[Replacement]) -> list[tuple[Replacement, C
     return [(one, change) for one in replacements for change in changes_between(one.older, one.newer)]
 
 
-def newest_change(text: str, said_at: int, changes: Iterable[tuple[Replacement, Change]]) -> Replacement | None:
+def newest_change(text: str, said_at: int, changes: Iterable[tuple[Replacement, Change]]) -> LaterChange | None:
     """Return the newest change on which a text depends that was said before it; None if there is none."""
     claims = claims_of(text)
     later = ((one, change) for one, change in changes if one.at > said_at)
     doubts = (one for one, change in later if _is_doubtful(text, claims, change))
-    return max(doubts, key=lambda one: one.at, default=None)
+    newest = max(doubts, key=lambda one: one.at, default=None)
+    if newest is None:
+        return None
+    return LaterChange(id=newest.id, text=said_in(newest.newer), at=from_micros(newest.at))
 
 
 def _change(claim: Claim) -> Change | None:

@@ -12,17 +12,17 @@ from functools import lru_cache
 from typing import Final
 
 from reverie.clock import from_micros
-from storage.recall.days import days_in, end_of_day
+from storage.recall.days import WEEKDAYS, days_in, end_of_day
 
 # Longer texts say more than one thing.
 _MAX_CHARACTERS: Final = 600
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 # What holds from that day on is not over with it.
 _BEGINS_THEN = re.compile(r"\b(?:since|from|starting|beginning|of|after|per)\s{1,3}(?:on\s)?\Z", re.IGNORECASE)
 _NO_PLAN = re.compile(
     r"\?|\b(?:if|unless|would|could|might|wish|never|don't|do not|please|prefers?|usually|normally"
     r"|mostly|often|whenever|when|birthday|anniversary|born|annual|annually|yearly|monthly|nights|mornings|evenings"
-    r"|afternoons)\b",
+    rf"|afternoons|ever|{WEEKDAYS} and {WEEKDAYS})\b",
     re.IGNORECASE,
 )
 # "Got" among them stands for the past only without a "have" before it: "I've got an exam on Friday" is to come.
@@ -54,7 +54,7 @@ def passed_day(text: str, said_at: int, *, now: int) -> datetime | None:
 # Cached because the same texts are recalled again and again, and reading one takes a tenth of a millisecond.
 @lru_cache(maxsize=4_096)
 def _last_day(text: str, said_at: int) -> date | None:
-    return max(filter(None, (_planned_day(one, said_at) for one in _SENTENCE.split(text))), default=None)
+    return max(filter(None, (_planned_day(one, said_at) for one in SENTENCE.split(text))), default=None)
 
 
 def _planned_day(sentence: str, said_at: int) -> date | None:

@@ -1,10 +1,9 @@
 """Which texts say in free words that something changed, and what they name: "got rid of the car", "the trip is off".
 
-Such a sentence gives no attribute a new value, so it replaces nothing; but what was said of the same thing before may
-hold no more, and is told with it. It is read from the form of the sentence: what was done to a thing ("the talk was
-moved to the 26th"), what somebody ended ("I gave up the choir"), what is no more or goes against what was said ("not
-after all", "no more yoga"), the new one of its kind, and what is said to be so now. An older text is touched if it
-names the same thing, unless it tells what somebody did there. Doubt means that nothing changed, as for claims.
+Such a sentence gives no attribute a new value, so it replaces nothing, but what was said of it before is told with it.
+Its form says so: what was done to a thing ("the talk was moved to the 26th"), what somebody ended ("I gave up the
+choir"), what is not so after all, the new one of its kind, and what is so now. An older text is touched if it names the
+same thing, unless it tells what was done once. Doubt means that nothing changed.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from storage.recall.claims import LEAD_IN, PASTED, as_said, words_in
-from storage.recall.plans import IRREGULAR_PAST
+from storage.recall.days import MONTHS, WEEKDAYS
+from storage.recall.plans import IRREGULAR_PAST, SENTENCE
 from storage.recall.words import STOP_WORDS, hash_of, words_of
 
 _MAX_WORDS: Final = 30
 _CLAUSE = re.compile(
     r"(?<=[.!?;])\s+|\n+|,\s|\s-\s|\s\(|\s(?:and|but|so|because)\s(?=(?:i|we|he|she|my|our|the|now)\b)", re.IGNORECASE
 )
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 # A question, a doubt, a condition, a feeling, or what is asked of somebody.
 _NO_STATEMENT = re.compile(
     r"[?\"\u201c\u201d]|\b(?:if|would|could|should|might|may(?=\s[a-z])|maybe|perhaps|probably|wish|hope|unless|whether"
@@ -35,10 +34,7 @@ _NEXT: Final = (
     r"|instead|from|until|by|of|though|then)\b"
 )
 _OBJECT: Final = rf"(?P<the>(?:the|my|our|all|his|her|their)\s)?(?P<thing>{_WORD}(?:\s(?!{_NEXT}){_WORD}){{0,4}})"
-_TO_A_TIME: Final = (
-    r"(?:to|until|till|by)\s(?:the\s)?(?=\d|next\b|tomorrow|later|noon|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-    r"|(?:january|february|march|april|may|june|july|august|september|october|november|december)\b)"
-)
+_TO_A_TIME: Final = rf"(?:to|until|till|by)\s(?:the\s)?(?=\d|next\b|tomorrow|later|noon|{WEEKDAYS}|{MONTHS}(?:\W|\Z))"
 _DONE: Final = (
     r"(?:cancel{1,2}ed|called off|postponed|rescheduled|put (?:off|back)|pushed(?: back)?|delayed|extended|stolen"
     r"|brought forward|moved(?=\s(?:back|forward|up|to|from|on|by)\b)|sold|closed(?: down)?|discontinued|scrapped"
@@ -55,8 +51,8 @@ _OF_THING = re.compile(
     re.IGNORECASE,
 )
 _WHO: Final = (
-    r"(?:(?:i|we|user|she|he|they|(?-i:[A-Z])\w{1,20})(?:'ve|'m|'re|'s|\s(?:have|has|had|am|is))?\s)?"
-    r"(?:(?:just|finally|also|already|recently|now|sadly)\s){0,2}"
+    r"(?:(?:i|we|user|she|he|they|(?-i:[A-Z])\w{1,20})(?:'ve|'m|'re|'s|\s(?:have|has|had|am|is|was))?\s)?"
+    r"(?:(?:just|finally|also|already|recently|now|sadly|got)\s){0,2}"
 )
 _ENDED: Final = (
     r"(?:sold|cancel{1,2}ed|called off|moved out of|gave away|given away|swapped|replaced|traded in|turned down"
@@ -100,7 +96,7 @@ _NEW = re.compile(
 # What is so now, or is done instead: "Olga now works on Atlas", "I start on the 16th instead", "I switched to tea".
 _NOW = re.compile(
     r"\A(?:(?i:i|we|user)(?=\s(?!(?:am|are|is|was|were|will|needs?|have|has|had|can|want|got|do|think|feel|see)\b)\w)"
-    r"|(?!My|Our|The|This|It|That)[A-Z]\w{1,20}(?:\s[A-Z]\w{0,20})?"
+    r"|(?!My|Our|The|This|It|That|From|For)[A-Z]\w{1,20}(?:\s[A-Z]\w{0,20})?"
     r"(?=\s(?:now|currently|is|has|was|[a-z]{2,20}(?:s|ed))\b))"
     r"(?:\s\w{1,20}){0,3}?\s(?:(?:now|currently)\s\w|(?:switched|migrated|changed)\s(?:.{2,40}\s)?to\s\w"
     r"|(?:switched|moved|migrated|changed)\s.{0,40}\bback to\s\w|.{2,60}(?<!right)(?<!for)\s(?:now|instead)\Z)"
@@ -140,13 +136,12 @@ _USED_FOR: Final = {"car": "drive", "bike": "cycle"}
 class Turn(NamedTuple):
     """What changed: the hashes of the words that name it, and how many of them an older text must name.
 
-    What `began` touches only what was refused before, a `new` thing one that was the speaker's, and who `parted` their
-    partner.
+    What is so `now` touches what was told otherwise, what `began` what was refused before, a `new` thing the speaker's.
     """
 
     named: frozenset[int]
     least: int
-    kind: Literal["ended", "began", "new", "parted"] = "ended"
+    kind: Literal["ended", "now", "began", "new", "parted"] = "ended"
 
 
 @lru_cache(maxsize=4_096)
@@ -159,7 +154,8 @@ def turns_of(text: str) -> tuple[Turn, ...]:
 
 def touches(turn: Turn, text: str) -> bool:
     """Return whether an older text speaks of what changed."""
-    return any(len(turn.named & one[turn.kind]) >= turn.least for one in _sentences(text))
+    shared = [turn.named & one.get(turn.kind, one["named"]) for one in _sentences(text)]
+    return any(len(one) >= turn.least and not (turn.kind == "now" and one == turn.named) for one in shared)
 
 
 @lru_cache(maxsize=4_096)
@@ -167,7 +163,7 @@ def _sentences(text: str) -> tuple[dict[str, frozenset[int]], ...]:
     """Return, for each sentence that states something, the words by which each kind of change touches it."""
     told = [
         one
-        for one in _SENTENCE.split(PASTED.sub(" ", as_said(text)))
+        for one in SENTENCE.split(PASTED.sub(" ", as_said(text)))
         if not (_NO_STATEMENT.search(one) or _DID.match(one))
     ]
     return tuple(_words_by_kind(one) for one in told)
@@ -178,7 +174,7 @@ def _words_by_kind(sentence: str) -> dict[str, frozenset[int]]:
     named = frozenset(map(hash_of, words))
     own = (word for place, word in enumerate(words) if _OWNERS.intersection(words[max(0, place - 2) : place]))
     return {
-        "ended": named,
+        "named": named,
         "began": named if _REFUSED.search(sentence) else frozenset(),
         "new": frozenset(map(hash_of, own)),
         "parted": _PARTNERS if _PARTNER.search(sentence) else frozenset(),
@@ -195,7 +191,8 @@ def _turn(clause: str) -> Turn | None:
     if found := _ENDS.match(clause):
         thing = found["thing"]
         is_named = found["plainly"] or found["the"] or thing[0].isupper()
-        turn = _named(thing, least=1 if is_named else 2) or _named(found["rest"])
+        # "Quit the job at Acme" is about Acme.
+        turn = _named(thing, least=1 if is_named else 2) if _named(thing) else _named(found["rest"])
         used_for = _USED_FOR.get(thing)
         return turn and turn._replace(named=turn.named | {hash_of(used_for)}) if used_for else turn
     if (found := _OF_THING.match(clause)) and found["thing"].split()[0].casefold() not in _NO_THING:
@@ -208,11 +205,13 @@ def _turn(clause: str) -> Turn | None:
     if _STARTED.search(clause):
         turn = _named(_BEHIND.sub("", clause))
         return turn and turn._replace(kind="began")
-    return _named(_BEHIND.sub("", clause), least=2) if _NOW.search(clause) else None
+    turn = _named(_BEHIND.sub("", clause), least=2, with_numbers=True) if _NOW.search(clause) else None
+    return turn and turn._replace(kind="now")
 
 
-def _named(text: str, *, least: int = 1) -> Turn | None:
-    words = {word for word in words_of(_ADVERB.sub("", text)) if len(word) > 1 and not word.isdigit()}
+def _named(text: str, *, least: int = 1, with_numbers: bool = False) -> Turn | None:
+    found = words_of(_ADVERB.sub("", text))
+    words = {word for word in found if len(word) > 1 and (with_numbers or not word.isdigit())}
     named = frozenset(hash_of(word) for word in words - _EMPTY if not {word, word.removesuffix("s")} & STOP_WORDS)
     if len(named) < least:
         return None

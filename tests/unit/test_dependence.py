@@ -118,7 +118,7 @@ def is_touched(older: str, newer: str) -> bool:
         ("I prefer window seats when I fly.", "i prefer aisle seats now btw"),
         ("I've got a girlfriend in Pune.", "We broke up."),
         ("Lif leads the Otter project.", "Leadership of the Otter project has been transferred to Omar."),
-        ("Olga works on ticket queue A.", "Olga switched to ticket queue B."),
+        ("Olga works on ticket queue Delta.", "Olga switched to ticket queue Omega."),
         ("User's laptop is a Thinkpad.", "I bought a new laptop, a Macbook."),
         ("User's landlord is Mr Silva.", "I moved to a studio in Porto last week."),
         ('User said: "I use a small keyboard and neovim."', "I switched from neovim to Zed."),

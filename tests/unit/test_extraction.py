@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable
+from memory.doubts import later_changes
 from memory.idle_stores import IdleStores
 from memory.jobs import JobRun
 from memory.lifecycle.curation import undo_entry
@@ -243,6 +244,92 @@ def test_the_mark_moves_past_sessions_long_done_and_never_past_one_that_waits(pi
     assert 0 < mark < before
     pipeline.advance(7_200)
     assert Extracting(pipeline).sweep()["added"] == 1
+
+
+# --- what changed ---
+
+
+def doubts(pipeline: Pipeline, extracting: Extracting) -> dict[str, str]:
+    """What makes memories doubtful, by their texts."""
+    memories = extracting.memories()
+    with pipeline.store.reading() as tx:
+        changes = later_changes(tx.for_agent("ana"), memories)
+    return {one.content: changes[one.id].text for one in memories if one.id in changes}
+
+
+@pytest.mark.parametrize(
+    ("said", "memory", "later"),
+    [
+        ("I've joined a choir.", "User has joined a choir.", "I gave up the choir."),
+        ("I own a 1962 Norton motorcycle.", "User owns a 1962 Norton motorcycle.", "I sold the Norton."),
+        ("I'm applying for an internship at Globex.", None, "got rejected from Globex"),
+        ("I use a Kinesis keyboard and neovim.", None, "I switched from neovim to Zed."),
+        ("My landlord is Mr Silva.", "User's landlord's name is Mr Silva.", "We moved to a flat in Porto yesterday."),
+    ],
+)
+def test_what_is_remembered_becomes_doubtful_by_what_ends_it(
+    pipeline: Pipeline, said: str, memory: str | None, later: str
+) -> None:
+    """Given a memory, when a sentence ends it in free words, then that is remembered, and the memory has it."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, {"content": said, "created_at": "2026-05-01T09:00:00Z"})
+    extracting.sweep()
+    (known,) = extracting.contents()
+    assert memory in (known, None)
+    tell(pipeline, {"content": later, "created_at": "2026-06-01T09:00:00Z"})
+    extracting.sweep()
+    assert list(doubts(pipeline, extracting)) == [known]
+    assert len(extracting.contents()) == 2
+
+
+def test_what_ends_nothing_that_is_remembered_is_not(pipeline: Pipeline) -> None:
+    """Given a thing of which nothing is known, or of somebody else, then no end of it is remembered."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, "I've joined a choir.", user="bea")
+    tell(pipeline, "I gave up the choir.", "I sold the Norton.", session="other", user="cat")
+    extracting.sweep()
+    assert extracting.contents() == ["User has joined a choir."]
+    assert doubts(pipeline, extracting) == {}
+
+
+@pytest.mark.parametrize(
+    "correction",
+    [
+        "No wait, it is cherry.",
+        "sorry, I meant cherry",
+        "no i meant cherry",
+        "jk, I have none",
+        "sorry not walnut, cherry",
+        "scratch that",
+    ],
+)
+def test_nothing_is_learned_from_what_the_next_message_takes_back(pipeline: Pipeline, correction: str) -> None:
+    extracting = Extracting(pipeline)
+    tell(pipeline, "My favourite wood is walnut.", correction)
+    extracting.sweep()
+    assert "User's favourite wood is walnut." not in extracting.contents()
+
+
+@pytest.mark.parametrize("answer", ["No, it's fine.", "sorry, I have to go", "Actually, I like oak as well."])
+def test_any_other_message_takes_nothing_back(pipeline: Pipeline, answer: str) -> None:
+    extracting = Extracting(pipeline)
+    tell(pipeline, "My favourite wood is walnut.", answer)
+    extracting.sweep()
+    assert "User's favourite wood is walnut." in extracting.contents()
+
+
+@pytest.mark.parametrize(
+    "taken_back",
+    ["Never mind what I said about emojis, they are fine.", "i dont need emojis anymore, be brief"],
+)
+def test_an_instruction_ends_although_more_is_said(pipeline: Pipeline, taken_back: str) -> None:
+    extracting = Extracting(pipeline)
+    tell(pipeline, "Always use emojis.")
+    extracting.sweep()
+    assert extracting.contents() == ["Always use emojis."]
+    tell(pipeline, taken_back)
+    extracting.sweep()
+    assert "Always use emojis." not in extracting.contents()
 
 
 # --- what becomes of it ---

@@ -59,6 +59,8 @@ LATER = day("2027-06-01")
         ("Starting next month I work from home.", None),
         ("My birthday is on 3 May.", None),
         ("I play chess every Friday.", None),
+        ("I work there on Saturday and Wednesday evening.", None),
+        ("No meetings on Friday afternoon, ever.", None),
         ("Never call me on Monday.", None),
         ("I prefer meetings on Monday.", None),
         ("Are you coming on 3 March?", None),

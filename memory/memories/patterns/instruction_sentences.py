@@ -147,10 +147,9 @@ REPORTED = re.compile(
 # Words of attempts to override what others have told the agent.
 _OVERRIDE = re.compile(
     r"\b(?:ignore|disregard|forget|override|bypass|drop)\b[^.!?\n]{0,40}\b(?:instructions?|prompts?|rules|everything"
-    r"|guidelines|restrictions|above|training)\b"
-    r"|\bsystem (?:prompt|message)\b|\byou (?:are|must|will) now\b|\bjailbreak|\bdeveloper mode\b|\bunrestricted\b"
-    r"|\b(?:without|no) (?:any )?(?:restrictions|filters?|limits|censorship)\b|\b(?:never|don't|not) refuse\b|"
-    r"(?-i:\bDAN\b)"
+    r"|guidelines|restrictions|above|training)\b|\bsystem (?:prompt|message)\b|\byou (?:are|must|will) now\b"
+    r"|\bjailbreak|\bdeveloper mode\b|\bunrestricted\b|\b(?:without|no) (?:any )?(?:restrictions|filters?|limits"
+    r"|censorship)\b|\b(?:never|don't|not) refuse\b|(?-i:\bDAN\b)"
     r"|^\s{0,3}(?:system|assistant|developer)\s{0,3}:|<\|?/?(?:system|im_start|inst)",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -163,23 +162,20 @@ _COURTESY = starting(r"(?:please|thanks|thank you|thx|cheers)(?: (?:a lot|so muc
 # Behind a comma an instruction goes on with one of these; a name, or `says my boss` in any language, does not.
 _GOES_ON = starting(
     rf"(?:(?:please|pls|and|but|or|nor|even|not|never|always|ever|only|just|so|then|if|when|whenever|unless|because"
-    rf"|since"
-    rf"|ok|okay|thanks|thank you|no|with|without|(?:in|for) (?:all|every|each|my)"
-    rf"|especially|including|instead|rather|don't|do not|too|also|at least|at most"
-    rf"|would you|could you|can you|make sure|{words.HORIZON}|{words.ANY_VERB}"
-    rf"|i(?:'d| would)? (?:never |always )?(?:want|need|expect|prefer|like) (?:you|your|all)"
-    rf"|(?:all |your |my |every ){{0,3}}{words.OUTPUT})\b"
+    rf"|since|ok|okay|thanks|thank you|no|with|without|(?:in|for) (?:all|every|each|my)|especially|including|instead"
+    rf"|rather|don't|do not|too|also|at least|at most|would you|could you|can you|make sure|{words.HORIZON}"
+    rf"|{words.ANY_VERB}|i(?:'d| would)? (?:never |always )?(?:want|need|expect|prefer|like) (?:you|your|all)|(?:all "
+    rf"|your |my |every ){{0,3}}{words.OUTPUT})\b"
     r"|[a-z-]{1,30}(?: [a-z-]{1,30})?(?:, [a-z-]{1,30}(?: [a-z-]{1,30})?){0,8},? (?:and|or) [a-z-]{1,30}\b)"
 )
 # Said to people, in talk and in songs.
 _BETWEEN_PEOPLE = re.compile(
-    r"\b(?:keep (?:(?:it |this )?up|on|going|me|us|being|smiling|shining|doing)\b|(?:never|don't ever) stop"
-    r"|let (?:me|us|it|her|him) (?:go|down|be|in|fall|out)\b|stop (?:being you|believing|loving|smiling)"
-    r"|ask me (?:to (?:stay|leave|go|dance)|why)\b|(?:love|leave|miss|forgive|hold|kiss|trust|marry|remember) me\b"
-    r"|(?:write|speak|talk|lie) to me (?:like that )?again|stop calling me$|call me shirley|say no to me|heart\b"
-    r"|kiss\b|tell me (?:lies|goodbye|the odds|you)\b"
-    r"|(?:my|the|our) (?:car|bike|stuff|charger|clothes|keys|room|couch)\b|(?:come|coming|stay) (?:over|home|here)\b"
-    r"|call(?:ing)? me (?:a |an )?(?:liar|crazy|fat|ugly|stupid|that|names)\b"
+    r"\b(?:keep (?:(?:it |this )?up|on|going|me|us|being|smiling|shining|doing)\b|(?:never|don't ever) stop|let (?:me"
+    r"|us|it|her|him) (?:go|down|be|in|fall|out)\b|stop (?:being you|believing|loving|smiling)|ask me (?:to (?:stay"
+    r"|leave|go|dance)|why)\b|(?:love|leave|miss|forgive|hold|kiss|trust|marry|remember) me\b|(?:write|speak|talk"
+    r"|lie) to me (?:like that )?again|stop calling me$|call me shirley|say no to me|heart\b|kiss\b|tell me (?:lies"
+    r"|goodbye|the odds|you)\b|(?:my|the|our) (?:car|bike|stuff|charger|clothes|keys|room|couch)\b|(?:come|coming"
+    r"|stay) (?:over|home|here)\b|call(?:ing)? me (?:a |an )?(?:liar|crazy|fat|ugly|stupid|that|names)\b"
     r"|want you to call me again)",
     re.IGNORECASE,
 )
@@ -280,6 +276,7 @@ _TAKEN_BACK: Final = tuple(
         rf"(?P<more> {_MORE})?$",
     )
 )
+_OWN_WORDS: Final = starting(r"(?:please )?(?:forget|never mind|scrap|ignore|disregard) what i said about\b")
 # Without one of these words, such a sentence says something else more often than not.
 # Before words that name an instruction without saying whether it asks for something or forbids it.
 _ABOUT: Final = "about: "
@@ -289,8 +286,15 @@ _PLAINLY: Final = re.compile(r"(?:no longer|can stop|stop|quit|no need)\b", re.I
 
 def taken_back(sentence: Sentence) -> Statement | None:
     """Return what a sentence may take back: whether there is such an instruction is not known here."""
+    # Of one's own words one may go on: "Never mind what I said about emojis, they are fine."
+    is_own = _OWN_WORDS.match(sentence.text) is not None and not REPORTED.search(sentence.text.partition(", ")[2])
+    if not (is_own or is_whole(sentence)):
+        return None
     rest = _revoked(sentence.text)
-    if rest is None or not is_whole(sentence):
+    if is_own or rest is None:
+        sentence = Sentence(*(part.split(", ")[0] for part in (sentence.text, sentence.original)))
+        rest = _revoked(sentence.text)
+    if rest is None:
         return None
     text = " ".join(sentence.words(*rest.span("rest")).strip(" \t,.;:!*_").split())
     if COVER in rest["rest"] or not 0 < len(text.split()) <= _MAX_REVOKED_WORDS or not words_of_instruction(text):

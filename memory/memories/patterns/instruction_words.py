@@ -10,9 +10,8 @@ from memory.memories.patterns.matching import BLANKS
 SPOKEN: Final = (
     r"(?:answer|respond|reply|address me|refer to me|call me|cite|recommend|suggest|mention|translate|summari[sz]e"
     r"|greet me|(?:give|tell|show|send|ask|remind|warn|notify|alert|ping|message|text|email|mail|inform|contact"
-    r"|phone) me"
-    r"|(?:speak|talk|write|lie|explain \w{1,40}) to me|(?:speak|talk|check|confirm) with me|explain|respond|sugarcoat"
-    r"|commit (?:with|your|the|in|after|before|directly|changes|only|small)|force-push|rebase|merge without"
+    r"|phone) me|(?:speak|talk|write|lie|explain \w{1,40}) to me|(?:speak|talk|check|confirm) with me|explain|respond"
+    r"|sugarcoat|commit (?:with|your|the|in|after|before|directly|changes|only|small)|force-push|rebase|merge without"
     r"|apologi[sz]e|double-check|proofread|disturb me|wake me|interrupt me)"
 )
 # What an agent may be asked to do, and people as well: something else must say that it is the agent.
@@ -31,8 +30,7 @@ ANY_VERB: Final = rf"(?:{SPOKEN}|{DONE})"
 # The same as a gerund, after `stop`.
 STOPPED: Final = (
     r"(?:(?:calling|addressing|lecturing|correcting|patroni[sz]ing|interrupting) me|apologi[sz]ing|suggesting"
-    r"|recommending"
-    r"|morali[sz]ing|flattering|making things up|being so|hedging)"
+    r"|recommending|morali[sz]ing|flattering|making things up|being so|hedging)"
 )
 STOPPED_WITH_OBJECT: Final = (
     r"(?:using|adding|saying|starting|ending|putting|writing|including|giving|sending|making|reminding|telling|asking"
@@ -108,8 +106,7 @@ AT_A_TIME: Final = (
 # What an agent does at a time of day: calls and appointments.
 TIMED: Final = (
     r"(?:call|phone|ring|dial|text|message|email|mail|ping|contact|disturb|notify|remind|wake|schedule|book|plan"
-    r"|arrange"
-    r"|set up|put|write|deploy|push|release|merge|send)"
+    r"|arrange|set up|put|write|deploy|push|release|merge|send)"
 )
 # What a user does that an agent can see: conditions of instructions.
 SEEN: Final = (

@@ -35,21 +35,20 @@ from memory.memories.patterns.matching import (
     first_match,
     starting,
 )
+from storage.recall.claims import with_apostrophes
 
 _ADJECTIVE: Final = (
     r"(?:short|shorter|brief|concise|long|longer|detailed|direct|plain|simple|clear|thorough|formal|informal|casual"
-    r"|honest|straight"
-    r"|quick|crisp|terse|structured|practical|technical|friendly|in-depth|one-line|step-by-step|very|more|less|and"
-    r"|my|your)"
+    r"|honest|straight|quick|crisp|terse|structured|practical|technical|friendly|in-depth|one-line|step-by-step|very"
+    r"|more|less|and|my|your)"
 )
 WISHES: Final = (
     starting(r"(?P<rest>i(?:'d| would)? (?:\w{1,40} )?prefer (?:it )?(?:if|that|when|for) you\b.{0,400})"),
     starting(r"(?P<rest>i(?:'d| would) (?:rather|sooner) you\b.{0,400})"),
     starting(
-        rf"(?P<rest>i(?:'d| would)? (?:always |really |much |strongly |generally ){{0,5}}(?:prefer "
-        rf"(?:{_ADJECTIVE}(?:, |"
-        rf" and | )){{0,5}}|(?:like|want|love)"
-        rf" (?:{_ADJECTIVE}(?:, | and | )){{1,5}})(?:answers|replies|responses|explanations|summaries|code examples)\b"
+        rf"(?P<rest>i(?:'d| would)? (?:always |really |much |strongly |generally ){{0,5}}(?:prefer (?:{_ADJECTIVE}(?:, "
+        rf"| and | )){{0,5}}|(?:like|want|love) (?:{_ADJECTIVE}(?:, | and | )){{1,5}})(?:answers|replies|responses"
+        rf"|explanations|summaries|code examples)\b"
         r"(?! (?:to|from|of|on|about)\b).{0,400})"
     ),
     starting(
@@ -58,14 +57,12 @@ WISHES: Final = (
         rf"|with|without|as )\w{{0,40}}{REST})"
     ),
     starting(
-        rf"(?P<rest>i (?:always |really ){{0,5}}(?:prefer|want|like|expect|need) {REST}\b(?:in"
-        rf"|with|for|under) (?:all |each "
-        rf"|every |any )?(?:of )?your (?:{words.OUTPUTS}|claims|answers?)\b{REST})"
+        rf"(?P<rest>i (?:always |really ){{0,5}}(?:prefer|want|like|expect|need) {REST}\b(?:in|with|for|under) (?:all "
+        rf"|each |every |any )?(?:of )?your (?:{words.OUTPUTS}|claims|answers?)\b{REST})"
     ),
     starting(
         rf"(?P<rest>i (?:don't|do not|never|no longer|really don't) (?:want|need|like|care for) {REST}\b(?:in|with"
-        rf"|before|after|at the end of) "
-        rf"(?:your|any of your|each of your) {words.OUTPUT}\b{REST})"
+        rf"|before|after|at the end of) (?:your|any of your|each of your) {words.OUTPUT}\b{REST})"
     ),
     starting(
         r"(?P<rest>i (?:don't|do not|really don't) (?:like|want|need) (?:such )?(?:long|lengthy|verbose|short|wordy"
@@ -102,11 +99,9 @@ _MAX_UNCONFIRMED: Final = 3
 
 _PLEASE: Final = r"(?:(?:please|pls|kindly|just|then|also|simply)(?:\s{0,3},)?\s{1,3}){0,5}"
 _ASKED: Final = (
-    r"(?:(?:can|could|would|will) you (?:please )?|would you mind |i(?:'d| would) like you to |i(?:'d| would) love"
-    r" you to "
-    r"|i (?:want|need|expect) you to |you (?:should|must|have to|need to|are to|ought to) |(?:make sure|be sure) "
-    r"(?:that )?"
-    r"(?:you |to )|let's )?"
+    r"(?:(?:can|could|would|will) you (?:please )?|would you mind |i(?:'d| would) like you to |i(?:'d"
+    r"| would) love you to |i (?:want|need|expect) you to |you (?:should|must|have to|need to|are to|ought to) "
+    r"|(?:make sure|be sure) (?:that )?(?:you |to )|let's )?"
 )
 _EVER: Final = r"(?:always|never|don't ever|do not ever|only ever)"
 _NOT: Final = r"(?:don't|do not|never|not|avoid|no longer)"
@@ -114,13 +109,11 @@ _IMPERATIVE: Final = (
     rf"{_PLEASE}{_ASKED}{_PLEASE}(?:(?:always|never|only|don't(?: ever)?|do not|not){BLANKS}){{0,5}}{words.ANY_VERB}\b"
 )
 _YOUR_OUTPUT: Final = (
-    rf"\b(?:your|any|every|each|all(?: of)?(?: your)?|my){BLANKS}(?:[\w-]{{1,40}} ){{0,2}}?"
-    rf"{words.OUTPUTS}\b"
+    rf"\b(?:your|any|every|each|all(?: of)?(?: your)?|my){BLANKS}(?:[\w-]{{1,40}} ){{0,2}}?{words.OUTPUTS}\b"
 )
 _TO_AGENT: Final = (
-    rf"(?:\b(?:for|to|with|from|at|asking|ask|telling|tell|consulting|remind|address|unless) (?:me|i|my)\b"
-    rf"|\bmy\b|\bwithout (?:asking|telling|checking|my)\b|{_YOUR_OUTPUT}|\b(?:i|you) (?:say|ask|give me|write|send"
-    rf" me)\b"
+    rf"(?:\b(?:for|to|with|from|at|asking|ask|telling|tell|consulting|remind|address|unless) (?:me|i|my)\b|\bmy\b"
+    rf"|\bwithout (?:asking|telling|checking|my)\b|{_YOUR_OUTPUT}|\b(?:i|you) (?:say|ask|give me|write|send me)\b"
     rf"|\b{words.MANNER}(?!\w)|{COVER})"
 )
 _LATER: Final = (
@@ -152,11 +145,10 @@ _FROM_NOW_ON: Final = (
 )
 # By its form: any verb, if the sentence says when the user does something.
 _VERB: Final = (
-    r"(?!(?:i|you|he|she|it|we|they|my|your|his|her|our|their|the|an?|this|that|there|and|but|so|what|how|why"
-    r"|who|not|no"
-    r"|had|was|were|been|happy|come|leave|love|miss|forgive|forget|remember|think|argue|wonder|knew|thought|liked"
-    r"|on|in|at|up|down|out|off|over|under|with|about|for|from|to|of|by|as|too|very|so|ready|open|busy|late|early"
-    r"|seen|heard|known|gone|done|felt|met|told|took|made|got|found"
+    r"(?!(?:i|you|he|she|it|we|they|my|your|his|her|our|their|the|an?|this|that|there|and|but|so|what|how|why|who|not"
+    r"|no|had|was|were|been|happy|come|leave|love|miss|forgive|forget|remember|think|argue|wonder|knew|thought|liked|on"
+    r"|in|at|up|down|out|off|over|under|with|about|for|from|to|of|by|as|too|very|so|ready|open|busy|late|early|seen"
+    r"|heard|known|gone|done|felt|met|told|took|made|got|found"
     # `(I) don't want any surprises`
     r"|want|wanna|need|know|care|mind|see|feel|understand|seem|mean|expect|recall|suppose|get me wrong)\b)"
     r"(?![a-z]{2,18}ed\b|(?!bring|sing|ring|ping|string)[a-z]{2,18}ing\b)[a-z][a-z-]{1,20}\b"
@@ -168,8 +160,7 @@ _ALWAYS: Final = (
         rf"(?={REST}{_TO_AGENT}){REST})"
     ),
     starting(
-        rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}(?:{_EVER}|{_NOT}) {words.TIMED}\b(?={REST}\b{words.AT_A_TIME})"
-        rf"{REST})"
+        rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}(?:{_EVER}|{_NOT}) {words.TIMED}\b(?={REST}\b{words.AT_A_TIME}){REST})"
     ),
     starting(
         rf"(?P<rest>{_ASKED}{_PLEASE}{_EVER} (?!leave me|change|remember (?:that|how)){words.ANY_VERB}\b(?={REST}\b"
@@ -182,8 +173,7 @@ _ALWAYS: Final = (
     starting(rf"(?P<rest>{_EVER} (?!leave me|change){words.ANY_VERB}\b {REST}?),?{BLANKS}please$"),
     starting(rf"(?P<rest>i (?:want|need|expect|would like|'d like) you to {_EVER} {words.ANY_VERB}\b{REST})"),
     starting(
-        rf"(?P<rest>you (?:should|must|have to|need to|are to) {_EVER} {words.ANY_VERB}\b(?={REST}{_TO_AGENT}"
-        rf"){REST})"
+        rf"(?P<rest>you (?:should|must|have to|need to|are to) {_EVER} {words.ANY_VERB}\b(?={REST}{_TO_AGENT}){REST})"
     ),
     starting(
         rf"(?P<rest>(?:each|every) (?:morning|day|evening|night|week|month|\w{{1,40}}day),? {_PLEASE}"
@@ -206,25 +196,20 @@ _WHENEVER: Final = (
         rf" {words.SEEN}\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST})"
     ),
     starting(
-        rf"(?P<rest>(?:whenever|every time|each time) i [^,]{{1,400}},{_MAIN}{words.ANY_VERB}\b(?={REST}"
-        rf"{_TO_AGENT}|{REST}\bme\b"
-        rf"|{REST}\bcode\b){REST})"
+        rf"(?P<rest>(?:whenever|every time|each time) i [^,]{{1,400}},{_MAIN}{words.ANY_VERB}\b(?={REST}{_TO_AGENT}"
+        rf"|{REST}\bme\b|{REST}\bcode\b){REST})"
     ),
     starting(
-        r"(?P<rest>(?:when|whenever|every time|each time|if) you(?:'re)? (?:answer|reply|respond|recommend"
-        r"|suggest|book"
-        r"|schedule|draft|explain|summari[sz]e|cite|refer to|quote|translate|give me|send me|show me|help me"
-        r"|talk to me"
-        r"|write to me|plan my|(?:write|use|create|generate|make|review)\b[^,]{0,400}\b(?:me"
-        r"|my|code|functions?|scripts?|sql"
+        r"(?P<rest>(?:when|whenever|every time|each time|if) you(?:'re)? (?:answer|reply|respond|recommend|suggest|book"
+        r"|schedule|draft|explain|summari[sz]e|cite|refer to|quote|translate|give me|send me|show me|help me|talk to me"
+        r"|write to me|plan my|(?:write|use|create|generate|make|review)\b[^,]{0,400}\b(?:me|my|code|functions?"
+        r"|scripts?|sql"
         rf"|tests?|commits?))\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST})"
     ),
     starting(
-        rf"(?P<rest>(?:when|whenever) (?=[^,]{{0,400}}{_TO_AGENT}|{REST}\b(?:always|never)\b)(?:answering"
-        rf"|replying|responding"
-        rf"|recommending|suggesting|booking|scheduling|drafting"
-        rf"|explaining|summari[sz]ing|writing|coding|planning|reviewing)\b[^,]{{0,400}},{_MAIN}"
-        rf"{words.ANY_VERB}\b{REST})"
+        rf"(?P<rest>(?:when|whenever) (?=[^,]{{0,400}}{_TO_AGENT}|{REST}\b(?:always|never)\b)(?:answering|replying"
+        rf"|responding|recommending|suggesting|booking|scheduling|drafting|explaining|summari[sz]ing|writing|coding"
+        rf"|planning|reviewing)\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST})"
     ),
     starting(
         r"(?P<rest>(?:(?:if|when|whenever) (?:you(?:'re| are) (?:not sure|unsure|uncertain|in doubt)|you aren't sure"
@@ -237,8 +222,7 @@ _WHENEVER: Final = (
         r" (?:ask|send|paste|mention|request|share|post|upload|say|type)\b.{0,400})"
     ),
     starting(
-        rf"(?P<rest>{_PLEASE}{words.ANY_VERB}\b{REST}\b(?:when|whenever|every time) you (?:explain|answer|reply"
-        rf"|respond"
+        rf"(?P<rest>{_PLEASE}{words.ANY_VERB}\b{REST}\b(?:when|whenever|every time) you (?:explain|answer|reply|respond"
         rf"|write"
         r"|talk|speak|give|recommend|suggest)\b.{0,400}\b(?:me|my|your|questions?)\b.{0,400})"
     ),
@@ -247,8 +231,7 @@ _STOP: Final = (
     starting(rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:stop|quit) {words.STOPPED}\b{REST})"),
     starting(
         rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:stop|quit) (?:(?:using|adding|saying|starting|ending|putting"
-        rf"|writing|including)\b"
-        rf"(?={REST}{_TO_AGENT})|{words.STOPPED_WITH_OBJECT}\b(?={REST}\b(?:every|so many"
+        rf"|writing|including)\b(?={REST}{_TO_AGENT})|{words.STOPPED_WITH_OBJECT}\b(?={REST}\b(?:every|so many"
         rf"|all the time|always|any ?more)\b)){REST})"
     ),
     starting(
@@ -280,8 +263,7 @@ _YOURS: Final = (
         rf" ){{0,2}}?{words.OUTPUTS}\b{REST})"
     ),
     starting(
-        rf"(?P<rest>{_PLEASE}(?:format|keep|write|give me) all (?:of )?(?:your |my |the )?{words.OUTPUTS}\b"
-        rf"{REST})"
+        rf"(?P<rest>{_PLEASE}(?:format|keep|write|give me) all (?:of )?(?:your |my |the )?{words.OUTPUTS}\b{REST})"
     ),
     starting(rf"(?P<rest>your (?:[\w-]{{1,40}} )?{words.OUTPUTS} (?:should|must|need to|have to|ought to)\b{REST})"),
     starting(
@@ -295,8 +277,7 @@ _YOURS: Final = (
     ),
     starting(
         rf"(?P<rest>(?:for|in|with|on) (?:all |any )?(?:(?:of )?my [\w' -]{{2,30}}|{words.OUTPUTS}|python|sql|rust"
-        rf"|typescript),"
-        rf"{_MAIN}{words.ANY_VERB}\b{REST})"
+        rf"|typescript),{_MAIN}{words.ANY_VERB}\b{REST})"
     ),
     starting(
         rf"(?P<rest>{_PLEASE}(?:ask|check with|confirm with|consult|warn|tell) me (?:first )?before (?:you |any "
@@ -304,17 +285,15 @@ _YOURS: Final = (
     ),
     starting(rf"(?P<rest>when in doubt,?{_MAIN}(?:ask|say|tell|check)\b{REST})"),
     starting(
-        rf"(?P<rest>{_PLEASE}use (?:they/them|she/her|he/him|[a-z]{{1,40}}/[a-z]{{1,40}})(?: pronouns)? for m"
-        rf"e\b{REST})"
+        rf"(?P<rest>{_PLEASE}use (?:they/them|she/her|he/him|[a-z]{{1,40}}/[a-z]{{1,40}})(?: pronouns)? for me\b{REST})"
     ),
     starting(rf"(?P<rest>{_PLEASE}don't use {words.MANNER}[^,]{{0,400}} (?:with|to|for) me\b{REST})"),
 )
 # Instructions only if the message says nothing else: next to a task they are about the task.
 _MANNERS: Final = (
     starting(
-        rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:answer|respond|reply|speak|talk|chat|communicate|write)(?: "
-        rf"(?:(?:to|with) )?me)?"
-        rf"(?: only)?(?: in)? {words.LANGUAGE}(?: only| to me| with me)?){_LATER}"
+        rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:answer|respond|reply|speak|talk|chat|communicate|write)(?: (?:(?:to"
+        rf"|with) )?me)?(?: only)?(?: in)? {words.LANGUAGE}(?: only| to me| with me)?){_LATER}"
     ),
     starting(
         rf"(?P<rest>{_PLEASE}(?:let's |let us )?(?:switch to|continue in|speak|talk in|chat in) {words.LANGUAGE}(?:"
@@ -329,9 +308,8 @@ _MANNERS: Final = (
     # To people one says these with a name or a reason: alone, they are about the answers.
     starting(
         rf"(?P<rest>{_PLEASE}(?:keep it (?:{words.BEARING}|short|simple|professional|light|casual)"
-        rf"|be (?:always )?(?:[a-z]{{3,20}} and )?[a-z]{{3,20}} with me|use {words.MANNER}"
-        rf"|(?:don't|do not) (?:ever )?(?:repeat|rephrase|restate|paraphrase|echo|summari[sz]e|answer|correct"
-        rf"|interrupt"
+        rf"|be (?:always )?(?:[a-z]{{3,20}} and )?[a-z]{{3,20}} with me|use {words.MANNER}|(?:don't"
+        rf"|do not) (?:ever )?(?:repeat|rephrase|restate|paraphrase|echo|summari[sz]e|answer|correct|interrupt"
         rf"|translate|censor) my (?:own )?[a-z]{{3,20}})){_LATER}"
     ),
 )
@@ -345,9 +323,8 @@ _REMEMBER = starting(
     rf"(?:{_PLEASE}(?:always )?(?:remember|keep in mind|bear in mind|note|take note|don't forget|do not forget)(?:"
     rf" please)?(?:{BLANKS}that\b|\s{{0,3}}[:,]|(?={BLANKS}(?:to|i)\b))"
     r"|for (?:future|your) reference\s{0,3}[,:]|for the (?:future|record)\s{0,3}[,:]|(?:a )?(?:new|one|another|house"
-    r"|general|standing|quick|small)"
-    r" (?:rule|thing|request|note|preference|reminder)(?: from now on)?\s{0,3}[,:]|(?:rule|reminder|note|instruction"
-    r"|preference)\s{0,3}:)\s{0,3}(?:to\s{1,3})?(?P<rest>\S.{0,400})"
+    r"|general|standing|quick|small) (?:rule|thing|request|note|preference|reminder)(?: from now on)?\s{0,3}[,:]"
+    r"|(?:rule|reminder|note|instruction|preference)\s{0,3}:)\s{0,3}(?:to\s{1,3})?(?P<rest>\S.{0,400})"
 )
 # A line of a text that was pasted, not typed.
 _INDENTED: Final = re.compile(r"[\r\n]{0,9}(?:\t| {2}|[\xa0\u2000-\u200a\u3000])")
@@ -366,9 +343,8 @@ _KINDS: Final[tuple[tuple[Kind, tuple[re.Pattern[str], ...]], ...]] = (
 )
 _OF_THIS_TASK = re.compile(
     r"\b(?:in|for|of|on|to) (?:this|the|that) (?:(?!future)\w{1,40} )?(?:one|case|caption|letter|essay|story|poem|task"
-    r"|exercise|script|game"
-    r"|scene|song|article|mail|e-?mail|post|question|message|section|paragraph|chapter|document|problem|app|website"
-    r"|program)\b|\b(?:right|just|for) now\b|\bthis time\b|\bimmediately\b"
+    r"|exercise|script|game|scene|song|article|mail|e-?mail|post|question|message|section|paragraph|chapter|document"
+    r"|problem|app|website|program)\b|\b(?:right|just|for) now\b|\bthis time\b|\bimmediately\b"
     r"|(?<!from )(?<!starting )(?<!as of )\bnow$",
     re.IGNORECASE,
 )
@@ -399,7 +375,7 @@ def find_instructions(message: str) -> list[Statement]:
 
 def find_revocations(message: str) -> list[Statement]:
     """Return the instructions that a message revokes, in force or not; none if it says anything else."""
-    sentences = _own_sentences(message)
+    sentences = _own_sentences(with_apostrophes(message))
     if not _is_nothing_else(sentences):
         return []
     return [revoked for sentence, found in sentences if found is None and (revoked := taken_back(sentence)) is not None]

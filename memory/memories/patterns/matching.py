@@ -41,7 +41,8 @@ class Statement:
 
     `quote` has the user's own words. A newer statement with the same `subject` supersedes an older one. Only facts have
     `key` and `value`. `takes_back` names an instruction that is no longer wanted. An
-    `unconfirmed` instruction stood among other words, and waits for a confirmation. Times are microseconds in UTC.
+    `unconfirmed` instruction stood among other words, and waits for a confirmation. What `only_changes` something is
+    worth nothing unless that is remembered. Times are microseconds in UTC.
     """
 
     content: str
@@ -58,6 +59,7 @@ class Statement:
     expires_at: int | None = None
     takes_back: str | None = None
     unconfirmed: bool = False
+    only_changes: bool = False
 
     @property
     def category(self) -> str | None:
@@ -67,6 +69,7 @@ class Statement:
 
 # A private-use character: no pattern matches it by accident.
 COVER: Final = "\ue000"
+_MAX_WORDS_OF_CORRECTION: Final = 15
 # Longer messages are mostly pasted text.
 MAX_MESSAGE_CHARACTERS: Final = 4_000
 
@@ -95,19 +98,15 @@ _LEADING_LINE: Final = r"[^\s.!?,;:\u2026][ \t]{0,40}\r?\n"
 # What follows is not about the user: material to work on, a role, a hypothesis.
 MATERIAL = re.compile(
     rf":[ \t]{{0,40}}(?:\n|\Z)|{_LABEL}|{_LEADING_LINE}"
-    r"|\b(?:label|classify|annotate|tag|analy[sz]e|parse|identify|count|use)\b[^.!?\n]{0,40}\b(?:sentences?"
-    r"|statements?"
-    r"|phrases?)\b"
-    r"|\bin (?:this|the|our|my) (?:scenario|story|scene|game|role|novel|film|movie|play|campaign|song|riddle"
-    r"|dialog(?:ue)?)\b"
-    r"|\b(?:re-?writ|re-?phras|paraphras|translat|proof-?read|summari[sz]|transcrib|role-?play)\w{0,40}"
-    r"|\b(?:write|compose|draft|continue|complete|correct|generate|create|edit|improve|finish|fix|make up"
-    r"|come up with)"
-    r"\b[^.!?\n]{0,60}\b(?:story|poem|song|lyrics|essay|letter|e-?mail|script|dialog(?:ue)?|speech|text|sentence"
-    r"|paragraph|bio|biography|profile|post|tweet|caption|review|message|reply|response|resume|cv|statement|article"
-    r"|blog|grammar|scene|monologue|code|function|program|prompt|conversation|chapter|novel|character)"
-    r"|\b(?:imagine|suppose|supposing|pretend|assume|assuming|hypothetical\w{0,40}|let's say|what if|act as|act like"
-    r"|play the role|you are (?:an?|the)\b|you will be|as if|in character|in the voice|in the style"
+    r"|\b(?:label|classify|annotate|tag|analy[sz]e|parse|identify|count|use)\b[^.!?\n]{0,40}\b(?:sentences?|statements?"
+    r"|phrases?)\b|\bin (?:this|the|our|my) (?:scenario|story|scene|game|role|novel|film|movie|play|campaign|song"
+    r"|riddle|dialog(?:ue)?)\b|\b(?:re-?writ|re-?phras|paraphras|translat|proof-?read|summari[sz]|transcrib"
+    r"|role-?play)\w{0,40}|\b(?:write|compose|draft|continue|complete|correct|generate|create|edit|improve|finish|fix"
+    r"|make up|come up with)\b[^.!?\n]{0,60}\b(?:story|poem|song|lyrics|essay|letter|e-?mail|script|dialog(?:ue)?"
+    r"|speech|text|sentence|paragraph|bio|biography|profile|post|tweet|caption|review|message|reply|response|resume|cv"
+    r"|statement|article|blog|grammar|scene|monologue|code|function|program|prompt|conversation|chapter|novel"
+    r"|character)|\b(?:imagine|suppose|supposing|pretend|assume|assuming|hypothetical\w{0,40}|let's say|what if|act as"
+    r"|act like|play the role|you are (?:an?|the)\b|you will be|as if|in character|in the voice|in the style"
     r"|from the perspective|for example|for instance|e\.g\.|such as this|fiction\w{0,40}|the following)",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -139,6 +138,13 @@ _GAME_ENDS = re.compile(
 )
 JOKE = re.compile(
     r"\b(?:just )?kidding\b|\bjk\b|\bjoking\b|\bsarcas\w{1,40}|(?<!\w)/s\b|\bapril fools?\b", re.IGNORECASE
+)
+# What the speaker said just before is not so: "no wait, it's cherry", "sorry, I meant May".
+_CORRECTION = re.compile(
+    r"\A\s{0,3}(?:(?:oh|ah|oops|whoops|sorry|no|nope|wait|actually|hang on|correction|my bad)[\s,!.:-]{1,3}){1,3}"
+    r"(?:i meant?\b|make that\b|not\s|(?<!no )(?<!no, )(?:it|that)(?:'s| is)\s(?!fine|ok|all|good|great|right|true))"
+    r"|\A\s{0,3}(?:i meant\b|scratch that\b|scrap that\b)",
+    re.IGNORECASE,
 )
 LAUGHTER = re.compile(
     r"\b(?:lol|lmao|rofl|ha(?:ha){1,40}|he(?:he){1,40})\b|"
@@ -178,6 +184,12 @@ def sentences_of(message: str) -> Iterator[Sentence]:
     if len(LABELLED.findall(covered)) > 1:
         return
     yield from _stated_sentences(covered, message)
+
+
+def is_taken_back(message: str) -> bool:
+    """Return whether a message says that what its sender said just before is not so, or was a joke."""
+    is_short = len(message.split()) <= _MAX_WORDS_OF_CORRECTION
+    return is_short and bool(_CORRECTION.match(with_plain_apostrophes(message)) or JOKE.search(message))
 
 
 def is_game(message: str, *, before: bool) -> bool:
@@ -234,15 +246,13 @@ _NAME_CHARACTERS: Final = 60
 
 # Where a value ends because another thought begins.
 _NEXT_THOUGHT = re.compile(
-    r"\s{0,3}(?:[,;:()\[\]\u2013\u2014]|\s--?\s|\s-\s?$|\s(?:because|since|cause"
-    r"|but|so|although|though|while|whereas|which"
-    r"|who|where|when|whenever|until|unless|except|if|then|too|either|anyway|as well|even|especially|however|and then"
-    r"|at the moment|right now|these days|nowadays"
-    r"|from now on|any ?more|now(?=\s{0,3}(?:$|[,.;!]))|of course|by the way|btw|please|thanks|thank you|instead"
-    r"|and (?:i|i'm|i've|i'd|i'll|my|we|we're|our|it|it's|he|she|he's|she's|they|they're|that|this|there|was|is"
-    r"|am|have"
-    r"|had|will|would|can|could|want|need|wanted|think|am|don't|love|like|hate|enjoy|feel|find|hope|usually|always"
-    r"|often|never|plan|try|trying|looking|thinking|just|what|how|also|so)\b"
+    r"\s{0,3}(?:[,;:()\[\]\u2013\u2014]|\s--?\s|\s-\s?$|\s(?:because|since|cause|but|so|although|though|while|whereas"
+    r"|which|who|where|when|whenever|until|unless|except|if|then|too|either|anyway|as well|even|especially|however"
+    r"|and then|at the moment|right now|these days|nowadays|from now on|any ?more|now(?=\s{0,3}(?:$|[,.;!]))|of course"
+    r"|by the way|btw|please|thanks|thank you|instead|and (?:i|i'm|i've|i'd|i'll|my|we|we're|our|it|it's|he|she|he's"
+    r"|she's|they|they're|that|this|there|was|is|am|have|had|will|would|can|could|want|need|wanted|think|am|don't|love"
+    r"|like|hate|enjoy|feel|find|hope|usually|always|often|never|plan|try|trying|looking|thinking|just|what|how|also"
+    r"|so)\b"
     r"|or (?:something|anything|whatever|so)\b|and (?:stuff|all|such|things like)\b)\b)",
     re.IGNORECASE,
 )
@@ -255,10 +265,9 @@ _CONDITION = re.compile(
 )
 # Within a value, these refer to something mentioned or seen before.
 _SEEN_BEFORE = re.compile(
-    r"\b(?:that|this|these|those|it|its|it's|they|them|you|your|you're|you've|yours"
-    r"|his|her|him|their|he|she|above|below"
-    r"|here|there's|idea|ideas|suggestions?|recommendations?|advice|tips?|sounds?|way|fact|thought|both|we|us"
-    r"|our|i|i'm"
+    r"\b(?:that|this|these|those|it|its|it's|they|them|you|your|you're|you've|yours|his|her|him|their|he|she|above"
+    r"|below|here|there's|idea|ideas|suggestions?|recommendations?|advice|tips?|sounds?|way|fact|thought|both|we|us|our"
+    r"|i|i'm"
     r"|i've|i'd|former|latter|number|option|version)\b|#",
     re.IGNORECASE,
 )

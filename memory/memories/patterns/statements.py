@@ -30,7 +30,11 @@ from memory.memories.patterns.matching import (
     starting,
 )
 from memory.memories.patterns.told import find_told, in_third_person, whole
+from storage.recall.chunk_sources import CHANGED
+from storage.recall.claims import with_apostrophes
 from storage.recall.days import end_of
+from storage.recall.dependence import changes_between
+from storage.recall.turns import turns_of
 
 _FIRST_PERSON = re.compile(r"\b(?:my|mine|me|myself|our|us|we|i)\b", re.IGNORECASE)
 # A particular thing (`the colours`) rather than a kind of thing (`jazz`).
@@ -173,9 +177,8 @@ _THAT_ONE: Final = (
     r"|conversation|story|guy|girl|man|woman|place|one|thing|part|episode|book|game|party|photo|picture|old|crazy)\b)"
 )
 _REMEMBER = starting(
-    rf"{_POLITELY}"
-    rf"(?:(?:always{BLANKS})?remember(?:{BLANKS}that{BLANKS}{_THAT_ONE}|\s{{0,3}}:|{_ABOUT_ME})"
-    rf"|(?:don't|do not|never) forget(?:{BLANKS}that|\s{{0,3}}:|{_ABOUT_ME})"
+    rf"{_POLITELY}(?:(?:always{BLANKS})?remember(?:{BLANKS}that{BLANKS}{_THAT_ONE}|\s{{0,3}}:|{_ABOUT_ME})|(?:don't"
+    rf"|do not|never) forget(?:{BLANKS}that|\s{{0,3}}:|{_ABOUT_ME})"
     r"|keep in mind(?:\s{1,3}that|\s{0,3}:)|make a note(?:\s{1,3}that|\s{1,3}of this\s{0,3}:"
     r"|\s{0,3}:)|take note(?:\s{1,3}that|\s{0,3}:)"
     r"|note(?:\s{1,3}that|\s{0,3}:)|for the record\s{0,3}[,:]|for (?:future|your) reference\s{0,3}[,:])"
@@ -195,8 +198,7 @@ _OWN = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|my|me|mine|we|we're|we've|we'll|our
 _VAGUE = starting(r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b")
 _YOU = re.compile(r"\b(?:you|your|you're|yourself|u)\b", re.IGNORECASE)
 _SECRET = re.compile(
-    r"\b(?:pass(?:word|code|phrase|wd)|pin|cvv|cvc|secret|token|api[ -]?key|private key|ssn|social security"
-    r"|card number"
+    r"\b(?:pass(?:word|code|phrase|wd)|pin|cvv|cvc|secret|token|api[ -]?key|private key|ssn|social security|card number"
     r"|iban|credentials?)\b",
     re.IGNORECASE,
 )
@@ -298,15 +300,13 @@ _NOT_PLAIN = re.compile(
 )
 # `I live in the shadows, said the ogre`: words after a statement that make it somebody else's.
 _SPEECH_TAG_AFTER = re.compile(
-    r"\b(?:said|says|whisper(?:ed|s)|shout(?:ed|s)|replie[ds]|crie[ds]|exclaim(?:ed"
-    r"|s)|sang|sings)\s{1,3}(?:the|my|a|an|[A-Z])"
-    r"|^\s{0,3}in (?:a|my|an|another) (?:\w{1,40} )?life\b"
+    r"\b(?:said|says|whisper(?:ed|s)|shout(?:ed|s)|replie[ds]|crie[ds]|exclaim(?:ed|s)|sang|sings)\s{1,3}(?:the|my|a|an"
+    r"|[A-Z])|^\s{0,3}in (?:a|my|an|another) (?:\w{1,40} )?life\b"
     r"|,\s{0,3}(?:he|she|they|it)\s{1,3}(?:said|says|whisper|shout|repl|cr(?:ied|ies)|exclaim|sang|sings)",
     re.IGNORECASE,
 )
 _CLAUSES = re.compile(
-    r"(?:\s{0,3}[,;:\u2013\u2014]\s{0,3}(?:(?:and|but|so|plus|because|since|as)(?: now)?\s{1,3})?"
-    r"|\s{1,3}-{1,10}\s{1,3}"
+    r"(?:\s{0,3}[,;:\u2013\u2014]\s{0,3}(?:(?:and|but|so|plus|because|since|as)(?: now)?\s{1,3})?|\s{1,3}-{1,10}\s{1,3}"
     r"|\s{1,3}(?:and now|but now|and|but|so|because|since|why|how much|reasons?(?: why)?)\s{1,3})"
     r"(?=(?:i|i'm|i've|my|call me)\b)",
     re.IGNORECASE,
@@ -317,13 +317,20 @@ _RULES: Final = (*facts.RULES, *_PREFERENCES)
 
 def find_statements(message: str, *, at: int) -> list[Statement]:
     """Return the user's plain statements in a message sent `at` (microseconds), in order; each content once."""
+    message = with_apostrophes(message)
     instructions = find_instructions(message)
     candidates = (statement for sentence in sentences_of(message) for statement in _in_sentence(sentence, at))
     # An instruction is found once: `I prefer short answers` is not a taste as well.
     statements = (one for one in candidates if not any(one.quote in found.quote for found in instructions))
     found = {statement.content: statement for statement in [*instructions, *statements]}
-    lasting = [one for one in found.values() if not _is_replaced(one, found)]
+    lasting = [_as_change(one) for one in found.values() if not _is_replaced(one, found)]
     return sorted(lasting, key=lambda statement: message.find(statement.quote))
+
+
+def _as_change(statement: Statement) -> Statement:
+    """Return a statement by whose subject recall finds it, if it makes doubtful what was said before."""
+    is_change = statement.subject is None and changes_between("", statement.content)
+    return replace(statement, subject=f"{CHANGED}{as_subject(statement.content)}"[:200]) if is_change else statement
 
 
 def _is_replaced(statement: Statement, found: Iterable[str]) -> bool:
@@ -338,6 +345,17 @@ def _in_sentence(sentence: Sentence, at: int) -> Iterator[Statement]:
     if request is not None:
         yield _as_statement(request, body) or request
         return
+    found = list(_in_clauses(body, at))
+    yield from found
+    if not found and COVER not in body.text and not _NOT_PLAIN.search(body.text) and turns_of(body.original):
+        # What it is about is known by what was said before: it is kept only if that is remembered.
+        yield Statement(
+            content=f'User said: "{body.original.rstrip(" .!,")}."', kind="event",
+            quote=body.original, subject=None, confidence=0.8, importance=0.5, only_changes=True,
+        )  # fmt: skip
+
+
+def _in_clauses(body: Sentence, at: int) -> Iterator[Statement]:
     end = 0
     for start in _clause_starts(body.text):
         if start < end:  # it was told with what is before it, such as the day

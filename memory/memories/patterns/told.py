@@ -33,23 +33,20 @@ _PARTICIPLE: Final = (
 # Verbs of thought and talk say nothing of a life; of what one tries, needs and looks for nothing lasts.
 _OF_THOUGHT: Final = (
     r"(?:think|thought|know|knew|guess(?:ed)?|hope[ds]?|feel|felt|mean|meant|see|saw|understood|understand|agreed?"
-    r"|believed?|wish(?:ed)?|need(?:ed)?|want(?:ed)?|wonder(?:ed)?|suppose[d]?|bet|said|say|told|tell|heard"
-    r"|hear|ask(?:ed)?"
-    r"|mentioned|mention|noticed|notice|realized|realised|realize|realise|remember(?:ed)?|forgot|forget|figured?|tried"
-    r"|try|look(?:ed)?|seem(?:ed)?|appreciated?|enjoy(?:ed)?|loved?|liked?|hated?|imagined?|considered|consider"
-    r"|assumed?|expect(?:ed)?|decided|decide|got|get|can|could|will|would|should|must|may|might|do|did|does"
-    r"|don't|didn't|cannot|can't|won't|couldn't|wouldn't|shouldn't"
-    r"|(?:do|did|ca|wo|does|could|would|should)nt|reckon(?:ed)?"
-    r"|doubt(?:ed)?|care[ds]?|promised?|swear|swore|thank(?:ed)?|missed|miss|admire[ds]?|admit|apologi[sz]e|respond|reply"
-    r"|rec+om+end|suggest|read|put|let|call|called"
-    r"|meant|created?|added|add|changed?|updated?|copied|installed|noted|wanna|gotta|just|really|am|was|were|have|had)"
+    r"|believed?|wish(?:ed)?|need(?:ed)?|want(?:ed)?|wonder(?:ed)?|suppose[d]?|bet|said|say|told|tell|heard|hear"
+    r"|ask(?:ed)?|mentioned|mention|noticed|notice|realized|realised|realize|realise|remember(?:ed)?|forgot|forget"
+    r"|figured?|tried|try|look(?:ed)?|seem(?:ed)?|appreciated?|enjoy(?:ed)?|loved?|liked?|hated?|imagined?|considered"
+    r"|consider|assumed?|expect(?:ed)?|decided|decide|got|get|can|could|will|would|should|must|may|might|do|did|does"
+    r"|don't|didn't|cannot|can't|won't|couldn't|wouldn't|shouldn't|(?:do|did|ca|wo|does|could|would|should)nt"
+    r"|reckon(?:ed)?|doubt(?:ed)?|care[ds]?|promised?|swear|swore|thank(?:ed)?|missed|miss|admire[ds]?|admit"
+    r"|apologi[sz]e|respond|reply|rec+om+end|suggest|read|put|let|call|called|meant|created?|added|add|changed?"
+    r"|updated?|copied|installed|noted|wanna|gotta|just|really|am|was|were|have|had)"
 )
 _NO_LIFE: Final = (
     r"(?:trying|looking|thinking|wondering|considering|going|hoping|feeling|getting|having|being|sure|asking|talking"
-    r"|saying|referring|struggling|planning|wanting|guessing|assuming|doing|leaning|seeing|dying|meaning"
-    r"|keeping|enjoying|loving|figuring"
-    r"|needing|hearing|finding|missing|noticing|dealing|putting|giving|asking|running into|starting to|aiming"
-    r"|debating|deciding)"
+    r"|saying|referring|struggling|planning|wanting|guessing|assuming|doing|leaning|seeing|dying|meaning|keeping"
+    r"|enjoying|loving|figuring|needing|hearing|finding|missing|noticing|dealing|putting|giving|asking|running into"
+    r"|starting to|aiming|debating|deciding)"
 )
 _DOING_NOW: Final = rf"(?!{_NO_LIFE}\b)[a-z]{{2,20}}ing"
 # What is done for a time of life. With other verbs, `I'm pasting the script` says what is done at this moment.
@@ -94,19 +91,17 @@ _SECOND_VERB: Final = re.compile(
 )
 # Words that say nothing of what was done: without others, a sentence is worth nothing later on.
 _EMPTY: Final = (
-    r"(?:the|and|for|our|out|was|had|got|has|not|but|all|any|new|big|way|one|off|too|back|great|good|well|hard"
-    r"|busy|fine|amazing|awesome|nice|fun|happy|excited|bored|tired|stressed|inspired|huge|usual|blast"
-    r"|lately|recently|today|really|pretty|very|much|many|wonderful|project|details?|stuff|things|work|working"
-    r"|something|with"
-    r"|from|into|about|their|them|been|have|just|some|over|around|lots|mix|fan|bunch|couple|progress|world|life"
-    r"|days?|difference"
-    r"|share|start|started|time|times|year|years|week|weeks|month|months|ages|forever|also|always|actually"
-    r"|currently|yesterday|last|next|two|three|four|five|six|ten|under|every|positive|forward|ahead|pushing|moving|looking"
-    r"|facing|faced|challenges?|hurdles|kinds|true|self|living|dreams?|ambitions|chasing|learning|ton|tons|crossing"
-    r"|fingers|confession|growing|little|skeptical|sceptical|weighing|options|using|app|browsing|online|local|staying|stayed?|focused|focusing|motivated|memory|memories|moments?"
-    r"|this|definitely|tomorrow|tonight|weekend|morning|night|evening|afternoon|passion|passionate|proud"
-    r"|grateful|thankful|lucky|different|various|techniques?|catch-up|frenzy|roll|crazy|diverse|least|limited|ready"
-    r"|funny)"
+    r"(?:the|and|for|our|out|was|had|got|has|not|but|all|any|new|big|way|one|off|too|back|great|good|well|hard|busy"
+    r"|fine|amazing|awesome|nice|fun|happy|excited|bored|tired|stressed|inspired|huge|usual|blast|lately|recently|today"
+    r"|really|pretty|very|much|many|wonderful|project|details?|stuff|things|work|working|something|with|from|into|about"
+    r"|their|them|been|have|just|some|over|around|lots|mix|fan|bunch|couple|progress|world|life|days?|difference|share"
+    r"|start|started|time|times|year|years|week|weeks|month|months|ages|forever|also|always|actually|currently"
+    r"|yesterday|last|next|two|three|four|five|six|ten|under|every|positive|forward|ahead|pushing|moving|looking|facing"
+    r"|faced|challenges?|hurdles|kinds|true|self|living|dreams?|ambitions|chasing|learning|ton|tons|crossing|fingers"
+    r"|confession|growing|little|skeptical|sceptical|weighing|options|using|app|browsing|online|local|staying|stayed?"
+    r"|focused|focusing|motivated|memory|memories|moments?|this|definitely|tomorrow|tonight|weekend|morning|night"
+    r"|evening|afternoon|passion|passionate|proud|grateful|thankful|lucky|different|various|techniques?|catch-up|frenzy"
+    r"|roll|crazy|diverse|least|limited|ready|funny)"
 )
 
 _SUBJECT: Final = r"(?P<subject>i)"
@@ -159,11 +154,10 @@ _YEARLY: Final = re.compile(r"\b(?:birthday|anniversary)(?=\s(?:is|falls))", re.
 _WE: Final = starting(r"we(?P<verb>'re|'ve|'ll|\s(?:are|were))?(?=\s)")
 _AS_ONE: Final = {"'re": "'m", " are": " am", " were": " was"}
 _OF_RELATIVE: Final = starting(
-    rf"{_RELATIVE}\s{{1,3}}{_ADVERBS}(?!(?:thinks?|says?|said|knows?|wants?|told|tells?|asks?|asked|thought"
-    rf"|would|could|can|will|may"
-    rf"|might|should)\b)(?P<verb>(?:is|are)(?=\s(?:an?|in|at|from|on|named|called|allergic|married|\d{{1,2}}"
-    rf"|getting|{_DOING_NOW})\b)"
-    rf"|(?!is|was|has been|motivates|inspires|supports|means)[a-z]{{2,20}}s|{_PAST}|have|live|work|love)\b{_REST}"
+    rf"{_RELATIVE}\s{{1,3}}{_ADVERBS}(?!(?:thinks?|says?|said|knows?|wants?|told|tells?|asks?|asked|thought|would|could"
+    rf"|can|will|may|might|should)\b)(?P<verb>(?:is|are)(?=\s(?:an?|in|at|from|on|named|called|allergic|married"
+    rf"|\d{{1,2}}|getting|{_DOING_NOW})\b)|(?!is|was|has been|motivates|inspires|supports|means)[a-z]{{2,20}}s|{_PAST}"
+    rf"|have|live|work|love)\b{_REST}"
 )
 _OF_THE_MIND: Final = r"(?:want|need|think|feel|know|care|remember|see|hear|believe|understand|wish)"
 # What holds no more: a newer memory says so, and supersedes the one that said that it does.
@@ -174,14 +168,12 @@ _ENDS: Final = starting(
 )
 # Where another thought begins: what follows says no more of the first.
 _NEXT: Final = re.compile(
-    r"\s{0,3}(?:[;()\u2013\u2014\u2026]|:(?!\d)|\s-{1,2}\s|,?\s(?:and|but|so|because|cuz|since|as|though|although"
-    r"|while|which|who|where|plus|yet"
-    r"|or|when|whenever|if)\s(?:i|i'm|i've|i'd|i'll|it|it's|its|that|that's|this|they|he|she|we|we're|we've|you"
-    r"|there|what|my|now|then|the|was|is|are|were|had|am|have|can|could|not|just|"
-    r"so|really|[a-z]{2,20}ed|her|his|their|our|how|"
-    r"am|feel|felt|think|want|need|hope|plan|look|would|will|makes?|made|gives?|gave|loved?|got|always|never)\b"
-    r"|,\s(?:i|it|it's|that|that's|this|they|he|she|we|you|there|what|which|where|who|too|but|so|though|right"
-    r"|especially|like|because|thanks|since|hoping|trying|making|let|not)\b"
+    r"\s{0,3}(?:[;()\u2013\u2014\u2026]|:(?!\d)|\s-{1,2}\s|,?\s(?:and|but|so|because|cuz|since|as|though|although|while"
+    r"|which|who|where|plus|yet|or|when|whenever|if)\s(?:i|i'm|i've|i'd|i'll|it|it's|its|that|that's|this|they|he|she"
+    r"|we|we're|we've|you|there|what|my|now|then|the|was|is|are|were|had|am|have|can|could|not|just|so|really"
+    r"|[a-z]{2,20}ed|her|his|their|our|how|am|feel|felt|think|want|need|hope|plan|look|would|will|makes?|made|gives?"
+    r"|gave|loved?|got|always|never)\b|,\s(?:i|it|it's|that|that's|this|they|he|she|we|you|there|what|which|where|who"
+    r"|too|but|so|though|right|especially|like|because|thanks|since|hoping|trying|making|let|not)\b"
     rf"|\s(?:which|because|since(?! (?:\d|{words.MONTHS}(?:\W|\Z)))|even though|although|whereas|so that|hoping|btw|too"
     r"|as well|if"
     r"|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|unless|now$|these days|either|though|anyway|so|but)\b)",
@@ -191,16 +183,14 @@ _CONDITION: Final = starting(
     r"[\s,]{0,3}(?:if|when(?! [a-z]{2,20}ing\b)|whenever|unless|until|except|but (?:only|not))\b"
 )
 _REFERS: Final = re.compile(
-    r"\b(?:it|its|it's|that|that's|this(?! (?:week|weekend|month|year|morning|afternoon|evening|past|coming"
-    r"|summer|winter|spring|fall|autumn|mon|tues|wednes|thurs|fri|satur|sun))"
-    r"|these|those|they|they're|them|their|he|she|him|his|her|hers|you|your|you're|yours|u|ur|there|here|one"
-    r"|ones|some|something|anything"
-    r"|everything|stuff|things?|such|other|another|same|both|like|too|so|if|unless|whether|wish|would|could"
-    r"|should|might|may(?! \d)|maybe|perhaps|probably"
-    r"|not sure|how|what|why|we|we're|else|more|again|most|more|better|ideas?|while|supposed"
-    r"|about to|able|used to|feel|feels|lot|lots|bit|kind of"
-    r"|sort of|together|mine|theirs|way|sounds?|hear|few|guess|enough|following|below|above|when|than|dream"
-    r"|until(?! (?:the (?:end|\d)|next|\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"\b(?:it|its|it's|that|that's|this(?! (?:week|weekend|month|year|morning|afternoon|evening|past|coming|summer"
+    r"|winter|spring|fall|autumn|mon|tues|wednes|thurs|fri|satur|sun))|these|those|they|they're|them|their|he|she|him"
+    r"|his|her|hers|you|your|you're|yours|u|ur|there|here|one|ones|some|something|anything|everything|stuff|things?"
+    r"|such|other|another|same|both|like|too|so|if|unless|whether|wish|would|could|should|might|may(?! \d)|maybe"
+    r"|perhaps|probably|not sure|how|what|why|we|we're|else|more|again|most|more|better|ideas?|while|supposed|about to"
+    r"|able|used to|feel|feels|lot|lots|bit|kind of|sort of|together|mine|theirs|way|sounds?|hear|few|guess|enough"
+    r"|following|below|above|when|than|dream|until(?! (?:the (?:end|\d)|next|\d|(?:mon|tues|wednes|thurs|fri|satur"
+    r"|sun)day"
     rf"|{words.MONTHS}\s\d))"
     r"|someone|everyone|anyone|people|ones?|time|ever|moment|though"
     r"|question|questions|help|sentence|prompt|text|code|function|error|answer|file)\b|[\[\]{}=<>#*|_\\]",
