@@ -171,4 +171,4 @@ class GuardedEmbedder(GuardedService, EmbedderWrapper):
 
     def _refuse_while_loading(self) -> None:
         if self._loading_thread not in (None, threading.get_ident()):
-            raise EmbedderUnavailable(f"{self.model} is being loaded")
+            raise EmbedderUnavailable(f"{self.model} is being loaded, ask again in some seconds")
