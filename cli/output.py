@@ -229,12 +229,10 @@ def write_export(document: Any, output: Path | None, noun: str, number: int, *, 
     if output is None:
         print_json(document)
         return
-    from storage.private_files import write_private
+    from reverie.trust.export_files import private_file
 
-    try:
-        write_private(output, msgspec.json.format(msgspec.json.encode(document), indent=2))
-    except OSError as error:
-        raise Rejected(f"{output} cannot be written: {error.strerror}", field="output") from error
+    with private_file(output) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(document), indent=2))
     print_result({plural(noun): number}, as_json, f"{counted(number, noun)} written to {output}")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -155,6 +157,25 @@ def test_an_export_that_is_interrupted_leaves_the_file_as_it_was(tmp_path: Path)
     with private_file(path) as file:
         file.write(b"whole")
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("whole", 0o600)
+
+
+def test_a_pipe_and_a_device_are_written_to_and_stay(tmp_path: Path) -> None:
+    """Given a pipe in place of a file, then a reader gets the export; a full device is an error; both stay there."""
+    pipe, full = tmp_path / "pipe", Path("/dev/full")
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as threads:
+        read = threads.submit(pipe.read_bytes)
+        with private_file(pipe) as file:
+            file.write(b"whole")
+        assert read.result(timeout=20) == b"whole"
+
+    def too_much() -> None:
+        with private_file(full) as file:
+            file.write(b"whole")
+
+    with pytest.raises(Rejected, match="/dev/full cannot be written: No space left on device"):
+        too_much()
+    assert (pipe.is_fifo(), full.is_char_device(), len(list(tmp_path.iterdir()))) == (True, True, 1)
 
 
 def test_an_import_that_was_interrupted_continues(two: tuple[Reverie, Reverie, Path], tmp_path: Path) -> None:

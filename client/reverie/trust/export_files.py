@@ -187,11 +187,16 @@ def send_import(
 def private_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that its owner alone can read, and put it in place when the block ends without an error.
 
-    Raises `Rejected` if it cannot be written; nothing is left of it then, or when the block is interrupted.
+    A device or a pipe, such as /dev/stdout, is written to and stays what it is. Raises `Rejected` if it cannot be
+    written; nothing is left of a file then, or when the block is interrupted.
     """
     target = path.resolve()
     draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as stream:
+                yield stream
+            return
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
