@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 ExportFile = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write to this file. Default: standard output.")
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Write to this file. Default, and `-`: standard output.",
+        callback=lambda path: None if path == Path("-") else path,
+    ),
 ]
 
 # Stored text must not control the terminal, nor pass for a line or a column of the output: control characters are

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,9 @@ def test_a_sessions_own_metadata_stays_when_an_export_is_ingested_over_it(
     monkeypatch.setenv("REVERIE_URL", url)
     reverie = CommandLine(monkeypatch, capsys, "--agent", "ana")
     path = str(tmp_path / "s.json")
+    printed = reverie("sessions", "export", "s", "-o", "-").out
     reverie("sessions", "export", "s", "-o", path)
+    assert json.loads(printed) == json.loads(Path(path).read_text())
     with Reverie("ana", url=url) as ana:
         ana.sessions.start("s", metadata={"topic": "bread"})
         assert reverie("ingest", path).code == 0
