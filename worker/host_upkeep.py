@@ -114,7 +114,7 @@ class HostUpkeep:
             while True:
                 try:
                     counts = folder.look()
-                    if rotations_left != "":  # after the first look, which removes erased agents from them
+                    if rotations_left != "":
                         counts["rotations"], rotations_left = _share_rotations(stores)
                     if time.monotonic() - refreshed >= _REFRESH_SECONDS:
                         refreshed = time.monotonic()

@@ -5,7 +5,9 @@ Keys are never shown: errors name a secret by its number in the list.
 The secrets with which the webhooks of each agent are signed: derived, so that they are stored nowhere.
 
 A secret follows from the key of the installation, the workspace, the agent, and how often it was rotated. Only this
-count is stored, for each workspace: in a file, or in the database that several hosts share.
+count is stored, for each workspace: in a file, or in the database that several hosts share. It is stored under a keyed
+hash of the agent's name. So an erasure of the agent has no name to remove here, and a later agent of that name does not
+get a secret that was replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ import hashlib
 import hmac
 import math
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -33,9 +34,6 @@ from reverie.errors import NotFound, Rejected, StoreUnavailable, StoreUnusable
 # After a rotation the secret before it still signs, too, so that receivers can be changed one after the other.
 OVERLAP: Final = timedelta(days=7)
 
-# The hash that replaces the name of an erased agent.
-_HASH: Final = re.compile("[0-9a-f]{64}")
-
 
 class Rotation(msgspec.Struct, frozen=True):
     """How often a secret was rotated, and when last."""
@@ -45,7 +43,7 @@ class Rotation(msgspec.Struct, frozen=True):
 
 
 class Rotations(Protocol):
-    """The last rotation of each agent of one workspace whose secret was ever rotated, by its name."""
+    """The last rotation of each agent of one workspace whose secret was ever rotated, by a keyed hash of its name."""
 
     def read(self) -> dict[str, Rotation]:
         """Return all of them. Raises `StoreUnavailable` and `StoreUnusable`."""
@@ -72,8 +70,7 @@ class AgentSecrets:
 
         Raises StoreUnavailable and StoreUnusable.
         """
-        rotations = self._rotations.read()
-        rotation = rotations.get(agent, rotations.get(self._nameless(agent)))
+        rotation = self._rotations.read().get(self._hash(agent))
         if rotation is None:
             return [self._secret(agent, 0)]
         newest = [self._secret(agent, rotation.count)]
@@ -84,55 +81,32 @@ class AgentSecrets:
 
         Raises NotFound if there is no such workspace, StoreUnavailable and StoreUnusable.
         """
+        name = self._hash(agent)
 
         def rotated(rotations: dict[str, Rotation]) -> bool:
-            stored = rotations.pop(self._nameless(agent), None)
-            stored = rotations.get(agent, stored)
-            rotations[agent] = Rotation(1 if stored is None else stored.count + 1, now.astimezone(UTC))
+            stored = rotations.get(name)
+            rotations[name] = Rotation(1 if stored is None else stored.count + 1, now.astimezone(UTC))
             return True
 
         self._rotations.change(rotated)
         return self.secrets(agent, now)
 
-    def rotated(self) -> dict[str, datetime]:
-        """Return the agents that are named, each with the time of its last rotation. Raises StoreUnusable."""
-        rotations = self._rotations.read()
-        return {name: rotation.at for name, rotation in rotations.items() if not _HASH.fullmatch(name)}
-
-    def forget_name(self, agent: str) -> bool:
-        """Name an agent that was erased by a keyed hash; return whether it was named.
-
-        The number of its rotations stays: a later agent of this name must not get a secret that was replaced. Raises
-        NotFound, StoreUnavailable and StoreUnusable.
-        """
-
-        def forgotten(rotations: dict[str, Rotation]) -> bool:
-            if agent not in rotations:
-                return False
-            rotations[self._nameless(agent)] = rotations.pop(agent)
-            return True
-
-        return self._rotations.change(forgotten)
-
     def take_over(self, others: Mapping[str, Rotation]) -> bool:
-        """Add the rotations that another place has had; return whether they changed anything.
-
-        An agent that was erased here since stays without its name.
-        """
+        """Add the rotations that another place with the same key has had; return whether they changed anything."""
 
         def taken(rotations: dict[str, Rotation]) -> bool:
-            before = dict(rotations)
-            for name, other in others.items():
-                known = [rotations[one] for one in (name, self._nameless(name)) if one in rotations]
-                if all(one.count < other.count for one in known):
-                    rotations.pop(self._nameless(name), None)
-                    rotations[name] = other
-            return rotations != before
+            newer = {
+                name: other
+                for name, other in others.items()
+                if name not in rotations or rotations[name].count < other.count
+            }
+            rotations |= newer
+            return bool(newer)
 
         return bool(others) and self._rotations.change(taken)
 
-    def _nameless(self, agent: str) -> str:
-        identity = msgspec.json.encode(["reverie.erased-agent.v1", self._workspace, agent])
+    def _hash(self, agent: str) -> str:
+        identity = msgspec.json.encode(["reverie.webhook-agent.v1", self._workspace, agent])
         return hmac.new(self._key, identity, hashlib.sha256).hexdigest()
 
     def _secret(self, agent: str, rotation: int) -> str:
@@ -166,10 +140,6 @@ class RotationFile:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-
-    def exists(self) -> bool:
-        """Return whether a secret was ever rotated."""
-        return self._path.exists()
 
     def read(self) -> dict[str, Rotation]:
         """Return the last rotation of each agent. Raises `StoreUnavailable` and `StoreUnusable`."""

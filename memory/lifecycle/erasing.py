@@ -24,7 +24,7 @@ from adapters.broker.working_memory import WorkingMemory
 from memory.fragments import FragmentSet, HashKey, Matcher, fragments_of
 from memory.lifecycle.erased_files import redact_logs, rewrite_notebooks
 from memory.lifecycle.erased_indexes import note_erased
-from memory.lifecycle.erasure_rows import RowErasure, Scope, agents_in, clear_deleted, erase_names, erased_name
+from memory.lifecycle.erasure_rows import RowErasure, Scope, agents_in, clear_deleted, end_tokens, erased_name
 from memory.lifecycle.host_folder import HostFolder
 from memory.lifecycle.receipts import Found, parts_in_rows, receipt_of, search_files
 from memory.pipeline.incoming import decode
@@ -320,12 +320,9 @@ class ErasureJob:
         self._erasures.count(self._erasure.id, "logs", {"lines": lines})
 
     def _names(self) -> None:
-        """Take the names of users and agents out of tokens and webhook secrets."""
-        scope, services = self._scope, self._services
-        workspaces = self._reachable_workspaces(scope)
-        erased = erase_names(self._stores, self._current, scope, workspaces, now=services.now())
-        for place, counts in erased.items():
-            self._erasures.count(self._erasure.id, place, counts)
+        """Take the name of a user out of tokens."""
+        if revoked := end_tokens(self._stores, self._current, self._scope, now=self._services.now()):
+            self._erasures.count(self._erasure.id, "tokens", {"revoked": revoked})
 
     def _release(self) -> None:
         """Drop the marks, and the id of what was erased: nothing that was accepted before is on its way any more."""

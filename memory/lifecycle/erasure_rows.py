@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from adapters.broker.inbox import Number
 from memory.fragments import FragmentSet, HashKey, fragments_of
 from memory.lifecycle.forgetting import remove_forgotten
-from memory.trust.webhook_secrets import forget_agent
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE, MessagePayload, Payload
 from reverie.errors import StoreUnavailable
@@ -196,30 +195,25 @@ def erased_name(target_hash: str) -> str:
     return f"erased-{target_hash[:_SHOWN_HASH]}"
 
 
-def erase_names(
-    stores: Stores, erasure: ErasureRecord, scope: Scope, workspaces: Iterable[str], *, now: int
-) -> dict[str, dict[str, int]]:
-    """Remove the names that an erasure is about from tokens and webhook secrets; return the numbers by place.
+def end_tokens(stores: Stores, erasure: ErasureRecord, scope: Scope, *, now: int) -> int:
+    """Revoke the tokens of the user whom an erasure is about, and take the name out of them; return how many.
 
     A token that was bound to an erased user is revoked, and names the user by the hash in the receipt. The one that
     asked for the erasure reads for an hour, as nobody, so that the receipt reaches whoever asked. Safe to repeat.
     """
-    if scope.kind == "user":
-        revoked = stores.tokens().forget_user(
-            scope.target,
-            erased_name(erasure.target_hash),
-            workspace=scope.workspace,
-            agent=scope.agent,
-            now=now,
-            spared=erasure.requested_by,
-        )
-        if erasure.requested_by in revoked:
-            stores.erasures().rename_requester(erasure.requested_by, erased_name(erasure.target_hash))
-        return {"tokens": {"revoked": len(revoked)}} if revoked else {}
-    if scope.kind != "agent" or scope.agent is None:
-        return {}
-    renamed = forget_agent(stores, scope.agent, workspaces)
-    return {"webhook secrets": {"names": renamed}} if renamed else {}
+    if scope.kind != "user":
+        return 0
+    revoked = stores.tokens().forget_user(
+        scope.target,
+        erased_name(erasure.target_hash),
+        workspace=scope.workspace,
+        agent=scope.agent,
+        now=now,
+        spared=erasure.requested_by,
+    )
+    if erasure.requested_by in revoked:
+        stores.erasures().rename_requester(erasure.requested_by, erased_name(erasure.target_hash))
+    return len(revoked)
 
 
 _VACUUM_PAGES: Final = 500

@@ -27,7 +27,7 @@ from memory.lifecycle.erased_files import blank_logs, drop_unfounded_lines, reda
 from memory.lifecycle.erased_indexes import ALL_AGENTS, note_erased
 from memory.lifecycle.receipts import Found, parts_in_rows, search_files
 from memory.tombstones import SharedTombstones, adopt_key, hash_key
-from memory.trust.webhook_secrets import forget_absent_agents, forget_agent, share_signing_key
+from memory.trust.webhook_secrets import share_signing_key
 from memory.upkeep.notebook import Notebooks, refresh
 from reverie.clock import new_id
 from reverie.errors import NotFound, StoreUnavailable, Unavailable
@@ -227,8 +227,6 @@ class HostFolder:
             return
         wanted = FragmentSet.load(erasures.fragments(erasure_id))
         note_erased(self.data, [(name, ALL_AGENTS) for name in erasure.counts])
-        if erasure.agent is not None and erasure.kind == "agent":
-            forget_agent(self.stores, erasure.agent, self.stores.names())
         histories = lines = 0
         leftovers: dict[str, int] = {}
         found = Found()
@@ -275,9 +273,6 @@ class HostFolder:
                         store, self.notebooks, agent, now=self.now(), quotes_in_message=lambda _: True
                     )
                     on_step()
-                with store.reading() as tx:
-                    present = tx.kept_out.agents()
-                forget_absent_agents(self.stores, name, present)
         blank_logs(self.data / "logs")
         return rewritten
 

@@ -35,7 +35,6 @@ from memory.pipeline.storing import store_items
 from memory.secrets import looks_secret
 from memory.tombstones import TOMBSTONE_LINES, Tombstone, hash_key, read_tombstones, target_hash
 from memory.trust.tokens import REVOKED
-from memory.trust.webhook_secrets import forget_rotated
 from memory.upkeep.notebook import Notebooks
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, StoreUnusable
@@ -325,8 +324,6 @@ class _Restored:
             counts += removed
         if counts:
             clear_deleted(store)
-        if store.name != ACCOUNT_STORE:
-            self._forget_names(store.name)
         return counts
 
     def end_tokens(self) -> Counter[str]:
@@ -360,15 +357,6 @@ class _Restored:
         ]
         after = [stone for stone in found if stone is not None and token.created_at <= stone.at]
         return max(after, key=lambda stone: stone.at, default=None)
-
-    def _forget_names(self, workspace: str) -> None:
-        """Take the names of erased agents out of the record of rotated webhook secrets."""
-
-        def is_erased(agent: str, rotated_at: int) -> bool:
-            found = [self._tombstone("agent", origin, agent, "") for origin in (None, workspace)]
-            return any(tombstone is not None and rotated_at <= tombstone.at for tombstone in found)
-
-        forget_rotated(self._stores, workspace, is_erased)
 
     def _subjects(self, store: Store, agent: str) -> list[Subject]:
         """Return the subjects of tombstones whose rows have to be removed from an agent's part of a store."""

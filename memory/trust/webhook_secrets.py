@@ -5,7 +5,7 @@ Hosts share the key of the installation, too, so that webhooks and runs are sign
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,6 @@ from adapters.webhooks.signing import (
     encode_rotations,
     secrets_in,
 )
-from reverie.clock import to_micros
 from reverie.errors import NotFound, StoreUnavailable, StoreUnusable
 from storage.opened import hosts_of
 from storage.stores import Stores
@@ -104,59 +103,6 @@ def all_rotations(stores: Stores) -> dict[str, bytes]:
         return {name: hosts.rotations(name) for name in sorted(hosts.rotated_workspaces())}
     found = {name: RotationFile(_folder(stores.data_dir, name)).read() for name in stores.names()}
     return {name: encode_rotations(rotations) for name, rotations in found.items() if rotations}
-
-
-def forget_agent(stores: Stores, agent: str, workspaces: Iterable[str]) -> int:
-    """Take the name of an agent out of the records of webhook secrets; return out of those of how many workspaces.
-
-    Out of the files of this host, and those that hosts share.
-    """
-    return sum(_forget(stores, name, agent) for name in _recorded(stores, workspaces))
-
-
-def forget_absent_agents(stores: Stores, workspace: str, present: Collection[str]) -> int:
-    """Do the same for each agent in this host's file of a workspace that has no stored rows; return how many."""
-    folder = _folder(stores.data_dir, workspace)
-    if not RotationFile(folder).exists():
-        return 0
-    secrets = secrets_in(folder, installation_key(stores.data_dir))
-    return sum(secrets.forget_name(agent) for agent in secrets.rotated() if agent not in present)
-
-
-def forget_rotated(stores: Stores, workspace: str, is_erased: Callable[[str, int], bool]) -> int:
-    """Do the same for the agents of a workspace that `is_erased` says were, by name and time of the last rotation.
-
-    The time is in microseconds. Return how many.
-    """
-    return sum(
-        secrets.forget_name(agent)
-        for secrets in _records(stores, workspace)
-        for agent, rotated_at in secrets.rotated().items()
-        if is_erased(agent, to_micros(rotated_at))
-    )
-
-
-def _forget(stores: Stores, workspace: str, agent: str) -> bool:
-    with suppress(NotFound):  # the workspace has been deleted meanwhile, with its record
-        forgotten = [secrets.forget_name(agent) for secrets in _records(stores, workspace)]
-        return any(forgotten)
-    return False
-
-
-def _records(stores: Stores, workspace: str) -> Iterator[AgentSecrets]:
-    """Yield the secrets of a workspace by each record of rotations that there is."""
-    folder = _folder(stores.data_dir, workspace)
-    if RotationFile(folder).exists():
-        yield secrets_in(folder, installation_key(stores.data_dir))
-    if hosts_of(stores) is not None:
-        yield agent_secrets(stores, workspace)
-
-
-def _recorded(stores: Stores, workspaces: Iterable[str]) -> list[str]:
-    """Return those of some workspaces that have a record of rotations."""
-    hosts = hosts_of(stores)
-    shared = set() if hosts is None else hosts.rotated_workspaces()
-    return [name for name in workspaces if name in shared or RotationFile(_folder(stores.data_dir, name)).exists()]
 
 
 def _folder(data: Path, workspace: str) -> Path:

@@ -74,15 +74,16 @@ def test_no_rotation_at_once_is_lost(folder: Path) -> None:
         names = ["ana", "bob"] * 10
         list(pool.map(lambda name: secrets_in(folder, KEY).rotate(name, NOW), names))
     found = json.loads((folder / "webhook-secrets.json").read_text())
-    assert {name: rotation["count"] for name, rotation in found.items()} == {"ana": 10, "bob": 10}
+    assert [rotation["count"] for rotation in found.values()] == [10, 10]
 
 
 def test_the_file_has_no_secret_and_only_its_owner_reads_it(folder: Path) -> None:
-    """Given a rotation, then what is stored is a count and a time."""
+    """Given a rotation, then what is stored is a count and a time, under a hash of the agent's name."""
     secrets = secrets_in(folder, KEY)
     made = secrets.rotate("ana", NOW)
     path = folder / "webhook-secrets.json"
-    assert json.loads(path.read_text()) == {"ana": {"count": 1, "at": "2027-03-01T08:00:00Z"}}
+    assert [*json.loads(path.read_text()).values()] == [{"count": 1, "at": "2027-03-01T08:00:00Z"}]
+    assert "ana" not in path.read_text()
     assert path.stat().st_mode & 0o077 == 0
     assert all(secret not in path.read_text() for secret in made)
 

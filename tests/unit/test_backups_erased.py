@@ -66,10 +66,10 @@ def test_an_erasure_after_the_backup_is_repeated_when_it_is_restored(
         assert text.encode() not in everything
 
 
-def test_the_name_of_an_erased_agent_does_not_come_back_with_its_webhook_secrets(
+def test_the_secrets_that_an_erased_agent_replaced_do_not_come_back_with_a_backup(
     make_runtime: Callable[..., Runtime], tmp_path: Path
 ) -> None:
-    """Given agents with rotated secrets, when one is erased after the backup, then a restore names only the other."""
+    """Given rotated secrets, when an agent is erased after the backup, then a restore names none and counts on."""
     runtime = make_runtime()
     data, dest = runtime.settings.data, tmp_path / "dest"
     create_repository(dest, None)
@@ -85,6 +85,12 @@ def test_the_name_of_an_erased_agent_does_not_come_back_with_its_webhook_secrets
         assert continue_erasures(runtime.erasure_services) == {"finished": 1, "waiting": 0}
         newest = back_up(backup_source(runtime), repository)
     restore(repository, before, tmp_path / "restored", RestoreOptions(now=runtime.now, newest=newest))
-    text = (tmp_path / "restored" / "workspaces" / "default" / ROTATIONS_FILE).read_text()
-    assert "plover" in text
+    folder = tmp_path / "restored" / "workspaces" / "default"
+    text = (folder / ROTATIONS_FILE).read_text()
+    assert "plover" not in text
     assert "heron" not in text
+    now = datetime.now(UTC)
+    for agent in ("heron", "plover"):
+        wanted = secrets_in(data / "workspaces" / "default", installation_key(data)).secrets(agent, now)
+        assert secrets_in(folder, installation_key(data)).secrets(agent, now) == wanted
+        assert len(wanted) == 2

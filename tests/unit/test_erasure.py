@@ -304,8 +304,8 @@ def test_the_tokens_of_an_erased_user_end_and_name_nobody(runtime: Runtime, ana:
 
 
 def test_an_erased_agent_is_not_named_with_its_webhook_secrets(runtime: Runtime, ana: Reverie) -> None:
-    """Given an agent whose webhook secret was rotated, when it is erased, then its name is gone, and an agent of that
-    name does not get the secret back that was replaced."""
+    """Given an agent whose webhook secret was rotated, when it is erased, then its name is nowhere, and an agent of
+    that name does not get the secret back that was replaced."""
     agent = "ana-canary-90af31"
     with Reverie(agent, url=ana.connection.config.url) as client:
         client.remember("something")
@@ -316,7 +316,6 @@ def test_an_erased_agent_is_not_named_with_its_webhook_secrets(runtime: Runtime,
     newest = secrets.rotate(agent, now)[0]
     done = erase(runtime, Scope("agent", "", agent, None))
     assert done.receipt is not None, done.error
-    assert done.receipt.removed["webhook secrets"] == {"names": 1}
     assert agent not in (folder / "webhook-secrets.json").read_text()
     later = now + timedelta(days=8)
     assert secrets.secrets(agent, later) == [newest]
