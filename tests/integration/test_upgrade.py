@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -21,6 +19,7 @@ from reverie import Reverie
 from storage.opened import open_stores
 from storage.verify import verify
 from support import next_version
+from support.forks import Program
 from support.gated_worker import wait_until
 from support.ports import free_port
 
@@ -34,6 +33,10 @@ AGENTS: Final = 3
 PAUSE_SECONDS: Final = 0.1
 
 
+# Runs the module that the first argument names.
+RUN: Final = "import runpy, sys; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+
+
 class Generation:
     """The workers and the server of one version on one host."""
 
@@ -41,13 +44,9 @@ class Generation:
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self._log = folder / f"{self._port}.log"
-        commands = (["worker", "--queues", "ingest,index,embed", "--concurrency", "2"], ["serve"])
+        commands = (["cli", "worker", "--queues", "ingest,index,embed", "--concurrency", "2"], ["server"])
         own = {"REVERIE_PORT": str(self._port), "REVERIE_TOKEN": TOKEN}
-        with self._log.open("ab") as log:
-            self._processes = [
-                subprocess.Popen([sys.executable, "-m", *version, *words], env={**environment, **own},
-                                 stdout=log, stderr=log) for words in commands
-            ]  # fmt: skip
+        self._processes = [Program(RUN, [*version, *words], {**environment, **own}, self._log) for words in commands]
         self._worker = str(self._processes[0].pid)
 
     def wait_ready(self) -> None:
@@ -72,7 +71,7 @@ class Generation:
     def kill(self) -> None:
         """Kill what is left."""
         for process in self._processes:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
             process.wait()
 
     def log(self) -> str:
@@ -155,11 +154,11 @@ def test_agents_notice_nothing_of_an_upgrade_and_of_the_way_back(
             generation.wait_ready()
             return generation
 
-        present = start(["cli"], "first")
+        present = start([], "first")
         agents = Agents(present.url)
         with agents.talking():
             agents.go_on()
-            for version, host in ((later, "second"), (["cli"], "third")):
+            for version, host in ((later, "second"), ([], "third")):
                 following = start(version, host)
                 agents.go_on()
                 agents.url = following.url

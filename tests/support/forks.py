@@ -54,6 +54,10 @@ class Program:
             raise subprocess.TimeoutExpired(str(self.pid), timeout_seconds or 0.0)
         return self._process.exitcode
 
+    def terminate(self) -> None:
+        """Ask it to end, as supervisors do."""
+        self._process.terminate()
+
     def kill(self) -> None:
         """Kill it."""
         self._process.kill()

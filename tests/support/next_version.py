@@ -1,4 +1,4 @@
-"""Runs `reverie` as a later version does: with the migrations in the folder that the first argument names."""
+"""Runs a module as a later version does: with the migrations in a folder. The arguments begin with both."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def release(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv.pop(1))
+    folder, module = Path(sys.argv.pop(1)), sys.argv.pop(1)
     of_files._FOLDER, of_postgres._FOLDER = folder, folder / "postgres"
-    runpy.run_module("cli", run_name="__main__", alter_sys=True)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -21,6 +21,8 @@ _MODULES: Final = (
     # What `support.busy_store` needs.
     *("benchmarks.harness.stack", "memory.evaluation", "platformdirs", "server.recall", "support.curating"),
     *("storage.postgres", "support.pipeline"),
+    # What a server needs.
+    *("adapters.histories", "server.connections", "starlette.applications", "starlette.staticfiles", "uvicorn"),
 )
 
 for _name in _MODULES:
