@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +16,7 @@ from memory.scheduling import notifier as notifier_module
 from reverie import contract
 from reverie.scheduling.types import Reminder
 from storage.stores import Store
+from support.forks import Program, start_module
 from support.gated_receiver import GatedReceiver, gated_receiver
 from support.ports import free_port
 from support.sending import new_secret
@@ -147,9 +146,9 @@ def test_a_receiver_that_is_away_gets_everything_when_it_is_back(
 
 
 @pytest.fixture
-def pusher(here: Runtime, receiver: GatedReceiver) -> Iterator[Callable[[], subprocess.Popen[str]]]:
+def pusher(here: Runtime, receiver: GatedReceiver, tmp_path: Path) -> Iterator[Callable[[], Program]]:
     """Starts real processes that run the job once; what still runs at the end is killed."""
-    started: list[subprocess.Popen[str]] = []
+    started: list[Program] = []
     variables = {
         **os.environ,
         "REVERIE_DATA": str(here.settings.data),
@@ -162,13 +161,9 @@ def pusher(here: Runtime, receiver: GatedReceiver) -> Iterator[Callable[[], subp
         "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
     }
 
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "cli", "run", "deliver-reminders", "--json"]
-        started.append(
-            subprocess.Popen(
-                command, env=variables, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        )
+    def start() -> Program:
+        words = ("cli", "run", "deliver-reminders", "--json")
+        started.append(start_module(*words, environment=variables, output=tmp_path / "output"))
         return started[-1]
 
     yield start
@@ -178,7 +173,7 @@ def pusher(here: Runtime, receiver: GatedReceiver) -> Iterator[Callable[[], subp
 
 
 def test_a_process_killed_between_pushing_and_marking_leaves_nothing_stranded(
-    here: Runtime, store: Store, receiver: GatedReceiver, pusher: Callable[[], subprocess.Popen[str]]
+    here: Runtime, store: Store, receiver: GatedReceiver, pusher: Callable[[], Program]
 ) -> None:
     """Given a SIGKILL after the receiver has taken a reminder, when its claim ends, then it comes again, the same."""
     remind_now(store, "r")
@@ -199,7 +194,7 @@ def test_a_process_killed_between_pushing_and_marking_leaves_nothing_stranded(
 
 
 def test_killed_again_and_again_every_reminder_arrives(
-    here: Runtime, store: Store, receiver: GatedReceiver, pusher: Callable[[], subprocess.Popen[str]]
+    here: Runtime, store: Store, receiver: GatedReceiver, pusher: Callable[[], Program]
 ) -> None:
     """Given pushers killed at random moments, when the last is left alone, then all arrived, few of them twice."""
     chance = random.Random(SEED)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 from reverie import contract
 from reverie.clock import now_micros
 from storage.memories.records import NewMemory
 from storage.stores import Stores
+from support.forks import run_module
 
 
 def run(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "cli", "--data", str(data), "--workspace", "home", "run", *arguments]
-    return subprocess.run(command, cwd=data.parent, capture_output=True, text=True, timeout=120)
+    words = ("--data", str(data), "--workspace", "home", "run", *arguments)
+    return run_module("cli", *words, environment=os.environ, output=data.parent / "output", folder=data.parent)
 
 
 def test_a_job_that_another_copy_holds_says_so_and_changes_nothing(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +18,7 @@ from server import __main__ as server_process
 from server.__main__ import _listen, _serve
 from server.authentication import Access
 from support.endpoint import chat_endpoint, send
+from support.forks import Program, start_module
 from support.pipeline import WORKSPACE, Pipeline
 from support.ports import free_port
 from support.reranking import score_by
@@ -31,15 +30,15 @@ ROOT = Path(__file__).parents[2]
 # Beyond this it hangs, however busy the machine is.
 END_SECONDS = 60
 
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Program]
 
 
 @pytest.fixture
 def start(tmp_path: Path, valkey_url: str, broker_prefix: str) -> Iterator[Start]:
     """Starts servers with settings from the environment; what still runs at the end is killed."""
-    started: list[subprocess.Popen[str]] = []
+    started: list[Program] = []
 
-    def run(**settings: str) -> subprocess.Popen[str]:
+    def run(**settings: str) -> Program:
         variables = {
             "REVERIE_DATA": str(tmp_path / "data"),
             "REVERIE_BROKER": valkey_url,
@@ -48,16 +47,9 @@ def start(tmp_path: Path, valkey_url: str, broker_prefix: str) -> Iterator[Start
             "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
             **settings,
         }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "server"],
-            env={**os.environ, **variables},
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
+        environment = {**os.environ, **variables}
+        started.append(start_module("server", environment=environment, output=tmp_path / "output", folder=ROOT))
+        return started[-1]
 
     yield run
     for process in started:
@@ -65,7 +57,7 @@ def start(tmp_path: Path, valkey_url: str, broker_prefix: str) -> Iterator[Start
         process.communicate()
 
 
-def wait_for_health(port: int, process: subprocess.Popen[str]) -> httpx2.Response:
+def wait_for_health(port: int, process: Program) -> httpx2.Response:
     deadline = time.monotonic() + 60
     while True:
         try:

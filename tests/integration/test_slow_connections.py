@@ -8,8 +8,6 @@ import os
 import selectors
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ import msgspec
 import pytest
 
 from reverie.errors import Problem, Unavailable, error_of
+from support.forks import Program
 from support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -74,8 +73,8 @@ def server_process(folder: Path, valkey_url: str, constants: dict[str, float]) -
         "XDG_STATE_HOME": str(folder / "state"),
         "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
     }
-    argv = [sys.executable, "-c", SERVE, json.dumps(constants)]
-    process = subprocess.Popen(argv, env={**os.environ, **variables}, cwd=ROOT)
+    environment = {**os.environ, **variables}
+    process = Program(SERVE, [json.dumps(constants)], environment, folder / "log", folder=ROOT)
     try:
         deadline = time.monotonic() + HANGING_SECONDS
         while not answers(port):

@@ -19,7 +19,7 @@ from reverie import Reverie
 from storage.opened import open_stores
 from storage.verify import verify
 from support import next_version
-from support.forks import Program
+from support.forks import RUN_MODULE, Program
 from support.gated_worker import wait_until
 from support.ports import free_port
 
@@ -33,10 +33,6 @@ AGENTS: Final = 3
 PAUSE_SECONDS: Final = 0.1
 
 
-# Runs the module that the first argument names.
-RUN: Final = "import runpy, sys; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
-
-
 class Generation:
     """The workers and the server of one version on one host."""
 
@@ -46,7 +42,9 @@ class Generation:
         self._log = folder / f"{self._port}.log"
         commands = (["cli", "worker", "--queues", "ingest,index,embed", "--concurrency", "2"], ["server"])
         own = {"REVERIE_PORT": str(self._port), "REVERIE_TOKEN": TOKEN}
-        self._processes = [Program(RUN, [*version, *words], {**environment, **own}, self._log) for words in commands]
+        self._processes = [
+            Program(RUN_MODULE, [*version, *words], {**environment, **own}, self._log) for words in commands
+        ]
         self._worker = str(self._processes[0].pid)
 
     def wait_ready(self) -> None:
