@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from reverie import contract
 from storage.verify import verify
 from support.busy_store import AGENTS, NOW, clocked, copied, fill
 from support.curating import everything
+from support.forks import run_module
 from worker.app import app, use_runtime
 
 QUESTIONS = ("Where does she live?", "dark chocolate", "the baker in Turin", "Am I allergic to anything?", "the river")
@@ -97,9 +96,7 @@ def command(data: Path, broker: str, agent: str, *arguments: str) -> Any:
     environment = {
         **os.environ, "REVERIE_EMBEDDING_PROVIDER": "hash", "REVERIE_BROKER": broker, "REVERIE_CONFIG": os.devnull,
     }  # fmt: skip
-    called = [sys.executable, "-P", "-m", "cli", "--data", str(data), "--workspace", WORKSPACE, "--agent", agent]
-    done = subprocess.run(
-        [*called, "curation", *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    words = ("cli", "--data", str(data), "--workspace", WORKSPACE, "--agent", agent, "curation", *arguments)
+    done = run_module(*words, environment=environment, output=data.with_name("output"))
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)

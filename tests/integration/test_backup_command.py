@@ -22,6 +22,7 @@ from storage.trust.audit import AuditFilter, AuditLog
 from storage.verify import verify
 from support.agents import until
 from support.command_line import CommandLine, Ended
+from support.forks import Program, run_module, start_module
 from support.pipeline import WORKSPACE, Pipeline
 
 pytestmark = pytest.mark.sqlite("copies its files")
@@ -50,11 +51,11 @@ main()
 
 
 def command(data: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "cli", "--data", str(data), *arguments]
+    return ["cli", "--data", str(data), *arguments]
 
 
 def run(data: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command(data, *arguments), cwd=data.parent, capture_output=True, text=True, timeout=120)
+    done = run_module(*command(data, *arguments), environment=os.environ, output=data.with_name("output"))
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -64,9 +65,9 @@ def run_json(data: Path, *arguments: str) -> Any:
 
 
 @contextmanager
-def killed_afterwards(argv: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def killed_afterwards(argv: list[str], folder: Path) -> Iterator[Program]:
     """Start a process, and kill it after the block, whatever came of that."""
-    process = subprocess.Popen(argv, cwd=folder)
+    process = start_module(*argv, environment=os.environ, output=folder / "output")
     try:
         yield process
     finally:
@@ -231,7 +232,7 @@ def test_two_backups_into_one_folder_do_not_run_at_once(pipe: Pipeline, tmp_path
     data, dest = tmp_path / "data", tmp_path / "dest"
     here(data, "backup", str(dest))
     both = [
-        subprocess.Popen(command(data, "backup", str(dest)), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        start_module(*command(data, "backup", str(dest)), environment=os.environ, output=tmp_path / "output")
         for _ in range(2)
     ]
     ended = [(process.communicate(timeout=120)[1], process.returncode) for process in both]
@@ -307,7 +308,9 @@ def test_following_adds_what_is_written_keeps_the_newest_and_ends_with_ctrl_c(
     """Given messages one after the other, then each gets into a backup, two are kept, and Ctrl-C is no error."""
     data, dest = tmp_path / "data", tmp_path / "dest"
     argv = command(data, "backup", str(dest), "--follow", "1", "--keep", "2", "--json")
-    process = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, text=True, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", *argv], cwd=tmp_path, stdout=subprocess.PIPE, text=True, stderr=subprocess.PIPE
+    )
     assert process.stdout is not None
     try:
         held = [_next_backup(process.stdout)["stores"][WORKSPACE]["messages"]]

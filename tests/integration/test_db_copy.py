@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
@@ -30,6 +28,7 @@ from storage.transaction import Transaction
 from storage.trust.audit import AuditEntry
 from storage.verify import verify
 from support.command_line import CommandLine
+from support.forks import Program, start_module
 from support.pipeline import WORKSPACE, Pipeline
 from support.postgres import TestServer
 from support.recalling import recall
@@ -37,7 +36,6 @@ from support.remembered import MORNING, keep, settle
 
 pytestmark = pytest.mark.sqlite("copies its files to a server of its own")
 
-ROOT = Path(__file__).parents[2]
 OTHER = "other"
 
 
@@ -299,12 +297,10 @@ def _copy(stores: Stores, to: str, progress: Progress = lambda _store, _done, _t
         return copy_all(stores, target, progress)
 
 
-def _start(data: Path, url: str) -> subprocess.Popen[str]:
-    variables = {"REVERIE_DATA": str(data), "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
-    command = [sys.executable, "-m", "cli", "db", "copy", "--json", "--to", url]
-    return subprocess.Popen(
-        command, env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def _start(data: Path, url: str) -> Program:
+    environment = {**os.environ, "REVERIE_DATA": str(data)}
+    words = ("cli", "db", "copy", "--json", "--to", url)
+    return start_module(*words, environment=environment, output=data.with_name("output"))
 
 
 def _entry(tx: Transaction) -> AbstractContextManager[int]:

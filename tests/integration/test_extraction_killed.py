@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from reverie import contract
 from reverie.pipeline.producer import Producer
 from storage.memories.records import MemoryFilter
 from support.agents import until
+from support.forks import Program
 from support.pipeline import turns
 from worker.runtime import Runtime
 
@@ -64,8 +64,7 @@ def test_a_session_that_kills_its_reader_is_set_aside_and_others_are_read(
         "PYTHONPATH": ":".join(sys.path),
     }
     log = tmp_path / "worker.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-c", WORKER], env=environment, stdout=output, stderr=output)
+    process = Program(WORKER, [], environment, log)
     readers = Readers(runtime, process.pid)
     try:
         until(lambda: process.poll() is not None or letters(runtime) or readers.died(), "the session is not set aside")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from reverie.pipeline.producer import Producer
 from reverie.sessions.working import working_epoch_key, working_key
 from support.agents import until
 from support.broker import running_valkey
+from support.forks import RUN_MODULE, Program
 from support.pipeline import turns
 from worker.reports import send_heartbeat
 from worker.runtime import Runtime
@@ -43,13 +42,8 @@ class Worker:
         self.url = url
         self.broker = redis.Redis.from_url(url)
         settings = {"REVERIE_DATA": str(data), "REVERIE_BROKER": url, "REVERIE_EMBEDDING_PROVIDER": "none"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "cli", "worker"],
-            env={**os.environ, **settings, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"},
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        environment = {**os.environ, **settings}
+        self.process = Program(RUN_MODULE, ["cli", "worker"], environment, data / "worker.log", folder=ROOT)
 
     def processes(self) -> set[int]:
         """The pids of the worker and its children."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.forks import Program
 from worker.runtime import Runtime
 
 # A worker whose sweep hangs, and is killed after its limit, or dies of a signal.
@@ -50,10 +50,7 @@ def test_a_job_whose_process_is_killed_has_failed_with_the_reason(
         "PYTHONPATH": ":".join(sys.path),
     }
     log = tmp_path / "worker.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(limit_seconds)], env=environment, stdout=output, stderr=output
-        )
+    process = Program(WORKER, [str(limit_seconds)], environment, log)
     deadline = time.monotonic() + 60
     try:
         # The worker logs once the run is recorded; until then this reads what the worker writes, without a pause.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ from storage.memories.records import NewMemory
 from storage.stores import Stores
 from support.agents import until
 from support.byte_search import places_of
+from support.forks import Program, run_module, start_module
 from support.postgres import MakeHost, TestServer
 from support.stages import drain
 from worker.host_upkeep import HostUpkeep
@@ -391,7 +391,7 @@ def environment(data: Path, database_url: str, broker: str, prefix: str) -> dict
 
 
 def test_commands_name_a_host_that_is_away_and_forget_it(
-    a: Runtime, b: Runtime, database_url: str, valkey_url: str, broker_prefix: str
+    a: Runtime, b: Runtime, database_url: str, valkey_url: str, broker_prefix: str, tmp_path: Path
 ) -> None:
     """Given a silent host that an erasure waits for, then status and `db hosts` say so, and it can be forgotten."""
     fill(a, b)
@@ -402,8 +402,7 @@ def test_commands_name_a_host_that_is_away_and_forget_it(
     variables = environment(a.settings.data, database_url, valkey_url, broker_prefix)
 
     def reverie(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "cli", *arguments]
-        return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        return run_module("cli", *arguments, environment=variables, output=tmp_path / "output")
 
     listed = json.loads(reverie("db", "hosts", "--json").stdout)
     assert [(one["name"], one["erasures"]) for one in listed] == [(folder_of(a).name, 0), (host.name, 1)]
@@ -441,10 +440,10 @@ def test_a_damaged_record_of_webhook_secrets_holds_up_nothing_else(a: Runtime, b
 
 
 @contextmanager
-def running_beat(data: Path, database_url: str, broker: str, prefix: str) -> Iterator[subprocess.Popen[bytes]]:
+def running_beat(data: Path, database_url: str, broker: str, prefix: str) -> Iterator[Program]:
     """Run `reverie beat` on a data folder: the lightest of the processes that look after the files of a host."""
-    command = [sys.executable, "-m", "cli", "beat"]
-    process = subprocess.Popen(command, env=environment(data, database_url, broker, prefix))
+    variables = environment(data, database_url, broker, prefix)
+    process = start_module("cli", "beat", environment=variables, output=data.with_name("output"))
     try:
         yield process
     finally:

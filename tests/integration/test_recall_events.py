@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partialmethod
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -22,6 +21,7 @@ from reverie import contract
 from reverie.client import AsyncReverie, Reverie
 from storage.stores import Store, Stores
 from support.command_line import CommandLine
+from support.forks import start_module
 from support.http import running_server
 from support.stages import drain
 from worker import app as worker_app
@@ -211,15 +211,11 @@ def test_a_log_nobody_was_woken_for_is_found_by_the_sweep(here: Runtime, ana: Re
     assert run(contract.SWEEP_STAGES, manual=True)["recall_logs"] == 0
 
 
-def test_a_worker_records_by_itself(here: Runtime, ana: Reverie) -> None:
+def test_a_worker_records_by_itself(here: Runtime, ana: Reverie, tmp_path: Path) -> None:
     """Given a real worker, when agents recall, then events come about by themselves."""
     environment = {**os.environ, **_settings(here)}
-    worker = subprocess.Popen(
-        [sys.executable, "-P", "-m", "cli", "worker", "--queues", "index", "--concurrency", "1"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    words = ("cli", "worker", "--queues", "index", "--concurrency", "1")
+    worker = start_module(*words, environment=environment, output=tmp_path / "output")
     family = [psutil.Process(worker.pid)]
     try:
         ana.recall("boats", mode="keyword")

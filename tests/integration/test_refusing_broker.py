@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ import redis
 from adapters.broker.monitor import Monitor
 from reverie import Reverie
 from support.broker import running_valkey
+from support.forks import RUN_MODULE, Program
 from support.stages import heartbeat
 
 ROOT = Path(__file__).parents[2]
@@ -24,20 +23,14 @@ PATIENCE_SECONDS = 120
 
 
 @contextmanager
-def worker(data: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
+def worker(data: Path, url: str) -> Iterator[Program]:
     settings = {
         "REVERIE_DATA": str(data),
         "REVERIE_BROKER": url,
         "REVERIE_EMBEDDING_PROVIDER": "none",
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cli", "worker"],
-        env={**os.environ, **settings},
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    log = data.with_name("worker.log")
+    process = Program(RUN_MODULE, ["cli", "worker"], {**os.environ, **settings}, log, folder=ROOT)
     try:
         yield process
     finally:
