@@ -1,7 +1,8 @@
 """Start the stack, store a conversation, ask questions about it, stop. Each step is timed.
 
-Messages take the same way as any agent's: the client puts them into the broker, the workers store, chunk, embed and
-index them, and the server answers recalls. A second run first forgets its three sessions and does the same again.
+Messages take the same way as any agent's: the client puts them into the broker, or has the server do so if a stack runs
+already; the workers store, chunk, embed and index them, and the server answers recalls. A second run first forgets its
+three sessions and does the same again.
 
 The stack is one that already runs on the data folder, or the demonstration's own. Invariant: on leaving
 `running_stack`, by whatever way, processes that it started are stopped, and others keep running.
@@ -27,7 +28,6 @@ from typing import Any, Final
 # The client imports these on first use; an interrupt in the middle of an import may be swallowed by its `except:`.
 import httpx2  # noqa: F401
 import msgspec
-import psutil
 import redis  # noqa: F401
 from rich.console import Console
 
@@ -39,7 +39,7 @@ from worker.settings import PREFIX
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.data_lock import supervisor_pid
 from worker.supervision.processes import private_folder, spawn
-from worker.supervision.run_file import read_run_file
+from worker.supervision.server_file import running_server
 
 DEFAULT_PORT = 7437
 START_TIMEOUT_SECONDS = 120.0
@@ -49,25 +49,19 @@ _LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Addresses of a running stack. `own`: this program started it and will stop it."""
+    """The addresses of a running stack; of one that this program did not start, only that of its server."""
 
     url: str
-    broker: str
-    prefix: str
-    token: str | None
-    own: bool
+    broker: str | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether this program started it, and will stop it."""
+        return self.broker is not None
 
     def client(self, agent: str, workspace: str) -> Reverie:
-        """Return a client as an agent would create it."""
-        return Reverie(
-            agent=agent,
-            workspace=workspace,
-            url=self.url,
-            broker=self.broker,
-            prefix=self.prefix,
-            token=self.token,
-            timeout_seconds=60,
-        )
+        """Return a client as an agent would create it. It finds the token of this user by itself."""
+        return Reverie(agent, workspace=workspace, url=self.url, broker=self.broker, timeout_seconds=60)
 
 
 @contextlib.contextmanager
@@ -80,13 +74,7 @@ def running_stack(data: Path, workspace: str) -> Iterator[Stack]:
     process = _start(data, workspace, port)
     try:
         _await_answer(process, port, _log_path(data))
-        yield Stack(
-            url=f"http://127.0.0.1:{port}",
-            broker=embedded_broker_url(data),
-            prefix=contract.DEFAULT_PREFIX,
-            token=None,
-            own=True,
-        )
+        yield Stack(f"http://127.0.0.1:{port}", embedded_broker_url(data))
     finally:
         _stop(process)
 
@@ -127,31 +115,13 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _found(data: Path) -> Stack:
-    """Return the addresses of the stack that runs on this folder, from the environment of its server.
-
-    Raises Unavailable: if its server is not running, or its environment cannot be read.
-    """
-    up = read_run_file(data)
-    pid = next((entry.pid for entry in up.processes if entry.name == "server"), None) if up else None
-    if pid is None:
+    """Return the stack that runs on this folder. Raises Unavailable if its server is not running."""
+    server = running_server(data)
+    if server is None:
         raise Unavailable(
             f"a stack runs on {data}, but its server is not running: try again, or see the logs in {data / 'logs'}"
         )
-    try:
-        settings = psutil.Process(pid).environ()
-    except psutil.Error as error:
-        raise Unavailable(
-            f"a stack runs on {data}, but the environment of its server cannot be read: {error}"
-        ) from error
-    host = settings.get(PREFIX + "HOST", "127.0.0.1")
-    host = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not bound
-    return Stack(
-        url=f"http://{host}:{settings.get(PREFIX + 'PORT', DEFAULT_PORT)}",
-        broker=settings.get(PREFIX + "BROKER") or embedded_broker_url(data),
-        prefix=settings.get(PREFIX + "BROKER_PREFIX") or contract.DEFAULT_PREFIX,
-        token=settings.get(PREFIX + "TOKEN"),
-        own=False,
-    )
+    return Stack(server.url)
 
 
 def _free_port() -> int:
