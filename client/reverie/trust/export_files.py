@@ -281,13 +281,13 @@ class ExportSource(Protocol):
 class ExportFile:
     """An export file that has been checked from its first to its last line."""
 
-    def __init__(self, file: IO[bytes], *, progress: Callable[[int], None] = lambda _bytes: None) -> None:
-        """Check a seekable file; `progress` gets the bytes read. Raises `Rejected`, saying what to do."""
+    def __init__(self, file: IO[bytes]) -> None:
+        """Check a seekable file. Raises `Rejected`, saying what to do."""
         self._file = file
         file.seek(0)
         first = _line(file)
         self.header = _header(first)
-        self.total = self._check(first, progress)
+        self.total = self._check(first)
 
     def records(self) -> Iterator[tuple[ExportedRecord, int]]:
         """Yield the records in their order, each with the size of its line in bytes."""
@@ -297,10 +297,10 @@ class ExportFile:
             line = _line(self._file)
             yield decode_record(line), len(line)
 
-    def _check(self, first: bytes, progress: Callable[[int], None]) -> int:
+    def _check(self, first: bytes) -> int:
         whole = hashlib.sha256(first)
         parts: dict[str, tuple[int, Any]] = {}
-        read, number = len(first), 1
+        number = 1
         while True:
             line = _line(self._file)
             number += 1
@@ -313,8 +313,6 @@ class ExportFile:
             digest.update(line)
             parts[part_of(record)] = (count + 1, digest)
             whole.update(line)
-            read += len(line)
-            progress(read)
         try:
             end = _decode_end(line)
         except (ValueError, RecursionError) as error:
@@ -349,9 +347,7 @@ class OlderExport:
             yield record, len(msgspec.json.encode(record))
 
 
-def open_export(
-    file: IO[bytes], *, workspace: str, agent: str, progress: Callable[[int], None] = lambda _bytes: None
-) -> ExportSource:
+def open_export(file: IO[bytes], *, workspace: str, agent: str) -> ExportSource:
     """Return the checked export in a seekable file.
 
     A document of an older version becomes content of this `agent` and `workspace`. Raises `Rejected`, saying what to
@@ -373,7 +369,7 @@ def open_export(
                 field="file",
             )
         return OlderExport(document, workspace=workspace, agent=agent)
-    return ExportFile(file, progress=progress)
+    return ExportFile(file)
 
 
 def _line(file: IO[bytes]) -> bytes:
