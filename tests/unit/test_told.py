@@ -17,6 +17,9 @@ AT = to_micros(datetime(2026, 5, 6, 15, 30, tzinfo=UTC))
 @pytest.mark.parametrize(
     ("message", "content", "kind"),
     [
+        ("I left Acme in May 2024.", "User left Acme in May 2024.", "event"),
+        ("I have a dog.", "User has a dog.", "fact"),
+        ("I have two nieces.", "User has two nieces.", "fact"),
         ("I adopted a greyhound two weeks ago.", "User adopted a greyhound two weeks ago (22 April 2026).", "event"),
         ("Last Friday I rowed to Kings Island.", "User rowed to Kings Island last Friday (1 May 2026).", "event"),
         ("We won! I also ran a relay last month.", "User ran a relay last month (April 2026).", "event"),
@@ -72,6 +75,12 @@ def test_a_sentence_of_the_form_is_told_whole(message: str, content: str, kind: 
 @pytest.mark.parametrize(
     ("message", "content", "ends"),
     [
+        (
+            "I have an appointment with Dr. Lee on 11 May at 10.",
+            "User has an appointment with Dr. Lee on 11 May (11 May 2026) at 10.",
+            "2026-05-12T12:00",
+        ),
+        ("My exam is on 12 May.", "User's exam is on 12 May (12 May 2026).", "2026-05-13T12:00"),
         ("I'm flying to Oslo next Tuesday.", "User is flying to Oslo next Tuesday (12 May 2026).", "2026-05-13T12:00"),
         (
             "I'm going to paint the boat this weekend.",
@@ -136,6 +145,12 @@ def test_a_preference_is_told_whole_and_in_every_context(message: str, content: 
 @pytest.mark.parametrize(
     "message",
     [
+        "I almost quit my job.",
+        "I nearly bought a house in Faro last year.",
+        "I may move to Faro on Friday.",
+        "I have a headache.",
+        "I have a meeting at 3.",
+        "I have a call with Karl.",
         "If I lived in Faro I rowed every day.",
         "I bought it last week.",
         "I think that you are right.",

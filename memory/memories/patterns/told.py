@@ -126,7 +126,12 @@ _IS: Final = starting(
 )
 _HAS: Final = starting(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>have|own)\b(?=\s(?:an?|two|three|four|five|six|\d{{1,2}})\s)"
-    rf"(?!\s\w+ (?:pic|photo|picture)s?\b){_REST}"
+    r"(?!\s\w+ (?:pic|photo|picture)s?\b|\s(?:(?!regular|weekly|monthly|daily)\w+ ){1,3}(?:meeting|appointment|call"
+    rf"|exam|interview|flight|deadline|shift|lesson|class|date)s?\b){_REST}"
+)
+_HAS_SOMEBODY: Final = re.compile(
+    rf"User has (?:an?|two|three|four|five|six|\d) (?:{words.PETS}|son|daughter|brother|sister|kid|child|grandchild"
+    r"|grandson|granddaughter|niece|nephew)(?:s|ies|ren)?\."
 )
 _DOES: Final = starting(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b|live for\b|[a-z]{{1,12}}(?:ept|ought|aught"
@@ -186,7 +191,9 @@ _REFERS: Final = re.compile(
     r"\b(?:it|its|it's|that|that's|this(?! (?:week|weekend|month|year|morning|afternoon|evening|past|coming|summer"
     r"|winter|spring|fall|autumn|mon|tues|wednes|thurs|fri|satur|sun))|these|those|they|they're|them|their|he|she|him"
     r"|his|her|hers|you|your|you're|yours|u|ur|there|here|one|ones|some|something|anything|everything|stuff|things?"
-    r"|such|other|another|same|both|like|too|so|if|unless|whether|wish|would|could|should|might|may(?! \d)|maybe"
+    r"|such|other|another|same|both|like|too|so|if|unless|whether|wish|would|could|should|might|maybe"
+    r"|(?:almost|nearly)(?! (?:every|each|all|always|daily|weekly|a|\d))"
+    r"|(?<!\d )(?<!in )(?<!of )(?<!last )(?<!next )(?<!this )(?<!since )(?<!until )may(?! \d)"
     r"|perhaps|probably|not sure|how|what|why|we|we're|else|more|again|most|more|better|ideas?|while|supposed|about to"
     r"|able|used to|feel|feels|lot|lots|bit|kind of|sort of|together|mine|theirs|way|sounds?|hear|few|guess|enough"
     r"|following|below|above|when|than|dream|until(?! (?:the (?:end|\d)|next|\d|(?:mon|tues|wednes|thurs|fri|satur"
@@ -252,7 +259,9 @@ def whole(text: str) -> str:
 
 
 def _says_enough(content: str) -> bool:
-    """Return whether a content names something: a name, a number, or two words that have a meaning of their own."""
+    """Return whether a content names something: a name, a number, a pet, or two words with a meaning of their own."""
+    if _HAS_SOMEBODY.fullmatch(content):
+        return True
     predicate = content.split(maxsplit=2)[-1]
     meaning = [word for word in re.findall(r"[\w'-]{3,}", predicate) if not re.fullmatch(_EMPTY, word, re.IGNORECASE)]
     return len(meaning) > 1 or (len(meaning) == 1 and bool(re.search(r"\s[A-Z0-9]", predicate)))
