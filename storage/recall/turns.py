@@ -37,16 +37,17 @@ _OBJECT: Final = rf"(?P<the>(?:the|my|our|all|his|her|their)\s)?(?P<thing>{_WORD
 _TO_A_TIME: Final = rf"(?:to|until|till|by)\s(?:the\s)?(?=\d|next\b|tomorrow|later|noon|{WEEKDAYS}|{MONTHS}(?:\W|\Z))"
 _DONE: Final = (
     r"(?:cancel{1,2}ed|called off|postponed|rescheduled|put (?:off|back)|pushed(?: back)?|delayed|extended|stolen"
-    r"|brought forward|moved(?=\s(?:back|forward|up|to|from|on|by)\b)|sold|closed(?: down)?|discontinued|scrapped"
-    r"|abandoned|withdrawn|transferred to|handed (?:over )?to|taken over by|replaced by)"
+    r"|shortened|brought forward|moved(?=\s(?:back|forward|up|to|from|on|by)\b)|sold|closed(?: down)?|scrapped"
+    r"|discontinued|abandoned|withdrawn|transferred to|handed (?:over )?to|taken over by|replaced by)"
 )
 # What stands before them was done away with, put off or handed over.
 _OF_THING = re.compile(
-    rf"\A(?:(?:the|my|our|his|her|their)\s)?(?P<thing>{_WORD}(?:\s{_WORD}){{0,6}}?)"
+    r"\A(?!(?:i|we|it|that|this|these|those|everything|he|she|they|you|there)\b)"
+    rf"(?:(?:the|my|our|his|her|their)\s)?(?P<thing>{_WORD}(?:\s{_WORD}){{0,6}}?)"
     rf"(?:(?:'s|\s(?:is|was|are|were|has|have|had|got|gets))(?:\s(?:been|being|now|just|finally|all)){{0,3}}\s(?:{_DONE}"
     r"|off\Z|over\Z|gone\Z|dead\Z|leaving\b|moving out\b|(?:now|currently)\s\w{2,20}(?:ed|n)\sby\b)"
-    r"|\s(?:(?:has|have|just|finally)\s){0,2}(?:fell through|fallen through|died|passed away"
-    r"|expired|closed (?:down|for good)|(?:now\s)?belongs to|cancel{1,2}ed\Z|postponed\Z"
+    r"|\s(?:(?:has|have|just|finally)\s){0,2}(?:fell through|fallen through|died|passed away|moved out"
+    r"|went (?:up|down) to|expired|closed (?:down|for good)|(?:now\s)?belongs to|cancel{1,2}ed\Z|postponed\Z"
     rf"|(?:moved|extended|rescheduled|postponed|delayed|put back|pushed back|slips|slipped)\s{_TO_A_TIME}))",
     re.IGNORECASE,
 )
@@ -57,6 +58,7 @@ _WHO: Final = (
 _ENDED: Final = (
     r"(?:sold|cancel{1,2}ed|called off|moved out of|gave away|given away|swapped|replaced|traded in|turned down"
     r"|rejected (?:from|by)|uninstalled|taking over|took over|taken over|(?:left|lost)(?= (?:my|our|(?-i:[A-Z])))"
+    r"|left(?= the (?:band|choir|team|club|group|company|firm|board|church)\b)"
     r"|changed(?= (?:my|our)\s(?!mind|view|life|perspective|opinion|outlook)))"
 )
 # One word names what follows them; of the others, only "the choir", "my job" and a name do.
@@ -78,7 +80,7 @@ _PARTED = re.compile(
 )
 _PARTNERS: Final = frozenset({hash_of("partner")})
 _PARTNER = re.compile(
-    r"\b(?:my|our|user's|(?:have|has|got) an?)\s(?:\w{1,12}\s)?(?:girlfriend|boyfriend|partner"
+    r"\b(?:my|our|user's|(?:have|has|got) an?)\s(?:\w{1,12}\s)?(?:girlfriend|boyfriend|gf|bf|partner"
     r"|fianc\u00e9e?|husband|wife|spouse)\b(?!'s)"
     r"|\b(?:i'm|i am|we're|we are|user is)\s(?:\w{1,12}\s)?(?:married|engaged|dating)\b",
     re.IGNORECASE,
@@ -129,7 +131,6 @@ _EMPTY: Final = words_in(
 )
 # Before what is theirs; the last is what is left of "user's".
 _OWNERS: Final = frozenset({"my", "our", "s"})
-_NO_THING: Final = words_in("i i'm i've we we're it it's that's this those these everything he she they you there")
 _USED_FOR: Final = {"car": "drive", "bike": "cycle"}
 
 
@@ -195,7 +196,7 @@ def _turn(clause: str) -> Turn | None:
         turn = _named(thing, least=1 if is_named else 2) if _named(thing) else _named(found["rest"])
         used_for = _USED_FOR.get(thing)
         return turn and turn._replace(named=turn.named | {hash_of(used_for)}) if used_for else turn
-    if (found := _OF_THING.match(clause)) and found["thing"].split()[0].casefold() not in _NO_THING:
+    if found := _OF_THING.match(clause):
         return _named(found["thing"])
     if found := _NEW.match(clause):
         turn = _named(found["thing"] or found["got"])

@@ -320,7 +320,11 @@ def test_any_other_message_takes_nothing_back(pipeline: Pipeline, answer: str) -
 
 @pytest.mark.parametrize(
     "taken_back",
-    ["Never mind what I said about emojis, they are fine.", "i dont need emojis anymore, be brief"],
+    [
+        "Never mind what I said about emojis, they are fine.",
+        "i dont need emojis anymore, be brief",
+        "forget about the emojis rule, they help",
+    ],
 )
 def test_an_instruction_ends_although_more_is_said(pipeline: Pipeline, taken_back: str) -> None:
     extracting = Extracting(pipeline)
@@ -715,14 +719,21 @@ def test_patterns_stand_in_for_a_model_that_fails(pipeline: Pipeline) -> None:
     assert (counts["model_unavailable"], counts["added"]) == (1, 1)
 
 
-def test_a_role_play_says_nothing_of_who_plays(pipeline: Pipeline) -> None:
+@pytest.mark.parametrize(
+    ("beginning", "end"),
+    [
+        ("Let's roleplay: you are a barkeeper and I am a traveller.", "Let's stop the game here, please."),
+        ("Let's play a game: I'm a traveller called Thorin.", "ok game over, it is late"),
+    ],
+)
+def test_a_role_play_says_nothing_of_who_plays(pipeline: Pipeline, beginning: str, end: str) -> None:
     """Given a conversation that becomes a game, then nothing of it is kept until it ends, also in the next window."""
     extracting = Extracting(pipeline)
-    tell(pipeline, LIVES, "Let's roleplay: you are a barkeeper and I am a traveller.", "My name is Thorin the Brave.")
+    tell(pipeline, LIVES, beginning, "My name is Thorin the Brave.")
     extracting.sweep()
     tell(pipeline, "I am allergic to orcs, my friend.")
     extracting.sweep()
-    tell(pipeline, "Let's stop the game here, please.", "In my evenings I rest; I prefer chess.")
+    tell(pipeline, end, "In my evenings I rest; I prefer chess.")
     extracting.sweep()
     assert extracting.contents() == ["User lives in Lisbon.", "User prefers chess."]
 

@@ -48,6 +48,7 @@ FACTS = [
     ("My hobbies are chess, golf and go.", "User's hobbies are chess, golf and go.", "hobbies", "chess, golf and go"),
     ("My job is a bus driver.", "User is a bus driver.", "job", "a bus driver"),
     ("My car is a 2015 Volvo V60.", "User's car is a 2015 Volvo V60.", "car", "a 2015 Volvo V60"),
+    ("My phone is an iPhone 12.", "User's phone is an iPhone 12.", "phone", "an iPhone 12"),
     ("My address is Rua Nova 12, Porto.", "User's address is Rua Nova 12, Porto.", "address", "Rua Nova 12, Porto"),
     ("My phone number is +351 912 000 111.", "User's phone number is +351 912 000 111.", "phone number", None),
     ("My hobby is bird watching.", "User's hobby is bird watching.", "hobby", "bird watching"),

@@ -130,7 +130,7 @@ def _listed(match: PatternMatch) -> tuple[str, str]:
 def _thing_owned(match: PatternMatch) -> Statement | None:
     # A make or model has a capital letter or a digit; `a mess` and `a bit slow` have neither.
     if not is_plain(match.covered_value, max_words=6) or not re.match(
-        r"\A(?i:an?)\s(?:.{0,400}\b[A-Z]|.{0,400}\b[A-Za-z]{1,40}\d|(?:19|20)\d\d\b)", match.covered_value
+        r"\A(?i:an?)\s(?:.{0,400}[A-Z]|.{0,400}\b[A-Za-z]{1,40}\d|(?:19|20)\d\d\b)", match.covered_value
     ):
         return None
     return _fact(match, match.key, match.value, f"User's {match.key} is {match.value}.", importance=0.6)

@@ -257,16 +257,17 @@ _MORE: Final = r"(?:any ?more|any longer|from now on|again)"
 _WANT: Final = (
     r"(?:i|that i) (?:want(?:ed)?|asked for|asked|prefer(?:red)?|like[ds]?|need(?:ed)?|said|told you)(?: you)?(?: to)?"
 )
+_FORGET: Final = r"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|remove|disregard|ignore) (?:about )?"
+_RULE: Final = r"(?:rule|instruction|preference|request|wish|thing)"
 _TAKEN_BACK: Final = tuple(
     starting(pattern)
     for pattern in (
         # `I want` and `the rule` name an instruction of the user's own.
-        rf"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|disregard|ignore) (?:about )?(?:that )?{_WANT} "
-        rf"(?P<rest>.{{1,400}})",
-        r"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|remove|disregard|ignore) (?:about )?(?:the|that|my)"
-        r" (?:\w{1,40} )?(?:rule|instruction|preference|request|wish|thing) (?:about|to|on|that|for|with|of)"
+        rf"{_FORGET}(?:that )?{_WANT} (?P<rest>.{{1,400}})",
+        rf"{_FORGET}(?:the|that|my) (?:\w{{1,40}} )?{_RULE} (?:about|to|on|that|for|with|of)"
         r"(?: you)?(?: should)? (?P<about>)(?P<rest>.{1,400})",
-        r"(?:please )?(?:forget|never mind|scrap|ignore|disregard) what i said about (?P<about>)(?P<rest>.{1,400})",
+        rf"{_FORGET}(?:what i said about|(?:the|that|my) (?=.{{1,40}} {_RULE}$)) ?(?P<about>)(?P<rest>.{{1,400}}?)"
+        rf"(?: {_RULE})?$",
         rf"you (?:no longer (?:need|have) to|can stop|may stop|(?:don't|do not|needn't) (?:need to |have to )?)"
         rf"(?P<rest>.{{1,400}}?)(?P<more> {_MORE})?$",
         r"you can (?P<allowed>)(?P<rest>.{1,400}?) (?P<more>again)$",
@@ -276,7 +277,7 @@ _TAKEN_BACK: Final = tuple(
         rf"(?P<more> {_MORE})?$",
     )
 )
-_OWN_WORDS: Final = starting(r"(?:please )?(?:forget|never mind|scrap|ignore|disregard) what i said about\b")
+_OWN_WORDS: Final = starting(rf"{_FORGET}(?:what i said about\b|(?:the|that|my) [\w -]{{1,40}} {_RULE},)")
 # Without one of these words, such a sentence says something else more often than not.
 # Before words that name an instruction without saying whether it asks for something or forbids it.
 _ABOUT: Final = "about: "
@@ -290,11 +291,9 @@ def taken_back(sentence: Sentence) -> Statement | None:
     is_own = _OWN_WORDS.match(sentence.text) is not None and not REPORTED.search(sentence.text.partition(", ")[2])
     if not (is_own or is_whole(sentence)):
         return None
-    rest = _revoked(sentence.text)
-    if is_own or rest is None:
+    if is_own or _revoked(sentence.text) is None:
         sentence = Sentence(*(part.split(", ")[0] for part in (sentence.text, sentence.original)))
-        rest = _revoked(sentence.text)
-    if rest is None:
+    if (rest := _revoked(sentence.text)) is None:
         return None
     text = " ".join(sentence.words(*rest.span("rest")).strip(" \t,.;:!*_").split())
     if COVER in rest["rest"] or not 0 < len(text.split()) <= _MAX_REVOKED_WORDS or not words_of_instruction(text):

@@ -128,11 +128,11 @@ ABOUT_WORDS = re.compile(
 _GAME_BEGINS = re.compile(
     r"\b(?:let's|let us|can we|could we|i want to|we)\b[^.!?\n]{0,30}\brole-?play|\brole-?play (?:as|with|a|that)\b"
     r"|\b(?:you are|you're|you play|be) [^.!?\n]{1,60}\b(?:and|,) (?:i am|i'm|i play|i'll be)\b"
-    r"|\bpretend (?:that )?(?:i|to be)\b",
+    r"|\bpretend (?:that )?(?:i|to be)\b|\blet's play\b[^.!?\n]{0,40}\b(?:i am|i'm|i'll be)\b",
     re.IGNORECASE,
 )
 _GAME_ENDS = re.compile(
-    r"\b(?:out of character|ooc|for real now"
+    r"\b(?:out of character|ooc|for real now|game over"
     r"|(?:end|stop|leave|quit|enough)\b[^.!?\n]{0,20}\b(?:role-?play\w{0,40}|game|character))\b",
     re.IGNORECASE,
 )

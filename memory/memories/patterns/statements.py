@@ -347,7 +347,8 @@ def _in_sentence(sentence: Sentence, at: int) -> Iterator[Statement]:
         return
     found = list(_in_clauses(body, at))
     yield from found
-    if not found and COVER not in body.text and not _NOT_PLAIN.search(body.text) and turns_of(body.original):
+    is_own = COVER not in body.text and not _NOT_PLAIN.search(body.text.replace("until", ""))
+    if not found and is_own and turns_of(body.original):
         # What it is about is known by what was said before: it is kept only if that is remembered.
         yield Statement(
             content=f'User said: "{body.original.rstrip(" .!,")}."', kind="event",
