@@ -36,15 +36,16 @@ _NEXT: Final = (
 _OBJECT: Final = rf"(?P<the>(?:the|my|our|all|his|her|their)\s)?(?P<thing>{_WORD}(?:\s(?!{_NEXT}){_WORD}){{0,4}})"
 _TO_A_TIME: Final = rf"(?:to|until|till|by)\s(?:the\s)?(?=\d|next\b|tomorrow|later|noon|{WEEKDAYS}|{MONTHS}(?:\W|\Z))"
 _DONE: Final = (
-    r"(?:cancel{1,2}ed|called off|postponed|rescheduled|put (?:off|back)|pushed(?: back)?|delayed|extended|stolen"
-    r"|shortened|brought forward|moved(?=\s(?:back|forward|up|to|from|on|by)\b)|sold|closed(?: down)?|scrapped"
-    r"|discontinued|abandoned|withdrawn|transferred to|handed (?:over )?to|taken over by|replaced by)"
+    r"(?:cancel{1,2}ed|called off|postponed|rescheduled|put (?:off|back)|pushed(?: back)?|delayed|extended|stolen|sold"
+    r"|shortened|brought forward|moved(?=\s(?:back|forward|up|to|from|on|by)\b)|scrapped|discontinued"
+    r"|abandoned|withdrawn|closed(?: down)?(?!\s(?:on|at|every|from|for)\b)|transferred to|handed (?:over )?to|taken over by"
+    r"|replaced by|(?:increased|raised|reduced|lowered|upgraded) to)"
 )
 # What stands before them was done away with, put off or handed over.
 _OF_THING = re.compile(
     r"\A(?!(?:i|we|it|that|this|these|those|everything|he|she|they|you|there)\b)"
     rf"(?:(?:the|my|our|his|her|their)\s)?(?P<thing>{_WORD}(?:\s{_WORD}){{0,6}}?)"
-    rf"(?:(?:'s|\s(?:is|was|are|were|has|have|had|got|gets))(?:\s(?:been|being|now|just|finally|all)){{0,3}}\s(?:{_DONE}"
+    rf"(?:(?:'s|\s(?:is|was|are|were|has|have|had|got))(?:\s(?:been|being|now|just|finally|all)){{0,3}}\s(?:{_DONE}"
     r"|off\Z|over\Z|gone\Z|dead\Z|leaving\b|moving out\b|(?:now|currently)\s\w{2,20}(?:ed|n)\sby\b)"
     r"|\s(?:(?:has|have|just|finally)\s){0,2}(?:fell through|fallen through|died|passed away|moved out"
     r"|went (?:up|down) to|expired|closed (?:down|for good)|(?:now\s)?belongs to|cancel{1,2}ed\Z|postponed\Z"
@@ -52,20 +53,21 @@ _OF_THING = re.compile(
     re.IGNORECASE,
 )
 _WHO: Final = (
-    r"(?:(?:i|we|user|she|he|they|(?-i:[A-Z])\w{1,20})(?:'ve|'m|'re|'s|\s(?:have|has|had|am|is|was))?\s)?"
+    r"(?:(?:i|we|user|she|he|they|my \w{1,20}|(?-i:[A-Z])\w{1,20})(?:'ve|'m|'re|'s|\s(?:have|has|had|am|is|was))?\s)?"
     r"(?:(?:just|finally|also|already|recently|now|sadly|got)\s){0,2}"
 )
 _ENDED: Final = (
     r"(?:sold|cancel{1,2}ed|called off|moved out of|gave away|given away|swapped|replaced|traded in|turned down"
     r"|rejected (?:from|by)|uninstalled|taking over|took over|taken over|(?:left|lost)(?= (?:my|our|(?-i:[A-Z])))"
-    r"|left(?= the (?:band|choir|team|club|group|company|firm|board|church)\b)"
+    r"|lost(?= the baby\b)|left(?= the (?:band|choir|team|club|group|company|firm|board|church)\b)"
+    r"|dropped(?= (?:the|my|our) [\w ]{0,30}(?:course|class|project|plan|idea)\b)"
     r"|changed(?= (?:my|our)\s(?!mind|view|life|perspective|opinion|outlook)))"
 )
 # One word names what follows them; of the others, only "the choir", "my job" and a name do.
 _ENDED_PLAINLY: Final = (
     r"(?:quit|gave up|given up|g[oe]t(?:ten)? rid of|dropped out of|resigned from|retired from|outgr[eo]wn?|ditched"
     r"|(?:broke|broken|split) up with|divorced|unsubscribed from|pulled out of|done with|stopped(?= \w{2,20}ing\b)"
-    r"|(?:switched|moved|migrated|changed)(?: away)? from"
+    r"|(?:switched|moved|migrated|changed)(?:\s\w{1,20}){0,3}? from|handed (?:over|in)"
     r"|no more(?=\s\w{2,20}(?:\s\w{2,20})?\s(?:though|for (?:me|us)|since)\b)"
     r"|(?:i'm|am|been|went|gone) off(?!\s(?:to|work|school|sick|today|tomorrow|on|for|the|this|next|my|now)\b))"
 )
@@ -131,7 +133,6 @@ _EMPTY: Final = words_in(
 )
 # Before what is theirs; the last is what is left of "user's".
 _OWNERS: Final = frozenset({"my", "our", "s"})
-_USED_FOR: Final = {"car": "drive", "bike": "cycle"}
 
 
 class Turn(NamedTuple):
@@ -194,8 +195,7 @@ def _turn(clause: str) -> Turn | None:
         is_named = found["plainly"] or found["the"] or thing[0].isupper()
         # "Quit the job at Acme" is about Acme.
         turn = _named(thing, least=1 if is_named else 2) if _named(thing) else _named(found["rest"])
-        used_for = _USED_FOR.get(thing)
-        return turn and turn._replace(named=turn.named | {hash_of(used_for)}) if used_for else turn
+        return turn and turn._replace(named=turn.named | {hash_of("drive")}) if thing == "car" else turn
     if found := _OF_THING.match(clause):
         return _named(found["thing"])
     if found := _NEW.match(clause):
