@@ -38,8 +38,8 @@ _TO_A_TIME: Final = rf"(?:to|until|till|by)\s(?:the\s)?(?=\d|next\b|tomorrow|lat
 _DONE: Final = (
     r"(?:cancel{1,2}ed|called off|postponed|rescheduled|put (?:off|back)|pushed(?: back)?|delayed|extended|stolen|sold"
     r"|shortened|brought forward|moved(?=\s(?:back|forward|up|to|from|on|by)\b)|scrapped|discontinued"
-    r"|abandoned|withdrawn|closed(?: down)?(?!\s(?:on|at|every|from|for)\b)|transferred to|handed (?:over )?to|taken over by"
-    r"|replaced by|(?:increased|raised|reduced|lowered|upgraded) to)"
+    r"|abandoned|withdrawn|closed(?: down)?(?!\s(?:on|at|every|from|for)\b)|transferred to|handed (?:over )?to"
+    r"|taken over by|replaced by|(?:increased|raised|reduced|lowered|upgraded) to)"
 )
 # What stands before them was done away with, put off or handed over.
 _OF_THING = re.compile(
