@@ -33,7 +33,10 @@ _NEXT: Final = (
     r"(?:to|for|because|since|as|after|before|when|in|on|at|and|or|but|so|with|last|this|yesterday|today|now|finally"
     r"|instead|from|until|by|of|though|then)\b"
 )
-_OBJECT: Final = rf"(?P<the>(?:the|my|our|all|his|her|their)\s)?(?P<thing>{_WORD}(?:\s(?!{_NEXT}){_WORD}){{0,4}})"
+_OBJECT: Final = (
+    rf"(?P<the>(?:the|my|our|all|his|her|their)\s)?(?!(?:an?|some|any|lots|two|three|it|them|one)\b)"
+    rf"(?P<thing>{_WORD}(?:\s(?!{_NEXT}){_WORD}){{0,4}})"
+)
 _TO_A_TIME: Final = rf"(?:to|until|till|by)\s(?:the\s)?(?=\d|next\b|tomorrow|later|noon|{WEEKDAYS}|{MONTHS}(?:\W|\Z))"
 _DONE: Final = (
     r"(?:cancel{1,2}ed|called off|postponed|rescheduled|put (?:off|back)|pushed(?: back)?|delayed|extended|stolen|sold"
@@ -94,18 +97,17 @@ _AGAINST = re.compile(
 )
 _NEW = re.compile(
     rf"\A(?:(?:my|our|the)\snew\s(?P<thing>{_WORD})\s(?:is|are|will be)\b"
-    rf"|{_WHO}(?:got|bought|have|has|found|hired|adopted|ordered)\sa(?:nother)?\s(?:new|different)\s(?P<got>{_WORD}))",
+    rf"|{_WHO}(?:got|bought|have|has|found|hired|adopted|ordered)\sa(?:nother)?\s(?:new|different)\s(?P<got>{_WORD})(?=\Z|,|\s{_NEXT}))",
     re.IGNORECASE,
 )
 # What is so now, or is done instead: "Olga now works on Atlas", "I start on the 16th instead", "I switched to tea".
 _NOW = re.compile(
-    r"\A(?:(?i:i|we|user)(?=\s(?!(?:am|are|is|was|were|will|needs?|have|has|had|can|want|got|do|think|feel|see)\b)\w)"
+    r"\A(?:(?i:i|we|user)(?=\s(?!(?:am|are|is|was|were|will|needs?|have|has|had|can|want|got|do|think|feel|see|know|understand)\b)\w)"
     r"|(?!My|Our|The|This|It|That|From|For)[A-Z]\w{1,20}(?:\s[A-Z]\w{0,20})?"
     r"(?=\s(?:now|currently|is|has|was|[a-z]{2,20}(?:s|ed))\b))"
     r"(?:\s\w{1,20}){0,3}?\s(?:(?:now|currently)\s\w|(?:switched|migrated|changed)\s(?:.{2,40}\s)?to\s\w"
     r"|(?:switched|moved|migrated|changed)\s.{0,40}\bback to\s\w|.{2,60}(?<!right)(?<!for)\s(?:now|instead)\Z)"
 )
-_STARTED = re.compile(r"\bstarted (?=\w{2,20}ing\b)", re.IGNORECASE)
 _REFUSED = re.compile(r"n't\b|\b(?:not|no|never|refuse[sd]?|stopped|quit|gave up|off)\b", re.IGNORECASE)
 _SORRY = re.compile(r"\b(sorry|oops|correction|no|wait|actually),\s", re.IGNORECASE)
 _CORRECTS = re.compile(
@@ -121,15 +123,15 @@ _BEGAN: Final = (
     r"|accepted|subscribed|enrolled|applied|rented|leased|found|took|made|set|decided|agreed|promised|stored|lived|worked)"
 )
 _DID = re.compile(
-    rf"\A\W{{0,3}}(?:i|we|user|(?-i:[A-Z])\w{{1,20}}(?: and i)?)\s(?!{_BEGAN}\b)"
-    rf"(?:\w{{2,20}}ed|{'|'.join(IRREGULAR_PAST)})\b",
+    r"\A\W{0,3}(?:i|we|user|(?-i:[A-Z])\w{1,20}(?: and i)?)\s(?:(?:\w{2,20}ly|just)\s)?"
+    rf"(?!{_BEGAN}\b)(?:\w{{2,20}}ed|{'|'.join(IRREGULAR_PAST)})\b",
     re.IGNORECASE,
 )
 _EMPTY: Final = words_in(
     "user new old now currently anymore longer again started switched moved back finally sold bought guy thing "
-    "things stuff everything something nothing work job jobs home life one two three four five six first second "
-    "trip date plan plans appointment event re ve don didn doesn isn aren wasn weren won couldn shouldn hasn haven "
-    "person people way"
+    "things stuff everything something nothing work working job jobs home life one two three four five six first "
+    "second trip date plan plans appointment event re ve don didn doesn isn aren wasn weren won couldn shouldn hasn "
+    "haven person people way"
 )
 # Before what is theirs; the last is what is left of "user's".
 _OWNERS: Final = frozenset({"my", "our", "s"})
@@ -194,7 +196,7 @@ def _turn(clause: str) -> Turn | None:
         thing = found["thing"]
         is_named = found["plainly"] or found["the"] or thing[0].isupper()
         # "Quit the job at Acme" is about Acme.
-        turn = _named(thing, least=1 if is_named else 2) if _named(thing) else _named(found["rest"])
+        turn = _named(found["rest"] if thing == "job" else thing, least=1 if is_named else 2)
         return turn and turn._replace(named=turn.named | {hash_of("drive")}) if thing == "car" else turn
     if found := _OF_THING.match(clause):
         return _named(found["thing"])
@@ -203,7 +205,7 @@ def _turn(clause: str) -> Turn | None:
         return turn and turn._replace(kind="new")
     if _AGAINST.search(clause):
         return _named(clause)
-    if _STARTED.search(clause):
+    if re.search(r"\bstarted \w{2,20}ing\b", clause, re.IGNORECASE):
         turn = _named(_BEHIND.sub("", clause))
         return turn and turn._replace(kind="began")
     turn = _named(_BEHIND.sub("", clause), least=2, with_numbers=True) if _NOW.search(clause) else None
