@@ -126,8 +126,7 @@ def count_ingested(runtime: Runtime, batch: IngestReport) -> None:
 
 def observe_latencies(runtime: Runtime, state: str, latencies: Sequence[float]) -> None:
     """Record how many seconds messages and files took from their acceptance to a state."""
-    for seconds in latencies:
-        runtime.shared_metrics.observe(MESSAGE_LATENCY, seconds, state)
+    runtime.shared_metrics.observe(MESSAGE_LATENCY, latencies, state)
 
 
 def observe_wait(runtime: Runtime, task: str, sent_at: object) -> None:
@@ -137,14 +136,14 @@ def observe_wait(runtime: Runtime, task: str, sent_at: object) -> None:
     except ValueError:
         return
     if seconds < contract.VISIBILITY_TIMEOUT_SECONDS * 24:
-        runtime.shared_metrics.observe(QUEUE_WAIT, seconds, contract.TASK_QUEUES[task])
+        runtime.shared_metrics.observe(QUEUE_WAIT, [seconds], contract.TASK_QUEUES[task])
 
 
 def count_task(runtime: Runtime, task: str, outcome: str, seconds: float | None = None) -> None:
     """Count a task that ended, and record how long it took, unless it was killed."""
     runtime.shared_metrics.count(TASKS, task.removeprefix("reverie."), outcome)
     if seconds is not None:
-        runtime.shared_metrics.observe(TASK_DURATION, seconds, contract.TASK_QUEUES[task])
+        runtime.shared_metrics.observe(TASK_DURATION, [seconds], contract.TASK_QUEUES[task])
 
 
 # Counts of a task that say how much it did.

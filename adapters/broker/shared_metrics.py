@@ -13,8 +13,9 @@ it needs them on one host.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -149,15 +150,18 @@ class SharedMetrics:
             with self._lock:
                 self._pending[_field(metric, *labels)] += amount
 
-    def observe(self, metric: SharedMetric, seconds: float, *labels: str) -> None:
-        """Add a measurement to a histogram; one below zero, by two clocks that differ, counts as zero."""
+    def observe(self, metric: SharedMetric, measured_seconds: Iterable[float], *labels: str) -> None:
+        """Add measurements to a histogram; one below zero, by two clocks that differ, counts as zero."""
         if not _are_known(metric, labels):
             return
-        value = max(0.0, seconds)
-        bucket = next((str(bound) for bound in metric.buckets if value <= bound), _ABOVE)
+        values = [max(0.0, seconds) for seconds in measured_seconds]
+        names = [*map(str, metric.buckets), _ABOVE]
+        counts = Counter(names[bisect_left(metric.buckets, value)] for value in values)
         with self._lock:
-            self._pending[_field(metric, *labels, bucket)] += 1
-            self._pending[_field(metric, *labels, _SUM)] += value
+            for name, count in counts.items():
+                self._pending[_field(metric, *labels, name)] += count
+            if values:
+                self._pending[_field(metric, *labels, _SUM)] += sum(values)
 
     def flush(self) -> None:
         """Add what this process has counted to the sums in the broker. Raises `Unavailable`; it is kept then.

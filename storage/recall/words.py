@@ -37,7 +37,10 @@ _thread = local()
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text in order, folded but not stemmed; pairs of characters for scripts without spaces."""
-    return [word for run in _RUN.findall(_folded(text)) for word in _split(run)]
+    runs = _RUN.findall(_folded(text))
+    if text.isascii():  # no script without spaces
+        return [run[:_MAX_WORD] for run in runs]
+    return [word for run in runs for word in _split(run)]
 
 
 def is_character_pair(word: str) -> bool:
@@ -52,7 +55,7 @@ def with_few_marks(text: str) -> str:
 
 def hashes_of(text: str) -> NDArray[np.uint32]:
     """Return the hashes of a text's stemmed words, in order and with repeats."""
-    return np.fromiter((hash_of(word) for word in words_of(text)), dtype="<u4")
+    return np.fromiter(map(hash_of, words_of(text)), dtype="<u4")
 
 
 @lru_cache(maxsize=131_072)
