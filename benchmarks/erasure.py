@@ -222,7 +222,7 @@ def _erase(stack: Stack, ana: Reverie, kills: int, tell: Progress) -> tuple[Eras
         if erasure.step not in seen and len(seen) <= kills:
             seen.add(erasure.step)
             killed += _kill_workers(stack)
-        time.sleep(0.02)
+        time.sleep(0.02 if len(seen) <= kills else 0.2)  # a step is short, and what follows a kill takes a lease
     return erasure, killed
 
 
