@@ -67,8 +67,10 @@ def make_visitor(chromium: Browser, page_url: str) -> Iterator[MakeVisitor]:
 
 @pytest.fixture
 def visitor(make_visitor: MakeVisitor) -> Visitor:
-    """A visitor who has logged in with the token of the operator."""
-    return make_visitor()
+    """A visitor who has logged in with the token of the operator, and has opened no page yet."""
+    visitor = make_visitor(token=None)
+    visitor.log_in_unseen()
+    return visitor
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from reverie import Reverie
-from support.browsing import TOKEN, MakeVisitor, Visitor
+from support.browsing import TOKEN, MakeVisitor
 
 
 def test_a_visitor_logs_in_reads_and_logs_out(make_visitor: MakeVisitor, operator: Reverie) -> None:
@@ -40,8 +40,10 @@ def test_a_wrong_token_is_refused_with_the_reason(make_visitor: MakeVisitor) -> 
     visitor.complaints.clear()  # the browser reports the status 401
 
 
-def test_the_cookie_is_for_this_site_alone_and_tells_no_token(visitor: Visitor) -> None:
+def test_the_cookie_is_for_this_site_alone_and_tells_no_token(make_visitor: MakeVisitor) -> None:
     """Given a login, then its cookie is closed to scripts and to other sites, and does not show the token."""
+    visitor = make_visitor()
+    visitor.page.get_by_role("heading", name="Memories").wait_for()
     (cookie,) = [one for one in visitor.context.cookies() if one.get("name") != "reverie-zone"]
     assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
     assert TOKEN not in cookie["value"]

@@ -60,6 +60,11 @@ class Visitor:
         self.page.get_by_label("Token").fill(token)
         self.page.get_by_role("button", name="Log in").click()
 
+    def log_in_unseen(self, token: str = TOKEN) -> None:
+        """Send the form of the login page, without drawing that page and the one it leads to."""
+        answer = self.context.request.post(f"{self.url}/login", form={"token": token}, max_redirects=0)
+        assert answer.status == 303, answer.text()
+
     def open(self, path: str, **parameters: Any) -> Page:
         """Open a page about the visitor's agent."""
         self.page.goto(self.address(path, **parameters))
