@@ -23,8 +23,9 @@ _CLAUSE = re.compile(
 )
 # A question, a doubt, a condition, a feeling, or what is asked of somebody.
 _NO_STATEMENT = re.compile(
-    r"[?\"\u201c\u201d]|\b(?:if|would|could|should|might|may(?=\s[a-z])|maybe|perhaps|probably|wish|hope|unless|whether"
-    r"|imagine|suppose|almost|nearly|used to|let's|please|think|thinking|you|your|you're|feels?|feeling|sounds?|once)\b"
+    r"[?\"\u201c\u201d]|\b(?:if|would|could|should|might|(?<!\d )(?<!in )may(?=\s[a-z])|maybe|perhaps|probably|wish"
+    r"|hope|unless|whether|imagine|suppose|almost|nearly|used to|let's|please|think|thinking|you|your|you're|feels?"
+    r"|feeling|sounds?|once)\b"
     r"|\A\W{0,3}(?:show|give|tell|make|use|send|list|explain|write|create|stop|draft|generate|thanks?|wow)\b",
     re.IGNORECASE,
 )

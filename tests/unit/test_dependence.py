@@ -106,6 +106,7 @@ def is_touched(older: str, newer: str) -> bool:
         ("I got a part-time job at Globex.", "quit the job at globex, too much work"),
         ("We have a cat called Biscuit.", "Biscuit died this morning."),
         ("I'm taking the kids to Lanzarote in May.", "Lanzarote's cancelled, Finn broke his arm."),
+        ("I'm taking the kids to Lanzarote in May.", "The trip to Lanzarote on 5 May is cancelled."),
         ("The Rotary asked me to give a talk on joints.", "The Rotary talk has been moved to the 26th."),
         ("I'm going on a cruise in June.", "the cruise was shortened, we're back sooner"),
         ("My rent is 900 euros.", "rent went up to 950"),

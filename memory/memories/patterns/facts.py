@@ -228,6 +228,10 @@ def _condition(match: PatternMatch) -> Statement:
     )  # fmt: skip
 
 
+def _illness(match: PatternMatch) -> Statement:
+    return replace(_condition(match), content=f"User has {match.whole}.")
+
+
 def _condition_since(match: PatternMatch) -> Statement:
     since = match.regex_match["since"]
     condition = _condition(match)
@@ -307,14 +311,18 @@ RULES: Final[tuple[Rule, ...]] = (
         _allergic,
     ),
     rule(rf"i have an? (?:(?:severe|mild|bad|serious){BLANKS})?allergy to{BLANKS}{VALUE}", _allergic),
-    rule(rf"(?:i {ADVERB}live|{I_AM}{ADVERB}(?:living|based)) in{BLANKS}{VALUE}", _lives),
-    rule(rf"i(?:'ve| have)?{BLANKS}(?:(?:just|recently|now){BLANKS})?moved to{BLANKS}{VALUE}", _moved),
+    rule(
+        rf"(?:(?:i|we) {ADVERB}live|(?:{I_AM}|we(?:'re| are){BLANKS}){ADVERB}(?:living|based)) in{BLANKS}{VALUE}",
+        _lives,
+    ),
+    rule(rf"(?:i|we)(?:'ve| have)?{BLANKS}(?:(?:just|recently|now){BLANKS})?moved to{BLANKS}{VALUE}", _moved),
     rule(rf"(?:{I_AM}{ADVERB}(?:originally )?|i (?:originally )?come )from{BLANKS}{VALUE}", _from),
     rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}working) as{BLANKS}(?P<value>an?{BLANKS}\S{REST})", _works_as),
     rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}(?:working|employed)) (?P<at>at|for){BLANKS}{VALUE}", _works_at),
     rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}working) in{BLANKS}(?P<value>{words.INDUSTRIES}){END}", _works_in),
     rule(rf"{I_AM}{ADVERB}(?P<value>an?{BLANKS}{words.PROFESSIONS}){END}", _profession),
     rule(rf"{I_AM}{ADVERB}(?P<value>(?:an? )?{words.DIETS}){END}", _condition),
+    rule(rf"i {ADVERB}have{BLANKS}(?P<value>{words.ILLNESSES}){END}", _illness),
     rule(
         rf"i(?:'ve| have){BLANKS}{ADVERB}been{BLANKS}(?P<value>(?:an? )?{words.DIETS})"
         r"(?P<since> (?:since|for)(?: (?!and\b|but\b|so\b)[\w']{1,15}){1,4})",

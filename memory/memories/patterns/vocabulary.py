@@ -27,6 +27,14 @@ DIETS: Final = (
     r"(?:vegan|vegetarian|pescatarian|lactose[ -]intolerant|gluten[ -]intolerant|diabetic|c(?:o)?eliac|left-handed"
     r"|colou?r-?blind|teetotal(?:l?er)?)"
 )
+# Those that last: nobody is told for years that the user has a cold.
+ILLNESSES: Final = (
+    r"(?:(?:type (?:1|2|one|two) )?diabetes|asthma|epilepsy|migraines|(?:rheumatoid )?arthritis|c(?:o)?eliac disease"
+    r"|crohn's(?: disease)?|colitis|hypertension|(?:high|low) blood pressure|high cholesterol|adhd|autism|dyslexia"
+    r"|bipolar disorder|ptsd|ocd|endometriosis|fibromyalgia|multiple sclerosis|parkinson's(?: disease)?|psoriasis"
+    r"|eczema|lupus|gout|glaucoma|tinnitus|insomnia|sleep apno?ea|ibs|hay fever|a pacemaker"
+    r"|a heart (?:condition|murmur))"
+)
 INDUSTRIES: Final = (
     r"(?:finance|marketing|advertising|tech|IT|healthcare|education|sales|retail|hospitality|construction|insurance"
     r"|logistics|HR|human resources|publishing|real estate|banking|consulting|software|journalism|law|medicine)"
