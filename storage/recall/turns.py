@@ -57,8 +57,8 @@ _OF_THING = re.compile(
     re.IGNORECASE,
 )
 _WHO: Final = (
-    r"(?:(?:i|we|user|she|he|they|my \w{1,20}|(?-i:[A-Z])\w{1,20})(?:'ve|'m|'re|'s|\s(?:have|has|had|am|is|was))?\s)?"
-    r"(?:(?:just|finally|also|already|recently|now|sadly|got)\s){0,2}"
+    r"(?:(?:i|we|user|she|he|they|(?:my|user's) \w{1,20}|(?-i:[A-Z])\w{1,20})"
+    r"(?:'ve|'m|'re|'s|\s(?:have|has|had|am|is|was))?\s)?(?:(?:just|finally|also|already|recently|now|sadly|got)\s){0,2}"
 )
 _ENDED: Final = (
     r"(?:sold|cancel{1,2}ed|called off|moved out of|gave away|given away|swapped|replaced|traded in|turned down"

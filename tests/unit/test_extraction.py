@@ -263,6 +263,8 @@ def doubts(pipeline: Pipeline, extracting: Extracting) -> dict[str, str]:
         ("I've joined a choir.", "User has joined a choir.", "I gave up the choir."),
         ("I own a 1962 Norton motorcycle.", "User owns a 1962 Norton motorcycle.", "I sold the Norton."),
         ("I'm applying for an internship at Globex.", None, "got rejected from Globex"),
+        ("I teach pottery at the evening school.", None, "no longer teaching pottery, sadly"),
+        ("My daughter plays the oboe in a band.", None, "My daughter gave up the oboe for the trumpet."),
         ("I use a Kinesis keyboard and neovim.", None, "I switched from neovim to Zed."),
         ("My landlord is Mr Silva.", "User's landlord's name is Mr Silva.", "We moved to a flat in Porto yesterday."),
     ],

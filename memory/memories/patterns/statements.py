@@ -284,10 +284,10 @@ _REQUESTS: Final = (
 
 # Words with which people lead into a statement.
 _LEAD_IN = starting(
-    r"(?:(?:so|well|also|ok(?:ay)?|hi|hey|hello|oh|and|but|btw|by the way|fyi|actually|anyway|plus|yes|yeah|yep|yup|no"
-    r"|nope|nah|sure|right|thanks|thank you|great|cool|nice|awesome|personally|honestly|for me|just so you know"
-    r"|in fact|as for me|(?:it )?turn(?:s|ed) out(?: that)?|i mean|you know|good (?:morning|afternoon|evening)"
-    r"|hmm{1,10}|um{1,10}|wow|definitely|absolutely|totally)"
+    r"(?:(?:so|well|also|ok(?:ay)?|hi|hey|hello|oh|and|but|btw|by the way|fyi|actually|anyway|plus|yes|yeah"
+    r"|yep|yup|no(?! longer)|nope|nah|sure|right|thanks|thank you|great|cool|nice|awesome|personally|honestly|for me"
+    r"|just so you know|in fact|as for me|(?:it )?turn(?:s|ed) out(?: that)?|i mean|you know|good (?:morning|afternoon"
+    r"|evening)|hmm{1,10}|um{1,10}|wow|definitely|absolutely|totally)"
     r"(?: there)?(?:\s{0,3}[,!:\u2013\u2014-]{1,40})?\s{1,3}){1,5}",
 )
 # Sentences with these words are somebody else's, or about something that is not real.
