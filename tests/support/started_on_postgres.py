@@ -11,13 +11,15 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
 import pytest
+
+from support.forks import Program
 
 _DATA: Final = "REVERIE_DATA"
 _DATABASE: Final = "REVERIE_DATABASE"
@@ -43,7 +45,17 @@ def redirect_started(patch: pytest.MonkeyPatch, url_of: Callable[[Path], str]) -
             options["env"] = {**environment, _DATABASE: url_of(folder)}
         original(self, args, *more, **options)
 
+    original_fork = Program.__init__
+
+    def fork(
+        self: Any, code: str, words: Sequence[str], environment: Mapping[str, str], log: Path, **more: Any
+    ) -> None:
+        folder = _data_folder(dict(pairwise(words)), environment, more.get("folder"))
+        database = {} if folder is None or _DATABASE in environment else {_DATABASE: url_of(folder)}
+        original_fork(self, code, words, {**environment, **database}, log, **more)
+
     patch.setattr(subprocess.Popen, "__init__", start)
+    patch.setattr(Program, "__init__", fork)
 
 
 def _data_folder(named: Mapping[str, str], environment: Mapping[str, str], cwd: str | Path | None) -> Path | None:
