@@ -115,6 +115,7 @@ class EveryCall:
         """Run the stages until nothing is left, for the account's store, too."""
         drain(self._runtime, self._workspace)
         drain(self._runtime, contract.ACCOUNT_STORE)
+        self._runtime.recall_buffer.flush()  # what the buffer's own thread has not passed on yet
         with use_runtime(self._runtime):
             for task in (contract.RECORD_RECALLS, contract.EMBED_ITEMS):
                 app.tasks[task].body(workspace=self._workspace)
