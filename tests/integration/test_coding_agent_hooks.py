@@ -168,6 +168,7 @@ def test_what_happens_without_a_server_is_delivered_later(hooks: Hooks) -> None:
 def test_what_a_hook_that_was_killed_had_in_hand_is_delivered(hooks: Hooks) -> None:
     """Given a hook that is killed while it hands over its event, when a session begins later, then it is delivered."""
     with socket.create_server(("127.0.0.1", 0)) as hanging:
+        hanging.settimeout(60)
         variables = {**hooks.variables, "REVERIE_URL": f"http://127.0.0.1:{hanging.getsockname()[1]}"}
         process = subprocess.Popen(
             ["/bin/sh", str(PLUGIN / "hooks" / "reverie-hook.sh"), "claude-code"],

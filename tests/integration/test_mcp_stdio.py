@@ -116,6 +116,7 @@ def test_nonsense_on_standard_input_ends_nothing(url: str, tmp_path: Path) -> No
 def test_a_cancelled_call_frees_the_client_and_fifty_at_once_are_answered(url: str, tmp_path: Path) -> None:
     """Given a server that does not answer, when a call is cancelled, then the connection goes on; 50 calls go well."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(50)  # a thread that waits for longer than the test would keep the event loop from ending
         hanging = {"REVERIE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}", "REVERIE_TOKEN": OPERATORS}
 
         async def cancelled() -> None:
