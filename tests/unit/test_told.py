@@ -19,6 +19,8 @@ AT = to_micros(datetime(2026, 5, 6, 15, 30, tzinfo=UTC))
     [
         ("I left Acme in May 2024.", "User left Acme in May 2024.", "event"),
         ("I have a dog.", "User has a dog.", "fact"),
+        ("I was born in May.", "User was born in May.", "fact"),
+        ("I was born on 4 July 1980.", "User was born on 4 July 1980.", "fact"),
         ("I have two nieces.", "User has two nieces.", "fact"),
         ("I adopted a greyhound two weeks ago.", "User adopted a greyhound two weeks ago (22 April 2026).", "event"),
         ("Last Friday I rowed to Kings Island.", "User rowed to Kings Island last Friday (1 May 2026).", "event"),
@@ -150,6 +152,7 @@ def test_a_preference_is_told_whole_and_in_every_context(message: str, content: 
         "I may move to Faro on Friday.",
         "I have a headache.",
         "I have a meeting at 3.",
+        "I fly to Rome on 05/06.",
         "I have a call with Karl.",
         "If I lived in Faro I rowed every day.",
         "I bought it last week.",

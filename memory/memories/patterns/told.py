@@ -129,6 +129,7 @@ _HAS: Final = starting(
     r"(?!\s\w+ (?:pic|photo|picture)s?\b|\s(?:(?!regular|weekly|monthly|daily)\w+ ){1,3}(?:meeting|appointment|call"
     rf"|exam|interview|flight|deadline|shift|lesson|class|date)s?\b){_REST}"
 )
+_DAY_AND_MONTH: Final = re.compile(r"\bon \d{1,2}[/.]\d{1,2}\b")
 _HAS_SOMEBODY: Final = re.compile(
     rf"User has (?:an?|two|three|four|five|six|\d) (?:{words.PETS}|son|daughter|brother|sister|kid|child|grandchild"
     r"|grandson|granddaughter|niece|nephew)(?:s|ies|ren)?\."
@@ -329,7 +330,8 @@ def _event(text: str, at: int) -> Statement | None:
         return None
     content = _third(found, text)
     kind: Kind = "fact" if is_origin else "event"
-    return _statement(text, content if days is None else _dated(content, days, text), kind, None)
+    # Which year somebody was born in is not the last one that had such a day.
+    return _statement(text, content if days is None or is_origin else _dated(content, days, text), kind, None)
 
 
 def _state(text: str, at: int) -> Statement | None:
@@ -337,7 +339,8 @@ def _state(text: str, at: int) -> Statement | None:
     if found is None or not _lasts(found, text):
         return None
     days = days_in(text, at, is_past=True)
-    if days is not None and found.re is not _HAS_DONE:  # what is so on one day does not last
+    # What is so on one day does not last, also where the order of day and month is not known.
+    if found.re is not _HAS_DONE and (days is not None or _DAY_AND_MONTH.search(text)):
         return None
     content = _third(found, text)
     if days is not None and not text[: days.start].lower().endswith("since "):
