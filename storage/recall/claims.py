@@ -260,8 +260,8 @@ def claims_of(text: str) -> tuple[Claim, ...]:
                     else (_claim, _appointment, _version)
                 )
                 kind = _ONE_OF_ITS_KIND.match(clause)
-                told = _NAMED.sub(r"\g<whose> is ", _ONE_OF_ITS_KIND.sub(r"\g<whose>\g<thing>", clause))
-                made = [claim for read in readers if (claim := read(told)) is not None]
+                plain = _NAMED.sub(r"\g<whose> is ", _ONE_OF_ITS_KIND.sub(r"\g<whose>\g<thing>", clause))
+                made = [claim for read in readers if (claim := read(plain)) is not None]
                 is_one_more = _ONE_OF_MANY.match(clause) or (kind is not None and kind["past"])
                 found += [claim._replace(adds=True) for claim in made] if is_one_more else made
     return tuple(found)

@@ -166,12 +166,12 @@ def touches(turn: Turn, text: str) -> bool:
 @lru_cache(maxsize=4_096)
 def _sentences(text: str) -> tuple[dict[str, frozenset[int]], ...]:
     """Return, for each sentence that states something, the words by which each kind of change touches it."""
-    told = [
+    statements = [
         one
         for one in SENTENCE.split(PASTED.sub(" ", as_said(text)))
         if not (_NO_STATEMENT.search(one) or _DID.match(one))
     ]
-    return tuple(_words_by_kind(one) for one in told)
+    return tuple(_words_by_kind(one) for one in statements)
 
 
 def _words_by_kind(sentence: str) -> dict[str, frozenset[int]]:
