@@ -92,6 +92,8 @@ class OpenWorkspaces:
         inode, replaced = inode_of(path), None
         with self._lock:
             store = self._open.get(name)
+            if store is not None and store.inode != inode:  # perhaps created since the look above
+                inode = inode_of(path)
             if store is not None and store.inode == inode:
                 self._open.move_to_end(name)
                 closing = self._surplus(keep=name)

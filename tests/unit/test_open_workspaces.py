@@ -13,7 +13,7 @@ import pytest
 from reverie.errors import StoreUnavailable, StoreUnusable
 from storage.engine import Database
 from storage.open_workspaces import MAX_KEPT_CONNECTIONS, OpenWorkspaces, max_connections
-from storage.opening import open_database
+from storage.opening import inode_of, open_database
 from storage.stores import Store, Stores
 
 pytestmark = pytest.mark.sqlite("limits how many files are open")
@@ -63,6 +63,24 @@ def test_only_the_callers_of_a_store_wait_while_it_is_opened(slow: SlowOpener) -
         slow.go_on.set()
         assert first.result(60) is second.result(60)
     assert slow.opened == ["other", "slow"]
+
+
+def test_a_store_that_is_created_during_a_call_is_not_opened_again(
+    slow: SlowOpener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a caller that found no file, when another one creates the store meanwhile, then both get the same store."""
+    meanwhile: list[Store] = []
+
+    def looked_up(path: Path) -> int | None:
+        monkeypatch.undo()
+        found = inode_of(path)
+        meanwhile.append(get("new"))
+        return found
+
+    monkeypatch.setattr("storage.open_workspaces.inode_of", looked_up)
+    with kept(slow) as get:
+        assert get("new") is meanwhile[0]
+    assert slow.opened == ["new"]
 
 
 def test_a_caller_does_not_wait_for_a_store_for_ever(slow: SlowOpener) -> None:
