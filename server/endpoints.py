@@ -104,6 +104,8 @@ class Endpoint:
             admitted(services, call, about, creates=creates),
         ):
             response.append(self.handler(services, caller, call))
+        if self.scope == "forget":
+            services.repeats.forget(caller)
         return response[0]
 
 

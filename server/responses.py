@@ -3,9 +3,10 @@
 A client repeats a request whose connection was closed before the answer came, and cannot know whether it was carried
 out. So it gives each request that changes something a key of its own, in the header `Idempotency-Key`, and repeats it
 with the same key. It is answered as the first time, instead of being carried out twice. Answers are kept by key for ten
-minutes: in this process, and in the broker for the next process, if this one ends. Errors are not kept: a request that
-failed is carried out again. So is one whose process was killed before its answer was kept. That is safe: rows have ids
-that the client made, so they are written once, and an undo notes in its own transaction which request it was for.
+minutes in the broker, where the next process finds them, and those without texts in this process. Errors are not kept:
+a request that failed is carried out again. So is one whose process was killed before its answer was kept. That is safe:
+rows have ids that the client made, so they are written once, and an undo notes in its own transaction which request it
+was for.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import suppress
+from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -29,8 +32,19 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from reverie.calls import Call, is_repeatable
-from reverie.errors import CONTENT_TYPE, TYPE_PREFIX, Internal, Problem, Rejected, ReverieError, Unavailable, problem_of
+from adapters.broker.erasing import FORGOTTEN_ANSWER
+from reverie.calls import Call, is_repeatable, response_type
+from reverie.errors import (
+    CONTENT_TYPE,
+    TYPE_PREFIX,
+    Conflict,
+    Internal,
+    Problem,
+    Rejected,
+    ReverieError,
+    Unavailable,
+    problem_of,
+)
 from reverie.pipeline.broker import call_broker, within
 from server.bodies import body_hash_of
 from server.caller import IDEMPOTENCY_HEADER, Caller, trace_of
@@ -174,16 +188,28 @@ def internal_problem(trace: str) -> Problem:
 
 
 KEPT_SECONDS: Final = 600
-_KEPT_BYTES: Final = 8 * 1024 * 1024
-# Larger answers are of calls that read or import much, which may be made twice; they are kept in this process only.
-_BROKER_BYTES: Final = 8 * 1024
-# Together at most 8 MiB, as in a process. After a kill, clients repeat the requests that the server answered last.
+# Answers of ids and numbers, which are kept in this process, too: some 100 bytes each.
+_KEPT_HERE: Final = 8_000
+# Together at most 8 MiB in the broker: a large answer takes several places. After a kill, clients repeat the requests
+# that the server answered last.
 BROKER_ANSWERS: Final = 1_000
-_KEEP: Final = """
+_PLACE_BYTES: Final = 8 * 1024
+# Larger answers are of calls that read or import much, which may be made twice.
+_BROKER_BYTES: Final = 1024 * 1024
+# Stands for an answer that is being made. One that is forgotten is empty; others are JSON, and so neither.
+_BEING_MADE: Final = b"-"
+_BEGIN: Final = """
+local found = redis.call('GET', KEYS[1])
+if found then return found end
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
 redis.call('RPUSH', KEYS[2], KEYS[1])
 redis.call('EXPIRE', KEYS[2], ARGV[2])
-if redis.call('LLEN', KEYS[2]) > tonumber(ARGV[3]) then redis.call('DEL', redis.call('LPOP', KEYS[2])) end
+"""
+_KEEP: Final = """
+if redis.call('GET', KEYS[1]) == '' then return end
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
+for _ = 2, tonumber(ARGV[4]) do redis.call('RPUSH', KEYS[2], KEYS[1]) end
+while redis.call('LLEN', KEYS[2]) > tonumber(ARGV[3]) do redis.call('DEL', redis.call('LPOP', KEYS[2])) end
 """
 # The broker is asked only for requests that change something, which take longer than this as a rule.
 _BROKER_SECONDS: Final = 1.0
@@ -193,7 +219,11 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 class Repeats:
-    """The answers to requests with a key. Safe to use from several threads."""
+    """The answers to requests with a key. Safe to use from several threads.
+
+    Answers with texts are kept in the broker alone, where all servers of an installation forget them at once. A request
+    whose answer was forgotten is not carried out again, which could bring back what was deleted: it is a conflict.
+    """
 
     def __init__(self, broker: Callable[[], redis.Redis], *, prefix: str) -> None:
         self._broker = broker
@@ -201,7 +231,8 @@ class Repeats:
         self._lock = threading.Lock()
         self._running: dict[str, Future[bytes]] = {}
         self._kept: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
-        self._kept_bytes = 0
+        # The workspaces and agents of what was deleted while the broker was away.
+        self._to_forget: set[tuple[str, str]] = set()
 
     def key_of(self, request: Request, caller: Caller, kind: type[Call[Any]]) -> str:
         """Return a hash that identifies a request and its repetitions, empty without a key. Raises `Rejected`.
@@ -218,13 +249,15 @@ class Repeats:
         who = (caller.principal.token, caller.principal.name, caller.workspace, caller.agent, caller.user)
         # The body, not the decoded call: decoding fills in fields that the request lacks, such as an id.
         what = (request.method, request.url.path, request.url.query, body_hash_of(request))
-        # With the workspace, with which its answers are deleted.
-        return f"{caller.workspace}:{hashlib.sha256(msgspec.json.encode((key, *who, *what))).hexdigest()}"
+        # An answer is forgotten by its workspace and its agent; one without texts has no agent.
+        agent = _hash_of(caller.agent) if has_texts(kind) else ""
+        return f"{caller.workspace}:{agent}:{_hash_of(key, *who, *what)}"
 
     def answer(self, key: str, kind: type[Call[Any]], make: Callable[[], bytes]) -> bytes:
         """Return the kept answer of the request, or else make one with `make` and keep it.
 
         If the first copy of the request is still being carried out, this one waits for it and gets the same answer.
+        Raises `Conflict` if the answer may have quoted what was deleted since.
         """
         with self._lock:
             first = self._running.get(key)
@@ -234,10 +267,10 @@ class Repeats:
         if first is not None:
             return first.result(timeout=_WAIT_SECONDS)
         try:
-            found = self._find(key)
+            found = self._find(key, secret=kind.response_is_secret)
             if found is None:
                 found = make()
-                self._keep(key, found, secret=kind.response_is_secret)
+                self._keep(key, kind, found)
             mine.set_result(found)
         except BaseException as error:  # also for who waits for it
             mine.set_exception(error)
@@ -247,35 +280,78 @@ class Repeats:
                 del self._running[key]
         return found
 
-    def _find(self, key: str) -> bytes | None:
+    def forget(self, caller: Caller) -> None:
+        """Forget all answers that may quote what a caller has deleted: those of its workspace and of its agent.
+
+        The answer to the deletion itself stays. While the broker is away this waits for the next request with a key.
+        """
         with self._lock:
-            kept = self._kept.get(key)
-        if kept is not None:
-            return kept[1]
+            self._to_forget.add((caller.workspace, _hash_of(caller.agent) if caller.agent else ""))
+        with suppress(Unavailable), within(_BROKER_SECONDS):
+            self._forget_answers(but=caller.request)
+
+    def _forget_answers(self, but: str = "") -> None:
+        with self._lock:
+            deleted = set(self._to_forget)
+        if not deleted:
+            return
+        start = self._name("")
+        names = call_broker(lambda: cast("list[bytes]", self._broker().lrange(start[:-1], 0, -1)))
+        for name in {name.decode() for name in names} - {self._name(but)}:
+            workspace, _, rest = name.removeprefix(start).partition(":")
+            agent = rest.partition(":")[0]
+            if agent and any(workspace == one or agent == other for one, other in deleted):
+                call_broker(lambda: self._broker().set(name, FORGOTTEN_ANSWER, xx=True, keepttl=True))  # noqa: B023 - called immediately
+        with self._lock:
+            self._to_forget -= deleted
+
+    def _find(self, key: str, *, secret: bool) -> bytes | None:
+        with self._lock:
+            made_at, kept = self._kept.get(key, (0.0, b""))
+        if kept and time.monotonic() - made_at < KEPT_SECONDS:
+            return kept
+        if secret:
+            return None
         try:
             with within(_BROKER_SECONDS):
-                return call_broker(lambda: cast("bytes | None", self._broker().get(self._name(key))))
+                self._forget_answers()
+                found = self._run(_BEGIN, key, _BEING_MADE, KEPT_SECONDS)
         except Unavailable:
             return None
+        if found == FORGOTTEN_ANSWER:
+            raise Conflict(
+                "this request was carried out before, and its answer is no longer kept, since something was deleted:"
+                " read what is stored now",
+                field="header",
+            )
+        return None if found == _BEING_MADE else found
 
-    def _keep(self, key: str, answer: bytes, *, secret: bool) -> None:
-        now = time.monotonic()
-        with self._lock:
-            self._kept[key] = (now, answer)
-            self._kept_bytes += len(answer)
-            while self._kept and (self._kept_bytes > _KEPT_BYTES or now - self._oldest() > KEPT_SECONDS):
-                self._kept_bytes -= len(self._kept.popitem(last=False)[1][1])
-        if secret or len(answer) > _BROKER_BYTES:
+    def _keep(self, key: str, kind: type[Call[Any]], answer: bytes) -> None:
+        if kind.response_is_secret or not has_texts(kind):
+            now = time.monotonic()
+            with self._lock:
+                self._kept[key] = (now, answer)
+                while len(self._kept) > _KEPT_HERE or now - next(iter(self._kept.values()))[0] > KEPT_SECONDS:
+                    self._kept.popitem(last=False)
+        if kind.response_is_secret or len(answer) > _BROKER_BYTES:
             return
-        try:
-            with within(_BROKER_SECONDS):
-                keys = (self._name(key), f"{self._prefix}answered")
-            call_broker(lambda: self._broker().eval(_KEEP, 2, *keys, answer, KEPT_SECONDS, BROKER_ANSWERS))
-        except Unavailable:
-            return  # this process knows it
+        with suppress(Unavailable), within(_BROKER_SECONDS):
+            self._run(_KEEP, key, answer, KEPT_SECONDS, BROKER_ANSWERS, -(-len(answer) // _PLACE_BYTES))
 
-    def _oldest(self) -> float:
-        return next(iter(self._kept.values()))[0]
+    def _run(self, script: str, key: str, *arguments: bytes | int) -> bytes | None:
+        keys = (self._name(key), self._name("")[:-1])
+        return call_broker(lambda: cast("bytes | None", self._broker().eval(script, 2, *keys, *arguments)))
 
     def _name(self, key: str) -> str:
         return f"{self._prefix}answered:{key}"
+
+
+@cache
+def has_texts(kind: type[Call[Any]]) -> bool:
+    """Return whether the response to a call may quote a user: whether it has more than an id, numbers and flags."""
+    fields = msgspec.structs.fields(response_type(kind))
+    return any(field.type not in (int, bool) and field.encode_name != "id" for field in fields)
+
+
+def _hash_of(*parts: str | None) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()

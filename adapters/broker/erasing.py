@@ -15,6 +15,9 @@ from adapters.broker.inbox_scripts import REMOVE_WAITING
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import call_broker
 
+# Takes the place of an answer that is kept for repeated requests: they must not be carried out again.
+FORGOTTEN_ANSWER: Final = b""
+
 _PAGE: Final = 500
 _REWRITE_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.05
@@ -71,7 +74,8 @@ class BrokerErasure:
         """Remove every element of a list, hash, set or stream that holds erased content; return how many.
 
         Inboxes are left alone: their items were accepted from others, or later, and must not be lost because they have
-        the same text. Of the answers that are kept for repeated requests, all that `quotes` finds something in go.
+        the same text. Of the answers that are kept for repeated requests, all that `quotes` finds something in are
+        forgotten.
         """
         counts: Counter[str] = Counter()
         inboxes, answers = f"{self._prefix}inbox".encode(), f"{self._prefix}answered:".encode()
@@ -81,10 +85,11 @@ class BrokerErasure:
             if is_erased(key):
                 counts["keys"] += int(call_broker(partial(self._broker.delete, key)))
                 continue
-            is_in = quotes if key.startswith(answers) else is_erased
+            is_answer = key.startswith(answers)
+            is_in = quotes if is_answer else is_erased
             for element, value in list(self._elements(key)):
                 if is_in(element + b"\0" + value):
-                    counts[self._remove_element(key, element, value)] += 1
+                    counts[self._remove_element(key, element, value, is_answer=is_answer)] += 1
         return counts
 
     def clear_workspace(self, workspace: str) -> None:
@@ -155,10 +160,12 @@ class BrokerErasure:
             entries = call_broker(lambda: cast("list[Any]", self._broker.xrange(key)))
             yield from ((entry_id, b"\0".join(fields.values())) for entry_id, fields in entries)
 
-    def _remove_element(self, key: bytes, element: bytes, value: bytes) -> str:
+    def _remove_element(self, key: bytes, element: bytes, value: bytes, *, is_answer: bool) -> str:
         kind = self._kind(key)
         removal: Callable[[], Any]
-        if kind == "stream":
+        if is_answer:
+            removal = partial(self._broker.set, key, FORGOTTEN_ANSWER, xx=True, keepttl=True)
+        elif kind == "stream":
             removal = partial(self._broker.xdel, key, element)
         elif kind == "hash":
             removal = partial(self._broker.hdel, key, element)

@@ -11,18 +11,21 @@ from typing import Any
 import httpx2
 import pytest
 
+from adapters.broker.erasing import BrokerErasure
 from reverie import contract
 from reverie.calls import is_repeatable, route_of, scope_of
 from reverie.client import Reverie
 from reverie.errors import Conflict
-from reverie.memories.calls import Remember
+from reverie.memories.calls import ConfirmMemory, Remember
 from reverie.pipeline.broker import connect
 from reverie.scheduling.types import WebhookExecutor
 from server.app import endpoints
+from server.caller import Caller
 from server.responses import Repeats
 from storage.curation import EntryDraft
 from storage.memories.records import NewMemory
 from support.http import running_server
+from support.stages import drain
 from worker.runtime import Runtime
 
 HOOK = WebhookExecutor(url="https://8.8.8.8/hook")
@@ -169,6 +172,91 @@ def test_without_a_broker_requests_are_answered_and_this_server_knows_them(
     monkeypatch.setattr(here, "broker", connect("unix:///nowhere"))
     first = post(url, "/v1/memories", "k", {"content": "plums"}).json()
     assert post(url, "/v1/memories", "k", {"content": "plums"}).json() == first
+
+
+@pytest.mark.parametrize("at_the_other", [False, True], ids=["the same server", "another server"])
+def test_what_is_forgotten_is_in_no_kept_answer(
+    here: Runtime, make_runtime: Callable[[], Runtime], *, at_the_other: bool
+) -> None:
+    """Given an answer that quotes a memory, when that is forgotten at any server, then no server answers with it.
+
+    Nor is the request carried out again, which would store a fact once more.
+    """
+    asked = [("/v1/memories/figs/confirm", {}), ("/v1/facts/food/fruit", {"value": "fresh figs"})]
+    with running_server(here) as url, running_server(make_runtime()) as other:
+        headers = {"X-Reverie-Agent": "ana", "Idempotency-Key": "k"}
+
+        def ask(at: str) -> list[httpx2.Response]:
+            calls = zip(("POST", "PUT"), asked, strict=True)
+            return [
+                httpx2.request(method, at + path, json=body, headers=headers, trust_env=False)
+                for method, (path, body) in calls
+            ]
+
+        assert ["figs" in answer.text for answer in ask(url)] == [True, True]
+        with Reverie("ana", url=other if at_the_other else url) as client:
+            assert client.forget("figs")
+            assert client.facts.forget("food", "fruit")
+            for answer in [*ask(url), *ask(other)]:
+                assert (answer.status_code, "fresh" in answer.text, "keeps" in answer.text) == (409, False, False)
+            assert client.facts.list() == []
+    kept = [here.broker.get(key) or b"" for key in here.broker.keys(f"{here.settings.broker_prefix}answered:*")]
+    assert not any(b"figs" in value for value in kept)
+
+
+def test_an_answer_made_while_something_is_forgotten_is_not_kept(here: Runtime) -> None:
+    """Given a request that another server carries out meanwhile, then its answer goes to who waits for it alone."""
+    repeats, other = (Repeats(lambda: here.broker, prefix=here.settings.broker_prefix) for _ in range(2))
+    caller, key = Caller(agent="ana", workspace="default", trace=""), "default:somebody:k"
+
+    def make() -> bytes:
+        other.forget(caller)
+        return b"figs"
+
+    assert repeats.answer(key, ConfirmMemory, make) == b"figs"
+    with pytest.raises(Conflict, match="no longer kept"):
+        repeats.answer(key, ConfirmMemory, make)
+    of_another = "elsewhere:somebody:k"
+    assert repeats.answer(of_another, ConfirmMemory, lambda: b"dates") == b"dates"
+    other.forget(caller)
+    assert repeats.answer(of_another, ConfirmMemory, lambda: b"") == b"dates"
+    assert not any(b"figs" in (here.broker.get(name) or b"") for name in here.broker.keys("*answered:*"))
+
+
+def test_what_is_forgotten_without_a_broker_is_forgotten_when_it_is_back(here: Runtime) -> None:
+    brokers = [here.broker]
+    repeats, key = Repeats(lambda: brokers[-1], prefix=here.settings.broker_prefix), "default:somebody:k"
+    assert repeats.answer(key, ConfirmMemory, lambda: b"figs") == b"figs"
+    brokers.append(connect("unix:///nowhere"))
+    repeats.forget(Caller(agent="ana", workspace="default", trace=""))
+    brokers.pop()
+    with pytest.raises(Conflict):
+        repeats.answer(key, ConfirmMemory, lambda: b"figs")
+
+
+def test_an_erasure_leaves_no_request_to_be_carried_out_again(here: Runtime) -> None:
+    """Given an answer that quotes what is erased, then its request is neither answered nor carried out again."""
+    prefix = here.settings.broker_prefix
+    repeats, key = Repeats(lambda: here.broker, prefix=prefix), "default:somebody:k"
+    assert repeats.answer(key, ConfirmMemory, lambda: b"figs") == b"figs"
+    erasure = BrokerErasure(here.broker, here.inbox, prefix=prefix, embedded=False)
+    assert erasure.remove(lambda _: False, quotes=lambda value: b"figs" in value) == {"string": 1}
+    with pytest.raises(Conflict):
+        repeats.answer(key, ConfirmMemory, lambda: b"figs")
+    assert 0 < here.broker.ttl(f"{prefix}answered:{key}") <= 600
+
+
+def test_a_removed_message_of_any_size_is_removed_once(here: Runtime, url: str, ana: Reverie) -> None:
+    """Given a removed message that is longer than most answers, then its request removes no second one."""
+    for content in ("first", "plum " * 10_000):
+        ana.ingest("s", {"role": "user", "content": content})
+    drain(here)
+    path = "/v1/sessions/s/newest"
+    headers = {"X-Reverie-Agent": "ana", "Idempotency-Key": "k"}
+    answers = [httpx2.delete(url + path, headers=headers, trust_env=False) for _ in range(2)]
+    assert answers[0].content == answers[1].content
+    assert len(answers[0].content) > 50_000
+    assert [one.content for one in ana.sessions.messages("s")] == ["first"]
 
 
 def test_no_secret_is_kept_in_the_broker(here: Runtime, url: str) -> None:
