@@ -250,12 +250,12 @@ def _allergic(match: PatternMatch) -> Statement | None:
 
 
 _NAMED: Final = r"(?:'s name(?:'s| is)(?: now)?|(?:'s| is)(?: now)? (?:called|named))\s{1,3}"
-_DAYS: Final = r"birthday|birth date|date of birth|wedding anniversary"
+_DAYS: Final = r"birthday|birth date|date of birth|(?:wedding )?anniversary"
 _ADDRESS: Final = r"(?P<value>[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5})"
 # Facts, and instructions as well: every answer needs them. So they are found with the instructions alone.
 HOW_TO_ADDRESS: Final[tuple[Rule, ...]] = (
     rule(
-        rf"(?:from now on,?{BLANKS})?(?:(?:please|just|you can|you may|feel free to){BLANKS}){{0,5}}call me"
+        rf"(?:(?:from now on,?{BLANKS})?(?:(?:please|just|you can|you may|feel free to){BLANKS}){{0,5}}call me|i go by)"
         rf"{BLANKS}{VALUE}",
         _called,
     ),
@@ -274,7 +274,8 @@ RULES: Final[tuple[Rule, ...]] = (
         _numbered,
     ),
     rule(
-        rf"my (?:(?:new|mobile|cell){BLANKS})?(?P<key>phone number){IS}(?P<value>\+?\d[\d ()/-]{{5,18}}\d)"
+        rf"my (?:(?:new|mobile|cell){BLANKS})?(?P<key>(?:(?:phone|mobile|cell"
+        rf"|telephone) )?number){IS}(?P<value>\+?\d[\d ()/-]{{5,18}}\d)"
         rf"{END}",
         _numbered,
     ),
@@ -284,23 +285,30 @@ RULES: Final[tuple[Rule, ...]] = (
         _numbered,
     ),
     rule(
-        rf"(?:my|our) (?P<key>{words.RELATIONS}|{words.PETS}){_NAMED}{VALUE}",
+        rf"(?:my|our|the(?= (?:dog|cat|puppy|kitten))) (?P<key>{words.RELATIONS}|{words.PETS}){_NAMED}{VALUE}",
         _relation_named,
     ),
     rule(
         rf"my (?P<key>{words.NAMED_THINGS}){_NAMED}{VALUE}",
         _relation_named,
     ),
+    rule(
+        rf"(?:my|our) (?P<key>{words.RELATIONS}){IS}(?!{words.NATIONALITY}\b|{words.RELIGION}\b)"
+        rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}}(?: [A-Z][a-z]{{1,20}})?)){END}",
+        _relation_named,
+    ),
+    rule(rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}})), my (?P<key>{words.RELATIONS}),", _relation_named),
     rule(rf"my (?P<key>{words.RELATIONS}){IS}(?P<value>(?-i:Dr|Prof|Mrs?|Ms)\.?\s{REST})", _relation_named),
     rule(rf"my (?P<key>{words.RELATIONS})'s birthday{IS}(?:on )?(?P<value>{words.DATE}){END}", _relation_born),
     rule(
-        rf"i have an? (?:\w{{1,40}} ){{0,2}}(?P<key>{words.PETS})(?:,? (?:called|named)"
+        rf"(?:(?:i|we) have|(?:i|we)'ve got) an? (?:\w{{1,40}} ){{0,2}}(?P<key>{words.PETS})(?:,? (?:called|named)"
         rf"|,? whose name is){BLANKS}{VALUE}",
         _has_a_pet,
     ),
     rule(rf"my (?:job|profession|occupation|day job){IS}(?P<value>an?{BLANKS}{words.PROFESSIONS}){END}", _profession),
     rule(
-        rf"i have an? (?:(?:severe|mild|bad|serious|strong){BLANKS})?(?P<value>(?!{words.NO_ALLERGY_TO})[a-z]"
+        rf"i(?: have|'ve got) an? (?:(?:severe|mild|bad|serious|strong){BLANKS})?"
+        rf"(?P<value>(?!{words.NO_ALLERGY_TO})[a-z]"
         rf"{{1,40}}(?: [a-z]{{1,40}})?)"
         r" allergy(?! to)",
         _allergic,
@@ -310,9 +318,10 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"{I_AM}{ADVERB}(?:(?:severely|highly|deathly|very|a bit|mildly){BLANKS})?allergic to{BLANKS}{VALUE}",
         _allergic,
     ),
-    rule(rf"i have an? (?:(?:severe|mild|bad|serious){BLANKS})?allergy to{BLANKS}{VALUE}", _allergic),
+    rule(rf"i(?: have|'ve got) an? (?:(?:severe|mild|bad|serious){BLANKS})?allergy to{BLANKS}{VALUE}", _allergic),
     rule(
-        rf"(?:(?:i|we) {ADVERB}live|(?:{I_AM}|we(?:'re| are){BLANKS}){ADVERB}(?:living|based)) in{BLANKS}{VALUE}",
+        rf"(?:(?:i|we) {ADVERB}live|(?:{I_AM}|we(?:'re| are){BLANKS}){ADVERB}(?:living|based)) in{BLANKS}"
+        rf"(?!an? (?:[a-z-]{{1,20}} ){{0,3}}{words.DWELLINGS}){VALUE}",
         _lives,
     ),
     rule(rf"(?:i|we)(?:'ve| have)?{BLANKS}(?:(?:just|recently|now){BLANKS})?moved to{BLANKS}{VALUE}", _moved),

@@ -113,3 +113,49 @@ SEEN: Final = (
     r"(?:ask|say|send|paste|mention|request|write|type|share|post|upload|give|tell|show|forget|submit|want|need|order"
     r"|talk|greet|start a|begin a|open a|make a (?:typo|mistake)|use the word)"
 )
+_PRODUCED: Final = (
+    r"(?:answers|replies|responses|explanations|summaries|recipes|suggestions|recommendations|examples|translations"
+    r"|lists)"
+)
+_NOT_OF_THIS: Final = r"(?!(?:the|this|that|these|those|it|them|him|her|any of)\b)"
+_TASTES: Final = (
+    r"(?:recipes|dishes|meals|food|snacks|drinks|alcohol|seafood|fish|meat|pork|beef|dairy|gluten|nuts|books|films"
+    r"|movies|music|songs|games|brands|products|medication|medicines?|supplements|diets)"
+)
+_UNITS_OF: Final = (
+    r"(?:[$\u00a3\u20ac]|(?:us )?dollars|euros|pounds|celsius|fahrenheit|metric|imperial|grams|kilos|ounces|cups|ml"
+    r"|(?:kilo)?met(?:re|er)s|km|miles|feet|the (?:24|12)-hour|24-hour|12-hour|iso|local time|utc|my (?:currency"
+    r"|time ?zone))"
+)
+TALK_OF: Final = (
+    r"(?:talk|speak|hear|be asked|be reminded) (?:about|of) (?:my [a-z]{2,20}(?: [a-z]{2,20}){0,3}"
+    r"|(?-i:[A-Z])[a-z]{1,20}|(?:politics|religion|work|food|calories|death|diets|weight)(?: \w{1,20}){0,4})"
+)
+# What is said to an assistant alone, if the message says nothing else. It follows `please` or `can you`.
+WAYS_TO_ANSWER: Final = (
+    rf"(?:keep|limit) (?:all )?(?:your )?{_PRODUCED} (?:under|below|to|within|short|brief|simple|at)\b.{{0,100}}",
+    rf"(?:keep|leave) {_NOT_OF_THIS}[a-z][\w ,'-]{{1,60}} out of (?:(?:all|every|any) (?:my |your )?[a-z]{{3,20}}"
+    rf"|(?:my|your) {_PRODUCED})",
+    rf"(?:only|don't|do not) (?:suggest|recommend|propose|offer) (?:me )?(?:anything (?:with|containing|made of)\b"
+    rf"|(?:[a-z-]{{2,20}} ){{0,2}}{_TASTES}\b|(?:[a-z]{{2,20}}[- ])?(?:free|friendly"
+    rf"|accessible) [a-z]{{3,20}}).{{0,60}}",
+    r"(?:don't|do not) (?:mention|bring up|comment on|ask (?:me )?about|remind me (?:of|about)"
+    r"|talk (?:to me )?about) my"
+    r"\b.{0,60}",
+    rf"(?:all )?(?:your |my )?{_PRODUCED} (?:should|must|need to|have to) (?:all |always |never "
+    rf"|not )?(?:be(?! (?:here|there|on"
+    r"|at|somewhere|ready|done|available|online|enough|fine|ok)\b)|have|contain"
+    r"|include|use|avoid|fit)\b.{0,100}",
+    rf"no [a-z][\w -]{{1,40}} in (?:my |your |any )?{_PRODUCED}",
+    r"no (?:more )?(?:spoilers|preambles?|lectures|morali[sz]ing|long answers|walls of text)",
+    r"(?:address|talk to|speak to|treat) me (?:formally|informally|casually|like an? .{1,60}|as if .{1,60})",
+    r"be (?:honest|blunt|direct|frank|strict|gentle|patient)(?: with me)?, even (?:if|when) .{1,60}",
+    r"(?:don't|do not) be (?:so |too )(?:formal|polite|wordy|verbose|nice|enthusiastic|cheerful|technical|vague)",
+    r"(?:ask|check)(?: with me| me)?(?: first)? before (?:you )?(?:book|buy|order|send|delete|chang|pay|post|mak|assum)"
+    r"(?:e|ing)?\b.{0,60}",
+    r"(?:give|show|write|quote|list|state) (?:me )?(?:all )?(?:prices|temperatures|distances|weights|measurements|dates"
+    rf"|times|amounts|sizes|quantities|costs) in {_UNITS_OF}\b.{{0,40}}",
+    r"(?:only )?(?:one|two|three|a single) (?:suggestion|option|question|answer|step|idea|recommendation)s? at a time",
+    r"(?:explain|describe) (?:things|everything) .{1,60}",
+    r"use my (?:first|full|last) name",
+)

@@ -196,6 +196,10 @@ _WHENEVER: Final = (
         rf" {words.SEEN}\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST})"
     ),
     starting(
+        rf"(?P<rest>(?:whenever|every time|each time) you (?!need|want|like|feel|have|get|think|see|are"
+        rf"|can|go|come|leave|visit|find|wish|know)[a-z]{{2,20}} [^,]{{1,200}},{_MAIN}{words.ANY_VERB}\b{REST})"
+    ),
+    starting(
         rf"(?P<rest>(?:whenever|every time|each time) i [^,]{{1,400}},{_MAIN}{words.ANY_VERB}\b(?={REST}{_TO_AGENT}"
         rf"|{REST}\bme\b|{REST}\bcode\b){REST})"
     ),
@@ -276,8 +280,8 @@ _YOURS: Final = (
         rf"(?:always|never)\b{REST})"
     ),
     starting(
-        rf"(?P<rest>(?:for|in|with|on) (?:all |any )?(?:(?:of )?my [\w' -]{{2,30}}|{words.OUTPUTS}|python|sql|rust"
-        rf"|typescript),{_MAIN}{words.ANY_VERB}\b{REST})"
+        rf"(?P<rest>(?:for|in|with|on) (?:all |any )?(?:(?:(?:of )?my [\w' -]{{2,30}}|python|sql|rust|typescript),"
+        rf"|{words.OUTPUTS},?){_MAIN}{words.ANY_VERB}\b{REST})"
     ),
     starting(
         rf"(?P<rest>{_PLEASE}(?:ask|check with|confirm with|consult|warn|tell) me (?:first )?before (?:you |any "
@@ -312,6 +316,8 @@ _MANNERS: Final = (
         rf"|do not) (?:ever )?(?:repeat|rephrase|restate|paraphrase|echo|summari[sz]e|answer|correct|interrupt"
         rf"|translate|censor) my (?:own )?[a-z]{{3,20}})){_LATER}"
     ),
+    *(starting(rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}{pattern})") for pattern in words.WAYS_TO_ANSWER),
+    starting(rf"(?P<rest>i (?:don't|do not|never|no longer) (?:want|like) to {words.TALK_OF})"),
 )
 _ASKED_FIRST: Final = starting(rf"(?:{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS})?{_PLEASE}{_ASKED}")
 _CALLED: Final = starting(

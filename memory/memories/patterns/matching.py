@@ -320,7 +320,10 @@ I_AM: Final = r"i(?:'m| am)\s{1,3}"
 IS: Final = r"(?:'s| is)(?: now)?\s{1,3}"
 VALUE: Final = rf"(?P<value>\S{REST})"
 # After a value that was matched whole: the clause ends, or continues with something else.
-END: Final = r"(?=\s{0,3}(?:$|[,;.!()]|\b(?:and|but|so|at|in|with|who|from|by|working|living|because)\b))"
+END: Final = (
+    r"(?=\s{0,3}(?:$|[,;.!()]|\b(?:and|but|so|at|in|with|who|from|by|working|living|because|btw|by the way|though|too"
+    r"|as well)\b))"
+)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from memory.memories.patterns import facts
+from memory.memories.patterns import facts, traits
 from memory.memories.patterns import vocabulary as words
 from memory.memories.patterns.instructions import find_instructions
 from memory.memories.patterns.matching import (
@@ -130,7 +130,7 @@ def _does_not_eat(match: PatternMatch) -> Statement | None:
 
 
 _FAVOURITE: Final = (
-    r"my (?:(?:all[- ]time|absolute|personal|current)\s{1,3})?(?P<favourite>favou?rite|preferred)s?"
+    r"my (?:(?:all[- ]time|absolute|personal|current)\s{1,3})?(?P<favourite>favou?rite|preferred|go-to)s?"
     r"\s{1,3}(?P<thing>\w[\w'-]{0,40}(?:\s\w[\w'-]{0,40}){0,3}?)(?P<verb> is| are)(?: now)?\s{1,3}"
 )
 _BIG: Final = r"an?\s{1,3}(?:(?:big|huge|massive|great|total|long-?time)\s{1,3})?"
@@ -293,7 +293,8 @@ _LEAD_IN = starting(
 # Sentences with these words are somebody else's, or about something that is not real.
 _NOT_PLAIN = re.compile(
     r"\b(?:if|unless|whether|wish|would|wouldn't|could have|should have|might|maybe|perhaps|guess|suppose|once|used to"
-    r"|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|back then|dream(?:ed|t)?|said|says|saying|tells?"
+    r"|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|back then|dream(?:ed|t)?(?! is to)|said|says|saying"
+    r"|tells?"
     r"|told|asks?|asked|claims?|claimed|wrote|writes"
     r"|according to|thinks?|thought|believes?|quote|character|narrator|protagonist|not sure|until)\b",
     re.IGNORECASE,
@@ -312,7 +313,7 @@ _CLAUSES = re.compile(
     re.IGNORECASE,
 )
 _REASON = re.compile(r"\b(?:because|since|why|how much|reasons?)\s{1,3}", re.IGNORECASE)
-_RULES: Final = (*facts.RULES, *_PREFERENCES)
+_RULES: Final = (*facts.RULES, *_PREFERENCES, *traits.RULES)
 
 
 def find_statements(message: str, *, at: int) -> list[Statement]:

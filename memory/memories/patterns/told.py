@@ -18,11 +18,11 @@ from reverie.clock import from_micros
 from storage.recall.days import FOR_WHICH, Days, days_in, end_of_day
 from storage.recall.plans import IRREGULAR_PAST
 
-_MIN_WORDS: Final = 4
+_MIN_WORDS: Final = 3
 _MAX_WORDS: Final = 36
 _ADVERB: Final = (
     r"(?:also|just|finally|already|still|now|even|only|often|always|both|once|never|ever|first|sometimes|then"
-    r"|[a-z]{2,20}l[ey]{1,3})"
+    r"|[a-z]{2,20}l(?:y{1,2}|ey))"
 )
 _ADVERBS: Final = rf"(?:{_ADVERB}\s{{1,3}}){{0,3}}(?!{_ADVERB}\b)"
 _PAST: Final = rf"(?:(?!need|unneed|seed|feed|speed|exceed|succeed\b)[a-z]{{2,20}}ed|{'|'.join(IRREGULAR_PAST)})"
@@ -59,6 +59,16 @@ _OCCUPATION: Final = (
     r"|breed|sing|danc|cook|bak|sew|garden|hik|climb|swim|cycl|jog|meditat|commut|travel|support|avoid|struggl|wear"
     r"|drink|smok|earn|ow|shar|mak|lov|serv|tend|listen|read|watch|decorat|redecorat|buy|advertis|perfect|incorporat)"
 )
+# Of these a word is enough: "I play the cello", "I work nights".
+_WAYS = """
+plays wears rides cycles collects sings teaches coaches studies drives manages commutes volunteers works lives owns
+breeds rents tutors knits paints skis surfs climbs bakes practises practices
+"""
+_WAYS_OF_LIFE: Final = frozenset(_WAYS.split())
+# These say nothing by themselves, and the others say enough where it is said how often: "I run every morning".
+_OF_ANYTHING: Final = frozenset(("goes", "does", "meets", "sees", "calls"))
+_DAILY = "runs reads cooks swims walks hikes jogs sleeps fasts gets wakes skips"
+_HABITS: Final = _OF_ANYTHING | frozenset(_DAILY.split())
 # `I give the wizard a coin`: in the simple present, these are told of a game or a story.
 _NARRATED: Final = (
     r"(?:give|hand|throw|nod|smile|stare|turn|enter|leave|reach|pull|push|grab|point|refuse|shine|choose|attack|cast"
@@ -68,7 +78,9 @@ _NARRATED: Final = (
 # Where it is said how often, how long or since when something is done, it is no matter of a moment.
 _REPEATED: Final = re.compile(
     r"\b(?:always|never|usually|often|sometimes|regularly|daily|weekly|monthly|yearly|every|each|(?:a|per) (?:day|week"
-    r"|month|year|night)|on (?:mon|tues|wednes|thurs|fri|satur|sun)days|since|for (?:\w{1,12} ){0,3}(?:days|weeks"
+    r"|month|year|night)|on (?:mon|tues|wednes|thurs|fri|satur|sun)day(?:s| (?:morning|afternoon|evening|night)s)"
+    r"|most (?:days|nights"
+    r"|mornings|evenings|weekends|weeks)|since|for (?:\w{1,12} ){0,3}(?:days|weeks"
     r"|months|years|a (?:week|month|year|decade))|lately|recently|these days|nowadays|for (?:work|fun|a living)"
     r"|in my (?:free|spare) time)\b",
     re.IGNORECASE,
@@ -78,11 +90,16 @@ _KNOWN_TO_BOTH: Final = re.compile(
     r"\s(?:(?:\w{2,12}ing|up|out|on|through|over|with|into|for|down|off|to)\s){0,3}"
     r"the\s(?!\w{1,20} (?:of|at|in|from)\b)[a-z0-9]"
 )
+_WEEKLY: Final = re.compile(
+    r"\bon (?:mon|tues|wednes|thurs|fri|satur|sun)day (?:morning|afternoon|evening|night)s\b", re.I
+)
 _DOING: Final = starting(
-    r"(?:been\s)?(?:(?:just|really|also|even|mostly|only)\s){0,2}(?P<verb>[a-z]{2,20}ing\b(?:\s(?:out|off|down|back|over))?)"
+    r"(?:been\s)?(?:(?:just|really|also|even|mostly|only)\s){0,2}(?P<verb>[a-z]{2,20}ing\b(?:\s(?:out|off|down|back"
+    r"|over))?)"
 )
 _OBJECTLESS: Final = re.compile(
-    r"\b(?:playing|using|doing|watching|making|taking|having|wearing|collecting|following|trying)\s(?:for|since|lately)\b"
+    r"\b(?:playing|using|doing|watching|making|taking|having|wearing|collecting|following|trying)\s(?:for|since"
+    r"|lately)\b"
 )
 _SECOND_VERB: Final = re.compile(
     r"\s(?:and|or)\s(?:also |then |always |usually |often ){0,2}(?:try|go|do|use|like|want|have|keep|make|take|get|need"
@@ -96,7 +113,8 @@ _EMPTY: Final = (
     r"|really|pretty|very|much|many|wonderful|project|details?|stuff|things|work|working|something|with|from|into|about"
     r"|their|them|been|have|just|some|over|around|lots|mix|fan|bunch|couple|progress|world|life|days?|difference|share"
     r"|start|started|time|times|year|years|week|weeks|month|months|ages|forever|also|always|actually|currently"
-    r"|yesterday|last|next|two|three|four|five|six|ten|under|every|positive|forward|ahead|pushing|moving|looking|facing"
+    r"|city|town|area|country|yesterday|last|next|two|three|four|five|six|ten|under|every|positive|forward|ahead"
+    r"|pushing|moving|looking|facing"
     r"|faced|challenges?|hurdles|kinds|true|self|living|dreams?|ambitions|chasing|learning|ton|tons|crossing|fingers"
     r"|confession|growing|little|skeptical|sceptical|weighing|options|using|app|browsing|online|local|staying|stayed?"
     r"|focused|focusing|motivated|memory|memories|moments?|this|definitely|tomorrow|tonight|weekend|morning|night"
@@ -106,16 +124,26 @@ _EMPTY: Final = (
 
 _SUBJECT: Final = r"(?P<subject>i)"
 _RELATIVE: Final = (
-    rf"(?P<subject>my (?P<who>{words.RELATIONS}|{words.PETS}|kids|children|parents|family"
-    rf"|grandparents)(?: [A-Z][a-z]{{1,20}})?)"
+    rf"(?P<subject>(?:(?:my|our) (?P<who>{words.RELATIONS}|{words.PETS}|kids|children|parents|family|grandparents)"
+    r"|the (?:kids|children|boys|girls|twins|dog|cat))(?: [A-Z][a-z]{1,20})?)"
 )
 _REST: Final = r"(?P<rest>\s\S.{0,400})"
 _DID: Final = starting(
-    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b)(?P<verb>gave up|grew up in(?=\s(?-i:[A-Z]))|{_PAST})\b{_REST}"
+    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b)(?P<verb>gave up|grew up (?:on|by|near|with|without|speaking"
+    rf"|in(?=\s(?-i:[A-Z])))|{_PAST})\b{_REST}"
 )
-_WAS: Final = starting(rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>was (?:in|at|born)|had|got(?! to\b))\b{_REST}")
+_WAS: Final = starting(
+    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>was (?:in|at|born|raised|brought up"
+    rf"|adopted)|did(?= my (?:phd|degree|masters?|master's|bachelor's|mba|training|apprenticeship|residency)\b)|had"
+    rf"|got(?! to\b))\b{_REST}"
+)
 # Where and when somebody was born stays true.
-_ORIGIN: Final = re.compile(r"\b(?:was born|grew up)\b", re.IGNORECASE)
+_ORIGIN: Final = re.compile(r"\b(?:was (?:born|raised|brought up|adopted)|grew up|did my)\b", re.IGNORECASE)
+# These are worth keeping without a day.
+_MILESTONE: Final = re.compile(
+    r"\Ai (?:just |finally |recently )?got (?:promoted|married|divorced|engaged|laid off|fired|accepted|the job)\b",
+    re.IGNORECASE,
+)
 _HAS_DONE: Final = starting(
     rf"{_SUBJECT}(?:'ve|\s{{1,3}}have)\s{{1,3}}{_ADVERBS}(?!(?:got|had|{_OF_THOUGHT})\b)(?P<verb>{_PARTICIPLE})\b"
     rf"(?!\s{_ADVERBS}(?:so|into|able|there|{_EMPTY}|{_NO_LIFE})\b){_REST}"
@@ -135,12 +163,21 @@ _HAS_SOMEBODY: Final = re.compile(
     r"|grandson|granddaughter|niece|nephew)(?:s|ies|ren)?\."
 )
 _DOES: Final = starting(
-    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b|live for\b|[a-z]{{1,12}}(?:ept|ought|aught"
+    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!play the (?:victim|fool|part|role|game|hero|villain|devil|field|system)\b)"
+    rf"(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b|live (?:for|in (?:fear|hope|peace|denial|the (?:past|moment)))\b"
+    rf"|[a-z]{{1,12}}(?:ept|ought|aught"
     rf"|oke|rew)\b)(?P<verb>[a-z]{{3,20}})\b{_REST}"
+)
+# With words that say how often: "I go to church on Sundays", "I run every morning", "I usually have lunch at noon".
+_HABIT: Final = starting(
+    rf"{_SUBJECT}\s{{1,3}}(?:(?P<often>usually|always|normally|generally|often|regularly|only|mostly"
+    rf"|mainly)\s)?(?P<verb>go|do|run|read"
+    rf"|get up(?=\sat\s\d)|wake up(?=\sat\s\d)|meet|see|call|visit|eat|cook|skip|fast|sleep|(?<=ly\s)have|(?<=ys\s)have"
+    rf"|(?<=en\s)have)\b{_REST}"
 )
 _PLANS: Final = starting(
     rf"{_SUBJECT}(?P<verb>(?:'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?:going to|planning (?:to|on|a|an)|(?:going"
-    rf"|having|getting|{_DOING_NOW})(?! ready))"
+    rf"|having|getting|doing(?=\s(?:the|an?)\s(?-i:[A-Z]))|{_DOING_NOW})(?! ready))"
     rf"|(?:'ll|\s{{1,3}}will)\s{{1,3}}{_ADVERBS}(?:be )?(?!let|keep|look|be\b)[a-z]{{2,20}}"
     rf"|\s{{1,3}}{_ADVERBS}(?:plan|have) (?:to|on|a|an)|(?:'ve|\s{{1,3}}have)\sgot (?:to|an?))\b{_REST}"
 )
@@ -152,18 +189,27 @@ _WILL_BE: Final = starting(
     rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)(?=\s(?:on|in|at|off|away|back|out|free|busy)\b){_REST}"
 )
 _OF_THING: Final = starting(
-    r"(?P<subject>my [a-z][\w' -]{1,60}?)\s(?P<verb>is|are|takes place|starts|begins|ends|opens|leaves|arrives|expires"
+    r"(?P<subject>(?:my [a-z]|(?:our|the) (?:wedding|funeral|baby|party|move|operation|surgery|exam|interview"
+    r"|christening"
+    r"|graduation|concert|holiday|trip|flight|train|deadline)\b)[\w' -]{0,60}?)\s(?P<verb>is|are|takes place|starts"
+    r"|begins|ends|opens|leaves|arrives|expires|runs out"
     rf"|(?:was |is |has been )?(?:moved|postponed|rescheduled) to)\b{_REST}"
 )
 _YEARLY: Final = re.compile(r"\b(?:birthday|anniversary)(?=\s(?:is|falls))", re.IGNORECASE)
+_GOT: Final = re.compile(
+    r"\A(i|we)(?:'ve|\shave)\sgot\s(?=(?:an?(?! (?:bunch|lot|mix|pretty|packed|few|bit))|two|three|four|five|six"
+    r"|\d{1,2})\s)",
+    re.IGNORECASE,
+)
 # As one of them says it.
 _WE: Final = starting(r"we(?P<verb>'re|'ve|'ll|\s(?:are|were))?(?=\s)")
 _AS_ONE: Final = {"'re": "'m", " are": " am", " were": " was"}
 _OF_RELATIVE: Final = starting(
     rf"{_RELATIVE}\s{{1,3}}{_ADVERBS}(?!(?:thinks?|says?|said|knows?|wants?|told|tells?|asks?|asked|thought|would|could"
     rf"|can|will|may|might|should)\b)(?P<verb>(?:is|are)(?=\s(?:an?|in|at|from|on|named|called|allergic|married"
-    rf"|\d{{1,2}}|getting|{_DOING_NOW})\b)|(?!is|was|has been|motivates|inspires|supports|means)[a-z]{{2,20}}s|{_PAST}"
-    rf"|have|live|work|love)\b{_REST}"
+    rf"|\d{{1,2}}(?! (?:minutes|hours|days)\b)|getting|{_DOING_NOW})\b)|(?!is|was|has been|motivates|inspires"
+    rf"|supports|means)[a-z]{{2,20}}s|{_PAST}"
+    rf"|have|live|work|love|go|start)\b{_REST}"
 )
 _OF_THE_MIND: Final = r"(?:want|need|think|feel|know|care|remember|see|hear|believe|understand|wish)"
 # What holds no more: a newer memory says so, and supersedes the one that said that it does.
@@ -182,7 +228,8 @@ _NEXT: Final = re.compile(
     r"|too|but|so|though|right|especially|like|because|thanks|since|hoping|trying|making|let|not)\b"
     rf"|\s(?:which|because|since(?! (?:\d|{words.MONTHS}(?:\W|\Z)))|even though|although|whereas|so that|hoping|btw|too"
     r"|as well|if"
-    r"|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|unless|now$|these days|either|though|anyway|so|but)\b)",
+    r"|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|unless|now$|these days|at the moment|right now|either"
+    r"|though|anyway|so|but)\b)",
     re.IGNORECASE,
 )
 _CONDITION: Final = starting(
@@ -195,12 +242,13 @@ _REFERS: Final = re.compile(
     r"|such|other|another|same|both|like|too|so|if|unless|whether|wish|would|could|should|might|maybe"
     r"|(?:almost|nearly)(?! (?:every|each|all|always|daily|weekly|a|\d))"
     r"|(?<!\d )(?<!in )(?<!of )(?<!last )(?<!next )(?<!this )(?<!since )(?<!until )may(?! \d)"
-    r"|perhaps|probably|not sure|how|what|why|we|we're|else|more|again|most|more|better|ideas?|while|supposed|about to"
+    r"|perhaps|probably|not sure|how|what|why|we|we're|else|more|again|most(?! (?:days|nights|mornings|evenings"
+    r"|weekends|weeks))|more|better|ideas?|while|supposed|about to"
     r"|able|used to|feel|feels|lot|lots|bit|kind of|sort of|together|mine|theirs|way|sounds?|hear|few|guess|enough"
     r"|following|below|above|when|than|dream|until(?! (?:the (?:end|\d)|next|\d|(?:mon|tues|wednes|thurs|fri|satur"
     r"|sun)day"
     rf"|{words.MONTHS}\s\d))"
-    r"|someone|everyone|anyone|people|ones?|time|ever|moment|though"
+    r"|someone|everyone|anyone|people|ones?|(?<!-)time|ever|moment|though"
     r"|question|questions|help|sentence|prompt|text|code|function|error|answer|file)\b|[\[\]{}=<>#*|_\\]",
     re.IGNORECASE,
 )
@@ -245,7 +293,7 @@ def find_told(sentence: Sentence, at: int) -> Statement | None:
     if we is not None:
         found = _of_several(text, we, at)
     else:
-        found = _plan(text, at) or _event(text, at) or _state(text, at) or _relative(text, at)
+        found = _plan(text, at) or _event(text, at) or _state(_GOT.sub(r"\1 have ", text), at) or _relative(text, at)
     if found is None or not _says_enough(found.content):
         return None
     return replace(found, quote=sentence.words(0, length))
@@ -263,9 +311,19 @@ def _says_enough(content: str) -> bool:
     """Return whether a content names something: a name, a number, a pet, or two words with a meaning of their own."""
     if _HAS_SOMEBODY.fullmatch(content):
         return True
-    predicate = content.split(maxsplit=2)[-1]
-    meaning = [word for word in re.findall(r"[\w'-]{3,}", predicate) if not re.fullmatch(_EMPTY, word, re.IGNORECASE)]
-    return len(meaning) > 1 or (len(meaning) == 1 and bool(re.search(r"\s[A-Z0-9]", predicate)))
+    verb, predicate = content.rstrip(".").split(maxsplit=2)[1:]
+    meaning = [
+        word for word in re.findall(r"[\w'-]{3,}|[A-Z]{2}", predicate) if not re.fullmatch(_EMPTY, word, re.IGNORECASE)
+    ]
+    if (meaning or predicate == "to work") and (verb in _WAYS_OF_LIFE or _ORIGIN.search(content)):
+        return True
+    if (
+        verb in _HABITS
+        and (meaning or verb not in _OF_ANYTHING)
+        and (predicate[:3] == "up " or _REPEATED.search(predicate))
+    ):
+        return True
+    return len(meaning) > 1 or (len(meaning) == 1 and bool(re.search(r"(?:\s|\A)[A-Z0-9]", predicate)))
 
 
 def _ended(text: str) -> Statement | None:
@@ -280,7 +338,7 @@ def _ended(text: str) -> Statement | None:
     rest = in_third_person(found["rest"])
     if found["no_longer"]:
         verb, _, others = rest.partition(" ")
-        rest = f"{'has' if verb == 'have' else _with_s(verb)} {others}"
+        rest = f"{with_s(verb)} {others}"
     begins = "is" if found["be"] else "has no" if found["have"] else "does not" if found["do"] else "no longer"
     if found["be"]:
         begins = f"is {found['no_longer_be']}"
@@ -291,6 +349,10 @@ def _of_several(text: str, we: re.Match[str], at: int) -> Statement | None:
     """Return what the speaker and others did or are going to do on a day, in the words of the speaker."""
     verb = (we["verb"] or "").lower()
     as_one = f"I{_AS_ONE.get(verb, verb)}{text[we.end() :]}"
+    as_one = _GOT.sub(r"\1 have ", as_one)
+    if _HAS.match(as_one):
+        held = _state(as_one, at)
+        return replace(held, content=f'User said: "{text}."', quote=text) if held is not None else None
     found = _plan(as_one, at) or _event(as_one, at)
     days = days_in(text, at, is_past=found.expires_at is None) if found is not None else None
     if found is None or days is None:
@@ -306,8 +368,15 @@ def _plan(text: str, at: int) -> Statement | None:
         return None
     if found.re is not _PLANS and not _is_ahead(found, days, text, at):
         return None
-    content = "User's " + in_third_person(text[len("my ") :]) if found.re is _OF_THING else _third(found, text)
-    return _statement(text, _dated(content, days, text), "event", None, expires_at=end_of_day(days.last))
+    content = _third(found, text) if found.re is not _OF_THING else text
+    content = _dated(content, days, text)
+    if found.re is _OF_THING:
+        whose, thing = content.split(maxsplit=1)
+        if whose.lower() == "the":
+            plan = _statement(text, content, "event", None, expires_at=end_of_day(days.last))
+            return replace(plan, content=f'User said: "{content}."')
+        content = f"User's {in_third_person(thing)}"
+    return _statement(text, content, "event", None, expires_at=end_of_day(days.last))
 
 
 def _is_ahead(found: re.Match[str], days: Days, text: str, at: int) -> bool:
@@ -324,7 +393,8 @@ def _event(text: str, at: int) -> Statement | None:
     found = _DID.match(text) or _WAS.match(text)
     days = days_in(text, at, is_past=True) if found else None
     is_origin = _ORIGIN.search(text) is not None
-    if found is None or (days is None and not is_origin and (found.re is _WAS or _VAGUE_OBJECT.match(found["rest"]))):
+    is_known = days is not None or is_origin or _MILESTONE.search(text) is not None
+    if found is None or (not is_known and (found.re is _WAS or _VAGUE_OBJECT.match(found["rest"]))):
         return None
     if days is not None and days.first > from_micros(at).date() and not FOR_WHICH.search(text[: days.start]):
         return None
@@ -335,10 +405,10 @@ def _event(text: str, at: int) -> Statement | None:
 
 
 def _state(text: str, at: int) -> Statement | None:
-    found = _HAS_DONE.match(text) or _IS.match(text) or _HAS.match(text) or _DOES.match(text)
+    found = _HAS_DONE.match(text) or _IS.match(text) or _HAS.match(text) or _habit(text) or _DOES.match(text)
     if found is None or not _lasts(found, text):
         return None
-    days = days_in(text, at, is_past=True)
+    days = days_in(text, at, is_past=True) if not _WEEKLY.search(text) else None
     # What is so on one day does not last, also where the order of day and month is not known.
     if found.re is not _HAS_DONE and (days is not None or _DAY_AND_MONTH.search(text)):
         return None
@@ -346,10 +416,15 @@ def _state(text: str, at: int) -> Statement | None:
     if days is not None and not text[: days.start].lower().endswith("since "):
         return _statement(text, _dated(content, days, text), "event", None)
     # A second verb would need its ending, too.
-    if (found.re is _DOES and " and " in text) or (found.re in (_DOES, _HAS) and _SECOND_VERB.search(text)):
+    if (found.re in (_DOES, _HABIT) and " and " in text) or (found.re in (_DOES, _HAS) and _SECOND_VERB.search(text)):
         content = f'User said: "{text}."'
         return replace(_statement(text, content, "fact", as_subject(text)), content=content)
     return _statement(text, content, "fact", as_subject(content.removeprefix("User ")))
+
+
+def _habit(text: str) -> re.Match[str] | None:
+    found = _HABIT.match(text)
+    return found if found is not None and (found["often"] or " up" in found["verb"] or _REPEATED.search(text)) else None
 
 
 def _lasts(found: re.Match[str], text: str) -> bool:
@@ -358,7 +433,7 @@ def _lasts(found: re.Match[str], text: str) -> bool:
         return False
     if _REPEATED.search(text):
         return True
-    if found.re is _HAS:
+    if found.re in (_HAS, _HABIT):
         return True
     if found.re is _DOES:
         return re.match(rf"{_NARRATED}\Z", found["verb"], re.IGNORECASE) is None
@@ -380,7 +455,7 @@ def _relative(text: str, at: int) -> Statement | None:
         return None
     is_past = re.fullmatch(_PAST, found["verb"], re.IGNORECASE) is not None
     days = days_in(text, at, is_past=is_past)
-    content = "User's " + in_third_person(text[len("my ") :])
+    content = "User's " + in_third_person(text.split(maxsplit=1)[1])
     if days is not None:
         content = _dated(content, days, text)
     lasts = days is None or _ORIGIN.search(text) is not None
@@ -408,10 +483,12 @@ def _third(found: re.Match[str], text: str) -> str:
         if lowered.startswith(short) or (short[0] == " " and short.strip() in lowered.split()[:3]):
             rest = long + rest[len(short) :] if short[0] == "'" else rest.replace(short, long, 1)
             return "User" + in_third_person(rest)
-    if found.re in (_DOES, _WILL_DO, _HAS) or (found.re is _PLANS and found["verb"].split()[0].lower() == "plan"):
-        verb = found["verb"].split()[-1 if found.re is not _PLANS else 0]
+    if found.re in (_DOES, _WILL_DO, _HAS, _HABIT) or (
+        found.re is _PLANS and found["verb"].split()[0].lower() == "plan"
+    ):
+        verb = found["verb"].split()[0 if found.re in (_PLANS, _HABIT) else -1]
         at = found.start("verb") - start + found["verb"].index(verb)
-        rest = rest[:at] + _with_s(verb) + rest[at + len(verb) :]
+        rest = rest[:at] + with_s(verb) + rest[at + len(verb) :]
     return "User" + in_third_person(rest)
 
 
@@ -422,7 +499,10 @@ _OF_THE_MOMENT: Final = re.compile(
 )
 
 
-def _with_s(verb: str) -> str:
+def with_s(verb: str) -> str:
+    """Return a verb as it follows `User`: `speaks`, `tries`, `has`; auxiliaries stay as they are."""
+    if verb.lower() == "have":
+        return "has"
     if re.search(r"(?:s|sh|ch|x|z|o)$", verb):
         return verb + "es"
     return re.sub(r"(?<![aeiou])y$", "ie", verb) + "s"

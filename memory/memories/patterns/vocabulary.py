@@ -10,7 +10,11 @@ RELATIONS: Final = (
     r"(?:(?:older|younger|elder|eldest|oldest|youngest|big|little|twin|baby|best|step|half)[ -])?"
     r"(?:wife|husband|spouse|partner|girlfriend|boyfriend|fianc[e\u00e9]e?|mother|mom|mum|father|dad|sister|brother|son"
     r"|daughter|grandmother|grandma|grandfather|grandpa|aunt|uncle|niece|nephew|cousin|friend|boss|manager|roommate"
-    r"|flatmate|therapist|doctor|dentist|coach|teacher|supervisor|mentor|landlord)"
+    r"|flatmate|therapist|doctor|dentist|coach|teacher|supervisor|mentor|landlord|landlady|kid|colleague|co-?worker"
+    r"|neighbou?r"
+    r"|assistant|accountant|lawyer|carer|nanny|babysitter|childminder|vet|physio|trainer|tutor|midwife|hairdresser"
+    r"|editor"
+    r"|agent|ex(?:-(?:wife|husband|boyfriend|girlfriend|partner))?)"
 )
 PETS: Final = (
     r"(?:dog|puppy|cat|kitten|horse|pony|parrot|rabbit|bunny|hamster|guinea pig|turtle|tortoise|snake|lizard|ferret)"
@@ -24,8 +28,8 @@ PROFESSIONS: Final = (
     r"|taxi driver|police officer|software tester|system administrator|sysadmin|freelancer))"
 )
 DIETS: Final = (
-    r"(?:vegan|vegetarian|pescatarian|lactose[ -]intolerant|gluten[ -]intolerant|diabetic|c(?:o)?eliac|left-handed"
-    r"|colou?r-?blind|teetotal(?:l?er)?)"
+    r"(?:vegan|vegetarian|pescatarian|(?:lactose|gluten)[ -](?:intolerant|free)|diabetic|c(?:o)?eliac|left-handed"
+    r"|colou?r[- ]?blind|teetotal(?:l?er)?)"
 )
 # Those that last: nobody is told for years that the user has a cold.
 ILLNESSES: Final = (
@@ -34,6 +38,24 @@ ILLNESSES: Final = (
     r"|bipolar disorder|ptsd|ocd|endometriosis|fibromyalgia|multiple sclerosis|parkinson's(?: disease)?|psoriasis"
     r"|eczema|lupus|gout|glaucoma|tinnitus|insomnia|sleep apno?ea|ibs|hay fever|a pacemaker"
     r"|a heart (?:condition|murmur))"
+)
+NATIONALITY: Final = (
+    r"(?:half[ -])?(?:afghan|albanian|algerian|american|argentin(?:e|ian)|armenian|australian|austrian|bangladeshi"
+    r"|belgian|bolivian|bosnian|brazilian|british|bulgarian|canadian|chilean|chinese|colombian|croatian|cuban|czech"
+    r"|danish|dutch|ecuadorian|egyptian|english|eritrean|estonian|ethiopian|filipin[oa]|finnish|french|georgian|german"
+    r"|ghanaian|greek|guatemalan|hungarian|icelandic|indian|indonesian|iranian|iraqi|irish|israeli|italian|ivorian"
+    r"|jamaican|japanese|jordanian|kenyan|korean|kurdish|latvian|lebanese|lithuanian|malaysian|maltese|mexican"
+    r"|moldovan|mongolian|moroccan|nepali|nigerian|norwegian|pakistani|palestinian|peruvian|polish|portuguese|romanian"
+    r"|russian|scottish|senegalese|serbian|singaporean|slovak|slovenian|somali|south african|south korean|spanish"
+    r"|sri lankan|sudanese|swedish|swiss|syrian|taiwanese|tanzanian|thai|tunisian|turkish|ugandan|ukrainian"
+    r"|uruguayan|venezuelan|vietnamese|welsh|zambian|zimbabwean)"
+)
+RELIGION: Final = (
+    r"(?:(?:an? )?(?:(?:practising|practicing|orthodox|devout) )?(?:muslim|jewish|catholic|protestant"
+    r"|buddhist|hindu|sikh|mormon|quaker|atheist|agnostic)|an? (?:practising |devout )?(?-i:Christian)|religious)"
+)
+DWELLINGS: Final = (
+    r"(?:house|flat|apartment|bungalow|cottage|farm|farmhouse|studio|caravan|houseboat|terrace|condo|dorm)\b"
 )
 INDUSTRIES: Final = (
     r"(?:finance|marketing|advertising|tech|IT|healthcare|education|sales|retail|hospitality|construction|insurance"
@@ -51,17 +73,20 @@ ATTRIBUTES_OF_NAMES: Final = r"(?:(?:full|first|last|middle|maiden|sur|nick|user
 ATTRIBUTES: Final = (
     r"native language|first language|mother tongue|nationality|blood type|star sign|zodiac sign|time ?zone"
     r"|hometown|home town|employer|github (?:handle|username|user name)|shoe size|dominant hand|job title|hobby"
+    r"|post ?code|zip code"
 )
 # Two names of one thing: a statement with either supersedes one with the other.
 SYNONYMS: Final = {
     "timezone": "time zone", "home town": "hometown", "birth date": "birthday", "date of birth": "birthday",
     "mom's name": "mother's name", "mum's name": "mother's name", "dad's name": "father's name",
     "first language": "native language", "mother tongue": "native language", "favourite color": "favourite colour",
+    "number": "phone number", "mobile number": "phone number", "cell number": "phone number",
+    "telephone number": "phone number", "wedding anniversary": "anniversary",
 }  # fmt: skip
 # A user may have several of these: a second name belongs to another one and corrects nothing.
 _NOT_UNIQUE: Final = (
     "friend cousin aunt uncle niece nephew sister brother son daughter roommate flatmate teacher doctor coach mentor"
-    " grandmother grandma grandfather grandpa therapist"
+    " grandmother grandma grandfather grandpa therapist kid colleague coworker neighbour neighbor ex"
 )
 NOT_UNIQUE: Final = frozenset(_NOT_UNIQUE.split())
 ALWAYS_NAMED: Final = frozenset({"hometown", "home town", "employer", "nationality"})
@@ -77,7 +102,7 @@ STREET: Final = (
 NO_ALLERGENS: Final = (
     r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|mornings?|people|work(?:ing|outs?)?|meetings?|nonsense"
     r"|stupid\w{0,40}|bull\w{0,40}|small talk|love|drama|exercise|school|homework|fun|code|bugs in|boredom|lies"
-    r"|responsibilit\w{1,40}|commitment|money|losing|failure|kind of)\b"
+    r"|responsibilit\w{1,40}|change|criticism|commitment|money|losing|failure|kind of)\b"
 )
 NO_ALLERGY_TO: Final = r"(?:strange|weird|new|nasty|terrible|horrible|slight|little|food|skin|seasonal|severe|known)\b"
 # "Moved to" is also used of tools and chapters, not only of towns.

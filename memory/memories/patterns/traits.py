@@ -1,0 +1,350 @@
+"""What people are, can, do and want, in a few words: `I'm retired`, `I can't swim`, `my rent is 900 euros`.
+
+Sentences this short have no form by which something that lasts could be told from one of the moment (`I'm tired`), so
+the words that may stand in them are listed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from memory.memories.patterns import vocabulary as words
+from memory.memories.patterns.instruction_words import LANGUAGE
+from memory.memories.patterns.matching import (
+    ADVERB,
+    BLANKS,
+    I_AM,
+    IS,
+    REST,
+    Maker,
+    PatternMatch,
+    Rule,
+    Statement,
+    as_subject,
+    is_plain,
+    rule,
+)
+from memory.memories.patterns.told import in_third_person, with_s
+
+# One of these at a time.
+_MARITAL: Final = (
+    r"(?:single|(?:happily |recently |newly )?married|(?:recently |newly )?divorced|widowed|a widow(?:er)?"
+    r"|(?:recently )?engaged|(?:recently )?separated|in a (?:long-distance |committed )?relationship)"
+)
+# Instead of a job.
+_NO_JOB: Final = (
+    r"(?:(?:semi-)?retired|a pensioner|unemployed|out of work|between jobs"
+    r"|a stay-at-home (?:mum|mom|dad|parent|mother|father))"
+)
+_EMPLOYMENT: Final = (
+    r"(?:self-employed|freelanc(?:e|ing)|on (?:maternity|paternity|parental|sick) leave"
+    r"|an? (?:[a-z-]{1,20} ){0,3}student|an apprentice|an intern)"
+)
+_CHARACTER: Final = (
+    r"(?:an (?:introvert|extrovert|only child|early riser|early bird|immigrant|expat|insomniac|orphan|organ donor)"
+    r"|a (?:morning|night|cat|dog|beach|city|people|tea|coffee) person|a night owl|a (?:light|heavy|bad) sleeper"
+    r"|a perfectionist|a homebody|a twin|a foodie|a bookworm|a (?:picky|fussy) eater|a (?:non-?|heavy )?smoker"
+    r"|a single (?:mum|mom|dad|parent|mother|father)|a carer|a refugee|a veteran|a (?:grand)?(?:mother|father|parent)"
+    r"|a (?:mum|mom|dad)|the (?:oldest|eldest|youngest|middle)(?: child)?(?: of (?:two|three|four|five|six|\d{1,2}))?"
+    r"|bilingual|introverted|extroverted|gay|a lesbian|bisexual|transgender|non-?binary|asexual)"
+)
+_HEALTH: Final = (
+    r"(?:(?:pregnant(?: with (?:twins|triplets))?|deaf|hard of hearing|(?:legally|partially) blind|(?:short|near"
+    r"|long|far)"
+    r"-?sighted|dyslexic|autistic|epileptic|asthmatic|an(?:a)?emic|neurodivergent|in a wheelchair|a wheelchair user"
+    r"|prone to [a-z]{3,20}|an? (?:recovering )?(?:alcoholic|addict)|(?:nine|eight|seven|six|five|four|three|two|one|a"
+    r"|\d{1,2}) (?:years?|months?) sober"
+    r"|on (?:antidepressants|insulin|statins|blood thinners|beta blockers|metformin|the pill|dialysis|(?:blood pressure"
+    r"|thyroid|heart) (?:medication|tablets|pills)))(?: in (?:my|one) (?:left |right )?(?:ears?|eyes?|legs?))?)"
+)
+_WEAK: Final = (
+    r"(?:a (?:bad|weak|dodgy|sensitive) (?:back|knee|hip|heart|shoulder|ankle|neck|wrist|stomach)|bad (?:knees|hips)"
+    r"|flat feet|sensitive skin)"
+)
+_OF_A_HOME: Final = (
+    r"(?:car|bike|driving licen[cs]e|driver's licen[cs]e|licen[cs]e|oven|stove|microwave|freezer|dishwasher|washing"
+    r" machine|dryer|blender|food processor|air fryer|garden|yard|balcony|garage|lift|bathtub|tv|television|smartphone"
+    r"|passport|degree|kids|children|pets|siblings|brothers(?: or sisters)?|sisters|family here|heating|central heating"
+    r"|air conditioning|credit card|printer)"
+)
+_PLACES: Final = (
+    r"(?:house|flat|apartment|home|place|kitchen|garden|yard|balcony|bedroom|bathroom|living room|garage|office|studio"
+    r"|car|bike|boat|van|village|street|building|neighbou?rhood|school|landlord)"
+)
+_FEAR: Final = r"(?:(?:very|really|quite|pretty|so|absolutely) )?(?:afraid|scared|terrified|frightened) of"
+_SKILLS: Final = r"(?:swim|drive|cook|sing|dance|ski|skate|whistle|knit|sew|ride a (?:bike|bicycle|horse)|read music)"
+_HABITS: Final = (
+    r"(?:smoke|vape|drive|swim|cook|dance|want (?:more )?(?:kids|children)|drink(?: (?:alcohol|coffee|tea|caffeine"
+    r"|wine|beer|milk))?|vote|gamble|travel"
+    r"|fly|eat out|watch (?:tv|television|the news)|wear (?:glasses|contacts|make-?up|heels|ties|perfume|jewell?ery)"
+    r"|use social media|own a (?:tv|car|smartphone)|celebrate (?:christmas|birthdays|halloween|easter))"
+)
+_MONEY: Final = (
+    r"(?:(?:about|around|roughly|only|just|under|over|at most|up to) )?(?:(?:[$\u00a3\u20ac]|(?:usd|eur|gbp"
+    r"|chf) )\d[\d.,]"
+    r"{0,12}(?<!\D)(?:k|m)?|\d[\d.,]{0,12}(?<!\D)(?:k|m| thousand| million)?(?: ?[\u20ac$\u00a3]| (?:euros?|dollars?"
+    r"|pounds?|quid|francs"
+    r"|bucks|kronor|kroner|rupees|yen|usd|eur|gbp|chf))?)(?: (?:a|per|each|every) (?:day|week|month|year|hour|night))?"
+    r"(?: (?:net|gross|before tax(?:es)?|after tax(?:es)?))?(?![\d.,]{0,12}\d)"
+)
+_COSTS: Final = (
+    r"(?:(?:monthly |weekly |annual |yearly |total |travel |food |holiday |wedding )?(?:rent|salary|budget|income"
+    r"|mortgage"
+    r"|pension|wage|allowance|deposit))(?: for (?:the |my |our |this )?[a-z]{2,20}(?: [a-z]{2,20})?)?"
+)
+_COUNTED: Final = r"(?:an?|one|two|three|four|five|six|seven|\d{1,2})"
+_OF_A_FAMILY: Final = (
+    rf"(?:twins|twin (?:boys|girls|sons|daughters)|{_COUNTED} (?:(?:young|small|little|old|older|grown-up|adult"
+    rf"|teenage|rescue|adopted|black|white|ginger|grey) )?"
+    rf"(?:{words.PETS}|goldfish|chicken|hen|son|daughter|kid|child|boy|girl|brother|sister|grandchild|grandson"
+    r"|granddaughter)(?:s|es|ren)?)(?: (?:and|,) "
+    rf"{_COUNTED} (?:{words.PETS}|son|daughter|boy|girl|brother|sister)s?)?"
+)
+_AGE: Final = (
+    r"(?:(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
+    r"|eighteen|nineteen|twenty|\d{1,3})(?: years? old| months? old)?)"
+)
+_RELATIVES: Final = (
+    rf"(?:my|our) (?:{words.RELATIONS}|{words.PETS}|eldest|oldest|youngest|(?:grand)?(?:kids|children|parents)"
+    rf"|in-laws|baby|twins)"
+    r"(?:,? (?-i:[A-Z][a-z]{1,20}),?)?"
+)
+_WILL: Final = r"(?:goal|dream|aim|ambition|(?:new year's )?resolution|plan for (?:this|next) year)"
+_AIMS: Final = (
+    r"(?:lose (?:weight|\d)|gain (?:weight|muscle)|quit|give up|cut down|cut back|cut out|eat (?:less|more|healthier)"
+    r"|drink (?:less|more)|save (?:up|money|for)|get (?:fit|fitter|in shape|pregnant|better at|into)|learn"
+    r"|stop (?:smoking"
+    r"|drinking|eating)|sleep (?:more|better)|read more|write a (?:book|novel)|find a (?:job|flat|house)"
+    r"|exercise more|spend less|reduce)"
+)
+_I_HAVE: Final = rf"(?:i|we)(?:{BLANKS}{ADVERB}have(?: got)?|'ve got){BLANKS}"
+_OPEN: Final = rf"(?P<value>\S{REST})"
+# The clause ends, or says since when, or another one begins.
+_END: Final = (
+    r"(?=\s{0,3}(?:$|[,;.!()\u2013\u2014]|-\s|\b(?:and|but|so|now|because|at the moment|right now|these days|though"
+    r"|with (?:no|two|three|four|\d))\b))"
+)
+# Said of the moment, and empty later on.
+_OF_NOW: Final = re.compile(
+    r"(?<=\s)(?:also|just|even|finally|actually|definitely|honestly|basically|still|mostly|really(?= (?:into"
+    r"|speak)))\s",
+    re.IGNORECASE,
+)
+# Who wants to learn that asks for it, and does not tell what they want of their life.
+_OF_THE_MOMENT: Final = re.compile(
+    r"\b(?:this|that|these|those|it|them|you|your|here|there|how|what|why|more about|find out)\b", re.IGNORECASE
+)
+_ENDS_OF_GOALS: Final = re.compile(
+    r"\s{0,3}(?:[;:()\u2013\u2014]|,|\s-\s|\s(?:because|but|so|and i|which|since|as)\b)", re.IGNORECASE
+)
+_MAX_WORDS_OF_GOAL: Final = 20
+
+
+def _statement(
+    match: PatternMatch, quote: str, subject: str | None, *, key: str | None, is_of_health: bool = False
+) -> Statement:
+    content = about_user(_OF_NOW.sub("", quote))
+    return Statement(
+        content=f"{content}.", kind="fact", quote=quote, confidence=0.9, importance=0.8 if is_of_health else 0.6,
+        subject=(subject or as_subject(re.sub(r"^User(?:'s)? ", "", content)))[:120], lifetime="long_term", key=key,
+        value=match.whole if key is not None else None, tags=("health",) if is_of_health else (),
+    )  # fmt: skip
+
+
+def _told(subject: str | None = None, *, key: str | None = None, is_of_health: bool = False) -> Maker:
+    """Return a function that tells what was matched whole; of what has the same subject, one thing holds at a time."""
+
+    def make(match: PatternMatch) -> Statement:
+        return _statement(match, match.quote(match.whole), subject, key=key, is_of_health=is_of_health)
+
+    return make
+
+
+def _told_of_thing(match: PatternMatch) -> Statement | None:
+    """Return what is told if it names a thing or two: what follows them is left out."""
+    if not is_plain(match.covered_value, max_words=6) or re.match(r"(?:the|this)\b", match.covered_value):
+        return None
+    return _statement(match, match.quote(), None, key=None)
+
+
+def _somebody(match: PatternMatch) -> Statement | None:
+    """Return what is told of somebody by their name alone."""
+    name = match.regex_match["who"]
+    if (
+        name in words.NO_NAMES
+        or name.lower() in words.REFERRING_STARTS
+        or not is_plain(match.covered_value, max_words=5)
+    ):
+        return None
+    if re.search(words.NO_ALLERGENS, match.value, re.IGNORECASE):
+        return None
+    statement = _statement(match, match.quote(), match.quote().lower(), key=None, is_of_health=True)
+    return replace(statement, content=f"{match.quote()}.")
+
+
+def _of_us(match: PatternMatch) -> Statement:
+    """Return what is told in the words of the user."""
+    quote = match.quote(match.whole)
+    return replace(_statement(match, quote, quote.lower(), key=None), content=f'User said: "{quote}."')
+
+
+def _amount(match: PatternMatch) -> Statement:
+    return _statement(match, match.quote(match.whole), match.key, key=match.key)
+
+
+def _goal(match: PatternMatch) -> Statement | None:
+    value = _ENDS_OF_GOALS.split(match.regex_match["value"])[0].rstrip(" .!")
+    if not 0 < len(value.split()) <= _MAX_WORDS_OF_GOAL or _OF_THE_MOMENT.search(value):
+        return None
+    start = match.regex_match.start("value")
+    return _statement(match, match.quote(match.clause.words(start, start + len(value))), None, key=None)
+
+
+_HEAD: Final = re.compile(
+    rf"\A(?:i|we)(?:(?P<am>'m| am|'re| are)|(?P<have>'ve got|'ve| have got| have(?=\s(?:never|been|gone)\b))|(?P<not>"
+    rf" (?:don't|do not))|(?P<not_had> haven't)|(?P<same> (?:can't|cannot|can not|never|was|would))|(?P<like>'d)"
+    rf"|(?= {ADVERB}(?P<verb>[a-z]{{2,20}})))(?=\s)",
+    re.IGNORECASE,
+)
+_THIRD: Final = {"am": " is", "have": " has", "not": " doesn't", "not_had": " hasn't", "like": " would"}
+
+
+def about_user(clause: str) -> str:
+    """Return a clause of the speaker about themselves as one about the user: `User can't swim`."""
+    found = _HEAD.match(clause)
+    if found is None:
+        return "User's " + in_third_person(re.sub(r"\A(?:my|our)\s", "", clause, flags=re.IGNORECASE))
+    if found["verb"]:
+        start, end = found.span("verb")
+        return f"User{clause[found.end() : start]}{with_s(found['verb'])}{in_third_person(clause[end:])}"
+    kind = found.lastgroup or ""
+    return "User" + _THIRD.get(kind, found[kind]) + in_third_person(clause[found.end() :])
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    rule(rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?:severely )?allergic to{BLANKS}{_OPEN}", _somebody),
+    rule(
+        rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?P<value>an? (?:vegan|vegetarian)|(?:lactose"
+        rf"|gluten)[ -]intolerant"
+        rf"|diabetic|teetotal){_END}",
+        _somebody,
+    ),
+    rule(
+        rf"(?:i|we) {ADVERB}live in(?P<value> an? (?:[a-z-]{{1,20}} ){{0,3}}{words.DWELLINGS}"
+        rf"(?: (?:near|without|with|on|outside|by|in) [^,;.]{{1,60}})?){_END}",
+        _told(),
+    ),
+    rule(
+        rf"i {ADVERB}(?:take|get|catch) the (?P<value>(?:train|bus|tube|metro|tram|ferry|underground"
+        rf"|subway) to (?:work|school|uni|university|the office)){_END}",
+        _told("goes to work by"),
+    ),
+    rule(
+        rf"my (?P<key>passport|visa|lease|(?:driving )?licen[cs]e|(?:\w{{1,20}} )?(?:contract|insurance|subscription"
+        rf"|membership|warranty)) (?:expires|ends|runs out){BLANKS}(?P<value>in (?:{words.MONTHS} )?20\d\d){_END}",
+        _told(),
+    ),
+    rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_MARITAL}){_END}", _told("marital status")),
+    rule(rf"{I_AM}{ADVERB}(?P<value>{_NO_JOB}){_END}", _told("job", key="job")),
+    rule(rf"{I_AM}{ADVERB}(?P<value>{_EMPLOYMENT}){_END}", _told("employment")),
+    rule(rf"{I_AM}{ADVERB}(?P<value>{words.NATIONALITY}){_END}", _told("nationality")),
+    rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{words.RELIGION}){_END}", _told("religion")),
+    rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_CHARACTER}){_END}", _told()),
+    rule(rf"{I_AM}{ADVERB}(?P<value>{_HEALTH}){_END}", _told(is_of_health=True)),
+    rule(
+        rf"{_I_HAVE}(?P<value>{_WEAK}|(?:an? )?{words.ILLNESSES}){_END}",
+        _told(is_of_health=True),
+    ),
+    rule(
+        rf"i {ADVERB}(?:get|suffer from|struggle with|live with){BLANKS}(?P<value>(?:really |very "
+        rf"|easily )?(?:(?:sea|car"
+        rf"|air|travel|motion)[ -]?sick(?:ness)?|(?:tired|cold|anxious|dizzy|overwhelmed"
+        rf"|breathless) (?:very )?(?:quickly|easily"
+        rf"|fast)|{words.ILLNESSES}|anxiety|depression|panic attacks|nosebleeds"
+        rf"|headaches)(?: easily)?){_END}",
+        _told(is_of_health=True),
+    ),
+    rule(rf"i weigh{BLANKS}(?P<value>\d[\d.]{{1,5}} ?(?:kg|kilos?|lbs?|pounds|stone)){_END}", _told("weight")),
+    rule(
+        rf"{I_AM}(?P<value>\d[\d.,]{{0,5}} ?(?:cm|m|feet|foot|ft)(?: \d{{1,2}}(?: inches)?)?(?: tall)?){_END}",
+        _told("height"),
+    ),
+    rule(
+        rf"{I_AM}on{BLANKS}(?P<value>[$\u00a3\u20ac]?\d[\d.,]{{1,8}}k|(?=.{{1,30}}(?:year|month)){_MONEY}){_END}",
+        _told("salary"),
+    ),
+    rule(rf"{LANGUAGE} is my (?P<value>(?:first|native|second|third) language){_END}", _of_us),
+    rule(
+        rf"we(?:'re| are) (?P<value>an? (?:family|household) of (?:two|three|four|five|six|seven|eight|\d{{1,2}})"
+        rf"|(?:all |both )?"
+        rf"{words.DIETS}(?: at home)?|a couple|renting|married|divorced|engaged){_END}",
+        _of_us,
+    ),
+    rule(
+        rf"we(?: have|'ve got| have got) an?{BLANKS}(?P<value>(?:[a-z-]{{1,20}} ){{0,2}}{_OF_A_HOME}\b{REST})",
+        _told_of_thing,
+    ),
+    rule(rf"i was {ADVERB}diagnosed with{BLANKS}{_OPEN}", _told_of_thing),
+    rule(rf"{I_AM}{ADVERB}{_FEAR}{BLANKS}{_OPEN}", _told_of_thing),
+    rule(
+        rf"{I_AM}{ADVERB}(?:(?:really |very |quite |pretty )?(?:good|bad|terrible|hopeless) (?:at|with)"
+        rf"|not allowed(?: to)?|(?:really |very )?into"
+        rf"|obsessed with|intolerant (?:to|of)|(?-i:married to(?= [A-Z]))|fluent in){BLANKS}{_OPEN}",
+        _told_of_thing,
+    ),
+    rule(
+        rf"i {ADVERB}speak{BLANKS}(?P<value>(?:[a-z]{{1,12}} ){{0,2}}{LANGUAGE}"
+        rf"(?:(?:,| and|, and| but only) (?:[a-z]{{1,12}} ){{0,3}}{LANGUAGE}){{0,5}}"
+        rf"(?: (?:fluently|natively|badly|well|at home|at work|with my [a-z]{{3,20}})){{0,2}}){_END}",
+        _told(),
+    ),
+    rule(rf"i (?:can't|cannot|can not|never learn(?:ed|t) (?:how )?to){BLANKS}(?P<value>{_SKILLS}){_END}", _told()),
+    rule(rf"i (?:can't|cannot|can not){BLANKS}(?:tolerate|digest|handle|stomach){BLANKS}{_OPEN}", _told_of_thing),
+    rule(rf"i {ADVERB}(?:don't|do not|never){BLANKS}(?P<value>{_HABITS}){_END}", _told()),
+    rule(
+        rf"(?:i|we)(?: have|'ve got|'ve| have got) no{BLANKS}(?P<value>{_OF_A_HOME}){_END}",
+        _told(),
+    ),
+    rule(
+        rf"(?:i|we) (?:(?:don't|do not) (?:have|own)|haven't(?: got)?)(?: an?"
+        rf"| any)?{BLANKS}(?P<value>{_OF_A_HOME}){_END}",
+        _told(),
+    ),
+    rule(rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY}){_END}", _told()),
+    rule(rf"(?:my|our) (?P<key>{_COSTS}){IS}(?P<value>{_MONEY}){_END}", _amount),
+    rule(
+        rf"(?:i|we) {ADVERB}(?:earn|make|pay){BLANKS}(?=[\d.,]{{3}}|.{{1,40}}(?:[$\u00a3\u20ac]|euro|dollar|pound"
+        rf"|quid|franc))"
+        rf"(?P<value>{_MONEY}(?:(?<=day|ear|eek|nth|our)| (?:in|for) (?:rent|childcare|the mortgage|maintenance"
+        rf"|the flat"
+        rf"|it a month))){_END}",
+        _told(),
+    ),
+    rule(
+        rf"(?:my|our) {_PLACES}(?: (?:has no|has an?|doesn't have|does not have|is (?:in(?= (?-i:[A-Z]))|near"
+        rf"|by))){BLANKS}{_OPEN}",
+        _told_of_thing,
+    ),
+    rule(
+        rf"{_RELATIVES}(?:'s| is| are){BLANKS}(?P<value>(?:an? )?(?:{words.DIETS}|{_HEALTH}|{_MARITAL}|{_NO_JOB}"
+        rf"|{_EMPLOYMENT}"
+        rf"|{words.RELIGION}|{words.NATIONALITY}|{_AGE})){_END}",
+        _told(),
+    ),
+    rule(
+        rf"{_RELATIVES} (?:has|have|suffers from){BLANKS}(?P<value>{words.ILLNESSES}|dementia"
+        rf"|alzheimer's(?: disease)?|cancer|an? [a-z]{{3,20}} allergy){_END}",
+        _told(),
+    ),
+    rule(rf"{_RELATIVES} (?:doesn't|does not|can't|cannot){BLANKS}(?:eat|drink){BLANKS}{_OPEN}", _told_of_thing),
+    rule(rf"my (?:(?:main|big|biggest|ultimate|personal) )?{_WILL} is to{BLANKS}{_OPEN}", _goal),
+    rule(
+        rf"i(?: {ADVERB}want|'d (?:like|love)| would (?:like|love)) to learn(?! (?:about|more|something|anything"
+        rf"|the basics))"
+        rf"{BLANKS}(?:how )?{_OPEN}",
+        _goal,
+    ),
+    rule(rf"{I_AM}{ADVERB}trying to{BLANKS}(?P<value>{_AIMS}\b{REST})", _goal),
+)

@@ -1,0 +1,196 @@
+"""What people say of themselves in a few words is found; what is of the moment, or not about them, is not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from memory.memories.patterns import Statement, find_instructions, find_statements
+from reverie.clock import to_micros
+
+# A Wednesday.
+AT = to_micros(datetime(2026, 5, 6, 15, 30, tzinfo=UTC))
+
+
+def found(message: str) -> list[Statement]:
+    return find_statements(message, at=AT)
+
+
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        ("I'm retired.", "User is retired."),
+        ("I'm self-employed, so no sick pay", "User is self-employed."),
+        ("i'm a second-year student", "User is a second-year student."),
+        ("I'm married to Tomas.", "User is married to Tomas."),
+        ("I'm not religious.", "User is not religious."),
+        ("I'm half Finnish", "User is half Finnish."),
+        ("I'm the youngest of five.", "User is the youngest of five."),
+        ("I'm hard of hearing in my left ear", "User is hard of hearing in their left ear."),
+        ("I'm on statins.", "User is on statins."),
+        ("I'm scared of heights.", "User is scared of heights."),
+        ("I'm hopeless at cooking", "User is hopeless at cooking."),
+        ("I'm also really into pottery", "User is into pottery."),
+        ("I was diagnosed with ADHD.", "User was diagnosed with ADHD."),
+        ("I get carsick easily.", "User gets carsick easily."),
+        ("I've got a bad knee.", "User has a bad knee."),
+        ("I speak Dutch and a little Turkish.", "User speaks Dutch and a little Turkish."),
+        ("Greek is my first language", 'User said: "Greek is my first language."'),
+        ("I can't swim.", "User can't swim."),
+        ("I never learned to drive", "User never learned to drive."),
+        ("I don't smoke.", "User doesn't smoke."),
+        ("I don't have a car.", "User doesn't have a car."),
+        ("We haven't got a dishwasher", "User hasn't got a dishwasher."),
+        ("We have two cats.", "User has two cats."),
+        ("We've got twin girls", "User has twin girls."),
+        ("We're a family of five", 'User said: "We\'re a family of five."'),
+        ("We live in a third-floor flat without a lift.", "User lives in a third-floor flat without a lift."),
+        ("Our flat has no balcony.", "User's flat has no balcony."),
+        ("My rent is 900 euros.", "User's rent is 900 euros."),
+        ("our food budget is about 120 a week", "User's food budget is about 120 a week."),
+        ("I earn 3,100 a month.", "User earns 3,100 a month."),
+        ("I weigh 63 kg", "User weighs 63 kg."),
+        ("My sister has diabetes.", "User's sister has diabetes."),
+        ("My daughter Ida is seven.", "User's daughter Ida is seven."),
+        ("My girlfriend is vegan.", "User's girlfriend is vegan."),
+        ("My manager is Henrik.", "User's manager's name is Henrik."),
+        ("Priya is allergic to nuts.", "Priya is allergic to nuts."),
+        ("My goal is to run a half marathon by spring.", "User's goal is to run a half marathon by spring."),
+        ("My dream is to open a bakery in my village", "User's dream is to open a bakery in their village."),
+        ("I'd love to learn the piano.", "User would love to learn the piano."),
+        ("I'm trying to cut down on sugar", "User is trying to cut down on sugar."),
+        ("My passport expires in 2031.", "User's passport expires in 2031."),
+        ("I take the train to work", "User takes the train to work."),
+        ("I play the cello.", "User plays the cello."),
+        ("I cycle to work", "User cycles to work."),
+        ("I work nights.", "User works nights."),
+        ("I run every morning.", "User runs every morning."),
+        ("I go to church on Sundays.", "User goes to church on Sundays."),
+        ("I get up at 5", "User gets up at 5."),
+        ("I usually have lunch at noon.", "User usually has lunch at noon."),
+        ("I swim on Friday mornings", "User swims on Friday mornings."),
+        ("I grew up on a farm.", "User grew up on a farm."),
+        ("I was raised by my grandparents.", "User was raised by their grandparents."),
+        ("I got promoted to head of sales.", "User got promoted to head of sales."),
+        ("I always struggle with names.", "User always struggles with names."),
+        ("The wedding is on 14 June.", 'User said: "The wedding is on 14 June (14 June 2026)."'),
+        ("The boys start nursery in September", "User's boys start nursery in September (September 2026)."),
+    ],
+)
+def test_what_is_said_in_a_few_words_is_found(message: str, content: str) -> None:
+    """Given a short plain sentence about somebody's life, then it is kept in the third person."""
+    assert [one.content for one in found(message)] == [content]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "I'm tired.",
+        "I'm single-handedly rewriting this.",
+        "I'm engaged in a long discussion.",
+        "I'm married to the idea.",
+        "I'm into it.",
+        "I'm afraid of what he will say.",
+        "I'm afraid I can't.",
+        "If I were retired I'd travel.",
+        "I wish I could swim.",
+        "I used to have two cats.",
+        "I almost got married.",
+        "My character is a retired pirate.",
+        "He is retired.",
+        'My friend said "I\'m vegan".',
+        "What if I'm pregnant?",
+        "I might be pregnant.",
+        "I don't have time.",
+        "I don't have the file.",
+        "I can't drive today.",
+        "I can't cook tonight.",
+        "I have two questions.",
+        "I've got two minutes.",
+        "My goal is to get this done.",
+        "I want to learn more about you.",
+        "I want to learn how this works.",
+        "I'm trying to find the bug.",
+        "My budget is fine.",
+        "My house is a mess.",
+        "My kitchen is on fire.",
+        "I play the victim.",
+        "I live in fear.",
+        "We live in hope.",
+        "I go there every day.",
+        "I do this every time.",
+        "My boss is 10 minutes late.",
+        "My boss is Irish about it.",
+        "Nothing is vegan here.",
+        "Pizza is vegetarian.",
+        "I'm Christian.",
+        "I'm French kissing.",
+        "My rent is due.",
+        "I pay 20.",
+        "I make 3 a day.",
+        "I'm on it.",
+    ],
+)
+def test_what_is_of_the_moment_is_not(message: str) -> None:
+    """Given something of the moment, of nobody in particular, or not so, then nothing is kept."""
+    assert found(message) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("I'm single.", "I'm engaged."),
+        ("I work as a nurse.", "I'm retired."),
+        ("My rent is 900 euros.", "My rent is 950 euros."),
+        ("I weigh 63 kg.", "I weigh 61 kg."),
+    ],
+)
+def test_a_newer_state_takes_the_place_of_the_older(first: str, second: str) -> None:
+    """Given two states of which one holds at a time, then they have one subject."""
+    [before], [after] = found(first), found(second)
+    assert before.subject == after.subject
+
+
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        ("Please keep walnuts out of every recipe.", "Keep walnuts out of every recipe."),
+        ("Keep answers under 100 words.", "Keep answers under 100 words."),
+        ("Whenever you plan a trip, avoid flying.", "Whenever you plan a trip, avoid flying."),
+        ("No seafood in recipes, please.", "No seafood in recipes."),
+        ("Don't recommend anything with nuts.", "Don't recommend anything with nuts."),
+        ("please only suggest step-free places", "Only suggest step-free places."),
+        ("Don't mention my weight.", "Don't mention my weight."),
+        ("All recipes must be vegan.", "All recipes must be vegan."),
+        ("In recipes use grams instead of cups.", "In recipes use grams instead of cups."),
+        ("Give me temperatures in Celsius", "Give me temperatures in Celsius."),
+        ("Address me formally.", "Address me formally."),
+        ("Ask before you book anything.", "Ask before you book anything."),
+        ("One suggestion at a time, please.", "One suggestion at a time."),
+        ("I don't want to talk about my divorce.", "I don't want to talk about my divorce."),
+    ],
+)
+def test_ways_to_answer_are_instructions(message: str, content: str) -> None:
+    """Given how to answer and nothing else, then it holds from now on."""
+    assert [(one.content, one.unconfirmed) for one in find_instructions(message)] == [(content, False)]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Only suggest places in Rome.",
+        "Don't suggest the red one.",
+        "Keep Tom out of my room.",
+        "Give me the prices in descending order.",
+        "Recipes should be here somewhere.",
+        "Answers should be on page 5.",
+        "Whenever you need help, just let me know.",
+        "Every time you leave, I cry.",
+        "I don't want to talk about it.",
+        "Don't mention it.",
+    ],
+)
+def test_what_is_said_of_one_task_or_person_is_no_instruction(message: str) -> None:
+    """Given words of one task, of other people or of a habit of speech, then nothing holds from now on."""
+    assert find_instructions(message) == []
