@@ -185,7 +185,7 @@ def main() -> None:
     result.notes += [f"{path} holds {', '.join(sorted(fields))}" for path, fields in left.items()]
     _add_goals(result)
     result.finish(options.output)
-    sys.exit(0 if all(goal.reached for goal in result.goals) else 1)
+    sys.exit(result.exit_code())
 
 
 def _options() -> argparse.Namespace:

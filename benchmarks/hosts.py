@@ -115,7 +115,7 @@ def main() -> None:
         result.add("ingest", rounded(count / (ended - began)), "messages/s")
     _conclude(result, load, found, {**fired, "workers_that_took_no_tasks": deaf})
     result.finish(options.output)
-    sys.exit(0 if all(goal.reached for goal in result.goals) else 1)
+    sys.exit(result.exit_code())
 
 
 def _options() -> argparse.Namespace:

@@ -115,7 +115,7 @@ def main() -> None:
     ):
         result.goals.append(Goal(what=what, relation=relation, goal=goal, figure=figure, unit=unit))  # type: ignore[arg-type]
     result.finish(options.output)
-    sys.exit(0 if all(goal.reached for goal in result.goals) else 1)
+    sys.exit(result.exit_code())
 
 
 def _options() -> argparse.Namespace:

@@ -58,7 +58,7 @@ def main() -> None:
         _add(result, each)
     console.print(_table(ran))
     result.finish(options.output)
-    sys.exit(0 if all(goal.reached is not False for goal in result.goals) else 1)
+    sys.exit(result.exit_code())
 
 
 def _options() -> argparse.Namespace:

@@ -94,6 +94,13 @@ class Result(msgspec.Struct, kw_only=True):
         path.write_bytes(msgspec.json.format(encoded, indent=2) + b"\n")
         self._print(path)
 
+    def exit_code(self) -> int:
+        """Return 1 if a goal was missed, else 0. How long something takes in a quick run decides nothing: the machine
+        may be busy with other tests.
+        """
+        decisive = [goal for goal in self.goals if not (self.quick and goal.unit in ("s", "ms"))]
+        return int(any(goal.reached is False for goal in decisive))
+
     def _print(self, path: Path) -> None:
         title = f"{self.benchmark}{' (quick: not to be quoted)' if self.quick else ''}"
         table = Table(title=title, title_justify="left", header_style="bold")

@@ -105,6 +105,14 @@ def test_absent_data_is_told_and_made_up_the_same_each_time(tmp_path: Path, caps
     assert "made-up turns" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("quick", "unit", "code"), [(True, "s", 0), (True, "", 1), (False, "s", 1)])
+def test_only_times_of_a_quick_run_decide_nothing(quick: bool, unit: str, code: int) -> None:
+    """Given a goal that was missed, then the benchmark fails, unless it is a time of a quick run."""
+    missed = Goal(what="something", relation="<=", goal=1, figure=2, unit=unit)
+    result = Result(benchmark="any", seed=1, quick=quick, settings={}, goals=[missed])
+    assert result.exit_code() == code
+
+
 def test_the_report_names_what_was_missed_and_what_was_not_measured() -> None:
     """Given a result with a goal of each kind, when it is rendered, then the page says so between its markers."""
     goals = [
