@@ -17,6 +17,7 @@ from cli.groups import Group, Row
 from cli.output import AsJson, encoded, input_of, note, print_json, print_result, print_table
 from reverie.calls import validated
 from reverie.counts import counted
+from reverie.decoding import check_keys
 from reverie.errors import Rejected
 from reverie.items import (
     BatchItems,
@@ -151,6 +152,7 @@ def _line(number: int, line: bytes, namespace: Any, key: str) -> PutOperation:
         value = msgspec.json.decode(line)
     except msgspec.DecodeError as error:
         raise Rejected(f"line {number} is not JSON: {error}", field="file") from None
+    check_keys(line, name=f"line {number}")
     if not isinstance(value, dict) or not isinstance(value.get(key), str | int):
         raise Rejected(f"line {number} is no JSON object with a field {key!r}: name another with --key", field="file")
     return PutOperation(namespace=namespace, key=str(value[key]), value=value)

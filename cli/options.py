@@ -28,6 +28,7 @@ from msgspec import NODEFAULT
 
 from reverie.calls import Call, build, renamed
 from reverie.clock import from_micros, now_micros
+from reverie.decoding import check_keys
 from reverie.errors import Rejected
 
 # The path of an item of a list: tags[0].
@@ -219,9 +220,11 @@ def _takes_json(hint: Any) -> bool:
 
 def _from_json(name: str, text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
+        found = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise Rejected(f"{name} {text[:80]!r} is not JSON; put a text in double quotes", field=name) from None
+    check_keys(text.encode(), name=name)
+    return found
 
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}

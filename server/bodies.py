@@ -15,7 +15,7 @@ from anyio import CapacityLimiter, to_thread
 from blake3 import blake3
 from starlette.requests import ClientDisconnect, Request
 
-from reverie.decoding import describe, rejected
+from reverie.decoding import check_keys, describe, rejected
 from reverie.errors import Malformed, Rejected, TooLarge, TooSlow, Unavailable, UnsupportedType
 from server.caller import IDEMPOTENCY_HEADER
 
@@ -185,6 +185,7 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     except UnicodeDecodeError as error:
         raise Malformed(f"the body is not UTF-8: byte {error.start} cannot be read") from None
     check_values(body)
+    check_keys(body, name="body")
     describe(kind)
     try:
         return msgspec.json.decode(body, type=kind)

@@ -41,7 +41,7 @@ from memory.scheduling.rules import RunResult, ScheduleRules, end_run, readable
 from memory.secrets import redacted
 from memory.withdrawn import Withdrawn
 from reverie.clock import from_micros, rfc3339
-from reverie.decoding import convert, describe
+from reverie.decoding import check_keys, convert, describe
 from reverie.errors import AgentQueueFull, Permanent, Rejected, StoreUnavailable, Transient, Unavailable
 from reverie.fields import check_fields
 from reverie.recall.types import RecallResult
@@ -217,6 +217,7 @@ def result_of(answer: WebhookAnswer) -> RunResult:
     if not answer.body.strip():
         return RunResult("success")
     try:
+        check_keys(answer.body, name="report")
         report = check_fields(convert(msgspec.json.decode(answer.body), RunReport, name="report"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Rejected) as error:
         return RunResult("failed", error=f"the receiver answered with JSON that is not a report of a run: {error}")

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from reverie.contract import DEFAULT_AGENT
+from reverie.decoding import check_keys
 from reverie.errors import ReverieError
 from server.bodies import check_values
 from server.caller import AGENT_HEADER, trace_of
@@ -101,8 +102,9 @@ def _with_agent(scope: Scope) -> Scope:
 
 
 def _checked(body: bytes) -> bytes:
-    """Return a body as it is. Raises `Rejected` for more values than there is room for."""
+    """Return a body as it is. Raises `Rejected` for more values than there is room for, and for a key that is twice."""
     check_values(body)
+    check_keys(body, name="body")
     return body
 
 

@@ -123,6 +123,12 @@ LONG = "x" * 257
 # Method, path, body, headers on top of the agent's; then the status, the kind of problem and the field.
 BAD_REQUESTS: list[tuple[str, str, str, Any, dict[str, str], int, str, str]] = [
     ("broken JSON", "POST", "/v1/messages", b'{"messages": [', {}, 400, "rejected", ""),
+    ("a key twice", "POST", "/v1/messages", b'{"session": "a", "messages": [], "session": "b"}', {}, 422, "rejected", "session"),
+    ("a key twice, once escaped", "POST", "/v1/recall", rb'{"query": "a\"b\\", "\u0071uery": "b"}', {}, 422, "rejected", "query"),
+    ("a key twice inside", "POST", "/v1/messages", b'{"session": "s", "messages": [{"role": "user", "content": "x", "metadata": {"a": {"b": 1, "b": 2}}}]}', {}, 422, "rejected", "b"),
+    ("a key twice beside a surrogate", "POST", "/v1/recall", rb'{"query": "\ud800", "query": "b"}', {}, 422, "rejected", "query"),
+    ("a key twice in a path's call", "PATCH", "/v1/memories/m", b'{"content": "a", "content": "b"}', {}, 422, "rejected", "content"),
+    ("a key twice in a tool's call", "POST", "/mcp", b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "method": "tools/call"}', {}, 422, "rejected", "method"),
     ("no body", "POST", "/v1/messages", b"", {}, 422, "rejected", "messages"),
     ("NaN", "POST", "/v1/recall", b'{"query": NaN}', {}, 400, "rejected", ""),
     ("invalid UTF-8", "POST", "/v1/messages", b'{"session": "\xff", "messages": []}', {}, 400, "rejected", ""),

@@ -162,8 +162,12 @@ def test_the_command_line_of_items(reverie: CommandLine, tmp_path: Path) -> None
     assert reverie("items", "sweep").out == "0 expired items removed.\n"
     missing = reverie("items", "get", "users.kate", "diet")
     assert (missing.code, "no item 'diet'" in missing.err) == (1, True)
+    twice = tmp_path / "twice.jsonl"
+    twice.write_text('{"id": 1}\n{"id": 2, "b": 1, "b": 2}\n')
     for wrong, said in (
         (("put", "n", "k", "plain"), "is not JSON"),
+        (("put", "n", "k", '{"a": {"b": 1, "b": 2}}'), "has the key 'b' twice"),
+        (("load", "n", str(twice)), "line 2 has the key 'b' twice"),
         (("put", "[1", "k", "{}"), "is no JSON array"),
         (("put", "n", "k", "[]"), "value"),
         (("load", "n", str(tmp_path / "none")), "cannot be read"),

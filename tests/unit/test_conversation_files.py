@@ -92,6 +92,12 @@ def test_a_file_with_a_mistake_is_refused_as_a_whole(item: Any, error: str) -> N
     assert str(raised.value).startswith(error)
 
 
+@pytest.mark.parametrize("before", ["", '{"session": "s", "role": "user", "content": "x"}\n'], ids=["JSON", "JSONL"])
+def test_a_file_with_a_key_twice_is_refused(before: str) -> None:
+    with pytest.raises(Rejected, match="has the key 'content' twice in one object"):
+        read_items((before + '{"role": "user", "content": "x", "content": "y"}').encode(), name="file")
+
+
 def test_an_exported_session_can_be_ingested_again() -> None:
     """Given what `export_session` returns, then its messages and the fields of its session are kept."""
     message = Message(id="m1", session="z1", sequence=3, role="user", content="hello", created_at=_AT, token_count=1)

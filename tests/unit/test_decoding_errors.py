@@ -2,19 +2,57 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reverie.decoding import convert, rejected
+from reverie.decoding import check_keys, convert, rejected
 from reverie.errors import Rejected
 from reverie.memories.calls import ImportMemories, Remember
 from reverie.pipeline.calls import IngestMessages
 from reverie.pipeline.submission import MessageInput
 from reverie.recall.calls import Recall
+
+_TEXTS: Final = st.text('ab"\\\n\u00e9', max_size=3) | st.just("\ud800")
+_JSON: Final = st.one_of(_TEXTS, st.integers(), st.booleans(), st.none()).map(json.dumps)
+
+
+def _list_of(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+
+
+def _object_of(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    pairs = st.lists(st.tuples(_TEXTS.map(json.dumps), inner), max_size=3)
+    return pairs.map(lambda found: "{" + ", ".join(f"{key}: {value}" for key, value in found) + "}")
+
+
+def test_a_key_that_is_twice_in_an_object_is_named() -> None:
+    """Given the JSON of others, then a key is refused whose first value would get lost, wherever it stands."""
+    quoted = rb'{"a\\": "\"", "b": "c\\\"d"'
+    for text in (b'{"b": 1, "b": 1}', b'[[{"a": [{"b": {}, "c": 1, "b": {}}]}]]', quoted + b', "b": 2}'):
+        with pytest.raises(Rejected, match="body has the key 'b' twice in one object: send it once") as raised:
+            check_keys(text, name="body")
+        assert raised.value.field == "b"
+    with pytest.raises(Rejected, match="the key '\\?' twice"):
+        check_keys(rb'{"\ud800": 1, "\ud800": 1}', name="body")
+
+
+@given(text=st.recursive(_JSON, lambda inner: _list_of(inner) | _object_of(inner), max_leaves=20))
+def test_a_key_is_refused_exactly_where_an_object_has_it_twice(text: str) -> None:
+    """Given any JSON, then it is refused if a reader that sees every pair finds two with one key."""
+    pairs = list[list[str]]()
+    json.loads(text, object_pairs_hook=lambda found: pairs.append([key for key, _ in found]))
+    if any(len(set(keys)) < len(keys) for keys in pairs):
+        with pytest.raises(Rejected):
+            check_keys(text.encode(), name="body")
+    else:
+        check_keys(text.encode(), name="body")
 
 
 @pytest.mark.parametrize(

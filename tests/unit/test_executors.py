@@ -212,6 +212,7 @@ def test_the_receiver_decides_under_the_policy_conditional(
         b'{"outptu": "watered"}',
         b'{"cost": -1}',
         b'{"turn_count": -1}',
+        b'{"output": "a", "output": "b"}',
         b'{"output": "a\\u0000b"}',
         b'{"output": "\\ud800"}',
         b"\xff\xfe",

@@ -8,7 +8,7 @@ import msgspec
 
 from reverie.connection import Connection
 from reverie.contract import DEFAULT_AGENT, DEFAULT_WORKSPACE
-from reverie.decoding import rejected
+from reverie.decoding import check_keys, rejected
 from reverie.errors import Rejected
 from reverie.memories.calls import ImportMemories
 from reverie.memories.types import (
@@ -27,6 +27,7 @@ def read_export(document: bytes) -> MemoryExport:
     try:
         version = msgspec.json.decode(document, type=_Versioned).schema_version
         _check_version(version)
+        check_keys(document, name="document")
         found = msgspec.json.decode(document, type=ImportedMemories)
         return MemoryExport(memories=list(found.memories), schema_version=found.schema_version)
     except msgspec.ValidationError as error:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from reverie.decoding import near_names
+from reverie.decoding import check_keys, near_names
 from reverie.errors import Rejected
 from reverie.pipeline.calls import IngestMessages
 from reverie.pipeline.submission import STORED_FIELDS, MessageInput, build_session
@@ -36,6 +36,7 @@ def read_items(content: bytes, *, name: str) -> list[Any]:
         raise Rejected(f"{name} is empty", field="file")
     try:
         whole = msgspec.json.decode(content)
+        check_keys(content, name=name)
         return whole if isinstance(whole, list) else [whole]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         lines = [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
@@ -153,6 +154,8 @@ def _check_keys(location: str, item: Mapping[Any, Any], known: Iterable[str]) ->
 
 def _line(name: str, number: int, line: bytes) -> Any:
     try:
-        return msgspec.json.decode(line)
+        found = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Rejected(f"{name}, line {number}: {error}; nothing was handed over", field="file") from error
+    check_keys(line, name=f"{name}, line {number}")
+    return found

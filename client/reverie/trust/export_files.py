@@ -22,6 +22,7 @@ import msgspec
 
 from reverie.calls import validated
 from reverie.connection import Connection
+from reverie.decoding import check_keys
 from reverie.errors import Limited, QuotaExceeded, Rejected
 from reverie.memories.transfer import read_export, records_of
 from reverie.sessions.types import SessionExport
@@ -414,6 +415,7 @@ def _check(record: ExportedRecord) -> None:
 def _older_records(document: bytes, place: dict[str, str]) -> Iterator[ExportedRecord]:
     try:
         raw = msgspec.json.decode(document, type=dict[str, Any])
+        check_keys(document, name="export")
         if "session" in raw:
             export = msgspec.convert(raw, SessionExport)
             session = msgspec.to_builtins(export.session, builtin_types=(datetime,))

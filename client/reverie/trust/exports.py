@@ -29,7 +29,7 @@ from reverie.checks import (
 )
 from reverie.clock import to_micros
 from reverie.contract import MAX_FILE_BYTES, FilePayload, MessagePayload
-from reverie.decoding import convert
+from reverie.decoding import check_keys, convert
 from reverie.errors import Rejected
 from reverie.fields import check_fields, label
 from reverie.items import PutItem
@@ -643,6 +643,7 @@ def decode_record(line: bytes) -> ExportedRecord:
         found: ExportedRecord = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Rejected(f"it is no record of an export: {error}", field="records") from None
+    check_keys(line, name="it")
     return found
 
 
