@@ -178,11 +178,38 @@ _TIME: Final = (
     rf"(?:{WEEKDAYS}\b|tomorrow\b|noon\b|midnight\b|next \w{{1,10}}|{MONTHS}\s\d{{1,2}}"
     rf"|\d{{1,2}}(?::\d\d)?(?:st|nd|rd|th)?(?:\s?[ap]m|\so'clock)?(?:\s(?:of\s)?{MONTHS}(?=\W|\Z))?)"
 )
+_MOVED: Final = r"(?:moved|changed|postponed|rescheduled|pushed|shifted|delayed|extended|brought)"
+# A memory says the day in brackets, too: "on Friday (6 November 2026)".
+_AT_A_TIME: Final = (
+    rf"(?:(?:on|at|by)\s)?(?:the\s)?(?P<time>{_TIME}[\w:., ]{{0,30}}?)(?P<now>\snow)?"
+    r"(?:\s\([^()]{4,40}\))?[.!]?\s{0,3}\Z"
+)
 _APPOINTMENT = re.compile(
-    r"\A\s{0,3}(?:our|the|my)\s(?P<subject>[a-z][\w' -]{2,60}?)\s(?:is|starts|begins|leaves"
-    r"|(?P<moved>(?:(?:has been|was|is|has|got|had to be)\s)?"
-    r"(?:moved|changed|postponed|rescheduled|pushed|shifted|delayed|extended|brought forward)(?:\sback)?\sto))"
-    rf"\s(?:(?:on|at|by)\s)?(?P<time>{_TIME}[\w:., ]{{0,30}}?)[.!]?\s{{0,3}}\Z",
+    r"\A\s{0,3}(?:our|the|my|user's)\s(?P<subject>[a-z][\w' -]{2,60}?)\s(?:is(?:\s(?P<is_now>now))?|starts|begins"
+    rf"|leaves|(?P<moved>(?:(?:has been|was|is|has|got|had to be)\s)?{_MOVED}(?:\s(?:back|forward|out|up))?\sto))"
+    rf"\s{_AT_A_TIME}",
+    re.IGNORECASE,
+)
+_OWN_APPOINTMENT = re.compile(
+    r"\A\s{0,3}(?:i|we|user)(?:(?:'ve got|\s(?:have|has)(?: got)?)\san?\s(?P<subject>[a-z][\w' -]{2,40}?)"
+    rf"|\s(?P<starts>starts?)(?:\s(?:work|there|(?:my|their|the)(?:\snew)?\sjob))?)\s(?=on\s|at\s){_AT_A_TIME}",
+    re.IGNORECASE,
+)
+# "They've moved my start to the 8th": that my start was moved.
+MOVED_BY = re.compile(
+    r"\A\s{0,3}(?:(?:i|we|they|he|she|my|the|our)\s?\w{0,20}|(?-i:[A-Z])\w{1,20})(?:'ve|\shave|\shas|'s)?"
+    rf"\s(?:just\s)?(?P<moved>{_MOVED})\s(?:back\s)?(?:my|our|the)\s(?P<thing>[a-z][\w' -]{{2,40}}?)"
+    rf"\s(?:(?:back|forward|out|up)\s)?to\s(?=(?:the\s)?{_TIME}(?:\W|\Z))",
+    re.IGNORECASE,
+)
+# "My start date" and "my first day" are when I start.
+_STARTS = re.compile(
+    r"\A(?:start(?:ing)? (?:date|day)|first day(?: (?:at|of) (?:the |my |their )?(?:new )?(?:work|job))?)\Z"
+)
+_PREFERRED = re.compile(
+    r"\A\s{0,3}(?:i|we|user)\s(?P<now>now\s)?prefers?\s"
+    r"(?P<what>(?:(?!(?:to|than|over|and|or|not|with|of)\b)[\w'-]{2,20}\s){1,2}?)"
+    r"(?P<thing>[\w-]{3,20})(?P<later>\s(?:now|nowadays|these days|instead))?[.!]?\s{0,3}\Z",
     re.IGNORECASE,
 )
 _VERSION = re.compile(
@@ -251,11 +278,12 @@ def claims_of(text: str) -> tuple[Claim, ...]:
     for written in _SENTENCE.split(PASTED.sub(" ", as_said(text))):
         if not _QUESTION.search(written):
             sentence = _NEW_JOB.sub(r"\g<who>joined", LEAD_IN.sub("", _NUMBERED.sub("", written)))
+            sentence = MOVED_BY.sub(r"my \g<thing> was \g<moved> to ", sentence)
             for clause in _clauses(
                 _BECAME.sub("is", sentence) if " to " in sentence or " turned " in sentence else sentence
             ):
                 readers = (
-                    (_claim, _new, _habit, _without, _company, _switch, _version)
+                    (_claim, _new, _habit, _without, _company, _switch, _version, _appointment, _preferred)
                     if _AS_SPEAKER.match(clause)
                     else (_claim, _appointment, _version)
                 )
@@ -346,11 +374,24 @@ def _new(clause: str) -> Claim | None:
 
 def _appointment(clause: str) -> Claim | None:
     """Return when something takes place; that it was moved replaces another time."""
-    found = _APPOINTMENT.match(clause)
+    found = _APPOINTMENT.match(clause) or _OWN_APPOINTMENT.match(clause)
     if found is None or _CONDITION.search(clause):
         return None
-    subject = " ".join(found["subject"].casefold().split())
-    return Claim(f"{subject} takes place", found["time"].casefold(), is_own=False, adds=found["moved"] is None)
+    parts = found.groupdict()
+    subject = _STARTS.sub("start", " ".join((found["subject"] or "start").casefold().split()))
+    is_change = parts.get("moved") or parts.get("is_now") or found["now"]
+    return Claim(f"{subject} takes place", found["time"].casefold(), is_own=False, adds=not is_change)
+
+
+def _preferred(clause: str) -> Claim | None:
+    """Return which kind of a thing the speaker prefers; that it is so now replaces another kind."""
+    found = _PREFERRED.match(clause)
+    if found is None:
+        return None
+    is_new = found["now"] or found["later"]
+    return Claim(
+        f"i prefer {found['thing'].casefold()}", found["what"].casefold().strip(), is_own=True, adds=not is_new
+    )
 
 
 def _version(clause: str) -> Claim | None:

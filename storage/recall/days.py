@@ -36,7 +36,7 @@ _TIME = re.compile(
     rf"|(?P<which_month>in|next|last|this) (?P<whole_month>{MONTHS})(?: (?:of )?(?P<year_of_month>\d{{4}}))?"
     rf"|in{_BLANKS}(?P<within>{_NUMBER}){_BLANKS}(?P<ahead_unit>minute|hour|day|week|month|year)s?(?='? time\b|\W|\Z)"
     rf"|(?P<ago>{_NUMBER}){_BLANKS}(?P<ago_unit>day|week|month|year)s?{_BLANKS}ago"
-    rf"|(?:on|by|until|till|{_ANY_WEEKDAY},?) the (?P<day_alone>\d{{1,2}})(?:st|nd|rd|th)"
+    rf"|(?:on|by|until|till|(?<=moved )to|{_ANY_WEEKDAY},?) the (?P<day_alone>\d{{1,2}})(?:st|nd|rd|th)"
     r"(?=\s{0,3}(?:\Z|[,.;:!?)]|(?:at|and|to|in|for|with|from|we|i|so|but|then)\b))"
     rf"|(?P<which>on|this|by|until|next|last|this past|this coming){_BLANKS}(?P<weekday>{_ANY_WEEKDAY})"
     rf"|(?:at|by|until|till) the end of (?P<end_of>the|this|next){_BLANKS}(?P<ending>week|month|year)"

@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from storage.recall.claims import LEAD_IN, PASTED, as_said, words_in
+from storage.recall.claims import LEAD_IN, MOVED_BY, PASTED, as_said, words_in
 from storage.recall.days import MONTHS, WEEKDAYS
 from storage.recall.plans import IRREGULAR_PAST, SENTENCE
 from storage.recall.words import STOP_WORDS, hash_of, words_of
@@ -199,7 +199,7 @@ def _turn(clause: str) -> Turn | None:
         # "Quit the job at Acme" is about Acme.
         turn = _named(found["rest"] if thing == "job" else thing, least=1 if is_named else 2)
         return turn and turn._replace(named=turn.named | {hash_of("drive")}) if thing == "car" else turn
-    if found := _OF_THING.match(clause):
+    if found := _OF_THING.match(MOVED_BY.sub(r"my \g<thing> was \g<moved> to ", clause)):
         return _named(found["thing"])
     if found := _NEW.match(clause):
         turn = _named(found["thing"] or found["got"])

@@ -73,6 +73,13 @@ def test_a_value_replaces_an_earlier_one_of_the_same_attribute(older: str, newer
         ("Our service runs on Java 17.", "upgraded to Java 21 today"),
         ("Kate's original mailbox was red@x.test.", "Kate's current mailbox is blue@x.test."),
         ("Kate's desk in 2025 was B2.", "Kate's desk in 2026 is C9."),
+        ("I prefer window seats.", "I prefer aisle seats now."),
+        ("User prefers window seats.", "User now prefers aisle seats."),
+        ("I start on 16 November.", "They've moved my start to the 23rd."),
+        ("User starts on 16 November (16 November 2026).", "User's start date moved to the 23rd (23 November 2026)."),
+        ("User starts their new job on 1 June (1 June 2026).", 'User said: "my first day was pushed back to 8 June."'),
+        ("I have an interview on Thursday.", "My interview is now on Friday."),
+        ("My interview is on 12 November.", "The agency moved my interview to the 14th."),
     ],
 )
 def test_what_is_said_to_have_changed_or_ended_is_replaced(older: str, newer: str) -> None:
@@ -128,6 +135,11 @@ def test_what_was_first_replaces_nothing() -> None:
         ("I live in Leeds.", "```\n# I live in London\n```"),
         ("I live in Leeds.", "> I live in London.\nWho said that?"),
         ("My dog is called Rex.", "My dog is called Luna."),
+        ("I prefer red wine.", "I prefer dry wine."),
+        ("I prefer window seats.", "I prefer aisle tables now."),
+        ("I prefer window seats.", "I prefer to walk now."),
+        ("I have an interview on Thursday.", "I have an interview on Friday."),
+        ("I start on 16 November.", "I moved my desk to the attic."),
     ],
 )
 def test_what_may_hold_together_replaces_nothing(one: str, other: str) -> None:

@@ -110,7 +110,7 @@ def test_facts_about_oneself_are_found(message: str, content: str, key: str, val
         ("My favourite dish is my aunt's soup.", 'User said: "My favourite dish is my aunt\'s soup."'),
         ("My preferred airline is KLM.", "User's preferred airline is KLM."),
         ("I prefer to pay in cash.", "User prefers to pay in cash."),
-        ("I prefer trains now.", "User prefers trains."),
+        ("I prefer trains now.", "User now prefers trains."),
         ("I like my tea without sugar.", 'User said: "I like my tea without sugar."'),
     ],
 )

@@ -43,6 +43,7 @@ _NO_FAVOURITE = re.compile(r"\A(?:[a-z]\w{0,40}(?:ing|ed)\s|(?:in|on|at|up|from|
 _MIN_WORDS_OF_A_WAY: Final = 6
 # These refer to what stands before them in the same sentence.
 _RELATIVE = re.compile(r"(?<=s) that\b(?= [a-z]{2,20}\b)|(?<=for|and|ith) (?:its|their)\b")
+_OF_NOW = re.compile(r"\s(?:now|nowadays|these days|instead)(?=\s{0,3}(?:\Z|[,.;:!(]))|\Ai now(?=\s)", re.IGNORECASE)
 _RATHER_THAN = re.compile(r"\s(?:over|rather than|instead of|to)\s")
 
 
@@ -78,7 +79,7 @@ def _does_not_like(match: PatternMatch) -> Statement | None:
 
 
 def _prefers(match: PatternMatch) -> Statement | None:
-    value = whole(match.regex_match["value"]).rstrip(" .,!*_")
+    value = _OF_NOW.split(whole(match.regex_match["value"]))[0].rstrip(" .,!*_")
     # Of `to pay in cash`, the words after `to` are checked like the name of a thing.
     object_text = _RELATIVE.sub("", re.sub(r"^to (?:be )?(?=[a-z]{1,40}\s)", "", value))
     if not is_plain(object_text, max_words=36) or re.match(r"(?:the|a|an)\b", object_text, re.IGNORECASE):
@@ -87,7 +88,8 @@ def _prefers(match: PatternMatch) -> Statement | None:
     value = match.clause.words(start, start + len(value))
     # What is told at length says how things are to be done, which every context tells.
     is_standing = len(value.split()) >= _MIN_WORDS_OF_A_WAY or "," in value
-    content = f"User prefers {in_third_person(value)}."
+    # What is preferred now is preferred to something that was before: claims tell to what.
+    content = f"User {'now ' if _OF_NOW.search(match.clause.text) else ''}prefers {in_third_person(value)}."
     statement = Statement(
         content=content, kind="preference", quote=match.quote(value), subject=f"prefers {as_subject(value)}"[:120],
         confidence=0.85, importance=0.8 if is_standing else 0.6, tags=("preference",),
