@@ -91,8 +91,8 @@ class Services:
         self.bodies = BodyReader(memory_bytes=BODY_MEMORY_BYTES, seconds=BODY_SECONDS)
         self.repeats = Repeats(lambda: runtime.broker, prefix=runtime.settings.broker_prefix)
         self.rates = Rates(runtime.settings.token_rates)
-        # The workspaces that do not exist yet, for which this server has accepted something.
-        self._workspaces: set[str] = set()
+        # The workspaces that do not exist yet, each with the number of calls that were accepted for it or are handled.
+        self._workspaces: dict[str, int] = {}
         self._creating = threading.Lock()
         self._status = Kept(self._read_status, seconds=STATUS_SECONDS)
         self.metrics = Metrics(self.status, partial(shared_metrics, runtime), partial(host_metrics, runtime.settings))
@@ -234,7 +234,7 @@ class Services:
     def has_workspace(self, workspace: str) -> bool:
         """Return whether something has been stored in a workspace, or was accepted for it by this server."""
         if self.runtime.stores.exists(workspace):
-            self._workspaces.discard(workspace)
+            self._workspaces.pop(workspace, None)
             return True
         return workspace in self._workspaces
 
@@ -244,20 +244,23 @@ class Services:
 
         Raises `QuotaExceeded` if its tenant has as many workspaces as it may have.
         """
-        if not creates or not workspace or self.has_workspace(workspace):
+        if not creates or not workspace or self.runtime.stores.exists(workspace):
             yield
             return
         with self._creating:
-            if self.quotas.any_set:
+            if self.quotas.any_set and not self.has_workspace(workspace):
                 stores = self.runtime.stores
-                tenant, others = stores.tenant_of(workspace), sorted(self._workspaces - {workspace})
+                tenant, others = stores.tenant_of(workspace), list(self._workspaces)
                 mine = sum(not stores.exists(name) and stores.tenant_of(name) == tenant for name in others)
                 self.quotas.check_new_workspace(workspace, on_their_way=mine)
-            self._workspaces.add(workspace)
+            self._workspaces[workspace] = self._workspaces.get(workspace, 0) + 1
         try:
             yield
-        except BaseException:  # whatever ended the call, also a cancellation: no workspace was created
-            self._workspaces.discard(workspace)
+        except BaseException:  # whatever ended the call, also a cancellation: this one has created no workspace
+            with self._creating:
+                left = self._workspaces.pop(workspace, 0) - 1
+                if left > 0:
+                    self._workspaces[workspace] = left
             raise
 
     def tell_producers(self) -> None:

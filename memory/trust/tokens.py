@@ -220,6 +220,8 @@ class TokenChecker:
         self._lock = threading.Lock()
         self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
         self._used_at: dict[str, int] = {}
+        # How often this process has changed tokens: what was read before a change is not kept.
+        self._changes = 0
 
     def known(self, token: str) -> Principal | None:
         """Return the holder of a token that was checked a moment ago, without touching a file; else None."""
@@ -236,13 +238,15 @@ class TokenChecker:
             if found is not None and stamp is not None and stamp == found.stamp and stamp.is_settled(self._now()):
                 found.checked_at = self._monotonic()
                 return self._holder(found)
+            changes = self._changes
         record = self._stores.tokens().by_hash(key)
         with self._lock:
             self._checked.pop(key, None)
             if record is None:
                 return None
             found = _Checked(record, principal_of(record), stamp, self._monotonic())
-            self._checked[key] = found
+            if changes == self._changes:
+                self._checked[key] = found
             while len(self._checked) > _KEPT:
                 self._checked.popitem(last=False)
         return self._holder(found)
@@ -250,6 +254,7 @@ class TokenChecker:
     def forget(self) -> None:
         """Look every token up again: this process has changed some."""
         with self._lock:
+            self._changes += 1
             self._checked.clear()
 
     def take_uses(self) -> dict[str, int]:

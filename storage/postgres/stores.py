@@ -325,6 +325,7 @@ class PostgresStores(Stores):
             self._forget(name)
             raise NotFound(f"there is no workspace {name!r}", field="workspace")
         with self._guard:
+            known = self._known.get(name, known)  # perhaps opened since the look above
             if known is not None and self._numbers.get(name) == number:
                 store = known[0]
             else:

@@ -54,6 +54,20 @@ def test_workspaces_are_created_listed_and_deleted(stores: PostgresStores) -> No
     assert _sessions(stores.workspace("b")) == ["s"]
 
 
+def test_a_store_that_another_thread_opens_meanwhile_is_the_same(
+    stores: PostgresStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up, meanwhile = stores._number, list[Store]()
+
+    def look_up(name: str, *, create: bool) -> int | None:
+        monkeypatch.undo()
+        meanwhile.append(stores.workspace("a"))
+        return looked_up(name, create=create)
+
+    monkeypatch.setattr(stores, "_number", look_up)
+    assert stores.workspace("a") is meanwhile[0]
+
+
 def test_nothing_is_written_to_a_workspace_that_was_deleted(server: TestServer, stores: PostgresStores) -> None:
     store = stores.workspace("a")
     assert stores.delete_workspace("a")

@@ -14,6 +14,7 @@ from reverie import Reverie
 from reverie.contract import SCOPES
 from reverie.errors import Forbidden, QuotaExceeded
 from server.authentication import Access
+from server.services import Services
 from support.http import running_server
 from tasks.pipeline import ingest_messages, sweep_stages
 from worker.app import use_runtime
@@ -109,6 +110,19 @@ def test_a_tenant_makes_no_more_workspaces_than_it_may(make_runtime: Any) -> Non
             assert client.admin.quotas.list(workspace="first") == []
             with pytest.raises(Forbidden):
                 client.admin.quotas.set("workspace", "acme", memories=0)
+
+
+def test_a_failed_call_does_not_take_away_the_workspace_of_one_that_was_accepted(runtime: Runtime) -> None:
+    """Given two calls at once that create a workspace, when one fails, then the other's is still on its way."""
+    services = Services(runtime)
+    with pytest.raises(ZeroDivisionError), services.creating("new", creates=True):
+        with services.creating("new", creates=True):
+            pass
+        raise ZeroDivisionError
+    assert services.has_workspace("new")
+    with pytest.raises(ZeroDivisionError), services.creating("other", creates=True):
+        raise ZeroDivisionError
+    assert not services.has_workspace("other")
 
 
 def test_an_import_stops_where_a_quota_is_used_up(make_runtime: Any, tmp_path: Path) -> None:

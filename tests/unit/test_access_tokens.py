@@ -24,6 +24,7 @@ from memory.trust.tokens import (
 from reverie.contract import SCOPES
 from reverie.errors import Conflict, Forbidden, NotFound, Rejected
 from storage.stores import Stores
+from storage.trust.tokens import TokenRecord, Tokens
 from worker.logs import log_to_standard_error
 
 NOW = 1_780_000_000_000_000
@@ -115,6 +116,27 @@ def test_a_revocation_by_another_process_takes_effect_when_the_token_is_not_fres
     assert checker.known(made.text) is None
     assert checker.check(made.text) is None
     assert FRESH_SECONDS < 1
+
+
+def test_a_token_that_is_revoked_while_another_call_reads_it_is_not_known_afterwards(
+    stores: Stores, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a call that has read a token, when this process revokes it before the call goes on, then memory has it not."""
+    made = create_token(stores, ANA, by=OPERATOR, now=NOW)
+    checker = checker_of(stores, clock)
+    by_hash = Tokens.by_hash
+
+    def read(tokens: Tokens, key: bytes) -> TokenRecord | None:
+        found = by_hash(tokens, key)
+        revoke_token(stores, made.record.id, by=OPERATOR, now=NOW)
+        checker.forget()
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tokens, "by_hash", read)
+        checker.check(made.text)
+    assert checker.known(made.text) is None
+    assert checker.check(made.text) is None
 
 
 def test_a_rotated_token_ends_at_once_or_after_its_grace(stores: Stores, clock: Clock) -> None:
