@@ -206,8 +206,9 @@ class Away(RecallLog):
         self.tried = threading.Event()
 
     def append(self, workspace: str, notes: Sequence[bytes]) -> int:
+        is_back = self.back  # before the test, which is told next, brings it back
         self.tried.set()
-        if not self.back:
+        if not is_back:
             raise self.error
         return self.inner.append(workspace, notes)
 
