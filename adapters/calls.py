@@ -163,6 +163,10 @@ class GuardedService:
 MAX_CALLS: Final = 32
 
 
+class NotBegun(TimeoutError):
+    """A call that was not made, for want of a thread."""
+
+
 class BoundedCalls:
     """Makes calls in threads of its own, which end with the process. Safe to share between threads."""
 
@@ -173,7 +177,7 @@ class BoundedCalls:
     def call(self, function: Callable[[], T], *, timeout_seconds: float) -> T:
         """Call the function and return its result, or raise what it raises. Raises TimeoutError when the time is up.
 
-        The function goes on then, and its outcome is dropped.
+        The function goes on then, and its outcome is dropped; unless it is `NotBegun`.
         """
         deadline = time.monotonic() + timeout_seconds
         outcome: Future[T] = Future()
@@ -187,12 +191,12 @@ class BoundedCalls:
                 self._slots.release()
 
         if not self._slots.acquire(timeout=timeout_seconds):
-            raise TimeoutError("too many calls are hanging")
+            raise NotBegun("too many calls are hanging")
         try:
             threading.Thread(target=run, name=self._name, daemon=True).start()
         except RuntimeError as error:  # the system has no thread left
             self._slots.release()
-            raise TimeoutError(str(error)) from error
+            raise NotBegun(str(error)) from error
         return outcome.result(timeout=max(deadline - time.monotonic(), 0.0))
 
 
@@ -216,27 +220,32 @@ class PromptCalls:
         self._refuse_while_late()
         context = contextvars.copy_context()
         own: list[TimeoutError] = []
-        began = time.monotonic()  # before the wait, so that a call that was given up counts as late from then on
+        mark = object()
 
         def run() -> T:
-            mark = object()
-            with self._lock:
-                self._began[mark] = began
             try:
                 return context.run(function)
             except TimeoutError as error:
                 own.append(error)
                 raise
             finally:
-                with self._lock:
-                    del self._began[mark]
+                self._end(mark)
 
+        with self._lock:
+            # Before the wait, and not in its thread: a call that was given up counts as late from then on.
+            self._began[mark] = time.monotonic()
         try:
             return self._calls.call(run, timeout_seconds=self._wait_seconds)
         except TimeoutError as error:
             if error in own:
                 raise
+            if isinstance(error, NotBegun):
+                self._end(mark)
             raise self._unavailable(f"{self._name} did not answer within {self._wait_seconds:g} s") from error
+
+    def _end(self, mark: object) -> None:
+        with self._lock:
+            del self._began[mark]
 
     def _refuse_while_late(self) -> None:
         with self._lock:

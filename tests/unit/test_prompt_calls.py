@@ -70,6 +70,34 @@ def test_while_a_call_is_late_others_fail_at_once(hanging: Hanging) -> None:
     assert hanging.calls == 1
 
 
+def test_a_call_whose_thread_is_late_to_begin_is_late_too(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt, threads = calls(), list[threading.Thread]()
+    with monkeypatch.context() as busy:
+        busy.setattr(threading.Thread, "start", lambda thread: threads.append(thread))  # it gets no processor
+        with pytest.raises(ServiceUnavailable, match="did not answer within"):
+            prompt.call(hanging)
+        with pytest.raises(ServiceUnavailable, match="has not answered for"):
+            prompt.call(hanging)
+    hanging.let_go.set()
+    for thread in threads:
+        thread.run()
+    assert hanging.calls == 1
+    assert prompt.call(lambda: "well") == "well"
+
+
+def test_a_call_that_gets_no_thread_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    prompt = calls(LONG)
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(ServiceUnavailable, match="did not answer within"):
+            prompt.call(lambda: "well")
+    assert prompt._began == {}
+    assert prompt.call(lambda: "well") == "well"
+
+
 def test_when_the_late_call_has_ended_others_are_made_again(hanging: Hanging) -> None:
     prompt = calls()
     with pytest.raises(ServiceUnavailable):
