@@ -152,13 +152,14 @@ def test_plain_workers_are_told_apart_and_those_with_one_name_are_a_fault(tmp_pa
             output = running.enter_context((tmp_path / "output" if number == 0 else log).open("wb"))
             workers.append(subprocess.Popen([*argv, "-c", "1"], env=environment, stdout=output, stderr=output))
             running.callback(workers[-1].kill)
+        names = {"other@here", "extra@here"}
+        wait_until(lambda: {worker.name for worker in monitor.workers()} == names, "both names are shown")
         wait_until(lambda: any("two workers" in fault for fault in faults(monitor)), "the fault is told")
-        assert {worker.name for worker in monitor.workers()} == {"other@here", "extra@here"}
         (fault,) = faults(monitor)
         assert all(f"pid {worker.pid} on " in fault for worker in workers[1:])
         workers[1].terminate()
         workers[1].wait(60)
-        wait_until(lambda: faults(monitor) == [], "the fault has gone", 20)
+        wait_until(lambda: faults(monitor) == [], "the fault has gone")
         for worker in workers:
             worker.terminate()
             worker.wait(60)
