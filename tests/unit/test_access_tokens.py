@@ -121,7 +121,7 @@ def test_a_revocation_by_another_process_takes_effect_when_the_token_is_not_fres
 def test_a_token_that_is_revoked_while_another_call_reads_it_is_not_known_afterwards(
     stores: Stores, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a call that has read a token, when this process revokes it before the call goes on, then memory has it not."""
+    """Given a call that has read a token, when it is revoked before the call goes on, then memory has it not."""
     made = create_token(stores, ANA, by=OPERATOR, now=NOW)
     checker = checker_of(stores, clock)
     by_hash = Tokens.by_hash
