@@ -329,7 +329,10 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}working) as{BLANKS}(?P<value>an?{BLANKS}\S{REST})", _works_as),
     rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}(?:working|employed)) (?P<at>at|for){BLANKS}{VALUE}", _works_at),
     rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}working) in{BLANKS}(?P<value>{words.INDUSTRIES}){END}", _works_in),
-    rule(rf"{I_AM}{ADVERB}(?P<value>an?{BLANKS}{words.PROFESSIONS}){END}", _profession),
+    rule(
+        rf"{I_AM}{ADVERB}(?P<value>an?{BLANKS}{words.PROFESSIONS}(?: and (?:an? )?{words.PROFESSIONS})?){END}",
+        _profession,
+    ),
     rule(rf"{I_AM}{ADVERB}(?P<value>(?:an? )?{words.DIETS}){END}", _condition),
     rule(rf"i {ADVERB}have{BLANKS}(?P<value>{words.ILLNESSES}){END}", _illness),
     rule(

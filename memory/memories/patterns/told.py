@@ -189,7 +189,7 @@ _WILL_BE: Final = starting(
     rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)(?=\s(?:on|in|at|off|away|back|out|free|busy)\b){_REST}"
 )
 _OF_THING: Final = starting(
-    r"(?P<subject>(?:my [a-z]|(?:our|the) (?:wedding|funeral|baby|party|move|operation|surgery|exam|interview"
+    r"(?P<subject>(?:(?:my|our) [a-z]|the (?:wedding|funeral|baby|party|move|operation|surgery|exam|interview"
     r"|christening"
     r"|graduation|concert|holiday|trip|flight|train|deadline)\b)[\w' -]{0,60}?)\s(?P<verb>is|are|takes place|starts"
     r"|begins|ends|opens|leaves|arrives|expires|runs out"
@@ -346,18 +346,18 @@ def _ended(text: str) -> Statement | None:
 
 
 def _of_several(text: str, we: re.Match[str], at: int) -> Statement | None:
-    """Return what the speaker and others did or are going to do on a day, in the words of the speaker."""
+    """Return what the speaker and others have, do as a habit, or do on a day, in the words of the speaker."""
     verb = (we["verb"] or "").lower()
     as_one = f"I{_AS_ONE.get(verb, verb)}{text[we.end() :]}"
     as_one = _GOT.sub(r"\1 have ", as_one)
-    if _HAS.match(as_one):
-        held = _state(as_one, at)
-        return replace(held, content=f'User said: "{text}."', quote=text) if held is not None else None
+    held = _state(as_one, at) if _HAS.match(as_one) or (not verb and _REPEATED.search(text)) else None
+    if held is not None:
+        return replace(held, content=f'User said: "{text}."', quote=text)
     found = _plan(as_one, at) or _event(as_one, at)
     days = days_in(text, at, is_past=found.expires_at is None) if found is not None else None
-    if found is None or days is None:
+    if found is None or (days is None and not _MILESTONE.search(as_one)):
         return None
-    content = f'User said: "{_dated(text, days, text)}."'
+    content = f'User said: "{_dated(text, days, text) if days is not None else text}."'
     return replace(found, content=content, quote=text)
 
 

@@ -92,7 +92,8 @@ _MONEY: Final = (
 _COSTS: Final = (
     r"(?:(?:monthly |weekly |annual |yearly |total |travel |food |holiday |wedding )?(?:rent|salary|budget|income"
     r"|mortgage"
-    r"|pension|wage|allowance|deposit))(?: for (?:the |my |our |this )?[a-z]{2,20}(?: [a-z]{2,20})?)?"
+    r"|pension|wage|allowance|deposit|(?:[a-z]{2,20} )?(?:bill|tax)))(?: for (?:the |my |our "
+    r"|this )?[a-z]{2,20}(?: [a-z]{2,20})?)?"
 )
 _COUNTED: Final = r"(?:an?|one|two|three|four|five|six|seven|\d{1,2})"
 _OF_A_FAMILY: Final = (
@@ -303,6 +304,11 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"i (?:can't|cannot|can not|never learn(?:ed|t) (?:how )?to){BLANKS}(?P<value>{_SKILLS}){_END}", _told()),
     rule(rf"i (?:can't|cannot|can not){BLANKS}(?:tolerate|digest|handle|stomach){BLANKS}{_OPEN}", _told_of_thing),
     rule(rf"i {ADVERB}(?:don't|do not|never){BLANKS}(?P<value>{_HABITS}){_END}", _told()),
+    rule(rf"i(?:'ve| have) never{BLANKS}(?P<value>smoked|driven|flown|skied|voted|been married){_END}", _told()),
+    rule(
+        rf"i (?:don't|do not) use{BLANKS}(?P<value>(?-i:[A-Z])[\w.]{{1,20}}(?: (?-i:[A-Z])[\w.]{{1,20}})?){_END}",
+        _told(),
+    ),
     rule(
         rf"(?:i|we)(?: have|'ve got|'ve| have got) no{BLANKS}(?P<value>{_OF_A_HOME}){_END}",
         _told(),
