@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -9,6 +10,12 @@ from typing import Any, Final, NamedTuple
 from storage.rows import if_damaged
 
 _TITLE_CHARACTERS: Final = 90
+# The marks of Markdown at the beginning of a line, links and pictures, and what is emphasised or code.
+_MARKS: Final = re.compile(
+    r"^[ \t]{0,9}(?:(?:#{1,6}|>|[-*+]|\d{1,3}[.)])[ \t]+|(?:```|~~~)\w{0,20}[ \t]*$)", re.MULTILINE
+)
+_LINK: Final = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{1,400}\)")
+_EMPHASISED: Final = re.compile(r"(?<![\w*_`~])(\*\*\*|\*\*|\*|_|``?|~~)(?=\S)([^*`\n]{1,200}?)(?<=\S)\1(?![\w*_`~])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +53,18 @@ class SessionContent:
     last_said_at: int | None = field(metadata=if_damaged(None))
 
     def title(self, metadata: Mapping[str, Any]) -> str | None:
-        """Return the title in the metadata of the session, else its first words, on one line."""
+        """Return the title in the metadata of the session, else its first words without Markdown, on one line."""
         given = metadata.get("title")
-        words = " ".join((given if isinstance(given, str) and given.strip() else self.first_words or "").split())
+        title = given if isinstance(given, str) and given.strip() else _without_marks(self.first_words or "")
+        words = " ".join(title.split())
         if len(words) <= _TITLE_CHARACTERS:
             return words or None
         return f"{words[:_TITLE_CHARACTERS].rsplit(' ', 1)[0]} …"
+
+
+def _without_marks(text: str) -> str:
+    plain = _LINK.sub(r"\1", _MARKS.sub("", text))
+    return _EMPHASISED.sub(r"\2", plain)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from reverie.errors import Conflict, NotFound, StoreUnavailable
 from reverie.sessions.calls import StartSession
 from storage.curation import CurationFilter
 from storage.memories.records import NewMemory
+from storage.sessions.records import SessionContent
 from storage.stores import Store
 from storage.verify import verify
 from support.curating import everything, remember
@@ -307,3 +308,20 @@ def test_a_workspace_that_cannot_be_read_holds_up_no_other(pipe: Pipeline, seen:
     counts = close_idle_sessions(pipe.stores, seen.ending, now=pipe.now(), idle_hours=12)
     assert counts["closed"] == 1
     assert list(counts["unreadable"]) == ["broken"]
+
+
+@pytest.mark.parametrize(
+    ("first_words", "title"),
+    [
+        ("## Plan for **Lisbon**\n\n- trains\n- `hotel.md`", "Plan for Lisbon trains hotel.md"),
+        ("> see [the map](https://example.org/map) first", "see the map first"),
+        ("```python\nprint(__name__)\n```", "print(__name__)"),
+        ("2 * 3 * 4, snake_case, -5 degrees, #hashtag", "2 * 3 * 4, snake_case, -5 degrees, #hashtag"),
+        ("---", "---"),
+    ],
+)
+def test_a_title_from_the_first_words_has_no_marks_of_markdown(first_words: str, title: str) -> None:
+    """Given a session without a title, then its first words are shown as plain text; a title that was given stays."""
+    content = SessionContent(1, first_words, None, None)
+    assert content.title({}) == title
+    assert content.title({"title": "**mine**"}) == "**mine**"
