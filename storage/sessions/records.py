@@ -15,7 +15,9 @@ _MARKS: Final = re.compile(
     r"^[ \t]{0,9}(?:(?:#{1,6}|>|[-*+]|\d{1,3}[.)])[ \t]+|(?:```|~~~)\w{0,20}[ \t]*$)", re.MULTILINE
 )
 _LINK: Final = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{1,400}\)")
-_EMPHASISED: Final = re.compile(r"(?<![\w*_`~])(\*\*\*|\*\*|\*|_|``?|~~)(?=\S)([^*`\n]{1,200}?)(?<=\S)\1(?![\w*_`~])")
+_EMPHASISED: Final = re.compile(
+    r"(?<![\w*_`~])(\*\*\*|\*\*|\*|_(?!_)|``?|~~)(?=\S)([^*`\n]{1,200}?)(?<=\S)\1(?![\w*_`~])"
+)
 
 
 @dataclass(frozen=True, slots=True)
