@@ -101,6 +101,8 @@ class Database:
         self._version_until = -math.inf
         self.engine = _engine(path)
         self._inode = _inode(path)
+        # What tells the file from a later one in its place (see `identity_of`); 0 until it is known.
+        self.identity = 0
 
     @property
     def path(self) -> Path:
@@ -118,8 +120,8 @@ class Database:
             writer = connection.execution_options(**{_LOCK_WAIT: lock_wait_seconds})
             with holding_lock(self._on_long_write) as lock_taken, writer.begin():
                 lock_taken()
-                self._check_in_place()
                 raw: Any = connection.connection.driver_connection
+                self._check_in_place(raw)
                 changes = raw.total_changes
                 yield writer
                 if self._on_version is not None:
@@ -142,14 +144,15 @@ class Database:
             raw.execute(f"PRAGMA user_version = {version + 1}")
             self._version_until = time.monotonic() + _VERSION_SECONDS
 
-    def _check_in_place(self) -> None:
+    def _check_in_place(self, raw: Any) -> None:
         """Raise `StoreUnavailable` in a write transaction on a file that was deleted or replaced meanwhile.
 
-        A deletion holds the write lock, so rows that are committed after this check are not deleted.
+        A deletion holds the write lock, so rows that are committed after this check are not deleted. A new connection
+        is to the next file, to which the file system may have given the inode of the deleted one.
         """
-        if self._inode is None:
-            self._inode = _inode(self._path)
-        elif _inode(self._path) != self._inode:
+        inode, identity = _inode(self._path), raw.execute("PRAGMA application_id").fetchone()[0]
+        self._inode, self.identity = self._inode or inode, self.identity or identity
+        if (inode, identity) != (self._inode, self.identity):
             raise StoreUnavailable(f"{self._path} was deleted a moment ago, nothing was written: try again")
 
     @contextmanager

@@ -156,6 +156,7 @@ def identity_of(database: Database) -> int:
     with database.reading() as connection:
         found = int(connection.exec_driver_sql("PRAGMA application_id").scalar() or 0)
     if found:
+        database.identity = found
         return found
     with suppress(ReverieError), database.atomic() as connection:
         found = int(connection.exec_driver_sql("PRAGMA application_id").scalar() or 0)

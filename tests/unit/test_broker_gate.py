@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 from collections.abc import Iterator
@@ -32,6 +33,18 @@ def test_a_call_gets_no_more_time_than_its_caller_has(silent_url: str) -> None:
     with connect(silent_url) as broker, within(0.1), pytest.raises(Unavailable, match="did not answer in time"):
         call_broker(broker.ping)
     with connect(silent_url, timeout_seconds=0.1) as broker, pytest.raises(Unavailable, match="did not answer in time"):
+        call_broker(broker.ping)
+
+
+@pytest.mark.parametrize("steps", range(1, 6))
+def test_a_call_whose_time_ends_between_two_steps_is_unavailable(
+    silent_url: str, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Given a machine that pauses at any step of a call, also before the check of a new connection, then it is late."""
+    looks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: 100.0 if next(looks) < steps else 101.0)
+    monkeypatch.setattr("reverie.pipeline.broker.time", clock)
+    with connect(silent_url) as broker, within(0.05), pytest.raises(Unavailable, match="did not answer in time"):
         call_broker(broker.ping)
 
 

@@ -81,7 +81,7 @@ def test_embeddings_are_counted_by_purpose(metrics: SharedMetrics) -> None:
         def embed_query(self, text: str) -> np.ndarray:
             raise EmbedderUnavailable("away")
 
-    away = GuardedEmbedder(Away(), observe=embedding_counter(metrics))
+    away = GuardedEmbedder(Away(), observe=embedding_counter(metrics), clock=lambda: 0.0)
     for _ in range(2):  # the second is stopped by the breaker, and never reaches the model
         with pytest.raises(EmbedderUnavailable):
             away.embed_query("four")

@@ -172,10 +172,15 @@ def test_a_message_accepted_during_a_deletion_is_in_the_new_workspace(
     assert [message.content for message in found] == ["new"]
 
 
-def test_a_writer_that_waits_for_the_lock_while_a_workspace_is_deleted_is_refused(tmp_path: Path) -> None:
-    """Given a deletion that holds the lock, then a writer of another process commits nothing to the deleted file."""
+@pytest.mark.parametrize("is_inode_given_again", [False, True])
+def test_a_writer_that_waits_for_the_lock_while_a_workspace_is_deleted_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_inode_given_again: bool
+) -> None:
+    """Given a deletion that holds the lock, then a writer of another process commits nothing to the deleted file, nor
+    to the next one in its place, to which the file system may give its inode."""
     mine, theirs = Stores(tmp_path), Stores(tmp_path)
     store = theirs.workspace("ws")
+    inode = store.inode
 
     def write_meanwhile() -> None:
         with pytest.raises(StoreUnavailable), store.writing(lock_wait_seconds=0.0):
@@ -185,8 +190,11 @@ def test_a_writer_that_waits_for_the_lock_while_a_workspace_is_deleted_is_refuse
     with pytest.raises(StoreUnavailable, match="deleted a moment ago"), store.writing():
         pytest.fail("nothing may be written")
     theirs.workspace("ws")
+    if is_inode_given_again:
+        monkeypatch.setattr("storage.engine._inode", lambda _path: inode)
     with pytest.raises(StoreUnavailable, match="deleted a moment ago"), store.writing():
         pytest.fail("nothing may be written")
+    monkeypatch.undo()
     with theirs.workspace("ws").writing() as tx:
         tx.for_agent("ana").sessions.ensure("s", now=1)
     theirs.close()

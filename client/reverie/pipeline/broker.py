@@ -122,6 +122,8 @@ class _Bounded(_Base):
 
     gate: Gate
     longest_seconds: float
+    # Of a Unix socket, too: redis-py reads it where a check of the connection fails (redis-py issue 3958).
+    port = 0
 
     def connect_check_health(self, check_health: bool = True, retry_socket_connect: bool = True) -> None:
         """Connect, unless it is connected."""
