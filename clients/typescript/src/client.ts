@@ -118,7 +118,8 @@ export class Reverie {
       request.body = JSON.stringify(rest);
     }
     // The same for each repetition of this request: the server carries it out once.
-    if (method !== "GET") headers["Idempotency-Key"] = crypto.randomUUID();
+    // Not randomUUID, which a page has over HTTPS alone.
+    if (method !== "GET") headers["Idempotency-Key"] = crypto.getRandomValues(new Uint32Array(4)).join("-");
     const waits = "wait" in rest ? Number(rest["timeout_seconds"] ?? 30) : 0;
     return this.#answer(await this.#send(url, request, (this.#seconds + waits) * 1000));
   }
@@ -134,7 +135,8 @@ export class Reverie {
       } catch (error) {
         if (error instanceof TypeError && broken++ === 0) continue;
         const cause = (error as { cause?: Error }).cause?.message ?? (error as Error).message;
-        throw new ReverieError(`the server at ${this.#url} does not answer (${cause}): is it running?`, 0);
+        const hint = "document" in globalThis ? ", and is the origin of this page among its allowed_origins" : "";
+        throw new ReverieError(`the server at ${this.#url} does not answer (${cause}): is it running${hint}?`, 0);
       }
       const after = Number(response.headers.get("retry-after") ?? NaN);
       if (![429, 503].includes(response.status) || !(Date.now() + after * 1000 < deadline)) return response;

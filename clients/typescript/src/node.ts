@@ -19,9 +19,18 @@ export async function localServer(): Promise<{ url: string; token: string }> {
 async function read(path: string): Promise<{ url: string; token: string; pid: number } | null> {
   try {
     const entry = JSON.parse(await readFile(path, "utf8"));
-    process.kill(entry.pid, 0); // throws if the process has ended
-    return entry;
+    return hasEnded(entry.pid) ? null : entry;
   } catch {
     return null;
+  }
+}
+
+function hasEnded(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch (error) {
+    // Any other error says that it may not be asked, as in Deno without --allow-run.
+    return (error as NodeJS.ErrnoException).code === "ESRCH";
   }
 }

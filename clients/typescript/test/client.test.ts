@@ -1,8 +1,12 @@
 // Against the server at REVERIE_URL, which the test of the Python side starts.
 
 import assert from "node:assert/strict";
+import { mkdtemp, mkdir, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { Reverie, ReverieError } from "../src/client.js";
+import { localServer } from "../src/node.js";
 
 const options = { agent: "ana", url: process.env["REVERIE_URL"]!, token: process.env["REVERIE_TOKEN"]! };
 const memory = new Reverie(options);
@@ -42,6 +46,18 @@ test("a request whose connection broke is sent again, with the same key", async 
   await new Reverie({ ...options, fetch: flaky }).remember({ content: "once" });
   assert.equal(keys.length, 2);
   assert.equal(keys[0], keys[1]);
+});
+
+test("a server counts as running unless its process has ended", async (t) => {
+  const state = (process.env["XDG_STATE_HOME"] = await mkdtemp(join(tmpdir(), "state-")));
+  const folder = join(state, "reverie", "servers");
+  await mkdir(folder, { recursive: true });
+  await writeFile(join(folder, "one"), JSON.stringify({ url: "http://127.0.0.1:9", token: "rv_x", pid: 1 }));
+  const failing = (code: string) => () => { throw Object.assign(new Error(code), { code }) };
+  const kill = t.mock.method(process, "kill", failing("ERR_NOT_CAPABLE"));
+  assert.deepEqual(await localServer(), { url: "http://127.0.0.1:9", token: "rv_x" });
+  kill.mock.mockImplementation(failing("ESRCH"));
+  await assert.rejects(localServer(), /no server runs/);
 });
 
 test("a role that does not exist is found by the compiler", () => {
