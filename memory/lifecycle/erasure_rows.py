@@ -131,10 +131,13 @@ class RowErasure:
         """Remove everything of a subject, in as many transactions as it takes; return the number of rows."""
         removed = 0
         self._remove_set_aside(store)  # what a killed process has left: its texts were noted before
-        with store.reading() as tx:
-            selection = tx.for_agent(agent).erased.select(subject)
-        for part in selection.parts(_BATCH):
-            removed += self._erase_part(store, agent, part)
+        skipped = True
+        while skipped:  # a session that became a group meanwhile keeps what others say there
+            with store.reading() as tx:
+                selection = tx.for_agent(agent).erased.select(subject)
+            parts = [self._erase_part(store, agent, subject, part) for part in selection.parts(_BATCH)]
+            removed += sum(number or 0 for number in parts)
+            skipped = None in parts
         if subject.kind == "agent" and subject.origin is None:
             removed += self._erase_rest(store, agent)
         return removed
@@ -151,7 +154,8 @@ class RowErasure:
             )
         self._on_fragments(fragments)
 
-    def _erase_part(self, store: Store, agent: str, part: Selection) -> int:
+    def _erase_part(self, store: Store, agent: str, subject: Subject, part: Selection) -> int | None:
+        """Remove a part and return the number of rows; None for a session that is not the subject's alone any more."""
         self._keep_fragments(store, agent, part)
         with store.reading() as tx:  # which takes long for a large session, and must hold no lock
             rows = tx.for_agent(agent)
@@ -160,8 +164,11 @@ class RowErasure:
         self._drop_cached(store.name, sessions)
         forgotten_at = self._forgotten_at()
         with store.writing() as tx:
+            rows = tx.for_agent(agent)
+            if not rows.erased.are_about(subject, part.of("sessions")):
+                return None
             tx.broker_content.follow(forgotten_at.content)
-            tx.for_agent(agent).removal.remove(part, forgotten_at=forgotten_at.value)
+            rows.removal.remove(part, forgotten_at=forgotten_at.value)
         # Again, for what was stored and cached between the two steps.
         self._drop_cached(store.name, sessions)
         self._on_removed(store.name, counts)

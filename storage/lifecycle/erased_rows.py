@@ -93,7 +93,8 @@ def conditions_in(table: str, subject: Subject) -> Mapping[SubjectKind, str]:
 _OWN_WORDS: Final = frozenset({
     "agent_id", "table_name", "model", "stage", "tier", "lifetime", "kind", "role", "status", "visibility", "source",
     "job", "action", "why", "phase", "trigger_kind", "notification_policy", "last_run_status", "run_status",
-    "error", "error_type", "embedding_error", "title", "audience",  # "u:kate": other columns have the id alone
+    "error", "error_type", "embedding_error", "title", "undone_by",
+    "audience",  # "u:kate": other columns have the id alone
 })  # fmt: skip
 
 
@@ -124,6 +125,14 @@ class ErasedRows(AgentRepository):
             f"SELECT row_id FROM sessions WHERE agent_id = :agent AND {SHARED_GROUP}", **subject.parameters()
         )
         return Selection(found, groups, subject.id if groups else "")
+
+    def are_about(self, subject: Subject, sessions: Sequence[int]) -> bool:
+        """Return whether selected sessions are still about the subject: others may have joined them."""
+        if not sessions:
+            return True
+        is_about = conditions_in("sessions", subject).get(subject.kind, "false")
+        sql = f"SELECT count(*) FROM sessions WHERE agent_id = :agent AND row_id IN {listed('rows')} AND ({is_about})"
+        return int(self._value(sql, rows=sessions, **subject.parameters())) == len(sessions)
 
     def count(self, selection: Selection) -> Counter[str]:
         """Return how many rows of each table a selection removes."""

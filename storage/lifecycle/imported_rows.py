@@ -63,7 +63,7 @@ class ImportedRows(AgentRepository):
         for record in records:
             by_session.setdefault(record.session, []).append(record)
         for session, group in by_session.items():
-            row = self._ensure_session(session, group[0].created_at, user)
+            row = self._ensure_session(session, group[0].created_at, now, user)
             taken = set(
                 self._values(
                     "SELECT sequence FROM messages WHERE session_row = :row"
@@ -84,7 +84,7 @@ class ImportedRows(AgentRepository):
                     "stored_at": now,
                 }
                 columns["tool_calls"] = record.tool_calls or None
-                self._insert(record, exclude=("session", "sequence", "tool_calls"), **columns)
+                self._insert(record, now, exclude=("session", "sequence", "tool_calls"), **columns)
             self._execute("UPDATE sessions SET last_sequence = :last WHERE row_id = :row", last=last, row=row)
             sessions = Sessions(self._connection, self._agent)
             if users := [record.user for record in group if record.user is not None]:
@@ -103,9 +103,13 @@ class ImportedRows(AgentRepository):
                 return self._add_session(record, now)
             case types.ExportedFile():
                 content_hash = blake3(record.content.encode()).digest()
-                row = None if record.session is None else self._ensure_session(record.session, record.created_at, user)
+                row = (
+                    None
+                    if record.session is None
+                    else self._ensure_session(record.session, record.created_at, now, user)
+                )
                 columns = {"content_hash": content_hash, "session_row": row, "accepted_at": now, "stored_at": now}
-                return self._insert(record, exclude=("session",), **columns)
+                return self._insert(record, now, exclude=("session",), **columns)
             case types.ExportedMemory():
                 outcome = self._add_memory(record, now, tenant, user)
                 if outcome == "added" and trusted:
@@ -113,14 +117,14 @@ class ImportedRows(AgentRepository):
                 return outcome
             case types.ExportedScratchpadList() | types.ExportedScratchpadKey():
                 row = self._session_row(record.session)
-                return "left_out" if row is None else self._insert(record, exclude=("session",), session_row=row)
+                return "left_out" if row is None else self._insert(record, now, exclude=("session",), session_row=row)
             case types.ExportedItem():
-                return self._insert(record, stored_at=now)
+                return self._insert(record, now, stored_at=now)
             case types.ExportedRun():
-                return self._add_run(record)
+                return self._add_run(record, now)
             case types.ExportedRecallEvent():
-                return self._add_event(record)
-        return self._insert(record)
+                return self._add_event(record, now)
+        return self._insert(record, now)
 
     def link_successor(self, record: types.ExportedMemory) -> None:
         """Let a memory that is there be replaced by its successor, if that has been imported meanwhile."""
@@ -184,6 +188,7 @@ class ImportedRows(AgentRepository):
         ref_code = new_ref_code() if taken else record.ref_code
         outcome = self._insert(
             record,
+            now,
             exclude=("users", "extracted_up_to", "ref_code", *chat),
             ref_code=ref_code,
             is_group=len(record.users) > 1,
@@ -203,12 +208,13 @@ class ImportedRows(AgentRepository):
     def _add_memory(
         self, record: types.ExportedMemory, now: int, tenant: str | None, user: str | None
     ) -> ImportOutcome:
-        row = None if record.session is None else self._ensure_session(record.session, record.created_at, user)
+        row = self._session_of(record, now, user)
         later = ("superseded_by", "superseded_at", "category", "key")
         replaced = record.superseded_by is not None
         promotion = ("promoted_at", "promotion_score", "promotion_phase")
         outcome = self._insert(
             record,
+            now,
             exclude=("session", *promotion, *(later if replaced else later[:2])),
             session_row=row,
             tenant=tenant,
@@ -238,18 +244,19 @@ class ImportedRows(AgentRepository):
                 phase=record.promotion_phase or "",
             )
 
-    def _add_run(self, record: types.ExportedRun) -> ImportOutcome:
+    def _add_run(self, record: types.ExportedRun, now: int) -> ImportOutcome:
         schedule = self._value("SELECT 1 FROM schedules WHERE agent_id = :agent AND id = :id", id=record.schedule)
         if schedule is None or record.status not in _ENDED:  # an open run belongs to the installation that executes it
             return "left_out"
-        return self._insert(record, sent_at=_stored(record.created_at))
+        return self._insert(record, now, sent_at=_stored(record.created_at))
 
-    def _add_event(self, record: types.ExportedRecallEvent) -> ImportOutcome:
+    def _add_event(self, record: types.ExportedRecallEvent, now: int) -> ImportOutcome:
         row, chunked_at, chunk = self._source(record)
         if chunk is None:
             return "waiting" if row is not None and chunked_at is None else "left_out"
         outcome = self._insert(
             record,
+            now,
             exclude=("found_kind", "found", "found_session", "chunk", "in_account"),
             chunk_id=chunk,
         )
@@ -273,18 +280,29 @@ class ImportedRows(AgentRepository):
         row: int | None = self._integer("SELECT row_id FROM sessions WHERE agent_id = :agent AND id = :id", id=session)
         return row
 
-    def _ensure_session(self, session: str, started_at: datetime, user: str | None) -> int:
+    def _session_of(self, record: types.ExportedFile | types.ExportedMemory, now: int, user: str | None) -> int | None:
+        return None if record.session is None else self._ensure_session(record.session, record.created_at, now, user)
+
+    def _ensure_session(self, session: str, started_at: datetime, now: int, user: str | None) -> int:
         """Return the row of a session, made for a user if its own record is not in the import."""
         row = self._session_row(session)
         if row is None:
-            row = Sessions(self._connection, self._agent).ensure(session, now=to_micros(started_at), user=user).row_id
+            at = min(to_micros(started_at), now)
+            row = Sessions(self._connection, self._agent).ensure(session, now=at, user=user).row_id
         return row
 
-    def _insert(self, record: ExportedRecord, *, exclude: tuple[str, ...] = (), **columns: Any) -> ImportOutcome:
+    def _insert(
+        self, record: ExportedRecord, now: int, *, exclude: tuple[str, ...] = (), **columns: Any
+    ) -> ImportOutcome:
         table = EXPORTED[types.part_of(record)][0]
         names = [name for name in record.__struct_fields__ if name not in ("workspace", "agent", *exclude)]
         values = {column_name(name): getattr(record, name) for name in names} | columns
         bound = {f"v_{name}": _stored(value) for name, value in values.items()}
+        if "stored_at" not in columns:
+            # By these an erasure tells rows from those that came after it: none may be later than it is now.
+            bound |= {
+                name: min(bound[name], now) for name in ("v_started_at", "v_created_at", "v_at") if bound.get(name)
+            }
         inserted = self._execute(
             f"INSERT INTO {table} (agent_id, {', '.join(values)}) VALUES (:agent, {', '.join(':' + b for b in bound)})"
             " ON CONFLICT DO NOTHING",

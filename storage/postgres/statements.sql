@@ -416,6 +416,10 @@ WHERE (agent_id = :agent AND (is_group) <> 0 AND row_id IN (SELECT session_row F
     :agent AND user_id = :id) AND session_users.store_id = :store_id) AND EXISTS(SELECT 1 FROM session_users AS u WHERE
     (u.session_row = sessions.row_id AND u.user_id <> :id) AND u.store_id = :store_id)) AND sessions.store_id =
     :store_id;
+-- storage.lifecycle.erased_rows: are_about
+SELECT COUNT(*)
+FROM sessions
+WHERE (agent_id = :agent AND row_id = ANY(CAST(:rows AS BIGINT[])) AND (FALSE)) AND sessions.store_id = :store_id;
 -- storage.lifecycle.erased_rows: count
 SELECT COUNT(*)
 FROM sessions
