@@ -206,9 +206,10 @@ redis.call('RPUSH', KEYS[2], KEYS[1])
 redis.call('EXPIRE', KEYS[2], ARGV[2])
 """
 _KEEP: Final = """
-if redis.call('GET', KEYS[1]) == '' then return end
+local found = redis.call('GET', KEYS[1])
+if found == '' then return end
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
-for _ = 2, tonumber(ARGV[4]) do redis.call('RPUSH', KEYS[2], KEYS[1]) end
+for _ = found and 2 or 1, tonumber(ARGV[4]) do redis.call('RPUSH', KEYS[2], KEYS[1]) end
 while redis.call('LLEN', KEYS[2]) > tonumber(ARGV[3]) do redis.call('DEL', redis.call('LPOP', KEYS[2])) end
 """
 # The broker is asked only for requests that change something, which take longer than this as a rule.
@@ -267,7 +268,7 @@ class Repeats:
         if first is not None:
             return first.result(timeout=_WAIT_SECONDS)
         try:
-            found = self._find(key, secret=kind.response_is_secret)
+            found = self._find(key, kind)
             if found is None:
                 found = make()
                 self._keep(key, kind, found)
@@ -305,17 +306,20 @@ class Repeats:
         with self._lock:
             self._to_forget -= deleted
 
-    def _find(self, key: str, *, secret: bool) -> bytes | None:
+    def _find(self, key: str, kind: type[Call[Any]]) -> bytes | None:
         with self._lock:
             made_at, kept = self._kept.get(key, (0.0, b""))
         if kept and time.monotonic() - made_at < KEPT_SECONDS:
             return kept
-        if secret:
+        if kind.response_is_secret:
             return None
         try:
             with within(_BROKER_SECONDS):
                 self._forget_answers()
-                found = self._run(_BEGIN, key, _BEING_MADE, KEPT_SECONDS)
+                if has_texts(kind):
+                    found = self._run(_BEGIN, key, _BEING_MADE, KEPT_SECONDS)
+                else:  # nothing of it is ever forgotten, which spares the broker a write
+                    found = call_broker(lambda: cast("bytes | None", self._broker().get(self._name(key))))
         except Unavailable:
             return None
         if found == FORGOTTEN_ANSWER:
