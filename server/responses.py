@@ -210,6 +210,7 @@ local found = redis.call('GET', KEYS[1])
 if found == '' then return end
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
 for _ = found and 2 or 1, tonumber(ARGV[4]) do redis.call('RPUSH', KEYS[2], KEYS[1]) end
+redis.call('EXPIRE', KEYS[2], ARGV[2])
 while redis.call('LLEN', KEYS[2]) > tonumber(ARGV[3]) do redis.call('DEL', redis.call('LPOP', KEYS[2])) end
 """
 # The broker is asked only for requests that change something, which take longer than this as a rule.
