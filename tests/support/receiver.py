@@ -154,12 +154,18 @@ def never(connection: socket.socket, over: threading.Event) -> None:
 
 
 def _read_request(connection: socket.socket) -> None:
-    """Read a whole request."""
+    """Read a whole request. Raises ConnectionError for a client that gives up before it has sent all of it."""
+
+    def read() -> bytes:
+        if not (part := connection.recv(65536)):
+            raise ConnectionError("the client has disconnected")
+        return part
+
     got = b""
     while b"\r\n\r\n" not in got:
-        got += connection.recv(65536)
+        got += read()
     head, _, body = got.partition(b"\r\n\r\n")
     length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
     while len(body) < length:
-        body += connection.recv(65536)
+        body += read()
     json.loads(body)
