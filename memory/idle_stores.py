@@ -28,9 +28,9 @@ DueAt = Callable[[Store], int | None]
 _TRY_AGAIN_SECONDS: Final = 30.0
 # How long one call looks for due work; opening a store takes some milliseconds.
 LOOK_SECONDS: Final = 5.0
-# After a look that took this long, a job rests four times as long: while thousands are written, looking at each again
-# and again took a processor from the work itself. Stores whose time has come do not wait for that, but what is newly
-# planned in a store that is written does.
+# After a look that took so much of a processor, a job rests four times as long: while thousands are written, looking at
+# each again and again took a processor from the work itself. Stores whose time has come do not wait for that, but what
+# is newly planned in a store that is written does. So a look that only waited, on a busy machine, does not count.
 _LONG_LOOK_SECONDS: Final = 1.0
 _REST_TIMES: Final = 4.0
 # No mark is trusted for longer, because a job's conditions may change without a write to the store.
@@ -84,9 +84,16 @@ class _Known:
 class IdleStores:
     """The stores in which a job had nothing to do: as of which file state, and until when. One per process."""
 
-    def __init__(self, files: IdleFiles | None = None, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        files: IdleFiles | None = None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        processor: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """`processor` returns how many seconds of a processor this thread has used."""
         self._files = files
-        self._monotonic = monotonic
+        self._monotonic, self._processor = monotonic, processor
         self._jobs: dict[str, _Known] = {}
 
     def due(
@@ -106,7 +113,7 @@ class IdleStores:
         known = self._known(job, stores, now)
         known.due_at = due_at
         due: list[str] = []
-        began = self._monotonic()
+        began, used = self._monotonic(), self._processor()
         names = self._to_look_at(known, stores, now, scope)
         looks_until = began + look_seconds
         random.shuffle(names)  # so that all get their turn, whatever some of them cost
@@ -137,9 +144,8 @@ class IdleStores:
             if name not in known.marks:
                 known.restless[name] = math.inf if at is None else at
                 known.next_at = min(known.next_at, known.restless[name])
-        ended = self._monotonic()
-        if ended - began > _LONG_LOOK_SECONDS:
-            known.rests_until = ended + _REST_TIMES * (ended - began)
+        if (used := self._processor() - used) > _LONG_LOOK_SECONDS:
+            known.rests_until = self._monotonic() + _REST_TIMES * used
         self.keep(job, now=now)
         return due, {name: error for name, (_, error) in known.unreadable.items()}
 

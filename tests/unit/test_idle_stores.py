@@ -102,12 +102,11 @@ def test_a_store_that_is_open_is_asked_for_all_jobs(pipe: Pipeline, monkeypatch:
 def test_after_a_long_look_a_job_rests_except_for_what_becomes_due(pipe: Pipeline) -> None:
     """Given a look of five seconds, then what is written is looked at 20 s later, and what becomes due at its time."""
     moment, asked = [0.0], list[int]()
-    idle_stores = IdleStores(monotonic=lambda: moment[0])
+    idle_stores = IdleStores(monotonic=lambda: moment[0], processor=lambda: 5.0 if asked else 0.0)
     due = pipe.now() + HOUR * 1_000_000
 
     def due_at(_: object) -> int:
         asked.append(pipe.now())
-        moment[0] += 5 if len(asked) == 1 else 0
         return due
 
     def run() -> dict[str, Any]:
@@ -126,6 +125,24 @@ def test_after_a_long_look_a_job_rests_except_for_what_becomes_due(pipe: Pipelin
     moment[0] -= 10
     pipe.advance(HOUR)
     assert run()["ran"] == 1
+
+
+def test_a_look_that_only_waited_delays_no_other(pipe: Pipeline) -> None:
+    """Given a look of five seconds in which the machine did something else, then what is written is looked at."""
+    moment, asked = [0.0], list[int]()
+    idle_stores = IdleStores(monotonic=lambda: moment[0], processor=lambda: 0.0)
+
+    def due_at(_: object) -> int:
+        asked.append(pipe.now())
+        moment[0] += 5
+        return pipe.now() + HOUR * 1_000_000
+
+    pipe.advance(60)
+    for looks in (1, 2):
+        assert not run_where_due(pipe.stores, DueJob("job", nothing, due_at), now=pipe.now(), idle_stores=idle_stores)
+        assert len(asked) == looks
+        pipe.say("and then?")
+        pipe.settle()
 
 
 @pytest.mark.sqlite("damages a file")
