@@ -30,8 +30,9 @@ class CurationEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     An `id` such as "account-7" is that of a change in the account tier, which all workspaces share. `effect` says in a
     word what happened: "learned", "replaced", "merged", "forgotten", "made lasting", "summarised". `sensitive` is why a
-    person should read it: "health", "money", "credentials", "instruction" or "seen by all users". `before` and `after`
-    are the texts, present when an entry or a run is read; `changes` only when a single entry is read.
+    person should read it: "health", "beliefs", "sexuality", "money", "credentials", "instruction" or "seen by all
+    users". `before` and `after` are the texts, present when an entry or a run is read; `changes` only when a single
+    entry is read.
     """
 
     id: str

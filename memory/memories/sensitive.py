@@ -1,4 +1,4 @@
-"""Which texts a person should read before they are taken for granted: of health, money and credentials.
+"""Which texts a person should read before they are taken for granted: of health, beliefs, money and the like.
 
 By English words that are seldom used for anything else. It reads no other language, no paraphrase ("he did not survive
 the winter"), and no amounts: they are in every shopping list. So it finds what to look at first, and proves nothing.
@@ -23,7 +23,17 @@ _WORDS: Final = {
         "|ivf|depress(?:ed|ion)|anxiety|panic attacks?|bipolar|autis(?:m|tic)|adhd|ptsd|dementia|therap(?:y|ists?)"
         "|psychiatrists?|medications?|prescri(?:bed|ptions?)|antidepressants?|painkillers?|surger(?:y|ies)"
         "|hospitali[sz]ed|blood pressure|cholesterol|symptoms?|injur(?:y|ies|ed)|disabilit(?:y|ies)|disabled"
-        "|addict(?:ed|ion)|rehab|sober|overdose"
+        "|addict(?:ed|ion)|rehab|sober|overdose|epileptic|wheelchair|blood thinners|statins|dialysis|transplant"
+        "|arthritis|dyslexi[ac]|insomnia|alcoholic|suicid(?:e|al)|self-harm"
+    ),
+    "beliefs": (
+        "church(?:es)?|mosque|synagogue|religio(?:n|us)|pray(?:s|ed|ing|ers?)?|bible|qur'?an|ramadan|christian|catholic"
+        "|protestant|pentecostal|evangelical|mormon|muslim|islam(?:ic)?|jew(?:s|ish)?|hindu|buddhis(?:t|m)|sikh|atheist"
+        "|agnostic|voted? (?:for|against)|trade union|union member"
+    ),
+    "sexuality": (
+        "gay|lesbian|bisexual|asexual|queer|transgender|trans (?:man|woman)|non-?binary|sex(?: life|ual(?:ity)?)?"
+        "|contracepti(?:on|ve)|came out to"
     ),
     "money": (
         "salar(?:y|ies)|wages?|income|mortgage|loans?|debts?|bankrupt(?:cy)?|credit (?:card|score)s?|bank accounts?"
@@ -34,5 +44,5 @@ _KINDS: Final = {kind: re.compile(rf"(?i)\b(?:{words})\b") for kind, words in _W
 
 
 def sensitive_kind(text: str) -> str | None:
-    """Return "credentials", "health" or "money" if a text has a word for it; else None. In linear time."""
+    """Return the kind of words that a text has, such as "health"; None if it has none of these. In linear time."""
     return next((kind for kind, words in _KINDS.items() if words.search(text)), None)

@@ -228,11 +228,13 @@ def test_what_is_sensitive_and_of_nobody_waits_where_the_agent_has_users(pipelin
     tell(pipeline, "I am allergic to peanuts.", session="later")
     tell(pipeline, "I am allergic to cats.", session="of-kate", user="kate")
     tell(pipeline, "I live in Lisbon, close to the river.", session="of-kate", user="kate")
+    tell(pipeline, "I go to church on Sundays.", session="of-kate", user="kate")
     by_content = {one.content: one for one in made_of(pipeline, extracting)}
     assert {content: one.visibility for content, one in by_content.items()} == {
         "User is allergic to peanuts.": "requested",
         "User is allergic to cats.": "private",
         "User lives in Lisbon.": "private",
+        "User goes to church on Sundays.": "private",
     }
     pipeline.settle()
     with pipeline.store.reading() as tx:
@@ -246,10 +248,12 @@ def test_what_is_sensitive_and_of_nobody_waits_where_the_agent_has_users(pipelin
         "User is allergic to peanuts.": "health",
         "User is allergic to cats.": "health",
         "User lives in Lisbon.": None,
+        "User goes to church on Sundays.": "beliefs",
     }
-    assert due == 2
+    assert due == 3
     assert approve_all(pipeline) == 1
     with pipeline.store.reading() as tx:
-        assert [one.memories for one in tx.for_agent("ana").curation.page(CurationFilter(due=True))] == [
-            (by_content["User is allergic to cats."].id,)
-        ], "whoever approves a memory has read it"
+        assert {one.memories for one in tx.for_agent("ana").curation.page(CurationFilter(due=True))} == {
+            (by_content["User is allergic to cats."].id,),
+            (by_content["User goes to church on Sundays."].id,),
+        }, "whoever approves a memory has read it"
