@@ -293,12 +293,15 @@ RULES: Final[tuple[Rule, ...]] = (
         _relation_named,
     ),
     rule(
+        rf"my (?P<key>{words.RELATIONS}|[a-z]{{3,20}}(?:ist|ian)){IS}(?P<value>(?-i:Dr|Prof|Mrs?|Ms)\.?\s{REST})",
+        _relation_named,
+    ),
+    rule(
         rf"(?:my|our) (?P<key>{words.RELATIONS}){IS}(?!{words.NATIONALITY}\b|{words.RELIGION}\b)"
         rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}}(?: [A-Z][a-z]{{1,20}})?)){END}",
         _relation_named,
     ),
     rule(rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}})), my (?P<key>{words.RELATIONS}),", _relation_named),
-    rule(rf"my (?P<key>{words.RELATIONS}){IS}(?P<value>(?-i:Dr|Prof|Mrs?|Ms)\.?\s{REST})", _relation_named),
     rule(rf"my (?P<key>{words.RELATIONS})'s birthday{IS}(?:on )?(?P<value>{words.DATE}){END}", _relation_born),
     rule(
         rf"(?:(?:i|we) have|(?:i|we)'ve got) an? (?:\w{{1,40}} ){{0,2}}(?P<key>{words.PETS})(?:,? (?:called|named)"

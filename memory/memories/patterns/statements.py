@@ -124,8 +124,10 @@ def _favourite(match: PatternMatch) -> Statement | None:
 def _does_not_eat(match: PatternMatch) -> Statement | None:
     if not is_plain(match.covered_value, max_words=5) or _SPECIFIC.match(match.covered_value):
         return None
+    is_own = match.clause.text[:1].lower() == "i"
+    content = f"User doesn't {match.key} {match.value}." if is_own else f'User said: "{match.quote()}."'
     return Statement(
-        content=f"User doesn't {match.key} {match.value}.", kind="preference", quote=match.quote(),
+        content=content, kind="preference", quote=match.quote(),
         subject=f"{match.key}s {as_subject(match.value)}", confidence=0.9, importance=0.8, lifetime="long_term",
         tags=("diet",),
     )  # fmt: skip
@@ -146,10 +148,10 @@ _PREFERENCES: Final[tuple[Rule, ...]] = (
     rule(rf"{I_AM}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is a fan of")),
     rule(rf"{I_AM}{ADVERB}not{BLANKS}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is not a fan of")),
     rule(
-        rf"i {ADVERB}(?:{_NOT}|can't|cannot){BLANKS}(?:ever{BLANKS})?(?P<key>eat|drink){BLANKS}{VALUE}",
+        rf"(?:i|we) {ADVERB}(?:{_NOT}|can't|cannot){BLANKS}(?:ever{BLANKS})?(?P<key>eat|drink){BLANKS}{VALUE}",
         _does_not_eat,
     ),
-    rule(rf"i {ADVERB}never{BLANKS}(?P<key>eat|drink){BLANKS}{VALUE}", _does_not_eat),
+    rule(rf"(?:i|we) {ADVERB}never{BLANKS}(?P<key>eat|drink){BLANKS}{VALUE}", _does_not_eat),
 )
 
 
@@ -314,6 +316,31 @@ _CLAUSES = re.compile(
     r"(?=(?:i|i'm|i've|my|call me)\b)",
     re.IGNORECASE,
 )
+_RELATIVE_OF_MINE: Final = (
+    rf"(?P<who>(?:my|our) (?:{words.RELATIONS}|{words.PETS}|eldest|oldest|youngest|(?:grand)?(?:kid|child)))"
+)
+_STATES: Final = r"(?=(?:is|has|was|lives|works|loves|likes|hates|[a-z]{2,20}s|[a-z]{2,20}ed)\b)"
+# "Mum's 70" is about my mum, "my sister's got asthma" says what she has, and "my eldest, Maya, plays" has one subject.
+_SHORTENED: Final = (
+    (
+        starting(
+            r"(?=(?:mum|mom|mam|dad|granny|gran|grandad|grandma|grandpa)(?:'s\s|\s"
+            r"(?:is|has|was|lives|works|loves|likes|hates|can't|doesn't)\b))"
+        ),
+        "my ",
+    ),
+    (starting(rf"{_RELATIVE_OF_MINE},? (?P<name>(?-i:[A-Z][a-z]{{1,20}})), {_STATES}"), r"\g<who> \g<name> "),
+    (
+        starting(
+            rf"(?P<subject>{_RELATIVE_OF_MINE}(?: (?-i:[A-Z][a-z]{{1,20}}))?)'s (?:(?P<has>got\s|(?=been\b))"
+            r"|(?=(?:an?|in|on|at|from|not|now|always|still|due|allergic|married|engaged|divorced|pregnant|retired|scared|afraid"
+            r"|terrified|obsessed|vegan|vegetarian|diabetic|c(?:o)?eliac|autistic|deaf|blind|\d{1,3}|turning|getting"
+            r"|going|coming|moving|starting|having|living|working|studying|training|learning|visiting|staying"
+            r"|expecting)\b(?!'s)))"
+        ),
+        r"\g<subject> ",
+    ),
+)
 _REASON = re.compile(r"\b(?:because|since|why|how much|reasons?)\s{1,3}", re.IGNORECASE)
 _RULES: Final = (*facts.RULES, *_PREFERENCES, *traits.RULES)
 
@@ -364,11 +391,16 @@ def _in_clauses(body: Sentence, at: int) -> Iterator[Statement]:
     for start in _clause_starts(body.text):
         if start < end:  # it was told with what is before it, such as the day
             continue
-        statement = first_match(Sentence(body.text[start:], body.original[start:]), _RULES)
+        written = Sentence(body.text[start:], body.original[start:])
+        clause = _in_full(written)
+        statement = first_match(clause, _RULES)
         if statement is None and not _REASON.search(body.text, max(0, start - 10), start):
-            statement = find_told(Sentence(body.text[start:], body.original[start:]), at)
+            statement = find_told(clause, at)
         if statement is None:
             continue
+        if clause is not written:
+            length = len(statement.quote) + len(written.text) - len(clause.text)
+            statement = replace(statement, quote=written.original[:length])
         end = start + len(statement.quote)
         if not (_NOT_PLAIN.search(body.text, 0, end) or _SPEECH_TAG_AFTER.search(body.text[end:])):
             yield statement
@@ -391,6 +423,16 @@ def _after_lead_in(sentence: Sentence) -> Sentence:
     found = _LEAD_IN.match(sentence.text)
     start = found.end() if found else 0
     return Sentence(sentence.text[start:], sentence.original[start:])
+
+
+def _in_full(clause: Sentence) -> Sentence:
+    """Return a clause about a relative with the words that were left out or shortened at its beginning."""
+    for pattern, full in _SHORTENED:
+        found = pattern.match(clause.text)
+        if found is not None:
+            start = found.expand(full) + (("has " if found["has"] else "is ") if "has" in found.groupdict() else "")
+            clause = Sentence(start + clause.text[found.end() :], start + clause.original[found.end() :])
+    return clause
 
 
 def _clause_starts(text: str) -> list[int]:

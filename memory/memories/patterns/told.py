@@ -148,6 +148,8 @@ _HAS_DONE: Final = starting(
     rf"{_SUBJECT}(?:'ve|\s{{1,3}}have)\s{{1,3}}{_ADVERBS}(?!(?:got|had|{_OF_THOUGHT})\b)(?P<verb>{_PARTICIPLE})\b"
     rf"(?!\s{_ADVERBS}(?:so|into|able|there|{_EMPTY}|{_NO_LIFE})\b){_REST}"
 )
+# Without a day, what was had or where somebody was is told of a year.
+_IN_A_YEAR: Final = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b")
 _IS: Final = starting(
     rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}"
     rf"(?=an?\s(?!{_EMPTY}\b|bit\b|lil|big)|{_DOING_NOW}\b)(?P<rest>\S.{{0,400}})"
@@ -160,7 +162,7 @@ _HAS: Final = starting(
 _DAY_AND_MONTH: Final = re.compile(r"\bon \d{1,2}[/.]\d{1,2}\b")
 _HAS_SOMEBODY: Final = re.compile(
     rf"User has (?:an?|two|three|four|five|six|\d) (?:{words.PETS}|son|daughter|brother|sister|kid|child|grandchild"
-    r"|grandson|granddaughter|niece|nephew)(?:s|ies|ren)?\."
+    r"|grandson|granddaughter|niece|nephew)(?:s|ies|ren)?\.|User's (?:\S{1,30} ){1,3}lives? with them\."
 )
 _DOES: Final = starting(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!play the (?:victim|fool|part|role|game|hero|villain|devil|field|system)\b)"
@@ -177,13 +179,13 @@ _HABIT: Final = starting(
 )
 _PLANS: Final = starting(
     rf"{_SUBJECT}(?P<verb>(?:'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?:going to|planning (?:to|on|a|an)|(?:going"
-    rf"|having|getting|doing(?=\s(?:the|an?)\s(?-i:[A-Z]))|{_DOING_NOW})(?! ready))"
+    rf"|having|getting|doing(?=\s(?:the|an?)\s(?-i:[A-Z]))|seeing(?=\s(?:dr|my|the|an?)\b)|{_DOING_NOW})(?! ready))"
     rf"|(?:'ll|\s{{1,3}}will)\s{{1,3}}{_ADVERBS}(?:be )?(?!let|keep|look|be\b)[a-z]{{2,20}}"
     rf"|\s{{1,3}}{_ADVERBS}(?:plan|have) (?:to|on|a|an)|(?:'ve|\s{{1,3}}have)\sgot (?:to|an?))\b{_REST}"
 )
 # Of a day to come these tell a plan, too: "I'm on call next week", "I start on Monday", "my last day is 3 May".
 _WILL_DO: Final = starting(
-    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b)(?P<verb>[a-z]{{2,20}})\b{_REST}"
+    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!(?!see\s(?:dr|my|the|an?)\b){_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b)(?P<verb>[a-z]{{2,20}})\b{_REST}"
 )
 _WILL_BE: Final = starting(
     rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)(?=\s(?:on|in|at|off|away|back|out|free|busy)\b){_REST}"
@@ -393,7 +395,9 @@ def _event(text: str, at: int) -> Statement | None:
     found = _DID.match(text) or _WAS.match(text)
     days = days_in(text, at, is_past=True) if found else None
     is_origin = _ORIGIN.search(text) is not None
-    is_known = days is not None or is_origin or _MILESTONE.search(text) is not None
+    is_known = (
+        days is not None or is_origin or _IN_A_YEAR.search(text) is not None or _MILESTONE.search(text) is not None
+    )
     if found is None or (not is_known and (found.re is _WAS or _VAGUE_OBJECT.match(found["rest"]))):
         return None
     if days is not None and days.first > from_micros(at).date() and not FOR_WHICH.search(text[: days.start]):

@@ -120,6 +120,10 @@ _AIMS: Final = (
     r"|drinking|eating)|sleep (?:more|better)|read more|write a (?:book|novel)|find a (?:job|flat|house)"
     r"|exercise more|spend less|reduce)"
 )
+_NAMES: Final = r"(?-i:[A-Z][a-z]{1,20}(?:, [A-Z][a-z]{1,20}){0,6}(?:,? (?:and|&) [A-Z][a-z]{1,20})?)"
+_TIME_OF_DAY: Final = (
+    r"(?:about |around )?\d{1,2}(?:[:.]\d\d)?(?: ?[ap]\.?m\b\.?)?(?: (?:every day|on weekdays|most days))?"
+)
 _I_HAVE: Final = rf"(?:i|we)(?:{BLANKS}{ADVERB}have(?: got)?|'ve got){BLANKS}"
 _OPEN: Final = rf"(?P<value>\S{REST})"
 # The clause ends, or says since when, or another one begins.
@@ -264,7 +268,7 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"|air|travel|motion)[ -]?sick(?:ness)?|(?:tired|cold|anxious|dizzy|overwhelmed"
         rf"|breathless) (?:very )?(?:quickly|easily"
         rf"|fast)|{words.ILLNESSES}|anxiety|depression|panic attacks|nosebleeds"
-        rf"|headaches)(?: easily)?){_END}",
+        rf"|headaches)(?: easily)?)(?:{_END}|(?= when\b| if\b))",
         _told(is_of_health=True),
     ),
     rule(rf"i weigh{BLANKS}(?P<value>\d[\d.]{{1,5}} ?(?:kg|kilos?|lbs?|pounds|stone)){_END}", _told("weight")),
@@ -318,7 +322,14 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"| any)?{BLANKS}(?P<value>{_OF_A_HOME}){_END}",
         _told(),
     ),
-    rule(rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY}){_END}", _told()),
+    rule(rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY}(?::|,? called|,? named) {_NAMES}){_END}", _told()),
+    rule(rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY})(?:{_END}|:)", _told()),
+    rule(
+        rf"i {ADVERB}(?:usually )?(?:get up|wake up|go to (?:bed|sleep)|start work|finish work|leave for work|have"
+        rf" (?:breakfast|lunch|dinner))(?P<value> (?:at|around|from|before|by|about)"
+        rf" {_TIME_OF_DAY})(?=\s{{0,3}}(?:$|[,;.!()]))",
+        _told(),
+    ),
     rule(rf"(?:my|our) (?P<key>{_COSTS}){IS}(?P<value>{_MONEY}){_END}", _amount),
     rule(
         rf"(?:i|we) {ADVERB}(?:earn|make|pay){BLANKS}(?=[\d.,]{{3}}|.{{1,40}}(?:[$\u00a3\u20ac]|euro|dollar|pound"

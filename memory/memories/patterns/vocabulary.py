@@ -8,14 +8,13 @@ from storage.recall import days
 
 RELATIONS: Final = (
     r"(?:(?:older|younger|elder|eldest|oldest|youngest|big|little|twin|baby|best|step|half)[ -])?"
-    r"(?:wife|husband|spouse|partner|girlfriend|boyfriend|fianc[e\u00e9]e?|mother|mom|mum|father|dad|sister|brother|son"
-    r"|daughter|grandmother|grandma|grandfather|grandpa|aunt|uncle|niece|nephew|cousin|friend|boss|manager|roommate"
-    r"|flatmate|therapist|doctor|dentist|coach|teacher|supervisor|mentor|landlord|landlady|kid|mate|colleague"
-    r"|co-?worker"
-    r"|neighbou?r"
-    r"|assistant|accountant|lawyer|carer|nanny|babysitter|childminder|vet|physio|trainer|tutor|midwife|hairdresser"
-    r"|editor"
-    r"|agent|ex(?:-(?:wife|husband|boyfriend|girlfriend|partner))?)"
+    r"(?:wife|husband|spouse|partner|girlfriend|boyfriend|fianc[e\u00e9]e?|mother|mom|mum|mam|father|dad|sister|brother"
+    r"|son|daughter|grand(?:mother|ma|father|pa|dad|son|daughter|child)|granny|grandad|gran|nan|god(?:son|daughter|mother"
+    r"|father)|step(?:mother|mum|mom|father|dad|sister|brother|son|daughter)|(?:mother|father|sister|brother|son"
+    r"|daughter)-in-law|aunt|uncle|niece|nephew|cousin|friend|boss|manager|roommate|housemate|flatmate|therapist|doctor"
+    r"|dentist|coach|teacher|supervisor|mentor|landlord|landlady|kid|mate|colleague|co-?worker|neighbou?r|assistant"
+    r"|accountant|lawyer|carer|nanny|babysitter|childminder|vet|physio|trainer|tutor|midwife|hairdresser|editor|agent"
+    r"|ex(?:-(?:wife|husband|boyfriend|girlfriend|partner))?)"
 )
 PETS: Final = (
     r"(?:dog|puppy|cat|kitten|horse|pony|parrot|rabbit|bunny|hamster|guinea pig|turtle|tortoise|snake|lizard|ferret)"
