@@ -142,10 +142,12 @@ WAYS_TO_ANSWER: Final = (
     r"(?:don't|do not) (?:mention|bring up|comment on|ask (?:me )?about|remind me (?:of|about)"
     r"|talk (?:to me )?about) my"
     r"\b.{0,60}",
-    rf"(?:all )?(?:your |my )?{_PRODUCED} (?:should|must|need to|have to) (?:all |always |never "
-    rf"|not )?(?:be(?! (?:here|there|on"
-    r"|at|somewhere|ready|done|available|online|enough|fine|ok)\b)|have|contain"
-    r"|include|use|avoid|fit)\b.{0,100}",
+    # Of bare answers and examples others say so, too: in exams, forms and guidelines that are pasted.
+    rf"(?:all )?(?:(?:your|my) {_PRODUCED}|recipes|suggestions|recommendations|summaries|translations) (?:should|must"
+    r"|need to|have to) (?:all |always |never |not )?(?:be(?! (?:here|there|on|at|somewhere|ready|done|available|online"
+    r"|enough|fine|ok|[a-z]{2,20}(?:ed|en|nt) (?:by|to|before|at|on|in|for|twice|once))\b)|have|contain|include|use"
+    r"|avoid"
+    r"|fit)\b.{0,100}",
     rf"no [a-z][\w -]{{1,40}} in (?:my |your |any )?{_PRODUCED}",
     r"no (?:more )?(?:spoilers|preambles?|lectures|morali[sz]ing|long answers|walls of text)",
     r"(?:address|talk to|speak to|treat) me (?:formally|informally|casually|like an? .{1,60}|as if .{1,60})",
