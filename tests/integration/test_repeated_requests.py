@@ -31,6 +31,12 @@ from worker.runtime import Runtime
 HOOK = WebhookExecutor(url="https://8.8.8.8/hook")
 
 
+@pytest.fixture(autouse=True)
+def _broker_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is slow, as on a busy machine, is not away."""
+    monkeypatch.setattr("server.responses._BROKER_SECONDS", 60.0)
+
+
 @pytest.fixture
 def here(runtime: Runtime) -> Runtime:
     """An agent with two memories, one of which a job has removed."""

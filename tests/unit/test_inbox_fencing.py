@@ -435,6 +435,14 @@ def test_draining_gathers_messages_unless_tasks_of_other_workspaces_wait(
     assert (report.stored, more, bool(pauses)) == (1, False, waits)
 
 
+def test_a_task_stores_a_batch_however_late_it_is(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a machine on which the time of a task is up before it begins, then it stores a batch and asks for more."""
+    monkeypatch.setattr("memory.pipeline.ingest.STAGE_BUDGET_SECONDS", 0.0)
+    pipe.say("one")
+    report, more = drain_inbox(pipe.inbox, lambda: pipe.store, pipe.working, workspace=WORKSPACE, now=pipe.now)
+    assert (report.stored, more) == (1, True)
+
+
 @pytest.mark.parametrize("by_file", [False, True])
 def test_a_flushed_broker_whose_clock_is_behind_hides_nothing(pipe: Pipeline, by_file: bool) -> None:
     """Given marks ahead of the clock of a broker that was flushed, then what is said or handed in later is stored."""
