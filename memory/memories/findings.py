@@ -11,8 +11,8 @@ an operator's approval, and instructions found among other words wait for a conf
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
@@ -24,6 +24,7 @@ from memory.memories.memories import add_in_history
 from memory.memories.patterns import Statement, find_instructions, find_revocations, find_statements
 from memory.memories.patterns.instruction_sentences import takes_back
 from memory.memories.patterns.matching import is_game, is_taken_back
+from memory.memories.patterns.names import names_told
 from memory.memories.sensitive import SEEN_BY_ALL, sensitive_kind
 from memory.secrets import looks_secret, repeats_secret_of
 from reverie.memories.types import EXTRACTION, Lifetime, MemoryKind, Tier
@@ -92,14 +93,19 @@ def found_by_patterns(
     taken from a role-play, which may have begun in one of the messages `before`, nor from what is taken back at once.
     """
     in_game = False
+    names: dict[str, dict[str, str]] = defaultdict(dict)
     for message in before:
         in_game = is_game(message.content, before=in_game)
+        if message.role == "user" and not in_game:
+            names[message.name or ""].update(names_told(message.content))
     for place, message in enumerate(messages):
         in_game = is_game(message.content, before=in_game)
         next_one = next((one for one in messages[place + 1 :] if one.name == message.name), None)
         if in_game or (next_one is not None and is_taken_back(next_one.content)):
             continue
-        for statement in _statements(message, instructions_only):
+        named = names[message.name or ""]
+        named.update(names_told(message.content))
+        for statement in _statements(message, instructions_only, named):
             # Messages with a speaker's name are a talk among people: their requests are not addressed to the agent.
             if message.name and (is_standing(statement.kind, statement.importance) or statement.takes_back is not None):
                 continue
@@ -109,8 +115,10 @@ def found_by_patterns(
                 yield convert(statement, Finding, message=message, evidence=(message.id,), method="patterns")
 
 
-def _statements(message: SourceMessage, instructions_only: Callable[[SourceMessage], bool]) -> list[Statement]:
-    found = find_statements(message.content, at=message.created_at)
+def _statements(
+    message: SourceMessage, instructions_only: Callable[[SourceMessage], bool], names: Mapping[str, str]
+) -> list[Statement]:
+    found = find_statements(message.content, at=message.created_at, names=names)
     if instructions_only(message):  # "We broke up." is short, too
         found = [*find_instructions(message.content), *(one for one in found if one.only_changes)]
     return [*found, *find_revocations(message.content)]

@@ -159,13 +159,19 @@ _REQUESTED = starting(
     r" to me|from now on|keep your|use)\b|would you mind\b)",
 )
 _COURTESY = starting(r"(?:please|thanks|thank you|thx|cheers)(?: (?:a lot|so much|very much|in advance))?\s{0,3}$")
+# Why the user wants it, which lasts as they do: "keep lists short, I read them on my phone".
+_REASON: Final = (
+    r"(?:(?:i|we)(?:'m|'re|'ve got| am| are| have| can't| cannot| don't| do not| get| read| hate| find| struggle)"
+    r"|my (?:eyes|eyesight|english|phone|screen|hearing|brain|memory) (?:is|are|get|gets|can't))\b"
+    r"(?!.{0,200}\b(?:today|tonight|tomorrow|now|this|that|you|him|her|deadline|meeting|need)\b)"
+)
 # Behind a comma an instruction goes on with one of these; a name, or `says my boss` in any language, does not.
 _GOES_ON = starting(
     rf"(?:(?:please|pls|and|but|or|nor|even|not|never|always|ever|only|just|so|then|if|when|whenever|unless|because"
     rf"|since|ok|okay|thanks|thank you|no|with|without|(?:in|for) (?:all|every|each|my)|especially|including|instead"
     rf"|rather|don't|do not|too|also|at least|at most|would you|could you|can you|make sure|{words.HORIZON}"
-    rf"|{words.ANY_VERB}|i(?:'d| would)? (?:never |always )?(?:want|need|expect|prefer|like) (?:you|your|all)|(?:all "
-    rf"|your |my |every ){{0,3}}{words.OUTPUT})\b"
+    rf"|{words.ANY_VERB}|{_REASON}|i(?:'d| would)? (?:never |always )?(?:want|need|expect|prefer|like) (?:you|your|all)"
+    rf"|(?:all |your |my |every ){{0,3}}{words.OUTPUT})\b"
     r"|[a-z-]{1,30}(?: [a-z-]{1,30})?(?:, [a-z-]{1,30}(?: [a-z-]{1,30})?){0,8},? (?:and|or) [a-z-]{1,30}\b)"
 )
 # Said to people, in talk and in songs.

@@ -160,4 +160,8 @@ WAYS_TO_ANSWER: Final = (
     r"(?:only )?(?:one|two|three|a single) (?:suggestion|option|question|answer|step|idea|recommendation)s? at a time",
     r"(?:explain|describe) (?:things|everything) .{1,60}",
     r"use my (?:first|full|last) name",
+    r"use (?:short|simple|plain|easy|clear|big|large|everyday|british|american)[a-z ]{0,20} (?:paragraphs|sentences"
+    r"|words|language|english|print|letters|spelling|terms)\b.{0,60}",
+    r"(?:don't|do not|never) (?:write|give|send|show|suggest|list|use|ask)(?: me)? more than (?:\d{1,4}|[a-z]{2,8})"
+    r" [a-z ]{2,40}(?: at a time| at once| per [a-z]{3,12}| in (?:one|a single) [a-z]{3,12})",
 )

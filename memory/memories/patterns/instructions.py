@@ -297,7 +297,8 @@ _YOURS: Final = (
 _MANNERS: Final = (
     starting(
         rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:answer|respond|reply|speak|talk|chat|communicate|write)(?: (?:(?:to"
-        rf"|with) )?me)?(?: only)?(?: in)? {words.LANGUAGE}(?: only| to me| with me)?){_LATER}"
+        rf"|with) )?me)?(?: only)?(?: in)? {words.LANGUAGE}(?: only| to me| with me)?(?:,? (?:even (?:if|when|though)"
+        rf"|no matter) .{{2,60}})?){_LATER}"
     ),
     starting(
         rf"(?P<rest>{_PLEASE}(?:let's |let us )?(?:switch to|continue in|speak|talk in|chat in) {words.LANGUAGE}(?:"

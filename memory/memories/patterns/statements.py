@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -29,6 +29,7 @@ from memory.memories.patterns.matching import (
     sentences_of,
     starting,
 )
+from memory.memories.patterns.names import NO_NAMES_TOLD, with_relation
 from memory.memories.patterns.told import find_told, in_third_person, whole
 from storage.recall.chunk_sources import CHANGED
 from storage.recall.claims import with_apostrophes
@@ -345,11 +346,14 @@ _REASON = re.compile(r"\b(?:because|since|why|how much|reasons?)\s{1,3}", re.IGN
 _RULES: Final = (*facts.RULES, *_PREFERENCES, *traits.RULES)
 
 
-def find_statements(message: str, *, at: int) -> list[Statement]:
-    """Return the user's plain statements in a message sent `at` (microseconds), in order; each content once."""
+def find_statements(message: str, *, at: int, names: Mapping[str, str] = NO_NAMES_TOLD) -> list[Statement]:
+    """Return the user's plain statements in a message sent `at` (microseconds), in order; each content once.
+
+    `names` are those of people and pets of which the user has spoken before, with what they are: `{"Duke": "dog"}`.
+    """
     message = with_apostrophes(message)
     instructions = find_instructions(message)
-    candidates = (statement for sentence in sentences_of(message) for statement in _in_sentence(sentence, at))
+    candidates = (statement for sentence in sentences_of(message) for statement in _in_sentence(sentence, at, names))
     # An instruction is found once: `I prefer short answers` is not a taste as well.
     statements = (one for one in candidates if not any(one.quote in found.quote for found in instructions))
     found = {statement.content: statement for statement in [*instructions, *statements]}
@@ -369,13 +373,13 @@ def _is_replaced(statement: Statement, found: Iterable[str]) -> bool:
     return held != statement.content and any(one.split()[:3] == held.split()[:3] for one in found)
 
 
-def _in_sentence(sentence: Sentence, at: int) -> Iterator[Statement]:
+def _in_sentence(sentence: Sentence, at: int, names: Mapping[str, str]) -> Iterator[Statement]:
     body = _after_lead_in(sentence)
     request = match_request(body, at)
     if request is not None:
         yield _as_statement(request, body) or request
         return
-    found = list(_in_clauses(body, at))
+    found = list(_in_clauses(body, at, names))
     yield from found
     is_own = COVER not in body.text and not _NOT_PLAIN.search(body.text.replace("until", ""))
     if not found and is_own and turns_of(body.original):
@@ -386,13 +390,13 @@ def _in_sentence(sentence: Sentence, at: int) -> Iterator[Statement]:
         )  # fmt: skip
 
 
-def _in_clauses(body: Sentence, at: int) -> Iterator[Statement]:
+def _in_clauses(body: Sentence, at: int, names: Mapping[str, str]) -> Iterator[Statement]:
     end = 0
     for start in _clause_starts(body.text):
         if start < end:  # it was told with what is before it, such as the day
             continue
         written = Sentence(body.text[start:], body.original[start:])
-        clause = _in_full(written)
+        clause = _in_full(with_relation(written, names))
         statement = first_match(clause, _RULES)
         if statement is None and not _REASON.search(body.text, max(0, start - 10), start):
             statement = find_told(clause, at)

@@ -159,6 +159,12 @@ _HAS: Final = starting(
     r"(?!\s\w+ (?:pic|photo|picture)s?\b|\s(?:(?!regular|weekly|monthly|daily)\w+ ){1,3}(?:meeting|appointment|call"
     rf"|exam|interview|flight|deadline|shift|lesson|class|date)s?\b){_REST}"
 )
+# How somebody is on days that recur: "I'm off on Mondays", "I'm usually asleep by ten".
+_REGULARLY: Final = starting(
+    rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)(?=\s(?:usually|normally|generally|.{{1,60}}(?:on (?:(?:mon|tues|wednes|thurs"
+    r"|fri|satur|sun)day|weekday|weekend)s|at weekends|every (?:other |second )?(?:[a-z]{3,6}day|week|weekend"
+    rf"|month|night|morning|summer|winter))\b))(?!\s(?:{_NO_LIFE}|not|excited|happy|glad|so)\b){_REST}"
+)
 _DAY_AND_MONTH: Final = re.compile(r"\bon \d{1,2}[/.]\d{1,2}\b")
 _HAS_SOMEBODY: Final = re.compile(
     rf"User has (?:an?|two|three|four|five|six|\d) (?:{words.PETS}|son|daughter|brother|sister|kid|child|grandchild"
@@ -244,11 +250,11 @@ _REFERS: Final = re.compile(
     r"|such|other|another|same|both|like|too|so|if|unless|whether|wish|would|could|should|might|maybe"
     r"|(?:almost|nearly)(?! (?:every|each|all|always|daily|weekly|a|\d))"
     r"|(?<!\d )(?<!in )(?<!of )(?<!last )(?<!next )(?<!this )(?<!since )(?<!until )may(?! \d)"
-    r"|perhaps|probably|not sure|how|what|why|we|we're|else|more|again|most(?! (?:days|nights|mornings|evenings"
-    r"|weekends|weeks))|more|better|ideas?|while|supposed|about to"
+    r"|perhaps|probably|not sure|how|what|why|we|we're|else|again|most(?! (?:days|nights|mornings|evenings"
+    r"|weekends|weeks))|more(?! than \d)|better|ideas?|while|supposed|about to"
     r"|able|used to|feel|feels|lot|lots|bit|kind of|sort of|together|mine|theirs|way|sounds?|hear|few|guess|enough"
-    r"|following|below|above|when|than|dream|until(?! (?:the (?:end|\d)|next|\d|(?:mon|tues|wednes|thurs|fri|satur"
-    r"|sun)day"
+    r"|following|below|above|when|(?<!more )than|dream|until(?! (?:the (?:end|\d)|next|\d|(?:mon|tues"
+    r"|wednes|thurs|fri|satur|sun)day"
     rf"|{words.MONTHS}\s\d))"
     r"|someone|everyone|anyone|people|ones?|(?<!-)time|ever|moment|though"
     r"|question|questions|help|sentence|prompt|text|code|function|error|answer|file)\b|[\[\]{}=<>#*|_\\]",
@@ -352,7 +358,8 @@ def _of_several(text: str, we: re.Match[str], at: int) -> Statement | None:
     verb = (we["verb"] or "").lower()
     as_one = f"I{_AS_ONE.get(verb, verb)}{text[we.end() :]}"
     as_one = _GOT.sub(r"\1 have ", as_one)
-    held = _state(as_one, at) if _HAS.match(as_one) or (not verb and _REPEATED.search(text)) else None
+    is_state = _HAS.match(as_one) or _REGULARLY.match(as_one) or (not verb and _REPEATED.search(text))
+    held = _state(as_one, at) if is_state else None
     if held is not None:
         return replace(held, content=f'User said: "{text}."', quote=text)
     found = _plan(as_one, at) or _event(as_one, at)
@@ -409,7 +416,8 @@ def _event(text: str, at: int) -> Statement | None:
 
 
 def _state(text: str, at: int) -> Statement | None:
-    found = _HAS_DONE.match(text) or _IS.match(text) or _HAS.match(text) or _habit(text) or _DOES.match(text)
+    found = _HAS_DONE.match(text) or _IS.match(text) or _REGULARLY.match(text) or _HAS.match(text)
+    found = found or _habit(text) or _DOES.match(text)
     if found is None or not _lasts(found, text):
         return None
     days = days_in(text, at, is_past=True) if not _WEEKLY.search(text) else None

@@ -66,7 +66,8 @@ _WEAK: Final = (
 _OF_A_HOME: Final = (
     r"(?:car|bike|driving licen[cs]e|driver's licen[cs]e|licen[cs]e|oven|stove|microwave|freezer|dishwasher|washing"
     r" machine|dryer|blender|food processor|air fryer|garden|yard|balcony|garage|lift|bathtub|tv|television|smartphone"
-    r"|passport|degree|kids|children|pets|siblings|brothers(?: or sisters)?|sisters|family here|heating|central heating"
+    r"|passport|degree|computer|laptop|tablet|job|partner|bank account|pension|insurance|kids"
+    r"|children|pets|siblings|brothers(?: or sisters)?|sisters|family here|heating|central heating"
     r"|air conditioning|credit card|printer)"
 )
 _PLACES: Final = (
@@ -124,6 +125,7 @@ _NAMES: Final = r"(?-i:[A-Z][a-z]{1,20}(?:, [A-Z][a-z]{1,20}){0,6}(?:,? (?:and|&
 _TIME_OF_DAY: Final = (
     r"(?:about |around )?\d{1,2}(?:[:.]\d\d)?(?: ?[ap]\.?m\b\.?)?(?: (?:every day|on weekdays|most days))?"
 )
+_DAYS: Final = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|weekends|mornings|evenings|nights|school holidays)"
 _I_HAVE: Final = rf"(?:i|we)(?:{BLANKS}{ADVERB}have(?: got)?|'ve got){BLANKS}"
 _OPEN: Final = rf"(?P<value>\S{REST})"
 # The clause ends, or says since when, or another one begins.
@@ -259,6 +261,16 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_CHARACTER}){_END}", _told()),
     rule(rf"{I_AM}{ADVERB}(?P<value>{_HEALTH}){_END}", _told(is_of_health=True)),
     rule(
+        rf"(?:my|our) (?:[a-z'-]{{2,20}} ){{0,2}}(?:thesis|dissertation|phd|doctorate|research|novel|book|memoir|blog"
+        rf"|podcast|channel|newsletter|start-?up|talk) is (?:about|on){BLANKS}{_OPEN}",
+        _told_of_thing,
+    ),
+    rule(
+        rf"(?:i|we) {ADVERB}(?:can't|cannot|don't|do not|never) (?:work|do|make|come in|train|open|teach)(?: on)?"
+        rf" (?P<value>{_DAYS}(?: (?:and|or) {_DAYS})?){_END}",
+        lambda match: _of_us(match) if match.clause.text[:2].lower() == "we" else _told()(match),
+    ),
+    rule(
         rf"{_I_HAVE}(?P<value>{_WEAK}|(?:an? )?{words.ILLNESSES}){_END}",
         _told(is_of_health=True),
     ),
@@ -355,6 +367,7 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"|alzheimer's(?: disease)?|cancer|an? [a-z]{{3,20}} allergy){_END}",
         _told(),
     ),
+    rule(rf"{_RELATIVES}(?:'s| is| are){BLANKS}{_FEAR}{BLANKS}{_OPEN}", _told_of_thing),
     rule(rf"{_RELATIVES} (?:doesn't|does not|can't|cannot){BLANKS}(?:eat|drink){BLANKS}{_OPEN}", _told_of_thing),
     rule(rf"my (?:(?:main|big|biggest|ultimate|personal) )?{_WILL} is to{BLANKS}{_OPEN}", _goal),
     rule(

@@ -12,12 +12,14 @@ RELATIONS: Final = (
     r"|son|daughter|grand(?:mother|ma|father|pa|dad|son|daughter|child)|granny|grandad|gran|nan|god(?:son|daughter|mother"
     r"|father)|step(?:mother|mum|mom|father|dad|sister|brother|son|daughter)|(?:mother|father|sister|brother|son"
     r"|daughter)-in-law|aunt|uncle|niece|nephew|cousin|friend|boss|manager|roommate|housemate|flatmate|therapist|doctor"
-    r"|dentist|coach|teacher|supervisor|mentor|landlord|landlady|kid|mate|colleague|co-?worker|neighbou?r|assistant"
+    r"|dentist|coach|teacher|supervisor|mentor|landlord|landlady|kid|child|mate|colleague|co-?worker|neighbou?r|assistant"
     r"|accountant|lawyer|carer|nanny|babysitter|childminder|vet|physio|trainer|tutor|midwife|hairdresser|editor|agent"
     r"|ex(?:-(?:wife|husband|boyfriend|girlfriend|partner))?)"
 )
 PETS: Final = (
-    r"(?:dog|puppy|cat|kitten|horse|pony|parrot|rabbit|bunny|hamster|guinea pig|turtle|tortoise|snake|lizard|ferret)"
+    r"(?:dog|puppy|cat|kitten|horse|pony|parrot|rabbit|bunny|hamster|guinea pig|turtle|tortoise|snake|lizard|ferret"
+    r"|beagle|labrador|poodle|terrier|collie|spaniel|retriever|greyhound|whippet|husky|corgi|dachshund|pug|bulldog"
+    r"|tabby|budgie|gerbil)"
 )
 PROFESSIONS: Final = (
     r"(?:(?:[a-z]{1,40}[ -]){0,3}?(?:nurse|teacher|doctor|physician|surgeon|dentist|lawyer|attorney|engineer|developer"
@@ -102,7 +104,10 @@ _NOT_UNIQUE: Final = (
 NOT_UNIQUE: Final = frozenset(_NOT_UNIQUE.split())
 ALWAYS_NAMED: Final = frozenset({"hometown", "home town", "employer", "nationality"})
 NAMED_THINGS: Final = r"(?:company|business|shop|boat|band|team|school|university|village|town)"
-OWNED_THINGS: Final = r"(?:car|bike|bicycle|motorbike|laptop|computer|phone|camera|guitar|piano|printer|e-?reader)"
+OWNED_THINGS: Final = (
+    r"(?:car|bike|bicycle|motorbike|laptop|computer|phone|camera|guitar|piano|printer|e-?reader"
+    r"|van|truck|camper|scooter|motorcycle|boat|watch|tablet|tv|router|oven|boiler|fridge|mixer|sewing machine|violin)"
+)
 _CAPITALISED: Final = r"[A-Z\u00c0-\u00de][\w'.-]{0,40}"
 _IN_ADDRESS: Final = r"[A-Z0-9\u00c0-\u00de][\w'.-]{0,40}"
 STREET: Final = (

@@ -1,0 +1,76 @@
+"""A name that a user has told is known for the rest of the conversation, and so is whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from memory.memories.patterns import find_statements
+from memory.memories.patterns.names import names_told
+from reverie.clock import to_micros
+from support.extracting import Extracting, tell
+from support.pipeline import Pipeline
+
+AT = to_micros(datetime(2026, 5, 6, 15, 30, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("message", "names"),
+    [
+        ("My husband's called Tom.", {"Tom": "husband"}),
+        ("My eldest, Maya, starts school in May.", {"Maya": "child"}),
+        ("We have two cats called Miso and Tofu.", {"Miso": "cat", "Tofu": "cat"}),
+        ("I live with a beagle named Duke.", {"Duke": "beagle"}),
+        ("I have three children: Mark, Ida and Ben.", {"Mark": "child", "Ida": "child", "Ben": "child"}),
+        ("Fergus is my accountant.", {"Fergus": "accountant"}),
+        ("My sister lives in Porto.", {}),
+        ("My friend, this is great.", {}),
+        ('He said "my dog Rex is old".', {}),
+        ("I have a question, Claude.", {}),
+    ],
+)
+def test_names_are_known_with_what_they_are(message: str, names: dict[str, str]) -> None:
+    assert names_told(message) == names
+
+
+@pytest.mark.parametrize(
+    ("message", "contents"),
+    [
+        ("Duke is afraid of thunder.", ["User's dog Duke is afraid of thunder."]),
+        ("Duke's 12.", ["User's dog Duke is 12."]),
+        ("Duke loves carrots.", ["User's dog Duke loves carrots."]),
+        ("Luna is afraid of thunder.", []),
+        ("Is Duke too old?", []),
+        ("Duke, sit!", []),
+        ("If Duke is afraid, I stay.", []),
+    ],
+)
+def test_what_is_said_of_a_known_name_is_told_of_whose_it_is(message: str, contents: list[str]) -> None:
+    """Given the name of the user's dog, then what a sentence says of Duke is about that dog, and of no other name."""
+    found = find_statements(message, at=AT, names={"Duke": "dog"})
+    assert [one.content for one in found] == contents
+    assert all(one.quote in message for one in found)
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipeline]:
+    pipe = Pipeline(tmp_path / "data")
+    yield pipe
+    pipe.close()
+
+
+def test_a_name_is_known_to_the_messages_after_it_and_of_its_speaker_alone(pipe: Pipeline) -> None:
+    """Given the names of two speakers' pets, then a later message of either is about their own pet of that name."""
+    extracting = Extracting(pipe)
+    for messages in (
+        {"Ana": "We have a dog called Duke.", "Ben": "My cat is called Luna."},
+        {"Ana": "Duke is afraid of thunder.", "Ben": "Duke is afraid of water."},
+    ):
+        tell(pipe, *({"content": content, "name": name} for name, content in messages.items()), user="kate")
+        extracting.close()
+    contents = extracting.contents()
+    assert "Ana's dog Duke is afraid of thunder." in contents
+    assert not any("water" in content for content in contents)
