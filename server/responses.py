@@ -213,6 +213,14 @@ for _ = found and 2 or 1, tonumber(ARGV[4]) do redis.call('RPUSH', KEYS[2], KEYS
 redis.call('EXPIRE', KEYS[2], ARGV[2])
 while redis.call('LLEN', KEYS[2]) > tonumber(ARGV[3]) do redis.call('DEL', redis.call('LPOP', KEYS[2])) end
 """
+_FORGET: Final = """
+for _, name in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+  local workspace, agent = string.match(name, '^([^:]*):([^:]+):', #KEYS[1] + 2)
+  if agent and name ~= ARGV[1] and (workspace == ARGV[2] or agent == ARGV[3]) and redis.call('STRLEN', name) > 0 then
+    redis.call('SET', name, '', 'KEEPTTL')
+  end
+end
+"""
 # The broker is asked only for requests that change something, which take longer than this as a rule.
 _BROKER_SECONDS: Final = 1.0
 # A request that waits for the first one gives up with its connection; this only bounds its thread.
@@ -295,15 +303,9 @@ class Repeats:
     def _forget_answers(self, but: str = "") -> None:
         with self._lock:
             deleted = set(self._to_forget)
-        if not deleted:
-            return
-        start = self._name("")
-        names = call_broker(lambda: cast("list[bytes]", self._broker().lrange(start[:-1], 0, -1)))
-        for name in {name.decode() for name in names} - {self._name(but)}:
-            workspace, _, rest = name.removeprefix(start).partition(":")
-            agent = rest.partition(":")[0]
-            if agent and any(workspace == one or agent == other for one, other in deleted):
-                call_broker(lambda: self._broker().set(name, FORGOTTEN_ANSWER, xx=True, keepttl=True))  # noqa: B023 - called immediately
+        for one in deleted:
+            arguments = (f"{self._prefix}answered", self._name(but), *one)
+            call_broker(lambda: self._broker().eval(_FORGET, 1, *arguments))  # noqa: B023 - called immediately
         with self._lock:
             self._to_forget -= deleted
 
