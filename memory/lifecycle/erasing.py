@@ -155,6 +155,13 @@ def _note_failure(
     erasures.fail(erasure.id, why, next_try_at=next_try_at)
 
 
+def write_tombstones(data: Path, erasure_id: str, scope: Scope, *, at: int) -> None:
+    """Write the tombstones of an erasure of what was stored up to `at` (microseconds). Raises `StoreUnavailable`."""
+    key, limits = hash_key(data), {"workspace": scope.workspace, "agent": scope.agent}
+    hashes = [(kind, target_hash(key, kind, **limits, target=target)) for kind, target in scope.parts]
+    add_tombstones(data, [Tombstone(erasure=erasure_id, kind=kind, hash=hashed, at=at) for kind, hashed in hashes])
+
+
 class ErasureJob:
     """One erasure in progress."""
 
@@ -219,10 +226,7 @@ class ErasureJob:
 
         self._in_each(self._reachable_workspaces(scope), mark)
         self._erasures.set_cutoff(erasure.id, self._services.now())
-        limits, at = {"workspace": scope.workspace, "agent": scope.agent}, self._scope.before
-        hashes = [(kind, target_hash(self._key, kind, **limits, target=target)) for kind, target in scope.parts]
-        found = [Tombstone(erasure=erasure.id, kind=kind, hash=hashed, at=at) for kind, hashed in hashes]
-        add_tombstones(self._services.data, found)
+        write_tombstones(self._services.data, erasure.id, scope, at=self._scope.before)
 
     def _inbox(self) -> None:
         """Remove what waits in the inboxes; what a worker holds is kept out by the mark, and settled by the worker."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from memory import conversion
 from memory.lifecycle.about import Found, Said, find_about
-from memory.lifecycle.erasing import STEPS
+from memory.lifecycle.erasing import STEPS, write_tombstones
 from memory.lifecycle.erasure_rows import Scope, planned
 from memory.tombstones import hash_key, target_hash
 from reverie.clock import from_micros, new_id
@@ -126,6 +126,8 @@ def request_erasure(stores: Stores, data: Path, scope: Scope, *, requested_by: s
         finished_at=None,
     )
     erasures.add(erasure)
+    # Already now: a backup that is restored before the job begins does not have this request.
+    write_tombstones(data, erasure.id, scope, at=now)
     return to_erasure(erasure)
 
 

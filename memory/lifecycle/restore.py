@@ -243,8 +243,8 @@ def _queued_item(line: bytes) -> Item:
 
 
 def _apply_tombstones(stores: Stores, data: Path, now: int) -> int:
-    """Erase what tombstones name; return how many there are."""
-    number = len(_lines(data / TOMBSTONES / TOMBSTONE_LINES))
+    """Erase what tombstones name; return how many things that is."""
+    number = len({tombstone.hash for tombstone in read_tombstones(data)})
     if number:
         apply_tombstones(stores, now=now)
     return number
