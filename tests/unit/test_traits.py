@@ -176,6 +176,9 @@ def test_what_is_said_in_a_few_words_is_found(message: str, content: str) -> Non
         "I'm here every day.",
         "I've had more than 3 coffees.",
         "My talk is about it.",
+        "My thesis is about done.",
+        "My research is on fire.",
+        "My brother's moving van is blue.",
         "I don't have a laptop with me.",
     ],
 )

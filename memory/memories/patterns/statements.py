@@ -336,8 +336,8 @@ _SHORTENED: Final = (
             rf"(?P<subject>{_RELATIVE_OF_MINE}(?: (?-i:[A-Z][a-z]{{1,20}}))?)'s (?:(?P<has>got\s|(?=been\b))"
             r"|(?=(?:an?|in|on|at|from|not|now|always|still|due|allergic|married|engaged|divorced|pregnant|retired|scared|afraid"
             r"|terrified|obsessed|vegan|vegetarian|diabetic|c(?:o)?eliac|autistic|deaf|blind|\d{1,3}|turning|getting"
-            r"|going|coming|moving|starting|having|living|working|studying|training|learning|visiting|staying"
-            r"|expecting)\b(?!'s)))"
+            r"|going|coming|having|studying|learning|expecting|(?:moving|starting|living|working|training|staying)"
+            r"(?=\s(?:to|in|into|on|at|from|a|an|the|for|with|as|back|out|away)\b))\b(?!'s)))"
         ),
         r"\g<subject> ",
     ),

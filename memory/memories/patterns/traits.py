@@ -262,7 +262,8 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"{I_AM}{ADVERB}(?P<value>{_HEALTH}){_END}", _told(is_of_health=True)),
     rule(
         rf"(?:my|our) (?:[a-z'-]{{2,20}} ){{0,2}}(?:thesis|dissertation|phd|doctorate|research|novel|book|memoir|blog"
-        rf"|podcast|channel|newsletter|start-?up|talk) is (?:about|on){BLANKS}{_OPEN}",
+        rf"|podcast|channel|newsletter|start-?up|talk) is (?:about|on){BLANKS}"
+        rf"(?!(?:done|finished|ready|to|fire|hold|track|time|\w{{3,6}}day)\b){_OPEN}",
         _told_of_thing,
     ),
     rule(
