@@ -39,12 +39,12 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.counts import counted
 from reverie.errors import Conflict, NotFound, Rejected, ReverieError, StoreUnusable
 from reverie.sessions.calls import DeleteWorkspace
-from storage.copied_files import copy_files
 from storage.engine import Database
 from storage.engines import StoreDatabase
 from storage.index.search_index import IndexKind, SearchIndex
 from storage.migrations import newest_version, read_versions
 from storage.opened import hosts_of
+from storage.postgres.copied_files import copy_files
 from storage.reindex import reindex as rebuild
 from storage.stores import Store, Stores, kind_of
 from storage.trust.audit import AuditEntry

@@ -25,10 +25,10 @@ from sqlalchemy import Connection
 
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, NotFound, Permanent, ReverieError, StoreUnavailable
-from storage.copied_files import ROTATIONS_FILE
 from storage.index.search_index import Generation, SearchIndex, VectorEntry
 from storage.opening import open_database
 from storage.postgres.columns import tables
+from storage.postgres.copied_files import ROTATIONS_FILE
 from storage.postgres.copied_rows import CopiedTable, Row, StoreCopy, batches, copied_tables, driver
 from storage.postgres.engine import SCHEMA, PostgresDatabase, PostgresServer
 from storage.postgres.schema import prepare
