@@ -226,7 +226,8 @@ def test_an_answer_made_while_something_is_forgotten_is_not_kept(here: Runtime) 
     assert repeats.answer(of_another, ConfirmMemory, lambda: b"dates") == b"dates"
     other.forget(caller)
     assert repeats.answer(of_another, ConfirmMemory, lambda: b"") == b"dates"
-    assert not any(b"figs" in (here.broker.get(name) or b"") for name in here.broker.keys("*answered:*"))
+    kept = here.broker.keys(f"{here.settings.broker_prefix}answered:*")
+    assert not any(b"figs" in (here.broker.get(name) or b"") for name in kept)
 
 
 def test_what_is_forgotten_without_a_broker_is_forgotten_when_it_is_back(here: Runtime) -> None:
