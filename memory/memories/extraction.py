@@ -207,23 +207,20 @@ class SessionReader:
                 self.counts["model_refused"] += 1
             if not rules.fallback:
                 return None
-        # `Use tabs.` is too short to say anything else.
-        return list(
-            found_by_patterns(
-                by_users,
-                now=self.now,
-                before=window.before,
-                instructions_only=lambda message: not is_evidence(message, rules.min_characters),
-            )
-        )
+        return list(found_by_patterns(by_users, now=self.now, before=window.before))
 
     def _beside_model(
         self, by_users: Sequence[SourceMessage], by_model: Sequence[Finding], window: Window
     ) -> list[Finding]:
-        """Return the findings for which no model is needed: short instructions, and revocations."""
+        """Return the findings for which no model is needed: those of short messages, and revocations."""
         read = {finding.message.id for finding in by_model}
         minimum = self.extractor.rules.min_characters
-        found = found_by_patterns(by_users, now=self.now, before=window.before, instructions_only=lambda _: True)
+        found = found_by_patterns(
+            by_users,
+            now=self.now,
+            before=window.before,
+            instructions_only=lambda message: is_evidence(message, minimum),
+        )
         return [
             finding
             for finding in found

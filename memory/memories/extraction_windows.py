@@ -46,7 +46,8 @@ KNOWN_MEMORIES: Final = 40
 class ExtractionRules:
     """What is extracted, and when. Patterns are used without a model, and with `fallback` also when it fails.
 
-    User messages of fewer than `min_characters` say nothing; findings below `threshold` are dropped.
+    User messages of fewer than `min_characters` are no evidence for a model, and are read by patterns alone; findings
+    below `threshold` are dropped.
     """
 
     min_characters: int = 20

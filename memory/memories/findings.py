@@ -119,7 +119,7 @@ def _statements(
     message: SourceMessage, instructions_only: Callable[[SourceMessage], bool], names: Mapping[str, str]
 ) -> list[Statement]:
     found = find_statements(message.content, at=message.created_at, names=names)
-    if instructions_only(message):  # "We broke up." is short, too
+    if instructions_only(message):
         found = [*find_instructions(message.content), *(one for one in found if one.only_changes)]
     return [*found, *find_revocations(message.content)]
 

@@ -98,6 +98,16 @@ def test_only_users_messages_of_some_length_are_read(pipeline: Pipeline) -> None
     assert (counts["messages"], counts["added"], model.prompts) == (4, 0, [])
 
 
+@pytest.mark.parametrize("model", [None, ScriptedLanguageModel([answer()])])
+def test_a_short_message_teaches_what_it_says(pipeline: Pipeline, model: ScriptedLanguageModel | None) -> None:
+    """Given a few plain words, then patterns read them, with a model as without, and no model is asked about them."""
+    extracting = Extracting(pipeline, model)
+    tell(pipeline, "I'm vegan.")
+    assert extracting.sweep()["added"] == 1
+    assert extracting.contents() == ["User is vegan."]
+    assert model is None or model.prompts == []
+
+
 def test_a_long_session_is_read_window_by_window(pipeline: Pipeline) -> None:
     """Given a hundred messages, then all are read, each once, with those before as context."""
     model = ScriptedLanguageModel([answer()])
