@@ -16,8 +16,10 @@ from hypothesis import HealthCheck, settings
 
 import support.environment  # noqa: F401 - first, because it sets what libraries read when they are imported
 from memory.scheduling.rules import ScheduleRules
+from reverie import Reverie
 from reverie.clock import now_micros
 from support.broker import DATABASES, running_valkey
+from support.http import running_server
 from worker.runtime import Runtime
 from worker.settings import Settings
 
@@ -123,3 +125,10 @@ def fires_every_second(monkeypatch: pytest.MonkeyPatch) -> None:
 def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
     """A runtime on a real broker and an empty data folder."""
     return make_runtime()
+
+
+@pytest.fixture
+def ana(runtime: Runtime) -> Iterator[Reverie]:
+    """A client of the agent ana, and a server over the runtime."""
+    with running_server(runtime) as url, Reverie("ana", url=url) as client:
+        yield client

@@ -33,13 +33,6 @@ def url(runtime: Runtime) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture
-def ana(url: str) -> Iterator[Reverie]:
-    """A client of ana's."""
-    with Reverie("ana", url=url) as client:
-        yield client
-
-
 def test_each_face_looks_back(
     ana: Reverie, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

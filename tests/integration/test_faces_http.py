@@ -31,13 +31,6 @@ def url(runtime: Runtime) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture
-def ana(url: str) -> Iterator[Reverie]:
-    """A client of ana's."""
-    with Reverie("ana", url=url) as client:
-        yield client
-
-
 def test_only_what_changes_a_workspace_must_name_it(ana: Reverie, url: str) -> None:
     """Given no workspace in the headers, then the agents of the default one are listed, and it cannot be deleted."""
     ana.remember("Kate takes oat milk")

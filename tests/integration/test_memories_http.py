@@ -33,13 +33,6 @@ def url(runtime: Runtime) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture
-def ana(url: str) -> Iterator[Reverie]:
-    """A client of ana's."""
-    with Reverie("ana", url=url) as client:
-        yield client
-
-
 def test_what_is_remembered_is_read_recalled_and_forgotten(ana: Reverie, runtime: Runtime) -> None:
     """Given the calls of the README, when the pipeline has run, then the memory is recalled until it is forgotten."""
     kept = ana.remember("Kate takes oat milk", tags=[" Coffee ", "coffee"])

@@ -34,13 +34,6 @@ def url(runtime: Runtime) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture
-def ana(url: str) -> Iterator[Reverie]:
-    """A client of ana's."""
-    with Reverie("ana", url=url) as client:
-        yield client
-
-
 def test_memories_are_recalled_beside_what_was_said(ana: Reverie, url: str) -> None:
     """Given memories in the workspace and the account, then one recall finds both, and kinds choose among them."""
     found = ana.recall("boat", limit=20)

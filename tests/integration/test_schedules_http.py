@@ -50,13 +50,6 @@ def url(runtime: Runtime) -> Iterator[str]:
 
 
 @pytest.fixture
-def ana(url: str) -> Iterator[Reverie]:
-    """A client of ana's."""
-    with Reverie("ana", url=url) as client:
-        yield client
-
-
-@pytest.fixture
 def http(url: str) -> Iterator[httpx2.Client]:
     """Plain HTTP as ana."""
     with httpx2.Client(base_url=url, headers=HEADERS) as client:

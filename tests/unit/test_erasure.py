@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -35,19 +35,6 @@ from worker.runtime import Runtime
 SECRET = "The heron lantern of Cacilhas burns only on odd Thursdays"
 SHARED = "The office closes at six o'clock on Fridays in summer"
 KATE = "kate-canary-5f2d91c07a"
-
-
-@pytest.fixture
-def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
-    """A runtime on a real broker."""
-    return make_runtime()
-
-
-@pytest.fixture
-def ana(runtime: Runtime) -> Iterator[Reverie]:
-    """A client of ana's."""
-    with running_server(runtime) as url, Reverie("ana", url=url) as client:
-        yield client
 
 
 def fill(runtime: Runtime, ana: Reverie) -> None:

@@ -26,7 +26,6 @@ from reverie.trust.exports import (
 from storage.curation import EntryDraft
 from storage.stores import Store
 from support.byte_search import places_of
-from support.http import running_server
 from support.stages import drain
 from worker.runtime import Runtime
 
@@ -34,19 +33,6 @@ KATE = "kate-canary-5f2d91c07a"
 SECRET = "The heron lantern of Cacilhas burns only on odd Thursdays"
 FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
 OTHER = "Lif grows plums by the old pier"
-
-
-@pytest.fixture
-def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
-    """A runtime on a real broker."""
-    return make_runtime()
-
-
-@pytest.fixture
-def ana(runtime: Runtime) -> Iterator[Reverie]:
-    """A client of ana's."""
-    with running_server(runtime) as url, Reverie("ana", url=url) as client:
-        yield client
 
 
 def fill(runtime: Runtime, ana: Reverie) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -19,12 +19,6 @@ from worker.runtime import Runtime
 
 JOB = "reverie.extract_memories"
 PAST = to_micros(datetime(2026, 1, 5, 8, 0, 30, tzinfo=UTC))
-
-
-@pytest.fixture
-def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
-    """A runtime on a real broker."""
-    return make_runtime()
 
 
 @pytest.fixture

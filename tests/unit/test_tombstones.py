@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import stat
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,24 +16,10 @@ from memory.tombstones import hash_key, note_forgotten, read_tombstones, target_
 from reverie import Reverie
 from storage.stores import Stores
 from support.copied_data import copy_data, copy_databases
-from support.http import running_server
 from support.stages import drain
 from worker.runtime import Runtime
 
 SECRET = "The heron lantern of Cacilhas burns only on odd Thursdays"
-
-
-@pytest.fixture
-def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
-    """A runtime on a real broker."""
-    return make_runtime()
-
-
-@pytest.fixture
-def ana(runtime: Runtime) -> Iterator[Reverie]:
-    """A client of ana's."""
-    with running_server(runtime) as url, Reverie("ana", url=url) as client:
-        yield client
 
 
 def erase(runtime: Runtime, scope: Scope) -> None:
