@@ -26,8 +26,8 @@ from memory.memories.patterns.matching import (
 
 # `the north of ...` is not part of the name of a place.
 _BEFORE_PLACE = re.compile(
-    r"^(?:the|upstate|downtown|northern|southern|eastern|western|central"
-    r"|a (?:city|town|suburb|village) (?:near|outside)(?: of)?)\s{1,3}",
+    r"^(?:the|upstate|downtown|northern|southern|eastern|western|central|a (?:city|town|suburb|village) (?:near"
+    r"|outside)(?: of)?)\s{1,3}",
     re.IGNORECASE,
 )
 _LIST = re.compile(
@@ -275,8 +275,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         rf"my (?:(?:new|mobile|cell){BLANKS})?(?P<key>(?:(?:phone|mobile|cell"
-        rf"|telephone) )?number){IS}(?P<value>\+?\d[\d ()/-]{{5,18}}\d)"
-        rf"{END}",
+        rf"|telephone) )?number){IS}(?P<value>\+?\d[\d ()/-]{{5,18}}\d){END}",
         _numbered,
     ),
     rule(
@@ -310,9 +309,8 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(rf"my (?:job|profession|occupation|day job){IS}(?P<value>an?{BLANKS}{words.PROFESSIONS}){END}", _profession),
     rule(
-        rf"i(?: have|'ve got) an? (?:(?:severe|mild|bad|serious|strong){BLANKS})?"
-        rf"(?P<value>(?!{words.NO_ALLERGY_TO})[a-z]"
-        rf"{{1,40}}(?: [a-z]{{1,40}})?)"
+        rf"i(?: have|'ve got) an? (?:(?:severe|mild|bad|serious"
+        rf"|strong){BLANKS})?(?P<value>(?!{words.NO_ALLERGY_TO})[a-z]{{1,40}}(?: [a-z]{{1,40}})?)"
         r" allergy(?! to)",
         _allergic,
     ),
@@ -337,7 +335,7 @@ RULES: Final[tuple[Rule, ...]] = (
         _profession,
     ),
     rule(rf"{I_AM}{ADVERB}(?P<value>(?:an? )?{words.DIETS}){END}", _condition),
-    rule(rf"i {ADVERB}have{BLANKS}(?P<value>{words.ILLNESSES}){END}", _illness),
+    rule(rf"i(?:'ve got| {ADVERB}have){BLANKS}(?P<value>{words.ILLNESSES}){END}", _illness),
     rule(
         rf"i(?:'ve| have){BLANKS}{ADVERB}been{BLANKS}(?P<value>(?:an? )?{words.DIETS})"
         r"(?P<since> (?:since|for)(?: (?!and\b|but\b|so\b)[\w']{1,15}){1,4})",

@@ -22,9 +22,9 @@ DONE: Final = (
     r"|create|generate|assume|convert|quote|number|sort|highlight|wait|confirm|ask|tell|send|message|text|email|mail"
     r"|ping|notify|remind|speak|talk|state|repeat|stop|let|post|publish|upload|download|open|close|move|rename|print"
     r"|return|wrap|document|validate|invite|cancel|reschedule|accept|decline|pay|be|prefer|guess|invent|scale|draft"
-    r"|treat|describe|wrap|define|hyphenate|capitali[sz]e|underline|quote|consider|refer|offer|point out|break"
-    r"|switch|set|mark|label|attach|cc|set up|propose|compare|structure"
-    r"|separate|indent|drop|leave out|get|read|review|verify|calculate|draw|track|log|save|record|flag|remember)"
+    r"|treat|describe|wrap|define|hyphenate|capitali[sz]e|underline|quote|consider|refer|offer|point out|break|switch"
+    r"|set|mark|label|attach|cc|set up|propose|compare|structure|separate|indent|drop|leave out|get|read|review|verify"
+    r"|calculate|draw|track|log|save|record|flag|remember)"
 )
 ANY_VERB: Final = rf"(?:{SPOKEN}|{DONE})"
 # The same as a gerund, after `stop`.
@@ -140,14 +140,12 @@ WAYS_TO_ANSWER: Final = (
     rf"|(?:[a-z-]{{2,20}} ){{0,2}}{_TASTES}\b|(?:[a-z]{{2,20}}[- ])?(?:free|friendly"
     rf"|accessible) [a-z]{{3,20}}).{{0,60}}",
     r"(?:don't|do not) (?:mention|bring up|comment on|ask (?:me )?about|remind me (?:of|about)"
-    r"|talk (?:to me )?about) my"
-    r"\b.{0,60}",
+    r"|talk (?:to me )?about) my\b.{0,60}",
     # Of bare answers and examples others say so, too: in exams, forms and guidelines that are pasted.
     rf"(?:all )?(?:(?:your|my) {_PRODUCED}|recipes|suggestions|recommendations|summaries|translations) (?:should|must"
     r"|need to|have to) (?:all |always |never |not )?(?:be(?! (?:here|there|on|at|somewhere|ready|done|available|online"
     r"|enough|fine|ok|[a-z]{2,20}(?:ed|en|nt) (?:by|to|before|at|on|in|for|twice|once))\b)|have|contain|include|use"
-    r"|avoid"
-    r"|fit)\b.{0,100}",
+    r"|avoid|fit)\b.{0,100}",
     rf"no [a-z][\w -]{{1,40}} in (?:my |your |any )?{_PRODUCED}",
     r"no (?:more )?(?:spoilers|preambles?|lectures|morali[sz]ing|long answers|walls of text)",
     r"(?:address|talk to|speak to|treat) me (?:formally|informally|casually|like an? .{1,60}|as if .{1,60})",

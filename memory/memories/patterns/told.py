@@ -67,7 +67,7 @@ breeds rents tutors knits paints skis surfs climbs bakes practises practices
 _WAYS_OF_LIFE: Final = frozenset(_WAYS.split())
 # These say nothing by themselves, and the others say enough where it is said how often: "I run every morning".
 _OF_ANYTHING: Final = frozenset(("goes", "does", "meets", "sees", "calls"))
-_DAILY = "runs reads cooks swims walks hikes jogs sleeps fasts gets wakes skips"
+_DAILY = "runs reads cooks swims walks hikes jogs sleeps fasts skips"
 _HABITS: Final = _OF_ANYTHING | frozenset(_DAILY.split())
 # `I give the wizard a coin`: in the simple present, these are told of a game or a story.
 _NARRATED: Final = (
@@ -79,10 +79,9 @@ _NARRATED: Final = (
 _REPEATED: Final = re.compile(
     r"\b(?:always|never|usually|often|sometimes|regularly|daily|weekly|monthly|yearly|every|each|(?:a|per) (?:day|week"
     r"|month|year|night)|on (?:mon|tues|wednes|thurs|fri|satur|sun)day(?:s| (?:morning|afternoon|evening|night)s)"
-    r"|most (?:days|nights"
-    r"|mornings|evenings|weekends|weeks)|since|for (?:\w{1,12} ){0,3}(?:days|weeks"
-    r"|months|years|a (?:week|month|year|decade))|lately|recently|these days|nowadays|for (?:work|fun|a living)"
-    r"|in my (?:free|spare) time)\b",
+    r"|most (?:days|nights|mornings|evenings|weekends|weeks)|since|for (?:\w{1,12} ){0,3}(?:days|weeks|months|years"
+    r"|a (?:week|month|year|decade))|lately|recently|these days|nowadays|for (?:work|fun|a living)|in my (?:free"
+    r"|spare) time)\b",
     re.IGNORECASE,
 )
 # `I've settled on the budget`: who did not follow the conversation does not know which.
@@ -112,14 +111,13 @@ _EMPTY: Final = (
     r"|fine|amazing|awesome|nice|fun|happy|excited|bored|tired|stressed|inspired|huge|usual|blast|lately|recently|today"
     r"|really|pretty|very|much|many|wonderful|project|details?|stuff|things|work|working|something|with|from|into|about"
     r"|their|them|been|have|just|some|over|around|lots|mix|fan|bunch|couple|progress|world|life|days?|difference|share"
-    r"|start|started|time|times|year|years|week|weeks|month|months|ages|forever|also|always|actually|currently"
-    r"|city|town|area|country|yesterday|last|next|two|three|four|five|six|ten|under|every|positive|forward|ahead"
-    r"|pushing|moving|looking|facing"
-    r"|faced|challenges?|hurdles|kinds|true|self|living|dreams?|ambitions|chasing|learning|ton|tons|crossing|fingers"
-    r"|confession|growing|little|skeptical|sceptical|weighing|options|using|app|browsing|online|local|staying|stayed?"
-    r"|focused|focusing|motivated|memory|memories|moments?|this|definitely|tomorrow|tonight|weekend|morning|night"
-    r"|evening|afternoon|passion|passionate|proud|grateful|thankful|lucky|different|various|techniques?|catch-up|frenzy"
-    r"|roll|crazy|diverse|least|limited|ready|funny)"
+    r"|start|started|time|times|year|years|week|weeks|month|months|ages|forever|also|always|actually|currently|city"
+    r"|town|area|country|yesterday|last|next|two|three|four|five|six|ten|under|every|positive|forward|ahead|pushing"
+    r"|moving|looking|facing|faced|challenges?|hurdles|kinds|true|self|living|dreams?|ambitions|chasing|learning|ton"
+    r"|tons|crossing|fingers|confession|growing|little|skeptical|sceptical|weighing|options|using|app|browsing|online"
+    r"|local|staying|stayed?|focused|focusing|motivated|memory|memories|moments?|this|definitely|tomorrow|tonight"
+    r"|weekend|morning|night|evening|afternoon|passion|passionate|proud|grateful|thankful|lucky|different|various"
+    r"|techniques?|catch-up|frenzy|roll|crazy|diverse|least|limited|ready|funny)"
 )
 
 _SUBJECT: Final = r"(?P<subject>i)"
@@ -151,8 +149,8 @@ _HAS_DONE: Final = starting(
 # Without a day, what was had or where somebody was is told of a year.
 _IN_A_YEAR: Final = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b")
 _IS: Final = starting(
-    rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}"
-    rf"(?=an?\s(?!{_EMPTY}\b|bit\b|lil|big)|{_DOING_NOW}\b)(?P<rest>\S.{{0,400}})"
+    rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?=an?\s(?!{_EMPTY}\b|bit\b|lil|big)"
+    rf"|{_DOING_NOW}\b)(?P<rest>\S.{{0,400}})"
 )
 _HAS: Final = starting(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>have|own)\b(?=\s(?:an?|two|three|four|five|six|\d{{1,2}})\s)"
@@ -171,17 +169,14 @@ _HAS_SOMEBODY: Final = re.compile(
     r"|grandson|granddaughter|niece|nephew)(?:s|ies|ren)?\.|User's (?:\S{1,30} ){1,3}lives? with them\."
 )
 _DOES: Final = starting(
-    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!play the (?:victim|fool|part|role|game|hero|villain|devil|field|system)\b)"
-    rf"(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b|live (?:for|in (?:fear|hope|peace|denial|the (?:past|moment)))\b"
-    rf"|[a-z]{{1,12}}(?:ept|ought|aught"
-    rf"|oke|rew)\b)(?P<verb>[a-z]{{3,20}})\b{_REST}"
+    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!play the (?:victim|fool|part|role|game|hero|villain|devil|field"
+    rf"|system)\b)(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b|live (?:for|in (?:fear|hope|peace|denial|the (?:past"
+    rf"|moment)))\b|[a-z]{{1,12}}(?:ept|ought|aught|oke|rew)\b)(?P<verb>[a-z]{{3,20}})\b{_REST}"
 )
 # With words that say how often: "I go to church on Sundays", "I run every morning", "I usually have lunch at noon".
 _HABIT: Final = starting(
-    rf"{_SUBJECT}\s{{1,3}}(?:(?P<often>usually|always|normally|generally|often|regularly|only|mostly"
-    rf"|mainly)\s)?(?P<verb>go|do|run|read"
-    rf"|get up(?=\sat\s\d)|wake up(?=\sat\s\d)|meet|see|call|visit|eat|cook|skip|fast|sleep|(?<=ly\s)have|(?<=ys\s)have"
-    rf"|(?<=en\s)have)\b{_REST}"
+    rf"{_SUBJECT}\s{{1,3}}(?:(?P<often>usually|always|normally|generally|often|regularly|only|mostly|mainly)\s)?"
+    rf"(?P<verb>go|do|run|read|meet|see|call|visit|eat|cook|skip|fast|sleep|(?(often)have|(?!)))\b{_REST}"
 )
 _PLANS: Final = starting(
     rf"{_SUBJECT}(?P<verb>(?:'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?:going to|planning (?:to|on|a|an)|(?:going"
@@ -198,9 +193,8 @@ _WILL_BE: Final = starting(
 )
 _OF_THING: Final = starting(
     r"(?P<subject>(?:(?:my|our) [a-z]|the (?:wedding|funeral|baby|party|move|operation|surgery|exam|interview"
-    r"|christening"
-    r"|graduation|concert|holiday|trip|flight|train|deadline)\b)[\w' -]{0,60}?)\s(?P<verb>is|are|takes place|starts"
-    r"|begins|ends|opens|leaves|arrives|expires|runs out"
+    r"|christening|graduation|concert|holiday|trip|flight|train|deadline)\b)[\w' -]{0,60}?)\s(?P<verb>is|are"
+    r"|takes place|starts|begins|ends|opens|leaves|arrives|expires|runs out"
     rf"|(?:was |is |has been )?(?:moved|postponed|rescheduled) to)\b{_REST}"
 )
 _YEARLY: Final = re.compile(r"\b(?:birthday|anniversary)(?=\s(?:is|falls))", re.IGNORECASE)
@@ -215,9 +209,8 @@ _AS_ONE: Final = {"'re": "'m", " are": " am", " were": " was"}
 _OF_RELATIVE: Final = starting(
     rf"{_RELATIVE}\s{{1,3}}{_ADVERBS}(?!(?:thinks?|says?|said|knows?|wants?|told|tells?|asks?|asked|thought|would|could"
     rf"|can|will|may|might|should)\b)(?P<verb>(?:is|are)(?=\s(?:an?|in|at|from|on|named|called|allergic|married"
-    rf"|\d{{1,2}}(?! (?:minutes|hours|days)\b)|getting|{_DOING_NOW})\b)|(?!is|was|has been|motivates|inspires"
-    rf"|supports|means)[a-z]{{2,20}}s|{_PAST}"
-    rf"|have|live|work|love|go|start)\b{_REST}"
+    rf"|\d{{1,2}}(?! (?:minutes|hours|days)\b)|getting|{_DOING_NOW})\b)|(?!is|was|has been|motivates|inspires|supports"
+    rf"|means)[a-z]{{2,20}}s|{_PAST}|have|live|work|love|go|start)\b{_REST}"
 )
 _OF_THE_MIND: Final = r"(?:want|need|think|feel|know|care|remember|see|hear|believe|understand|wish)"
 # What holds no more: a newer memory says so, and supersedes the one that said that it does.
@@ -235,9 +228,8 @@ _NEXT: Final = re.compile(
     r"|gave|loved?|got|always|never)\b|,\s(?:i|it|it's|that|that's|this|they|he|she|we|you|there|what|which|where|who"
     r"|too|but|so|though|right|especially|like|because|thanks|since|hoping|trying|making|let|not)\b"
     rf"|\s(?:which|because|since(?! (?:\d|{words.MONTHS}(?:\W|\Z)))|even though|although|whereas|so that|hoping|btw|too"
-    r"|as well|if"
-    r"|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|unless|now$|these days|at the moment|right now|either"
-    r"|though|anyway|so|but)\b)",
+    r"|as well|if|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|unless|now$|these days|at the moment"
+    r"|right now|either|though|anyway|so|but)\b)",
     re.IGNORECASE,
 )
 _CONDITION: Final = starting(
@@ -247,24 +239,22 @@ _REFERS: Final = re.compile(
     r"\b(?:it|its|it's|that|that's|this(?! (?:week|weekend|month|year|morning|afternoon|evening|past|coming|summer"
     r"|winter|spring|fall|autumn|mon|tues|wednes|thurs|fri|satur|sun))|these|those|they|they're|them|their|he|she|him"
     r"|his|her|hers|you|your|you're|yours|u|ur|there|here|one|ones|some|something|anything|everything|stuff|things?"
-    r"|such|other|another|same|both|like|too|so|if|unless|whether|wish|would|could|should|might|maybe"
-    r"|(?:almost|nearly)(?! (?:every|each|all|always|daily|weekly|a|\d))"
-    r"|(?<!\d )(?<!in )(?<!of )(?<!last )(?<!next )(?<!this )(?<!since )(?<!until )may(?! \d)"
-    r"|perhaps|probably|not sure|how|what|why|we|we're|else|again|most(?! (?:days|nights|mornings|evenings"
-    r"|weekends|weeks))|more(?! than \d)|better|ideas?|while|supposed|about to"
-    r"|able|used to|feel|feels|lot|lots|bit|kind of|sort of|together|mine|theirs|way|sounds?|hear|few|guess|enough"
-    r"|following|below|above|when|(?<!more )than|dream|until(?! (?:the (?:end|\d)|next|\d|(?:mon|tues"
-    r"|wednes|thurs|fri|satur|sun)day"
+    r"|such|other|another|same|both|like|too|so|if|unless|whether|wish|would|could|should|might|maybe|(?:almost"
+    r"|nearly)(?! (?:every|each|all|always|daily|weekly|a|\d))"
+    r"|(?<!\d )(?<!in )(?<!of )(?<!last )(?<!next )(?<!this )(?<!since )(?<!until )may(?! \d)|perhaps|probably|not sure"
+    r"|how|what|why|we|we're|else|again|most(?! (?:days|nights|mornings|evenings|weekends|weeks))|more(?! than \d)"
+    r"|better|ideas?|while|supposed|about to|able|used to|feel|feels|lot|lots|bit|kind of|sort of|together|mine|theirs"
+    r"|way|sounds?|hear|few|guess|enough|following|below|above|when|(?<!more )than|dream|until(?! (?:the (?:end|\d)"
+    r"|next|\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
     rf"|{words.MONTHS}\s\d))"
-    r"|someone|everyone|anyone|people|ones?|(?<!-)time|ever|moment|though"
-    r"|question|questions|help|sentence|prompt|text|code|function|error|answer|file)\b|[\[\]{}=<>#*|_\\]",
+    r"|someone|everyone|anyone|people|ones?|(?<!-)time|ever|moment|though|question|questions|help|sentence|prompt|text"
+    r"|code|function|error|answer|file)\b|[\[\]{}=<>#*|_\\]",
     re.IGNORECASE,
 )
 _VAGUE_OBJECT: Final = re.compile(r"\s(?:(?:\w{2,12}ing\s)?the|to|up|out|off|back|over)\b", re.IGNORECASE)
 _LEADING_TIME: Final = re.compile(
-    r"(?P<time>(?:yesterday|last night|last \w{3,10}|this \w{3,10}|next \w{3,10}|tomorrow|tonight|today"
-    r"|on \w{3,6}day|\w{1,6} (?:days|weeks|months|years) ago))"
-    r"(?:,\s?|\s)(?=(?:i|i'm|i've|my|we|we're|we've)\b)",
+    r"(?P<time>(?:yesterday|last night|last \w{3,10}|this \w{3,10}|next \w{3,10}|tomorrow|tonight|today|on \w{3,6}day"
+    r"|\w{1,6} (?:days|weeks|months|years) ago))(?:,\s?|\s)(?=(?:i|i'm|i've|my|we|we're|we've)\b)",
     re.IGNORECASE,
 )
 _FIRST_PERSON: Final = re.compile(
@@ -325,11 +315,7 @@ def _says_enough(content: str) -> bool:
     ]
     if (meaning or predicate == "to work") and (verb in _WAYS_OF_LIFE or _ORIGIN.search(content)):
         return True
-    if (
-        verb in _HABITS
-        and (meaning or verb not in _OF_ANYTHING)
-        and (predicate[:3] == "up " or _REPEATED.search(predicate))
-    ):
+    if verb in _HABITS and (meaning or verb not in _OF_ANYTHING) and _REPEATED.search(predicate):
         return True
     return len(meaning) > 1 or (len(meaning) == 1 and bool(re.search(r"(?:\s|\A)[A-Z0-9]", predicate)))
 
@@ -436,7 +422,7 @@ def _state(text: str, at: int) -> Statement | None:
 
 def _habit(text: str) -> re.Match[str] | None:
     found = _HABIT.match(text)
-    return found if found is not None and (found["often"] or " up" in found["verb"] or _REPEATED.search(text)) else None
+    return found if found is not None and (found["often"] or _REPEATED.search(text)) else None
 
 
 def _lasts(found: re.Match[str], text: str) -> bool:
@@ -498,7 +484,7 @@ def _third(found: re.Match[str], text: str) -> str:
     if found.re in (_DOES, _WILL_DO, _HAS, _HABIT) or (
         found.re is _PLANS and found["verb"].split()[0].lower() == "plan"
     ):
-        verb = found["verb"].split()[0 if found.re in (_PLANS, _HABIT) else -1]
+        verb = found["verb"].split()[0 if found.re is _PLANS else -1]
         at = found.start("verb") - start + found["verb"].index(verb)
         rest = rest[:at] + with_s(verb) + rest[at + len(verb) :]
     return "User" + in_third_person(rest)

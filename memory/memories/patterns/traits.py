@@ -51,17 +51,12 @@ _CHARACTER: Final = (
     r"|bilingual|introverted|extroverted|gay|a lesbian|bisexual|transgender|non-?binary|asexual)"
 )
 _HEALTH: Final = (
-    r"(?:(?:pregnant(?: with (?:twins|triplets))?|deaf|hard of hearing|(?:legally|partially) blind|(?:short|near"
-    r"|long|far)"
-    r"-?sighted|dyslexic|autistic|epileptic|asthmatic|an(?:a)?emic|neurodivergent|in a wheelchair|a wheelchair user"
-    r"|prone to [a-z]{3,20}|an? (?:recovering )?(?:alcoholic|addict)|(?:nine|eight|seven|six|five|four|three|two|one|a"
-    r"|\d{1,2}) (?:years?|months?) sober"
-    r"|on (?:antidepressants|insulin|statins|blood thinners|beta blockers|metformin|the pill|dialysis|(?:blood pressure"
-    r"|thyroid|heart) (?:medication|tablets|pills)))(?: in (?:my|one) (?:left |right )?(?:ears?|eyes?|legs?))?)"
-)
-_WEAK: Final = (
-    r"(?:a (?:bad|weak|dodgy|sensitive) (?:back|knee|hip|heart|shoulder|ankle|neck|wrist|stomach)|bad (?:knees|hips)"
-    r"|flat feet|sensitive skin)"
+    r"(?:(?:pregnant(?: with (?:twins|triplets))?|deaf|hard of hearing|(?:legally|partially) blind|(?:short|near|long"
+    r"|far)-?sighted|dyslexic|autistic|epileptic|asthmatic|an(?:a)?emic|neurodivergent|in a wheelchair"
+    r"|a wheelchair user|prone to [a-z]{3,20}|an? (?:recovering )?(?:alcoholic|addict)|(?:nine|eight|seven|six|five"
+    r"|four|three|two|one|a|\d{1,2}) (?:years?|months?) sober|on (?:antidepressants|insulin|statins|blood thinners"
+    r"|beta blockers|metformin|the pill|dialysis|(?:blood pressure|thyroid|heart) (?:medication|tablets"
+    r"|pills)))(?: in (?:my|one) (?:left |right )?(?:ears?|eyes?|legs?))?)"
 )
 _OF_A_HOME: Final = (
     r"(?:car|bike|driving licen[cs]e|driver's licen[cs]e|licen[cs]e|oven|stove|microwave|freezer|dishwasher|washing"
@@ -77,30 +72,28 @@ _PLACES: Final = (
 _FEAR: Final = r"(?:(?:very|really|quite|pretty|so|absolutely) )?(?:afraid|scared|terrified|frightened) of"
 _SKILLS: Final = r"(?:swim|drive|cook|sing|dance|ski|skate|whistle|knit|sew|ride a (?:bike|bicycle|horse)|read music)"
 _HABITS: Final = (
-    r"(?:smoke|vape|drive|swim|cook|dance|want (?:more )?(?:kids|children)|drink(?: (?:alcohol|coffee|tea|caffeine"
-    r"|wine|beer|milk))?|vote|gamble|travel"
-    r"|fly|eat out|watch (?:tv|television|the news)|wear (?:glasses|contacts|make-?up|heels|ties|perfume|jewell?ery)"
-    r"|use social media|own a (?:tv|car|smartphone)|celebrate (?:christmas|birthdays|halloween|easter))"
+    r"(?:smoke|vape|drive|swim|cook|dance|want (?:more )?(?:kids|children)|drink(?: (?:alcohol|coffee|tea|caffeine|wine"
+    r"|beer|milk))?|vote|gamble|travel|fly|eat out|watch (?:tv|television|the news)|wear (?:glasses|contacts|make-?up"
+    r"|heels|ties|perfume|jewell?ery)|use social media|own a (?:tv|car|smartphone)|celebrate (?:christmas|birthdays"
+    r"|halloween|easter))"
 )
 _MONEY: Final = (
     r"(?:(?:about|around|roughly|only|just|under|over|at most|up to) )?(?:(?:[$\u00a3\u20ac]|(?:usd|eur|gbp"
-    r"|chf) )\d[\d.,]"
-    r"{0,12}(?<!\D)(?:k|m)?|\d[\d.,]{0,12}(?<!\D)(?:k|m| thousand| million)?(?: ?[\u20ac$\u00a3]| (?:euros?|dollars?"
-    r"|pounds?|quid|francs"
-    r"|bucks|kronor|kroner|rupees|yen|usd|eur|gbp|chf))?)(?: (?:a|per|each|every) (?:day|week|month|year|hour|night))?"
-    r"(?: (?:net|gross|before tax(?:es)?|after tax(?:es)?))?(?![\d.,]{0,12}\d)"
+    r"|chf) )\d[\d.,]{0,12}(?<!\D)(?:k|m)?|\d[\d.,]{0,12}(?<!\D)(?:k|m| thousand| million)?(?: ?[\u20ac$\u00a3]"
+    r"| (?:euros?|dollars?|pounds?|quid|francs|bucks|kronor|kroner|rupees|yen|usd|eur|gbp|chf))?)(?: (?:a|per|each"
+    r"|every) (?:day|week|month|year|hour|night))?(?: (?:net|gross|before tax(?:es)?"
+    r"|after tax(?:es)?))?(?![\d.,]{0,12}\d)"
 )
 _COSTS: Final = (
     r"(?:(?:monthly |weekly |annual |yearly |total |travel |food |holiday |wedding )?(?:rent|salary|budget|income"
-    r"|mortgage"
-    r"|pension|wage|allowance|deposit|(?:[a-z]{2,20} )?(?:bill|tax)))(?: for (?:the |my |our "
+    r"|mortgage|pension|wage|allowance|deposit|(?:[a-z]{2,20} )?(?:bill|tax)))(?: for (?:the |my |our "
     r"|this )?[a-z]{2,20}(?: [a-z]{2,20})?)?"
 )
 _COUNTED: Final = r"(?:an?|one|two|three|four|five|six|seven|\d{1,2})"
 _OF_A_FAMILY: Final = (
-    rf"(?:twins|twin (?:boys|girls|sons|daughters)|{_COUNTED} (?:(?:young|small|little|old|older|grown-up|adult"
-    rf"|teenage|rescue|adopted|black|white|ginger|grey) )?"
-    rf"(?:{words.PETS}|goldfish|chicken|hen|son|daughter|kid|child|boy|girl|brother|sister|grandchild|grandson"
+    rf"(?:twins|twin (?:boys|girls|sons|daughters)|{_COUNTED} (?:(?:young|small|little|old|older|grown-up|adult|teenage"
+    rf"|rescue|adopted|black|white|ginger|grey) )?(?:{words.PETS}|goldfish|chicken|hen|son|daughter|kid|child|boy|girl"
+    rf"|brother|sister|grandchild|grandson"
     r"|granddaughter)(?:s|es|ren)?)(?: (?:and|,) "
     rf"{_COUNTED} (?:{words.PETS}|son|daughter|boy|girl|brother|sister)s?)?"
 )
@@ -117,13 +110,13 @@ _WILL: Final = r"(?:goal|dream|aim|ambition|(?:new year's )?resolution|plan for 
 _AIMS: Final = (
     r"(?:lose (?:weight|\d)|gain (?:weight|muscle)|quit|give up|cut down|cut back|cut out|eat (?:less|more|healthier)"
     r"|drink (?:less|more)|save (?:up|money|for)|get (?:fit|fitter|in shape|pregnant|better at|into)|learn"
-    r"|stop (?:smoking"
-    r"|drinking|eating)|sleep (?:more|better)|read more|write a (?:book|novel)|find a (?:job|flat|house)"
-    r"|exercise more|spend less|reduce)"
+    r"|stop (?:smoking|drinking|eating)|sleep (?:more|better)|read more|write a (?:book|novel)|find a (?:job|flat"
+    r"|house)|exercise more|spend less|reduce)"
 )
 _NAMES: Final = r"(?-i:[A-Z][a-z]{1,20}(?:, [A-Z][a-z]{1,20}){0,6}(?:,? (?:and|&) [A-Z][a-z]{1,20})?)"
 _TIME_OF_DAY: Final = (
-    r"(?:about |around )?\d{1,2}(?:[:.]\d\d)?(?: ?[ap]\.?m\b\.?)?(?: (?:every day|on weekdays|most days))?"
+    r"(?:about |around )?(?:noon|midday|midnight|\d{1,2}(?:[:.]\d\d)?(?: ?[ap]\.?m\b\.?)?)"
+    r"(?: (?:every day|on weekdays|most days))?"
 )
 _DAYS: Final = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|weekends|mornings|evenings|nights|school holidays)"
 _I_HAVE: Final = rf"(?:i|we)(?:{BLANKS}{ADVERB}have(?: got)?|'ve got){BLANKS}"
@@ -234,8 +227,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?:severely )?allergic to{BLANKS}{_OPEN}", _somebody),
     rule(
         rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?P<value>an? (?:vegan|vegetarian)|(?:lactose"
-        rf"|gluten)[ -]intolerant"
-        rf"|diabetic|teetotal){_END}",
+        rf"|gluten)[ -]intolerant|diabetic|teetotal){_END}",
         _somebody,
     ),
     rule(
@@ -272,15 +264,9 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda match: _of_us(match) if match.clause.text[:2].lower() == "we" else _told()(match),
     ),
     rule(
-        rf"{_I_HAVE}(?P<value>{_WEAK}|(?:an? )?{words.ILLNESSES}){_END}",
-        _told(is_of_health=True),
-    ),
-    rule(
-        rf"i {ADVERB}(?:get|suffer from|struggle with|live with){BLANKS}(?P<value>(?:really |very "
-        rf"|easily )?(?:(?:sea|car"
-        rf"|air|travel|motion)[ -]?sick(?:ness)?|(?:tired|cold|anxious|dizzy|overwhelmed"
-        rf"|breathless) (?:very )?(?:quickly|easily"
-        rf"|fast)|{words.ILLNESSES}|anxiety|depression|panic attacks|nosebleeds"
+        rf"i {ADVERB}(?:get|suffer from|struggle with|live with){BLANKS}(?P<value>(?:really |very |easily )?(?:(?:sea"
+        rf"|car|air|travel|motion)[ -]?sick(?:ness)?|(?:tired|cold|anxious|dizzy|overwhelmed"
+        rf"|breathless) (?:very )?(?:quickly|easily|fast)|{words.ILLNESSES}|anxiety|depression|panic attacks|nosebleeds"
         rf"|headaches)(?: easily)?)(?:{_END}|(?= when\b| if\b))",
         _told(is_of_health=True),
     ),
@@ -296,8 +282,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"{LANGUAGE} is my (?P<value>(?:first|native|second|third) language){_END}", _of_us),
     rule(
         rf"we(?:'re| are) (?P<value>an? (?:family|household) of (?:two|three|four|five|six|seven|eight|\d{{1,2}})"
-        rf"|(?:all |both )?"
-        rf"{words.DIETS}(?: at home)?|a couple|renting|married|divorced|engaged){_END}",
+        rf"|(?:all |both )?{words.DIETS}(?: at home)?|a couple|renting|married|divorced|engaged){_END}",
         _of_us,
     ),
     rule(
@@ -308,8 +293,8 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"{I_AM}{ADVERB}{_FEAR}{BLANKS}{_OPEN}", _told_of_thing),
     rule(
         rf"{I_AM}{ADVERB}(?:(?:really |very |quite |pretty )?(?:good|bad|terrible|hopeless) (?:at|with)"
-        rf"|not allowed(?: to)?|(?:really |very )?into"
-        rf"|obsessed with|intolerant (?:to|of)|(?-i:married to(?= [A-Z]))|fluent in){BLANKS}{_OPEN}",
+        rf"|not allowed(?: to)?|(?:really |very )?into|obsessed with|intolerant (?:to|of)|(?-i:married to(?= [A-Z]))"
+        rf"|fluent in){BLANKS}{_OPEN}",
         _told_of_thing,
     ),
     rule(
@@ -327,12 +312,8 @@ RULES: Final[tuple[Rule, ...]] = (
         _told(),
     ),
     rule(
-        rf"(?:i|we)(?: have|'ve got|'ve| have got) no{BLANKS}(?P<value>{_OF_A_HOME}){_END}",
-        _told(),
-    ),
-    rule(
-        rf"(?:i|we) (?:(?:don't|do not) (?:have|own)|haven't(?: got)?)(?: an?"
-        rf"| any)?{BLANKS}(?P<value>{_OF_A_HOME}){_END}",
+        rf"(?:i|we)(?:(?: have|'ve)(?: got)? no| (?:don't|do not) (?:have|own)(?: an?| any)?| haven't(?: got)?(?: an?"
+        rf"| any)?){BLANKS}(?P<value>{_OF_A_HOME}){_END}",
         _told(),
     ),
     rule(rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY}(?::|,? called|,? named) {_NAMES}){_END}", _told()),
@@ -345,11 +326,9 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(rf"(?:my|our) (?P<key>{_COSTS}){IS}(?P<value>{_MONEY}){_END}", _amount),
     rule(
-        rf"(?:i|we) {ADVERB}(?:earn|make|pay){BLANKS}(?=[\d.,]{{3}}|.{{1,40}}(?:[$\u00a3\u20ac]|euro|dollar|pound"
-        rf"|quid|franc))"
-        rf"(?P<value>{_MONEY}(?:(?<=day|ear|eek|nth|our)| (?:in|for) (?:rent|childcare|the mortgage|maintenance"
-        rf"|the flat"
-        rf"|it a month))){_END}",
+        rf"(?:i|we) {ADVERB}(?:earn|make|pay){BLANKS}(?=[\d.,]{{3}}|.{{1,40}}(?:[$\u00a3\u20ac]|euro|dollar|pound|quid"
+        rf"|franc))(?P<value>{_MONEY}(?:(?<=day|ear|eek|nth|our)| (?:in|for) (?:rent|childcare|the mortgage|maintenance"
+        rf"|the flat|it a month))){_END}",
         _told(),
     ),
     rule(
@@ -359,8 +338,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         rf"{_RELATIVES}(?:'s| is| are){BLANKS}(?P<value>(?:an? )?(?:{words.DIETS}|{_HEALTH}|{_MARITAL}|{_NO_JOB}"
-        rf"|{_EMPLOYMENT}"
-        rf"|{words.RELIGION}|{words.NATIONALITY}|{_AGE})){_END}",
+        rf"|{_EMPLOYMENT}|{words.RELIGION}|{words.NATIONALITY}|{_AGE})){_END}",
         _told(),
     ),
     rule(
@@ -373,8 +351,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"my (?:(?:main|big|biggest|ultimate|personal) )?{_WILL} is to{BLANKS}{_OPEN}", _goal),
     rule(
         rf"i(?: {ADVERB}want|'d (?:like|love)| would (?:like|love)) to learn(?! (?:about|more|something|anything"
-        rf"|the basics))"
-        rf"{BLANKS}(?:how )?{_OPEN}",
+        rf"|the basics)){BLANKS}(?:how )?{_OPEN}",
         _goal,
     ),
     rule(rf"{I_AM}{ADVERB}trying to{BLANKS}(?P<value>{_AIMS}\b{REST})", _goal),
