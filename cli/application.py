@@ -139,15 +139,18 @@ class Invocation:
         return NotFound(f"agent {self.agent} has no {name} {id!r}", field="id")
 
     def none_of(self, names: str, call: Call[Any]) -> str:
-        """Return the text shown for an empty list; it names agents that have data, as this one may be the wrong agent.
+        """Return the text shown for an empty list; it says whether users or other agents have some.
 
-        Others are not named if this agent has data itself, or if the call selects or skips items.
+        Other agents are not named if this one has data itself, or if the call selects or skips items.
         """
         if _selects(call):
             return f"Agent {self.agent} has no such {names} in workspace {self.workspace}."
         text = f"Agent {self.agent} has no {names} in workspace {self.workspace}."
         agents = self.send(ListAgents(limit=MAX_PAGE)).agents
-        if agents and self.agent not in {one.name for one in agents}:
+        own = next((one for one in agents if one.name == self.agent), None)
+        if own is not None and (held := getattr(own, names, 0)):
+            text += f" Its users have {held}: name one with --user."
+        if agents and own is None:
             text += " Others have: " + ", ".join(map(_of_agent, agents[:_AGENTS_SHOWN])) + " (--agent NAME)."
         return text
 

@@ -67,6 +67,15 @@ def test_an_empty_list_says_who_has_something(reverie: CommandLine) -> None:
     assert "ana has 0 sessions and 2 memories, kim has 0 sessions and 1 memory" in shown.out
 
 
+def test_an_empty_list_says_that_users_have_something(reverie: CommandLine) -> None:
+    """Given an agent all of whose memories are a user's own, then the list without a user says how to see them."""
+    assert reverie("memory", "add", "Prefers trains", "--owner-user-id", "kate", "--agent", "lif").code == 0
+    shown = reverie("memory", "list", "--agent", "lif").out
+    assert shown == ("Agent lif has no memories in workspace default. Its users have 1: name one with --user.\n")
+    assert "Prefers trains" in reverie("memory", "list", "--agent", "lif", "--user", "kate").out
+    assert "name one" not in reverie("memory", "list", "--agent", "lif", "--user", "tom").out
+
+
 @pytest.mark.parametrize("command", [("memory", "list"), ("memory", "list", "--json"), ("agents", "list")])
 def test_what_is_read_without_a_server_says_from_which_folder(
     tmp_path: Path,
