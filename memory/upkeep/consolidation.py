@@ -399,7 +399,7 @@ def _names_users(store: Store, agent: str) -> bool:
         return tx.for_agent(agent).dreams.has_users()
 
 
-# Comparing larger scopes takes seconds: 5 for 50,000 memories.
+# Comparing larger scopes takes seconds: 7 for 50,000 memories.
 _LARGE_SCOPE: Final = 5_000
 
 
@@ -436,6 +436,7 @@ def plan_consolidation(run: JobRun, agent: str, policy: CurationPolicy) -> Plan:
             vectors,
             similarity=policy.duplicate_similarity,
             excluded_pairs=planner.exclusions.pairs,
+            stop=lambda: run.time_is_up,
         )
         planner.merge(merges)
         plan.merges += merges

@@ -433,7 +433,7 @@ def test_what_went_elsewhere_since_it_was_compared_is_not_merged(
 def test_a_run_whose_time_is_up_says_what_it_left(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given time for one batch, or for none, then what was left is told, and the next run does it."""
     mixed(kept)
-    left = iter([False, False])
+    left = iter([False, False, False])  # for the agent, for comparing vectors, for the first batch
     monkeypatch.setattr("memory.jobs.JobRun.time_is_up", property(lambda _run: next(left, True)))
     assert kept.consolidate(POLICY) == {"expired": 1, "left": 6}
     assert kept.consolidate(POLICY) == {"agents_left": 1}

@@ -1,4 +1,4 @@
-"""Near duplicates among very many vectors: against all pairs compared one by one, and where hashing is hard."""
+"""Near duplicates among very many vectors: against all pairs compared one by one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from memory.upkeep import duplicates
-from memory.upkeep.duplicates import MAX_MISSED, lsh_bands, merge_near
+from memory.upkeep.duplicates import merge_near
 
 pytestmark = pytest.mark.slow
 
@@ -63,50 +62,34 @@ DISTRIBUTIONS: dict[str, Callable[[], Vectors]] = {
 }
 
 
-@pytest.mark.parametrize("direct", [True, False], ids=["multiplied", "by bands"])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_what_is_found_is_what_comparing_all_pairs_finds(
-    name: str, direct: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_found_is_what_comparing_all_pairs_finds(name: str) -> None:
     """Given vectors however they lie, then the same rows are taken by the same as when all pairs are compared."""
-    monkeypatch.setattr(duplicates, "_DIRECT", COUNT if direct else 0)
-    monkeypatch.setattr(duplicates, "_PAIR_COST", 0.5)  # bands, however many pairs they name
     vectors = DISTRIBUTIONS[name]()
 
     assert sorted(merge_near(vectors, threshold=0.95, choose=everything)) == sorted(by_hand(vectors, 0.95))
 
 
-def test_where_bands_name_too_many_pairs_blocks_are_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given vectors that are all alike, then the bands give up and the result is the same."""
-    monkeypatch.setattr(duplicates, "_DIRECT", 0)
-    vectors = DISTRIBUTIONS["one cluster, all near"]()
-
-    assert duplicates._pairs_by_bands(vectors, 0.95) is None
-    assert len(merge_near(vectors, threshold=0.95, choose=everything)) == COUNT - 1
-
-
-@pytest.mark.parametrize("threshold", [0.5001, 0.8, 0.95, 0.99, 0.9999, 1.0])
-@pytest.mark.parametrize("count", [3, 2_001, 10_000, 50_000, 10**6])
-def test_bands_miss_at_most_so_many_pairs(count: int, threshold: float) -> None:
-    """Given a threshold, then a pair just at it is missed no more often than is said, at a bounded cost."""
-    width, bands = lsh_bands(count, threshold)
-    agree = (1 - math.acos(threshold) / math.pi) ** width
-
-    assert width >= 1
-    assert (1 - agree) ** bands <= MAX_MISSED
-    assert width * bands <= 2_048
-
-
-def test_of_pairs_just_above_the_threshold_hardly_any_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given 3,000 pairs with a cosine of .9501, then the bands name them all, or all but one."""
-    monkeypatch.setattr(duplicates, "_DIRECT", 0)
+def test_of_pairs_just_above_the_threshold_none_is_missed() -> None:
+    """Given 3,000 pairs with a cosine of .9501, then all are merged."""
     chance = np.random.default_rng(11)
     ones = unit(chance.standard_normal((3_000, 384))).astype(np.float64)
     across = chance.standard_normal((3_000, 384))
     across = unit(across - (across * ones).sum(axis=1, keepdims=True) * ones).astype(np.float64)
     vectors = np.concatenate([ones, 0.9501 * ones + math.sqrt(1 - 0.9501**2) * across]).astype("<f4")
 
-    assert len(merge_near(vectors, threshold=0.95, choose=everything)) >= 2_999
+    assert len(merge_near(vectors, threshold=0.95, choose=everything)) == 3_000
+
+
+def test_when_the_time_is_up_the_rest_is_not_compared() -> None:
+    """Given more vectors than the time allows, then those of the first blocks are merged."""
+    vectors = DISTRIBUTIONS["nothing in common"]()
+    vectors = np.repeat(vectors, 2, axis=0)
+    answers = iter([False, True])
+
+    found = merge_near(vectors, threshold=0.95, choose=everything, stop=lambda: next(answers))
+
+    assert found == [(row, row + 1) for row in range(0, 128, 2)]
 
 
 def test_a_cosine_just_at_the_threshold_is_not_above_it() -> None:
