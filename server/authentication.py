@@ -97,19 +97,24 @@ class Ledger:
         self._checker = checker
         self._lock = threading.Lock()
         self._refusals: dict[AuditEntry, AuditEntry] = {}
+        self._uses: dict[str, int] = {}
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
     def refused(self, entry: AuditEntry) -> None:
         """Note a refused call. Takes microseconds."""
-        key = replace(entry, at=0, trace="")
         with self._lock:
-            if key not in self._refusals and len(self._refusals) >= _MAX_KINDS:
-                key = AuditEntry(at=0, actor="", action=entry.action, target="others", outcome=entry.outcome)
-                entry = replace(key, at=entry.at)
-            known = self._refusals.get(key)
-            self._refusals[key] = entry if known is None else replace(known, count=known.count + 1)
+            self._add(entry)
         self.start()
+
+    def _add(self, entry: AuditEntry) -> None:
+        """Count an entry with its equals. Called with the lock held."""
+        key = replace(entry, at=0, trace="", count=1)
+        if key not in self._refusals and len(self._refusals) >= _MAX_KINDS:
+            key = AuditEntry(at=0, actor="", action=entry.action, target="others", outcome=entry.outcome)
+            entry = replace(key, at=entry.at, count=entry.count)
+        known = self._refusals.get(key)
+        self._refusals[key] = entry if known is None else replace(known, count=known.count + entry.count)
 
     def start(self) -> None:
         """Start the thread, once."""
@@ -127,13 +132,17 @@ class Ledger:
             if refusals:
                 self._stores.audit().record(*refusals.values())
                 refusals = {}
-            used = self._checker.take_uses() if uses else {}
-            if used:
-                self._stores.tokens().note_uses(used)
+            if uses:
+                self._uses.update(self._checker.take_uses())
+            if uses and self._uses:
+                self._stores.tokens().note_uses(self._uses)
+                self._uses = {}
         except ReverieError as error:
             log.warning("ledger_not_written", error=str(error))
             with self._lock:
-                self._refusals = {**refusals, **self._refusals}
+                newer, self._refusals = self._refusals, refusals
+                for entry in newer.values():
+                    self._add(entry)
 
     def close(self) -> None:
         """Write what was collected, and end the thread."""

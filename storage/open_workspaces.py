@@ -124,12 +124,18 @@ class OpenWorkspaces:
             self._known.pop(name, None)
 
     def close_all(self) -> None:
-        """Close every workspace."""
+        """Close every workspace, one that is being opened as soon as it is open."""
         with self._lock:
             stores = list(self._open.values())
             self._open.clear()
+            for opening, _ in self._opening.values():
+                opening.add_done_callback(self._close_opened)
         for store in stores:
             store.database.close()
+
+    def _close_opened(self, opening: Future[Store]) -> None:
+        if opening.exception() is None:
+            self.close(opening.result().name)
 
     def _begin(self, name: str, *, exists: bool, create: bool) -> tuple[tuple[Future[Store], float], bool]:
         """Return the opening of a store, and whether the caller is the one to start it. Called with the lock held."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,8 +86,9 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Open a read-only transaction: a snapshot of the file, which waits for no writer."""
+        began = time.monotonic()
         with self.database.reading() as connection:
-            yield Transaction(connection, self.viewer)
+            yield Transaction(connection, self.viewer, began)
 
 
 def viewer_of(store: Store | None, agent: str, *, user: str | None, session: str | None) -> Viewer:

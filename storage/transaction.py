@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -136,9 +137,11 @@ class Transaction:
     stored_texts = _Lazy(StoredTexts)
     withdrawn = _Lazy(Withdrawn)
 
-    def __init__(self, connection: Connection, viewer: Viewer | None = None) -> None:
+    def __init__(self, connection: Connection, viewer: Viewer | None = None, began: float = -math.inf) -> None:
         self.connection = connection
         self.viewer = viewer
+        # A time of the monotonic clock: the transaction sees all that was committed before.
+        self.began = began
         self._arguments: tuple[Any, ...] = (connection,)
 
     def for_agent(self, agent: str) -> AgentRepositories:

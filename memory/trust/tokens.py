@@ -259,9 +259,8 @@ class TokenChecker:
 
     def take_uses(self) -> dict[str, int]:
         """Return when tokens were used, by id, since this was last asked."""
-        with self._lock:
-            used, self._used_at = self._used_at, {}
-        return used
+        # Another thread may add one at any moment: each is taken by itself, so that none gets lost.
+        return {id: self._used_at.pop(id) for id in list(self._used_at)}
 
     def _holder(self, found: _Checked) -> Principal | None:
         now = self._now()

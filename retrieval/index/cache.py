@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -29,6 +29,8 @@ MAX_FOREGROUND_CHUNKS: Final = 50_000
 PATIENCE_SECONDS: Final = 1.0
 _MIN_WARMED_CHUNKS: Final = 2_000
 _MAX_WARMED_AGENTS: Final = 1_000
+# Drops that are remembered. They come at most once a second, and no transaction lasts as long.
+_REMEMBERED_DROPS: Final = 1_000
 DEFAULT_BUDGET_BYTES: Final = 1024 * 1024 * 1024
 
 log = structlog.get_logger(__name__)
@@ -66,6 +68,7 @@ class AgentIndexes:
         self._lock = threading.Lock()
         self._indexes: OrderedDict[_Key, AgentIndex] = OrderedDict()
         self._building: dict[_Key, _Build] = {}
+        self._drops: deque[tuple[float, Callable[[str, str], bool]]] = deque(maxlen=_REMEMBERED_DROPS)
 
     @property
     def nbytes(self) -> int:
@@ -92,7 +95,7 @@ class AgentIndexes:
             return index.current(forward) if index is not None else None
         index = AgentIndex(generation)
         snapshot = index.current(forward)
-        self._store(key, index)
+        self._store(key, index, tx.began)
         return snapshot
 
     def warm(self, store: Store) -> int:
@@ -118,8 +121,12 @@ class AgentIndexes:
         self.drop(lambda store, _: store == workspace)
 
     def drop(self, holds: Callable[[str, str], bool]) -> int:
-        """Drop the indexes for which `holds(store, agent)`; return how many. Recalls in progress keep theirs."""
+        """Drop the indexes for which `holds(store, agent)`; return how many. Recalls in progress keep theirs.
+
+        One that is being read of an earlier state of its store is not kept either.
+        """
         with self._lock:
+            self._drops.append((self._monotonic(), holds))
             dropped = [key for key in self._indexes if holds(key.workspace, key.agent)]
             for key in dropped:
                 del self._indexes[key]
@@ -143,8 +150,11 @@ class AgentIndexes:
             if self._indexes.get(key) is index:
                 del self._indexes[key]
 
-    def _store(self, key: _Key, index: AgentIndex) -> None:
+    def _store(self, key: _Key, index: AgentIndex, began: float) -> None:
+        """Keep an index that was read in a transaction, unless it was dropped since that `began`."""
         with self._lock:
+            if any(at >= began and holds(key.workspace, key.agent) for at, holds in self._drops):
+                return
             # A workspace that was deleted or closed meanwhile has another serial.
             other_serials = [k for k in self._indexes if k.workspace == key.workspace and k.serial != key.serial]
             if any(other.serial > key.serial for other in other_serials):
@@ -180,7 +190,7 @@ class AgentIndexes:
             with store.reading() as tx:
                 index = AgentIndex(tx.index.active("vector"))
                 index.current(tx.for_agent(key.agent).forward)
-            self._store(key, index)
+            self._store(key, index, tx.began)
         except ReverieError as error:
             log.warning("agent_index_not_made", workspace=key.workspace, error=str(error))
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from memory.trust.tokens import (
     rotate_token,
 )
 from reverie.contract import SCOPES
-from reverie.errors import Conflict, Forbidden, NotFound, Rejected
+from reverie.errors import Conflict, Forbidden, NotFound, Rejected, StoreUnavailable
+from server.authentication import Ledger
 from storage.stores import Stores
 from storage.trust.tokens import TokenRecord, Tokens
 from worker.logs import log_to_standard_error
@@ -268,3 +269,37 @@ def test_a_token_that_reaches_a_log_line_is_removed(capsys: pytest.CaptureFixtur
     written = capsys.readouterr().err
     assert "rv_(removed)" in written
     assert token[:20] not in written
+
+
+def test_a_use_that_cannot_be_written_now_is_written_later(
+    stores: Stores, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a used token and a file that is locked, when it is free again, then the use is written."""
+    made = create_token(stores, ANA, by=OPERATOR, now=NOW)
+    checker = checker_of(stores, clock)
+    ledger = Ledger(stores, checker)
+    checker.check(made.text)
+
+    def locked(_tokens: Tokens, _used_at: Mapping[str, int]) -> None:
+        raise StoreUnavailable("another writer holds the lock")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Tokens, "note_uses", locked)
+        ledger.flush()
+    assert stores.tokens().named(made.record.id)[0].last_used_at is None
+    ledger.flush()
+    assert stores.tokens().named(made.record.id)[0].last_used_at == NOW
+
+
+def test_a_use_while_uses_are_taken_is_not_lost(stores: Stores, clock: Clock) -> None:
+    """Given a use by another thread at the moment when uses are taken, then it is handed over the next time."""
+    checker = checker_of(stores, clock)
+
+    class Meanwhile(dict[str, int]):
+        def __iter__(self) -> Iterator[str]:
+            known = iter(list(super().__iter__()))
+            self["later"] = 2
+            return known
+
+    checker._used_at = uses = Meanwhile(first=1)
+    assert (checker.take_uses(), uses) == ({"first": 1}, {"later": 2})

@@ -198,6 +198,32 @@ def test_an_index_that_is_done_too_late_takes_no_newer_ones_place(
         others.close()
 
 
+@pytest.mark.parametrize("foreground", [5, 50_000])
+def test_an_index_that_was_read_before_an_erasure_is_not_kept(pipe: Pipeline, foreground: int) -> None:
+    """Given a transaction that began before an index was dropped, when it reads the index, then nobody keeps it."""
+    indexes = AgentIndexes(max_foreground_chunks=foreground, patience_seconds=20)
+    began = ForwardIndex.count
+
+    def dropped_meanwhile(self: ForwardIndex) -> int:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(ForwardIndex, "count", began)
+            indexes.drop(lambda _store, agent: agent == "ana")
+        return began(self)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ForwardIndex, "count", dropped_meanwhile)
+        snapshot(pipe, indexes, "ana")
+        made()
+        assert indexes.nbytes == 0
+        snapshot(pipe, indexes, "bob")
+        made()
+    assert indexes.nbytes > 0
+    bob = indexes.nbytes
+    snapshot(pipe, indexes, "ana")
+    made()
+    assert indexes.nbytes > bob
+
+
 def test_a_vector_index_built_anew_means_an_index_made_anew(pipe: Pipeline) -> None:
     indexes = AgentIndexes()
     before = snapshot(pipe, indexes, "ana")

@@ -9,9 +9,11 @@ import pytest
 from sqlalchemy import text
 
 from memory.trust.principals import OPERATOR, Principal
+from memory.trust.tokens import TokenChecker
 from memory.upkeep.maintenance import optimize_stores
 from reverie.clock import to_micros
-from reverie.errors import ReverieError
+from reverie.errors import ReverieError, StoreUnavailable
+from server.authentication import Ledger
 from storage.stores import Stores
 from storage.trust.audit import AuditEntry, AuditFilter, AuditLog
 from storage.trust.quotas import LOCAL_TENANT
@@ -99,3 +101,28 @@ def test_the_daily_upkeep_removes_old_entries(stores: Stores, log: AuditLog) -> 
     log.record(entry(day), *(entry(9 * day) for _ in range(3)), entry(11 * day))
     optimize_stores(stores, now=lambda: 20 * day, recall_events_days=90, audit_log_days=10)
     assert [to_micros(one.at) for one in log.entries(AuditFilter(), limit=10)] == [11 * day]
+
+
+def test_refusals_that_came_while_others_could_not_be_written_are_counted_with_them(
+    stores: Stores, log: AuditLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a file that is locked, when equal refusals and many others come meanwhile, then all are counted later."""
+    ledger = Ledger(stores, TokenChecker(stores, now=lambda: 0))
+    monkeypatch.setattr(ledger, "start", lambda: None)
+
+    def locked(_log: AuditLog, *_entries: AuditEntry) -> None:
+        ledger.refused(entry(3))
+        for number in range(300):
+            ledger.refused(entry(4, f"stranger-{number}"))
+        raise StoreUnavailable("another writer holds the lock")
+
+    ledger.refused(entry(1))
+    ledger.refused(entry(2))
+    with monkeypatch.context() as patched:
+        patched.setattr(AuditLog, "record", locked)
+        ledger.flush()
+    ledger.flush()
+    written = log.entries(AuditFilter(), limit=1_000)
+    assert sum(one.count for one in written) == 303
+    assert [one.count for one in written if one.actor == "ana"] == [3]
+    assert len(written) <= 102

@@ -95,6 +95,18 @@ def test_a_caller_does_not_wait_for_a_store_for_ever(slow: SlowOpener) -> None:
     assert slow.opened == ["slow"]
 
 
+def test_a_store_that_is_being_opened_when_all_are_closed_is_closed_too(slow: SlowOpener) -> None:
+    """Given a store that is opened slowly, when all are closed meanwhile, then it is closed once it is open."""
+    workspaces = OpenWorkspaces(slow)
+    with ThreadPoolExecutor(1) as threads:
+        caller = threads.submit(workspaces.get, "slow", slow.path("slow"), create=True)
+        assert slow.began.wait(60)
+        workspaces.close_all()
+        slow.go_on.set()
+        database = caller.result(60).database
+    assert ("slow" in workspaces, database.connections) == (False, 0)
+
+
 def test_a_store_that_cannot_be_opened_is_tried_again_by_the_next_caller(slow: SlowOpener) -> None:
     """Given a garbage file, then each caller is told, and it opens once the file is gone."""
     path = slow.path("garbage")
