@@ -58,16 +58,16 @@ class Call(msgspec.Struct, Generic[_A], frozen=True, omit_defaults=True, forbid_
     required_scope: ClassVar[Scope | None] = None
     # The amounts that the call adds, unless its arguments decide them: see `amounts`.
     adds: ClassVar[Mapping[Resource, int]] = {}
-    # Whether the call changes what is stored already: no quota refuses it.
+    # Whether the call only changes what is stored already, so that no quota refuses it.
     changes_stored: ClassVar[bool] = False
     # How large the body may be, in bytes, if that is more than the 4 MiB of other calls.
     body_bytes: ClassVar[int] = 0
     # How many seconds the client waits for the response; None for its default timeout.
     response_timeout_seconds: ClassVar[float | None] = None
 
-    # Whether carrying it out twice changes and returns the same as once: then it needs no key to be repeated.
+    # Whether sending the call twice has the same effect and result as once: then a repetition needs no key.
     is_idempotent: ClassVar[bool] = False
-    # Whether the response holds a secret, which is kept nowhere.
+    # Whether the response holds a secret: for a repeated request the server keeps it in memory, never in the broker.
     response_is_secret: ClassVar[bool] = False
 
     def amounts(self) -> Mapping[Resource, int]:

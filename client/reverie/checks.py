@@ -25,7 +25,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MICROS_RANGE: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 # The largest number that every reader of JSON keeps as it is.
 MAX_INTEGER: Final = 2**53
-# Messages without a sequence come behind the largest one of their session, and need numbers, too.
+# Half of it: a message without a sequence gets the largest one of its session plus 1, which must fit, too.
 MAX_SEQUENCE: Final = 2**52
 
 

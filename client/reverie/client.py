@@ -4,8 +4,8 @@
         set = method(SetFact)
         list = method(ListFacts, lambda answer: answer.facts)
 
-Those of `Reverie` return, those of `AsyncReverie` await. Type checkers see the arguments of the struct and the type of
-its response; at run time a method becomes a real function when it is first used, so `help` and `inspect` work too. Each
+Methods of `Reverie` block, those of `AsyncReverie` are awaited. Type checkers see the arguments of the struct and the
+type of its response; at run time a method becomes a function when it is first used, so `help` and `inspect` work. Each
 call is declared in the `calls` module of its subject. Celery, redis, httpx2, asyncio, inspect and threads are imported
 when they are first needed.
 """
@@ -144,7 +144,7 @@ class Subject(Methods[_C]):
     if not TYPE_CHECKING:
 
         def __call__(self, *_: Any, **__: Any) -> NoReturn:
-            """List the methods: what was `memory.sessions()` before is `memory.sessions.list()`."""
+            """Raise `TypeError` with the names of the methods: `memory.sessions()` is now `memory.sessions.list()`."""
             names = ", ".join(name for name in dir(self) if name[0] != "_" and name != "is_async")
             raise TypeError(f"{type(self).__name__!r} is not callable; its methods are {names}")
 
@@ -155,13 +155,13 @@ def subject(kind: Callable[..., Any]) -> Any:
 
 
 class SubjectAttribute:
-    """A descriptor of the class for a subject; `AsyncReverie` gets one of its own, whose methods must be awaited."""
+    """A descriptor that returns a subject of a client; for `AsyncReverie`, one whose methods must be awaited."""
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
 
     def __get__(self, holder: Any, owner: Any) -> Any:
-        """Return the subject of a client; of a client's class, the class of the subject."""
+        """Return the subject of a client; read from the client's class, return the class of the subject."""
         kind = _class_of(self.kind, owner.is_async)
         return kind if holder is None else kind(holder)
 

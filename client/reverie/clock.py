@@ -18,7 +18,7 @@ SECOND_MICROS: Final = 1_000_000
 HOUR_MICROS: Final = 3_600 * SECOND_MICROS
 DAY_MICROS: Final = 24 * HOUR_MICROS
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Steps back by which clocks are kept right, and bursts of calls, are smaller.
+# More than time synchronisation sets a clock back in one step, and than a burst of calls can run ahead of it.
 _LARGEST_SLEW_MICROS = 2_000_000
 _lock = threading.Lock()
 _last_micros = 0
@@ -27,8 +27,8 @@ _last_micros = 0
 def now_micros() -> int:
     """Return the current time in microseconds; each call returns a larger number than the one before.
 
-    Except after the machine's clock was set back by more than two seconds: times then go on from there. Otherwise a
-    clock that was a year ahead for a moment would stand still in this process for a year.
+    The exception: after the machine's clock was set back by more than two seconds, times follow it. Otherwise a clock
+    that was a year ahead for a moment would stand still in this process for a year.
     """
     global _last_micros
     with _lock:

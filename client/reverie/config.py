@@ -59,7 +59,7 @@ def resolve_config(
     """Return the configuration from arguments and, for those left out, the environment. Raises `Rejected`."""
     url = url or os.environ.get("REVERIE_URL") or None
     broker = broker or os.environ.get("REVERIE_BROKER") or None
-    # Whoever names a broker says which Reverie is meant; its server may be any of those that run.
+    # With a broker named, several running servers are no error: calls that use only the broker need no server.
     found = None if url else _found_url(may_be_several=broker is not None)
     if not timeout_seconds > 0:
         raise Rejected(f"timeout_seconds is {timeout_seconds}; it must be more than 0", field="timeout_seconds")
@@ -79,7 +79,7 @@ def resolve_config(
 
 
 def _named(name: str | None, variable: str, default: str) -> str:
-    """Return a name, else that of the environment. An empty one is not left out: it must not mean somebody else."""
+    """Return the name given, else that of the environment. An empty name is kept, and refused later by its check."""
     return name if name is not None else os.environ.get(variable) or default
 
 
@@ -154,7 +154,7 @@ def check_broker(url: str) -> str:
 
 
 _LOOPBACK: Final = ("127.0.0.1", "::1")
-# A name that may resolve to either: the server that was announced says which one it is.
+# It may resolve to either address: the entry of the running server tells which one.
 _LOCAL_NAME: Final = "localhost"
 LOCAL_HOSTS: Final = (*_LOOPBACK, _LOCAL_NAME)
 _MAX_BYTES: Final = 4_096
@@ -181,7 +181,7 @@ def local_server(url: str) -> LocalServer | None:
 def _found_url(*, may_be_several: bool) -> str | None:
     """Return the URL of this user's running server: the one at the default address, or else the only one.
 
-    None if no server runs yet. Several raise `Rejected`, or are None with `may_be_several`.
+    None if no server runs. If several run elsewhere, raises `Rejected`, or returns None with `may_be_several`.
     """
     try:
         paths = sorted((state_folder() / "servers").iterdir())

@@ -121,13 +121,13 @@ class HttpTransport:
         return (self._config.url, None) if found is None else (found.url, found.token)
 
     def _send_patiently(self, method: str, path: str, *, timeout: float, **request: Any) -> Any:
-        """Send a request, again after the time that a server without room names, as long as `timeout` allows it."""
+        """Send a request. If the server says when to try again, repeat it then, as long as `timeout` allows it."""
         deadline = time.monotonic() + timeout
         while True:
             response = self._authorised(method, path, timeout=timeout, **request)
             seconds = _seconds_to_wait(response)
             if seconds is not None and isinstance(self._error(response), QuotaExceeded | InboxFull):
-                return response  # waiting makes no room, or not within the time of a call
+                return response  # space is not freed within the time of a call
             if seconds is None or time.monotonic() + seconds > deadline:
                 return response
             time.sleep(seconds)
@@ -146,12 +146,12 @@ class HttpTransport:
                 ) from None
             except httpx2.TimeoutException:
                 raise Unavailable(
-                    f"the server at {self._config.url} does not answer (not in {request['timeout']:.0f} s): is it"
+                    f"the server at {self._config.url} did not answer within {request['timeout']:.0f} s: is it"
                     " stopped, or its machine busy? See its log"
                 ) from None
             except (httpx2.NetworkError, httpx2.RemoteProtocolError) as error:
-                # A pooled connection from before a restart of the server, as a rule. The server may have carried the
-                # request out, and does not do so twice: it is the same request, by its key or its ids.
+                # Usually a pooled connection from before a restart of the server. The server may have carried the
+                # request out, but does not do so twice: it recognises the request by its key or its ids.
                 if attempt == 2:
                     raise Unavailable(f"the server at {self._config.url} closed the connection ({error})") from None
             except httpx2.HTTPError as error:
@@ -181,7 +181,7 @@ class HttpTransport:
 
     @property
     def _may_be_bound(self) -> bool:
-        """Whether the token may say which agent and workspace it is for; then defaults must not contradict it."""
+        """Whether the token may be limited to an agent and a workspace: then no default names another one."""
         return (self._config.token or "").startswith(TOKEN_PREFIX)
 
     def _error(self, response: Any) -> ReverieError:
@@ -273,7 +273,7 @@ def _ingest_call(part: Submission, wait: WaitFor, timeout_seconds: float) -> Ing
 
 
 def _shared(part: Submission) -> set[str]:
-    """Return which of the fields that a call and its messages may have are the same in all messages."""
+    """Return the names of those fields that all messages have in common, and that the call can have instead."""
     return {name for name in ("user", "visibility") if len({getattr(one, name) for one in part.payloads}) == 1}
 
 

@@ -59,7 +59,7 @@ SWEEP_STAGES: Final = _job("sweep_stages", QUEUE_INDEX)
 RUN_DUE_SCHEDULES: Final = _job("run_due_schedules", QUEUE_SCHEDULES)
 DELIVER_REMINDERS: Final = _job("deliver_reminders", QUEUE_SCHEDULES)
 BACKFILL_EMBEDDINGS: Final = _job("backfill_embeddings", QUEUE_EMBED)
-# Somebody waits for what was said to be remembered. In a process of its own: a text may kill the one that reads it.
+# Has a queue of its own: users wait for what it learns, and a text may crash the process that reads it.
 EXTRACT_MEMORIES: Final = _job("extract_memories", QUEUE_EXTRACTION)
 DREAM_SWEEP: Final = _job("dream_sweep", QUEUE_MAINTENANCE)
 CONSOLIDATE_MEMORIES: Final = _job("consolidate_memories", QUEUE_MAINTENANCE)
@@ -71,7 +71,7 @@ APPLY_RETENTION: Final = _job("apply_retention", QUEUE_MAINTENANCE)
 OPTIMIZE_STORE: Final = _job("optimize_store", QUEUE_MAINTENANCE)
 BACK_UP: Final = _job("back_up", QUEUE_MAINTENANCE)
 VERIFY_STORE: Final = _job("verify_store", QUEUE_MAINTENANCE)
-# Somebody waits for the receipt. In a thread beside others, and with the priority of those who write.
+# In the queue of schedules, because somebody waits for the receipt: its workers have threads and no low priority.
 CONTINUE_ERASURES: Final = _job("continue_erasures", QUEUE_SCHEDULES)
 
 # How long one call waits for the broker. A script that puts 4 MB into an inbox takes some 10 ms.
@@ -216,18 +216,18 @@ def content_hash(message: Any, *, whose: bool = True) -> str:
     """Return a hash of a message's content and, if `whose`, of its audience.
 
     It is the same for a payload, its stored record and its exported record, and tells whether two messages of a session
-    with one id are the same. Left out are fields that Reverie fills in if the caller omits them (the time, the
-    sequence, the importance, the count of tokens), and fields that are only about the call.
+    with one id are the same. It does not cover fields that Reverie fills in if the caller omits them (the time, the
+    sequence, the importance, the count of tokens), nor fields that are only about the call.
     """
     values = [getattr(message, name) or None for name in (*_CONTENT_FIELDS, *(_AUDIENCE_FIELDS if whose else ()))]
     return hashlib.blake2b(msgspec.json.encode(values, order="sorted"), digest_size=16).hexdigest()
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The outcome of one accepted item, sent to a producer that waits for it; `field` is the one at fault.
+    """The outcome of one accepted item, sent to a producer that waits for it; `field` is the field at fault.
 
-    `conflict` says that a dead item is valid, but cannot be stored beside what is there. A file that is there already,
-    unchanged, is `stored_as` the id that it has.
+    `conflict` says that a dead item is valid, but conflicts with what is stored. `stored_as` is the id under which an
+    unchanged file is stored already.
     """
 
     id: str

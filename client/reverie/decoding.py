@@ -73,7 +73,7 @@ def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) 
         for field, value in raw.items():
             check_depth(str(field), value)
         raise
-    except UnicodeEncodeError as error:  # of a text where a number belongs, which is read to be converted
+    except UnicodeEncodeError as error:  # raised for a text where a number is expected
         surrogate = ord(error.object[error.start])
         raise Rejected(f"{name} has a lone surrogate (U+{surrogate:04X}), which is no text", field=name) from None
     except msgspec.ValidationError as error:
@@ -87,8 +87,8 @@ def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) 
 def check_keys(text: bytes, *, name: str) -> None:
     """Raise `Rejected` if an object in a JSON text has a key twice: of the two values, decoding would keep the last.
 
-    `name` is the name of the whole text in errors. A text that is not JSON passes. Takes 4 ms for each megabyte: only
-    where the text, decoded and encoded again, has lost quotation marks is each object looked at.
+    `name` is the name of the whole text in errors. A text that is not JSON passes. Takes 4 ms for each megabyte: the
+    objects are checked only if decoding and encoding the text again changes the number of its quotation marks.
     """
     try:
         again = msgspec.json.encode(msgspec.json.decode(text))
@@ -167,7 +167,7 @@ def rejected(
 
 
 def _unknown_field(kind: Any, field: str) -> str:
-    """Return the error for a field that does not exist; those of a nested object are not looked up."""
+    """Return the error for a field that does not exist, with the nearest known name unless it is in a nested object."""
     text = f"unknown field {field!r}"
     if re.search(r"[.\[]", field) or not _is_struct(kind):
         return text

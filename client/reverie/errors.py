@@ -89,10 +89,10 @@ class StoreUnusable(Permanent):
 
 TYPE_PREFIX: Final = "urn:reverie:problem:"
 CONTENT_TYPE: Final = "application/problem+json"
-# Room comes when something is deleted, by a person or by a job, or when a quota is raised: not within seconds.
+# Space is freed when a person or a job deletes something, or an operator raises the quota: not within seconds.
 QUOTA_RETRY_SECONDS: Final = 300
 
-# Workers that run again store thousands of messages a second.
+# Enough to empty a part of the inbox: running workers store thousands of messages a second.
 INBOX_RETRY_SECONDS: Final = 10
 
 
@@ -111,7 +111,7 @@ class Forbidden(Rejected):
 class TooManyFailures(Rejected):
     """The caller's address has sent too many wrong tokens. A right one is accepted at any time.
 
-    `retry_after_seconds` is when the server will look at another wrong one.
+    `retry_after_seconds` is when the server will check another wrong token.
     """
 
     def __init__(self, message: str, *, field: str = "", retry_after_seconds: int = 0) -> None:
@@ -120,7 +120,7 @@ class TooManyFailures(Rejected):
 
 
 class TooSlow(Unavailable):
-    """A request did not arrive in time, whether its sender, the network or a server that stood still was slow."""
+    """A request did not arrive in time: its sender or the network was slow, or the server was stopped meanwhile."""
 
 
 class UnsupportedType(Rejected):

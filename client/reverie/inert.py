@@ -64,7 +64,7 @@ _LOOKALIKES: Final = {
     ":": "\ufe30\u02d0\u02f8\u2236",
     "#": "\u266f",
 }
-# Where compatibility forms of ASCII characters are: small, full-width, enclosed, raised, and mathematical ones.
+# The blocks that have compatibility forms of ASCII characters: small, full-width, enclosed, raised, mathematical.
 _COMPATIBILITY: Final = (
     (0x2070, 0x20A0),
     (0x2100, 0x2150),

@@ -233,7 +233,7 @@ class PutItem(OfOwner[Item], frozen=True):
     """
 
     route: ClassVar = "PUT /v1/items"
-    # A repetition stores the same value: the last one put counts in any case.
+    # A repeated call stores the same value again; of several values, the last one put counts in any case.
     is_idempotent: ClassVar = True
     namespace: Namespace
     key: Key

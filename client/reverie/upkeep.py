@@ -60,8 +60,8 @@ class CurationList(ListResult[CurationEntry], frozen=True, kw_only=True):
 class CurationRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that one run of a job changed, as one change to read; `summary` is like "3 learned, 1 replaced".
 
-    Of all its `lines`, `open` are neither accepted nor undone, and `due` are those of them that are sensitive.
-    `entries` are the lines, present only when a single run is read.
+    `lines` is the number of its entries, `open` of those neither accepted nor undone, and `due` of the sensitive ones
+    among these. `entries` are present only when a single run is read.
     """
 
     id: str
@@ -113,7 +113,7 @@ class Undone(ListResult[str], frozen=True, kw_only=True):
     failed: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
 
 
-# Any name in `contract.JOB_NAMES`: a literal of them where values are checked, which type checkers take for a text.
+# Any name in `contract.JOB_NAMES`. At run time it is a literal, so that values are checked; for type checkers, `str`.
 if TYPE_CHECKING:
     JobName = str
 else:
@@ -123,7 +123,7 @@ JobLimit = Literal["workspace", "agent"]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A periodic job: how often it runs, whether it has a dry run, and to what a run on request can be limited."""
+    """A periodic job: its interval, whether it has a dry run, and what a requested run can be limited to."""
 
     name: str
     description: str
@@ -277,7 +277,7 @@ class GetCurationRun(Call[CurationRun], frozen=True):
 
 
 class GetReview(Call[Review], frozen=True):
-    """Return what should be read about this agent's memories, of each part at most `limit`."""
+    """Return what a person should read about this agent's memories, at most `limit` items in each list."""
 
     route: ClassVar = "GET /v1/memories/review"
     required_scope: ClassVar = "operate"

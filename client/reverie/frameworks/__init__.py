@@ -66,7 +66,7 @@ def all_pages(list_page: Callable[..., Sequence[_T]], **arguments: Any) -> Itera
 
 
 def newest_first(client: Reverie, session: str, *, user: str | None, limit: int = MAX_PAGE) -> Iterator[Message]:
-    """Yield the messages of a session, the last one first, reading so many at once; none if there is no session."""
+    """Yield the messages of a session, the last one first, reading `limit` at a time; none if there is no session."""
     before: int | None = None
     while before != 1:
         try:

@@ -193,7 +193,7 @@ def _entry(memory: Memory) -> MemoryEntry:
 
 # A message is stored within a tenth of a second; a machine that is very busy takes longer.
 _STORE_SECONDS: Final = 60.0
-# Where a message is looked for that was stored a moment ago.
+# A message that was stored a moment ago is looked for among this many.
 _LAST_MESSAGES: Final = 50
 
 
@@ -381,7 +381,7 @@ def _last(client: Reverie, name: str, user_id: str, *, limit: int, before: int |
 
 
 def _entries(client: Reverie, name: str, user_id: str, *, limit: int) -> Iterator[tuple[Message, Entry]]:
-    """Yield the entries of a session, the last one first, reading so many messages at once."""
+    """Yield the entries of a session, the last one first, reading `limit` messages at a time."""
     for message in newest_first(client, name, user=user_id, limit=limit):
         entry = entry_of(message)
         if entry is not None:
@@ -438,7 +438,7 @@ def entry_of(message: Message) -> Entry | None:
     """Return the entry that a message stores; None if this adapter did not store the message."""
     if message.original is None or message.metadata.get("framework") != FRAMEWORK:
         return None
-    # Not by msgspec, which takes no lone surrogates.
+    # Decoded by json: msgspec refuses lone surrogates.
     return msgspec.convert(json.loads(message.original), Entry)
 
 

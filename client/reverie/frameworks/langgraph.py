@@ -106,13 +106,13 @@ class _Items:
             self.client.close()
 
     def _note(self, degraded: str) -> None:
-        """Log why searches are worse than asked for, when that begins: an agent may search hundreds of times."""
+        """Log why searches are worse than asked for, but only when the reason changes: an agent may search often."""
         if degraded and degraded != self._degraded:
             _log.warning("search of items: %s", degraded)
         self._degraded = degraded
 
     def _outcomes(self, operations: list[ItemOperation]) -> list[ItemOutcome]:
-        """Send operations: a single read by its own call, which a token that may only read is allowed."""
+        """Send operations. A single read is sent by a call of its own, which a token with the scope read may make."""
         if len(operations) != 1:
             return self.client.items.batch(operations, user=self.user)
         match operations[0]:
@@ -184,7 +184,7 @@ class ReverieStore(BaseStore):
         return self._items.sweep()
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
-        """Remove expired items every some minutes in a thread, until `stop_ttl_sweeper` or the future is cancelled."""
+        """Remove expired items periodically in a thread, until `stop_ttl_sweeper` or the future is cancelled."""
         stopped: Future[None] = Future()
         stopped.add_done_callback(lambda future: self._stopping.set() if future.cancelled() else None)
         if self.ttl_config is None:
@@ -275,7 +275,7 @@ class AsyncReverieStore(AsyncBatchedBaseStore):
         return await asyncio.to_thread(self._items.sweep)
 
     async def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> asyncio.Task[None]:
-        """Remove expired items every some minutes, until `stop_ttl_sweeper` or the task is cancelled."""
+        """Remove expired items periodically, until `stop_ttl_sweeper` or the task is cancelled."""
         if self._sweeper is None or self._sweeper.done():
             seconds = self._items.ttl.interval_minutes(sweep_interval_minutes) * 60
             self._sweeper = self._loop.create_task(_sweep_for_ever(self._items, seconds))
@@ -352,7 +352,7 @@ class StoreIndex:
             raise ValueError(f"distance_type is {self.distance!r}; it must be cosine, l2 or inner_product")
 
     def paths(self, op: PutOp) -> list[str] | None:
-        """Return the paths of a put: none for no index, None for the server's default."""
+        """Return the paths that a put indexes: an empty list for no index, None for the server's default."""
         if self.is_off or op.index is False:
             return []
         return self.fields if op.index is None else list(op.index)
@@ -379,10 +379,10 @@ class TimeToLive:
 
 @dataclass(slots=True)
 class Batch:
-    """Operations to be sent, by the place of each in the caller's batch; and what is to be embedded before."""
+    """Operations to send, and the texts to embed before that, by their position in the caller's batch."""
 
     size: int
-    # The places of searches and listings that find nothing, and are not sent.
+    # The positions of searches and listings that cannot find anything, and are not sent.
     empty: set[int] = field(default_factory=set)
     operations: dict[int, ItemOperation] = field(default_factory=dict)
     texts: dict[int, list[str]] = field(default_factory=dict)

@@ -60,7 +60,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 UNSET: Final[Any] = object()
-# An erasure reads every file of the store for what is left.
+# An erasure searches every file of the store for leftovers.
 _RESET_SECONDS: Final = 300.0
 _POLL_SECONDS: Final = 0.1
 
@@ -366,7 +366,7 @@ class AsyncMemory:
 _STORE_SECONDS: Final = 60.0
 # Long enough where workers run. Where none run, the memory is stored, and searchable once they do.
 _INDEX_SECONDS: Final = 5.0
-# Another call may end the session between storing and reading: whichever of the two reads, reads what both stored.
+# Another call may end the session meanwhile. Then this one reopens it and tries again: each reads what both stored.
 _ATTEMPTS: Final = 5
 
 
@@ -395,7 +395,7 @@ def remember_each(
         if number < len(kept):
             remember()
         else:
-            with suppress(WaitTimeout):  # it is stored; memories are indexed in their order
+            with suppress(WaitTimeout):  # it is stored and will be indexed
                 remember(wait="searchable", timeout_seconds=_INDEX_SECONDS)
         actor = {"actor_id": message.get("name"), "role": message["role"]}
         results.append({**_added(scope, memory, message["content"]), **actor})
@@ -442,7 +442,7 @@ def _added(scope: Scope, stored_id: str, text: str) -> dict[str, Any]:
 
 
 def _read_session(client: Reverie, scope: Scope) -> None:
-    """Let the server extract memories from a session at once: it does before a session ends."""
+    """Let the server extract memories from a session at once, by closing it."""
     for _ in range(_ATTEMPTS):
         try:
             client.sessions.close(scope.session, user=scope.user_id)

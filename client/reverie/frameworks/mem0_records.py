@@ -45,7 +45,7 @@ class Scope(NamedTuple):
 
     @property
     def session(self) -> str:
-        """Return the session in which messages of this scope are. Raises `InvalidCall` if its name is too long."""
+        """Return the session that holds messages of this scope. Raises `InvalidCall` if its name is too long."""
         name = ":".join((SOURCE, *(quote(part or "", safe="") for part in self)))
         if len(name) > MAX_NAME_CHARACTERS:
             raise InvalidCall(
@@ -57,12 +57,12 @@ class Scope(NamedTuple):
 
     @property
     def tags(self) -> list[str]:
-        """Return tags by which the server finds the memories of an agent and a run, without their characters."""
+        """Return the tags by which the server finds memories of an agent and a run: hashes, as names may be long."""
         labels = (("agent", self.agent_id), ("run", self.run_id))
         return [f"{SOURCE}-{kind}-{_digest(name)}" for kind, name in labels if name is not None]
 
     def covers(self, other: Scope) -> bool:
-        """Return whether a scope has all that this one names, and the same user."""
+        """Return whether another scope has the same user, and each label that this one names."""
         return self.user_id == other.user_id and all(
             own in (None, theirs) for own, theirs in zip(self[1:], other[1:], strict=True)
         )

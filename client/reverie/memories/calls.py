@@ -276,10 +276,10 @@ class UpdateMemory(MemoryChanges, Call[Memory], frozen=True):
 class ApproveMemory(Call[Memory], frozen=True):
     """Show a memory of one user to all users of its agent, and return it; undo it with the curation log.
 
-    An instruction that extraction found among other words is told to its own user alone from then on.
-    Its user may change it until then: give the `content` that was read, and nothing else is approved.
+    An instruction that extraction found within a longer message is then in force, but for its own user only.
+    Its user may change a memory before it is approved: with the `content` that was read, nothing else is approved.
 
-    Raises `NotFound`, and `Conflict` for a superseded memory, or one that has another content by now.
+    Raises `NotFound`, and `Conflict` for a superseded memory, or one whose content has changed.
     """
 
     route: ClassVar = "POST /v1/memories/{id}/approve"

@@ -32,7 +32,7 @@ FactSource = Literal["agent", "user"]
 
 
 class LaterChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A later memory that makes a text doubtful, its text, and when it was said; of a plan only its day, now passed."""
+    """A later memory that makes a text doubtful: its text, and when it was said. For a past plan, only its day."""
 
     id: str
     text: str
@@ -51,11 +51,11 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a memory comes from: who said it, when, in which message of which session, and what made it a memory.
 
     `made_by` is the call or job that stored it: "remember", "set-fact", "add-note", "import", "extract-memories",
-    "dream-sweep", or "unknown" for what was stored by a call before this was noted. `trust` says whose word it is: the
-    role of who said it ("user", "assistant", "tool", ...), "import", or for what a call stored the `source` that it
-    gave. `role`, `name` and `user` are those of the message for what a job made, else `user` is the owner. `message`
-    may be forgotten since, or not for this caller: then `message_readable` is false. `workspace` is where a memory of
-    the account comes from. `changes` are those by jobs, newest first; only the call for one memory returns them.
+    "dream-sweep", or "unknown" if a call stored it before this was recorded. `trust` says whose word it is: the role
+    of the speaker ("user", "assistant", "tool", ...), "import", or the `source` that the call gave. If a job made the
+    memory, `role`, `name` and `user` are those of the message; otherwise `user` is the owner. `message_readable` is
+    false if `message` was forgotten, or the caller may not see it. `workspace` is where a memory of the account comes
+    from. `changes` are the changes by jobs, newest first; only the call for one memory returns them.
     """
 
     made_by: str
@@ -249,7 +249,7 @@ class MemoryExport(ListResult[Memory], frozen=True, kw_only=True):
 
 
 class ImportedMemory(Memory, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A memory that is imported: what it does not have a field for would be lost, and is refused."""
+    """A memory to import. Unknown fields are refused, because they would be lost."""
 
 
 class ImportedMemories(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

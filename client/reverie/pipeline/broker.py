@@ -23,7 +23,7 @@ from reverie.contract import BROKER_TIMEOUT_SECONDS
 from reverie.errors import Unavailable
 
 _PROBE_SECONDS: Final = 1.0
-# A caller who gives the broker less time says nothing about the broker by not getting an answer.
+# A timeout shorter than this does not show that the broker hangs.
 _TELLING_SECONDS: Final = 1.0
 
 _limit: ContextVar[float | None] = ContextVar("reverie_broker_deadline", default=None)
@@ -122,7 +122,7 @@ class _Bounded(_Base):
 
     gate: Gate
     longest_seconds: float
-    # Of a Unix socket, too: redis-py reads it where a check of the connection fails (redis-py issue 3958).
+    # Set for Unix sockets, too: redis-py reads it when a check of the connection fails (redis-py issue 3958).
     port = 0
 
     def connect_check_health(self, check_health: bool = True, retry_socket_connect: bool = True) -> None:
@@ -143,7 +143,7 @@ class _Bounded(_Base):
 
     @contextmanager
     def _step(self, *, answers: bool) -> Iterator[None]:
-        """Pass the gate, bound the step, and report to the gate. `answers` says that its end shows a broker alive."""
+        """Pass the gate, bound the step, and report to the gate. `answers`: a completed step shows it alive."""
         timeout_seconds = self._bound()
         try:
             yield
@@ -151,7 +151,7 @@ class _Bounded(_Base):
             if timeout_seconds >= min(_TELLING_SECONDS, self.longest_seconds):
                 self.gate.leave(silent=True)
             raise
-        except redis.RedisError:  # an answer, or a broker that has ended: nobody waits for that
+        except redis.RedisError:  # the broker has answered, or has ended: no call will hang
             self.gate.leave(silent=False)
             raise
         if answers:
@@ -168,13 +168,13 @@ class _Bounded(_Base):
             raise redis.TimeoutError("the time of the call is over")
         self.gate.enter(self, self.longest_seconds)
         self.socket_timeout = self.socket_connect_timeout = left
-        # Also on an open connection: redis-py resets its timeout to that of its first use with each look for data.
+        # Needed on an open connection: whenever redis-py looks for data, it resets the timeout to the initial one.
         self.update_current_socket_timeout(-1)
         return left
 
 
-# While it is imported, the package replaces itself in `sys.modules`. A thread that asks for it just then gets the one
-# that was replaced, which has nothing in it.
+# While it is imported, the package `celery` replaces itself in `sys.modules`. A thread that imports it at that moment
+# gets the old module, which is empty.
 _importing: Final = threading.Lock()
 
 
@@ -201,7 +201,7 @@ def celery_settings(prefix: str) -> dict[str, Any]:
         "broker_transport_options": {
             "global_keyprefix": prefix,
             "visibility_timeout": contract.VISIBILITY_TIMEOUT_SECONDS,
-            # One list for each queue: kombu's others, for priorities, begin with its name, as queues of others may.
+            # One list for each queue: kombu names lists for other priorities so that they could be another's queue.
             "priority_steps": [0],
             # Return the messages of dead workers to their queue every 10 s; kombu's throttle would run only every
             # 100th.

@@ -81,7 +81,7 @@ class DeadLetterList(ListResult[DeadLetter], frozen=True, kw_only=True):
 class InboxLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much may wait in the inbox of each workspace, and in all of them: items, and bytes of their payloads.
 
-    The defaults hold where no worker has told the broker the settings, as after it lost its content.
+    The defaults apply until a worker has written the settings to the broker, for example after it lost its content.
     """
 
     workspace_items: int = 200_000
@@ -125,9 +125,9 @@ class IngestMessages(Call[Receipt], kw_only=True, frozen=True):
 
 
 class IngestFile(Call[Receipt], kw_only=True, frozen=True):
-    """Ingest the text of a document. What is unchanged of it is not indexed again.
+    """Ingest the text of a document. Unchanged parts of it are not indexed again.
 
-    Without an `id` it has that of its source: its address, session and user.
+    Without an `id`, its id is derived from its address, session and user.
     """
 
     route: ClassVar = "POST /v1/files"
@@ -169,7 +169,7 @@ class GetStatus(Call[PipelineStatus], frozen=True):
     """Return the status of the pipeline."""
 
     route: ClassVar = "GET /v1/status"
-    # It is read in 2 s, or without a broker in some more. Who asks wants to know soon whether the server is stopped.
+    # Reading it takes 2 s, some more without a broker. The caller wants to know soon if the server has stopped.
     response_timeout_seconds: ClassVar = 15.0
     required_scope: ClassVar = "operate"
 
@@ -179,7 +179,7 @@ class ListDeadLetters(Paged[DeadLetterList], kw_only=True, frozen=True):
 
     route: ClassVar = "GET /v1/dead-letters"
     required_scope: ClassVar = "operate"
-    all_agents: Annotated[bool, Meta(description="List those of all agents of the workspace.")] = False
+    all_agents: Annotated[bool, Meta(description="List dead letters of all agents of the workspace.")] = False
 
 
 class GetDeadLetter(Call[DeadLetter], frozen=True):

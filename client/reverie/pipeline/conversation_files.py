@@ -20,7 +20,7 @@ from reverie.pipeline.submission import STORED_FIELDS, MessageInput, build_sessi
 from reverie.sessions.calls import StartSession
 from reverie.sessions.types import Session, SessionExport
 
-# A conversation's fields in a file: those of the call that say whose it is, not those that say how it is sent.
+# The fields of a conversation in a file: those of the call that describe its session, not how it is sent.
 SESSION_FIELDS: Final = tuple(
     name for name in IngestMessages.__struct_fields__ if name not in ("messages", "wait", "timeout_seconds")
 )
@@ -133,7 +133,7 @@ def _session_fields(location: str, own: Mapping[str, Any], defaults: Mapping[str
     named = {name: value for name, value in own.items() if value is not None}
     session_fields = {**defaults, **named}
     if "session" not in named and {"provider", "chat_id"} <= named.keys():
-        session_fields.pop("session", None)  # the chat names another one than the default
+        session_fields.pop("session", None)  # provider and chat_id name the session instead of the default
     if "session" not in session_fields and not {"provider", "chat_id"} <= session_fields.keys():
         raise Rejected(
             f"{location} names no session: give one with --session, or --provider and --chat-id", field="session"

@@ -89,8 +89,8 @@ def _mac(key: bytes, workspace: str, field: bytes, payload: bytes) -> bytes:
     return hmac.new(key, message, hashlib.sha256).hexdigest().encode("ascii")
 
 
-# Lua: `wall()`, and `next_number(state, wall)`, which does not save what it returns: call `save_number`. A number that
-# another program has put there, and that is none or lies after the year 5138, counts as none.
+# Lua: `wall()`, and `next_number(state, wall)`, which does not save the number that it returns: call `save_number`.
+# If another program has stored something else there, or a time after the year 5138, it is ignored.
 CLOCK: Final = """
 local function wall()
   local time = redis.call('TIME')
@@ -106,8 +106,8 @@ local function save_number(state, number)
 end
 """
 
-# Lua: sets a flag with a lifetime, and says whether it was not set. One from the future was set before the clock was
-# set back, and would not expire for as long as that.
+# Lua: sets a flag with a lifetime; returns whether it was not set before. A flag with a time in the future was set
+# before the clock was set back, and would live too long: it counts as not set.
 RAISE_FLAG: Final = """
 local function raise_flag(flag, now, milliseconds)
   local since = tonumber(redis.call('GET', flag) or '')
@@ -198,16 +198,16 @@ return {added, notify and 1 or 0}
 )
 
 
-# The flag of a task that was sent. The task removes it when it begins, however long its queue is. The sweeps send a
-# task again that has a flag and lies in no queue. A flag that nobody removed expires.
+# The lifetime of the flag of a task that was sent. The task removes the flag when it begins, however long its queue
+# is. If a task has a flag but is in no queue, a sweep sends it again.
 NOTIFICATION_SECONDS: Final = 24 * 3_600
-# Until the sender has confirmed that the task is on its way, for a sender that was killed or got no answer.
+# The flag's lifetime until the sender confirms that it has sent the task: it may have been killed before.
 NOTIFYING_SECONDS: Final = 2
 # A task takes some 600 bytes in the broker.
 _MAX_QUEUED_TASKS: Final = 10_000
-# A waiting producer gives up long before; the broker then expires its reply list and the note that it waits.
+# A waiting producer gives up long before this; then the broker expires its reply list and its entry in `waiting`.
 REPLY_SECONDS: Final = 900
-# Wait in turns: redis-py drops a connection that is silent for its socket timeout of 5 s.
+# Wait for a reply in several calls: redis-py drops a connection that is silent for its socket timeout of 5 s.
 _REPLY_TURN_SECONDS: Final = 2.0
 
 _SEPARATOR: Final = "\x1f"

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 # One script call blocks the broker while it runs: a few milliseconds at this size.
 _BATCH_ITEMS = 500
 _BATCH_BYTES = 4 * 1024 * 1024
-# After so long without an outcome, a producer looks whether the broker still knows that it waits, and whether a task
-# was sent: longer than the flag lives of a sender that was killed before it sent the task.
+# After so long without an outcome, a producer checks whether the broker still knows that it waits, and whether a task
+# was sent. Longer than `NOTIFYING_SECONDS`, when the flag of a killed sender has expired.
 _ASK_SECONDS = 2.5
 _PAUSE_SECONDS = 0.2
 

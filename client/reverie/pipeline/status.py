@@ -20,7 +20,7 @@ class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Items in one workspace's inbox: accepted, not yet stored. `full` is the part of its limit, 1.0 if it is full."""
+    """Items accepted into one workspace's inbox, not yet stored. `full` is the used part of its limit, 0 to 1.0."""
 
     workspace: str
     size: int
@@ -30,7 +30,7 @@ class InboxStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The items in all inboxes together, and their limits. `full` is the part of it, 1.0 if no more is accepted.
+    """The items in all inboxes together, and their limits. `full` is the used part; at 1.0 no more is accepted.
 
     `accepted` counts all items that were ever accepted, until the broker loses its content.
     """
@@ -49,8 +49,8 @@ class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     `memories` counts the current memories of all agents, including facts and notes. `outside_latin` is the share of
     the stored texts, 0 to 1, that are in another script than Latin, and `not_english` of those in another language than
     English, both estimated from a sample. `advice` says what to do if the embedding model does not know the languages
-    of many of them, if nothing is learned from them, or if the vectors are of another model than the settings select;
-    it is empty otherwise. `stored` is what it holds of what quotas limit, and `full` names the quotas that are used up.
+    of many texts, if nothing is learned from them, or if the vectors come from another model than the settings select;
+    it is empty otherwise. `stored` has the amount used of each quota, and `full` names the quotas that are used up.
     """
 
     name: str
@@ -206,12 +206,12 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The whole pipeline. Without a broker, the fields that come from the broker are empty; see `broker_error`.
 
     `stages`, `dead_letters`, `memories`, `wal_bytes` and `time` are sums over the workspaces, the first three including
-    the account. With very many workspaces those written longest ago are not read; `workspaces_unread` counts them.
-    `workspaces` lists at most 200, those with an error, with a full quota, with work or with advice first. `errors` is
-    by the name of a workspace, or `account`. `stored` is the sum over the workspaces. `quota_use` is, of each
-    resource that is limited, the largest part that a workspace has used: 1.0 if it is full. `broker_warnings` say what
-    of the broker's configuration could lose messages, and what it has lost. `faults` say what keeps accepted messages
-    from being worked on. `hosts` are those that share a database;
+    the account. If there are very many workspaces, those written longest ago are not read; `workspaces_unread` counts
+    them. `workspaces` lists at most 200: first those with an error, a full quota, work or advice. `errors` has errors
+    by the name of a workspace, or `account`. `stored` is the sum over the workspaces. `quota_use` has, for each
+    limited resource, the largest part that any workspace has used: 1.0 if it is full. `broker_warnings` name settings
+    of the broker that could lose messages, and what it has lost. `faults` say what keeps accepted messages from being
+    processed. `hosts` are those that share a database;
     there are none with stores in files.
     """
 

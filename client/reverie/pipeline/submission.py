@@ -340,9 +340,9 @@ def ingest(
 
     Return once they are in the inbox, or with `wait` once they are stored or searchable. Invalid messages are listed
     in `receipt.rejected`, the others are accepted; sending the same ids again changes nothing. The session belongs to
-    the first `user` that is named, and is a group of all that are; with `visibility="shared"` all users of the agent
-    see these messages. With `strict`, messages out of sequence are refused. Raises `Rejected` if all messages are
-    invalid, `Unavailable` (with the ids whose acceptance is unknown) and `WaitTimeout`.
+    the first `user` named; when others are named, it becomes a group of them all. With `visibility="shared"` all users
+    of the agent see these messages. With `strict`, messages out of sequence are refused. Raises `Rejected` if all
+    messages are invalid, `Unavailable` (with the ids whose acceptance is unknown) and `WaitTimeout`.
     """
     session_input = build_session(
         {
@@ -376,7 +376,7 @@ def ingest_file(
     timeout_seconds: float = 30.0,
     trace: str | None = None,
 ) -> Receipt:
-    """Ingest the text of a document; what is unchanged of it is not indexed again. Raises the errors of `ingest`.
+    """Ingest the text of a document; unchanged parts are not indexed again. Raises the errors of `ingest`.
 
     The receipt has the document's id, which is the same for each version of it.
     """

@@ -62,8 +62,8 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
     a session. `fusion` "contextual" also scores the messages around a message; "weighted" and "rrf" fuse plain BM25 and
     cosine similarity. The two weights sum to 1; give one of them. Scores are returned only with `explain`. With
     `min_score`, results whose relevance is below it are left out: nothing is returned if nothing fits. With `as_of`,
-    only what had been said by then is found, and memories that held then, although others replaced them since. If the
-    server has a reranker, it orders the best results, except with `rerank=False` or another `mode` or `fusion`.
+    it finds only what had been said by then, and the memories that held then, even if they have been replaced since.
+    If the server has a reranker, it orders the best results, except with `rerank=False` or another `mode` or `fusion`.
 
     Raises `Rejected`, `NotFound` for an unknown session or channel, and `Unavailable`.
     """
@@ -144,16 +144,16 @@ class ListRecallEvents(Paged[RecallEventList], kw_only=True, frozen=True):
 
 
 class ListContexts(OfOneOrAll[ServedContextList], kw_only=True, frozen=True):
-    """List the contexts that were served in the last days, newest first, without what is in them."""
+    """List the contexts that were served in the last days, newest first, without their items."""
 
     route: ClassVar = "GET /v1/contexts"
-    session: Annotated[str | None, Meta(description="Only those of this session.")] = None
+    session: Annotated[str | None, Meta(description="Only contexts of this session.")] = None
     limit: Limit = 50
     offset: Offset = 0
 
 
 class ShowContext(OfOneOrAll[ServedContext], frozen=True):
-    """Return what a context told, in which order and how relevant, and what it left out and why. Raises `NotFound`."""
+    """Return the items of a context in order, with relevances; also those left out, and why. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/contexts/{id}"
     id: Annotated[str, label("The id of a context that was served.")]
@@ -171,12 +171,12 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     `str()` of the result is the Markdown. It has at most `token_budget` tokens, less `reserved_tokens` if the budget is
     to cover more of the prompt; without a budget, the setting `context_token_budget` less `system_prompt_buffer`. Of
     these, `memory_tokens` are for what is added from elsewhere: by default all that are left if `token_budget` is
-    given, else the server's setting. What the user wants from now on comes first, the newest
-    within `instruction_tokens`; 0 leaves it out. `channel` searches another channel than the session's own. Nothing is
-    added if nothing fits, and the Markdown says so: by default, if no result reaches the relevance of the server's
-    setting; with `min_score`, each result below it is left out. With `as_of`, it is the context of that time: what was
-    said later is left out, and a memory is told that held then. With `refine`, the server's language model drops
-    irrelevant items. Raises `Rejected`, `NotFound` for an unknown session or channel, and `Unavailable`.
+    given, else the server's setting. The user's standing instructions come first: the newest that fit into
+    `instruction_tokens`; 0 leaves them out. `channel` searches another channel than the session's own. If no result
+    reaches the relevance of the server's setting, no results are added, and the Markdown says so; with `min_score`,
+    each result below it is left out instead. With `as_of`, it is the context of that time: without what was said
+    later, and with the memories that held then. With `refine`, the server's language model drops irrelevant items.
+    Raises `Rejected`, `NotFound` for an unknown session or channel, and `Unavailable`.
     """
 
     route: ClassVar = "POST /v1/context"

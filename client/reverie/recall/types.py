@@ -50,13 +50,13 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One result of a recall.
 
     `relevance` is the estimated probability that it fits the query: of results with 0.5, about half do. `explanation`
-    is present with `explain` only. `duplicates` counts what says the same, ranks lower, was looked at and left out.
+    is present with `explain` only. `duplicates` counts results that say the same, ranked lower and were left out.
     `before` and `after` are its neighbours in the session, oldest first, when `neighbours` were requested. A memory has
     a `tier`, and a `source_message` if it was extracted from one. `ref_code` is the reference code of the session. A
-    memory that was replaced has a `valid_to`, until when it held: such are found with `as_of` only. A text that gives
-    one attribute of something a value, and to which a later one gives another, is `replaced_by` that message, file or
-    memory, said at `replaced_at`, which ranks before it. What depends on something that changed after it was said, such
-    as the landlord of a flat that was left, has `changed_since`.
+    memory that was replaced held until `valid_to`, and is found with `as_of` only. If a text states a value, such as a
+    phone number, and a later text states another one, it is `replaced_by` that later message, file or memory, which was
+    said at `replaced_at` and ranks before it. A text has `changed_since` if something that it depends on changed later:
+    a user has moved out of the flat whose landlord it names.
     """
 
     id: str
@@ -117,8 +117,8 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """How many selected items are missing from a context, by the reason why they were selected.
 
     `instructions` counts standing instructions in force. `shortened` counts messages that were cut to fit, `refined`
-    items that a language model dropped; both are counted by their reason as well. `duplicates` counts what says the
-    same, in the same words, as a memory, message or file that was selected: of these the newer is included.
+    items that a language model dropped; both are counted by their reason as well. `duplicates` counts items that say
+    the same, in the same words, as another selected one: the newer of the two is included.
     """
 
     memories: int = 0
@@ -141,9 +141,9 @@ LeftOutBecause = Literal[
 class ServedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message, file or memory that a context included, or `left_out` with the reason.
 
-    `section` is the part of the document; `relevance` is None unless the item was recalled. `text` is the
-    present one, of a file its source: `forgotten` if it is gone, or may not be seen by whoever asks, and `changed` if
-    the memory was changed since.
+    `section` is the part of the document; `relevance` is None unless the item was recalled. `text` is the current
+    text, for a file its source. The item is `forgotten` if it is gone or the caller may not see it, and `changed` if
+    it is a memory that was changed since.
     """
 
     section: ServedSection
@@ -160,9 +160,9 @@ class ServedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ServedContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A context that was served, with the numbers of items `included` and `left_out`.
 
-    `items`, which lists do not have, are those included, in their order, and then those left out.
+    `items` are those included, in their order, and then those left out; lists of contexts do not have them.
 
-    Without a `query` of the caller, the newest message of the user was the query.
+    If the caller gave no `query`, it is the newest message of the user.
     """
 
     id: str
@@ -189,7 +189,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `instructions` are the standing instructions in it, newest first. `messages` are the turns of the session in it,
     oldest first; `memories` come from elsewhere, the narrowest scope first and the best first in each. `degraded` says
-    why it contains less than requested. By its `id`, `contexts.show` tells for some days what it has and why.
+    why it contains less than requested. For some days, `contexts.show` explains by its `id` what it contains and why.
     """
 
     text: str
@@ -223,9 +223,9 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that matches a query, with an excerpt of its best match and the relevance of that.
+    """A session that matches a query, with an excerpt of its best match, and the relevance of that match.
 
-    It was stored until `updated_at`, and said until `last_said_at`.
+    Its last message was said at `last_said_at`, and stored at `updated_at`.
     """
 
     session: str

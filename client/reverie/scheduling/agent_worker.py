@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 # The prefix of the task headers that carry everything but the three arguments.
 HEADER_PREFIX: Final = "reverie_"
-# The size of a queue is estimated from so many tasks at each of its ends: tasks of a queue are much alike.
+# The bytes in a queue are estimated from this many tasks at each end: tasks of one queue have similar sizes.
 _SAMPLED: Final = 10
 _REDIS_SCHEMES: Final = ("redis", "rediss", "unix")
 

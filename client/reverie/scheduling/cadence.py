@@ -438,9 +438,9 @@ def validate_cadence(cadence: Cadence, *, now: datetime, min_interval_seconds: i
 
 
 def format_in_timezone(at: datetime, cadence: Cadence | str) -> str:
-    """Return a time in a time zone, or in that of a cadence, as text. Raises `Rejected`.
+    """Return a time as text, in the time zone given or in that of a cadence. Raises `Rejected`.
 
-    As in `Mon 2027-03-29 09:00 WEST (Europe/Lisbon)`; seconds only if they are not 0.
+    For example `Mon 2027-03-29 09:00 WEST (Europe/Lisbon)`; seconds only if they are not 0.
     """
     zone = read_zone(cadence if isinstance(cadence, str) else cadence.tz)
     try:

@@ -302,7 +302,7 @@ class GetRun(_OneRun, kw_only=True, frozen=True):
 
     route: ClassVar = "GET /v1/runs/{run}"
     session: Annotated[
-        SessionId | None, Meta(description="The session of its schedule, which is asked for as its users see it.")
+        SessionId | None, Meta(description="The session of its schedule, to read the run as the session's users.")
     ] = None
 
 

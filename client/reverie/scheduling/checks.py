@@ -98,7 +98,7 @@ def check_schedule_changes(changes: ScheduleChanges) -> ScheduleChanges:
 _COMMON_FIELDS: Final = ("goal", "name", "channel", "session", "timeout_seconds", "recall_limit")
 _CADENCE: Final = ("cron", "at", "every", "tz")
 _EXECUTOR: Final = ("webhook", "task", "queue")
-# For calls that give structs: the paths in them of what checks call by the name of a short argument.
+# If a call gives a struct: the path in it of the field that checks name by the short argument.
 _CADENCE_PATHS: Final = {
     "cron": "cadence.expression",
     "at": "cadence.at",

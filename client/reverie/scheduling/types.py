@@ -249,7 +249,7 @@ ReminderText = Annotated[
 class Reminder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message to deliver to a recipient at a time. It is `claimed` while it is delivered, until the claim expires.
 
-    `attempts` counts claims. `error` is why the last push failed. Without a `user`, it belongs to those of its session.
+    `attempts` counts claims. `error` is why the last push failed. Without a `user`, it belongs to its session's users.
     """
 
     id: str

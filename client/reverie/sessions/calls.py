@@ -140,7 +140,7 @@ class ListMessages(InSession[MessageList], kw_only=True, frozen=True):
 class ListNewestMessages(InSession[MessageList], frozen=True):
     """Return the last messages of a session in the order in which they were stored, with their originals.
 
-    At most `limit`, and fewer if they have more than 16 MiB; for earlier ones, ask below the first one's sequence.
+    At most `limit`, fewer if they have more than 16 MiB. For earlier ones, give the first one's sequence as `before`.
     Raises `NotFound`.
     """
 
@@ -171,7 +171,7 @@ class ExportSession(InSession[SessionExport], frozen=True):
 
 
 class ForgetSession(InSession[Deleted], frozen=True):
-    """Delete a session and everything derived from it, also what is not stored yet; return False if there was none."""
+    """Delete a session with all messages, stored or not yet, and everything derived; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/sessions/{session}"
 
@@ -199,7 +199,7 @@ class ListAgents(Paged[AgentList], frozen=True):
 class StartSession(InSession[Session], kw_only=True, frozen=True):
     """Create a session before its first message, or reopen an idle one; what it already has stays unchanged.
 
-    Raises `Rejected`, and `Conflict` for an archived one and for the chat of another one.
+    Raises `Rejected`, and `Conflict` if it is archived or another session has this chat.
     """
 
     route: ClassVar = "POST /v1/sessions/{session}/start"
@@ -210,7 +210,7 @@ class StartSession(InSession[Session], kw_only=True, frozen=True):
     metadata: Metadata = {}  # noqa: RUF012 - msgspec copies it
 
     def checked(self) -> StartSession:
-        """Raise `Rejected` for half the name of a chat."""
+        """Raise `Rejected` if only one of `provider` and `chat_id` is given."""
         if bool(self.provider) != bool(self.chat_id):
             raise Rejected("provider and chat_id go together", field="chat_id" if self.provider else "provider")
         return self
@@ -380,7 +380,7 @@ class RecordEvent(Call[HookOutput], kw_only=True, frozen=True):
     is_idempotent: ClassVar = True  # by the id
     # What a tool returned may be a whole file; only its beginning is stored.
     body_bytes: ClassVar = 16 * 1024 * 1024
-    tool: Annotated[CodingAgent, Meta(description="Whose hook it is.")]
+    tool: Annotated[CodingAgent, Meta(description="The coding agent of the hook.")]
     id: Annotated[str, label("The id of the event, made once by the hook.")]
-    event: Annotated[Mapping[str, Any], Meta(description="What the hook got, as it is.")]
+    event: Annotated[Mapping[str, Any], Meta(description="The hook's input, unchanged.")]
     at: Annotated[datetime | None, Meta(description="When it happened; by default now.")] = None

@@ -52,8 +52,8 @@ class PoppedMessage(msgspec.Struct, frozen=True, kw_only=True):
 class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One conversation of an agent.
 
-    `title` is the one in its metadata, else its first words. `speakers` are the names in its messages, and it was said
-    from `first_said_at` to `last_said_at`; it was stored from `started_at` to `updated_at`.
+    `title` is the one in its metadata, else its first words. `speakers` are the names in its messages. These were said
+    from `first_said_at` to `last_said_at`, and stored from `started_at` to `updated_at`.
     """
 
     id: str
@@ -92,7 +92,7 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The rolling summary of a session: one line for each statement, with date and speaker; empty before the first one.
+    """The rolling summary of a session: a line for each statement, with date and speaker; empty until it is written.
 
     It covers `covers` of the session's messages, up to `upper_sequence`, and not the `uncovered` others. `epoch` counts
     how often it was written.

@@ -44,8 +44,8 @@ def read_working(
 ) -> list[Message] | None:
     """Return the newest messages, oldest first, or None if they must be read from the store. Raises `Unavailable`.
 
-    A list that another program has damaged is not used. A `user` sees a session with messages of that user; whether a
-    user who said none of these may see it, only the store knows.
+    A list that another program has damaged is not used. A `user` may see the session if one of these messages is that
+    user's; otherwise only the store knows.
     """
     from reverie.pipeline.broker import call_broker  # imports redis
 

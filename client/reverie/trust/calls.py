@@ -18,9 +18,9 @@ from reverie.types import ListResult
 
 
 class TokenInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A token without its text. No `workspace` and `user`, and an empty list of `agents`, mean any.
+    """A token without its text. Without `workspace`, `user` or `agents` it is valid for all of them.
 
-    `tenant` is that of the workspace. A token that took the place of another has its id in `replaces`.
+    `tenant` is that of the workspace. `replaces` is the id of the token that this one replaced.
     """
 
     id: str
@@ -94,9 +94,9 @@ Holder: TypeAlias = Literal["workspace", "tenant"]
 
 
 class QuotaUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How much of something a workspace holds, or a tenant: its workspaces, and its part of the account tier.
+    """How much of a resource a workspace holds, or a tenant: its number of workspaces, or its rows of the account tier.
 
-    `limit` None is no limit. `set_for` says where the limit comes from; empty for the settings.
+    `limit` None is no limit. `set_for` says whose quota the limit is; empty for the settings.
     """
 
     holder: Holder
@@ -171,10 +171,10 @@ class ErasureReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErasedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message or memory about what is to be erased, and why it is.
+    """A message or memory to be erased, because it is about the subject of the erasure, and the `reason`.
 
-    It is named, also by an `alias` ("Ana" for "my sister Ana"), the "same conversation" goes on about it, or the memory
-    is "derived" from a message that goes.
+    The text names the subject ("named"), or by an "alias" ("Ana" for "my sister Ana"); it continues the "same
+    conversation" about the subject; or the memory is "derived" from a message that is erased.
     """
 
     kind: Literal["message", "memory"]
@@ -225,7 +225,7 @@ class ErasureList(ListResult[Erasure], frozen=True, kw_only=True):
     erasures: list[Erasure]
 
 
-# A token that nobody rotates for so long is forgotten; longer ones have no expiry.
+# After so long, nobody would remember to rotate the token. For longer, create it without an expiry.
 _MAX_SECONDS: Final = 10 * 365 * 86_400
 _MAX_GRACE_SECONDS: Final = 90 * 86_400
 _MAX_AGENTS: Final = 64
@@ -358,9 +358,9 @@ class ListQuotas(Paged[QuotaList], kw_only=True, frozen=True):
 
 
 class SetQuotas(Call[QuotaList], frozen=True):
-    """Set the quotas of a workspace, or of a tenant: those of its workspaces that have none of their own.
+    """Set the quotas of a workspace or of a tenant. Each workspace of a tenant has its quotas, unless it has its own.
 
-    What is not given stays unchanged. Returns the use and the limits. Raises `Rejected` for `workspaces` of a
+    Quotas left out stay unchanged. Returns the use and the limits. Raises `Rejected` for the quota `workspaces` of a
     workspace.
     """
 
@@ -378,7 +378,7 @@ class SetQuotas(Call[QuotaList], frozen=True):
     ] = ()
 
     def checked(self) -> SetQuotas:
-        """Raise `Rejected` for a name that no workspace can have, and for what does not fit."""
+        """Raise `Rejected` for an invalid name of a workspace, and for quotas that contradict each other."""
         if self.holder == "workspace":
             check_workspace(self.name)
             if self.workspaces is not None or "workspaces" in self.inherit:
@@ -433,7 +433,7 @@ class Erase(Call[Erasure], kw_only=True, frozen=True):
     dry_run: Annotated[bool, Meta(description="Only count what would be removed.")] = False
 
     def checked(self) -> Erase:
-        """Raise `Rejected` if several things are named, or one by what cannot be a name."""
+        """Raise `Rejected` for an invalid name, or if several things are named."""
         for name in (*_SELECTORS, "agent"):
             check_label(name, getattr(self, name))
         if self.workspace is not None:

@@ -49,10 +49,10 @@ from reverie.trust.exports import (
 )
 
 Send = Callable[[Any], Any]
-# Called with how many are done, and of how many.
+# Called with the number of records done and their total number.
 Progress = Callable[[int, int], None]
 
-# How long to wait for workers to chunk what recall events refer to, and between two attempts.
+# How long to wait until workers have chunked the texts that recall events refer to, and the pause between attempts.
 _WAIT_SECONDS: Final = 120.0
 _PAUSE_SECONDS: Final = 0.5
 
@@ -149,9 +149,9 @@ def send_import(
     progress: Progress = _unseen,
     approve: Callable[[ImportReport], None] = lambda _plan: None,
 ) -> ImportReport:
-    """Have a checked export checked by the server as a whole, then stored; raises what `send` raises.
+    """Have the server check a whole export, then store it; raises what `send` raises.
 
-    `approve` gets the numbers of what would be stored, and raises if that is not wanted.
+    `approve` gets the numbers of records that would be stored, and raises an error to prevent that.
     """
     common = ImportRecords(
         records=[],
@@ -233,7 +233,7 @@ class ReportSum:
 
 
 def _stored(send: Send, call: ImportRecords) -> ImportReport:
-    """Send records until none of them waits for workers; what still waits then is counted so."""
+    """Send records until none of them waits for workers, at most two minutes; return the sum of the reports."""
     report = patiently(send, call)
     deadline = time.monotonic() + _WAIT_SECONDS
     while report.waiting and time.monotonic() < deadline:
@@ -261,7 +261,7 @@ def patiently(send: Send, call: ImportRecords) -> ImportReport:
 
 # No record is longer: the text of a file, escaped. A file with a longer line is no export.
 _LINE_BYTES: Final = 64 * 1024 * 1024
-# Documents of the first version were made in memory, and are read so.
+# Documents of the first version were made in memory, and are read into memory.
 _OLD_BYTES: Final = 256 * 1024 * 1024
 _HINT: Final = "copy it again from where it was made, or make the export again"
 

@@ -78,7 +78,7 @@ class ExportedChannel(ExportedRecord, frozen=True, kw_only=True, tag="channels")
 
 
 class ExportedSession(ExportedRecord, frozen=True, kw_only=True, tag="sessions"):
-    """A session with its summary; a group has `users`. Memories were extracted up to a sequence."""
+    """A session with its summary; a group has `users`. Messages up to `extracted_up_to` were read for memories."""
 
     user_fields: ClassVar = ("user",)
     id: str
@@ -204,7 +204,7 @@ class ExportedScratchpadKey(ExportedRecord, frozen=True, kw_only=True, tag="scra
 
 
 class ExportedItem(ExportedRecord, frozen=True, kw_only=True, tag="items"):
-    """An item. Its vectors are computed again; those of an own embedder are put again by its owner."""
+    """An item without vectors: the server computes its own again, and a caller puts those of another embedder again."""
 
     user_fields: ClassVar = ("user",)
     namespace: list[str]
@@ -507,7 +507,7 @@ class ImportRecords(Call[ImportReport], kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/import/records"
-    # As for a file that is ingested: the largest record has the text of one.
+    # As large as the call that ingests a file, because the largest record holds the text of a file.
     body_bytes: ClassVar = 2 * MAX_FILE_BYTES + 1024 * 1024
     response_timeout_seconds: ClassVar = 120.0
     records: Annotated[Sequence[AnyRecord], Meta(max_length=MAX_IMPORTED, description="Records of an export.")]
@@ -520,12 +520,12 @@ class ImportRecords(Call[ImportReport], kw_only=True, frozen=True):
         bool, Meta(description="Take over approvals, promotions, recall events and webhooks as they are.")
     ] = False
     dry_run: Annotated[bool, Meta(description="Only check and count.")] = False
-    first: Annotated[bool, Meta(description="It begins a file: note the import in the audit log.")] = False
+    first: Annotated[bool, Meta(description="These records begin a file: note the import in the audit log.")] = False
     lenient: Annotated[
         bool,
         Meta(
-            description="Leave out records whose id something else has, and what was erased since `exported_at`,"
-            " instead of refusing the call or storing them again."
+            description="Leave out records whose id is taken, instead of refusing the call; and records that were"
+            " erased since `exported_at`, instead of storing them again."
         ),
     ] = False
 
@@ -618,8 +618,8 @@ def _check_file(record: ExportedFile) -> None:
 
 
 def _check_memory(record: ExportedMemory) -> None:
-    # Without its end: a memory that has expired since may be imported. And one that waits for approval, and one with an
-    # id that was allowed when it was stored.
+    # Some fields are not checked: a memory may be imported that has expired since, that waits for approval, or whose
+    # id was allowed when it was stored.
     unchecked = ("id", "expires_at", "visibility")
     names = [name for name in MemoryDraft.__struct_fields__ if name in record.__struct_fields__]
     draft = MemoryDraft(**{name: getattr(record, name) for name in names if name not in unchecked})
