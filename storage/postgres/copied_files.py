@@ -11,12 +11,13 @@ from typing import Final
 
 from reverie.errors import StoreUnavailable
 
-# Files of running processes, and of copies.
+# Files of running processes and of copies, and the identities of stores: the folder may have had others before.
 _LEFT_OUT: Final = frozenset(
     {
         "run",
         "logs",
         "deleted",
+        "known",
         "copying",
         "copies.json",
         "copies.lock",

@@ -279,6 +279,7 @@ def test_secrets_move_with_the_stores_there_and_back(
     ended = command("db", "copy", "--to", str(back))
     assert ended.code == 0, ended
     with closing(Stores(back)) as files:
+        assert files.workspace(WORKSPACE, create=False)
         assert agent_secrets(files, WORKSPACE).secrets(HERON, NOW) == newest
 
 
