@@ -33,7 +33,6 @@ from cli.output import (
 )
 from memory.lifecycle.restore import apply_tombstones
 from memory.tombstones import SharedTombstones, hash_key, read_tombstones
-from memory.trust.webhook_secrets import all_rotations
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.counts import counted
@@ -389,8 +388,8 @@ def copy(
             show(done, total)
 
         report = copy_all(stores, target, show_store)
-        target.share_key(hash_key(stores.data_dir).secret)
-        target.share_secrets(installation_key(stores.data_dir), all_rotations(stores))
+        data = stores.data_dir
+        target.share_keys(erasures=hash_key(data).secret, installation=installation_key(data))
     is_running = command.target.has_supervisor
     to_folder = command.settings.database is not None
     if report.is_complete and not is_running and to_folder:

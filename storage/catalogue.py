@@ -559,6 +559,8 @@ TABLES: Final[Mapping[str, Table]] = {
     "curation_recording": Table(key=("entry_id",), of_agent=False),
     "job_leases": Table(key=("job",), of_agent=False),
     "job_progress": Table(key=("job", "item"), of_agent=False),
+    # Counts by the hash of an agent's name, which outlive the agent: a later one of the name gets no replaced secret.
+    "webhook_rotations": Table(key=("agent_hash",), of_agent=False),
     # The account's own.
     "job_runs": Table(
         key=("id",),

@@ -38,6 +38,7 @@ from storage.sessions.channels import Channels
 from storage.sessions.scratchpads import Scratchpads
 from storage.sessions.sessions import AllSessionLifecycles, ForgottenSessions, SessionLifecycle, Sessions
 from storage.sessions.summaries import AllSummaries, Summaries
+from storage.trust.rotations import WebhookRotations
 from storage.upkeep.dreams import AllDreams, Dreams
 from storage.upkeep.retention import Expiry, Retention
 from storage.viewer import Viewer
@@ -136,6 +137,7 @@ class Transaction:
     broker_content = _Lazy(BrokerContent)
     stored_texts = _Lazy(StoredTexts)
     withdrawn = _Lazy(Withdrawn)
+    webhook_rotations = _Lazy(WebhookRotations)
 
     def __init__(self, connection: Connection, viewer: Viewer | None = None, began: float = -math.inf) -> None:
         self.connection = connection

@@ -2,8 +2,7 @@
 
 One process of each host does that, in a thread. All long-lived processes have the thread, and the one that holds a lock
 in the data folder works: at its start, every two seconds for erasures and deletions on other hosts, and every hour for
-the memory files. At its start it gives all hosts the rotations of webhook secrets that are in files of this one. If its
-process dies, another one goes on.
+the memory files. If its process dies, another one goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import structlog
 from adapters.workspace_git import GitFolders
 from memory.lifecycle.host_folder import HostFolder, leading, share_keys
 from memory.secrets import looks_secret
-from memory.trust.webhook_secrets import share_rotations
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import now_micros
 from reverie.errors import ReverieError
@@ -110,18 +108,15 @@ class HostUpkeep:
             assert folder is not None
             seen: dict[str, FileStamp] = {}
             refreshed = -_REFRESH_SECONDS
-            rotations_left: str | None = None
             while True:
                 try:
                     counts = folder.look()
-                    if rotations_left != "":
-                        counts["rotations"], rotations_left = _share_rotations(stores)
                     if time.monotonic() - refreshed >= _REFRESH_SECONDS:
                         refreshed = time.monotonic()
                         counts["refreshed"] = folder.refresh(seen)
                     if any(counts.values()):
                         log.info("host_files_kept_true", **counts)
-                    self._note(folder, rotations_left)
+                    self._note(folder, "")
                 except ReverieError as error:  # the next round tries again
                     self._note(folder, str(error))
                 if self._closing.wait(POLL_SECONDS):
@@ -137,14 +132,3 @@ class HostUpkeep:
         if folder is not None:
             with suppress(ReverieError):  # the database may be what fails
                 folder.note_error(error)
-
-
-def _share_rotations(stores: Stores) -> tuple[int, str]:
-    """Share rotations; return the number of workspaces with new ones, and the error that kept some from being shared.
-
-    The memory files do not wait until a damaged file is repaired.
-    """
-    try:
-        return share_rotations(stores), ""
-    except ReverieError as error:
-        return 0, str(error)

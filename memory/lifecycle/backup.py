@@ -23,7 +23,6 @@ from adapters.backups.manifest import BackupFile, FileKind, Manifest, SourceStam
 from adapters.backups.repository import Repository
 from adapters.broker.inbox import WorkerInbox
 from adapters.kept_secrets import KEY_FILE
-from adapters.webhooks.signing import ROTATIONS_FILE
 from adapters.workspace_git import GitFolders
 from memory.secrets import looks_secret
 from reverie.clock import from_micros
@@ -98,10 +97,9 @@ def back_up(source: BackupSource, repository: Repository, progress: BackupProgre
             stores.close()
         for name in names:
             _add_memory_files(source, repository, draft, name)
-            if name != ACCOUNT_STORE:
-                _add_if_there(source, repository, draft, f"workspaces/{name}/{ROTATIONS_FILE}")
         if repository.is_encrypted or source.with_keys:
-            _add_if_there(source, repository, draft, KEY_FILE)
+            with suppress(FileNotFoundError):
+                _add_bytes(repository, draft, KEY_FILE, (source.data / KEY_FILE).read_bytes())
         _add_bytes(repository, draft, SETTINGS, msgspec.json.format(msgspec.json.encode(dict(source.settings))))
         _add_tombstones(source, repository, draft)
         number = latest.number + 1 if latest is not None else 1
@@ -223,11 +221,6 @@ def _add_memory_files(source: BackupSource, repository: Repository, draft: _Draf
                 continue
             content.seek(0)
             _add(repository, draft, path, content, kind="folder")
-
-
-def _add_if_there(source: BackupSource, repository: Repository, draft: _Draft, path: str) -> None:
-    with suppress(FileNotFoundError):
-        _add_bytes(repository, draft, path, (source.data / path).read_bytes())
 
 
 def _add_tombstones(source: BackupSource, repository: Repository, draft: _Draft) -> None:

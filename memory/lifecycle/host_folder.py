@@ -22,12 +22,12 @@ import msgspec
 import structlog
 from filelock import FileLock, Timeout
 
+from adapters.kept_secrets import share_installation_key
 from memory.fragments import FragmentSet, HashKey, Matcher
 from memory.lifecycle.erased_files import blank_logs, drop_unfounded_lines, redact_logs, rewrite_notebooks
 from memory.lifecycle.erased_indexes import ALL_AGENTS, note_erased
 from memory.lifecycle.receipts import Found, parts_in_rows, search_files
 from memory.tombstones import SharedTombstones, adopt_key, hash_key
-from memory.trust.webhook_secrets import share_signing_key
 from memory.upkeep.notebook import Notebooks, refresh
 from reverie.clock import new_id
 from reverie.errors import NotFound, StoreUnavailable, Unavailable
@@ -325,9 +325,11 @@ def share_keys(stores: Stores) -> None:
     Before it hashes or signs anything. Raises `StoreUnavailable` and `StoreUnusable`.
     """
     hosts = hosts_of(stores)
-    if hosts is not None and adopt_key(stores.data_dir, hosts.share_key(hash_key(stores.data_dir).secret)):
+    if hosts is None:
+        return
+    if adopt_key(stores.data_dir, hosts.share_key(hash_key(stores.data_dir).secret)):
         log.info("key_of_erasures_adopted")
-    if share_signing_key(stores):
+    if share_installation_key(stores.data_dir, hosts.share_installation_key):
         log.info("key_of_installation_adopted")
 
 

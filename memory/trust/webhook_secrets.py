@@ -1,109 +1,71 @@
-"""The secrets of agents' webhooks, by the stores: rotations are in a file, or in the database that hosts share.
+"""The secrets with which the webhooks of each agent are signed: derived, so that they are stored nowhere.
 
-Hosts share the key of the installation, too, so that webhooks and runs are signed alike wherever they are sent from.
+A secret follows from the key of the installation, the workspace, the agent, and how often it was rotated. Only this
+count is stored, in the workspace, so that it goes with backups and copies. It is stored under a keyed hash of the
+agent's name. So an erasure of the agent has no name to remove here, and a later agent of that name does not get a
+secret that was replaced.
+
+Hosts that share a database share the key of the installation, too: webhooks are signed alike wherever they are sent
+from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+import hashlib
+import hmac
+from datetime import datetime, timedelta
+from typing import Final
 
-from adapters.kept_secrets import installation_key, share_installation_key
-from adapters.webhooks.signing import (
-    ROTATIONS_FILE,
-    AgentSecrets,
-    Rotation,
-    RotationFile,
-    decode_rotations,
-    encode_rotations,
-    secrets_in,
-)
-from reverie.errors import NotFound, StoreUnavailable, StoreUnusable
-from storage.opened import hosts_of
+import msgspec
+
+from adapters.kept_secrets import installation_key
+from adapters.webhooks.signing import derived_secret
+from reverie.clock import from_micros, to_micros
+from reverie.errors import NotFound
 from storage.stores import Stores
 
-if TYPE_CHECKING:
-    from storage.postgres.hosts import Hosts  # its module needs the driver of the database
+# After a rotation the secret before it still signs, too, so that receivers can be changed one after the other.
+OVERLAP: Final = timedelta(days=7)
 
 
-@dataclass(frozen=True)
-class SharedRotations:
-    """The rotations of one workspace in the database of several hosts: see `Rotations`."""
+class AgentSecrets:
+    """The secrets of the agents of one workspace."""
 
-    hosts: Hosts
-    workspace: str
+    def __init__(self, stores: Stores, workspace: str) -> None:
+        """Raises `StoreUnavailable` and `StoreUnusable` when the key of the installation cannot be read."""
+        self._stores = stores
+        self._key = installation_key(stores.data_dir)
+        self._workspace = workspace
 
-    def read(self) -> dict[str, Rotation]:
-        """Return the last rotation of each agent. Raises `StoreUnavailable` and `StoreUnusable`."""
-        return self._decoded(self.hosts.rotations(self.workspace))
+    def secrets(self, agent: str, now: datetime) -> list[str]:
+        """Return the secrets that sign now, the newest first: one, or two for a week after a rotation.
 
-    def change(self, change: Callable[[dict[str, Rotation]], bool]) -> bool:
-        """Let one caller of all hosts at a time change them. Raises `NotFound`, `StoreUnavailable`, `StoreUnusable`."""
-
-        def changed(content: bytes) -> bytes | None:
-            rotations = self._decoded(content)
-            return encode_rotations(rotations) if change(rotations) else None
-
-        return self.hosts.change_rotations(self.workspace, changed)
-
-    def _decoded(self, content: bytes) -> dict[str, Rotation]:
+        Raises `StoreUnavailable`, `StoreUnusable` and `DamagedRow`.
+        """
         try:
-            return decode_rotations(content)
-        except ValueError as error:
-            raise StoreUnusable(
-                f"the rotations of webhook secrets of {self.workspace!r} are damaged in the database ({error})"
-            ) from error
+            with self._stores.workspace(self._workspace, create=False).reading() as tx:
+                rotation = tx.webhook_rotations.of(self._hash(agent))
+        except NotFound:  # nothing was stored there, and no secret rotated
+            rotation = None
+        if rotation is None:
+            return [self._secret(agent, 0)]
+        newest = [self._secret(agent, rotation.count)]
+        is_over = now >= from_micros(rotation.rotated_at) + OVERLAP
+        return newest if is_over else [*newest, self._secret(agent, rotation.count - 1)]
 
+    def rotate(self, agent: str, now: datetime) -> list[str]:
+        """Make a new secret and return the secrets that sign from now on: the new one and, for a week, the old one.
 
-def agent_secrets(stores: Stores, workspace: str) -> AgentSecrets:
-    """Return the secrets of the agents of a workspace. Raises `StoreUnavailable` and `StoreUnusable`."""
-    key, hosts = installation_key(stores.data_dir), hosts_of(stores)
-    if hosts is None:
-        return secrets_in(_folder(stores.data_dir, workspace), key)
-    return AgentSecrets(key, workspace, SharedRotations(hosts, workspace))
+        Raises `NotFound` if there is no such workspace, `StoreUnavailable` and `StoreUnusable`.
+        """
+        with self._stores.workspace(self._workspace, create=False).writing() as tx:
+            tx.webhook_rotations.add(self._hash(agent), now=to_micros(now))
+        return self.secrets(agent, now)
 
+    def _hash(self, agent: str) -> str:
+        identity = msgspec.json.encode(["reverie.webhook-agent.v1", self._workspace, agent])
+        return hmac.new(self._key, identity, hashlib.sha256).hexdigest()
 
-def share_signing_key(stores: Stores) -> bool:
-    """Have this host derive secrets from the key of all hosts; return whether it had another one.
-
-    The first host gives them its own. Raises `StoreUnavailable` and `StoreUnusable`.
-    """
-    hosts = hosts_of(stores)
-    return hosts is not None and share_installation_key(stores.data_dir, hosts.share_installation_key)
-
-
-def share_rotations(stores: Stores) -> int:
-    """Give all hosts the rotations in this host's files; return for how many workspaces there were new ones.
-
-    The files are from before a move to the shared database, and stay. A file that cannot be read stops no other: its
-    error is raised at the end. Safe to repeat. Raises `StoreUnavailable` and `StoreUnusable`.
-    """
-    names, new = set(stores.names()), 0
-    failed: StoreUnavailable | StoreUnusable | None = None
-    for folder in [path.parent for path in (stores.data_dir / "workspaces").glob(f"*/{ROTATIONS_FILE}")]:
-        if folder.name not in names:
-            continue
-        try:
-            with suppress(NotFound):  # the workspace has been deleted meanwhile
-                new += agent_secrets(stores, folder.name).take_over(RotationFile(folder).read())
-        except (StoreUnavailable, StoreUnusable) as error:
-            failed = failed or error
-    if failed is not None:
-        raise failed
-    return new
-
-
-def all_rotations(stores: Stores) -> dict[str, bytes]:
-    """Return how often secrets were rotated, as JSON by workspace. Raises `StoreUnavailable`."""
-    hosts = hosts_of(stores)
-    if hosts is not None:
-        return {name: hosts.rotations(name) for name in sorted(hosts.rotated_workspaces())}
-    found = {name: RotationFile(_folder(stores.data_dir, name)).read() for name in stores.names()}
-    return {name: encode_rotations(rotations) for name, rotations in found.items() if rotations}
-
-
-def _folder(data: Path, workspace: str) -> Path:
-    return data / "workspaces" / workspace
+    def _secret(self, agent: str, rotation: int) -> str:
+        identity = msgspec.json.encode(["reverie.webhook-secret.v1", self._workspace, agent, rotation])
+        return derived_secret(self._key, identity)

@@ -31,7 +31,6 @@ OF_ENGINE: Final = frozenset(
         "hosts",
         "host_erasures",
         "tombstones",
-        "webhook_rotations",
     }
 )
 

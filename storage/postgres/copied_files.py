@@ -27,10 +27,8 @@ _LEFT_OUT: Final = frozenset(
         "workspaces.lock",
     }
 )
-# Where the rotations of webhook secrets are that are copied with the databases.
-ROTATIONS_FILE: Final = "webhook-secrets.json"
 # Of any folder: databases, and the marks of folders, which name a store of another database.
-_OF_ANY_FOLDER: Final = ("account.db", "memory.db", ".new-", "store.id", ROTATIONS_FILE)
+_OF_ANY_FOLDER: Final = ("account.db", "memory.db", ".new-", "store.id")
 
 
 def copy_files(source: Path, target: Path) -> None:

@@ -24,11 +24,10 @@ from filelock import FileLock, Timeout
 from sqlalchemy import Connection
 
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import Conflict, NotFound, Permanent, ReverieError, StoreUnavailable
+from reverie.errors import Conflict, Permanent, ReverieError, StoreUnavailable
 from storage.index.search_index import Generation, SearchIndex, VectorEntry
 from storage.opening import open_database
 from storage.postgres.columns import tables
-from storage.postgres.copied_files import ROTATIONS_FILE
 from storage.postgres.copied_rows import CopiedTable, Row, StoreCopy, batches, copied_tables, driver
 from storage.postgres.engine import SCHEMA, PostgresDatabase, PostgresServer
 from storage.postgres.schema import prepare
@@ -108,20 +107,10 @@ class PostgresCopies:
                 field="to",
             )
 
-    def share_key(self, key: bytes) -> None:
-        """Have the hosts of the database recognise what was erased by this key."""
-        self._replace_key("erasure_key", key)
-
-    def share_secrets(self, key: bytes, rotations: Mapping[str, bytes]) -> None:
-        """Have the hosts of the database derive secrets from this key.
-
-        `rotations` are how often the secrets were rotated, as JSON by workspace, in place of what the database has.
-        Rotations of workspaces that were not copied yet are left out.
-        """
-        self._replace_key("installation_key", key)
-        for name, content in rotations.items():
-            with suppress(NotFound):  # it was made since the other stores were copied
-                self._put_rotations(name, content)
+    def share_keys(self, *, erasures: bytes, installation: bytes) -> None:
+        """Have the hosts of the database use these keys: to recognise what was erased, and to derive secrets."""
+        self._replace_key("erasure_key", erasures)
+        self._replace_key("installation_key", installation)
 
     def copies(self) -> dict[str, StoreCopy]:
         """Return what is noted of the copies, by store."""
@@ -172,9 +161,6 @@ class PostgresCopies:
     def close(self) -> None:
         """Close the connections, which gives the database free."""
         self._closing.close()
-
-    def _put_rotations(self, workspace: str, content: bytes) -> None:
-        self._stores.hosts().change_rotations(workspace, lambda _: content)
 
     def _replace_key(self, table: str, key: bytes) -> None:
         """Put a key in the place of one that a host left here which has opened the database, and stored nothing."""
@@ -354,18 +340,8 @@ class SqliteCopies:
                 field="to",
             )
 
-    def share_key(self, key: bytes) -> None:
-        """Do nothing: the key is among the files that are copied."""
-
-    def share_secrets(self, key: bytes, rotations: Mapping[str, bytes]) -> None:
-        """Write the rotations where files have them. The key is among the files that are copied."""
-        for name, content in rotations.items():
-            folder = self._stores.database_path(name).parent
-            try:
-                if folder.is_dir():  # else its copy is not complete yet
-                    write_private(folder / ROTATIONS_FILE, content)
-            except OSError as error:
-                raise StoreUnavailable(f"{folder} cannot be written ({error.strerror}): check the disk") from error
+    def share_keys(self, *, erasures: bytes, installation: bytes) -> None:
+        """Do nothing: the keys are among the files that are copied."""
 
     def copies(self) -> dict[str, StoreCopy]:
         """Return what is noted of the copies, by store."""

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from reverie.errors import NotFound
 from storage.postgres.engine import PostgresServer
 from storage.trust.hosts import HostRecord, HostReport
 
@@ -45,39 +44,6 @@ class Hosts:
     def share_installation_key(self, proposed: bytes) -> bytes:
         """Return the key from which all hosts derive secrets: the first key that a host proposed."""
         return self._share("installation_key", proposed)
-
-    def rotations(self, workspace: str) -> bytes:
-        """Return how often the webhook secrets of a workspace were rotated, as JSON."""
-        sql = "SELECT r.content FROM webhook_rotations AS r JOIN stores AS s ON s.id = r.store WHERE s.name = %(name)s"
-        with self._server.writing() as connection:
-            found = connection.exec_driver_sql(sql, {"name": workspace}).scalar()
-        return b"{}" if found is None else str(found).encode()
-
-    def change_rotations(self, workspace: str, change: Callable[[bytes], bytes | None]) -> bool:
-        """Replace a workspace's rotations by the result of `change`, unless it is None; return whether they changed."""
-        with self._server.writing() as connection:
-            # One caller at a time. Writers of the store go on; a deletion of the store waits, or has left no row.
-            present = "SELECT id FROM stores WHERE name = %(name)s FOR KEY SHARE"
-            store = connection.exec_driver_sql(present, {"name": workspace}).scalar()
-            if store is None:
-                raise NotFound(f"there is no workspace {workspace!r}", field="workspace")
-            row = {"store": store}
-            connection.exec_driver_sql(
-                "INSERT INTO webhook_rotations (store) VALUES (%(store)s) ON CONFLICT DO NOTHING", row
-            )
-            locked = "SELECT content FROM webhook_rotations WHERE store = %(store)s FOR UPDATE"
-            changed = change(str(connection.exec_driver_sql(locked, row).scalar_one()).encode())
-            if changed is None:
-                return False
-            sql = "UPDATE webhook_rotations SET content = %(content)s WHERE store = %(store)s"
-            connection.exec_driver_sql(sql, {**row, "content": changed.decode()})
-        return True
-
-    def rotated_workspaces(self) -> set[str]:
-        """Return the names of the workspaces of which a webhook secret was ever rotated."""
-        sql = "SELECT s.name FROM webhook_rotations AS r JOIN stores AS s ON s.id = r.store WHERE r.content <> '{}'"
-        with self._server.writing() as connection:
-            return set(connection.exec_driver_sql(sql).scalars())
 
     def add_tombstones(self, contents: Sequence[str]) -> None:
         """Give tombstones to all hosts, one host after the other: who reads up to a number must miss none."""

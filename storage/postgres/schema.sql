@@ -65,21 +65,13 @@ CREATE TABLE tombstones (
 CREATE TABLE erasure_key (only_row bigint PRIMARY KEY CHECK (only_row = 1), key bytea NOT NULL);
 -- The key from which all hosts derive the keys of agents' workers and the secrets of webhooks.
 CREATE TABLE installation_key (only_row bigint PRIMARY KEY CHECK (only_row = 1), key bytea NOT NULL);
--- How often the webhook secrets of the agents of a store were rotated, as JSON.
-CREATE TABLE webhook_rotations (
-    store bigint PRIMARY KEY REFERENCES stores (id) ON DELETE CASCADE,
-    content text NOT NULL DEFAULT '{}'
-);
--- Keys, and the agents of all stores: a transaction that is limited to one store sees nothing of them.
+-- Keys: a transaction that is limited to one store sees nothing of them.
 ALTER TABLE erasure_key ENABLE ROW LEVEL SECURITY;
 ALTER TABLE erasure_key FORCE ROW LEVEL SECURITY;
 CREATE POLICY no_store ON erasure_key USING (coalesce(current_setting('reverie.store', true), '') = '');
 ALTER TABLE installation_key ENABLE ROW LEVEL SECURITY;
 ALTER TABLE installation_key FORCE ROW LEVEL SECURITY;
 CREATE POLICY no_store ON installation_key USING (coalesce(current_setting('reverie.store', true), '') = '');
-ALTER TABLE webhook_rotations ENABLE ROW LEVEL SECURITY;
-ALTER TABLE webhook_rotations FORCE ROW LEVEL SECURITY;
-CREATE POLICY no_store ON webhook_rotations USING (coalesce(current_setting('reverie.store', true), '') = '');
 -- A process that has run since before an upgrade of the schema writes nothing by its old rules, unless they still hold.
 CREATE FUNCTION begin_writing(store bigint, wait_milliseconds bigint, known_version bigint) RETURNS boolean
     LANGUAGE plpgsql SET search_path = reverie, public, pg_temp AS $$
@@ -616,6 +608,13 @@ CREATE TABLE item_vectors (
     item_row bigint NOT NULL,
     embedding bytea NOT NULL,
     PRIMARY KEY (store_id, row_id)
+);
+CREATE TABLE webhook_rotations (
+    store_id bigint NOT NULL DEFAULT current_setting('reverie.store')::bigint,
+    agent_hash text COLLATE "C",
+    count bigint NOT NULL,
+    rotated_at bigint NOT NULL,
+    PRIMARY KEY (store_id, agent_hash)
 );
 ALTER TABLE messages ADD CONSTRAINT messages_session_row_fkey FOREIGN KEY (store_id, session_row) REFERENCES sessions (store_id, row_id) ON DELETE CASCADE DEFERRABLE;
 ALTER TABLE files ADD CONSTRAINT files_session_row_fkey FOREIGN KEY (store_id, session_row) REFERENCES sessions (store_id, row_id) ON DELETE CASCADE DEFERRABLE;
@@ -1680,3 +1679,7 @@ ALTER TABLE item_vectors ALTER COLUMN store_id SET STATISTICS 0;
 ALTER TABLE item_vectors ENABLE ROW LEVEL SECURITY;
 ALTER TABLE item_vectors FORCE ROW LEVEL SECURITY;
 CREATE POLICY one_store ON item_vectors USING (store_id = (SELECT current_setting('reverie.store')::bigint));
+ALTER TABLE webhook_rotations ALTER COLUMN store_id SET STATISTICS 0;
+ALTER TABLE webhook_rotations ENABLE ROW LEVEL SECURITY;
+ALTER TABLE webhook_rotations FORCE ROW LEVEL SECURITY;
+CREATE POLICY one_store ON webhook_rotations USING (store_id = (SELECT current_setting('reverie.store')::bigint));

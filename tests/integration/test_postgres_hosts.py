@@ -13,8 +13,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from adapters.kept_secrets import installation_key
-from adapters.webhooks.signing import ROTATIONS_FILE, secrets_in
 from memory.lifecycle import host_folder
 from memory.lifecycle.erasing import continue_erasures
 from memory.lifecycle.erasure_rows import Scope
@@ -22,7 +20,6 @@ from memory.lifecycle.erasures import read_erasure, request_erasure
 from memory.lifecycle.forgetting import forget_workspace
 from memory.lifecycle.host_folder import HostFolder
 from memory.tombstones import SharedTombstones, hash_key, note_forgotten, read_tombstones
-from memory.trust.webhook_secrets import agent_secrets
 from memory.upkeep.notebook import publish
 from reverie.clock import new_id
 from reverie.trust.calls import Erasure
@@ -198,7 +195,7 @@ def test_a_new_workspace_of_the_name_gets_no_files_of_the_deleted_one(
     """Given a workspace that was deleted and made again elsewhere, when a host first uses it, then it begins anew."""
     remember(b, SECRET, KATE, workspace="trips")
     commit(b, workspace="trips")
-    secrets_in(b.settings.data / "workspaces" / "trips", b"key").rotate("ana", now=AT)
+    (b.settings.data / "workspaces" / "trips" / "notes.txt").write_text("ana")
     forget_workspace(a.stores, a.inbox, a.working_memory, a.recall_log, workspace="trips")
     remember(a, PLUMS, "lif", workspace="trips")
 
@@ -220,7 +217,6 @@ def test_a_host_that_was_away_for_too_long_keeps_only_what_the_database_has(
     The receipt names it. Nobody can tell it any more what to look for, so it keeps no old line and no log.
     """
     fill(a, b)
-    secrets_in(b.settings.data / "workspaces" / "default", b"key").rotate("gone-agent", now=AT)
     with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
         connection.execute(
             "UPDATE reverie.hosts SET seen_at = seen_at - interval '31 days' WHERE name = %s", [folder_of(b).name]
@@ -232,7 +228,7 @@ def test_a_host_that_was_away_for_too_long_keeps_only_what_the_database_has(
 
     back = make_host("b")
     assert folder_of(back).look() == {"tombstones": 2, "histories": 1}
-    assert places_of(b.settings.data, SECRET, KATE, "gone-agent") == set()
+    assert places_of(b.settings.data, SECRET, KATE) == set()
     assert all(PLUMS in text for text in versions(back))
     assert folder_of(back).look() == {}
     assert [one.name for one in folder_of(a).hosts.all()] == [folder_of(a).name, folder_of(b).name]
@@ -319,13 +315,13 @@ def test_a_folder_that_was_used_with_another_database_keeps_what_is_not_of_this_
     first = make_runtime(data=tmp_path / "a", database=database_url)
     remember(first, SECRET, KATE)
     commit(first)
-    secrets_in(first.settings.data / "workspaces" / "default", b"key").rotate("ana", now=AT)
+    (first.settings.data / "workspaces" / "default" / "notes.txt").write_text("ana")
     other = server.database()
     second = make_runtime(data=tmp_path / "a", database=server.url(other))
     remember(second, PLUMS, "lif")
     folder_of(second).look()
     assert all(SECRET not in text for text in versions(second))
-    assert (second.settings.data / "workspaces" / "default" / "webhook-secrets.json").exists()
+    assert (second.settings.data / "workspaces" / "default" / "notes.txt").exists()
     second.close()
 
 
@@ -418,25 +414,6 @@ def test_commands_name_a_host_that_is_away_and_forget_it(
         f"reverie: there is no host '{host.id}': `reverie db hosts` lists them",
     )
     assert go_on(a, waiting).state == "done"
-
-
-def test_a_damaged_record_of_webhook_secrets_holds_up_nothing_else(a: Runtime, b: Runtime) -> None:
-    """Given a file of rotations that cannot be read, then the host goes on with the rest, and all know of it."""
-    gone = remember(a, SECRET, KATE)
-    commit(a)
-    a.store("trips")
-    folders = a.settings.data / "workspaces"
-    (folders / "default" / ROTATIONS_FILE).write_text("{")
-    own = secrets_in(folders / "trips", installation_key(a.settings.data))
-    own.rotate("ana", now=AT)
-    forget(b, gone)
-    with closing(HostUpkeep(a.settings)):
-        until(lambda: SECRET not in versions(a)[0], "the memory files are not brought up to date")
-        shared = agent_secrets(b.stores, "trips")
-        until(lambda: shared.secrets("ana", AT) == own.secrets("ana", AT), "the rotation does not reach the other host")
-        until(
-            lambda: any("is damaged" in host.error for host in folder_of(b).hosts.all()), "nobody knows of the damage"
-        )
 
 
 @contextmanager

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from adapters.backups.repository import create_repository, locked, open_repository
-from adapters.kept_secrets import installation_key
-from adapters.webhooks.signing import ROTATIONS_FILE, secrets_in
+from adapters.kept_secrets import KEY_FILE
 from memory.lifecycle.backup import back_up
 from memory.lifecycle.erasing import continue_erasures
 from memory.lifecycle.erasure_rows import Scope
 from memory.lifecycle.erasures import request_erasure
 from memory.lifecycle.restore import RestoreOptions, restore
+from memory.trust.webhook_secrets import AgentSecrets
 from reverie import Reverie
+from storage.stores import Stores
 from support.http import running_server
 from support.stages import drain
 from worker.backups import backup_source
@@ -78,19 +80,20 @@ def test_the_secrets_that_an_erased_agent_replaced_do_not_come_back_with_a_backu
         for agent in ("heron", "plover"):
             with Reverie(agent, url=url) as client:
                 client.remember("plums are ripe")
-            secrets_in(data / "workspaces" / "default", installation_key(data)).rotate(agent, datetime.now(UTC))
+            AgentSecrets(runtime.stores, "default").rotate(agent, datetime.now(UTC))
         before = back_up(backup_source(runtime), repository)
         heron = Scope("agent", "", "heron", None)
         request_erasure(runtime.stores, data, heron, requested_by="tester", now=runtime.now())
         assert continue_erasures(runtime.erasure_services) == {"finished": 1, "waiting": 0}
         newest = back_up(backup_source(runtime), repository)
     restore(repository, before, tmp_path / "restored", RestoreOptions(now=runtime.now, newest=newest))
-    folder = tmp_path / "restored" / "workspaces" / "default"
-    text = (folder / ROTATIONS_FILE).read_text()
-    assert "plover" not in text
-    assert "heron" not in text
+    (tmp_path / "restored" / KEY_FILE).write_bytes((data / KEY_FILE).read_bytes())
     now = datetime.now(UTC)
-    for agent in ("heron", "plover"):
-        wanted = secrets_in(data / "workspaces" / "default", installation_key(data)).secrets(agent, now)
-        assert secrets_in(folder, installation_key(data)).secrets(agent, now) == wanted
-        assert len(wanted) == 2
+    with closing(Stores(tmp_path / "restored")) as restored:
+        with restored.workspace("default").reading() as tx:
+            names = tx.connection.exec_driver_sql("SELECT agent_hash FROM webhook_rotations").scalars().all()
+        assert not {"heron", "plover"}.intersection(names)
+        for agent in ("heron", "plover"):
+            wanted = AgentSecrets(runtime.stores, "default").secrets(agent, now)
+            assert AgentSecrets(restored, "default").secrets(agent, now) == wanted
+            assert len(wanted) == 2

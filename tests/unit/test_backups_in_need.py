@@ -5,16 +5,16 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from adapters.backups.repository import Repository, create_repository, open_repository
-from adapters.kept_secrets import KEY_FILE, installation_key
-from adapters.webhooks.signing import ROTATIONS_FILE, secrets_in
+from adapters.kept_secrets import KEY_FILE
 from memory.lifecycle.backup import BackupSource, back_up
 from memory.lifecycle.restore import RestoreOptions, restore
+from memory.trust.webhook_secrets import AgentSecrets
 from reverie.clock import from_micros, now_micros
 from reverie.errors import StoreUnavailable
 from storage.stores import Stores
@@ -159,14 +159,15 @@ def test_a_restored_installation_signs_as_before_if_its_keys_are_in_the_backup(
     data, now = pipe.stores.data_dir, from_micros(now_micros())
 
     def signing(folder: Path) -> list[str]:
-        return secrets_in(folder / "workspaces" / WORKSPACE, installation_key(folder)).secrets("ana", now)
+        with closing(Stores(folder)) as stores:
+            return AgentSecrets(stores, WORKSPACE).secrets("ana", now)
 
-    secrets_in(data / "workspaces" / WORKSPACE, installation_key(data)).rotate("ana", now)
+    AgentSecrets(pipe.stores, WORKSPACE).rotate("ana", now)
     repository = repository_in(tmp_path / "dest", secret)
     manifest = back_up(source_of(pipe, tmp_path, with_keys=with_keys), repository)
     target = tmp_path / "restored"
     restore(repository, manifest, target, RestoreOptions(now=now_micros))
     assert (target / KEY_FILE).exists() == has_key
-    assert (target / "workspaces" / WORKSPACE / ROTATIONS_FILE).exists()
     assert (signing(target) == signing(data)) == has_key
+    assert len(signing(target)) == (2 if has_key else 1)
     assert (target / KEY_FILE).stat().st_mode & 0o077 == 0

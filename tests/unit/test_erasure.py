@@ -12,8 +12,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from adapters.kept_secrets import installation_key
-from adapters.webhooks.signing import secrets_in
 from memory.fragments import FragmentSet, HashKey, Matcher, fragments_of
 from memory.lifecycle import erasing
 from memory.lifecycle.erasing import STEPS, ErasureJob, continue_erasures
@@ -21,6 +19,7 @@ from memory.lifecycle.erasure_rows import Scope
 from memory.lifecycle.erasures import plan_erasure, read_erasure, request_erasure
 from memory.lifecycle.receipts import parts_in_rows
 from memory.recall import record_recalls
+from memory.trust.webhook_secrets import AgentSecrets
 from reverie import Rejected, Reverie
 from reverie.errors import Conflict, Forbidden, NotFound, StoreUnusable, Unauthorised
 from reverie.trust.calls import Erasure
@@ -296,14 +295,13 @@ def test_an_erased_agent_is_not_named_with_its_webhook_secrets(runtime: Runtime,
     agent = "ana-canary-90af31"
     with Reverie(agent, url=ana.connection.config.url) as client:
         client.remember("something")
-    folder = runtime.settings.data / "workspaces" / "default"
-    secrets = secrets_in(folder, installation_key(runtime.settings.data))
+    secrets = AgentSecrets(runtime.stores, "default")
     now = datetime.now(UTC)
     first = secrets.secrets(agent, now)
     newest = secrets.rotate(agent, now)[0]
     done = erase(runtime, Scope("agent", "", agent, None))
     assert done.receipt is not None, done.error
-    assert agent not in (folder / "webhook-secrets.json").read_text()
+    assert places_of(runtime.settings.data / "workspaces", agent) == set()
     later = now + timedelta(days=8)
     assert secrets.secrets(agent, later) == [newest]
     assert secrets.rotate(agent, later)[0] not in [newest, *first]

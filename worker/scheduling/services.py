@@ -13,12 +13,12 @@ from adapters.broker.shared_metrics import WEBHOOKS
 from adapters.kept_secrets import installation_key
 from adapters.webhooks.addresses import WebhookPolicy, check_webhook_url, policy_of
 from adapters.webhooks.sender import CountedWebhookSender, HttpWebhookSender, WebhookSender
-from adapters.webhooks.signing import AgentSecrets, Signer, derived_secret
+from adapters.webhooks.signing import Signer, derived_secret
 from beat_schedule import SCHEDULE_SECONDS
 from memory.scheduling.due_runs import ToSend
 from memory.scheduling.executing import AttemptLimits
 from memory.scheduling.notifier import Destinations, Notifier
-from memory.trust.webhook_secrets import agent_secrets
+from memory.trust.webhook_secrets import AgentSecrets
 from reverie import contract
 from reverie.checks import check_workspace
 from reverie.errors import ReverieError, Unavailable
@@ -79,7 +79,7 @@ class ScheduleServices:
 
     def agent_secrets(self, workspace: str) -> AgentSecrets:
         """Return the secrets of the agents of a workspace. Raises `Rejected`, `StoreUnavailable`, `StoreUnusable`."""
-        return agent_secrets(self._runtime.stores, check_workspace(workspace))
+        return AgentSecrets(self._runtime.stores, check_workspace(workspace))
 
     def webhook_signer(self, workspace: str, agent: str) -> Signer:
         """Return what signs the webhooks of an agent now: its own secrets, and those shared by all."""

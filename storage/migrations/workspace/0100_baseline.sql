@@ -756,3 +756,10 @@ CREATE TABLE item_vectors (
     embedding BLOB NOT NULL
 );
 CREATE INDEX item_vectors_by_item ON item_vectors (item_row);
+
+-- How often the webhook secret of an agent was rotated, and when last, by a keyed hash of the agent's name.
+CREATE TABLE webhook_rotations (
+    agent_hash TEXT PRIMARY KEY,
+    count INTEGER NOT NULL,
+    rotated_at INTEGER NOT NULL
+) WITHOUT ROWID;
