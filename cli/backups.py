@@ -35,12 +35,11 @@ from cli.output import (
     size,
     when,
 )
+from cli.target import PREFIX
 from reverie.clock import now_micros
 from reverie.counts import counted
 from reverie.errors import Conflict, NotFound, Rejected
-from worker.backups import secret_in
 from worker.data_folder import default_data_folder
-from worker.settings import PREFIX
 
 if TYPE_CHECKING:
     from adapters.backups.manifest import Manifest
@@ -304,6 +303,8 @@ def _read_secret(dest: Path, key_file: Path | None, *, encrypt: bool = False) ->
 
     header = read_header(dest)
     if key_file is not None:
+        from worker.backups import secret_in
+
         return secret_in(key_file)
     encrypted = encrypt if header is None else header.key is not None
     if not encrypted:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from adapters.kept_secrets import installation_key
 from cli.application import Invocation
 from cli.groups import Group
 from cli.output import (
@@ -31,27 +30,18 @@ from cli.output import (
     size,
     when,
 )
-from memory.lifecycle.restore import apply_tombstones
-from memory.tombstones import SharedTombstones, hash_key, read_tombstones
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.counts import counted
 from reverie.errors import Conflict, NotFound, Rejected, ReverieError, StoreUnusable
 from reverie.sessions.calls import DeleteWorkspace
-from storage.engine import Database
-from storage.engines import StoreDatabase
-from storage.index.search_index import IndexKind, SearchIndex
-from storage.migrations import newest_version, read_versions
-from storage.opened import hosts_of
-from storage.postgres.copied_files import copy_files
-from storage.reindex import reindex as rebuild
-from storage.stores import Store, Stores, kind_of
-from storage.trust.audit import AuditEntry
-from storage.verify import verify as compare
 
 if TYPE_CHECKING:
+    from storage.engines import StoreDatabase
+    from storage.index.search_index import IndexKind
     from storage.postgres.copying import CopyReport
     from storage.postgres.hosts import Hosts
+    from storage.stores import Store, Stores
 
 _INTERRUPTED: Final = 130
 _NAMES_SHOWN: Final = 5
@@ -67,6 +57,8 @@ OfAccount = Annotated[bool, typer.Option("--account", help="The account, whose m
 @database.command("migrate")
 def migrate(command: Invocation, as_json: AsJson = False) -> None:
     """Migrate every workspace and the account to the newest schema."""
+    from storage.migrations import newest_version
+
     stores = command.existing_runtime.stores
     done: dict[str, str] = {"account": newest_version("account")}
     failed: dict[str, str] = {}
@@ -144,6 +136,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Compare rows, chunks, full text and vectors with each other; exit code 1 when they disagree."""
+    from storage.verify import verify as compare
+
     wrong: dict[str, list[str]] = {}
     counts: dict[str, dict[str, int]] = {}
     for name in chosen(command, everything, account=account):
@@ -221,6 +215,8 @@ def _as_finding(wrong: dict[str, list[str]], name: str) -> Iterator[None]:
 
 
 def _rebuild(store: Store, kind: IndexKind, now: int) -> int:
+    from storage.reindex import reindex as rebuild
+
     with shown_progress(f"{store.name}: {kind} index") as show:
         return rebuild(store, kind, now=now, progress=show)
 
@@ -239,6 +235,9 @@ def chosen(command: Invocation, everything: bool, *, account: bool) -> list[str]
 
 
 def _file_status(stores: Stores, name: str) -> dict[str, Any]:
+    from storage.migrations import newest_version
+    from storage.stores import kind_of
+
     stamp = stores.stamp(name)
     row: dict[str, Any] = {
         "name": name,
@@ -262,6 +261,10 @@ def _size(count: int | None) -> str:
 
 def _file_state(path: Path, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema and the models of a file, or its error, without migrating it."""
+    from storage.engine import Database
+    from storage.migrations import read_versions
+    from storage.stores import kind_of
+
     opened = Database(path)
     try:
         with opened.reading() as connection:
@@ -275,6 +278,8 @@ def _file_state(path: Path, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _models(database: StoreDatabase) -> dict[str, str]:
     """Return the model whose vectors are searched, and the one that is replacing it."""
+    from storage.index.search_index import SearchIndex
+
     with database.reading() as connection:
         index = SearchIndex(connection)
         active, building = index.active("vector"), index.building("vector")
@@ -301,6 +306,8 @@ def hosts(
     An erasure ends when each host has removed it from its own files. A host that was forgotten and comes back keeps
     only what the database has.
     """
+    from storage.opened import hosts_of
+
     shared = hosts_of(command.existing_runtime.stores)
     if shared is None:
         if forget is not None:
@@ -329,6 +336,11 @@ def apply(command: Invocation, yes: Yes = False, as_json: AsJson = False) -> Non
     Run it on a host that Reverie ran on before, once the dump is restored and before Reverie is started anywhere: the
     tombstones of what was erased lie in the data folder of each host.
     """
+    from memory.lifecycle.restore import apply_tombstones
+    from memory.tombstones import SharedTombstones, read_tombstones
+    from storage.opened import hosts_of
+    from storage.trust.audit import AuditEntry
+
     runtime = command.existing_runtime
     hosts = hosts_of(runtime.stores)
     if hosts is None:
@@ -373,6 +385,10 @@ def copy(
     Stores that were copied before are copied again if they were written since. Reverie may run meanwhile: then stop
     it, and copy once more.
     """
+    from adapters.kept_secrets import installation_key
+    from memory.tombstones import hash_key
+    from storage.postgres.copied_files import copy_files
+
     try:
         from storage.postgres.copying import copy_all, open_target
     except ImportError as error:

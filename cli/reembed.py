@@ -7,26 +7,24 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
 import typer
 
-from adapters.embedders.base import Embedder, EmbedderSpec, EmbedderUnavailable, Provider
-from adapters.embedders.record import EmbedderRecord, ForeignEndpoint, build_embedder
 from cli.application import Invocation
 from cli.database import Everything, OfAccount, chosen, database
 from cli.output import AsJson, StoreProgress, note, print_result, print_table, say, shown_progress
-from memory.pipeline.embedding import BATCH_CHUNKS
-from memory.pipeline.reembedding import ReembedControl, ReembedReport, ReembedStart, ReembedTarget
-from memory.pipeline.reembedding import reembed as embed_anew
 from reverie.counts import counted
 from reverie.errors import Rejected
-from storage.stores import Store
-from worker.model_specs import embedder_spec
-from worker.pipeline import embed_batch_size
 
-_PROVIDERS: Final = tuple(name for name in get_args(Provider) if name != "none")
+if TYPE_CHECKING:
+    from adapters.embedders.base import Embedder, EmbedderSpec, Provider
+    from adapters.embedders.record import EmbedderRecord
+    from memory.pipeline.reembedding import ReembedReport, ReembedStart
+    from storage.stores import Store
+
+_PROVIDERS: Final[tuple[Provider, ...]] = ("sentence-transformers", "model2vec", "openai", "hash")
 _INTERRUPTED: Final = 130
 
 
@@ -61,6 +59,8 @@ def reembed(
     as_json: AsJson = False,
 ) -> None:
     """Embed again, with another model or the same one, while recall continues. An interrupted run can be continued."""
+    from worker.model_specs import embedder_spec
+
     options = _Options(provider, model, dimension, base_url)
     settings = embedder_spec(command.settings)
     chosen_spec = _spec_from_options(options, settings) if options.any_given else None
@@ -86,6 +86,13 @@ def _reembed(
     anew: bool,
     progress: StoreProgress,
 ) -> ReembedReport:
+    from adapters.embedders.record import EmbedderRecord
+    from memory.pipeline.embedding import BATCH_CHUNKS
+    from memory.pipeline.reembedding import ReembedControl, ReembedTarget
+    from memory.pipeline.reembedding import reembed as embed_anew
+    from worker.model_specs import embedder_spec
+    from worker.pipeline import embed_batch_size
+
     runtime = command.runtime
     settings = embedder_spec(command.settings)
     progress.store, progress.done, progress.total = store.name, 0, 0
@@ -125,7 +132,7 @@ def _spec_from_options(options: _Options, settings: EmbedderSpec) -> EmbedderSpe
         raise Rejected(f"--provider {provider} needs --model", field="model")
     spec = replace(
         settings,
-        provider=cast("Provider", provider),
+        provider=provider,
         model=settings.model if options.model is None else _resolved(options.model),
         base_url=options.base_url or (settings.base_url if same else None),
         dimension=options.dimension or (settings.dimension if same and options.model is None else None),
@@ -156,6 +163,8 @@ def _resolved(model: str) -> str:
 
 def _spec_of_workspace(store: Store, settings: EmbedderSpec) -> EmbedderSpec:
     """Return the embedder of a workspace; during a change, the new one. Raises `Rejected`."""
+    from adapters.embedders.record import EmbedderRecord, ForeignEndpoint
+
     with store.reading() as tx:
         generation = tx.index.changing() or tx.index.active("vector")
     record = EmbedderRecord.decode(generation.embedder) if generation else None
@@ -171,6 +180,8 @@ def _spec_of_workspace(store: Store, settings: EmbedderSpec) -> EmbedderSpec:
 
 def load_embedder(spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
     """Load an embedder and embed one text with it, so that a mistake shows before anything is changed."""
+    from adapters.embedders.record import EmbedderRecord, build_embedder
+
     try:
         embedder = build_embedder(spec)
     except ValueError as error:
@@ -186,6 +197,8 @@ def load_embedder(spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
 @contextmanager
 def _interruptible(progress: StoreProgress) -> Iterator[None]:
     """Print the progress in one line after Ctrl-C, and add it to the error of an endpoint that does not answer."""
+    from adapters.embedders.base import EmbedderUnavailable
+
     try:
         yield
     except EmbedderUnavailable as error:
@@ -215,6 +228,8 @@ def _print_start(store: Store, start: ReembedStart) -> None:
 
 
 def _show(reports: dict[str, ReembedReport], specs: dict[str, EmbedderSpec], command: Invocation) -> None:
+    from worker.model_specs import embedder_spec
+
     print_table(
         ("workspace", "from", "to", "numbers", "embedded", "left to workers", "old removed"),
         [

@@ -19,16 +19,15 @@ import typer
 from cli.application import Invocation
 from cli.groups import root
 from cli.output import say
+from cli.target import PREFIX
 from reverie import contract
 from reverie.errors import Rejected, ReverieError, Unavailable
 from storage.private_files import make_data_folder, write_private_by_default
-from worker.access import operator_token
 from worker.data_folder import registered
-from worker.running import environment_of, import_for_forks, pass_on, run_beat, run_worker
-from worker.settings import PREFIX, Settings
 from worker.supervision.server_file import local_url, refuse_taken_port
 
 if TYPE_CHECKING:
+    from worker.settings import Settings
     from worker.supervision.supervisor import ProcessEvent, ProcessSpec
 
 # Each worker executes 16 runs at once. There are two, so that a crash of one delays nothing.
@@ -59,6 +58,8 @@ def up(
     command.flags.update(port=port, open=open_ or None)
     command.starts_stack = True
     settings = command.settings
+    from worker.access import operator_token
+
     operator_token(settings, os.environ)
     from storage.stores import Stores
     from worker.logs import configure_logging
@@ -107,6 +108,8 @@ def worker(
     ] = None,
 ) -> None:
     """Run a worker that takes tasks from queues, on any host that reaches the broker and the data folder."""
+    from worker.running import run_worker
+
     requested = [name.strip() for name in queues.split(",") if name.strip()]
     unknown = sorted(set(requested) - set(contract.QUEUES))
     if unknown or not requested:
@@ -117,6 +120,8 @@ def worker(
 @root.command("beat")
 def beat(command: Invocation) -> None:
     """Run the scheduler that sends periodic jobs. Running two does no harm."""
+    from worker.running import run_beat
+
     run_beat(_with_broker(command))
 
 
@@ -143,6 +148,8 @@ def serve(
     open_: Open = False,
 ) -> None:
     """Run the HTTP server."""
+    from worker.running import pass_on
+
     command.flags.update(host=host, port=port, open=open_ or None)
     pass_on(command.settings)
     os.environ.setdefault(PREFIX + "PROCESS", "server")
@@ -152,6 +159,7 @@ def serve(
 
 def process_specs(settings: Settings, *, show_logs: bool = False) -> list[ProcessSpec]:
     """Return the processes that `up` keeps running, in the order in which they start."""
+    from worker.running import run_beat
     from worker.supervision.embedded_broker import broker_processes
 
     specs = [] if settings.broker else broker_processes(settings.data)
@@ -189,6 +197,8 @@ def _workers(settings: Settings) -> Iterator[tuple[str, Sequence[str], int | Non
 def _worker(
     settings: Settings, name: str, queues: Sequence[str], concurrency: int | None, *, show_logs: bool
 ) -> ProcessSpec:
+    from worker.running import run_worker
+
     options = [f"--queues={','.join(queues)}", *([f"--concurrency={concurrency}"] if concurrency else [])]
     spec = _process(settings, name, (*_PYTHON, "cli", "worker", *options), show_logs=show_logs)
     return replace(spec, target=_forked(lambda: run_worker(settings, queues, concurrency)))
@@ -196,6 +206,7 @@ def _worker(
 
 def _process(settings: Settings, name: str, argv: Sequence[str], *, show_logs: bool) -> ProcessSpec:
     from worker.logs import LOG_FILE
+    from worker.running import environment_of
     from worker.supervision.supervisor import ProcessSpec
 
     log_path = None if show_logs else (settings.data / "logs" / f"{name}.log").absolute()
@@ -231,6 +242,8 @@ def _forked(target: Callable[[], None]) -> Callable[[], None] | None:
 
 def _import_for_forks(settings: Settings) -> None:
     """Import what the forks need, once for all of them: the server needs little that the workers do not."""
+    from worker.running import import_for_forks
+
     if sys.platform == "linux":
         import_for_forks(settings, "server.__main__")
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from server.app import InProcess
     from worker.runtime import Runtime
 
-_PREFIX: Final = "REVERIE_"
+PREFIX: Final = "REVERIE_"
 # Longer than a command waits for its answer: a recall while the server still loads its model.
 _TIMEOUT_SECONDS: Final = 60.0
 _STARTING_SECONDS: Final = 20.0
@@ -95,7 +95,7 @@ class Target:
 
         `REVERIE_URL` names one, unless `--data` names a data folder: then only the server on that folder is asked.
         """
-        if self.flags.get("data") is None and (url := os.environ.get(_PREFIX + "URL")):
+        if self.flags.get("data") is None and (url := os.environ.get(PREFIX + "URL")):
             return url
         return None if self.server is None else self.server.url
 
@@ -124,7 +124,7 @@ class Target:
         """
         if self.data is None or self.is_remote:
             return None
-        if self.flags.get("data") is None and os.environ.get(_PREFIX + "TOKEN"):
+        if self.flags.get("data") is None and os.environ.get(PREFIX + "TOKEN"):
             return None
         from worker.supervision.local_token import read_local_token
 
@@ -174,18 +174,18 @@ class Target:
     def _setting(self, name: str) -> Any:
         """Return the value of a setting from the flags, the environment or the file; None if none names it."""
         flag = self.flags.get(name)
-        return flag if flag is not None else os.environ.get(_PREFIX + name.upper()) or self._file.get(name)
+        return flag if flag is not None else os.environ.get(PREFIX + name.upper()) or self._file.get(name)
 
     @cached_property
     def _file(self) -> dict[str, Any]:
         """The settings in the file. For one that cannot be read, all settings are loaded, which raises the error."""
-        path = Path(os.environ.get(_PREFIX + "CONFIG") or "reverie.toml")
-        if path.exists() and not os.environ.get(_PREFIX + "CONFIG"):
-            check_own(path, what="settings file", instead=f"To use it as it is, set {_PREFIX}CONFIG", field="config")
+        path = Path(os.environ.get(PREFIX + "CONFIG") or "reverie.toml")
+        if path.exists() and not os.environ.get(PREFIX + "CONFIG"):
+            check_own(path, what="settings file", instead=f"To use it as it is, set {PREFIX}CONFIG", field="config")
         try:
             return tomllib.loads(path.read_text("utf-8"))
         except FileNotFoundError:
-            if not os.environ.get(_PREFIX + "CONFIG"):
+            if not os.environ.get(PREFIX + "CONFIG"):
                 return {}
         except (OSError, ValueError):
             pass

@@ -17,7 +17,6 @@ from reverie.checks import check_agent, check_workspace
 from reverie.counts import counted
 from reverie.errors import NotFound, Rejected
 from reverie.trust import calls
-from worker.supervision.local_token import read_local_token
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|m|g|t)(|b|ib)", re.IGNORECASE)
 _UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -122,6 +121,8 @@ def show_local(command: Invocation, as_json: AsJson = False) -> None:
 
     Other programs need it: curl -H "Authorization: Bearer $(reverie tokens show-local)" ...
     """
+    from worker.supervision.local_token import read_local_token
+
     data = command.target.existing_data()
     token = read_local_token(data)
     if token is None:

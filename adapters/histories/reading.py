@@ -20,7 +20,6 @@ from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import ijson
 import msgspec
-import numpy as np
 import pysqlite3
 
 from reverie.errors import Rejected
@@ -172,7 +171,6 @@ def _skip_line(opened: IO[bytes]) -> None:
 MAX_LEVELS: Final = 200
 _ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
 _NO_BRACKETS: Final = bytes(code for code in range(256) if code not in b"[]{}")
-_OPENING: Final = np.frombuffer(b"[{", dtype=np.uint8)
 
 
 class BoundedNesting:
@@ -186,10 +184,12 @@ class BoundedNesting:
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes, at most `size`."""
+        import numpy as np  # takes longer than the help of `reverie import`
+
         found = self._opened.read(size)
         brackets = self._outside_texts(found).translate(None, _NO_BRACKETS)
         if brackets:
-            is_opening = np.isin(np.frombuffer(brackets, dtype=np.uint8), _OPENING)
+            is_opening = np.isin(np.frombuffer(brackets, dtype="S1"), (b"[", b"{"))
             levels = self._level + np.cumsum(np.where(is_opening, 1, -1))
             if levels.max() > MAX_LEVELS:
                 raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")

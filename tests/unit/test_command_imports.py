@@ -54,3 +54,17 @@ print([name for name in sys.modules if name.partition(".")[0] in ("mcp", "mcp_ty
 """
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert loaded.stdout == "[]\n"
+
+
+def test_no_help_waits_for_imports() -> None:
+    """Given a new process, when it imports the modules of all commands, as their help does, then none that is slow."""
+    script = """
+import sys
+from cli.commands import COMMANDS, import_command
+for name in COMMANDS:
+    import_command(name)
+parts = ("celery", "kombu", "redis", "sqlalchemy", "numpy", "structlog", "pydantic", "worker.settings")
+print([name for name in sys.modules if name.startswith(parts)])
+"""
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert loaded.stdout == "[]\n"

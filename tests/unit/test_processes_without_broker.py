@@ -16,7 +16,7 @@ def reverie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("REVERIE_BROKER", raising=False)
     for process in ("run_worker", "run_beat"):
-        monkeypatch.setattr(f"cli.stack.{process}", lambda *_: None)
+        monkeypatch.setattr(f"worker.running.{process}", lambda *_: None)
     return CommandLine(monkeypatch, capsys, "--data", str(tmp_path / "data"))
 
 

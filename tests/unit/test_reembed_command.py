@@ -77,8 +77,8 @@ def reverie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     monkeypatch.setenv("REVERIE_EMBEDDING_PROVIDER", "hash")
-    monkeypatch.setattr(command, "build_embedder", build)
-    monkeypatch.setattr(command, "BATCH_CHUNKS", 10)
+    monkeypatch.setattr("adapters.embedders.record.build_embedder", build)
+    monkeypatch.setattr("memory.pipeline.embedding.BATCH_CHUNKS", 10)
     monkeypatch.setattr("memory.pipeline.reembedding._WAITS_SECONDS", ())
 
     def run(*arguments: str, command: str = "reembed") -> Ended:
