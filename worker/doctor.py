@@ -282,7 +282,8 @@ def check_hosts(status: PipelineStatus) -> Iterator[Finding]:
 def check_backlog(status: PipelineStatus) -> Iterator[Finding]:
     """Check that messages in the inboxes are being stored."""
     oldest = max((box.oldest_age_seconds for box in status.inboxes), default=0.0)
-    found = f"{counted(status.inbox.items, 'item')} waiting, the oldest for {oldest:.0f} s"
+    found = f"{counted(status.inbox.items, 'item')} waiting"
+    found += f", the oldest for {oldest:.0f} s" if status.inbox.items else ""
     if status.inbox.full >= _NEARLY_FULL or oldest > _OLD_SECONDS:
         yield Finding("Inbox", "problem", found, "see the log of the ingest worker: a full disk, or no worker")
     else:
@@ -344,9 +345,9 @@ def check_models(status: PipelineStatus) -> Iterator[Finding]:
 def _missed(status: PipelineStatus, settings: Settings) -> Iterator[str]:
     for job in PERIODIC_JOBS:
         run = status.jobs.get(job.task)
-        if run is not None and _is_missed(status.at, run.started_at, job.period(settings)):
+        if run is not None and _is_missed(status.at, run.started_at, job.every(settings)):
             yield job.task
 
 
-def _is_missed(now: datetime, started_at: datetime, period: timedelta) -> bool:
-    return now - started_at > max(_MISSED_PERIODS * period, timedelta(minutes=5))
+def _is_missed(now: datetime, started_at: datetime, every: timedelta) -> bool:
+    return now - started_at > max(_MISSED_PERIODS * every, timedelta(minutes=5))

@@ -200,6 +200,21 @@ def test_a_job_that_failed_and_one_that_is_not_run_any_more_are_found(settings: 
     assert "dream-sweep" in found[1].found
 
 
+@pytest.mark.parametrize(("hours", "state"), [(1.5, "ok"), (3.5, "warning")])
+def test_a_job_that_also_runs_at_each_start_is_expected_at_its_own_interval(
+    settings: Settings, hours: float, state: str
+) -> None:
+    """Given an hourly job that runs at each start too, then it is missed after three hours and not after minutes."""
+    at = NOW - timedelta(hours=hours)
+    jobs = {contract.PRUNE_DECAYED: JobStatus(started_at=at, finished_at=at, counts={}, error=None)}
+    assert [one.state for one in doctor.check_jobs(healthy(jobs=jobs), settings)] == [state]
+
+
+def test_nothing_in_the_inbox_has_no_age(settings: Settings) -> None:
+    (inbox,) = (one for one in of_pipeline(healthy(), settings) if one.subject == "Inbox")
+    assert inbox.found == "0 items waiting"
+
+
 def test_an_error_of_a_check_is_a_finding() -> None:
     def failing() -> Iterator[Finding]:
         yield Finding("Disk", "ok", "first")
