@@ -31,7 +31,7 @@ _CONVERSIONS: Final[Mapping[Any, _Convert]] = {
 
 
 class _Plan(NamedTuple):
-    """The fields that a source and a target share, how to read them at once, and those to convert."""
+    """The fields that a source and a target share, how to read them all at once, and those that need a conversion."""
 
     names: tuple[str, ...]
     read: Callable[[object], Any]
@@ -55,7 +55,7 @@ def convert(source: object, target: type[_T], /, **overrides: Any) -> _T:
 
 
 def set_fields(changes: Struct, *, leave_out: Collection[str] = ()) -> dict[str, Any]:
-    """Return the fields of `changes` that are not UNSET by name, without those that say what is changed."""
+    """Return by name the fields of `changes` that are not UNSET, without those that name the row (`leave_out`)."""
     fields = {name: getattr(changes, name) for name in changes.__struct_fields__ if name not in leave_out}
     return {name: value for name, value in fields.items() if value is not UNSET}
 

@@ -18,7 +18,7 @@ from storage.recall.dependence import Change, changes_of, newest_change
 from storage.recall.plans import passed_day
 from storage.transaction import AgentRepositories
 
-# Enough for one review: of more memories, those stored last are read.
+# Enough for one review. If there are more memories, only those stored last are read.
 _MAX_READ = 2_000
 
 

@@ -2,8 +2,8 @@
 
 Which results were of use is judged by the words of the agent's next answers: a result is `used` if the answers have
 words of it that neither the question nor many other results have. Both runs are judged alike, whatever the agent was
-told at that time, so that a change can gain by what was not found then. It is an estimate: an answer may have its words
-from elsewhere.
+told at that time, so a change gains by results that were not found then. It is an estimate: an answer may have its
+words from elsewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.recall.words import STOP_WORDS, hash_of, words_of
 
 # Kind, session and id of a message, file or memory; only a message has the session, within which its id is unique.
 Item: TypeAlias = tuple[str, str | None, str]
-# One word in common is often chance. Words of many results, such as the names of those who speak, tell nothing.
+# One word in common is often chance. Words that are in many results, such as the speakers' names, tell nothing.
 _SHARED_WORDS: Final = 2
 _RESULTS_WITH_WORD: Final = 2
 # The ranks that are reported.
@@ -30,7 +30,7 @@ CUTS: Final = (5, 10)
 
 
 def items_of(response: RecallResponse | Context, *, session: str | None) -> dict[Item, str]:
-    """Return what a recall returned, or a context of a session told, in its order, with the texts."""
+    """Return the items of a recall, or of a context for `session`, with their texts, in the response's order."""
     found: Sequence[RecallResult | ContextMemory]
     if isinstance(response, RecallResponse):
         found, turns = response.results, []
@@ -42,7 +42,7 @@ def items_of(response: RecallResponse | Context, *, session: str | None) -> dict
 
 
 def used_items(texts: Mapping[Item, str], query: str, answers: Iterable[str]) -> set[Item]:
-    """Return the items of which the answers have at least two words that the query and most other items have not."""
+    """Return the items that share two words with the answers. Words of the query or of many items do not count."""
     words = {item: _content(text) for item, text in texts.items()}
     numbers = Counter(word for one in words.values() for word in one)
     answered = {word for answer in answers for word in _content(answer) if numbers[word] <= _RESULTS_WITH_WORD}
@@ -56,9 +56,9 @@ def _content(text: str) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run found for a question, best first, of which an agent would have got the first `limit`.
+    """What one run found for a question, best first. An agent would have got the first `limit` of it.
 
-    `degraded` says why it is less than asked for, `error` why the question could not be asked.
+    `degraded` says why the run found less than was asked for, `error` why the question could not be asked.
     """
 
     found: Mapping[Item, str]
@@ -89,8 +89,8 @@ class Change:
 class Question:
     """One captured question in both runs. `overlap` is the share of the results that both returned.
 
-    `used` counts the results of either run that were of use. Of each run, before and after, are given the rank of the
-    first of them, how many of them were returned, and why it is less than asked for.
+    `used` counts the results of either run that were of use. Each pair is of the run before and the run after: the rank
+    of the first result of use, the number of results of use, and why a run found less.
     """
 
     id: str
@@ -119,8 +119,8 @@ class Question:
 class Figures:
     """The figures of one run over all questions: shares from 0 to 1, None without a question that can tell.
 
-    Of the recalls with a result of use, the share that has one among the first 5 and 10, and the mean reciprocal rank
-    of the first. Of the results of use that contexts could tell, the share that they tell.
+    `used_in_5`, `used_in_10`: of the recalls with a result of use, the share with one among the first 5 or 10. The rank
+    is that of the first one. `used_told`: of the results of use that contexts could tell, the share that they tell.
     """
 
     used_in_5: float | None
@@ -136,8 +136,9 @@ class Figures:
 class Evaluation:
     """What a change does to captured questions, the most changed first.
 
-    `overlap_with_then` says how much of what was returned then is returned before the change: less if the store has
-    changed since. `better` and `worse` count the questions whose results of use are found better or worse.
+    `overlap_with_then` is the share of the captured results that the run before the change returns, too; it falls if
+    the store has changed since. `better` and `worse` count the questions whose results of use are found better or
+    worse.
     """
 
     asked: int
@@ -156,7 +157,7 @@ class Evaluation:
 def evaluate(
     asked: Sequence[CapturedQuery], answers: Sequence[Iterable[str]], before: Sequence[Run], after: Sequence[Run]
 ) -> Evaluation:
-    """Compare two runs over the same questions; `answers` are those that followed each."""
+    """Compare two runs over the same questions; `answers` are the agent's answers that followed each question."""
     rows = list(zip(asked, answers, before, after, strict=True))
     failed = {one.id: old.error or new.error for one, _, old, new in rows if old.error or new.error}
     rows = [row for row in rows if row[0].id not in failed]
@@ -183,7 +184,7 @@ def overlap(one: Collection[Any], other: Collection[Item]) -> float:
 
 
 def compare(asked: CapturedQuery, answers: Iterable[str], before: Run, after: Run) -> Question:
-    """Compare two runs of one question. The order in which a context tells is no ranking, and is not compared."""
+    """Compare two runs of one question. The order of a context's memories is no ranking and is not compared."""
     old, new = before.ranks(), after.ranks()
     texts = {**before.found, **after.found}
     used = used_items(texts, asked.query, answers)

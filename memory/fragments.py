@@ -29,15 +29,15 @@ NARROW: Final = 16
 SHORTEST: Final = 6
 # Windows of a text begin this many bytes apart, and one ends with it: a page of a database holds dozens of them.
 _STEP_BYTES: Final = 96
-# A window of fewer different bytes is a line of dashes or blanks, which is anywhere.
+# A window with fewer different bytes is a line of dashes or blanks, which occurs everywhere.
 _LEAST_DIFFERENT: Final = 6
 # One hash pass over this many bytes of texts takes some milliseconds.
 _BATCH_BYTES: Final = 1 << 20
-# Of the places of a filter at most one in 16 is taken, so that few windows of a file are compared one by one.
+# At most one in 16 bits of a filter is set, so that few windows of a file have to be compared one by one.
 _FILTER_BITS: Final = 20
 _BITS_OF_A_PLACE: Final = 4
 
-# A time says nothing of a person: the same minute stands in what others have stored.
+# A time identifies nobody: other people's data contains the same minute.
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.]{0,12}(?:Z|[+-]\d\d:\d\d)?")
 
 FORMS: Final = ("plain", "JSON", "base64", "UTF-16")
@@ -120,7 +120,7 @@ class HashKey:
 
 @dataclass(slots=True)
 class FragmentSet:
-    """Hashes of windows, of tokens and of names; `too_short` counts the texts that are not even tokens."""
+    """Hashes of windows, of tokens and of names; `too_short` counts the texts that are too short for a token."""
 
     wide: Hashes = field(default_factory=lambda: _NONE)
     narrow: Hashes = field(default_factory=lambda: _NONE)
@@ -191,7 +191,7 @@ class Matcher:
         return found
 
     def tokens_within(self, data: bytes) -> FragmentSet:
-        """Return those tokens of the set that the bytes contain, within words, too."""
+        """Return those tokens of the set that the bytes contain, even as a part of a longer word."""
         if not len(self._tokens) or len(data) < SHORTEST:
             return FragmentSet()
         return FragmentSet(tokens=self._tokens.among_all(self._key.tokens(data, within_words=True)))
@@ -202,7 +202,7 @@ class Matcher:
 
 
 class _Members:
-    """A set of hashes; most of a file is sorted out by one look at a table of bits."""
+    """A set of hashes with a table of bits, which rules out most windows of a file at one look."""
 
     def __init__(self, hashes: Hashes) -> None:
         self._hashes = np.unique(hashes)
@@ -216,7 +216,7 @@ class _Members:
         return len(self._hashes)
 
     def among(self, windows: Hashes) -> Hashes:
-        """Return the members that are among these."""
+        """Return the members of the set that are among these hashes."""
         if not len(self._hashes) or not len(windows):
             return _NONE
         likely = np.unique(windows[self._filter[windows >> self._shift]])
@@ -226,14 +226,14 @@ class _Members:
         return found
 
     def among_all(self, parts: Iterable[Hashes]) -> Hashes:
-        """Return the members that are in any of these arrays, which are looked at one by one."""
+        """Return the members of the set that are in any of these arrays. Only one array is in memory at a time."""
         return np.unique(np.concatenate([_NONE, *map(self.among, parts)]))
 
 
 def fragments_of(
     key: HashKey, texts: Iterable[str], *, raw: Iterable[bytes] = (), names: Iterable[str] = ()
 ) -> FragmentSet:
-    """Return the set of texts in all forms, of raw bytes (vectors) as they are, and of names."""
+    """Return the fragments of texts in all their forms, of raw bytes (vectors) as they are, and the hashes of names."""
     result = FragmentSet()
     parts: list[FragmentSet] = []
     batch: list[bytes] = []
@@ -286,7 +286,7 @@ def forms_of(text: str) -> Iterator[bytes]:
     yield from (form.encode("utf-8", "surrogatepass") for form in escaped)
     for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + plain)
-        # Without the characters that depend on what is before and after the text.
+        # Left out are the characters that depend on the bytes before and after the text.
         first, spare = (0, 2, 3)[shift], (len(plain) + shift) % 3
         yield encoded[first : len(encoded) - 4 if spare else len(encoded)]
     yield text.encode("utf-16-le", "surrogatepass")
@@ -312,7 +312,7 @@ def _hash_batch(key: HashKey, forms: list[bytes]) -> FragmentSet:
 
 
 def _chosen(hashes: Hashes, data: NDArray[np.uint8], starts: list[NDArray[np.int64]], width: int) -> Hashes:
-    """Return the hashes at these positions, without windows that say too little."""
+    """Return the hashes at these positions, without the windows that have too few different bytes."""
     if not starts:
         return _NONE
     positions = np.concatenate(starts)

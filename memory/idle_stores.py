@@ -21,21 +21,21 @@ from reverie.errors import ReverieError
 from storage.idle_files import IdleFiles, IdleMark
 from storage.stores import FileStamp, Store, Stores
 
-# Returns when something in a store becomes due (microseconds), or None when nothing will before the next write.
+# Returns when something in a store becomes due (microseconds), or None if nothing does before the store's next write.
 DueAt = Callable[[Store], int | None]
 
 # A store that cannot be read is tried again this much later; meanwhile its error is reported.
 _TRY_AGAIN_SECONDS: Final = 30.0
 # How long one call looks for due work; opening a store takes some milliseconds.
 LOOK_SECONDS: Final = 5.0
-# After a look that took so much of a processor, a job rests four times as long: while thousands are written, looking at
-# each again and again took a processor from the work itself. Stores whose time has come do not wait for that, but what
-# is newly planned in a store that is written does. So a look that only waited, on a busy machine, does not count.
+# After a look that took so much processor time, a job rests four times as long: while thousands of stores are written,
+# looking at each again and again took a processor from the work itself. Stores whose time has come are looked at even
+# then, stores that were just written are not.
 _LONG_LOOK_SECONDS: Final = 1.0
 _REST_TIMES: Final = 4.0
 # No mark is trusted for longer, because a job's conditions may change without a write to the store.
 LONGEST_IDLE_MICROS: Final = 7 * 24 * 3_600 * 1_000_000
-# How far the time may lie behind that of the last run; if it lies further back, that run's findings are discarded.
+# How far the clock may be behind the time of the last run. If it is further behind, that run's marks are discarded.
 _STEP_BACK_MICROS: Final = 60 * 1_000_000
 
 
@@ -52,7 +52,7 @@ class DueJob:
 class _Known:
     """The state of one job: the idle stores, the stores to look at again, and those that could not be read.
 
-    `restless` has the time at which something becomes due in a store, as it was last found; infinity if not known.
+    `restless` has the stores to look at again, with the time at which something becomes due; infinity if not known.
     """
 
     marks: dict[str, IdleMark]
@@ -62,7 +62,7 @@ class _Known:
     moment: float | None = None
     next_at: float = -math.inf
     rests_until: float = -math.inf
-    # How the job asks a store, and what stores have answered that another job has opened.
+    # How the job asks a store, and the answers of stores that were opened for another job.
     due_at: DueAt | None = None
     answers: dict[str, tuple[FileStamp, int | None]] = field(default_factory=dict)
     # Whether something was looked at since the file of the job was written.
@@ -82,7 +82,7 @@ class _Known:
 
 
 class IdleStores:
-    """The stores in which a job had nothing to do: as of which file state, and until when. One per process."""
+    """The stores in which a job had nothing to do, with the state of their files then and an end. One per process."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class IdleStores:
     ) -> tuple[list[str], dict[str, str]]:
         """Return the workspaces in which a job has something to do, and the errors of those that cannot be read.
 
-        Stores for which `look_seconds` is too short are looked at by the next calls.
+        Stores that this call has no time for within `look_seconds` are left to the next calls.
         """
         known = self._known(job, stores, now)
         known.due_at = due_at
@@ -116,9 +116,9 @@ class IdleStores:
         began, used = self._monotonic(), self._processor()
         names = self._to_look_at(known, stores, now, scope)
         looks_until = began + look_seconds
-        random.shuffle(names)  # so that all get their turn, whatever some of them cost
+        random.shuffle(names)  # so that every store gets its turn, even if some are slow
         for position, name in enumerate(names):
-            if self._monotonic() > looks_until:  # as after a start with thousands: what was found goes first
+            if self._monotonic() > looks_until:  # after a start with thousands of stores: the found work goes first
                 known.restless |= dict.fromkeys(names[position:], now)
                 known.next_at = min(known.next_at, now)
                 break
@@ -150,7 +150,7 @@ class IdleStores:
         return due, {name: error for name, (_, error) in known.unreadable.items()}
 
     def _ask(self, job: str, stores: Stores, name: str, stamp: FileStamp, now: int) -> int | None:
-        """Return when a job has something to do in a store, and ask for the other jobs, too, which cost less together.
+        """Return when a job has something to do in a store. The store is asked for the other jobs, too.
 
         Opening a store takes longer than all their questions.
         """
@@ -167,9 +167,9 @@ class IdleStores:
         return known.due_at(store)
 
     def changed(self, job: str, stores: Stores, *, now: int) -> list[str]:
-        """Return the workspaces that have no mark of a job any more: they were written since, or its time has come.
+        """Return the workspaces without a valid mark of the job: they were written since, or the mark's time has come.
 
-        Where a mark has a content, a write that left that as it was does not count, such as the lease of another job.
+        If a mark has a hash of the content, a write that left the content as it was, such as a lease, does not count.
         """
         known = self._known(job, stores, now)
         changed = []
@@ -195,7 +195,7 @@ class IdleStores:
         known.unsaved = True
 
     def keep(self, job: str, *, now: int) -> None:
-        """Write what is known for a job to its file, if it has changed and that was not done a moment ago."""
+        """Write the marks of a job to its file, if they have changed and the last write was not a moment ago."""
         known = self._jobs.get(job)
         if self._files is not None and known is not None and known.unsaved:
             known.unsaved = not self._files.keep(job, known.marks, now=now)
@@ -210,7 +210,7 @@ class IdleStores:
 
     def _known(self, job: str, stores: Stores, now: int) -> _Known:
         known = self._jobs.get(job)
-        if known is None or now < known.at - _STEP_BACK_MICROS:  # the clock was ahead: its marks are worth nothing
+        if known is None or now < known.at - _STEP_BACK_MICROS:  # the clock was ahead when the marks were made
             marks = self._files.read(job, stores.names(), now=now) if self._files is not None and known is None else {}
             known = self._jobs[job] = _Known(marks, now)
         known.at = now
@@ -264,8 +264,8 @@ def run_where_due(
 ) -> dict[str, Any]:
     """Run a job on the workspaces in which it has something to do; return the counts of each and of all together.
 
-    `idle_stores` remembers earlier runs of this process; without it every workspace is opened. What is remembered is
-    about all workspaces and agents, so a run that is limited to some does without.
+    `idle_stores` remembers earlier runs of this process; without it every workspace is opened. A run that is limited to
+    some workspaces or agents does not use it, since its marks are about all of them.
     """
     scope = options.scope
     alone = idle_stores is None or scope.is_limited
@@ -276,7 +276,7 @@ def run_where_due(
     return {**counts, **({"unreadable": errors} if errors else {})}
 
 
-# Returns when a job may have something to do in a store again that it has just finished and that is not written.
+# Returns when a job may have something to do again in a store that it has just finished, if nobody writes the store.
 NextAt = Callable[[Store], float]
 
 
@@ -292,8 +292,8 @@ def run_where_changed(
 ) -> dict[str, Any]:
     """Run a job on the account and on the workspaces that were written since it had nothing to do there.
 
-    Where it changed nothing, it is not run again until `next_at`, or until the workspace is written. A dry run, and a
-    run that is limited, works on all of them.
+    A workspace in which the job changed nothing is left out until its `next_at`, or until it is written. A dry run, and
+    a run that is limited, works on all of them.
     """
     if idle_stores is None or options.dry_run or options.scope.is_limited:
         return run_on_stores(stores, job, work, now=now, options=options)
@@ -304,8 +304,8 @@ def run_where_changed(
         stamp = before.get(store.name)
         if stamp is not None and stamp.is_settled(now) and not _changes(counts):
             if stores.stamp(store.name) != stamp:
-                # What it noted is in the log. If that went into the file later, when the store is closed, the store
-                # would seem to have been written: it would be worked on, and written, in every run.
+                # The run wrote to the log, such as its lease. If the log were copied into the file later, when the
+                # store is closed, the store would look written: every run would work on it, and write to it, again.
                 store.database.truncate_log()
             until, written = next_at(store), stores.stamp(store.name)
             if written is not None:
@@ -318,9 +318,9 @@ def run_where_changed(
 
 
 def _changes(counts: Counter[str]) -> int:
-    """Return how much a run changed or left to do."""
+    """Return how many things a run changed or left to do."""
     return sum(number for name, number in counts.items() if name not in NO_CHANGES)
 
 
-# Counts of jobs that do not count changes: what was looked at, or left as it is.
+# Names of counts that are no changes: what was looked at, or left as it is.
 NO_CHANGES: Final = frozenset({"looked_at", "candidates", "left_out_little_known", "refused"})

@@ -32,7 +32,7 @@ BUDGET_SECONDS: Final = 240.0
 class JobScope:
     """The scope of a run: a workspace, an agent, or both. By default it works on everything.
 
-    A workspace is without the account, whose memories apply in every workspace.
+    A run for one workspace leaves out the account, whose memories apply in every workspace.
     """
 
     workspace: str | None = None
@@ -60,7 +60,7 @@ class RunOptions:
     budget_seconds: float = BUDGET_SECONDS
 
 
-# A job begins elsewhere when a store is locked: its other stores wait, and the next run comes back to this one.
+# How long a job waits for the lock of a store. Then it goes on with other stores; the next run comes back to this one.
 _LEASE_LOCK_SECONDS: Final = 2.0
 ORDINARY_RUN: Final = RunOptions()
 
@@ -81,8 +81,8 @@ class JobReport:
 class JobRun:
     """One run of a job on one store, perhaps for one agent only.
 
-    `now` (microseconds) is fixed for the run; `counts` is its result. `token` is that of the last lease of another run,
-    until this one takes its own.
+    `now` (microseconds) is fixed for the run; `counts` is its result. `token` is the token of another run's last lease,
+    until this run takes its own lease.
     """
 
     store: Store
@@ -97,7 +97,7 @@ class JobRun:
     has_lease: bool = False
 
     def plan(self, agent: str, action: str, about: str, text: str) -> None:
-        """Name a change that a dry run would make; changes beyond the first hundred are counted only."""
+        """List a change that a run would make; after the first hundred, changes are only counted."""
         if len(self.planned) < PLANNED_SHOWN:
             self.planned.append(
                 {"store": self.store.name, "agent": agent, "action": action, "about": about, "text": text}
@@ -115,8 +115,8 @@ class JobRun:
     def until_deadline(self, names: Sequence[str], *, remaining: str) -> Iterator[str]:
         """Yield names in random order until the time is up; count the rest under the name `remaining`.
 
-        The order depends only on `now`: each run has another one, so all names get their turn, and a run that is
-        repeated after a kill has the same one.
+        The order depends only on `now`: each run has another order, so all names get their turn, and a run that is
+        repeated after a kill has the same order.
         """
         shuffler = random.Random(self.now)  # noqa: S311 - not for security
         for position, name in enumerate(shuffler.sample(names, len(names))):
@@ -137,7 +137,7 @@ class JobRun:
         self.token, self.has_lease = token, True
 
     def _lease(self, tx: Transaction) -> int | None:
-        now = now_micros()  # `now` of the run is the time that the job works for, which may differ
+        now = now_micros()  # the run's `now` is the time the job works for, which may differ
         if not self.has_lease:
             return tx.leases.acquire(self.job, now=now, seconds=LEASE_SECONDS, after=self.token)
         return self.token if tx.leases.renew(self.job, self.token, now=now, seconds=LEASE_SECONDS) else None

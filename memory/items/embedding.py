@@ -20,9 +20,9 @@ from storage.stores import Store
 
 # The path of the whole value.
 WHOLE: Final = "$"
-# How many pieces of 640 characters are embedded of one item; search by meaning does not find later text.
+# At most so many pieces of 640 characters of an item are embedded; search by meaning does not find the text after them.
 MAX_PIECES: Final = 32
-# Values that a path with wildcards is followed to.
+# A path with wildcards leads to at most so many values.
 _MAX_NODES: Final = 1_000
 # An index in brackets, several names in braces, or a name.
 _STEP: Final = re.compile(r"\[([^\[\]]*)\]|\{([^{}]*)\}|([^.\[\]{}]+)")
@@ -86,7 +86,7 @@ def _text_of(node: Any) -> str:
 
 
 def _fields(name: str, node: Any) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a value with their names; those of a list have the name of the list."""
+    """Yield the fields of a value with their names; the elements of a list have the name of the list."""
     if isinstance(node, Mapping):
         for key, inner in node.items():
             yield from _fields(f"{name}.{key}" if name else str(key), inner)
@@ -112,7 +112,7 @@ def vectors_at_once(
 ) -> list[list[bytes] | None]:
     """Return the vectors of values at the paths of their index, None for those that have to wait.
 
-    A value without a text at its paths has no vectors, and neither has one that the embedder refuses.
+    A value has no vectors if it has no text at its paths, or if the embedder refuses its text.
     """
     found: list[list[bytes] | None] = []
     room = _AT_ONCE
@@ -134,8 +134,7 @@ def embed_waiting(
     """Embed items that wait, and those embedded by another model, in batches; return counts.
 
     When the time is up, `more` is 1; after a failure `failed`. The rest waits for the next call. Items that were
-    deleted or are being erased are left out; this is checked before each item, since the embedder may be a remote
-    endpoint.
+    deleted or are being erased are left out; this is checked before each item, since the embedder may be remote.
     """
     deadline = time.monotonic() + budget_seconds
     counts, after = {"items": 0}, 0

@@ -139,7 +139,7 @@ _PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """A query as a vector, and whose vectors it is compared with; `degraded` says why there is none."""
+    """A query as a vector, and the model whose vectors it is compared with; `degraded` says why there is no vector."""
 
     vector: NDArray[np.float32] | None = None
     model: str = ""
@@ -147,14 +147,14 @@ class QueryVector:
     degraded: str = ""
 
     def misses(self, row: ItemRow) -> bool:
-        """Return whether an item is to be found by meaning, and has no vectors of the query's model."""
+        """Return whether an item should be found by meaning but has no vectors of the query's model."""
         return row.is_indexed and row.embedding_model != self.model and self.model != OWN_MODEL
 
 
 def query_vector(
     embedder: Embedder | None, query: str, own: Sequence[float] | None, distance: Distance
 ) -> QueryVector | None:
-    """Return a query as a vector: the caller's own, or that of the embedder; None without a query.
+    """Return a query as a vector: the caller's own vector, or one made by the embedder; None without a query.
 
     Call it outside any transaction: an embedder may be slow.
     """
@@ -224,7 +224,7 @@ def _scores(items: Items, prefix: Sequence[str], query: QueryVector, alive_at: i
 
 
 def _compared(matrix: NDArray[np.float32], query: QueryVector) -> list[float]:
-    """Return how similar each row is to the query: the higher, the more, whatever the distance."""
+    """Return how similar each row is to the query: a higher number is more similar, whatever the distance."""
     assert query.vector is not None
     if query.distance == "l2":
         compared = -np.linalg.norm(matrix - query.vector, axis=1)
@@ -257,8 +257,7 @@ class ItemsOf:
     def put(self, puts: Sequence[PutItem | PutOperation]) -> tuple[list[ItemRow], bool]:
         """Store items in one transaction, and delete those whose value is None.
 
-        Returns the stored items, and whether some of them wait to be embedded. Of several puts of one item the last
-        counts.
+        Returns the stored items, and whether some of them wait to be embedded. The last put of an item counts.
         """
         last = list({(tuple(put.namespace), put.key): put for put in puts}.values())
         new = self._new_items([put for put in last if put.value is not None])
@@ -351,7 +350,7 @@ class ItemsOf:
         return found
 
     def _refreshed(self, rows: Sequence[ItemRow | None], wanted: Sequence[bool]) -> list[ItemRow | None]:
-        """Begin the time to live of items anew where that is wanted, and return them as they are then."""
+        """Restart the time to live of the items for which that is wanted; return all items as they are afterwards."""
         due = [
             row.row_id
             for row, refresh in zip(rows, wanted, strict=True)

@@ -2,8 +2,8 @@
 
 "my sister" is looked for as said ("my younger sister", the assistant's "your sister", a memory's "User's sister"), by
 the names that conversations give her ("my sister Ana"), and in the messages after a mention that go on about her. Names
-and identifiers are compared as a whole: "Ana" is not "Anabel", nor the first part of "Santa Ana", and
-"a@x.org" is not "a.b@x.org". What two people may be meant by is asked back, never guessed.
+and identifiers are compared as a whole: "Ana" is not "Anabel", nor the last part of "Santa Ana", and "a@x.org" is not
+"a.b@x.org". If a name may mean two people, the caller is asked which one is meant; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -193,32 +193,32 @@ _BEFORE_NAME: Final = r"\b(?:my|our|your|user's)\s+(?:[a-z]+\s+){0,2}?([a-z-]+),
 
 
 class _Person:
-    """Who is asked for: what they are called by name, and what they are to the user."""
+    """The person who is asked for: their names, and their relations to the user."""
 
     def __init__(self, term: Term) -> None:
         self.names = [term.name] if term.name else []
         self.nouns = [term.relation] if term.relation else []
         self.asked_name, self.asked_noun = term.name, term.relation
-        # Whether the first name alone may be somebody else, and whether it is an ordinary word, too.
+        # Whether other people have the same first name, and whether the name is an ordinary word, too.
         self.is_shared = self.is_word = False
 
     @property
     def gender(self) -> int:
-        """The number of the pronouns in `_PRONOUN`; 0 if nothing tells it."""
+        """The number of the person's pronouns in `_PRONOUN`; 0 if the gender is not known."""
         return next((1 if noun in _FEMALE else 2 for noun in self.nouns if noun in _FEMALE | _MALE), 0)
 
     @property
     def first(self) -> str:
-        """The first name, by which a conversation goes on once it has said who is meant."""
+        """The first name, which a conversation uses once it has said who is meant."""
         return self.names[0].split()[0] if self.names else ""
 
     def is_certain(self, said: Said, text: str) -> bool:
-        """Return whether a text tells the person from others of the first name."""
+        """Return whether a text makes clear that it means this person and nobody else with the same first name."""
         full = any(" " in name and _name_pattern(name).search(text) for name in self.names)
         return full or any(_relation_pattern(noun).search(text) and _is_theirs(noun, said, text) for noun in self.nouns)
 
     def others(self, text: str) -> set[tuple[str, str]]:
-        """Return what a text says of other people of the first name."""
+        """Return the surnames and relations that a text gives to other people with the same first name."""
         surnames = {name.split()[-1] for name in self.names if " " in name}
         own = {("surname", one) for one in surnames} | {("relation", one) for one in self.nouns}
         return {one for one in _described(self.first, text) if one not in own} if self.first else set()
@@ -241,12 +241,12 @@ class _Person:
 
 
 def _is_theirs(noun: str, said: Said, text: str) -> bool:
-    """Return whether "my sister" is the user's: their own "my", the assistant's "your", or a memory's "User's"."""
+    """Return whether a text means the user's sister: the user's "my", the assistant's "your", a memory's "User's"."""
     whose = {found[1].lower() for found in _relation_pattern(noun).finditer(text)}
     return bool(whose & ({"my", "our"} if said.role == "user" else {"your", "user's"})) or said.kind == "memory"
 
 
-# The word before a name and the end of what stands before that are within this.
+# So much text before a name is read: the word before it, and the end of the sentence before that word.
 _NEAR_CHARACTERS: Final = 200
 
 
@@ -280,7 +280,7 @@ def _names_of(noun: str, text: str) -> list[str]:
 
 
 def _described(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield by what a text tells a person of this first name from others: ("surname", ...) or ("relation", ...)."""
+    """Yield the surnames and relations that a text gives to this first name: ("surname", ...) or ("relation", ...)."""
     for found in _name_pattern(name).finditer(text):
         if _is_part(name, text, found):
             continue

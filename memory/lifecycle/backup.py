@@ -50,13 +50,13 @@ class BackupSource:
     scratch: Path
     product: str
     now: Callable[[], int]
-    # Whether the keys of the installation are in a backup that is not encrypted, too.
+    # Whether the keys of the installation are put even into a backup that is not encrypted.
     with_keys: bool = False
 
 
 @dataclass(slots=True)
 class BackupProgress:
-    """Told what is being copied. The default says nothing."""
+    """Callbacks that are told what is being copied. The defaults do nothing."""
 
     on_file: Callable[[str, int], None] = lambda _path, _number_of_files: None
     on_pages: Callable[[int, int], None] = lambda _done, _total: None
@@ -135,7 +135,7 @@ def has_changed(source: BackupSource, repository: Repository) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _StoreCopy:
-    """A store to copy, and the backup before, in which it may be unchanged."""
+    """A store to copy, and the manifest of the last backup, since which the store may not have changed."""
 
     stores: Stores
     name: str

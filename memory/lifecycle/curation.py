@@ -40,7 +40,7 @@ _ACCOUNT_PREFIX: Final = "account-"
 _MAX_DIGITS: Final = 15
 # Microseconds since 1970, for the next 30,000 years.
 _MAX_TIME_DIGITS: Final = 18
-# What happened, for actions that are named by a verb.
+# How the summary of a run calls the actions that are verbs.
 _EFFECTS: Final = {
     "promote": "made lasting",
     "summarise": "summarised",
@@ -78,7 +78,7 @@ def list_entries(
 
 
 def entries_of_run(run: str) -> CurationFilter:
-    """Return the filter that takes the entries of a run. Raises `NotFound` for what is no id of a run."""
+    """Return the filter for the entries of a run. Raises `NotFound` if `run` is not the id of a run."""
     job, _, at = run.rpartition(".")
     if not (job and at.isascii() and at.isdigit() and len(at) <= _MAX_TIME_DIGITS):
         raise _run_not_found(run)
@@ -86,7 +86,7 @@ def entries_of_run(run: str) -> CurationFilter:
 
 
 def _to_run(effects: Sequence[RunEffect]) -> CurationRun:
-    """Return a run with what it did in one line, from its effects in both logs."""
+    """Return a run with a summary of one line, made from its effects in both logs."""
     counts: Counter[str] = Counter()
     for one in effects:
         counts[_EFFECTS.get(one.effect, one.effect.replace("_", " "))] += one.entries
@@ -347,7 +347,7 @@ def _with_job_name(matching: CurationFilter) -> CurationFilter:
     return matching if matching.job is None else replace(matching, job=job_name(matching.job))
 
 
-# Of more memories that nobody confirmed, those stored last are looked through for the ones that are held back.
+# Memories that are held back are looked for among so many unconfirmed memories, those stored last.
 _UNCONFIRMED_READ: Final = 1_000
 
 
@@ -360,7 +360,7 @@ class _Due(NamedTuple):
 
 
 def review(memories: AgentMemories, *, now: int, limit: int, trust: TrustPolicy = EVERYTHING_TOLD) -> Review:
-    """Return what an agent has to review, of each part at most `limit`, and in it what `trust` holds back."""
+    """Return what an agent has to review, at most `limit` of each part, including what `trust` holds back."""
     due: list[_Due] = []
     for store in memories.existing_stores():
         with store.reading() as tx:
@@ -395,7 +395,7 @@ def _due_in(rows: AgentRepositories, *, now: int, limit: int, trust: TrustPolicy
 
 
 def _held_back(rows: AgentRepositories, trust: TrustPolicy) -> list[tuple[MemoryRecord, str]]:
-    """Return memories that wait to be confirmed because of whose word they are, and that word."""
+    """Return the memories that wait for a confirmation because of their source's trust, each with that trust."""
     records = rows.memories.unconfirmed(orders_only=not trust, limit=_UNCONFIRMED_READ)
     provenances = rows.provenances.of([record.id for record in records])
     words = [(record, known.trust) for record in records if (known := provenances.get(record.id)) is not None]

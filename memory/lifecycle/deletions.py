@@ -1,4 +1,4 @@
-"""Delete a memory or a schedule so that whoever deleted it can bring it back: by its records, which nothing here keeps.
+"""Delete a memory or a schedule and return its records, by which the caller can bring it back. Nothing is kept here.
 
 A memory that is brought back has its id, its times and its origin, and so have those that it had replaced. It is stored
 after the tombstone of its deletion, so that a restored backup keeps it. A schedule comes back with the runs that had
@@ -32,7 +32,7 @@ def delete_with_records(memories: AgentMemories, memory_id: str) -> list[Exporte
         found = rows.exported.memories(ids, workspace=memories.workspace)
         delete_permanently(memories, rows, [record])
     records = [one for one in found if one.id == memory_id]
-    for successor in records:  # grows meanwhile: an import finds each successor before what it replaced
+    for successor in records:  # grows in the loop: an import needs each successor first
         records += [one for one in found if one.superseded_by == successor.id != one.id]
     return records
 
@@ -40,7 +40,7 @@ def delete_with_records(memories: AgentMemories, memory_id: str) -> list[Exporte
 def bring_back(memories: AgentMemories, records: Sequence[ExportedMemory], *, deleted_at: int, now: int) -> set[str]:
     """Store the records of a deletion again, and return the names of the stores written. Safe to repeat.
 
-    Raises `Conflict` if a new value or note has taken the place of the memory, or if what it belongs to was erased
+    Raises `Conflict` if a new value or note has taken the memory's place, or if its user, session or agent was erased
     since. Times in microseconds; `deleted_at` is after the tombstone of the deletion.
     """
     rules = ImportRules(now=now, operator=True, trusted=True, exported_at=deleted_at, lenient=True)
@@ -80,8 +80,7 @@ def bring_back_schedule(
 ) -> None:
     """Store the records of a deleted schedule again. Safe to repeat.
 
-    Raises `Conflict` if what it belongs to was erased since, and `Rejected` for the limit of a user. Times in
-    microseconds.
+    Raises `Conflict` if its user or agent was erased since, and `Rejected` at a user's limit. Times in microseconds.
     """
     first = records[0]
     if isinstance(first, ExportedSchedule):

@@ -16,8 +16,8 @@ from reverie.errors import NotFound
 from storage.lifecycle.erasures import ErasureRecord
 from storage.stores import Store, Stores
 
-# What may be an id in a line: of JSON everything between quotes, or behind one that is not closed, and otherwise
-# whatever has no blank.
+# What may be an id in a line: text between quotes or after a quote that is not closed, and any run of characters
+# without blanks and separators.
 _QUOTED: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)("?)')
 _BARE: Final = re.compile(rb"[^\s\"'=,;()\[\]{}]+")
 _BLOCK_BYTES: Final = 1 << 20
@@ -30,7 +30,7 @@ def redact_logs(folder: Path, key: HashKey, erased: FragmentSet) -> int:
 
 
 def blank_logs(folder: Path) -> int:
-    """Overwrite all lines of all log files of a folder; return how many. For a host that nobody can tell what to."""
+    """Overwrite all lines of a folder's log files, if nobody knows any more which were erased; return how many."""
     return sum(_blank_file(path) for path in sorted(folder.glob("*.log*")) if path.is_file())
 
 
@@ -94,7 +94,7 @@ def _unless_named(token: bytes, shown: bytes, key: HashKey, names: set[int]) -> 
 
 
 _MESSAGE: Final = "Brought up to date"
-# Instead of the message of a commit that quotes what was erased.
+# Replaces the message of a commit that quotes what was erased.
 _PLAIN_MESSAGE: Final = "Checkpoint"
 
 
@@ -107,10 +107,10 @@ def rewrite_notebooks(
     now: int,
     on_step: Callable[[], None],
 ) -> int:
-    """Bring the files of all agents concerned up to date, and rewrite their histories; return how many.
+    """Bring the files of all agents concerned up to date and rewrite their histories; return how many histories.
 
-    A line of an earlier version stays only if the files still have it today: of a memory that was pruned long ago
-    nobody can tell any more whose it was.
+    A line of an earlier version stays only if the files still have it today: nobody can tell any more whose memory a
+    pruned line came from.
     """
     if notebooks.repositories is None:
         return 0
@@ -143,8 +143,8 @@ def drop_unfounded_lines(
 ) -> bool:
     """Rewrite the history of an agent's files: only lines of the present files stay, without those that `quotes` finds.
 
-    The message of a commit is replaced if `quotes_in_message` finds something in it, which is `quotes` by default.
-    Return whether there was anything to rewrite. An agent without stored rows loses its files.
+    The message of a commit is replaced if `quotes_in_message` (by default `quotes`) finds something in it. Return
+    whether there was anything to rewrite. An agent without stored rows loses its files.
     """
     is_quoting = quotes if quotes_in_message is None else quotes_in_message
     repository = notebooks.require_repositories().repository(store.name, agent)

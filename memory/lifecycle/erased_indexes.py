@@ -21,7 +21,7 @@ from reverie.errors import StoreUnavailable
 # Stands for all agents of a store: no agent has an empty name.
 ALL_AGENTS: Final = ""
 _FILE: Final = "tombstones/indexes.json"
-# Every process has looked at it long before: older entries say nothing any more.
+# Older entries are dropped: every process has read them long before.
 _KEPT_MICROSECONDS: Final = 86_400 * 1_000_000
 
 

@@ -38,7 +38,7 @@ from storage.stores import Store, Stores
 from storage.trust.audit import AuditEntry
 
 BUDGET_SECONDS: Final = 240.0
-# How long one erasure removes rows while others wait.
+# How long an erasure may remove rows in its turn, while other erasures wait.
 _TURN_SECONDS: Final = 10.0
 # The pause after a failure that does not pass by itself, such as a damaged store; it doubles each time.
 _FIRST_WAIT_SECONDS: Final = 60.0
@@ -53,8 +53,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ErasureServices:
-    """The services of the process that the job uses. `remote` names services outside that have seen content, such as a
-    model.
+    """The services that the job uses. `remote` names services outside that have seen content, such as a model.
 
     `host` is the data folder among those of several hosts, None if there is one only.
     """
@@ -72,13 +71,13 @@ class ErasureServices:
 
 
 class _TurnIsOver(Transient):
-    """Other erasures have waited for their turn: this one continues after them, where it is."""
+    """The turn of this erasure is over: other erasures come next, then this one continues where it stopped."""
 
 
 def continue_erasures(services: ErasureServices, *, budget_seconds: float = BUDGET_SECONDS) -> dict[str, int]:
     """Work on all unfinished erasures in turns, the oldest first; return how many were finished and how many wait.
 
-    Each has its own failures and its own next try: one that fails, or has much to remove, holds up no other.
+    Each erasure has its own failures and its own next try, so one that fails or has much to remove holds up no other.
     """
     erasures = services.stores.erasures()
     if not erasures.unfinished():
@@ -96,7 +95,7 @@ def continue_erasures(services: ErasureServices, *, budget_seconds: float = BUDG
             if time.monotonic() > deadline:
                 counts["waiting"] += len(due)
                 break
-            # Erasures that are not marked yet come first: from the mark on, nothing that they erase can be stored.
+            # Erasures without a mark come first: only the mark keeps the erased messages from being stored.
             erasure = min(due, key=lambda one: (one.step != STEPS[0], turns[one.id]))
             turns[erasure.id] += 1
             turn_ends = min(deadline, time.monotonic() + _TURN_SECONDS) if len(due) > 1 else deadline
@@ -119,10 +118,10 @@ def _is_due(erasure: ErasureRecord) -> bool:
 def _continue(
     services: ErasureServices, erasures: Erasures, erasure: ErasureRecord, lease: ErasureLease, turn_ends: float
 ) -> str | None:
-    """Give an erasure its turn; return the count of how it ended, None if it has more to do."""
+    """Give an erasure its turn; return how it ended (the name of a count), or None if there is more to do."""
     try:
         Scope.of(erasure).check()
-    except Rejected as error:  # stored by a version that let it pass: it can never be carried out
+    except Rejected as error:  # stored by a version that did not check it: it can never be carried out
         log.warning("erasure_failed", erasure=erasure.id, step=erasure.step, error_type=type(error).__name__)
         erasures.give_up(erasure.id, str(error), now=services.now())
         return "failed"
@@ -139,7 +138,7 @@ def _continue(
     except (Transient, NotFound) as error:  # the broker is away, a workspace was deleted: the next run continues
         _note_failure(erasures, erasure, job.step, error, next_try_at=None)
         return "waiting"
-    except Exception as error:  # noqa: BLE001 - the boundary of one erasure: whatever stops it stops no other
+    except Exception as error:  # noqa: BLE001 - an error of one erasure must not stop the others
         wait = min(_FIRST_WAIT_SECONDS * 2 ** min(erasure.attempts, 16), _LONGEST_WAIT_SECONDS)
         _note_failure(erasures, erasure, job.step, error, next_try_at=now_micros() + int(wait * 1_000_000))
         return "waiting"
@@ -150,7 +149,7 @@ def _note_failure(
     erasures: Erasures, erasure: ErasureRecord, step: str, error: Exception, *, next_try_at: int | None
 ) -> None:
     log.warning("erasure_waits", erasure=erasure.id, step=step, error_type=type(error).__name__)
-    # The text of an error of a library may quote what is erased.
+    # A library's error text may quote what is erased.
     why = str(error) if isinstance(error, ReverieError) else f"{type(error).__name__} in step {step!r}"
     erasures.fail(erasure.id, why, next_try_at=next_try_at)
 
@@ -173,7 +172,7 @@ class ErasureJob:
         lease: ErasureLease,
         turn_ends: float,
     ) -> None:
-        """`turn_ends` is when it gives way to others, on the monotonic clock."""
+        """`turn_ends` is the end of the erasure's turn, on the monotonic clock."""
         self.step = erasure.step
         self._services = services
         self._erasures = erasures
@@ -183,8 +182,8 @@ class ErasureJob:
         self._rounds = erasure.rounds
         self._found = Found()
         self._explained = FragmentSet()
-        # The parts that no row holds by right, once they have been looked for in this round.
-        self._own_parts: FragmentSet | None = None
+        # The erased parts that no remaining row contains; None before this round has looked for them.
+        self._parts_not_in_rows: FragmentSet | None = None
 
     @cached_property
     def _key(self) -> HashKey:
@@ -213,7 +212,7 @@ class ErasureJob:
         self.step = following
 
     def _mark(self) -> None:
-        """Write the tombstone, and keep out of every store what was accepted until now."""
+        """Write the tombstone, and mark the workspaces so that they store nothing of it that was accepted before."""
         erasure, scope = self._erasure, self._scope
         self._add_names(scope)
 
@@ -224,12 +223,12 @@ class ErasureJob:
                 for subject in scope.subjects_in(name):
                     tx.kept_out.add(subject, scope.agent, at=at.value)
 
-        self._in_each(self._reachable_workspaces(scope), mark)
+        self._for_each_store(self._reachable_workspaces(scope), mark)
         self._erasures.set_cutoff(erasure.id, self._services.now())
         write_tombstones(self._services.data, erasure.id, scope, at=self._scope.before)
 
     def _inbox(self) -> None:
-        """Remove what waits in the inboxes; what a worker holds is kept out by the mark, and settled by the worker."""
+        """Remove what waits in the inboxes. A worker settles what it has already taken, and the mark keeps that out."""
         scope = self._scope
         for name in self._services.inbox.workspaces():
             if scope.workspace in (None, name):
@@ -260,7 +259,7 @@ class ErasureJob:
                     self._lease.renew()
             note_erased(self._services.data, [(name, agent) for agent in sorted(erased)])
 
-        self._in_each(scope.store_names(self._stores), remove)
+        self._for_each_store(scope.store_names(self._stores), remove)
         if scope.kind == "workspace" and scope.workspace is not None:
             services = self._services
             delete_unused(services.stores, services.inbox, services.working, services.recalls, scope.workspace)
@@ -271,8 +270,8 @@ class ErasureJob:
         if time.monotonic() > self._turn_ends:
             raise _TurnIsOver("other erasures have their turn")
 
-    def _in_each(self, names: Sequence[str], act: Callable[[str], object]) -> None:
-        """Act on each of these stores, also after an error; the first error is raised at the end."""
+    def _for_each_store(self, names: Sequence[str], act: Callable[[str], object]) -> None:
+        """Call `act` for each of these stores, also after an error; the first error is raised at the end."""
         failed: ReverieError | None = None
         for name in names:
             try:
@@ -307,7 +306,7 @@ class ErasureJob:
                 counted = {"curation_log" if table == "curation_changes" else table: removed}
                 self._erasures.count(self._erasure.id, f"{name} (quotations)", counted)
 
-        self._in_each(self._stores.all_names(), remove)
+        self._for_each_store(self._stores.all_names(), remove)
 
     def _notebooks(self) -> None:
         current, wanted = self._current, self._fragments()
@@ -319,7 +318,7 @@ class ErasureJob:
 
     def _logs(self) -> None:
         wanted = self._fragments()
-        matching = self._own(wanted)
+        matching = self._not_in_rows(wanted)
         lines = redact_logs(self._services.data / "logs", self._key, matching)
         self._erasures.count(self._erasure.id, "logs", {"lines": lines})
 
@@ -329,7 +328,7 @@ class ErasureJob:
             self._erasures.count(self._erasure.id, "tokens", {"revoked": revoked})
 
     def _release(self) -> None:
-        """Drop the marks, and the id of what was erased: nothing that was accepted before is on its way any more."""
+        """Drop the marks and the erased id, once no message that was accepted before the erasure waits to be stored."""
         scope, waiting = self._scope, list[str]()
         for name in self._reachable_workspaces(scope):
             with suppress(NotFound):
@@ -347,7 +346,7 @@ class ErasureJob:
         self._erasures.forget_target(self._erasure.id)
 
     def _count_kept_in_account(self, scope: Scope) -> None:
-        """Count the memories of the account that stay because they did not come from the workspace: for the receipt."""
+        """Count, for the receipt, the account's memories that stay because they did not come from the workspace."""
         if scope.workspace is None or scope.kind not in ("user", "agent"):
             return
         everything = Subject.named(scope.kind, scope.target, None, scope.before)
@@ -368,15 +367,16 @@ class ErasureJob:
         broker.rewrite_file()
 
     def _hosts(self) -> None:
-        """Wait until each host that shares the stores has removed it from its own files."""
+        """Wait until each host that shares the stores has carried out the erasure in its own files."""
         if self._services.host is not None:
             self._services.host.wait_for_all(self._erasure.id, on_step=self._lease.renew)
 
     def _pages(self) -> None:
-        self._in_each(self._stores.all_names(), lambda name: clear_deleted(self._stores.workspace(name, create=False)))
+        stores = self._stores
+        self._for_each_store(stores.all_names(), lambda name: clear_deleted(stores.workspace(name, create=False)))
 
     def _search(self) -> str | None:
-        """Look for what was removed; where something is left, begin again with the records of work, twice."""
+        """Look for what was removed. If something is left, go back to the step "quoting", at most twice."""
         wanted = self._fragments()
         self._found = search_files(self._services.data, self._key, wanted, on_block=self._lease.renew)
         hits = FragmentSet()
@@ -386,7 +386,7 @@ class ErasureJob:
         self._explained.add(self._in_broker(hits))
         if self._found.leftovers(self._explained) and self._rounds + 1 < _ROUNDS:
             self._rounds += 1
-            self._own_parts = None
+            self._parts_not_in_rows = None
             return "quoting"
         self._write_receipt(wanted)
         return "done"
@@ -416,21 +416,21 @@ class ErasureJob:
     def _fragments(self) -> FragmentSet:
         return FragmentSet.load(self._erasures.fragments(self._erasure.id))
 
-    def _own(self, wanted: FragmentSet) -> FragmentSet:
-        """Return the parts that no row holds by right. Rows are read once in each round, which takes the longest."""
-        if self._own_parts is None:
+    def _not_in_rows(self, wanted: FragmentSet) -> FragmentSet:
+        """Return the erased parts that no remaining row contains. All rows are read for it, so once a round."""
+        if self._parts_not_in_rows is None:
             windows = wanted.without_tokens()
-            self._own_parts = windows.without(self._in_rows(windows))
-        return self._own_parts
+            self._parts_not_in_rows = windows.without(self._in_rows(windows))
+        return self._parts_not_in_rows
 
     def _matcher(self, wanted: FragmentSet) -> Matcher:
-        return Matcher(self._key, self._own(wanted))
+        return Matcher(self._key, self._not_in_rows(wanted))
 
     def _in_rows(self, wanted: FragmentSet) -> FragmentSet:
         return parts_in_rows(self._stores, self._key, wanted, on_block=self._lease.renew)
 
     def _in_broker(self, wanted: FragmentSet) -> FragmentSet:
-        """Return the parts that the broker holds: what was accepted since, since everything else was removed."""
+        """Return the parts that the broker holds. They were accepted after the erasure: everything else was removed."""
         found, matcher = FragmentSet(), Matcher(self._key, wanted)
         if len(wanted):
             for _, value in self._services.broker.values():
@@ -452,7 +452,7 @@ class ErasureJob:
         self._erasures.add_fragments(self._erasure.id, fragments_of(self._key, [*texts, *names], names=names).dump())
 
     def _add_names(self, scope: Scope) -> None:
-        """Keep the hash of the id itself, as it may be in log lines."""
+        """Keep the hash of the id itself, which may be in log lines."""
         targets = [named_message(target)[1] if kind == "message" else target for kind, target in scope.parts]
         if names := [target for target in targets if target]:
             self._erasures.add_fragments(self._erasure.id, fragments_of(self._key, names, names=names).dump())
@@ -462,7 +462,7 @@ _RUN: Final[dict[str, Callable[[ErasureJob], str | None]]] = {
     "mark": ErasureJob._mark,
     "inbox": ErasureJob._inbox,
     "rows": ErasureJob._rows,
-    # Once more: a worker may have committed between the two what it had taken before the mark.
+    # Once more: after the first pass, a worker may have committed what it had taken before the mark.
     "rows again": ErasureJob._rows,
     "quoting": ErasureJob._quoting,
     "notebooks": ErasureJob._notebooks,
@@ -478,7 +478,7 @@ STEPS: Final = (*_RUN, "done")
 
 
 JOB: Final = CONTINUE_ERASURES
-# Renewed every few seconds; after a kill, the next run of the job can begin when it has ended.
+# Renewed every few seconds. After a kill, the next run of the job has to wait until the lease has ended.
 LEASE_SECONDS: Final = 30.0
 
 
@@ -505,15 +505,15 @@ class ErasureLease:
 
 
 class _InUse(Transient):
-    """A workspace that is being erased has been used since: it stays, without what was erased."""
+    """A workspace was used after its erasure was requested: it stays, without what was erased."""
 
 
 def delete_unused(
     stores: Stores, inbox: WorkerInbox, working: WorkingMemory, recalls: RecallLog, workspace: str
 ) -> bool:
-    """Remove the files of a workspace, unless something has been stored or accepted since; return whether it did.
+    """Remove a workspace's files and return True, unless something has been stored or accepted there since.
 
-    This is checked again while nobody can write: what is stored in between must not be deleted with the files.
+    This is checked again under a lock that keeps writers out, so that nothing new is deleted with the files.
     """
 
     def is_in_use() -> bool:

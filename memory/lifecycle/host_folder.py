@@ -65,8 +65,7 @@ class Identity(msgspec.Struct, frozen=True):
     is_true: bool = True
 
 
-# How long erasures wait for a host that is away. A host that comes back within this time catches up on the erasures
-# that it missed.
+# How long erasures wait for a host that is away. If it comes back within this time, it catches up on missed erasures.
 AWAY_DAYS: Final = 30.0
 
 

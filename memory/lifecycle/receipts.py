@@ -1,7 +1,6 @@
 """Searches files and rows for erased texts, and writes the receipt of an erasure.
 
-Every file of the data folder is searched byte by byte. A find is no leftover if a row that may hold the text explains
-it.
+Every file of the data folder is searched byte by byte. What a live row contains, too, is no leftover.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def receipt_of(
 ) -> dict[str, Any]:
     """Return the receipt of an erasure as JSON values; `remote` names services that have seen content.
 
-    `hosts` are the reports of the hosts that share the stores, without that of this one if it has done its part.
+    `hosts` are the reports of the other hosts that share the stores, and of this host if it is not done.
     """
     remains = [
         Remaining(what=_BACKUPS.format(at=rfc3339(now)), responsible="operator"),
@@ -119,28 +118,28 @@ def _outside_limits(erasure: ErasureRecord) -> Iterator[Remaining]:
 
 
 _BLOCK_BYTES: Final = 1 << 20
-# Files that hold no content by their making: the shared memory of SQLite has page numbers only.
+# Files that cannot hold content: SQLite's shared memory has page numbers only.
 _SKIPPED: Final = ("-shm",)
 
 
 @dataclass(slots=True)
 class Found:
-    """What was searched, and in which files something was found: the windows by the path in the data folder."""
+    """What was searched, and the fragments that each file contains, by its path in the data folder."""
 
     files: int = 0
     bytes: int = 0
     hits: dict[str, FragmentSet] = field(default_factory=dict)
 
     def leftovers(self, explained: FragmentSet) -> dict[str, int]:
-        """Return how many windows each file has that live rows do not explain."""
+        """Return for each file how many of its erased fragments no live row contains."""
         left = {path: len(found.without(explained)) for path, found in self.hits.items()}
         return {path: number for path, number in left.items() if number}
 
 
 def search_files(data: Path, key: HashKey, wanted: FragmentSet, *, on_block: Callable[[], None]) -> Found:
-    """Search all files below a folder, objects of git decompressed; `on_block` is called after each megabyte.
+    """Search all files below a folder, also in git's compressed objects; `on_block` is called after each megabyte.
 
-    Files that disappear meanwhile, and sockets, are left out.
+    Sockets are left out, and so are files that disappear meanwhile.
     """
     found, matcher = Found(), Matcher(key, wanted)
     for path in _files(data):
@@ -159,14 +158,14 @@ def search_files(data: Path, key: HashKey, wanted: FragmentSet, *, on_block: Cal
 
 
 def _files(data: Path) -> Iterator[Path]:
-    own = data / "run"  # addresses and numbers of processes; scratch folders are below it
+    own = data / "run"  # it has addresses and process ids; scratch folders below it are searched
     for path in sorted(data.rglob("*")):
         if path.is_file() and not path.is_symlink() and not path.name.endswith(_SKIPPED) and path.parent != own:
             yield path
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    """Yield a file in blocks that overlap by a window, and behind them what it holds compressed."""
+    """Yield a file in blocks that overlap by a window; for an object of git, its decompressed content follows."""
     with path.open("rb") as file:
         before = b""
         while block := file.read(_BLOCK_BYTES):
@@ -198,9 +197,9 @@ _PACKAGES: Final = ("adapters", "memory", "server", "storage", "worker")
 
 
 def parts_in_rows(stores: Stores, key: HashKey, wanted: FragmentSet, *, on_block: Callable[[], None]) -> FragmentSet:
-    """Return the parts that rows of any store have; `on_block` is called after each megabyte and each store.
+    """Return the fragments that rows of any store contain; `on_block` is called after each megabyte and each store.
 
-    A token is explained by any row of any table, within a longer word, too: an index of words keeps their ends.
+    For tokens, all tables are read, and also parts of words count: full-text indexes may store only a word's end.
     """
     found, matcher, tokens = FragmentSet(), Matcher(key, wanted.without_tokens()), FragmentSet(tokens=wanted.tokens)
     if not len(wanted):

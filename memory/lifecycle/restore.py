@@ -1,8 +1,8 @@
-"""Makes a data folder of a backup.
+"""Makes a data folder from a backup.
 
-It is made beside its place, under another name: every block and file is compared with its hash, what was queued is
-stored, tombstones are applied, and addresses that the backup names are put out of use. Only then does it get its name,
-in one step, so that no process ever opens half of it. Whatever is interrupted before leaves the old folder as it was.
+The new folder is made beside the target, under another name: every block and file is compared with its hash, queued
+messages are stored, tombstones are applied, and webhooks and endpoints are switched off. Only then is it renamed, in
+one step, so that no process ever opens an incomplete folder. Until then the old folder stays as it was.
 """
 
 from __future__ import annotations
@@ -207,11 +207,11 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _adapt(draft: Path, manifest: Manifest, options: RestoreOptions, report: RestoreReport) -> None:
-    """Store what was queued, erase what was erased since, and put addresses out of use; then close the databases."""
+    """Store queued messages, erase what was erased since the backup, and switch webhooks and endpoints off."""
     stores = Stores(draft)
     try:
         for path in sorted((draft / INBOX).glob("*")):
-            # As if stored when the backup was made: what was erased after that must not stay as if it were newer.
+            # Stored with the time of the backup: what was erased later must not look newer than its erasure.
             report.stored_from_queue += _store_queued(stores, path, int(manifest.created_at.timestamp() * 1_000_000))
         shutil.rmtree(draft / INBOX, ignore_errors=True)
         report.tombstones = _apply_tombstones(stores, draft, options.now())
@@ -243,7 +243,7 @@ def _queued_item(line: bytes) -> Item:
 
 
 def _apply_tombstones(stores: Stores, data: Path, now: int) -> int:
-    """Erase what tombstones name; return how many things that is."""
+    """Erase what the tombstones name; return the number of tombstones."""
     number = len({tombstone.hash for tombstone in read_tombstones(data)})
     if number:
         apply_tombstones(stores, now=now)
@@ -295,7 +295,7 @@ def apply_tombstones(stores: Stores, *, now: int) -> dict[str, int]:
 
 
 class _Restored:
-    """A restored data folder and its tombstones, by their hashes."""
+    """The stores of a restored data folder, and its tombstones by hash."""
 
     def __init__(self, stores: Stores, tombstones: dict[str, Tombstone], now: int) -> None:
         self._stores = stores
@@ -327,9 +327,9 @@ class _Restored:
         return counts
 
     def end_tokens(self) -> Counter[str]:
-        """End the tokens that were revoked or rotated, and those of erased users, and return how many.
+        """Revoke the tokens that were revoked or rotated since, and those of erased users; return how many.
 
-        The users' names are taken from theirs.
+        The names of erased users are taken out of their tokens.
         """
         tokens = self._stores.tokens()
         counts: Counter[str] = Counter()
@@ -345,10 +345,10 @@ class _Restored:
         return counts
 
     def _user_erased(self, token: TokenRecord) -> Tombstone | None:
-        """Return the tombstone of the user whom a token was for, if they were erased after it was made."""
+        """Return the tombstone of a token's user, if the user was erased after the token was made."""
         if token.user is None:
             return None
-        # An erasure within a workspace or agent is about the tokens that are for these alone.
+        # An erasure that is limited to a workspace or an agent ends only tokens that are valid for nothing else.
         agents = [None, *(token.agents if token.agents is not None and len(token.agents) == 1 else ())]
         found = [
             self._tombstone("user", workspace, agent, token.user)
@@ -378,7 +378,7 @@ class _Restored:
 
     def _named(self, store: Store, agent: str, candidate: Candidate) -> Iterator[Subject]:
         in_account = store.name == ACCOUNT_STORE
-        if in_account and candidate.kind == "memory":  # named in the workspace from which it was erased
+        if in_account and candidate.kind == "memory":  # its tombstone names the workspace that erased it
             workspaces: list[str | None] = [None, *self._stores.names()]
         else:
             workspaces = [None, candidate.origin if in_account else store.name]

@@ -2,9 +2,9 @@
 
 Reading creates neither store; the first memory stored does. An id is looked up in both.
 
-The account's memories of a session or workspace are forgotten in steps that hold its write lock for a moment each. They
-are told from the memories of a new session with the same id by ref codes, not by times: a session that was forgotten
-and begun again has another ref code, and its memories stay.
+The account's memories of a session or workspace are forgotten in steps that hold its write lock for a moment each. Ref
+codes, not times, tell them from the memories of a new session with the same id: a session that was forgotten and begun
+again has another ref code, and its memories stay.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class AgentMemories:
 
     @property
     def tenant(self) -> str:
-        """The tenant of the workspace, whose account tier is seen."""
+        """The tenant of the workspace; its account tier is visible."""
         return self.stores.tenant_of(self.workspace)
 
     @property
@@ -92,9 +92,9 @@ class AgentMemories:
         """Erase from the curation logs a memory that a job or an undo has removed; False if no log has it."""
         erased = 0
         if self.viewer is not None and self.viewer.user is not None:
-            return False  # the log does not say which user a removed memory had
+            return False  # the log does not say whose memory was removed
         if self.viewer is not None and replace(self, viewer=None).find(memory_id) is not None:
-            return False  # it is there, and belongs to a user
+            return False  # it exists and belongs to a user
         for store in self.existing_stores():
             with store.writing() as tx:
                 erased += tx.curation.forget_removed(self.agent, memory_id)
@@ -188,7 +188,7 @@ def _is_settled(stored: StoredMemory, with_vectors: bool) -> bool:
 
 # A memory takes a millisecond under the write lock, which all workspaces share; an entry less.
 _AT_ONCE: Final = 100
-# Between two steps, so that those who wait for the write lock get it: they look for it every 3 ms.
+# A pause between two steps lets other writers get the lock: they try it every 3 ms.
 _PAUSE_SECONDS: Final = 0.01
 
 T = TypeVar("T")

@@ -59,7 +59,7 @@ _HAN_WORD_CHARACTERS: Final = 4
 
 @dataclass(slots=True)
 class _Keyword:
-    """A word with its other forms: as first written, where, how often, and whether it looks like a name."""
+    """A word in all its forms: its first form (the tag) and position, its count, and whether it looks like a name."""
 
     tag: str
     position: int
@@ -113,7 +113,7 @@ def _candidates(text: str) -> Iterator[tuple[str, bool, bool]]:
 
 
 def _folded(token: str) -> str:
-    """Return a token in lower case and NFKC; for a few characters one undoes the other, so it is applied twice."""
+    """Return a token in lower case and NFKC. Both are applied twice: for a few characters one undoes the other."""
     lower = unicodedata.normalize("NFKC", token.lower())
     return lower if lower == lower.lower() else unicodedata.normalize("NFKC", lower.lower())
 

@@ -2,9 +2,9 @@
 
 The job works store by store; the end of a session extracts from that session at once. A session is read window by
 window, with a language model or by patterns. Findings and the position up to which the session was read are committed
-together, compared with the position from which it was read: killed at any point, or run by two at once, each is found
-once. A model that is down or gives an invalid answer changes nothing, not even the position, unless patterns replace
-it. It is asked about several short sessions of a user in one call.
+together, if the stored position is still the one from which it was read. So each finding is stored once, even if a
+reader is killed or two read at the same time. A model that is down or gives an invalid answer changes nothing, not even
+the position, unless patterns replace it. It is asked about several short sessions of a user in one call.
 """
 
 from __future__ import annotations
@@ -77,19 +77,19 @@ class Positions:
 
     @property
     def is_late(self) -> bool:
-        """Whether it is some time since a position was saved: a long session saves its own meanwhile."""
+        """Whether no position was saved for some time: a long session then saves its position while it is read."""
         return time.monotonic() - self._saved_at > _SAVE_SECONDS
 
     def note(self, session: WaitingSession, position: int) -> None:
-        """Note that a session was read up to a sequence; `session` is as it was found, with its old position."""
+        """Note that a session was read up to the sequence `position`; `session` still has the old position."""
         self._unsaved.append((session, position))
         if len(self._unsaved) >= _POSITIONS_PER_COMMIT or self.is_late:
             self.save()
 
     def save(self, *, ended: Sequence[WaitingSession] = ()) -> None:
-        """Commit the noted positions; where another reader has moved one in the meantime, that one stays.
+        """Commit the noted positions, except those that another reader has moved meanwhile.
 
-        With them, note that the sessions that `ended` are not being read any more.
+        The same commit notes that nobody reads the sessions in `ended` any more.
         """
         self._saved_at = time.monotonic()
         if not self._unsaved and not ended:
@@ -123,7 +123,7 @@ class SessionReader:
     session: WaitingSession
     positions: Positions
     dry_run: bool
-    # What was read and found ahead, when a model was asked about several sessions at once.
+    # The first window and its findings, if a model was asked about several sessions before they were read.
     _first_window: Window | None = None
     _answered: list[Finding] | LanguageModelUnavailable | None = None
 
@@ -138,12 +138,12 @@ class SessionReader:
         return self.positions.now
 
     def read(self, time_is_up: Callable[[], bool]) -> None:
-        """Read to the end, or until the time is up, the model fails, or another reader is found at work."""
+        """Read to the end, or until the time is up, the model fails, or another reader has moved the position."""
         read_to = start = self.session.position
         while read_to == start or not time_is_up():
             window, self._first_window = self._first_window or self._window(read_to), None
             if not window.new:
-                # Messages that were removed before they were read are not waited for either.
+                # Messages that were removed before they were read do not keep the session waiting.
                 read_to = max(read_to, self.session.last_sequence)
                 break
             try:
@@ -164,13 +164,13 @@ class SessionReader:
             self.positions.note(self.session, read_to)
 
     def first_window(self) -> Window:
-        """Return the window that `read` begins with, read ahead."""
+        """Return the window that `read` will begin with."""
         if self._first_window is None:
             self._first_window = self._window(self.session.position)
         return self._first_window
 
     def has_evidence(self, window: Window) -> bool:
-        """Return whether users say something in a window that a model should read."""
+        """Return whether a window has a user's message that is long enough to ask a model about."""
         return any(is_evidence(message, self.extractor.rules.min_characters) for message in window.new)
 
     def ask_ahead(self, model: LanguageModel, others: Sequence[SessionReader]) -> None:
@@ -212,7 +212,7 @@ class SessionReader:
     def _beside_model(
         self, by_users: Sequence[SourceMessage], by_model: Sequence[Finding], window: Window
     ) -> list[Finding]:
-        """Return the findings for which no model is needed: those of short messages, and revocations."""
+        """Return the findings that patterns add to a model's: those of short messages, and revocations."""
         read = {finding.message.id for finding in by_model}
         minimum = self.extractor.rules.min_characters
         found = found_by_patterns(
@@ -365,7 +365,7 @@ class SessionReader:
 
 # The sweep runs several times a minute: what one run does not reach, the next one does.
 BUDGET_SECONDS: Final = 120.0
-# Most sessions of a run are read without asking a model; the rest are left to the next run.
+# At most so many sessions are read in a run; the rest are left to the next run. Most need no model.
 MAX_SESSIONS: Final = 1_000
 # A session that is never silent is read after this many times the silence.
 NEVER_SILENT: Final = 10
@@ -391,7 +391,7 @@ def extract_memories(
         with store.reading() as tx:
             if progress_of(tx).oldest_waiting(now=now) is None:
                 return None
-            # Where none is due yet, the next sweep checks again.
+            # If sessions wait but none is due yet, the next sweep checks again.
             return now if _due_sessions(tx, extractor.rules, now, options.scope.agent) else now + 1
 
     return run_where_due(
@@ -426,7 +426,7 @@ def extract_due(run: JobRun, extractor: Extractor) -> None:
 
 
 def _groups(due: Sequence[WaitingSession], deaths: Mapping[str, int]) -> Iterator[list[WaitingSession]]:
-    """Yield sessions to be read together; last and one by one those in which a reader died, the fewest times first."""
+    """Yield groups of sessions to read together. Those whose readers died come last and alone, by number of deaths."""
     unsuspected = [session for session in due if session.ref_code not in deaths]
     for start in range(0, len(unsuspected), _GROUP_SESSIONS):
         yield unsuspected[start : start + _GROUP_SESSIONS]
@@ -437,10 +437,10 @@ def _groups(due: Sequence[WaitingSession], deaths: Mapping[str, int]) -> Iterato
 def _read_group(
     run: JobRun, extractor: Extractor, group: Sequence[WaitingSession], positions: Positions, deaths: int
 ) -> int:
-    """Read sessions whose readers have died this often; return how many sessions were reached.
+    """Read a group of sessions whose readers have died `deaths` times each; return how many sessions were reached.
 
-    The start of reading is noted, so that a session that kills its worker is found. After three deaths, in the last two
-    of which it was read alone, its messages so far are set aside, and only later ones are read.
+    The start of reading is noted, so that a session that kills its worker is found. After three deaths (it was read
+    alone in the last two) its messages so far are set aside, and only later ones are read.
     """
     if deaths >= MAX_CRASHES and not run.dry_run:
         _set_aside(run, group[0], deaths)
@@ -465,9 +465,9 @@ def _read_group(
 
 
 def _asked_together(readers: Sequence[SessionReader]) -> Iterator[list[SessionReader]]:
-    """Yield the readers of a group, together those about whose sessions a model can be asked in one call."""
+    """Yield the readers of a group; those whose sessions fit into one call of a model are yielded together."""
     together: list[SessionReader] = []
-    # Stable: sessions of a user keep their order, so that the newer statement is found last.
+    # The sort is stable: a user's sessions keep their order, so that the newer statement is found last.
     for reader in sorted(readers, key=lambda reader: (reader.session.agent, reader.session.user or "")):
         window = reader.first_window()
         if not reader.has_evidence(window):
@@ -483,9 +483,9 @@ def _asked_together(readers: Sequence[SessionReader]) -> Iterator[list[SessionRe
 
 
 def _advance(tx: Transaction, session: WaitingSession, *, to: int, now: int) -> bool:
-    """Move the position of a session that was read; False when it was moved or the session was forgotten meanwhile.
+    """Move the position of a session that was read; False if another reader moved it or the session was forgotten.
 
-    A dead letter of what was read, after a replay, stands for nothing any more.
+    If a dead letter of these messages was replayed, it is removed: they have been read.
     """
     if not progress_of(tx).advance(session, to=to, now=now):
         return False
@@ -538,7 +538,7 @@ def _due_sessions(tx: Transaction, rules: ExtractionRules, now: int, agent: str 
 
 def _is_due(progress: ExtractionProgress, session: WaitingSession, rules: ExtractionRules, now: int) -> bool:
     silence = int(rules.debounce_seconds * SECOND_MICROS)
-    # A session with a future time was written before the clock was set back.
+    # A time in the future means that the session was written before the clock was set back.
     if now - session.updated_at >= silence or session.updated_at > now + max(silence, CLOCK_TOLERANCE_MICROS):
         return True
     return now - progress.first_waiting_since(session) >= NEVER_SILENT * silence

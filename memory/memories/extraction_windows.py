@@ -1,4 +1,4 @@
-"""What extraction reads of sessions at once, how a language model is asked about it, and how its answer is checked.
+"""The windows in which extraction reads sessions, the prompt for a language model, and the checks of its answer.
 
 The conversation is data, one JSON object per line, so that no text can break out of its place. Secrets are redacted
 before it leaves the machine. The answer is untrusted: only memories that pass become findings. A text hidden in a
@@ -35,7 +35,7 @@ from storage.transaction import Transaction
 # A model gets at most this much at once.
 MODEL_MESSAGES: Final = 40
 MODEL_CHARACTERS: Final = 24_000
-# Patterns read this much, some milliseconds of work, before they look at the time.
+# Patterns read this much, some milliseconds of work, before they check whether the time is up.
 PATTERN_MESSAGES: Final = 100
 PATTERN_CHARACTERS: Final = 24_000
 CONTEXT_MESSAGES: Final = 6
@@ -58,10 +58,10 @@ class ExtractionRules:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """New messages of a session and what a model is shown with them; answers that give a secret are redacted.
+    """New messages of a session, and the messages before them; answers that give a secret are redacted.
 
-    `users` are those whose the new messages are; None is nobody in particular. `at_end` is true if the session has no
-    further messages.
+    `users` wrote the new messages; None stands for nobody in particular. `at_end` is true if the session has no further
+    messages.
     """
 
     new: tuple[SourceMessage, ...]
@@ -71,7 +71,7 @@ class Window:
 
     @property
     def owner(self) -> str | None:
-        """The user whose the new messages are; None if they are nobody's, or of several."""
+        """The user who wrote the new messages; None if they are nobody's, or of several users."""
         return next(iter(self.users)) if len(self.users) == 1 else None
 
     @property
@@ -86,7 +86,7 @@ def progress_of(tx: Transaction) -> ExtractionProgress:
 
 
 def next_window(tx: Transaction, session: WaitingSession, *, for_model: bool) -> Window:
-    """Return the next window of a session, at its end one without new messages."""
+    """Return the next window of a session; at its end, a window without new messages."""
     progress = progress_of(tx)
     max_messages = MODEL_MESSAGES if for_model else PATTERN_MESSAGES
     max_characters = MODEL_CHARACTERS if for_model else PATTERN_CHARACTERS
@@ -110,8 +110,8 @@ def next_window(tx: Transaction, session: WaitingSession, *, for_model: bool) ->
 def fits_with(window: Window, joined: Sequence[Window]) -> bool:
     """Return whether a model can be asked about a window together with others in one call.
 
-    Each is the whole rest of its session, and all are of one user: what is known of one is not shown with another's
-    words, and no memory of one can rest on them.
+    Each window must be the whole rest of its session, and all must be of one user: no user's known memories are shown
+    with another's words, and no memory of a user can rest on them.
     """
     if not joined:
         return True
@@ -197,12 +197,12 @@ def message_label(message: SourceMessage, conversation: int, conversations: int)
 
 
 def shown_text(message: SourceMessage) -> str:
-    """Return what is shown of a new message: its beginning, without secrets."""
+    """Return the part of a new message that a model is shown: its beginning, without secrets."""
     return _beginning(message.content, MESSAGE_CHARACTERS)
 
 
 def prompt_for(windows: Sequence[Window], known: Sequence[KnownMemory], rules: ExtractionRules) -> str:
-    """Return the prompt for windows of sessions: what is known already, and of each the messages before and the new."""
+    """Return the prompt for windows of sessions: known memories, then each window's earlier and new messages."""
     lines = ["Known already:", *(map(_known_line, known) if known else ["(nothing)"])]
     for number, window in enumerate(windows, 1):
         lines += ["", "The conversation:" if len(windows) == 1 else f"Conversation {number}:"]
@@ -239,7 +239,7 @@ def _known_line(known: KnownMemory) -> str:
 
 
 def _beginning(text: str, characters: int) -> str:
-    """Return the beginning of a text without secrets, nor the first part of a secret that the cut would split."""
+    """Return the beginning of a text without secrets, not even the first part of a secret that the cut splits."""
     return redacted(text[: characters + _MAX_SECRET_CHARACTERS])[:characters]
 
 
@@ -303,7 +303,7 @@ def checked_findings(
 
 
 def _of_last_speaker(evidence: Sequence[SourceMessage]) -> list[SourceMessage]:
-    """Return the messages of the newest message's user, since a user's memory must not have another user's words."""
+    """Return the evidence by the user of its newest message: a user's memory must not have another user's words."""
     if not evidence:
         return []
     speaker = max(evidence, key=lambda one: one.sequence).user
@@ -330,13 +330,13 @@ def _rejection(
     is_followed = is_standing(extracted.kind, extracted.importance)
     own_words = _own_words if is_followed else without_foreign
     evidence_text = "\n".join(own_words(shown_text(message)) for message in evidence)
-    # What an agent will follow must be in the user's own words, not in those of the agent or of a quotation.
+    # Instructions, which an agent follows, must be in the user's own words, not in the agent's or a quotation's.
     context_words = set[int]() if is_followed else other_words
     return None if _is_grounded(content, extracted.value, evidence_text, context_words) else "not_grounded"
 
 
 def _is_grounded(content: str, value: str | None, evidence_text: str, other_words: set[int]) -> bool:
-    """Return whether the user said the value, names and numbers, and the conversation contains enough of the rest."""
+    """Return whether the user said the value, names and numbers, and the conversation has enough of the other words."""
     user_words = {hash_of(word) for word in words_of(evidence_text)}
     exact = [word for token in _EXACT.findall(content) for word in words_of(token) if word not in _USER]
     if any(hash_of(word) not in user_words for word in exact) or not _meaningful_words(value or "") <= user_words:

@@ -99,7 +99,7 @@ def forget_fact(memories: AgentMemories, category: str, key: str) -> bool:
 def _refresh(
     rows: AgentRepositories, fact: MemoryRecord, call: SetFact, now: int, needs_approval: bool
 ) -> MemoryRecord:
-    """Update a fact whose value stays; one written by a user keeps that source."""
+    """Update a fact whose value stays the same; a fact that a user wrote keeps `user` as its source."""
     rows.memories.change(
         fact.row_id,
         now=now,

@@ -1,11 +1,11 @@
 """What extraction found, with either method: one thing that a user said, with the messages that say it.
 
 Findings are stored as memories: known ones are skipped, newer ones supersede older ones. User-written memories are
-never changed, nor is anything newer than the finding, which then becomes history. Each new memory is one entry of the
+never changed. If a newer memory is known already, the finding becomes history. Each new memory is one entry of the
 curation log, together with what it superseded, so that each can be undone by itself.
 
 Findings from a user's words belong to that user. Findings that tell the agent how to act for all of its users wait for
-an operator's approval, and instructions found among other words wait for a confirmation.
+an operator's approval. Instructions found among other words wait for their user's confirmation.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Finding:
 
 
 def normalised(content: str) -> str:
-    """Return a content without case, blanks and punctuation, which do not change its meaning."""
+    """Return a content in lower case, without punctuation and extra blanks, to compare meanings."""
     return _PUNCTUATION.sub(" ", content.casefold()).strip()
 
 
@@ -89,8 +89,8 @@ def found_by_patterns(
 ) -> Iterator[Finding]:
     """Yield the plain statements of users in these messages, without secrets and without expired statements.
 
-    Of messages with `instructions_only`, only standing instructions and their revocations are returned. Nothing is
-    taken from a role-play, which may have begun in one of the messages `before`, nor from what is taken back at once.
+    From messages with `instructions_only`, only standing instructions, revocations and changes are taken. Nothing is
+    taken from a role-play, which may have begun in the messages `before`, nor from one that the next takes back.
     """
     in_game = False
     names: dict[str, dict[str, str]] = defaultdict(dict)
@@ -106,7 +106,7 @@ def found_by_patterns(
         named = names[message.name or ""]
         named.update(names_told(message.content))
         for statement in _statements(message, instructions_only, named):
-            # Messages with a speaker's name are a talk among people: their requests are not addressed to the agent.
+            # Messages with a speaker's name are people talking to each other: their requests are not for the agent.
             if message.name and (is_standing(statement.kind, statement.importance) or statement.takes_back is not None):
                 continue
             expired = statement.expires_at is not None and statement.expires_at <= now
@@ -125,7 +125,7 @@ def _statements(
 
 
 def with_owner(finding: Finding, owner: str | None) -> Finding:
-    """Return a finding whose subject and category name its owner, so that those of two people stay apart.
+    """Return a finding with its owner in subject and category, so that one person's never supersedes another's.
 
     If the message has a name, the finding is about that person: several people may speak in a session of one user.
     """
@@ -142,7 +142,7 @@ def with_owner(finding: Finding, owner: str | None) -> Finding:
 
 
 def _of_person(finding: Finding, name: str) -> str:
-    """Return a content that says whose it is; an instruction is in its giver's own words."""
+    """Return a content that names the person; an instruction keeps the person's own words after the name."""
     content = re.sub(r"^User\b", lambda _: name, finding.content)
     return (
         f"{name}: {content}"
@@ -155,7 +155,7 @@ ACTION: Final = "extract"
 
 
 class Origin(NamedTuple):
-    """The workspace that memories of the account come from, and its tenant; None for the local one."""
+    """The workspace from which memories of the account come, and its tenant (None for the local tenant)."""
 
     workspace: str
     tenant: str | None = None
@@ -174,7 +174,7 @@ class FindingSaver:
         now: int,
         has_users: Callable[[], bool],
     ) -> None:
-        """Take the `origin` of the session if the store is the account's, which has no sessions: it is metadata.
+        """`origin` is given for the account's store: it has no sessions, so they become metadata of the memory.
 
         `has_users` returns whether the agent has users.
         """
@@ -197,20 +197,20 @@ class FindingSaver:
         for finding in findings:
             owner = self._owner(finding)
             if owner is None and self._session.is_group:
-                self.counts["speaker_unknown"] += 1  # in a group it must not become everybody's
+                self.counts["speaker_unknown"] += 1  # a group's finding must not become everybody's
                 continue
             self.counts[self._save(with_owner(finding, owner), self._contents_of(owner))] += 1
 
     def _owner(self, finding: Finding) -> str | None:
-        """Return whose a finding is: the user of the message that says it, else that of the session."""
+        """Return the user to whom a finding belongs: the user of its message, else the session's user."""
         return self._session.speaker(finding.message)
 
     def _waits(self, finding: Finding) -> bool:
         """Return whether a finding needs approval before the agent is told it.
 
-        An unconfirmed instruction does, since it may be another's words. So does a procedure learned from a user,
-        before all users get it, and if the agent has users, what would be told to all of them: an instruction (or its
-        revocation) from a session without a user, and what is sensitive.
+        An unconfirmed instruction does, since it may be another person's words. A procedure learned from a user does,
+        before all users get it. If the agent has users, so does what all of them would be told from a session without a
+        user: an instruction or its revocation, a procedure, and anything sensitive.
         """
         if finding.unconfirmed:
             return True
@@ -221,7 +221,7 @@ class FindingSaver:
         return waits and self._has_users()
 
     def _sensitive(self, finding: Finding) -> str | None:
-        """Return why a person should read a finding, whether it waits or not; None if nobody needs to."""
+        """Return why a person should read a finding, even if it does not wait; None if nobody has to read it."""
         if kind := sensitive_kind(finding.content):
             return kind
         if finding.kind in ("instruction", "procedure") or finding.takes_back is not None:
@@ -229,7 +229,7 @@ class FindingSaver:
         return SEEN_BY_ALL if self._owner(finding) is None and self._has_users() else None
 
     def _may_replace(self, rival: KnownMemory, finding: Finding) -> bool:
-        """Return whether a finding may replace a memory; one that all users see is not replaced without approval."""
+        """Return whether a finding may replace a memory; a memory that all users see needs an approval for that."""
         if finding.unconfirmed:
             return _is_unconfirmed(rival)
         if _is_same_fact(rival, finding):
@@ -289,7 +289,7 @@ class FindingSaver:
         return "known"
 
     def _take_back(self, finding: Finding, words: str, memory_id: str, contents: dict[str, int]) -> str:
-        """Supersede the instruction that these words name, if there is one, by a record of its revocation."""
+        """Supersede the instructions that these words fit best, if any, by a memory that says they were revoked."""
         agent = self._session.agent
         if self._memories.find(memory_id) is not None:
             return "known"
@@ -325,7 +325,7 @@ class FindingSaver:
         return list(rivals.values())
 
     def _replaced_by(self, finding: Finding, owner: str | None) -> list[int]:
-        """Return the rows of memories of which a finding says that they hold no more."""
+        """Return the rows of memories that no longer hold if the finding is true."""
         claims = [claim for claim in claims_of(finding.content) if not claim.adds]
         known = self._known.contents(owner=owner) if claims else {}
         return [
@@ -335,7 +335,7 @@ class FindingSaver:
         ]
 
     def _changes(self, finding: Finding) -> bool:
-        """Return whether a finding makes something that is remembered doubtful."""
+        """Return whether a finding makes a known memory doubtful."""
         changes = changes_of([Replacement("", "", finding.content, finding.message.created_at)])
         known = self._known.contents(owner=self._owner(finding))
         return any(newest_change(content, 0, changes) is not None for content in known)
@@ -359,7 +359,7 @@ class FindingSaver:
                 [one.row_id for one in newer],
                 now=self._now,
             )
-            # It has just been learnt, however long ago it was said: it must not decay at once.
+            # It counts as accessed now, however long ago it was said: it must not decay at once.
             self._memories.change(added.row_id, now=self._now, accessed_at=max(self._now, added.created_at))
         return added.row_id
 
@@ -367,7 +367,7 @@ class FindingSaver:
         owner = self._owner(finding)
         metadata: dict[str, object] = {"evidence": list(finding.evidence), "found_by": finding.method}
         if self._workspace is not None:
-            # The ref code tells the session from a later one of its name.
+            # The ref code tells the session from a later session with the same id.
             metadata |= {"workspace": self._workspace, "session": self._session.id, "ref_code": self._session.ref_code}
         return convert(
             finding,
@@ -389,7 +389,7 @@ class FindingSaver:
 
 
 def _says_the_same(known: KnownMemory, finding: Finding) -> bool:
-    """Return whether a known memory is this fact with this value."""
+    """Return whether a known memory is the same fact with the same value."""
     return (
         _is_same_fact(known, finding)
         and known.value is not None
@@ -411,6 +411,6 @@ def _is_same_fact(known: KnownMemory, finding: Finding) -> bool:
 
 
 def _is_protected(known: KnownMemory) -> bool:
-    """Return whether no job may supersede it: user-written, pinned, or a fact or note that an agent stored."""
+    """Return whether no job may supersede a memory: it is user-written, pinned, or a fact or note of an agent."""
     explicit = known.source in (USER_SOURCE, "agent") and (known.note_id is not None or known.category is not None)
     return explicit or known.source == USER_SOURCE or known.pinned

@@ -76,10 +76,10 @@ def add_superseding(stored: Memories, memory: NewMemory, older_rows: Sequence[in
 def add_in_history(
     stored: Memories, memory: NewMemory, older_rows: Sequence[int], newer_rows: Sequence[int], *, now: int
 ) -> MemoryRecord:
-    """Store a memory that was said after the current memories `older_rows` and before the current ones `newer_rows`.
+    """Store a memory that was said after the memories `older_rows` and before `newer_rows`, all of which are current.
 
-    It supersedes the older memories, and those that the newer ones replaced and that were said before it. It is
-    superseded itself by the first memory that was said after it. Without `newer_rows` it is current.
+    It supersedes the older memories. Of the memories that the newer ones have replaced, it also supersedes those that
+    were said before it. The first memory that was said after it supersedes it. Without `newer_rows` it is current.
     """
     if not newer_rows:
         return add_superseding(stored, memory, older_rows, now=now)
@@ -108,7 +108,7 @@ _Draft = TypeVar("_Draft", bound=MemoryDraft)
 def remember(memories: AgentMemories, draft: MemoryDraft, *, now: int, trace: str = "") -> StoredMemory:
     """Store a checked draft. Idempotent: a draft whose id is already stored with this content changes nothing.
 
-    Creates the session if it does not exist. It holds from when its source message was said, or else from now. With a
+    Creates the session if it does not exist. It is dated to its source message, if it has one, or else to `now`. With a
     `subject`, memories of the same subject, tier and owner that were said before are superseded; if one was said after
     it, it becomes history. Raises `Conflict` for an id that belongs to another memory, and `Rejected`.
     """
@@ -134,7 +134,7 @@ def remember(memories: AgentMemories, draft: MemoryDraft, *, now: int, trace: st
             made_by="remember",
         )
         added = _add_to_subject(rows.memories, new, now)
-        if said_at < now:  # it must not decay from the day of the message
+        if said_at < now:  # it must not decay from the message's day
             rows.memories.change(added.row_id, now=now, accessed_at=now)
         return StoredMemory(store, rows.memories.get(added.id))
 
@@ -152,7 +152,7 @@ def read_memory(memories: AgentMemories, memory_id: str) -> Memory:
 
 
 def read_memories(memories: AgentMemories, memory_ids: list[str], *, superseded: bool = False) -> list[Memory]:
-    """Return those of these memories that are current, or with `superseded` all, in the order of the ids."""
+    """Return the current ones of these memories, or with `superseded` all of them, in the order of the ids."""
     found: dict[str, Memory] = {}
     for store in memories.existing_stores():
         with store.reading() as tx:
@@ -165,7 +165,7 @@ def read_memories(memories: AgentMemories, memory_ids: list[str], *, superseded:
 
 
 def list_memories(memories: AgentMemories, call: ListMemories, *, now: int) -> list[Memory]:
-    """Return a page of the memories of both stores that match a checked call at a time, the newest first."""
+    """Return a page of the memories of both stores that match a checked call and its time, the newest first."""
     return _newest(memories, _filter(call, now), limit=call.limit, offset=call.offset)
 
 
@@ -177,7 +177,7 @@ def pending_memories(memories: AgentMemories, *, limit: int, offset: int) -> lis
 def _newest(memories: AgentMemories, conditions: MemoryFilter, *, limit: int, offset: int) -> list[Memory]:
     """Return a page of the memories of both stores that meet conditions, the newest first.
 
-    If only one store has matches, it is asked for the page itself; of two, the first `offset + limit` of each are read.
+    If only one store has matches, the page is read from it; if both have, the first `offset + limit` of each are read.
     """
     matching = []
     for store in memories.existing_stores():
@@ -202,9 +202,10 @@ def update_memory(
 ) -> StoredMemory:
     """Change a memory in one transaction. Changed content is indexed again and gets new concept tags.
 
-    With `needs_approval`, a shared memory waits for an operator's approval again: its new text was not approved.
-    Raises `NotFound`, `Conflict` for a superseded memory, and `Rejected` for what its tier, its kind or its being a
-    fact does not allow. A memory cannot move between the account tier and another: that is a different database.
+    With `needs_approval`, a shared memory waits for an operator's approval again: its new text was not approved. Raises
+    `NotFound`, `Conflict` for a superseded memory, and `Rejected` for a change that its tier or kind forbids, or that a
+    fact or note does not allow. A memory cannot move between the account tier and another: that is a different
+    database.
     """
     with memories.changing(memory_id) as (store, rows, record):
         if not record.active:
@@ -228,7 +229,7 @@ def update_memory(
 
 
 def visibility_after_change(record: MemoryRecord) -> Visibility:
-    """Return who sees a memory that a user changes who may share nothing: what was shared waits for approval again."""
+    """Return who sees a memory after a change by a user who may not share: a shared one waits for approval again."""
     return "requested" if record.visibility == "shared" else record.visibility
 
 
@@ -252,7 +253,7 @@ def approve_memory(memories: AgentMemories, memory_id: str, *, now: int, content
         draft = EntryDraft(f"approved for {audience}; it belongs to {record.owner_user_id}", memories=[memory_id])
         with tx.curation.entry(draft, job=APPROVE, agent=memories.agent, action=APPROVE, at=now):
             rows.memories.change(record.row_id, now=now, visibility="private" if confirmed else "shared")
-        # Whoever approves it has read it.
+        # An approval also confirms it: its approver has read it.
         rows.curation.accept(rows.curation.ids(CurationFilter(memory=memory_id)), at=now)
         return rows.memories.get(memory_id)
 
@@ -351,7 +352,7 @@ def _channel(rows: AgentRepositories, draft: MemoryDraft, now: int) -> str | Non
 
 
 def _said_at(memories: AgentMemories, draft: MemoryDraft, now: int) -> int:
-    """Return when the source message of a memory was said; `now` without one, and at the latest."""
+    """Return when the source message of a memory was said, but no later than `now`; `now` without a message."""
     if draft.source_message is None:
         return now
     with memories.reading_workspace() as rows:
@@ -365,14 +366,14 @@ def _add_to_subject(stored: Memories, new: NewMemory, now: int) -> MemoryRecord:
         return stored.add(new, now=now)
     same_subject = MemoryFilter(subject=new.subject, tiers=(new.tier,), facts=False, notes=False)
     others = [one for one in stored.iterate(same_subject) if one.owner_user_id == new.owner_user_id]
-    # What is said now is the newest, whatever a clock that was wrong once has written.
+    # Nothing is newer than `now`: a later time was written while the clock was wrong.
     newer = [one.row_id for one in others if new.created_at < one.created_at <= now]
     older = [one.row_id for one in others if one.row_id not in newer]
     return add_in_history(stored, new, older, newer, now=now)
 
 
 def _subject(draft: MemoryDraft) -> str | None:
-    """Return the subject of a memory: of an instruction what it is about, so that a newer one replaces it."""
+    """Return a memory's subject. For an instruction it is what the text is about, so that a newer one replaces it."""
     if draft.subject is None and is_standing(draft.kind, draft.importance):
         return subject_of(draft.content[:READ_CHARACTERS])
     return draft.subject

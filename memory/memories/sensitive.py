@@ -1,7 +1,7 @@
-"""Which texts a person should read before they are taken for granted: of health, beliefs, money and the like.
+"""Finds texts that a person should read before they are relied on: about health, beliefs, money and the like.
 
-By English words that are seldom used for anything else. It reads no other language, no paraphrase ("he did not survive
-the winter"), and no amounts: they are in every shopping list. So it finds what to look at first, and proves nothing.
+It looks for English words that are seldom used for anything else. It recognises no other language, no paraphrase ("he
+did not survive the winter"), and no amounts, which are in every shopping list. So it proves nothing.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# Why an entry of the curation log is sensitive that is about none of these.
+# The reason for a sensitive entry of the curation log that is about none of these subjects.
 SEEN_BY_ALL: Final = "seen by all users"
-# In this order: a text of two kinds is of the first.
+# The order counts: a text of two kinds belongs to the first.
 _WORDS: Final = {
     "credentials": (
         "passwords?|passcodes?|passphrases?|api keys?|access tokens?|secret keys?|private keys?|credentials"
@@ -44,5 +44,5 @@ _KINDS: Final = {kind: re.compile(rf"(?i)\b(?:{words})\b") for kind, words in _W
 
 
 def sensitive_kind(text: str) -> str | None:
-    """Return the kind of words that a text has, such as "health"; None if it has none of these. In linear time."""
+    """Return the first kind of sensitive words in a text, such as "health"; None if it has none. Takes linear time."""
     return next((kind for kind, words in _KINDS.items() if words.search(text)), None)

@@ -71,8 +71,7 @@ def recover_inbox(
     """Store items that have been in an inbox for more than 20 s, in bounded batches and within a time budget.
 
     It stores the items itself, and calls `on_batch` after each batch of a workspace. `on_late` is called with each
-    workspace that has such items: its task may be lost, and then nothing that comes later would be stored before the
-    next sweep.
+    workspace that has such items: its task may be lost, and then nothing later would be stored before the next sweep.
     """
     report = SweepReport()
     deadline = time.monotonic() + _SWEEP_BUDGET_SECONDS

@@ -175,10 +175,9 @@ class Pushing:
 
 
 def push_due(store: Store, pushing: Pushing, *, has_time: Callable[[], bool]) -> Counter[str]:
-    """Push what is due in a store until nothing is, `has_time` returns False or the notifier is unavailable;
-    returns counts.
+    """Push what is due in a store until nothing is left, `has_time` returns False or the notifier is away.
 
-    Reminders and notifications alternate: many of one kind do not delay the other.
+    Return counts. Reminders and notifications alternate: many of one kind do not delay the other.
     """
     counts: Counter[str] = Counter()
     tables: deque[PushedTable] = deque(("reminders", "notifications"))

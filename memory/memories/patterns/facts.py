@@ -34,7 +34,7 @@ _LIST = re.compile(
     r"\A[\w-]{1,40}(?: [\w-]{1,40})?(?:, [\w-]{1,40}(?: [\w-]{1,40})?){0,20},? (?:and"
     r"|or) [\w-]{1,40}(?: [\w-]{1,40})?(?=\s{0,3}(?:$|[.!;)]))"
 )
-# Something else that the user does, rather than another job.
+# What follows `and` is something else that the user does, not a second job.
 _OTHER_DOING = re.compile(r"\sand\s(?!(?:an?\s)?(?:[\w-]{1,40}\s)?\w{1,40}(?:er|or|ist|ian|ant|chef|nurse)\b)")
 _AFTER_LONE_NAME = re.compile(r"\A\s{0,3}(?:$|[,;]|(?:btw|by the way)\b|and (?:i|i'm|my)\b)", re.IGNORECASE)
 _AFTER_PLACE = re.compile(r"\s(?:for|with|from|in|last|this|about|a|two|three|to|after|recently|\d)\b")
@@ -51,7 +51,7 @@ def _fact(
 
 
 def _one_of_several(match: PatternMatch, key: str, value: str, content: str) -> Statement:
-    """Return a fact of which there may be several: no other supersedes it."""
+    """Return a fact that a user may have several of: a fact with another value does not supersede it."""
     return Statement(
         content=content, kind="fact", quote=match.quote(), subject=f"{key} {as_subject(value)}", confidence=0.9,
         importance=0.6, lifetime="long_term",
@@ -98,7 +98,7 @@ def _email(match: PatternMatch) -> Statement:
     return _whole(match, key, f"User's {key} address is {match.whole}.")
 
 
-def _dated(match: PatternMatch) -> Statement:
+def _important_date(match: PatternMatch) -> Statement:
     return _whole(match, match.key, f"User's {match.key} is {match.whole}.")
 
 
@@ -202,7 +202,7 @@ def _works_as(match: PatternMatch) -> Statement | None:
 
 
 def _works_at(match: PatternMatch) -> Statement | None:
-    # The job after the place (`as a nurse`) is left out.
+    # A job after the place (`as a nurse`) is left out.
     place = re.split(r"\sas\s", match.value)[0]
     if not (is_name(place) or (re.match(r"an?\s", place) and is_plain(match.covered_value))):
         return None
@@ -252,7 +252,7 @@ def _allergic(match: PatternMatch) -> Statement | None:
 _NAMED: Final = r"(?:'s name(?:'s| is)(?: now)?|(?:'s| is)(?: now)? (?:called|named))\s{1,3}"
 _DAYS: Final = r"birthday|birth date|date of birth|(?:wedding )?anniversary"
 _ADDRESS: Final = r"(?P<value>[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5})"
-# Facts, and instructions as well: every answer needs them. So they are found with the instructions alone.
+# Facts that are instructions, too, because every answer needs them: they are found with the instructions only.
 HOW_TO_ADDRESS: Final[tuple[Rule, ...]] = (
     rule(
         rf"(?:(?:from now on,?{BLANKS})?(?:(?:please|just|you can|you may|feel free to){BLANKS}){{0,5}}call me|i go by)"
@@ -264,7 +264,7 @@ HOW_TO_ADDRESS: Final[tuple[Rule, ...]] = (
 RULES: Final[tuple[Rule, ...]] = (
     rule(rf"my (?P<key>{words.ATTRIBUTES_OF_NAMES}){IS}{VALUE}", _name_of_user),
     rule(rf"my (?:(?P<kind>new|work|personal|private){BLANKS})?e-?mail(?: address)?{IS}{_ADDRESS}", _email),
-    rule(rf"(?:my|our) (?P<key>{_DAYS}){IS}(?:on )?(?P<value>{words.DATE}){END}", _dated),
+    rule(rf"(?:my|our) (?P<key>{_DAYS}){IS}(?:on )?(?P<value>{words.DATE}){END}", _important_date),
     rule(rf"my (?:current )?(?P<key>{words.ATTRIBUTES}){IS}{VALUE}", _attribute),
     rule(rf"my (?P<key>hobbies|allergies|dietary restrictions) are{BLANKS}{VALUE}", _several),
     rule(rf"(?:my|our) (?:(?:current|new){BLANKS})?(?P<key>{words.OWNED_THINGS}){IS}{VALUE}", _thing_owned),

@@ -1,14 +1,14 @@
 """The sentences of standing instructions: whether a message is one and nothing else, its subject, what it takes back.
 
 Who pastes, forwards or quotes a text puts something before it, behind it or around it. So an instruction holds only if
-the message begins with it and has nothing else. This asks for plain English on one line: what a label, a list, a mail,
-a log, code or markup is made of has no place there, nor have characters that cannot be seen.
+the message begins with it and has nothing else. The message must be plain English on one line, without the characters
+of labels, lists, mails, logs, code and markup, and without invisible characters.
 
 Two instructions with the same subject cannot both be in force, the newer one holds. `Always use tabs` and `never use
-tabs` have one subject, as have `answer in English` and `answer in German`. Two that are about the same thing in other
-words have two subjects, and both are told: with their dates, so that the newer is known.
+tabs` have one subject, as have `answer in English` and `answer in German`. Two instructions about the same thing in
+other words have two subjects. Contexts have both, with their dates, so that an agent knows which is newer.
 
-What is taken back is looked up among the instructions in force by its words: see `takes_back`.
+The instruction that a user takes back is found by its words among those in force: see `takes_back`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CONDITION = re.compile(
     r"|each)\b)[^,]{0,400}",
     re.IGNORECASE,
 )
-# Things that can be had in one way at a time, each with the words for its ways.
+# Subjects of which only one choice can hold at a time, each with the words for its choices.
 _ANSWERS: Final = r"\b(?:answers|replies|responses|explanations)\b"
 _LENGTH: Final = r"\b(?:short|brief|concise|long|detailed|lengthy|thorough|verbose)(?:er)?\b"
 _SPOKEN_IN: Final = (
@@ -73,9 +73,9 @@ _CHOICES: Final = (
     ),
     ("pronouns", r"\bpronouns\b|\b(?:they/them|she/her|he/him)\b"),
 )
-# Searched from the beginning: a search from each place in turn would read the rest of the text each time.
+# Anchored to the beginning: a search from each position would read the rest of the text each time.
 _COMPILED: Final = tuple((name, starting(rf"{REST}?(?:{pattern})")) for name, pattern in _CHOICES)
-# What says how often or how politely, and numbers: `three options` and `five options` are one subject.
+# Words for how often or how politely, and numbers: `three options` and `five options` are one subject.
 _IGNORED_WORDS: Final = """
 always never don't do not ever please only just also from now on going forward in the future i you your want wants would
 like to should must have need can could a an the any all every each of at more no stop quit longer anymore again that it
@@ -89,7 +89,7 @@ _TIME = re.compile(rf"\b{words.AT_A_TIME}", re.IGNORECASE)
 
 
 def subject_of(text: str) -> str:
-    """Return the subject of an instruction: what it is about, without whether, how often or how much."""
+    """Return the subject of an instruction: what it is about, without words for whether, how often or how much."""
     condition = _CONDITION.search(text)
     scope = _key(condition[0]) if condition is not None else ""
     rest = text.replace(condition[0], " ") if condition is not None else text
@@ -109,7 +109,7 @@ def _subject(name: str, scope: str) -> str:
 
 
 def _key(text: str) -> str:
-    """Return the words that matter, in their order; a time of day only as such."""
+    """Return the stems of the words that matter, in order; of a time of day only its preposition."""
     plain = _TIME.sub(lambda found: f" {found[0].split()[0]} ", text)
     found = (_stem(word) for word in _WORD.findall(plain.lower()) if word not in _IGNORED and not word[0].isdigit())
     return " ".join(dict.fromkeys(found))
@@ -123,11 +123,11 @@ def _stem(word: str) -> str:
     return word
 
 
-# Few people say more at once; three sentences are the most that was seen.
+# Few people give longer instructions at once; the longest seen had three sentences.
 _MAX_ALONE_CHARACTERS: Final = 300
-# With which people end a message.
+# People end messages with these.
 SMILEYS: Final = "\U0001f642\U0001f60a\U0001f64f\U0001f44d\U0001f600\u2764\ufe0f"
-# Words, and between them what a sentence needs. A colon only within a time, a hyphen only within a word.
+# Words, and the punctuation of a sentence. A colon may stand only within a time, a hyphen only within a word.
 _PLAIN = re.compile(
     rf"(?:[A-Za-z0-9\u00c0-\u024f\u1e00-\u1eff{COVER} ,!?%&+/$\u20ac\u00a3\u00b0_]|(?<=\w)#|(?<!\.)\.(?=[\s\d]|\Z|\w\.)"
     r"|(?<=\d):(?=\d)|(?<=\w)-(?=\w)|'(?=[\w ])){1,300}"
@@ -159,13 +159,13 @@ _REQUESTED = starting(
     r" to me|from now on|keep your|use)\b|would you mind\b)",
 )
 _COURTESY = starting(r"(?:please|thanks|thank you|thx|cheers)(?: (?:a lot|so much|very much|in advance))?\s{0,3}$")
-# Why the user wants it, which lasts as they do: "keep lists short, I read them on my phone".
+# The reason for an instruction, which lasts as long: "keep lists short, I read them on my phone".
 _REASON: Final = (
     r"(?:(?:i|we)(?:'m|'re|'ve got| am| are| have| can't| cannot| don't| do not| get| read| hate| find| struggle)"
     r"|my (?:eyes|eyesight|english|phone|screen|hearing|brain|memory) (?:is|are|get|gets|can't))\b"
     r"(?!.{0,200}\b(?:today|tonight|tomorrow|now|this|that|you|him|her|deadline|meeting|need)\b)"
 )
-# Behind a comma an instruction goes on with one of these; a name, or `says my boss` in any language, does not.
+# After a comma an instruction may continue with one of these words, but not with a name or a `says my boss`.
 _GOES_ON = starting(
     rf"(?:(?:please|pls|and|but|or|nor|even|not|never|always|ever|only|just|so|then|if|when|whenever|unless|because"
     rf"|since|ok|okay|thanks|thank you|no|with|without|(?:in|for) (?:all|every|each|my)|especially|including|instead"
@@ -174,7 +174,7 @@ _GOES_ON = starting(
     rf"|(?:all |your |my |every ){{0,3}}{words.OUTPUT})\b"
     r"|[a-z-]{1,30}(?: [a-z-]{1,30})?(?:, [a-z-]{1,30}(?: [a-z-]{1,30})?){0,8},? (?:and|or) [a-z-]{1,30}\b)"
 )
-# Said to people, in talk and in songs.
+# Phrases said to people, in talk and in songs.
 _BETWEEN_PEOPLE = re.compile(
     r"\b(?:keep (?:(?:it |this )?up|on|going|me|us|being|smiling|shining|doing)\b|(?:never|don't ever) stop|let (?:me"
     r"|us|it|her|him) (?:go|down|be|in|fall|out)\b|stop (?:being you|believing|loving|smiling)|ask me (?:to (?:stay"
@@ -185,7 +185,7 @@ _BETWEEN_PEOPLE = re.compile(
     r"|want you to call me again)",
     re.IGNORECASE,
 )
-# `Translate it, and never ...`: what follows is in the text that is to be worked on.
+# `Translate it, and never ...`: what follows is about the text to be worked on.
 _WORKS_ON_TEXT = starting(
     r"(?:please |just |can you |could you ){0,3}(?:translate|proofread|summari[sz]e|explain|quote|repeat|read|review"
     r"|print|convert|format|write|draft|say|send|text|email|mail|post|publish|tell|edit|describe)\b"
@@ -197,7 +197,7 @@ _START = re.compile(r"[,:;\u2013\u2014>|*#-]\s{0,3}|^(?:and|so|but|btw|also|oh|o
 
 
 def is_plain(message: str) -> bool:
-    """Return whether a message is a line of plain English, in which nothing can be pasted, labelled or quoted."""
+    """Return whether a message is one line of plain English, without signs that it was pasted, labelled or quoted."""
     text = _quotes_covered(message)
     return (
         len(text) <= _MAX_ALONE_CHARACTERS
@@ -208,12 +208,12 @@ def is_plain(message: str) -> bool:
 
 
 def is_override(message: str) -> bool:
-    """Return whether a message tries to undo what the agent was told by others."""
+    """Return whether a message tries to override what others have told the agent."""
     return _OVERRIDE.search(message) is not None
 
 
 def sentences_alone(message: str) -> list[Sentence]:
-    """Return the sentences of a plain message, without words of thanks; none if one of them only asks something."""
+    """Return the sentences of a plain message, without words of thanks; none if one of them is a mere question."""
     found = [one for one in _sentences(_quotes_covered(message), message) if not _COURTESY.match(one[0].text)]
     if any(_ASKS & set(mark) and not _REQUESTED.match(sentence.text) for sentence, mark in found):
         return []
@@ -221,7 +221,7 @@ def sentences_alone(message: str) -> list[Sentence]:
 
 
 def is_whole(sentence: Sentence) -> bool:
-    """Return whether a sentence that begins with an instruction has nothing else: neither a task nor others' words."""
+    """Return whether a sentence consists of the instruction with which it begins: no task, no other person's words."""
     return (
         not REPORTED.search(sentence.text)
         and not _WORKS_ON_TEXT.match(sentence.text)
@@ -231,7 +231,7 @@ def is_whole(sentence: Sentence) -> bool:
 
 
 def parts_of(message: str) -> Iterator[Sentence]:
-    """Yield where else in a message an instruction may begin: with each sentence, and behind what leads into it."""
+    """Yield the other places where an instruction may begin: each sentence, and the part after a lead-in."""
     if len(message) > MAX_MESSAGE_CHARACTERS or JOKE.search(message):
         return
     for sentence, mark in _sentences(covered_text(message), message):
@@ -284,16 +284,15 @@ _TAKEN_BACK: Final = tuple(
     )
 )
 _OWN_WORDS: Final = starting(rf"{_FORGET}(?:what i said about\b|(?:the|that|my) [\w -]{{1,40}} {_RULE},)")
-# Without one of these words, such a sentence says something else more often than not.
-# Before words that name an instruction without saying whether it asks for something or forbids it.
+# Marks words that name an instruction without saying whether it asks for something or forbids it.
 _ABOUT: Final = "about: "
 _FORBIDS: Final = re.compile(r"\b(?:never|don't|do not|not|no|stop|quit|avoid|without|skip|omit)\b", re.IGNORECASE)
 _PLAINLY: Final = re.compile(r"(?:no longer|can stop|stop|quit|no need)\b", re.IGNORECASE)
 
 
 def taken_back(sentence: Sentence) -> Statement | None:
-    """Return what a sentence may take back: whether there is such an instruction is not known here."""
-    # Of one's own words one may go on: "Never mind what I said about emojis, they are fine."
+    """Return a statement that takes an instruction back; the caller looks up whether there is such an instruction."""
+    # More may follow if a user names their own words: "Never mind what I said about emojis, they are fine."
     is_own = _OWN_WORDS.match(sentence.text) is not None and not REPORTED.search(sentence.text.partition(", ")[2])
     if not (is_own or is_whole(sentence)):
         return None
@@ -316,10 +315,10 @@ def taken_back(sentence: Sentence) -> Statement | None:
 
 
 def takes_back(revoked: str, instruction: str) -> float:
-    """Return how well words that take something back fit an instruction, from 0 (not at all) to 1.
+    """Return how well the words of a revocation fit an instruction, from 0 (not at all) to 1.
 
-    All words that matter must be among the instruction's: a word too many names something else. Who no longer wants
-    emojis takes back `use emojis`, and says `never use emojis` once more.
+    All words that matter must be among the instruction's: an additional word means another instruction. "No emojis any
+    more" takes back `use emojis`; it does not take back `never use emojis`.
     """
     named = revoked.removeprefix(_ABOUT)
     words, of_instruction = words_of_instruction(named), words_of_instruction(instruction)

@@ -6,7 +6,7 @@ from typing import Final
 
 from memory.memories.patterns.matching import BLANKS
 
-# What an agent says or sends: with `always` or `never` these are addressed to it, whatever follows.
+# Verbs of what an agent says or sends: with `always` or `never` they address the agent, whatever follows.
 SPOKEN: Final = (
     r"(?:answer|respond|reply|address me|refer to me|call me|cite|recommend|suggest|mention|translate|summari[sz]e"
     r"|greet me|(?:give|tell|show|send|ask|remind|warn|notify|alert|ping|message|text|email|mail|inform|contact"
@@ -14,7 +14,7 @@ SPOKEN: Final = (
     r"|sugarcoat|commit (?:with|your|the|in|after|before|directly|changes|only|small)|force-push|rebase|merge without"
     r"|apologi[sz]e|double-check|proofread|disturb me|wake me|interrupt me)"
 )
-# What an agent may be asked to do, and people as well: something else must say that it is the agent.
+# Verbs of what agents and people may be asked to do: something else must show that the agent is meant.
 DONE: Final = (
     r"(?:use|write|keep|give|include|avoid|add|put|make|show|say|start|begin|end|provide|check|run|skip|omit|limit|list"
     r"|follow|round|sign|spell|test|commit|deploy|leave|share|delete|remove|modify|change|touch|edit|back up|push"
@@ -27,7 +27,7 @@ DONE: Final = (
     r"|calculate|draw|track|log|save|record|flag|remember)"
 )
 ANY_VERB: Final = rf"(?:{SPOKEN}|{DONE})"
-# The same as a gerund, after `stop`.
+# The same verbs as gerunds, after `stop`.
 STOPPED: Final = (
     r"(?:(?:calling|addressing|lecturing|correcting|patroni[sz]ing|interrupting) me|apologi[sz]ing|suggesting"
     r"|recommending|morali[sz]ing|flattering|making things up|being so|hedging)"
@@ -42,7 +42,7 @@ OUTPUT: Final = (
     r"|examples?|plans?|lists?|texts?|e-?mails?|drafts?|reports?|suggestions?|recommendations?|recipes?|scripts?"
     r"|functions?|commit messages?|reviews?|translations?|feedback|calculations?|snippets?)"
 )
-# Plural or mass nouns alone: one answer is the next one, `answers` are all.
+# Only plural and mass nouns: `answer` may mean the next answer alone, `answers` means all of them.
 OUTPUTS: Final = (
     r"(?:answers|replies|responses|explanations|summaries|outputs|messages|code(?: examples)?|examples|plans|lists"
     r"|texts|e-?mails|drafts|reports|suggestions|recommendations|recipes|scripts|functions|commit messages|reviews"
@@ -69,15 +69,15 @@ MANNER: Final = (
     r"|polite|brief|concise|honest|direct|blunt|precise|specific|formally|informally|sugarcoat\w{0,40}|first name"
     r"|full name|last name|the word|the phrase|the words|reasoning|assumptions|word count|pronouns|hashtags?)"
 )
-# What people want no answer to have, whatever it is about.
+# Things that people want in no answer, whatever it is about.
 STYLE: Final = (
     r"(?:emojis?|jargon|slang|acronyms?|abbreviations|exclamation marks|all caps|hashtags?|disclaimers|pleasantries"
     r"|small talk|filler(?: words)?|fluff|flattery|compliments|apologies|bullet points|markdown)"
 )
 UNITS: Final = r"(?:(?:the )?(?:metric|imperial)(?: system| units)?|celsius|fahrenheit|(?:british|american) spelling)"
-# `Use bullet points for this one` is about one answer: these count only if the message is nothing else.
+# Often about one answer, as in `Use bullet points for this one`: they count only if the message is nothing else.
 PLAINNESS: Final = r"(?:bullet points|(?:simple|simpler|plain|easy) (?:words|language|terms|english))"
-# How an agent answers. `Be honest` and `be careful` are said of one thing.
+# How an agent answers. `Be honest` and `be careful` are missing: people say them about one single thing.
 BEARING: Final = (
     r"(?:(?:more |less |very )?(?:brief|concise|succinct|terse|direct|blunt|precise|polite|formal|informal|verbose"
     r"|wordy|to the point))"
@@ -89,7 +89,7 @@ HORIZON: Final = (
     r"|in (?:all|every|each|any)(?: one)?(?: of)?(?: your)?(?: future)? (?:answers?|replies|reply|responses?|messages?)"
     r"|every time you (?:answer|reply|respond|write to me)|at all times)"
 )
-# Behind an instruction; `keep moving forward` is none.
+# For the end of an instruction: in `keep moving forward`, these words are no horizon.
 HORIZON_LAST: Final = HORIZON.replace("|moving forward", "")
 _HOUR: Final = (
     r"(?:\d{1,2}(?:[:.]\d\d)?\s?(?:am|pm|a\.m\.|p\.m\.|o'clock|h)?|one|two|three|four|five|six|seven|eight|nine|ten"
@@ -103,12 +103,12 @@ AT_A_TIME: Final = (
     rf"(?:(?:before|after|past|until|between|at|during|earlier than|later than){BLANKS}{_HOUR}\b"
     rf"|(?:on|during|over|at){BLANKS}(?:a |the |my )?{_DAYS}\b|at night\b|in the (?:morning|evening|night)s?\b)"
 )
-# What an agent does at a time of day: calls and appointments.
+# Verbs of what an agent does at a time of day, such as calls and appointments.
 TIMED: Final = (
     r"(?:call|phone|ring|dial|text|message|email|mail|ping|contact|disturb|notify|remind|wake|schedule|book|plan"
     r"|arrange|set up|put|write|deploy|push|release|merge|send)"
 )
-# What a user does that an agent can see: conditions of instructions.
+# Verbs of what an agent sees a user do, which are conditions of instructions.
 SEEN: Final = (
     r"(?:ask|say|send|paste|mention|request|write|type|share|post|upload|give|tell|show|forget|submit|want|need|order"
     r"|talk|greet|start a|begin a|open a|make a (?:typo|mistake)|use the word)"
@@ -131,7 +131,7 @@ TALK_OF: Final = (
     r"(?:talk|speak|hear|be asked|be reminded) (?:about|of) (?:my [a-z]{2,20}(?: [a-z]{2,20}){0,3}"
     r"|(?-i:[A-Z])[a-z]{1,20}|(?:politics|religion|work|food|calories|death|diets|weight)(?: \w{1,20}){0,4})"
 )
-# What is said to an assistant alone, if the message says nothing else. It follows `please` or `can you`.
+# If the message says nothing else, only an assistant is told these. They follow `please` or `can you`.
 WAYS_TO_ANSWER: Final = (
     rf"(?:keep|limit) (?:all )?(?:your )?{_PRODUCED} (?:under|below|to|within|short|brief|simple|at)\b.{{0,100}}",
     rf"(?:keep|leave) {_NOT_OF_THIS}[a-z][\w ,'-]{{1,60}} out of (?:(?:all|every|any) (?:my |your )?[a-z]{{3,20}}"
@@ -141,7 +141,7 @@ WAYS_TO_ANSWER: Final = (
     rf"|accessible) [a-z]{{3,20}}).{{0,60}}",
     r"(?:don't|do not) (?:mention|bring up|comment on|ask (?:me )?about|remind me (?:of|about)"
     r"|talk (?:to me )?about) my\b.{0,60}",
-    # Of bare answers and examples others say so, too: in exams, forms and guidelines that are pasted.
+    # `Answers` and `examples` need a `your` or `my`: pasted exams, forms and guidelines have such sentences, too.
     rf"(?:all )?(?:(?:your|my) {_PRODUCED}|recipes|suggestions|recommendations|summaries|translations) (?:should|must"
     r"|need to|have to) (?:all |always |never |not )?(?:be(?! (?:here|there|on|at|somewhere|ready|done|available|online"
     r"|enough|fine|ok|[a-z]{2,20}(?:ed|en|nt) (?:by|to|before|at|on|in|for|twice|once))\b)|have|contain|include|use"

@@ -1,9 +1,9 @@
 """Patterns for standing instructions: how a user wants the agent to act or answer from now on.
 
 Precision comes first, because an agent follows what is found: one word too many in ordinary talk, in a quoted mail or
-in a task would change every later answer. So a sentence counts only if it is addressed to the agent (a verb of its own,
-its answers, `me`) and says that it lasts (`always`, `from now on`, `whenever I ...`, `I prefer ... answers`). A message
-that names a manner of answering and no task, such as `Be brief.`, is one, too.
+in a task would change every later answer. So a sentence counts only if it is addressed to the agent (by an agent's
+verb, its answers or `me`) and says that it lasts (`always`, `from now on`, `whenever I ...`, `I prefer ... answers`). A
+message that names a manner of answering and no task, such as `Be brief.`, is an instruction, too.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ WISHES: Final = (
 MIN_WORDS: Final = 2
 MAX_WORDS: Final = 50
 MAX_CHARACTERS: Final = 300
-# Told in every context, like flagged turns (`MIN_IMPORTANCE` of the context).
+# So important that every context has them, like flagged turns (`MIN_IMPORTANCE` of the context).
 IMPORTANCE: Final = 0.8
 # How many instructions of one message can wait for a confirmation. A message with more is a document, which nobody
 # would confirm line by line.
@@ -126,7 +126,7 @@ _NOT_EVERYBODY: Final = (
 )
 
 
-# What follows `from now on`, or precedes it.
+# Instructions that follow or precede `from now on`.
 _FROM_NOW_ON: Final = (
     starting(rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>{_NOT_EVERYBODY}{_IMPERATIVE}{REST})"),
     starting(rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>no (?:more )?\w{REST})"),
@@ -143,7 +143,7 @@ _FROM_NOW_ON: Final = (
         rf" {REST}?),?{BLANKS}{words.HORIZON_LAST}[.!]{{0,40}}$"
     ),
 )
-# By its form: any verb, if the sentence says when the user does something.
+# Any verb, if the sentence says when the user does something.
 _VERB: Final = (
     r"(?!(?:i|you|he|she|it|we|they|my|your|his|her|our|their|the|an?|this|that|there|and|but|so|what|how|why|who|not"
     r"|no|had|was|were|been|happy|come|leave|love|miss|forgive|forget|remember|think|argue|wonder|knew|thought|liked|on"
@@ -293,7 +293,7 @@ _YOURS: Final = (
     ),
     starting(rf"(?P<rest>{_PLEASE}don't use {words.MANNER}[^,]{{0,400}} (?:with|to|for) me\b{REST})"),
 )
-# Instructions only if the message says nothing else: next to a task they are about the task.
+# Instructions only if the message says nothing else: beside a task, they are about the task.
 _MANNERS: Final = (
     starting(
         rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:answer|respond|reply|speak|talk|chat|communicate|write)(?: (?:(?:to"
@@ -310,7 +310,7 @@ _MANNERS: Final = (
         r"|cite (?:your |all (?:your )?)?sources|(?:write|give)(?: me)? (?:shorter|longer|simpler) (?:answers|replies)"
         rf"|be (?:{words.BEARING}(?: and |, )){{0,2}}{words.BEARING}(?: with me)?)){_LATER}"
     ),
-    # To people one says these with a name or a reason: alone, they are about the answers.
+    # These are about the agent's answers only if they stand alone: to people one says them with a name or a reason.
     starting(
         rf"(?P<rest>{_PLEASE}(?:keep it (?:{words.BEARING}|short|simple|professional|light|casual)"
         rf"|be (?:always )?(?:[a-z]{{3,20}} and )?[a-z]{{3,20}} with me|use {words.MANNER}|(?:don't"
@@ -335,7 +335,7 @@ _REMEMBER = starting(
 )
 # A line of a text that was pasted, not typed.
 _INDENTED: Final = re.compile(r"[\r\n]{0,9}(?:\t| {2}|[\xa0\u2000-\u200a\u3000])")
-# Where it holds, before the instruction itself.
+# Where an instruction applies, said before the instruction itself.
 _SCOPE = starting(
     rf"(?:{words.HORIZON},?{BLANKS})?(?:in|for|across) (?:all|every|each)(?: of)?(?: my)? (?:projects?|workspaces?"
     rf"|chats?|conversations?),{BLANKS}"
@@ -371,7 +371,7 @@ _EVERYWHERE = re.compile(
 def find_instructions(message: str) -> list[Statement]:
     """Return how the user wants the agent to act from now on, in order; each content once.
 
-    They hold if the message is nothing else. Instructions in any other message wait for a confirmation.
+    Instructions hold at once if the message has nothing else. In any other message they wait for a confirmation.
     """
     if is_override(message):
         return []
@@ -389,7 +389,7 @@ def find_revocations(message: str) -> list[Statement]:
 
 
 def _own_sentences(message: str) -> list[tuple[Sentence, Statement | None]]:
-    """Return the sentences of a plain message, each with the instruction that it is."""
+    """Return the sentences of a plain message, each with the instruction that it states."""
     text = message.strip(" \t\r\n" + SMILEYS)
     if _INDENTED.match(message) or not is_plain(text) or is_override(text):
         return []

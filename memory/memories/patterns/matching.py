@@ -1,8 +1,8 @@
 """What the patterns have in common: sentences in the user's own words, values, statements and rules.
 
 A message is split into sentences without code, quotes, pasted text, questions or fiction. Text that is not the user's
-own is covered with `COVER`, character by character, so that positions stay the same. Repeats of which patterns are made
-have a bound each, so that any text is searched in linear time.
+own is covered with `COVER`, character by character, so that positions stay the same. Every repetition in a pattern has
+a bound, so that any text is searched in linear time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memory.memories.patterns import vocabulary as words
 # Longer sentences are not looked at.
 MAX_SENTENCE_CHARACTERS: Final = 400
 BLANKS: Final = r"\s{1,3}"
-# To the end of a sentence, or a part of it.
+# Up to the end of a sentence, or of a part of it.
 REST: Final = rf".{{0,{MAX_SENTENCE_CHARACTERS}}}"
 
 
@@ -40,9 +40,9 @@ class Statement:
     """One thing that a user said about themselves or asked to be remembered.
 
     `quote` has the user's own words. A newer statement with the same `subject` supersedes an older one. Only facts have
-    `key` and `value`. `takes_back` names an instruction that is no longer wanted. An
-    `unconfirmed` instruction stood among other words, and waits for a confirmation. What `only_changes` something is
-    worth nothing unless that is remembered. Times are microseconds in UTC.
+    `key` and `value`. `takes_back` names an instruction that is no longer wanted. An `unconfirmed` instruction stood
+    among other words and waits for a confirmation. A statement that `only_changes` something is worthless unless that
+    thing is known. Times are microseconds in UTC.
     """
 
     content: str
@@ -85,8 +85,8 @@ _FOREIGN = re.compile(_PASTED, re.DOTALL | re.MULTILINE)
 _NOT_OWN = re.compile(f"{_PASTED}|{_QUOTED}", re.DOTALL | re.MULTILINE)
 # Speaker labels and list marks, as in transcripts, letters and forms: these words are not the user speaking now.
 LABELLED = re.compile(r"^[ \t]{0,40}(?:[-*\u2022#|]|\d{1,20}[.)]|[A-Z][\w .'-]{0,30}:(?!//))", re.MULTILINE)
-# Before a colon, these lead to something the user says about themselves; any other label leads to other text. So does
-# a line that ends without a mark: a heading, or the words with which a paste is introduced.
+# Before a colon, these words lead to something the user says about themselves; other labels lead to other text. A line
+# without a mark at its end leads to other text, too: it is a heading or introduces a paste.
 _OWN_LABEL: Final = (
     r"(?:(?:please )?(?:remember|note|keep in mind|make a note(?: of this)?|take note)(?: that)?|don't forget"
     r"|fyi|btw|i(?:'d| would) say(?: this)?|ps|p\.s\.|update|edit|correction|clarification|reminder|important"
@@ -139,7 +139,7 @@ _GAME_ENDS = re.compile(
 JOKE = re.compile(
     r"\b(?:just )?kidding\b|\bjk\b|\bjoking\b|\bsarcas\w{1,40}|(?<!\w)/s\b|\bapril fools?\b", re.IGNORECASE
 )
-# What the speaker said just before is not so: "no wait, it's cherry", "sorry, I meant May".
+# Corrections of what the speaker has just said: "no wait, it's cherry", "sorry, I meant May".
 _CORRECTION = re.compile(
     r"\A\s{0,3}(?:(?:oh|ah|oops|whoops|sorry|no|nope|wait|actually|hang on|correction|my bad)[\s,!.:-]{1,3}){1,3}"
     r"(?:i meant?\b|make that\b|not\s|(?<!no )(?<!no, )(?:it|that)(?:'s| is)\s(?!fine|ok|all|good|great|right|true))"
@@ -151,7 +151,7 @@ LAUGHTER = re.compile(
     r"[\U0001f602\U0001f923\U0001f61c\U0001f61d\U0001f609\U0001f643]|;-?\)",
     re.IGNORECASE,
 )
-# `I prefer tea, so what can I order?`: what stands before the question is stated.
+# In `I prefer tea, so what can I order?`, the part before the question is a statement.
 _ASKING_CLAUSE: Final = re.compile(
     r",\s(?:(?:so|and|but)\s)?(?:(?:can|could|would|will|do|are|have) you|what|how|which|where|is|are|do|any"
     r"|can|should)\b",
@@ -166,7 +166,7 @@ _ASKS: Final = frozenset("?\uff1f\u061f")
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of the user: `text` with everything covered that is not their own, `original` as it was written."""
+    """A sentence of the user, as it was written (`original`) and with words that are not their own covered (`text`)."""
 
     text: str
     original: str
@@ -187,7 +187,7 @@ def sentences_of(message: str) -> Iterator[Sentence]:
 
 
 def is_taken_back(message: str) -> bool:
-    """Return whether a message says that what its sender said just before is not so, or was a joke."""
+    """Return whether a message corrects what its sender has just said, or calls it a joke."""
     is_short = len(message.split()) <= _MAX_WORDS_OF_CORRECTION
     return is_short and bool(_CORRECTION.match(with_plain_apostrophes(message)) or JOKE.search(message))
 
@@ -205,7 +205,7 @@ def with_plain_apostrophes(message: str) -> str:
 
 
 def covered_text(message: str) -> str:
-    """Return a message with plain apostrophes, and with everything covered that is code, quoted or a link."""
+    """Return a message with plain apostrophes, in which code, quotations and links are covered."""
     return _NOT_OWN.sub(lambda found: COVER * len(found[0]), with_plain_apostrophes(message))
 
 
@@ -278,7 +278,7 @@ _NAME = re.compile(rf"{_NAME_WORD}(?:\s(?:{_NAME_WORD}|de|da|di|van|von|der|la|l
 
 
 def cut(text: str) -> str:
-    """Return a value without what follows it in the sentence; empty if what follows is a condition of it."""
+    """Return a value up to the next thought in its sentence; empty if a condition on the value follows."""
     found = _NEXT_THOUGHT.search(text)
     if found and _CONDITION.match(text, found.start()):
         return ""
@@ -329,14 +329,14 @@ END: Final = (
 
 @dataclass(frozen=True)
 class PatternMatch:
-    """A pattern that matched a clause from its first word on."""
+    """A match of a pattern that begins at the first word of a clause."""
 
     clause: Sentence
     regex_match: re.Match[str]
 
     @cached_property
     def covered_value(self) -> str:
-        """Return the value without what follows it, with quotations covered: checks use this form."""
+        """Return the value without the rest of the sentence and with quotations covered: checks use this form."""
         return cut(self.regex_match["value"])
 
     @cached_property
@@ -352,12 +352,12 @@ class PatternMatch:
 
     @property
     def key(self) -> str:
-        """Return what the value belongs to, in lower case with single blanks."""
+        """Return the name of the attribute that has the value, in lower case with single blanks."""
         return " ".join(self.regex_match["key"].lower().split())
 
     @property
     def written_key(self) -> str:
-        """Return what the value belongs to, as it was written."""
+        """Return the name of the attribute that has the value, as it was written."""
         return " ".join(self.regex_match["key"].split())
 
     def quote(self, value: str | None = None) -> str:

@@ -28,7 +28,7 @@ _BEGINS = re.compile(rf"(?P<name>{_NAME})(?='s\s|\s(?:is|has|was|doesn't|can't|n
 
 
 def names_told(message: str) -> dict[str, str]:
-    """Return the names of the speaker's people and pets in a message, each with what they are: `{"Duke": "dog"}`."""
+    """Return the names of the speaker's people and pets in a message, each with the relation: `{"Duke": "dog"}`."""
     text = covered_text(message)
     found = {}
     for pattern in _TOLD:
@@ -40,7 +40,7 @@ def names_told(message: str) -> dict[str, str]:
 
 
 def with_relation(clause: Sentence, names: Mapping[str, str]) -> Sentence:
-    """Return a clause that begins with a known name with what they are before it: "my dog Duke is"."""
+    """Return a clause that begins with a known name with the relation put before the name: "my dog Duke is"."""
     found = _BEGINS.match(clause.text)
     who = names.get(found["name"]) if found is not None else None
     return clause if who is None else Sentence(f"my {who} {clause.text}", f"my {who} {clause.original}")

@@ -87,9 +87,9 @@ def _prefers(match: PatternMatch) -> Statement | None:
         return None
     start = match.regex_match.start("value")
     value = match.clause.words(start, start + len(value))
-    # What is told at length says how things are to be done, which every context tells.
+    # A long preference says how things should be done, so every context has it.
     is_standing = len(value.split()) >= _MIN_WORDS_OF_A_WAY or "," in value
-    # What is preferred now is preferred to something that was before: claims tell to what.
+    # A preference that holds `now` replaces an earlier one: the claims of both tell which.
     content = f"User {'now ' if _OF_NOW.search(match.clause.text) else ''}prefers {in_third_person(value)}."
     statement = Statement(
         content=content, kind="preference", quote=match.quote(value), subject=f"prefers {as_subject(value)}"[:120],
@@ -169,7 +169,7 @@ _REMEMBER_ANYTHING = starting(
     r"|for (?:future|your) reference\s{0,3}[,:])\s{0,3}"
     r"(?P<rest>(?:(?:the|a|an|there|on|in|at)\s|(?-i:[A-Z])).{0,400})",
 )
-# Words about the current task: the user does not ask for a lasting memory.
+# Words about the current task: with these the user does not ask for a lasting memory.
 _THE_TASK_AT_HAND = re.compile(
     r"\b(?:the (?:\w{1,40} )?(?:question|answer|task|essay|text|story|code|function"
     r"|exercise|graph|draft|document|paragraph"
@@ -295,7 +295,7 @@ _LEAD_IN = starting(
     r"|evening)|hmm{1,10}|um{1,10}|wow|definitely|absolutely|totally)"
     r"(?: there)?(?:\s{0,3}[,!:\u2013\u2014-]{1,40})?\s{1,3}){1,5}",
 )
-# Sentences with these words are somebody else's, or about something that is not real.
+# Sentences with these words are somebody else's, or about something unreal.
 _NOT_PLAIN = re.compile(
     r"\b(?:if|unless|whether|wish|would|wouldn't|could have|should have|might|maybe|perhaps|guess|suppose|once|used to"
     r"|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|back then|dream(?:ed|t)?(?! is to)|said|says|saying"
@@ -304,7 +304,7 @@ _NOT_PLAIN = re.compile(
     r"|according to|thinks?|thought|believes?|quote|character|narrator|protagonist|not sure|until)\b",
     re.IGNORECASE,
 )
-# `I live in the shadows, said the ogre`: words after a statement that make it somebody else's.
+# Words after a statement that make it somebody else's: `I live in the shadows, said the ogre`.
 _SPEECH_TAG_AFTER = re.compile(
     r"\b(?:said|says|whisper(?:ed|s)|shout(?:ed|s)|replie[ds]|crie[ds]|exclaim(?:ed|s)|sang|sings)\s{1,3}(?:the|my|a|an"
     r"|[A-Z])|^\s{0,3}in (?:a|my|an|another) (?:\w{1,40} )?life\b"
@@ -321,7 +321,7 @@ _RELATIVE_OF_MINE: Final = (
     rf"(?P<who>(?:my|our) (?:{words.RELATIONS}|{words.PETS}|eldest|oldest|youngest|(?:grand)?(?:kid|child)))"
 )
 _STATES: Final = r"(?=(?:is|has|was|lives|works|loves|likes|hates|[a-z]{2,20}s|[a-z]{2,20}ed)\b)"
-# "Mum's 70" is about my mum, "my sister's got asthma" says what she has, and "my eldest, Maya, plays" has one subject.
+# Shortened beginnings of clauses about relatives: "Mum's 70", "my sister's got asthma", "my eldest, Maya, plays".
 _SHORTENED: Final = (
     (
         starting(
@@ -349,7 +349,7 @@ _RULES: Final = (*facts.RULES, *_PREFERENCES, *traits.RULES)
 def find_statements(message: str, *, at: int, names: Mapping[str, str] = NO_NAMES_TOLD) -> list[Statement]:
     """Return the user's plain statements in a message sent `at` (microseconds), in order; each content once.
 
-    `names` are those of people and pets of which the user has spoken before, with what they are: `{"Duke": "dog"}`.
+    `names` are those of people and pets that the user has named before, with the relation: `{"Duke": "dog"}`.
     """
     message = with_apostrophes(message)
     instructions = find_instructions(message)
@@ -362,13 +362,13 @@ def find_statements(message: str, *, at: int, names: Mapping[str, str] = NO_NAME
 
 
 def _as_change(statement: Statement) -> Statement:
-    """Return a statement by whose subject recall finds it, if it makes doubtful what was said before."""
+    """Return a statement with a subject by which recall finds it, if it makes an earlier statement doubtful."""
     is_change = statement.subject is None and changes_between("", statement.content)
     return replace(statement, subject=f"{CHANGED}{as_subject(statement.content)}"[:200]) if is_change else statement
 
 
 def _is_replaced(statement: Statement, found: Iterable[str]) -> bool:
-    """Return whether what ended is found with what holds instead: "I no longer live in Oslo, I live in Bergen"."""
+    """Return whether another statement replaces one that ended: "I no longer live in Oslo, I live in Bergen"."""
     held = statement.content.replace(" no longer ", " ")
     return held != statement.content and any(one.split()[:3] == held.split()[:3] for one in found)
 
@@ -383,7 +383,7 @@ def _in_sentence(sentence: Sentence, at: int, names: Mapping[str, str]) -> Itera
     yield from found
     is_own = COVER not in body.text and not _NOT_PLAIN.search(body.text.replace("until", ""))
     if not found and is_own and turns_of(body.original):
-        # What it is about is known by what was said before: it is kept only if that is remembered.
+        # Only the messages before say what this is about: it is kept only if that is known.
         yield Statement(
             content=f'User said: "{body.original.rstrip(" .!,")}."', kind="event",
             quote=body.original, subject=None, confidence=0.8, importance=0.5, only_changes=True,
@@ -393,7 +393,7 @@ def _in_sentence(sentence: Sentence, at: int, names: Mapping[str, str]) -> Itera
 def _in_clauses(body: Sentence, at: int, names: Mapping[str, str]) -> Iterator[Statement]:
     end = 0
     for start in _clause_starts(body.text):
-        if start < end:  # it was told with what is before it, such as the day
+        if start < end:  # an earlier clause stated it, with the day for example
             continue
         written = Sentence(body.text[start:], body.original[start:])
         clause = _in_full(with_relation(written, names))

@@ -1,9 +1,9 @@
-"""What people tell of their lives, by the form of the sentence: what they did, have, are and plan.
+"""Finds statements about people's lives by the form of the sentence: what they did, have, are and plan.
 
 A sentence counts if it is about the speaker (`I`, `my sister`), states something in a form of which the tense can be
-seen, and can be understood by itself: a pronoun or a `that` which refers to something said before it rules it out.
-There is no list of what can be told: closed classes of words (pronouns, auxiliaries, irregular verbs, verbs of thought)
-say what form a sentence has.
+seen, and can be understood by itself: a pronoun or a `that` which refers to something said before it rules it out. The
+subjects are not listed: closed classes of words (pronouns, auxiliaries, irregular verbs, verbs of thought) say what
+form a sentence has.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PARTICIPLE: Final = (
     r"(?:been|become|begun|broken|chosen|come|done|drawn|drunk|driven|eaten|fallen|flown|forgotten|given|gone|grown"
     rf"|known|ridden|run|seen|shown|sung|spoken|stolen|swum|taken|thrown|torn|woken|worn|written|gotten|{_PAST})"
 )
-# Verbs of thought and talk say nothing of a life; of what one tries, needs and looks for nothing lasts.
+# Verbs of thought and talk say nothing about a life; trying, needing and looking for something do not last.
 _OF_THOUGHT: Final = (
     r"(?:think|thought|know|knew|guess(?:ed)?|hope[ds]?|feel|felt|mean|meant|see|saw|understood|understand|agreed?"
     r"|believed?|wish(?:ed)?|need(?:ed)?|want(?:ed)?|wonder(?:ed)?|suppose[d]?|bet|said|say|told|tell|heard|hear"
@@ -49,7 +49,7 @@ _NO_LIFE: Final = (
     r"|starting to|aiming|debating|deciding)"
 )
 _DOING_NOW: Final = rf"(?!{_NO_LIFE}\b)[a-z]{{2,20}}ing"
-# What is done for a time of life. With other verbs, `I'm pasting the script` says what is done at this moment.
+# Verbs of what people do for months or years. Other verbs, as in `I'm pasting the script`, are about this moment.
 _OCCUPATION: Final = (
     r"(?:work|study|train|teach|tutor|coach|mentor|volunteer|writ|build|develop|design|run|manag|lead|rais|renovat"
     r"|remodel|restor|prepar|sav|recover|expand|launch|open|start|mov|relocat|liv|rent|stay|dat|appl|interview|search"
@@ -59,23 +59,23 @@ _OCCUPATION: Final = (
     r"|breed|sing|danc|cook|bak|sew|garden|hik|climb|swim|cycl|jog|meditat|commut|travel|support|avoid|struggl|wear"
     r"|drink|smok|earn|ow|shar|mak|lov|serv|tend|listen|read|watch|decorat|redecorat|buy|advertis|perfect|incorporat)"
 )
-# Of these a word is enough: "I play the cello", "I work nights".
+# After these verbs one word says enough: "I play the cello", "I work nights".
 _WAYS = """
 plays wears rides cycles collects sings teaches coaches studies drives manages commutes volunteers works lives owns
 breeds rents tutors knits paints skis surfs climbs bakes practises practices
 """
 _WAYS_OF_LIFE: Final = frozenset(_WAYS.split())
-# These say nothing by themselves, and the others say enough where it is said how often: "I run every morning".
+# These verbs say nothing by themselves. The verbs below say enough with words for how often: "I run every morning".
 _OF_ANYTHING: Final = frozenset(("goes", "does", "meets", "sees", "calls"))
 _DAILY = "runs reads cooks swims walks hikes jogs sleeps fasts skips"
 _HABITS: Final = _OF_ANYTHING | frozenset(_DAILY.split())
-# `I give the wizard a coin`: in the simple present, these are told of a game or a story.
+# In the simple present, these verbs are about a game or a story: `I give the wizard a coin`.
 _NARRATED: Final = (
     r"(?:give|hand|throw|nod|smile|stare|turn|enter|leave|reach|pull|push|grab|point|refuse|shine|choose|attack|cast"
     r"|pick|approach|walk|step|stand|sit|jump|open|close|move|head|continue|start|begin|drop|raise|shoot|hit|touch"
     r"|search|follow|examine|inspect|equip|click|paste|upload|submit|enter|select|type)"
 )
-# Where it is said how often, how long or since when something is done, it is no matter of a moment.
+# Words for how often, how long or since when somebody does something: then it is more than a matter of the moment.
 _REPEATED: Final = re.compile(
     r"\b(?:always|never|usually|often|sometimes|regularly|daily|weekly|monthly|yearly|every|each|(?:a|per) (?:day|week"
     r"|month|year|night)|on (?:mon|tues|wednes|thurs|fri|satur|sun)day(?:s| (?:morning|afternoon|evening|night)s)"
@@ -84,7 +84,7 @@ _REPEATED: Final = re.compile(
     r"|spare) time)\b",
     re.IGNORECASE,
 )
-# `I've settled on the budget`: who did not follow the conversation does not know which.
+# `I've settled on the budget`: only somebody who followed the conversation knows which budget.
 _KNOWN_TO_BOTH: Final = re.compile(
     r"\s(?:(?:\w{2,12}ing|up|out|on|through|over|with|into|for|down|off|to)\s){0,3}"
     r"the\s(?!\w{1,20} (?:of|at|in|from)\b)[a-z0-9]"
@@ -105,7 +105,7 @@ _SECOND_VERB: Final = re.compile(
     r"|work|live|love|play|read|write|eat|drink|run|watch|teach|study|move|come|give|see|find|help|buy|cook|spend)\b",
     re.IGNORECASE,
 )
-# Words that say nothing of what was done: without others, a sentence is worth nothing later on.
+# Words that do not tell what was done: a sentence without other words is worthless later on.
 _EMPTY: Final = (
     r"(?:the|and|for|our|out|was|had|got|has|not|but|all|any|new|big|way|one|off|too|back|great|good|well|hard|busy"
     r"|fine|amazing|awesome|nice|fun|happy|excited|bored|tired|stressed|inspired|huge|usual|blast|lately|recently|today"
@@ -135,9 +135,9 @@ _WAS: Final = starting(
     rf"|adopted)|did(?= my (?:phd|degree|masters?|master's|bachelor's|mba|training|apprenticeship|residency)\b)|had"
     rf"|got(?! to\b))\b{_REST}"
 )
-# Where and when somebody was born stays true.
+# Words about birth and origins: such facts stay true.
 _ORIGIN: Final = re.compile(r"\b(?:was (?:born|raised|brought up|adopted)|grew up|did my)\b", re.IGNORECASE)
-# These are worth keeping without a day.
+# Events that are worth keeping even without a day.
 _MILESTONE: Final = re.compile(
     r"\Ai (?:just |finally |recently )?got (?:promoted|married|divorced|engaged|laid off|fired|accepted|the job)\b",
     re.IGNORECASE,
@@ -146,7 +146,7 @@ _HAS_DONE: Final = starting(
     rf"{_SUBJECT}(?:'ve|\s{{1,3}}have)\s{{1,3}}{_ADVERBS}(?!(?:got|had|{_OF_THOUGHT})\b)(?P<verb>{_PARTICIPLE})\b"
     rf"(?!\s{_ADVERBS}(?:so|into|able|there|{_EMPTY}|{_NO_LIFE})\b){_REST}"
 )
-# Without a day, what was had or where somebody was is told of a year.
+# Without a day, a sentence with `had` or `was in` needs a year.
 _IN_A_YEAR: Final = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b")
 _IS: Final = starting(
     rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?=an?\s(?!{_EMPTY}\b|bit\b|lil|big)"
@@ -157,7 +157,7 @@ _HAS: Final = starting(
     r"(?!\s\w+ (?:pic|photo|picture)s?\b|\s(?:(?!regular|weekly|monthly|daily)\w+ ){1,3}(?:meeting|appointment|call"
     rf"|exam|interview|flight|deadline|shift|lesson|class|date)s?\b){_REST}"
 )
-# How somebody is on days that recur: "I'm off on Mondays", "I'm usually asleep by ten".
+# What recurs or is usual, after `I'm`: "I'm off on Mondays", "I'm usually asleep by ten".
 _REGULARLY: Final = starting(
     rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)(?=\s(?:usually|normally|generally|.{{1,60}}(?:on (?:(?:mon|tues|wednes|thurs"
     r"|fri|satur|sun)day|weekday|weekend)s|at weekends|every (?:other |second )?(?:[a-z]{3,6}day|week|weekend"
@@ -184,7 +184,7 @@ _PLANS: Final = starting(
     rf"|(?:'ll|\s{{1,3}}will)\s{{1,3}}{_ADVERBS}(?:be )?(?!let|keep|look|be\b)[a-z]{{2,20}}"
     rf"|\s{{1,3}}{_ADVERBS}(?:plan|have) (?:to|on|a|an)|(?:'ve|\s{{1,3}}have)\sgot (?:to|an?))\b{_REST}"
 )
-# Of a day to come these tell a plan, too: "I'm on call next week", "I start on Monday", "my last day is 3 May".
+# With a day in the future these are plans, too: "I'm on call next week", "I start on Monday", "my last day is 3 May".
 _WILL_DO: Final = starting(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!(?!see\s(?:dr|my|the|an?)\b){_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b)(?P<verb>[a-z]{{2,20}})\b{_REST}"
 )
@@ -203,7 +203,7 @@ _GOT: Final = re.compile(
     r"|\d{1,2})\s)",
     re.IGNORECASE,
 )
-# As one of them says it.
+# `We` and its verb, which `_AS_ONE` turns into the forms after `I`.
 _WE: Final = starting(r"we(?P<verb>'re|'ve|'ll|\s(?:are|were))?(?=\s)")
 _AS_ONE: Final = {"'re": "'m", " are": " am", " were": " was"}
 _OF_RELATIVE: Final = starting(
@@ -213,13 +213,13 @@ _OF_RELATIVE: Final = starting(
     rf"|means)[a-z]{{2,20}}s|{_PAST}|have|live|work|love|go|start)\b{_REST}"
 )
 _OF_THE_MIND: Final = r"(?:want|need|think|feel|know|care|remember|see|hear|believe|understand|wish)"
-# What holds no more: a newer memory says so, and supersedes the one that said that it does.
+# Something that no longer holds: the new memory supersedes the memory that said that it holds.
 _ENDS: Final = starting(
     rf"{_SUBJECT}(?:(?P<be>'m|\s{{1,3}}am)\s(?P<no_longer_be>no longer|not)|(?P<have>\s{{1,3}}have) no"
     rf"|\s{{1,3}}(?P<do>don't|do not)|\s{{1,3}}(?P<no_longer>no longer))\s(?!{_OF_THE_MIND}\b)"
     r"(?P<rest>\S.{2,120}?)(?P<any_more>\sany ?more)?\Z"
 )
-# Where another thought begins: what follows says no more of the first.
+# Where another thought begins: the rest of the sentence does not belong to the first thought.
 _NEXT: Final = re.compile(
     r"\s{0,3}(?:[;()\u2013\u2014\u2026]|:(?!\d)|\s-{1,2}\s|,?\s(?:and|but|so|because|cuz|since|as|though|although|while"
     r"|which|who|where|plus|yet|or|when|whenever|if)\s(?:i|i'm|i've|i'd|i'll|it|it's|its|that|that's|this|they|he|she"
@@ -274,10 +274,10 @@ _INCOMPLETE: Final = re.compile(
 
 
 def find_told(sentence: Sentence, at: int) -> Statement | None:
-    """Return what a sentence, of a message sent `at`, tells of the speaker's life; None if it has another form."""
+    """Return what a sentence of a message sent `at` tells about the speaker's life; None if it has another form."""
     text = whole(sentence.text)
     number, length = len(text.split()), len(text)
-    ended = None if COVER in text else _ended(text)
+    ended = None if COVER in text else _no_longer_true(text)
     if ended is not None:
         return replace(ended, quote=sentence.words(0, length))
     if COVER in text or not _MIN_WORDS <= number <= _MAX_WORDS or _INCOMPLETE.search(text):
@@ -289,7 +289,7 @@ def find_told(sentence: Sentence, at: int) -> Statement | None:
     if _REFERS.search(text[we.end() :] if we is not None else text):
         return None
     if we is not None:
-        found = _of_several(text, we, at)
+        found = _with_we(text, we, at)
     else:
         found = _plan(text, at) or _event(text, at) or _state(_GOT.sub(r"\1 have ", text), at) or _relative(text, at)
     if found is None or not _says_enough(found.content):
@@ -298,7 +298,7 @@ def find_told(sentence: Sentence, at: int) -> Statement | None:
 
 
 def whole(text: str) -> str:
-    """Return a sentence up to where another thought begins; empty if what follows is a condition of it."""
+    """Return a sentence up to the point where another thought begins; empty if a condition follows there."""
     end = _NEXT.search(text)
     if end is not None and _CONDITION.match(text[end.start() :]):
         return ""
@@ -306,7 +306,7 @@ def whole(text: str) -> str:
 
 
 def _says_enough(content: str) -> bool:
-    """Return whether a content names something: a name, a number, a pet, or two words with a meaning of their own."""
+    """Return whether a content is specific: it has a name, a number, a pet, or two words with their own meaning."""
     if _HAS_SOMEBODY.fullmatch(content):
         return True
     verb, predicate = content.rstrip(".").split(maxsplit=2)[1:]
@@ -320,7 +320,7 @@ def _says_enough(content: str) -> bool:
     return len(meaning) > 1 or (len(meaning) == 1 and bool(re.search(r"(?:\s|\A)[A-Z0-9]", predicate)))
 
 
-def _ended(text: str) -> Statement | None:
+def _no_longer_true(text: str) -> Statement | None:
     found = _ENDS.match(text)
     if found is None or _REFERS.search(found["rest"]) or _INCOMPLETE.search(found["rest"]):
         return None
@@ -339,8 +339,8 @@ def _ended(text: str) -> Statement | None:
     return _statement(text, f"User {begins} {rest}{' any more' if found['any_more'] else ''}", "fact", None)
 
 
-def _of_several(text: str, we: re.Match[str], at: int) -> Statement | None:
-    """Return what the speaker and others have, do as a habit, or do on a day, in the words of the speaker."""
+def _with_we(text: str, we: re.Match[str], at: int) -> Statement | None:
+    """Return a statement with `we`, in the speaker's own words: what they have, do as a habit, or do on a day."""
     verb = (we["verb"] or "").lower()
     as_one = f"I{_AS_ONE.get(verb, verb)}{text[we.end() :]}"
     as_one = _GOT.sub(r"\1 have ", as_one)
@@ -352,7 +352,7 @@ def _of_several(text: str, we: re.Match[str], at: int) -> Statement | None:
     days = days_in(text, at, is_past=found.expires_at is None) if found is not None else None
     if found is None or (days is None and not _MILESTONE.search(as_one)):
         return None
-    content = f'User said: "{_dated(text, days, text) if days is not None else text}."'
+    content = f'User said: "{_with_date(text, days, text) if days is not None else text}."'
     return replace(found, content=content, quote=text)
 
 
@@ -363,8 +363,8 @@ def _plan(text: str, at: int) -> Statement | None:
         return None
     if found.re is not _PLANS and not _is_ahead(found, days, text, at):
         return None
-    content = _third(found, text) if found.re is not _OF_THING else text
-    content = _dated(content, days, text)
+    content = _about_user(found, text) if found.re is not _OF_THING else text
+    content = _with_date(content, days, text)
     if found.re is _OF_THING:
         whose, thing = content.split(maxsplit=1)
         if whose.lower() == "the":
@@ -375,7 +375,7 @@ def _plan(text: str, at: int) -> Statement | None:
 
 
 def _is_ahead(found: re.Match[str], days: Days, text: str, at: int) -> bool:
-    """Return whether something in the present tense is told of days to come, and of nothing that recurs."""
+    """Return whether a sentence in the present tense is about coming days and about nothing that recurs."""
     if days.last <= from_micros(at).date() or _REPEATED.search(text) or _YEARLY.search(text):
         return False
     if found.re is _WILL_DO:
@@ -395,10 +395,10 @@ def _event(text: str, at: int) -> Statement | None:
         return None
     if days is not None and days.first > from_micros(at).date() and not FOR_WHICH.search(text[: days.start]):
         return None
-    content = _third(found, text)
+    content = _about_user(found, text)
     kind: Kind = "fact" if is_origin else "event"
-    # Which year somebody was born in is not the last one that had such a day.
-    return _statement(text, content if days is None or is_origin else _dated(content, days, text), kind, None)
+    # The date of a birth is not completed with the last year that had such a day.
+    return _statement(text, content if days is None or is_origin else _with_date(content, days, text), kind, None)
 
 
 def _state(text: str, at: int) -> Statement | None:
@@ -407,13 +407,13 @@ def _state(text: str, at: int) -> Statement | None:
     if found is None or not _lasts(found, text):
         return None
     days = days_in(text, at, is_past=True) if not _WEEKLY.search(text) else None
-    # What is so on one day does not last, also where the order of day and month is not known.
+    # What is true on one day does not last, even if the order of day and month is not known.
     if found.re is not _HAS_DONE and (days is not None or _DAY_AND_MONTH.search(text)):
         return None
-    content = _third(found, text)
+    content = _about_user(found, text)
     if days is not None and not text[: days.start].lower().endswith("since "):
-        return _statement(text, _dated(content, days, text), "event", None)
-    # A second verb would need its ending, too.
+        return _statement(text, _with_date(content, days, text), "event", None)
+    # In the third person, a second verb would need an `s`, too.
     if (found.re in (_DOES, _HABIT) and " and " in text) or (found.re in (_DOES, _HAS) and _SECOND_VERB.search(text)):
         content = f'User said: "{text}."'
         return replace(_statement(text, content, "fact", as_subject(text)), content=content)
@@ -426,7 +426,7 @@ def _habit(text: str) -> re.Match[str] | None:
 
 
 def _lasts(found: re.Match[str], text: str) -> bool:
-    """Return whether what is done or has been done holds for longer than the conversation, and says of what it is."""
+    """Return whether a sentence holds for longer than the conversation and names its object."""
     if _OBJECTLESS.search(text):
         return False
     if _REPEATED.search(text):
@@ -455,7 +455,7 @@ def _relative(text: str, at: int) -> Statement | None:
     days = days_in(text, at, is_past=is_past)
     content = "User's " + in_third_person(text.split(maxsplit=1)[1])
     if days is not None:
-        content = _dated(content, days, text)
+        content = _with_date(content, days, text)
     lasts = days is None or _ORIGIN.search(text) is not None
     is_ahead = not is_past and days is not None and days.last > from_micros(at).date()
     expires_at = end_of_day(days.last) if is_ahead and days is not None else None
@@ -472,7 +472,7 @@ def _statement(
     )  # fmt: skip
 
 
-def _third(found: re.Match[str], text: str) -> str:
+def _about_user(found: re.Match[str], text: str) -> str:
     """Return a sentence about `I` in the third person: `User has a dog`."""
     start = found.end("subject")
     rest = text[start:]
@@ -490,7 +490,7 @@ def _third(found: re.Match[str], text: str) -> str:
     return "User" + in_third_person(rest)
 
 
-# Said of the moment, and wrong or empty later on.
+# Words about the moment, which are wrong or empty later on.
 _OF_THE_MOMENT: Final = re.compile(
     r"^(?P<before>User(?: has| is| was)?) (?:(?:also|just|even|finally|actually|definitely|honestly|basically) )+",
     re.IGNORECASE,
@@ -507,7 +507,7 @@ def with_s(verb: str) -> str:
 
 
 def in_third_person(text: str) -> str:
-    """Return words of the speaker about themselves as words about them, without touching `Tiger I`."""
+    """Return the speaker's words with `I`, `my` and so on in the third person, but not the number in `Tiger I`."""
 
     def third(found: re.Match[str]) -> str:
         is_number = found[0] == "I" and re.search(r"[A-Z][a-z]+ $", text[: found.start()])
@@ -516,8 +516,8 @@ def in_third_person(text: str) -> str:
     return _FIRST_PERSON.sub(third, text)
 
 
-def _dated(content: str, days: Days, text: str) -> str:
-    """Return a content with the day behind the words that mean it, unless they are the day."""
+def _with_date(content: str, days: Days, text: str) -> str:
+    """Return a content with a date after the words for that day, unless these words are the date."""
     words_of_day = text[days.start : days.end]
     written = str(days)
     if written.lower() in words_of_day.lower() or words_of_day not in content:

@@ -1,7 +1,7 @@
 """What people are, can, do and want, in a few words: `I'm retired`, `I can't swim`, `my rent is 900 euros`.
 
-Sentences this short have no form by which something that lasts could be told from one of the moment (`I'm tired`), so
-the words that may stand in them are listed.
+The form of such short sentences does not tell lasting things from those of the moment (`I'm tired`), so the words that
+may stand in them are listed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from memory.memories.patterns.matching import (
 )
 from memory.memories.patterns.told import in_third_person, with_s
 
-# One of these at a time.
+# Only one of these holds at a time.
 _MARITAL: Final = (
     r"(?:single|(?:happily |recently |newly )?married|(?:recently |newly )?divorced|widowed|a widow(?:er)?"
     r"|(?:recently )?engaged|(?:recently )?separated|in a (?:long-distance |committed )?relationship)"
 )
-# Instead of a job.
+# These replace a job.
 _NO_JOB: Final = (
     r"(?:(?:semi-)?retired|a pensioner|unemployed|out of work|between jobs"
     r"|a stay-at-home (?:mum|mom|dad|parent|mother|father))"
@@ -121,18 +121,18 @@ _TIME_OF_DAY: Final = (
 _DAYS: Final = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|weekends|mornings|evenings|nights|school holidays)"
 _I_HAVE: Final = rf"(?:i|we)(?:{BLANKS}{ADVERB}have(?: got)?|'ve got){BLANKS}"
 _OPEN: Final = rf"(?P<value>\S{REST})"
-# The clause ends, or says since when, or another one begins.
+# The clause ends, or goes on with words such as `now` or `and`.
 _END: Final = (
     r"(?=\s{0,3}(?:$|[,;.!()\u2013\u2014]|-\s|\b(?:and|but|so|now|because|at the moment|right now|these days|though"
     r"|with (?:no|two|three|four|\d))\b))"
 )
-# Said of the moment, and empty later on.
+# Words about the moment, which are empty later on.
 _OF_NOW: Final = re.compile(
     r"(?<=\s)(?:also|just|even|finally|actually|definitely|honestly|basically|still|mostly|really(?= (?:into"
     r"|speak)))\s",
     re.IGNORECASE,
 )
-# Who wants to learn that asks for it, and does not tell what they want of their life.
+# Words of a request: somebody who wants to learn `this` asks for help and names no goal of their life.
 _OF_THE_MOMENT: Final = re.compile(
     r"\b(?:this|that|these|those|it|them|you|your|here|there|how|what|why|more about|find out)\b", re.IGNORECASE
 )
@@ -153,8 +153,8 @@ def _statement(
     )  # fmt: skip
 
 
-def _told(subject: str | None = None, *, key: str | None = None, is_of_health: bool = False) -> Maker:
-    """Return a function that tells what was matched whole; of what has the same subject, one thing holds at a time."""
+def _whole_match(subject: str | None = None, *, key: str | None = None, is_of_health: bool = False) -> Maker:
+    """Return a function that makes a statement of the whole match. Of one `subject`, one statement holds at a time."""
 
     def make(match: PatternMatch) -> Statement:
         return _statement(match, match.quote(match.whole), subject, key=key, is_of_health=is_of_health)
@@ -162,15 +162,15 @@ def _told(subject: str | None = None, *, key: str | None = None, is_of_health: b
     return make
 
 
-def _told_of_thing(match: PatternMatch) -> Statement | None:
-    """Return what is told if it names a thing or two: what follows them is left out."""
+def _named_thing(match: PatternMatch) -> Statement | None:
+    """Return a statement without what follows the matched things, if these are named in a few words."""
     if not is_plain(match.covered_value, max_words=6) or re.match(r"(?:the|this)\b", match.covered_value):
         return None
     return _statement(match, match.quote(), None, key=None)
 
 
-def _somebody(match: PatternMatch) -> Statement | None:
-    """Return what is told of somebody by their name alone."""
+def _health_of_person(match: PatternMatch) -> Statement | None:
+    """Return a statement about the health of somebody who is called by name only."""
     name = match.regex_match["who"]
     if (
         name in words.NO_NAMES
@@ -184,8 +184,8 @@ def _somebody(match: PatternMatch) -> Statement | None:
     return replace(statement, content=f"{match.quote()}.")
 
 
-def _of_us(match: PatternMatch) -> Statement:
-    """Return what is told in the words of the user."""
+def _in_own_words(match: PatternMatch) -> Statement:
+    """Return a statement in the user's own words."""
     quote = match.quote(match.whole)
     return replace(_statement(match, quote, quote.lower(), key=None), content=f'User said: "{quote}."')
 
@@ -212,7 +212,7 @@ _THIRD: Final = {"am": " is", "have": " has", "not": " doesn't", "not_had": " ha
 
 
 def about_user(clause: str) -> str:
-    """Return a clause of the speaker about themselves as one about the user: `User can't swim`."""
+    """Return a clause in the first person as a clause about the user: `User can't swim`."""
     found = _HEAD.match(clause)
     if found is None:
         return "User's " + in_third_person(re.sub(r"\A(?:my|our)\s", "", clause, flags=re.IGNORECASE))
@@ -224,130 +224,132 @@ def about_user(clause: str) -> str:
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    rule(rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?:severely )?allergic to{BLANKS}{_OPEN}", _somebody),
+    rule(rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?:severely )?allergic to{BLANKS}{_OPEN}", _health_of_person),
     rule(
         rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?P<value>an? (?:vegan|vegetarian)|(?:lactose"
         rf"|gluten)[ -]intolerant|diabetic|teetotal){_END}",
-        _somebody,
+        _health_of_person,
     ),
     rule(
         rf"(?:i|we) {ADVERB}live in(?P<value> an? (?:[a-z-]{{1,20}} ){{0,3}}{words.DWELLINGS}"
         rf"(?: (?:near|without|with|on|outside|by|in) [^,;.]{{1,60}})?){_END}",
-        _told(),
+        _whole_match(),
     ),
     rule(
         rf"i {ADVERB}(?:take|get|catch) the (?P<value>(?:train|bus|tube|metro|tram|ferry|underground"
         rf"|subway) to (?:work|school|uni|university|the office)){_END}",
-        _told("goes to work by"),
+        _whole_match("goes to work by"),
     ),
     rule(
         rf"my (?P<key>passport|visa|lease|(?:driving )?licen[cs]e|(?:\w{{1,20}} )?(?:contract|insurance|subscription"
         rf"|membership|warranty)) (?:expires|ends|runs out){BLANKS}(?P<value>in (?:{words.MONTHS} )?20\d\d){_END}",
-        _told(),
+        _whole_match(),
     ),
-    rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_MARITAL}){_END}", _told("marital status")),
-    rule(rf"{I_AM}{ADVERB}(?P<value>{_NO_JOB}){_END}", _told("job", key="job")),
-    rule(rf"{I_AM}{ADVERB}(?P<value>{_EMPLOYMENT}){_END}", _told("employment")),
-    rule(rf"{I_AM}{ADVERB}(?P<value>{words.NATIONALITY}){_END}", _told("nationality")),
-    rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{words.RELIGION}){_END}", _told("religion")),
-    rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_CHARACTER}){_END}", _told()),
-    rule(rf"{I_AM}{ADVERB}(?P<value>{_HEALTH}){_END}", _told(is_of_health=True)),
+    rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_MARITAL}){_END}", _whole_match("marital status")),
+    rule(rf"{I_AM}{ADVERB}(?P<value>{_NO_JOB}){_END}", _whole_match("job", key="job")),
+    rule(rf"{I_AM}{ADVERB}(?P<value>{_EMPLOYMENT}){_END}", _whole_match("employment")),
+    rule(rf"{I_AM}{ADVERB}(?P<value>{words.NATIONALITY}){_END}", _whole_match("nationality")),
+    rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{words.RELIGION}){_END}", _whole_match("religion")),
+    rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_CHARACTER}){_END}", _whole_match()),
+    rule(rf"{I_AM}{ADVERB}(?P<value>{_HEALTH}){_END}", _whole_match(is_of_health=True)),
     rule(
         rf"(?:my|our) (?:[a-z'-]{{2,20}} ){{0,2}}(?:thesis|dissertation|phd|doctorate|research|novel|book|memoir|blog"
         rf"|podcast|channel|newsletter|start-?up|talk) is (?:about|on){BLANKS}"
         rf"(?!(?:done|finished|ready|to|fire|hold|track|time|\w{{3,6}}day)\b){_OPEN}",
-        _told_of_thing,
+        _named_thing,
     ),
     rule(
         rf"(?:i|we) {ADVERB}(?:can't|cannot|don't|do not|never) (?:work|do|make|come in|train|open|teach)(?: on)?"
         rf" (?P<value>{_DAYS}(?: (?:and|or) {_DAYS})?){_END}",
-        lambda match: _of_us(match) if match.clause.text[:2].lower() == "we" else _told()(match),
+        lambda match: _in_own_words(match) if match.clause.text[:2].lower() == "we" else _whole_match()(match),
     ),
     rule(
         rf"i {ADVERB}(?:get|suffer from|struggle with|live with){BLANKS}(?P<value>(?:really |very |easily )?(?:(?:sea"
         rf"|car|air|travel|motion)[ -]?sick(?:ness)?|(?:tired|cold|anxious|dizzy|overwhelmed"
         rf"|breathless) (?:very )?(?:quickly|easily|fast)|{words.ILLNESSES}|anxiety|depression|panic attacks|nosebleeds"
         rf"|headaches)(?: easily)?)(?:{_END}|(?= when\b| if\b))",
-        _told(is_of_health=True),
+        _whole_match(is_of_health=True),
     ),
-    rule(rf"i weigh{BLANKS}(?P<value>\d[\d.]{{1,5}} ?(?:kg|kilos?|lbs?|pounds|stone)){_END}", _told("weight")),
+    rule(rf"i weigh{BLANKS}(?P<value>\d[\d.]{{1,5}} ?(?:kg|kilos?|lbs?|pounds|stone)){_END}", _whole_match("weight")),
     rule(
         rf"{I_AM}(?P<value>\d[\d.,]{{0,5}} ?(?:cm|m|feet|foot|ft)(?: \d{{1,2}}(?: inches)?)?(?: tall)?){_END}",
-        _told("height"),
+        _whole_match("height"),
     ),
     rule(
         rf"{I_AM}on{BLANKS}(?P<value>[$\u00a3\u20ac]?\d[\d.,]{{1,8}}k|(?=.{{1,30}}(?:year|month)){_MONEY}){_END}",
-        _told("salary"),
+        _whole_match("salary"),
     ),
-    rule(rf"{LANGUAGE} is my (?P<value>(?:first|native|second|third) language){_END}", _of_us),
+    rule(rf"{LANGUAGE} is my (?P<value>(?:first|native|second|third) language){_END}", _in_own_words),
     rule(
         rf"we(?:'re| are) (?P<value>an? (?:family|household) of (?:two|three|four|five|six|seven|eight|\d{{1,2}})"
         rf"|(?:all |both )?{words.DIETS}(?: at home)?|a couple|renting|married|divorced|engaged){_END}",
-        _of_us,
+        _in_own_words,
     ),
     rule(
         rf"we(?: have|'ve got| have got) an?{BLANKS}(?P<value>(?:[a-z-]{{1,20}} ){{0,2}}{_OF_A_HOME}\b{REST})",
-        _told_of_thing,
+        _named_thing,
     ),
-    rule(rf"i was {ADVERB}diagnosed with{BLANKS}{_OPEN}", _told_of_thing),
-    rule(rf"{I_AM}{ADVERB}{_FEAR}{BLANKS}{_OPEN}", _told_of_thing),
+    rule(rf"i was {ADVERB}diagnosed with{BLANKS}{_OPEN}", _named_thing),
+    rule(rf"{I_AM}{ADVERB}{_FEAR}{BLANKS}{_OPEN}", _named_thing),
     rule(
         rf"{I_AM}{ADVERB}(?:(?:really |very |quite |pretty )?(?:good|bad|terrible|hopeless) (?:at|with)"
         rf"|not allowed(?: to)?|(?:really |very )?into|obsessed with|intolerant (?:to|of)|(?-i:married to(?= [A-Z]))"
         rf"|fluent in){BLANKS}{_OPEN}",
-        _told_of_thing,
+        _named_thing,
     ),
     rule(
         rf"i {ADVERB}speak{BLANKS}(?P<value>(?:[a-z]{{1,12}} ){{0,2}}{LANGUAGE}"
         rf"(?:(?:,| and|, and| but only) (?:[a-z]{{1,12}} ){{0,3}}{LANGUAGE}){{0,5}}"
         rf"(?: (?:fluently|natively|badly|well|at home|at work|with my [a-z]{{3,20}})){{0,2}}){_END}",
-        _told(),
+        _whole_match(),
     ),
-    rule(rf"i (?:can't|cannot|can not|never learn(?:ed|t) (?:how )?to){BLANKS}(?P<value>{_SKILLS}){_END}", _told()),
-    rule(rf"i (?:can't|cannot|can not){BLANKS}(?:tolerate|digest|handle|stomach){BLANKS}{_OPEN}", _told_of_thing),
-    rule(rf"i {ADVERB}(?:don't|do not|never){BLANKS}(?P<value>{_HABITS}){_END}", _told()),
-    rule(rf"i(?:'ve| have) never{BLANKS}(?P<value>smoked|driven|flown|skied|voted|been married){_END}", _told()),
+    rule(
+        rf"i (?:can't|cannot|can not|never learn(?:ed|t) (?:how )?to){BLANKS}(?P<value>{_SKILLS}){_END}", _whole_match()
+    ),
+    rule(rf"i (?:can't|cannot|can not){BLANKS}(?:tolerate|digest|handle|stomach){BLANKS}{_OPEN}", _named_thing),
+    rule(rf"i {ADVERB}(?:don't|do not|never){BLANKS}(?P<value>{_HABITS}){_END}", _whole_match()),
+    rule(rf"i(?:'ve| have) never{BLANKS}(?P<value>smoked|driven|flown|skied|voted|been married){_END}", _whole_match()),
     rule(
         rf"i (?:don't|do not) use{BLANKS}(?P<value>(?-i:[A-Z])[\w.]{{1,20}}(?: (?-i:[A-Z])[\w.]{{1,20}})?){_END}",
-        _told(),
+        _whole_match(),
     ),
     rule(
         rf"(?:i|we)(?:(?: have|'ve)(?: got)? no| (?:don't|do not) (?:have|own)(?: an?| any)?| haven't(?: got)?(?: an?"
         rf"| any)?){BLANKS}(?P<value>{_OF_A_HOME}){_END}",
-        _told(),
+        _whole_match(),
     ),
-    rule(rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY}(?::|,? called|,? named) {_NAMES}){_END}", _told()),
-    rule(rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY})(?:{_END}|:)", _told()),
+    rule(rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY}(?::|,? called|,? named) {_NAMES}){_END}", _whole_match()),
+    rule(rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY})(?:{_END}|:)", _whole_match()),
     rule(
         rf"i {ADVERB}(?:usually )?(?:get up|wake up|go to (?:bed|sleep)|start work|finish work|leave for work|have"
         rf" (?:breakfast|lunch|dinner))(?P<value> (?:at|around|from|before|by|about)"
         rf" {_TIME_OF_DAY})(?=\s{{0,3}}(?:$|[,;.!()]))",
-        _told(),
+        _whole_match(),
     ),
     rule(rf"(?:my|our) (?P<key>{_COSTS}){IS}(?P<value>{_MONEY}){_END}", _amount),
     rule(
         rf"(?:i|we) {ADVERB}(?:earn|make|pay){BLANKS}(?=[\d.,]{{3}}|.{{1,40}}(?:[$\u00a3\u20ac]|euro|dollar|pound|quid"
         rf"|franc))(?P<value>{_MONEY}(?:(?<=day|ear|eek|nth|our)| (?:in|for) (?:rent|childcare|the mortgage|maintenance"
         rf"|the flat|it a month))){_END}",
-        _told(),
+        _whole_match(),
     ),
     rule(
         rf"(?:my|our) {_PLACES}(?: (?:has no|has an?|doesn't have|does not have|is (?:in(?= (?-i:[A-Z]))|near"
         rf"|by))){BLANKS}{_OPEN}",
-        _told_of_thing,
+        _named_thing,
     ),
     rule(
         rf"{_RELATIVES}(?:'s| is| are){BLANKS}(?P<value>(?:an? )?(?:{words.DIETS}|{_HEALTH}|{_MARITAL}|{_NO_JOB}"
         rf"|{_EMPLOYMENT}|{words.RELIGION}|{words.NATIONALITY}|{_AGE})){_END}",
-        _told(),
+        _whole_match(),
     ),
     rule(
         rf"{_RELATIVES} (?:has|have|suffers from){BLANKS}(?P<value>{words.ILLNESSES}|dementia"
         rf"|alzheimer's(?: disease)?|cancer|an? [a-z]{{3,20}} allergy){_END}",
-        _told(),
+        _whole_match(),
     ),
-    rule(rf"{_RELATIVES}(?:'s| is| are){BLANKS}{_FEAR}{BLANKS}{_OPEN}", _told_of_thing),
-    rule(rf"{_RELATIVES} (?:doesn't|does not|can't|cannot){BLANKS}(?:eat|drink){BLANKS}{_OPEN}", _told_of_thing),
+    rule(rf"{_RELATIVES}(?:'s| is| are){BLANKS}{_FEAR}{BLANKS}{_OPEN}", _named_thing),
+    rule(rf"{_RELATIVES} (?:doesn't|does not|can't|cannot){BLANKS}(?:eat|drink){BLANKS}{_OPEN}", _named_thing),
     rule(rf"my (?:(?:main|big|biggest|ultimate|personal) )?{_WILL} is to{BLANKS}{_OPEN}", _goal),
     rule(
         rf"i(?: {ADVERB}want|'d (?:like|love)| would (?:like|love)) to learn(?! (?:about|more|something|anything"

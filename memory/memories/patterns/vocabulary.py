@@ -41,7 +41,7 @@ DIETS: Final = (
     r"(?:vegan|vegetarian|pescatarian|(?:lactose|gluten)[ -](?:intolerant|free)|diabetic|c(?:o)?eliac|left-handed"
     r"|colou?r[- ]?blind|teetotal(?:l?er)?)"
 )
-# Those that last: nobody is told for years that the user has a cold.
+# Lasting ones only: a cold is not worth knowing for years.
 ILLNESSES: Final = (
     r"(?:(?:type (?:1|2|one|two) )?diabetes|asthma|epilepsy|migraines|(?:rheumatoid )?arthritis|c(?:o)?eliac disease"
     r"|crohn's(?: disease)?|colitis|hypertension|(?:high|low) blood pressure|high cholesterol|adhd|autism|dyslexia"
@@ -94,7 +94,7 @@ SYNONYMS: Final = {
     "number": "phone number", "mobile number": "phone number", "cell number": "phone number",
     "telephone number": "phone number", "wedding anniversary": "anniversary",
 }  # fmt: skip
-# A user may have several of these: a second name belongs to another one and corrects nothing.
+# A user may have several of these: a second name belongs to a second one and does not correct the first.
 _NOT_UNIQUE: Final = (
     "friend cousin aunt uncle niece nephew sister brother son daughter roommate flatmate teacher doctor coach mentor"
     " grandmother grandma grandfather grandpa therapist kid colleague coworker neighbour neighbor ex"
