@@ -6,8 +6,8 @@ evicts no other workspace from those kept open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +16,11 @@ from urllib.parse import quote
 import pysqlite3
 
 from reverie.calls import Resource
-from reverie.errors import NotFound, ReverieError, StoreUnavailable
+from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import check_sqlite_version, translate_errors
 from storage.migrations import LINES, Kind, check_known, newest_version, read_oldest_programs, read_versions
 from storage.opening import inode_of
-from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql, unfinished_sql
+from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql
 from storage.recall.words import NO_LANGUAGES, Languages, languages_of
 from storage.rows import text_from_bytes
 from storage.scheduling.schedules import SchedulingCounts, read_scheduling
@@ -72,51 +72,12 @@ class AgentCounts:
     memories: int
 
 
-def read_counts(path: Path, kind: Kind = "workspace") -> StoreCounts:
-    """Return the counts of a store.
-
-    Raises `NotFound`, `StoreUnavailable`, or `StoreUnusable` (damaged, newer than this code).
-    """
-    with _reading(path, kind) as raw:
-        return counts_of(raw)
-
-
-def read_agents(path: Path, kind: Kind = "workspace", *, now: int) -> list[AgentCounts]:
-    """Return the agents of a store by name; `now` is in microseconds. Raises the errors of `read_counts`."""
-    with _reading(path, kind) as raw:
-        return agents_of(raw, now)
-
-
-def read_amounts(path: Path) -> Mapping[Resource, int]:
-    """Return how much a workspace holds of what quotas limit. Raises the errors of `read_counts`."""
-    with _reading(path, "workspace") as raw:
-        return stored_amounts_of(raw)
-
-
-def is_idle_file(path: Path, stages: Sequence[Stage], kind: Kind = "workspace") -> bool:
-    """Return whether a store has no work left at these stages.
-
-    False when it cannot be read, and when its schema is older: opening it reports the first and mends the second.
-    """
-    try:
-        with _reading(path, kind) as raw:
-            return not any(raw.execute(unfinished_sql(stage), {"stage": stage}).fetchone() for stage in stages)
-    except ReverieError:
-        return False
-
-
-def check_usable(path: Path) -> None:
-    """Raise `StoreUnusable` for a workspace that is damaged or newer than this code; 1.5 ms. Opens nothing for longer.
-
-    One with an older schema, which is migrated when it is next used, is usable.
-    """
-    with suppress(NotFound, StoreUnavailable), _reading(path, "workspace"):
-        pass
-
-
 @contextmanager
-def _reading(path: Path, kind: Kind) -> Iterator[Any]:
-    """Open a read-only transaction of a connection of its own on a store with the schema of this code."""
+def reading_file(path: Path, kind: Kind) -> Iterator[Any]:
+    """Open a read-only transaction on a store with the schema of this code, by a connection of the driver; 1.5 ms.
+
+    Raises `NotFound`, `StoreUnavailable` (also for an older schema), or `StoreUnusable` (damaged, or newer).
+    """
     check_sqlite_version()
     if inode_of(path) is None:
         raise NotFound(f"{path} does not exist", field="workspace")

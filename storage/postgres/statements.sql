@@ -4184,35 +4184,9 @@ WHERE (s.row_id > :after AND s.agent_id <> '' AND (s.status <> 'active' OR s.upd
     FROM messages AS m WHERE (m.session_row = s.row_id AND m.consolidated_at IS NULL) AND m.store_id = :store_id)) AND
     s.store_id = :store_id
 ORDER BY s.row_id LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
--- storage.status: is_idle_file
-SELECT 1
-FROM messages AS waiting
-WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL
-    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id LIMIT 1;
-SELECT 1
-FROM files AS waiting
-WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL
-    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id LIMIT 1;
-SELECT 1
-FROM memories AS waiting
-WHERE (chunked_at IS NULL AND superseded_by IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id =
-    waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
-    waiting.store_id = :store_id LIMIT 1;
-SELECT 1
-FROM items
-WHERE (embedding_model IS NULL AND NOT index_fields IS NULL) AND items.store_id = :store_id
-UNION ALL SELECT 1
-FROM chunks AS waiting
-WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL
-    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id LIMIT 1;
-SELECT 1
-FROM chunks AS waiting
-WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id =
-    waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
-    waiting.store_id = :store_id LIMIT 1;
--- storage.status: _reading
+-- storage.status: reading_file
 PRAGMA CAST(CAST((query_only = ON) AS INT) AS BIGINT);
--- storage.status: _reading
+-- storage.status: reading_file
 BEGIN;
 -- storage.status: agents_of
 SELECT agent_id, SUM(sessions), SUM(memories)
@@ -4263,6 +4237,32 @@ WHERE stage = :stage AND claims.store_id = :store_id;
 SELECT user_id, is_group
 FROM sessions
 WHERE (agent_id = :agent AND id = :session) AND sessions.store_id = :store_id;
+-- storage.stores: is_idle
+SELECT 1
+FROM messages AS waiting
+WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL
+    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id LIMIT 1;
+SELECT 1
+FROM files AS waiting
+WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL
+    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id LIMIT 1;
+SELECT 1
+FROM memories AS waiting
+WHERE (chunked_at IS NULL AND superseded_by IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id =
+    waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
+    waiting.store_id = :store_id LIMIT 1;
+SELECT 1
+FROM items
+WHERE (embedding_model IS NULL AND NOT index_fields IS NULL) AND items.store_id = :store_id
+UNION ALL SELECT 1
+FROM chunks AS waiting
+WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL
+    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id LIMIT 1;
+SELECT 1
+FROM chunks AS waiting
+WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id =
+    waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
+    waiting.store_id = :store_id LIMIT 1;
 -- storage.trust.audit: record
 INSERT INTO audit_log (at, actor, action, target, token, workspace, agent_id, outcome, origin, trace_id, count)
 VALUES (:at, :actor, :action, :target, :token, :workspace, :agent, :outcome, :origin, :trace, :count);

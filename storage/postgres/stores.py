@@ -27,7 +27,6 @@ import psycopg
 from filelock import FileLock, Timeout
 from sqlalchemy import Connection, CursorResult, PoolProxiedConnection
 
-from reverie.calls import Resource
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, ReverieError, StoreUnavailable
@@ -43,10 +42,8 @@ from storage.postgres.schema import prepare
 from storage.postgres.translation import FILE, KEPT
 from storage.private_files import write_private
 from storage.rows import execute
-from storage.status import AgentCounts, StoreCounts, agents_of, counts_of
 from storage.store import Store, new_serial
 from storage.stores import FileStamp, Stores
-from storage.trust.quotas import stored_amounts
 
 MARK: Final = "store.id"
 _LOCK: Final = "workspaces.lock"
@@ -383,20 +380,10 @@ class PostgresStores(Stores):
         with self.workspace(name, create=False).reading() as tx:
             return tx.work.is_idle(stages)
 
-    def counts(self, name: str) -> StoreCounts:
-        """Return the counts of a store. Raises `NotFound` and `StoreUnavailable`."""
+    @contextmanager
+    def _read_briefly(self, name: str) -> Iterator[Any]:
         with self.workspace(name, create=False).database.reading() as connection:
-            return counts_of(_Driver(connection))
-
-    def agents(self, name: str, *, now: int) -> list[AgentCounts]:
-        """Return the agents of a store by name; `now` is in microseconds. Raises the errors of `counts`."""
-        with self.workspace(name, create=False).database.reading() as connection:
-            return agents_of(_Driver(connection), now)
-
-    def amounts(self, name: str) -> Mapping[Resource, int]:
-        """Return how much a workspace holds of what quotas limit. Raises the errors of `counts`."""
-        with self.workspace(name, create=False).database.reading() as connection:
-            return stored_amounts(connection)
+            yield _Driver(connection)
 
     def check_usable(self, name: str) -> None:
         """Do nothing: the schema of all stores was checked when the database was opened."""

@@ -16,7 +16,7 @@ from reverie.pipeline.status import StartLag, TimeStatus
 from storage.scheduling import schedules as scheduling_status
 from storage.scheduling.records import NewReminder
 from storage.scheduling.schedules import RunStart, SchedulingCounts
-from storage.status import read_counts
+from storage.status import reading_file
 from support.scheduled import BAD, SECOND, WORKERS, Scheduled
 
 EMPTY = TimeStatus(
@@ -210,5 +210,5 @@ def test_a_store_that_is_not_migrated_says_so(time: Scheduled, kind: str) -> Non
         raw.execute(change)
         raw.commit()
         raw.close()
-        with pytest.raises(error, match=expected_error):
-            read_counts(path, kind)  # type: ignore[arg-type]
+        with pytest.raises(error, match=expected_error), reading_file(path, kind):  # type: ignore[arg-type]
+            pass

@@ -11,7 +11,7 @@ import pytest
 from memory.pipeline import chunking
 from memory.stage import MAX_CRASHES, retry_at, run_batches
 from storage.pipeline.work import STAGES, Claim
-from storage.status import is_idle_file
+from storage.stores import Stores
 from storage.transaction import Transaction
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -45,13 +45,11 @@ def try_claim(pipe: Pipeline, *, at: int = 0, limit: int = 2) -> Claim | None:
 
 
 def idle_answers(pipe: Pipeline) -> list[bool]:
-    """What the three ways say: the open store, the file, and (turned round) whether anything could be claimed."""
+    """What both ways say: the store that is not open, and the open one."""
     pipe.stores.close()
     by_stores = pipe.stores.is_idle(WORKSPACE, STAGES)
-    path = pipe.stores.database_path(WORKSPACE)
-    by_file = is_idle_file(path, STAGES) if path.exists() else by_stores  # in PostgreSQL there is no file
     with pipe.store.reading() as tx:
-        return [by_file, by_stores, tx.work.is_idle(STAGES)]
+        return [by_stores, tx.work.is_idle(STAGES)]
 
 
 def test_two_workers_never_hold_the_same_row(pipe: Pipeline) -> None:
@@ -210,7 +208,7 @@ def test_every_way_to_ask_whether_a_workspace_is_idle_says_the_same(pipe: Pipeli
     if held is not None:
         change(pipe, bring_about)
     idle = state in ("buried", "done")
-    assert idle_answers(pipe) == [idle, idle, idle]
+    assert idle_answers(pipe) == [idle, idle]
     with pipe.store.reading() as tx:
         assert tx.work.is_waiting("chunk", now=1) is (state == "fresh")
         backlog = tx.work.backlog("chunk")
@@ -220,15 +218,19 @@ def test_every_way_to_ask_whether_a_workspace_is_idle_says_the_same(pipe: Pipeli
 
 def test_asking_whether_a_missing_file_is_idle_makes_no_file(tmp_path: Path) -> None:
     """Given a workspace that was just deleted, when it is looked at, then it is not made again."""
-    assert is_idle_file(tmp_path / "memory.db", STAGES) is False
+    stores = Stores(tmp_path)
+    assert stores.is_idle(WORKSPACE, STAGES) is False
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.sqlite("damages a file")
 def test_a_damaged_file_is_not_called_idle(tmp_path: Path) -> None:
     """Given a file that is no database, when it is looked at, then whoever opens it in earnest will say so."""
-    (tmp_path / "memory.db").write_bytes(b"nonsense" * 1000)
-    assert is_idle_file(tmp_path / "memory.db", STAGES) is False
+    stores = Stores(tmp_path)
+    path = stores.database_path(WORKSPACE)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"nonsense" * 1000)
+    assert stores.is_idle(WORKSPACE, STAGES) is False
 
 
 def test_deleting_a_row_ends_its_claims(pipe: Pipeline) -> None:
