@@ -40,7 +40,7 @@ install: $(INSTALLED) ## create .venv and install everything into it; the other 
 demo: $(INSTALLED) ## start the whole stack, store a conversation, ask questions about it, stop
 	@$(PY) -m cli demo $(ARGS)
 
-story: $(INSTALLED) ## simulate thirty days of an agent, with all jobs, and plot its memories
+story: $(INSTALLED) ## simulate thirty days of an agent, with all jobs, and measure what they do
 	@$(PY) -m benchmarks.story $(ARGS)
 
 up: $(INSTALLED) ## run the whole stack until Ctrl-C

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, rounded, settings_of, shown
+from benchmarks.harness.result import Goal, Result, rounded, shown
 from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import Turn, load_texts
 from reverie import Reverie
@@ -45,7 +45,7 @@ def main() -> None:
     batched = int(value_or_default(options.batched, quick=quick, tiny=500, full=50_000))
     stored = int(value_or_default(options.stored, quick=quick, tiny=400, full=20_000))
     texts = load_texts(options.data, 5_000 if not quick else 200, seed=options.seed)
-    result = Result(benchmark="accept", seed=options.seed, quick=quick, settings=settings_of(vars(options)))
+    result = Result.of("accept", options)
     result.settings.update(single=single, batched=batched, stored=stored, texts=texts.source)
     tell = Progress()
 

@@ -20,7 +20,7 @@ import psutil
 from benchmarks.harness.load import Audit, Load, audit
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, rounded, settings_of
+from benchmarks.harness.result import Goal, Result, rounded
 from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import load_texts
 from benchmarks.harness.watch import Watch
@@ -128,7 +128,7 @@ def main() -> None:
     count = int(value_or_default(options.messages, quick=options.quick, tiny=300, full=30_000))
     kills = int(value_or_default(options.kills, quick=options.quick, tiny=3, full=40))
     seconds = value_or_default(options.seconds, quick=options.quick, tiny=6, full=120)
-    result = Result(benchmark="chaos", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    result = Result.of("chaos", options)
     texts = load_texts(options.data, count, seed=options.seed)
     result.settings.update(messages=count, kills=kills, seconds=seconds, texts=texts.source)
     tell = Progress()

@@ -29,7 +29,7 @@ from benchmarks.harness.haystack import DatasetMessage, Haystack, ask, client_of
 from benchmarks.harness.long_histories import HistoryKind, load_histories
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, console, median, percentile, rounded, settings_of, shown
+from benchmarks.harness.result import Goal, Result, console, median, percentile, rounded, shown
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
 from reverie.recall.calls import ContextRanking
@@ -99,12 +99,7 @@ def main() -> None:
         "--ranking", nargs="+", choices=("recall", "decay"), default=["recall"], help="the rankings of the context"
     )
     arguments = options.parse_args()
-    result = Result(
-        benchmark="context_quality",
-        seed=arguments.seed,
-        quick=arguments.quick,
-        settings=settings_of(vars(arguments)),
-    )
+    result = Result.of("context_quality", arguments)
     tell = Progress()
     loaded = {}
     for name, load in (("locomo", _load_locomo), ("longmemeval", _load_longmemeval), ("realmem", _load_realmem)):

@@ -25,7 +25,7 @@ import psutil
 from benchmarks.harness.folders import paths_below
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, percentile, rounded, settings_of
+from benchmarks.harness.result import Goal, Result, percentile, rounded
 from benchmarks.harness.stack import Stack
 from reverie import MessageDict, Reverie
 from reverie.errors import Unavailable
@@ -151,7 +151,7 @@ def main() -> None:
     options = _options()
     messages = int(value_or_default(options.messages, quick=options.quick, tiny=300, full=5_000))
     kills = int(value_or_default(options.kills, quick=options.quick, tiny=1, full=4))
-    result = Result(benchmark="erasure", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    result = Result.of("erasure", options)
     result.settings.update(messages=messages, kills=kills, of_the_person=options.of_the_person)
     tell = Progress()
     with Stack(env=_STACK) as stack, _client(stack) as ana:

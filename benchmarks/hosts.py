@@ -27,7 +27,7 @@ from benchmarks.harness.load import PATIENCE_SECONDS, Audit, Load, audit_workspa
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.postgres import PostgresWatch, RunningServer, running_server
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, rounded, settings_of
+from benchmarks.harness.result import Goal, Result, rounded
 from benchmarks.harness.stack import WORKSPACE
 from benchmarks.harness.texts import load_texts
 from memory.scheduling.rules import ScheduleRules
@@ -84,7 +84,7 @@ def main() -> None:
     seconds = value_or_default(options.seconds, quick=options.quick, tiny=10, full=240)
     schedules = int(value_or_default(options.schedules, quick=options.quick, tiny=10, full=300))
     number = int(value_or_default(options.hosts, quick=options.quick, tiny=2, full=3))
-    result = Result(benchmark="hosts", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    result = Result.of("hosts", options)
     result.settings.update(messages=count, faults=faults, seconds=seconds, schedules=schedules, hosts=number)
     texts = load_texts(options.data, count, seed=options.seed)
     tell = Progress()

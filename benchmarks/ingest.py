@@ -18,7 +18,7 @@ from benchmarks.harness.bare import BATCH_TEXTS, Bare, run_bare
 from benchmarks.harness.local import stored_chunks
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, median, rounded, settings_of
+from benchmarks.harness.result import Goal, Result, median, rounded
 from benchmarks.harness.stack import Stack
 from benchmarks.harness.texts import Texts, load_texts
 
@@ -33,7 +33,7 @@ def main() -> None:
     turns = int(value_or_default(options.turns, quick=options.quick, tiny=60, full=5_000))
     rounds = int(value_or_default(options.rounds, quick=options.quick, tiny=1, full=3))
     texts = load_texts(options.data, turns, seed=options.seed)
-    result = Result(benchmark="ingest", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    result = Result.of("ingest", options)
     result.settings.update(turns=turns, rounds=rounds, texts=texts.source, batch_messages=BATCH_MESSAGES)
     tell = Progress()
     with tempfile.TemporaryDirectory(prefix="rvb-ingest-") as name:

@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, percentile, rounded, settings_of
+from benchmarks.harness.result import Goal, Result, percentile, rounded
 from benchmarks.harness.stack import Stack
 from benchmarks.harness.texts import Texts, load_texts, payload_of
 from reverie.clock import now_micros
@@ -32,7 +32,7 @@ def main() -> None:
     options = _options()
     seconds = value_or_default(options.seconds, quick=options.quick, tiny=2, full=60)
     calibration = value_or_default(options.calibration_seconds, quick=options.quick, tiny=1, full=10)
-    result = Result(benchmark="lag", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    result = Result.of("lag", options)
     tell = Progress()
     texts = load_texts(options.data, 20_000, seed=options.seed)
     with Stack() as stack:

@@ -33,7 +33,7 @@ from benchmarks.harness.datasets import (
 from benchmarks.harness.haystack import Haystack, ask, take_up
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, console, rounded, settings_of, shown
+from benchmarks.harness.result import Goal, Result, console, rounded, shown
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
 from reverie.recall.types import FoundSessions, RecallResponse
@@ -73,9 +73,7 @@ class Strategy:
 def main() -> None:
     """Measure and write the result."""
     options = _options()
-    result = Result(
-        benchmark="recall_quality", seed=options.seed, quick=options.quick, settings=settings_of(vars(options))
-    )
+    result = Result.of("recall_quality", options)
     strategies = _strategies(options)
     tell = Progress()
     measures = []

@@ -34,7 +34,7 @@ from benchmarks.harness.recall_process import (
     warm_up,
 )
 from benchmarks.harness.recall_stores import BuiltStore, StoreSize, built_store, default_embedder
-from benchmarks.harness.result import Goal, Result, console, percentile, rounded, settings_of, shown
+from benchmarks.harness.result import Goal, Result, console, percentile, rounded, shown
 from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import Texts, load_texts, payload_of
 from benchmarks.harness.watch import Watch
@@ -144,9 +144,7 @@ def main() -> None:
     """Measure and write the result."""
     options = _options()
     sizes: Sequence[StoreSize] = options.sizes or (_TINY if options.quick else SIZES)
-    result = Result(
-        benchmark="recall_speed", seed=options.seed, quick=options.quick, settings=settings_of(vars(options))
-    )
+    result = Result.of("recall_speed", options)
     count = int(value_or_default(options.queries, quick=options.quick, tiny=10, full=200))
     warm = min(_WARM_QUESTIONS, count)
     result.settings.update(sizes=[str(size) for size in sizes], queries=count, warm=warm)

@@ -33,7 +33,7 @@ from benchmarks.harness import steps
 from benchmarks.harness.folders import short_folder
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, rounded, settings_of
+from benchmarks.harness.result import Goal, Result, rounded
 from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import load_texts
 from reverie.errors import ReverieError
@@ -74,7 +74,7 @@ def main() -> None:
     """Run and write the result. Exit with 1 if a promise was broken."""
     options = _options()
     seconds = value_or_default(options.seconds, quick=options.quick, tiny=15, full=3_600)
-    result = Result(benchmark="soak", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    result = Result.of("soak", options)
     result.settings["seconds"] = seconds
     tell, seen, chance = Progress(), Seen(), random.Random(options.seed)
     with (

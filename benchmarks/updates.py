@@ -24,7 +24,7 @@ from benchmarks.harness.datasets import read_json_lines
 from benchmarks.harness.haystack import DatasetMessage, Haystack, ask, client_of, take_up
 from benchmarks.harness.options import UnusableData, parser, run
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, console, rounded, settings_of, shown
+from benchmarks.harness.result import Goal, Result, console, rounded, shown
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
 from reverie.errors import Conflict, NotFound
@@ -128,9 +128,7 @@ def main() -> None:
     options.add_argument("--factconsolidation", type=Path, help="FactConsolidation as JSON lines, compressed or not")
     options.add_argument("--forgeteval", type=Path, help="ForgetEval as JSON lines, compressed or not")
     arguments = options.parse_args()
-    result = Result(
-        benchmark="updates", seed=arguments.seed, quick=arguments.quick, settings=settings_of(vars(arguments))
-    )
+    result = Result.of("updates", arguments)
     sets = {"scenarios": _scenarios()}
     for name in ("factconsolidation", "forgeteval"):
         path: Path | None = getattr(arguments, name)

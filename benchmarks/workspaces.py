@@ -27,7 +27,7 @@ from typing import Any, Final
 from beat_schedule import PERIODIC_JOBS, PeriodicJob
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, rounded, settings_of
+from benchmarks.harness.result import Goal, Result, rounded
 from benchmarks.harness.texts import Texts, load_texts
 from memory.idle_stores import IdleStores
 from memory.sessions.sessions import list_workspaces
@@ -200,7 +200,7 @@ def main() -> None:
     count = int(value_or_default(options.workspaces, quick=options.quick, tiny=24, full=10_000))
     in_turn = int(value_or_default(options.in_turn, quick=options.quick, tiny=8, full=200))
     texts = load_texts(options.data, 400 if not options.quick else 60, seed=options.seed)
-    result = Result(benchmark="workspaces", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    result = Result.of("workspaces", options)
     result.settings.update(workspaces=count, in_turn=in_turn, messages_each=len(texts.turns))
     tell = Progress()
     worker_app.app.loader.import_default_modules()  # the tasks

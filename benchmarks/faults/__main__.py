@@ -23,7 +23,7 @@ from benchmarks.faults.scenarios import SCENARIOS
 from benchmarks.faults.setting import NotHere, Setting
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, console, rounded, settings_of, shown
+from benchmarks.harness.result import Goal, Result, console, rounded, shown
 from benchmarks.harness.stack import Stack
 
 _RECOVERY_SECONDS: Final = 300.0
@@ -48,7 +48,7 @@ class _Ran:
 def main() -> None:
     """Run the scenarios and write the result. Exit with 1 if a promise was broken."""
     options = _options()
-    result = Result(benchmark="faults", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    result = Result.of("faults", options)
     tell = Progress()
     ran = []
     for number, scenario in enumerate(chosen := _chosen(options.only), 1):

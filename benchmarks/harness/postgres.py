@@ -60,13 +60,6 @@ class RunningServer:
 
 
 @contextmanager
-def running_postgres() -> Iterator[str]:
-    """Run a server until the end of the block; yield the address of an empty database."""
-    with running_server() as server:
-        yield server.url
-
-
-@contextmanager
 def running_server(there: Callable[[], AbstractContextManager[object]] = nullcontext) -> Iterator[RunningServer]:
     """Run a server with an empty database until the end of the block. It is started again inside of `there`."""
     with warnings.catch_warnings():  # it looks for a folder of the user's session, which a server lacks
@@ -127,10 +120,6 @@ class PostgresWatch(Watch):
 
     def __exit__(self, *_: object) -> None:
         self._stores.close()
-
-    def bytes_stored(self) -> int:
-        """Return the size of the database."""
-        return self.number("SELECT pg_database_size(current_database())")
 
     def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[Any]:
         """Return the rows of a query in SQLite's SQL; none while there is no workspace."""

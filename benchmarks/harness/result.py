@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
@@ -72,6 +73,11 @@ class Result(msgspec.Struct, kw_only=True):
     date: str = ""
     versions: dict[str, str] = {}
     machine: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, benchmark: str, options: Namespace) -> Result:
+        """Return the result of a run with these options, still without figures."""
+        return cls(benchmark=benchmark, seed=options.seed, quick=options.quick, settings=_settings_of(vars(options)))
 
     def add(self, name: str, value: Any, unit: str = "") -> None:
         """Add a figure."""
@@ -143,7 +149,7 @@ def verdict(reached: bool | None) -> str:
     return {True: "yes", False: "NO", None: "not measured"}[reached]
 
 
-def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
+def _settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a run for its result, and how busy other processes kept the machine before it."""
     relevant = {name: value for name, value in options.items() if name not in ("output", "seed", "quick")}
     # Of a path, only the name: the rest is about this machine.

@@ -48,10 +48,6 @@ _WARM_WORKSPACE: Final = "warm-up"
 _WARM_MESSAGES: Final = 12
 _START_SECONDS: Final = 180.0
 _STOP_SECONDS: Final = 40.0
-# Processes that use less of a core than this, so many times in a row, are at rest.
-_REST_CORES: Final = 0.2
-_QUIET_LOOKS: Final = 5
-_LOOK_SECONDS: Final = 1.0
 # The server listens seconds after its port was chosen: these are below the ports that the system gives to outgoing
 # connections and to servers without one of their own, any of which could take it meanwhile.
 _PORTS: Final = range(20_000, 32_000)
@@ -169,31 +165,6 @@ class Stack:
         if self._process is None:
             raise RuntimeError("the stack is not running")
         return self._process.pid
-
-    def wait_for_rest(self, seconds: float = 900.0) -> None:
-        """Wait until the processes have used less than a fifth of a core for five seconds.
-
-        Raises:
-            RuntimeError: they are still at work after `seconds`.
-        """
-        deadline = time.monotonic() + seconds
-        quiet, used = 0, self._cpu_seconds()
-        while quiet < _QUIET_LOOKS:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"the processes did not come to rest within {seconds:g} s")
-            time.sleep(_LOOK_SECONDS)
-            now_used = self._cpu_seconds()
-            quiet = quiet + 1 if 0 <= now_used - used < _REST_CORES * _LOOK_SECONDS else 0
-            used = now_used
-
-    def _cpu_seconds(self) -> float:
-        """Return what all processes have used since they started. One that ends meanwhile makes it less."""
-        used = 0.0
-        for process in _family(self.supervisor_pid):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                used += times.user + times.system
-        return used
 
     def processes(self) -> list[RunFileEntry]:
         """Return the supervised processes, as last written by the supervisor."""

@@ -76,11 +76,6 @@ class Watch:
             raise
         return found
 
-    def bytes_stored(self) -> int:
-        """Return the size of the database and its log."""
-        files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
-
     def messages(self) -> int:
         """Return the number of stored messages."""
         return self.number("SELECT count(*) FROM messages")

@@ -27,11 +27,10 @@ from benchmarks.harness.datasets import (
 from benchmarks.harness.haystack import DatasetMessage, Haystack
 from benchmarks.harness.options import ROOT, UnusableData, parser, run
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, console, settings_of
+from benchmarks.harness.result import Goal, Result, console
 from benchmarks.story.census import Day
 from benchmarks.story.month import DAY, DAYS, Life, Month, Observation, load_observations
 from benchmarks.story.page import write_page
-from benchmarks.story.picture import draw
 from benchmarks.story.undoing import UndoneMonth, undo_month
 from benchmarks.story.world import World, micros, opened
 from cli.demo.showing import CONVERSATION, QUESTIONS
@@ -83,9 +82,9 @@ Measures = dict[str, float]
 
 
 def main() -> None:
-    """Simulate the month, measure, and write the result, the page and the plot."""
+    """Simulate the month, measure, and write the result and the page."""
     options = _options()
-    result = Result(benchmark="story", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    result = Result.of("story", options)
     tell = Progress()
     conversations = _conversations(options, result)
     notes = load_observations(options.locomo, options.seed) if options.locomo else {}
@@ -96,15 +95,12 @@ def main() -> None:
         days = _month(world, conversations, notes, options, tell, maintained=True).live()
         after = _measures(world, conversations, tell)
         undone = undo_month(world, [one.haystack.agent for one in conversations], tell)
-        policy = world.runtime.settings.curation_policy
     quality = {which: (before[which], after[which]) for which in before}
     _note(result, days, undone, quality)
     rows = _rows(quality)
     result.finish(options.output)
-    svg = draw(days, promote_at=policy.promote_relevance, prune_at=policy.prune_relevance, figures=rows)
-    options.picture.write_text(svg, encoding="utf-8")
-    write_page(options.page, options.picture, result, days, rows)
-    console.print(f"the page: {options.page}\nthe picture: {options.picture}", markup=False, soft_wrap=True)
+    write_page(options.page, result, days, rows)
+    console.print(f"the page: {options.page}", markup=False, soft_wrap=True)
 
 
 def _options() -> argparse.Namespace:
@@ -115,11 +111,10 @@ def _options() -> argparse.Namespace:
     options.add_argument("--decay-profile", default="standard", choices=("standard", "fast"))
     options.add_argument("--embedding-provider", default="sentence-transformers", help="hash is for trial runs")
     options.add_argument("--page", type=Path, default=_FOLDER / "story.md", help="where to write the page")
-    options.add_argument("--picture", type=Path, default=_FOLDER / "story.svg", help="where to write the plot")
     arguments = options.parse_args()
     if arguments.locomo is not None and not arguments.locomo.is_file():
         raise UnusableData(f"there is no file {arguments.locomo}: name another, or omit the option")
-    for written in (arguments.output, arguments.page, arguments.picture):
+    for written in (arguments.output, arguments.page):
         written.parent.mkdir(parents=True, exist_ok=True)
     return arguments
 
@@ -209,7 +204,7 @@ def _ask_all(
 
 
 def _rows(quality: Mapping[str, tuple[Measures, Measures]]) -> list[tuple[str, str, str]]:
-    """Return the rows of the table in the plot and on the page."""
+    """Return the rows of the table on the page."""
     return [
         (f"{shown}, questions {_ABOUT[which]}", f"{before[name]:.1f}", f"{after[name]:.1f}")
         for name, shown in _COMPARED.items()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.haystack import DatasetMessage, Haystack
-from benchmarks.story.census import Day, done_since, standing_of
+from benchmarks.story.census import Day, done_since, memories_of
 from benchmarks.story.world import World
 from reverie import contract
 from reverie.clock import from_micros
@@ -209,9 +209,8 @@ class Month:
         day.messages += len(messages)
 
     def _ask(self, day: Day, agent: str, question: str) -> None:
-        found = self.world.recall(agent, question)
+        self.world.recall(agent, question)
         day.asked += 1
-        day.recalled += len(found.folded) + sum(result.kind == "memory" for result in found.response)
 
     def _job(self, task: str) -> None:
         if self.maintained:
@@ -221,8 +220,9 @@ class Month:
         """Take the census at the end of a day."""
         self.world.at(begins + DAY - 1)
         agents = [life.haystack.agent for life in self.lives]
-        rates = self.world.runtime.settings.decay_rates
-        day.standing, day.superseded = standing_of(self.world.stores, agents, now=self.world.now, rates=rates)
+        memories = list(memories_of(self.world.stores, agents))
+        day.standing = [memory for memory in memories if memory.active]
+        day.superseded = len(memories) - len(day.standing)
         day.done = done_since(self.world.stores, agents, begins)
         self.days.append(day)
 

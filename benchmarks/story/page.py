@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.result import Result, shown
-from benchmarks.story.census import Day, count_in_words
+from benchmarks.story.census import Day
 
 _DONE: Final = {
     "extract": "memories extracted from what users said (entries; one may hold several)",
@@ -25,19 +25,14 @@ _DONE: Final = {
 }
 
 
-def write_page(
-    path: Path,
-    picture: Path,
-    result: Result,
-    days: Sequence[Day],
-    rows: Sequence[Sequence[str]],
-) -> None:
-    """Write the page, with a link to the plot in the same folder."""
-    path.write_text("\n".join(_lines(picture.name, result, days, rows)) + "\n", encoding="utf-8")
+def write_page(path: Path, result: Result, days: Sequence[Day], rows: Sequence[Sequence[str]]) -> None:
+    """Write the page."""
+    path.write_text("\n".join(_lines(result, days, rows)) + "\n", encoding="utf-8")
 
 
-def _lines(picture: str, result: Result, days: Sequence[Day], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    figures, count = result.figures, count_in_words(days)
+def _lines(result: Result, days: Sequence[Day], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    figures = result.figures
+    count = "thirty" if len(days) == 30 else str(len(days))
     yield f"# {count.capitalize()} days of an agent's memory"
     yield ""
     yield "<!-- Written by `make story`; change benchmarks/story/page.py instead. -->"
@@ -47,8 +42,6 @@ def _lines(picture: str, result: Result, days: Sequence[Day], rows: Sequence[Seq
         f" {shown(figures['questions_asked_during_the_month'])} questions are asked meanwhile, and the jobs run at"
         " their intervals. Pipeline, recall and tasks are the real ones; only the clock is simulated."
     )
-    yield ""
-    yield f"![Memories, relevance, access and job activity over {count} days]({picture})"
     yield ""
     yield from _quality(rows, count)
     yield from _done(days)
@@ -123,7 +116,7 @@ def _again(result: Result) -> Iterator[str]:
     yield "    make story ARGS='--locomo path/to/locomo.json'"
     yield ""
     yield (
-        "The page and the plot are written to `build/story`. Without `--locomo` the conversation of `make demo` is"
+        "The page is written to `build/story`. Without `--locomo` the conversation of `make demo` is"
         " used."
         f" Seed {result.seed}, measured on {result.date[:10]}, data: {result.settings.get('locomo') or 'the demo'}."
     )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import text
 
-from benchmarks.story.census import ALL_DATA
+from benchmarks.story.census import memories_of
 from benchmarks.story.world import World
 from memory.lifecycle.curation import undo_all
 from storage.memories.records import MemoryRecord
@@ -55,11 +55,7 @@ def undo_month(world: World, agents: Sequence[str], tell: Callable[[str], None])
 
 
 def _differing_memories(world: World, agents: Sequence[str]) -> int:
-    found: dict[str, MemoryRecord] = {}
-    for store in world.stores:
-        with store.reading() as tx:
-            for agent in agents:
-                found |= {memory.id: memory for memory in tx.for_agent(agent).memories.iterate(ALL_DATA)}
+    found = {memory.id: memory for memory in memories_of(world.stores, agents)}
     expected = world.remembered
     return sum(
         memory_id not in found
