@@ -180,11 +180,12 @@ class BoundedCalls:
         The function goes on then, and its outcome is dropped; unless it is `NotBegun`.
         """
         deadline = time.monotonic() + timeout_seconds
+        context = contextvars.copy_context()
         outcome: Future[T] = Future()
 
         def run() -> None:
             try:
-                outcome.set_result(function())
+                outcome.set_result(context.run(function))
             except BaseException as error:  # noqa: BLE001  # raised again in the thread that waits
                 outcome.set_exception(error)
             finally:
@@ -218,13 +219,12 @@ class PromptCalls:
     def call(self, function: Callable[[], T]) -> T:
         """Call the function and return its result. Raises its errors, and `unavailable` if it takes too long."""
         self._refuse_while_late()
-        context = contextvars.copy_context()
         own: list[TimeoutError] = []
         mark = object()
 
         def run() -> T:
             try:
-                return context.run(function)
+                return function()
             except TimeoutError as error:
                 own.append(error)
                 raise
@@ -298,6 +298,7 @@ class Endpoint:
         self._key = key
         self._errors = errors
         self._timeout_seconds = timeout_seconds
+        self._calls = BoundedCalls(f"call {url}")
         self._client: httpx2.Client | None = None
         self._opening = threading.Lock()
 
@@ -306,6 +307,14 @@ class Endpoint:
 
         Raises the `unavailable` error without a response in time, and `refused` for one of more than `max_bytes`.
         """
+        try:
+            return self._calls.call(lambda: self._exchange(request, max_bytes), timeout_seconds=self._timeout_seconds)
+        except TimeoutError as error:
+            self.close()  # an exchange that goes on byte by byte ends with its connection
+            raise self._slow() from error
+
+    def _exchange(self, request: dict[str, Any], max_bytes: int) -> Response:
+        """Send a request and read its response; the client's timeout applies to each wait by itself."""
         import httpx2
 
         try:
@@ -373,15 +382,12 @@ class Endpoint:
             return self._client
 
     def _read(self, parts: Iterator[bytes], max_bytes: int) -> bytes:
-        """Return the body, within the limits of size and total time: the client's timeout applies to each part only."""
-        deadline = time.monotonic() + self._timeout_seconds
+        """Return the body, within the limit of size."""
         body = bytearray()
         for part in parts:
             body += part
             if len(body) > max_bytes:
                 raise self._errors.refused(f"{self.url} answered with more than {max_bytes} bytes")
-            if time.monotonic() > deadline:
-                raise self._slow()
         return bytes(body)
 
     def _reason(self, body: bytes) -> str:

@@ -21,7 +21,6 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from adapters.calls import (
-    BoundedCalls,
     CircuitBreaker,
     Endpoint,
     EndpointErrors,
@@ -100,9 +99,7 @@ class RerankEndpoint:
         self._url = base_url if base_url.endswith("/rerank") else f"{base_url}/rerank"
         self.name = spec.model or self._url
         self._model = spec.model
-        self._timeout_seconds = spec.timeout_seconds
         self._endpoint = Endpoint(self._url, key=spec.api_key, timeout_seconds=spec.timeout_seconds, errors=_ERRORS)
-        self._calls = BoundedCalls("rerank")
 
     def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return the score of each text from one request; no request without texts.
@@ -114,15 +111,7 @@ class RerankEndpoint:
         if not texts:
             return []
         request = self._request(query, list(texts))
-        try:
-            response = self._calls.call(
-                lambda: self._endpoint.post(request, max_bytes=MAX_RESPONSE_BYTES),
-                timeout_seconds=self._timeout_seconds,
-            )
-        except TimeoutError as error:
-            raise RerankerUnavailable(
-                f"{self._url} did not answer within {self._timeout_seconds:g} s (reranker_timeout_seconds)"
-            ) from error
+        response = self._endpoint.post(request, max_bytes=MAX_RESPONSE_BYTES)
         if response.status != HTTPStatus.OK:
             raise self._status_error(response)
         return self._scores(self._endpoint.decoded(response, _ANSWER), len(texts))

@@ -14,6 +14,7 @@ import typer
 
 from cli.application import Invocation
 from cli.groups import Group, Row
+from cli.options import from_json
 from cli.output import AsJson, encoded, input_of, note, print_json, print_result, print_table
 from reverie.calls import validated
 from reverie.counts import counted
@@ -42,10 +43,7 @@ def _labels(text: str) -> Any:
     """Return the labels of a namespace as it is written on the command line."""
     if not text.startswith("["):
         return text.split(".") if text else []
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise Rejected(f"namespace {text[:80]!r} is no JSON array: {error}", field="namespace") from None
+    return from_json("namespace", text)
 
 
 _HELP = {"namespace": 'The namespace: its labels with full stops between them, "users.kate", or a JSON array.'}
@@ -150,7 +148,7 @@ def _line(number: int, line: bytes, namespace: Any, key: str) -> PutOperation:
     """Return the put of a line. Raises `Rejected` with its number."""
     try:
         value = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise Rejected(f"line {number} is not JSON: {error}", field="file") from None
     check_keys(line, name=f"line {number}")
     if not isinstance(value, dict) or not isinstance(value.get(key), str | int):

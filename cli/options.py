@@ -211,14 +211,15 @@ def _decoded(kind: type[Call[Any]], values: dict[str, Any]) -> dict[str, Any]:
     """Return the values with JSON decoded where the call takes an object or any value."""
     hints = get_type_hints(kind, include_extras=True)
     by_name = {field.encode_name: hints[field.name] for field in msgspec.structs.fields(kind)}
-    return {name: _from_json(name, value) if _takes_json(by_name[name]) else value for name, value in values.items()}
+    return {name: from_json(name, value) if _takes_json(by_name[name]) else value for name, value in values.items()}
 
 
 def _takes_json(hint: Any) -> bool:
     return any(part is Any or get_origin(part) in (dict, Mapping) for part in _parts(hint))
 
 
-def _from_json(name: str, text: str) -> Any:
+def from_json(name: str, text: str) -> Any:
+    """Return what a JSON text of the command line holds. Raises `Rejected`."""
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

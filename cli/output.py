@@ -256,9 +256,10 @@ def input_of(path: Path) -> bytes:
     return sys.stdin.buffer.read() if str(path) == "-" else bytes_of(path)
 
 
-def bytes_of(path: Path) -> bytes:
-    """Return the content of a file. Raises `Rejected`."""
+def bytes_of(path: Path, limit: int = -1) -> bytes:
+    """Return the content of a file, at most the first `limit` bytes. Raises `Rejected`."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(limit)
     except OSError as error:
         raise Rejected(f"{path} cannot be read: {error.strerror}", field="file") from error

@@ -25,6 +25,7 @@ from cli.output import (
 )
 from reverie import contract
 from reverie.calls import validated
+from reverie.contract import MAX_FILE_BYTES
 from reverie.counts import counted
 from reverie.errors import Conflict, NotFound, Rejected, Rejection
 from reverie.pipeline import calls
@@ -202,8 +203,11 @@ files.deletes(
 
 
 def _text_of(path: Path) -> str:
+    content = bytes_of(path, limit=MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise Rejected(f"{path} is longer than {MAX_FILE_BYTES // 1024**2} MiB", field="file")
     try:
-        return bytes_of(path).decode()
+        return content.decode()
     except UnicodeDecodeError as error:
         raise Rejected(f"{path} is not UTF-8 text: byte {error.start} is invalid", field="file") from error
 

@@ -17,7 +17,7 @@ from reverie.errors import Rejected
 # An unclosed comment extends to the end of the text. Otherwise the search for its end would be repeated at each `/*`.
 _BLANK: Final = re.compile(r"(?:\s|//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/|\Z))+")
 _DECODER: Final = json.JSONDecoder()
-_SCALAR: Final = re.compile(r"true|false|null|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_SCALAR: Final = re.compile(r"true|false|null|-?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,400})?")
 _INDENT: Final = re.compile(r"\n([ \t]+)\"")
 _MAX_DEPTH: Final = 64
 

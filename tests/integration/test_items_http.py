@@ -163,12 +163,15 @@ def test_the_command_line_of_items(reverie: CommandLine, tmp_path: Path) -> None
     missing = reverie("items", "get", "users.kate", "diet")
     assert (missing.code, "no item 'diet'" in missing.err) == (1, True)
     twice = tmp_path / "twice.jsonl"
+    (deep := tmp_path / "deep.jsonl").write_text("[" * 5_000)
     twice.write_text('{"id": 1}\n{"id": 2, "b": 1, "b": 2}\n')
     for wrong, said in (
         (("put", "n", "k", "plain"), "is not JSON"),
         (("put", "n", "k", '{"a": {"b": 1, "b": 2}}'), "has the key 'b' twice"),
         (("load", "n", str(twice)), "line 2 has the key 'b' twice"),
-        (("put", "[1", "k", "{}"), "is no JSON array"),
+        (("put", "[1", "k", "{}"), "is not JSON"),
+        (("search", "[" * 5_000), "is not JSON"),
+        (("load", "n", str(deep)), "line 1 is not JSON"),
         (("put", "n", "k", "[]"), "value"),
         (("load", "n", str(tmp_path / "none")), "cannot be read"),
         (("load", "n", str(file), "--key", "name"), "line 1 is no JSON object with a field 'name'"),

@@ -27,6 +27,25 @@ def trickle(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
         pause.wait(_PAUSE_SECONDS)
 
 
+def trickled_head(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
+    """Send the head one byte at a time, with no end of it."""
+    pause = threading.Event()
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+    for _ in range(_PIECES):
+        handler.wfile.write(b"a")
+        handler.wfile.flush()
+        pause.wait(_PAUSE_SECONDS)
+
+
+def early_hints(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
+    """Say again and again that the answer is yet to come."""
+    pause = threading.Event()
+    for _ in range(_PIECES):
+        handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+        handler.wfile.flush()
+        pause.wait(_PAUSE_SECONDS)
+
+
 def reset(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
     """Reset the connection instead of answering."""
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -22,6 +22,7 @@ from cli.commands import COMMANDS, PANELS, import_command
 from cli.output import confirm
 from cli.pipeline import _read
 from cli.recall import _explained
+from reverie.contract import MAX_FILE_BYTES
 from reverie.errors import Unavailable
 from reverie.pipeline.calls import Receipt
 from reverie.recall.types import Explanation, RetrieverScore
@@ -197,8 +198,10 @@ def test_standard_input_is_named_as_that(reverie: Reverie, monkeypatch: pytest.M
 def test_a_file_that_cannot_be_read_is_named_once(reverie: Reverie) -> None:
     """Given files that are not there or no text, then each has one line with its name once."""
     Path("binary").write_bytes(b"\xff")
-    ended = reverie("files", "add", "nowhere.md", "binary")
+    Path("long").write_bytes(b"a" * (MAX_FILE_BYTES + 1))
+    ended = reverie("files", "add", "nowhere.md", "binary", "long", "/dev/zero")
     assert ended.code == 1
+    assert "  long: is longer than 8 MiB\n  /dev/zero: is longer than 8 MiB\n" in ended.out
     assert "  nowhere.md: cannot be read: No such file or directory\n" in ended.out
     assert "  binary: is not UTF-8 text: byte 0 is invalid\n" in ended.out
 

@@ -263,3 +263,9 @@ def test_deep_texts_are_refused() -> None:
     """Given a text that is nested a thousand levels deep, then it is refused like any other that is not valid."""
     with pytest.raises(Rejected, match="line 1"):
         jsonc.parse("[" * 1_000)
+
+
+def test_a_number_without_an_end_is_refused() -> None:
+    """Given a number of more digits than are converted, then it is refused like any other text that is not valid."""
+    with pytest.raises(Rejected, match="line 1"):
+        jsonc.parse("[" + "9" * 5_000 + "]")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 import pytest
 from language_model_conformance import PLACE, LanguageModelConformance
@@ -20,7 +23,7 @@ from adapters.language_models import (
 from reverie.errors import Permanent, Transient
 from support.agents import until
 from support.endpoint import Answer, Endpoint, chat_endpoint, say, send
-from support.misbehaving import half_a_body, redirect_to, reset, trickle
+from support.misbehaving import early_hints, half_a_body, redirect_to, reset, trickle, trickled_head
 from support.scripted import ScriptedLanguageModel
 
 
@@ -176,6 +179,8 @@ def test_one_that_is_not_there_is_named() -> None:
     ("answer", "why"),
     [
         (trickle, r"within 0\.5 s"),
+        (trickled_head, r"within 0\.5 s"),
+        (early_hints, r"within 0\.5 s"),
         (reset, "did not answer"),
         (half_a_body, "did not answer"),
         (redirect_to("http://127.0.0.1:1/elsewhere"), "302"),
@@ -186,7 +191,9 @@ def test_one_that_is_not_there_is_named() -> None:
 def test_an_endpoint_that_misbehaves_is_unavailable(endpoint: Endpoint, answer: Answer, why: str) -> None:
     """Given a trickle, a connection cut off, a redirect or another page, then it is to be tried again, on one line."""
     endpoint.answer = answer
-    timeout_seconds = 0.5 if answer is trickle else 30  # what is not about time is answered on a busy machine, too
+    timeout_seconds = (
+        0.5 if answer in (trickle, trickled_head, early_hints) else 30
+    )  # what is not about time is answered on a busy machine, too
     model = OpenAICompatibleLanguageModel(
         LanguageModelSpec(endpoint.url, "m", api_key="sk-secret", timeout_seconds=timeout_seconds)
     )
@@ -195,6 +202,25 @@ def test_an_endpoint_that_misbehaves_is_unavailable(endpoint: Endpoint, answer: 
     assert "\n" not in str(caught.value)
     until(lambda: endpoint.requests, "the request does not arrive")  # the caller may give up before it is read
     assert len(endpoint.requests) == 1
+    model.close()
+
+
+def test_the_connection_of_a_call_that_was_given_up_is_closed(endpoint: Endpoint) -> None:
+    """Given an answer whose head never ends, when its call is given up, then its thread and connection end, too."""
+    left = threading.Event()
+
+    def endless(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
+        try:
+            trickled_head(handler, question)
+        except OSError:
+            left.set()
+
+    endpoint.answer = endless
+    model = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=0.3))
+    with pytest.raises(LanguageModelUnavailable, match="within"):
+        model.complete("", "x", 5, purpose="refinement")
+    assert left.wait(8)
+    until(lambda: not [one for one in threading.enumerate() if one.name == f"call {model.source}"], "the thread stays")
     model.close()
 
 
