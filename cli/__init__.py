@@ -31,7 +31,7 @@ def main() -> None:
         _fail(str(error), code=2 if is_invalid else 1)
     except SystemExit as ended:
         if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
-            _fail("interrupted", code=130)  # within a command that says nothing of its own
+            _fail("interrupted", code=130)  # the command itself has printed nothing about it
         raise
     except KeyboardInterrupt:
         clear_interrupt()
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def clear_interrupt() -> None:
-    """Clear the interpreter's flag of an interrupt that was caught, as running any string does: for exit code 130.
+    """Clear the interpreter's flag of a caught interrupt by running a string, so that the exit code is 130.
 
     An interrupt within `exec` or `eval` of a string (a dataclass that is being created, a named tuple) sets a flag of
     the interpreter (`unhandled_keyboard_interrupt`, CPython's Modules/main.c) that catching KeyboardInterrupt does not

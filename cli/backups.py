@@ -121,7 +121,7 @@ def create(
         create_repository(dest, secret)
     with locked(dest), _until_interrupted(following=follow is not None):
         repository = open_repository(dest, secret)
-        # Once, not for each backup of --follow: an entry is itself a change.
+        # Recorded once, not for each backup of --follow: the entry itself is a change that would cause the next backup.
         _audit(command.runtime.stores, "backup", str(dest))
         while True:
             source = backup_source(command.runtime, scratch, with_keys=with_keys)
@@ -188,7 +188,7 @@ def verify(
         rows = sum(counts.get("messages", 0) for counts in check.counts.values())
         say(f"Backup {check.backup}: {counted(len(check.counts), 'store')} with {counted(rows, 'message')} restored,")
         say(f"{check.recalled} of {check.asked} messages recalled by their words.")
-        say("It can be restored." if not check.wrong else "It is not sound.")
+        say("It can be restored." if not check.wrong else "It failed the check.")
     raise typer.Exit(1 if check.wrong else 0)
 
 
@@ -247,7 +247,7 @@ def _audit(stores: Stores, action: str, target: str) -> None:
 
 @contextmanager
 def _until_interrupted(*, following: bool) -> Iterator[None]:
-    """End with code 130 on Ctrl-C; what was being written has been removed. That is how `--follow` ends, with 0."""
+    """End with code 130 on Ctrl-C, or with 0 for `--follow`, which ends so. An unfinished backup has been removed."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 """The table of commands, and the group that imports the module of a command only when it is used.
 
-Importing all of them takes longer than a command does. The help of each stands here, too, so that `reverie --help`
-imports none; a test holds it to the command's own.
+Importing all of them takes longer than a command does. The table repeats the help of each, so that `reverie --help`
+imports none; a test checks that it is the same as the command's own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typer.exceptions import TyperException
 
 
 class Entry(NamedTuple):
-    """A command or group of commands: the module below `cli` with the last of it, and the first line of its help."""
+    """A command or group of commands: the module in `cli` to import for it, and the first line of its help."""
 
     module: str
     help: str
@@ -120,7 +120,7 @@ PANELS: Final = {
     },
 }
 _TYPE_WORDS: Final = {"int": "NUMBER", "float": "NUMBER", "Path": "PATH"}  # else TEXT
-# Words for one thing; a person who types one may mean another.
+# Synonyms: a person who types one of them may mean a command with the name of another.
 _ALIKE: Final = (
     ("remove", "delete", "forget", "cancel", "drop", "revoke"),
     ("list", "ls", "all"),
@@ -130,7 +130,7 @@ _ALIKE: Final = (
     ("search", "find", "query"),
 )
 _LONGEST_HELP: Final = 400
-# What the library says, and what a person can do about it.
+# Texts of the library's errors, and what to print instead.
 _PLAIN: Final = {
     "Value error, ": "",
     "Input should be a valid integer, unable to parse string as an integer": "it is not a whole number",
@@ -176,7 +176,7 @@ def name_types(command: Any) -> None:
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """A group of commands that says all of each one's help, and of an unknown one which is meant."""
+    """A group of commands. Its help is not truncated, and for an unknown command it suggests the one that is meant."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the arguments name. Raises the usage error for an unknown one."""

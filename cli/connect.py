@@ -49,7 +49,7 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def connect(
     command: Invocation,
     tool: Annotated[CodingAgent, typer.Argument(help="The coding agent.")],
-    remove: Annotated[bool, typer.Option("--remove", help="Take out what was written.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove what was written.")] = False,
     hooks: Annotated[
         bool, typer.Option("--hooks/--no-hooks", help="Also add hooks that store what is said there.")
     ] = True,
@@ -207,5 +207,5 @@ def _print_connected(done: Connected, dry_run: bool, as_json: bool) -> None:
 def _print_removed(done: Connected, as_json: bool) -> None:
     text = f"{done.tool} is not connected: nothing was changed."
     if done.files:
-        text = f"Taken out of {counted(len(done.files), 'file')}: {', '.join(done.files)}. Restart the tool."
+        text = f"Removed from {counted(len(done.files), 'file')}: {', '.join(done.files)}. Restart the tool."
     print_result(done, as_json, text)

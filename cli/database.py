@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED: Final = 130
 _NAMES_SHOWN: Final = 5
-# A host whose processes run is heard of every two seconds.
+# The processes of a host report every two seconds: a host that is silent this long does not run.
 _SILENT_SECONDS: Final = 60.0
 
 database = Group("db")
@@ -185,14 +185,14 @@ def accept(
 ) -> None:
     """Accept the file that is there as the database of a store whose own file was lost, damaged or replaced.
 
-    An older copy of the database is used from then on. Where no database is there, the store begins anew, empty; a
-    damaged file is moved aside. To have the old content again, put a backup of the file in its place first. Restart
-    Reverie afterwards.
+    An older copy of the database is used from then on. If there is no file, the store begins anew, empty; a damaged
+    file is moved aside. To have the old content again, put a backup of the file in its place first. Restart Reverie
+    afterwards.
     """
     if bool(workspace) == account:
         raise Rejected("name one workspace, or give --account", field="workspace")
     name = ACCOUNT_STORE if account else check_workspace(workspace)
-    confirm(f"Take what is there now as the database of {name!r}?", yes)
+    confirm(f"Use the file that is there now, or none, as the database of {name!r}?", yes)
     stores = command.existing_runtime.stores
     if not stores.exists(name):
         raise NotFound(f"there is no workspace {name!r}", field="workspace")
@@ -201,7 +201,7 @@ def accept(
     if as_json:
         print_json({"accepted": name, "is_empty": not has_file, "moved_to": None if aside is None else str(aside)})
         return
-    say(f"{name}: " + ("its file was accepted." if has_file else "it begins anew, empty."))
+    say(f"{name}: " + ("its file was accepted." if has_file else "its database begins anew, empty."))
     if aside is not None:
         say(f"The damaged file is in {aside}.")
 
@@ -303,8 +303,8 @@ def hosts(
 ) -> None:
     """List the hosts that share a PostgreSQL database, or forget one.
 
-    An erasure ends when each host has removed it from its own files. A host that was forgotten and comes back keeps
-    only what the database has.
+    An erasure ends when each host has removed the content from its files. A forgotten host that comes back keeps only
+    what the database has.
     """
     from storage.opened import hosts_of
 

@@ -173,7 +173,7 @@ def _check_coding_agents() -> Iterator[Finding]:
     dropped: Path = spool / "dropped.log"
     if dropped.exists():
         lost = counted(len(dropped.read_text("utf-8", "replace").splitlines()), "event")
-        advice = f"Reverie was away for too long; remove {dropped} to forget this"
+        advice = f"Reverie was away for too long; remove {dropped} to end this warning"
         yield Finding("Coding agents", "warning", f"{lost} dropped because too much was waiting", advice)
     if waiting:
         found = f"{counted(waiting, 'event')} waiting to be handed over"

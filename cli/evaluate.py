@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from worker.runtime import Runtime
     from worker.settings import Settings
 
-# What of the parameters of the calls decides what a recall finds or a context tells; the settings are below.
+# The parameters of a call that decide what a recall finds or a context contains. The settings that do are below.
 _OF_RECALL: Final = ("mode", "limit", "scope", "fusion", "vector_weight", "fts_weight", "min_score", "rerank")
 _OF_CONTEXT: Final = (
     *("ranking", "min_score", "max_messages"),
     *("token_budget", "reserved_tokens", "memory_tokens", "instruction_tokens"),
 )
 _WEIGHTS: Final = frozenset({"vector_weight", "fts_weight"})
-# Answers that come later, or after so many others, are to another question.
+# Only the first answers of the agent in this time are taken for answers to the question.
 _ANSWERED_MICROS: Final = 10 * 60 * 1_000_000
 _ANSWERS: Final = 3
 _CHANGES_SHOWN: Final = 8
@@ -115,12 +115,12 @@ def evaluate(
 
 
 def _distinct(captured: Sequence[CapturedQuery]) -> list[CapturedQuery]:
-    """Return each question once, as it was asked last: what a client repeats counts no more than the rest."""
+    """Return each question once, as it was asked last: a question that a client repeats counts once."""
     return list({(one.agent, one.user, one.kind, one.query, one.parameters): one for one in captured[::-1]}.values())
 
 
 def _changes(pairs: Sequence[str], model: str | None) -> dict[str, str]:
-    """Return the settings and parameters to change, by name. Raises `Rejected` for a name or a value that cannot be."""
+    """Return the settings and parameters to change, by name. Raises `Rejected` for an unknown name or a bad value."""
     given = dict(_pair(text) for text in pairs)
     if model is not None:
         given |= {"embedding_provider": model} if model in ("hash", "none") else {"embedding_model": model}
@@ -160,7 +160,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _of(names: Sequence[str], changes: Mapping[str, str]) -> dict[str, Any]:
-    """Return the changes to what is named: the settings, or the parameters of a call."""
+    """Return those of the changes that have one of these names."""
     found: dict[str, Any] = {name: value for name, value in changes.items() if name in names}
     # The two weights sum to 1: one that was captured must not contradict the other.
     if len(weight := found.keys() & _WEIGHTS) == 1:
@@ -228,7 +228,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _settings_of(command: Invocation, data: Path, changes: Mapping[str, str]) -> Settings:
-    """Return the settings for the copy: nothing that they name is shared with the installation, or on the network."""
+    """Return the settings for the copy: without the installation's broker, its webhooks and its language model."""
     from worker.settings import load_settings
 
     settings = load_settings(data=command.settings.data, **changes)
@@ -339,11 +339,11 @@ def _print(found: Evaluation, changes: Mapping[str, str], workspace: str, show: 
     )
     for error, number in Counter(found.not_asked.values()).items():
         say(f"{counted(number, 'question')} could not be asked: {error}")
-    say(f"{found.changed} return something else or in another order; {_share(found.overlap)} of the results stay.")
-    say(f"As it is, {_share(found.overlap_with_then)} of the results are those of then.")
+    say(f"With the change, {found.changed} get other results or another order; {_share(found.overlap)} of them stay.")
+    say(f"Without it, {_share(found.overlap_with_then)} of the results are those that were captured.")
     say(
-        f"In {counted(found.with_used, 'question')} the agent's next answer has words of a result that few others have."
-        f" Such results count as used: they rank better in {found.better}, worse in {found.worse}."
+        f"In {counted(found.with_used, 'question')} the agent's next answer has rare words of a result: such a result"
+        f" counts as used. With the change, used results rank better in {found.better}, worse in {found.worse}."
     )
     say()
     print_table(("", "as it is", "changed"), _rows(found.before, found.after), empty="")
@@ -358,7 +358,7 @@ def _print(found: Evaluation, changes: Mapping[str, str], workspace: str, show: 
 
 
 def _rows(before: Figures, after: Figures) -> list[tuple[str, str, str]]:
-    """Return the lines of the table, without those that no question can tell."""
+    """Return the lines of the table, without those that have no figures."""
     lines: list[tuple[str, Callable[[Figures], str]]] = [
         ("recalls with a used result among the first 5", lambda one: _share(one.used_in_5)),
         ("recalls with a used result among the first 10", lambda one: _share(one.used_in_10)),

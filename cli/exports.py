@@ -183,7 +183,7 @@ def _print_report(report: ImportReport, dry_run: bool) -> None:
     columns = {"added": report.added, "already stored": report.present, "left out": report.left_out}
     _print_parts(columns, dry_run)
     if report.left_out:
-        note("reverie: left out is what this token may not import, what is not --trusted, and what refers to nothing")
+        note("reverie: left out are records that this token may not import, need --trusted, or refer to missing ones")
     if report.shared:
         note(
             f"reverie: {counted(report.shared, 'shared memory')} of the file wait for approval: `reverie memory"
@@ -196,7 +196,7 @@ def _print_report(report: ImportReport, dry_run: bool) -> None:
 
 
 def _print_parts(columns: dict[str, dict[str, int]], dry_run: bool, *, before: str = "") -> None:
-    """Print how many records were added and present, in one line and by part; The line begins with `before`."""
+    """Print how many records were added and present, in one line and by part. The line begins with `before`."""
     added, present = sum(columns["added"].values()), sum(columns["already stored"].values())
     verb = "would be added" if dry_run else "added"
     say(f"{before}{counted(added, 'record')} {verb}, {present:,} were already stored.")

@@ -7,8 +7,8 @@
         \"\"\"List the agent's notes, newest first.\"\"\"
         return note.note_id, when(note.updated_at), shortened(note.content)
 
-The docstring is the help of the command. How the fields of the call become options is said as for `takes`, and a
-function may have `call` and `command` as further arguments: the call that was made, and the invocation.
+The docstring is the help of the command. Keyword arguments say how the fields of the call become options, as for
+`takes`. A function may also take `call`, the call that was made, and `command`, the invocation.
 """
 
 from __future__ import annotations

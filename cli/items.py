@@ -97,7 +97,7 @@ def search_items(command: Invocation, call: SearchItems, as_json: AsJson = False
     ListItemNamespaces,
     ("namespace",),
     none="namespaces of items",
-    helps={"prefix": 'Only those that begin so; "*" is any label.', "suffix": "Only those that end so."},
+    helps={"prefix": 'Only namespaces that begin so; "*" is any label.', "suffix": "Only namespaces that end so."},
     parsers={"prefix": _labels, "suffix": _labels},
 )
 def _namespace_row(namespace: list[str]) -> Row:

@@ -75,7 +75,7 @@ def _confirm(found: Memory) -> str:
 
 @memory.says("review", GetReview)
 def _print_review(found: Review) -> None:
-    """Show what to look at: sensitive changes, what waits for approval, and what may be outdated or contradicts."""
+    """Show what to look at: sensitive changes, and memories that wait for approval or may not hold any more."""
     if found.entries:
         say("To read: `reverie curation accept ID`, or `undo ID`")
     for entry in found.entries:

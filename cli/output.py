@@ -34,8 +34,8 @@ ExportFile = Annotated[
     ),
 ]
 
-# Stored text must not control the terminal, nor pass for a line or a column of the output: control characters are
-# printed as their visible symbols, as are those that reverse the direction of text or end a line without being one.
+# Stored text must not control the terminal, nor look like a line or a column of the output. So control characters, and
+# others that end a line or reverse the direction of text, are printed as visible symbols.
 _UNSEEN: Final = (*range(0x80, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
 _VISIBLE_SYMBOLS: Final = (
     {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from reverie.client import Reverie
 
 _BATCH = 500
-# Rejected messages that are named.
+# How many rejected messages are listed.
 _SHOWN = 20
 
 
@@ -240,7 +240,7 @@ def replay_dead_letters(
     command: Invocation, letter: Letter = None, everything: Everything = False, as_json: AsJson = False
 ) -> None:
     """Queue dead letters again, once the cause of their failure is gone, and say what became of each."""
-    # Nothing becomes of it while no workers run; with many, waiting for each would take minutes.
+    # Wait only for a single one and if a server runs: without workers it stays queued, and many would take minutes.
     wait = 5.0 if letter is not None and command.target.url is not None else 0.0
     replayed: dict[str, list[int]] = {"queued": [], "succeeded": [], "failed": []}
     refused: dict[int, str] = {}

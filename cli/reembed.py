@@ -186,7 +186,7 @@ def load_embedder(spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
         embedder = build_embedder(spec)
     except ValueError as error:
         raise Rejected(str(error), field="embedder") from error
-    assert embedder is not None, "none was refused before"
+    assert embedder is not None, "the provider `none` was refused before"
     embedder.load()
     length = len(embedder.embed_query("Does it answer?"))
     if spec.dimension is not None and length != spec.dimension:

@@ -408,8 +408,8 @@ def acknowledge_some(
     command: Invocation,
     ids: Annotated[list[str] | None, typer.Argument(help="The ids of notifications.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Acknowledge all notifications that are listed.")] = False,
-    user: Annotated[str | None, typer.Option(help="Those of this end user; by default of nobody.")] = None,
-    all_users: Annotated[bool, typer.Option("--all-users", help="Those of all users and of nobody.")] = False,
+    user: Annotated[str | None, typer.Option(help="Only of this end user; by default of nobody.")] = None,
+    all_users: Annotated[bool, typer.Option("--all-users", help="Notifications of all users and of nobody.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Acknowledge notifications: they are not listed any more."""

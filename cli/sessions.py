@@ -70,7 +70,7 @@ def list_sessions(
 def show_session(
     command: Invocation,
     call: calls.ListMessages,
-    working: Annotated[bool, typer.Option("--working", help="Show those that are in working memory.")] = False,
+    working: Annotated[bool, typer.Option("--working", help="Show the messages in working memory.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the newest messages of a session, oldest first."""

@@ -203,7 +203,7 @@ def _token_budget(used: LanguageModelStatus) -> list[str]:
     left = used.daily_tokens - used.today.input_tokens - used.today.output_tokens
     if left > 0:
         return [f"          {left:,} of {used.daily_tokens:,} tokens a day are left until midnight UTC"]
-    return [f"          all {used.daily_tokens:,} tokens of today are used: work is done without it until midnight UTC"]
+    return [f"          all {used.daily_tokens:,} tokens of today are used: it is not called until midnight UTC"]
 
 
 def _time(scheduling: TimeStatus) -> list[str]:

@@ -223,7 +223,7 @@ class Sender:
         # Only a folder that the user has named is created, and only by a command that writes.
         data = self._target.named_data if writes and self._target.named_data else self._target.existing_data()
         response = self.answer(call)
-        # The output of the status says it itself, and a deletion leaves nothing to index.
+        # No note for a status, which says it itself, and for a deletion, after which nothing has to be indexed.
         if not self._noted and not isinstance(call, GetStatus) and not isinstance(response, Deleted):
             files, are = ("files", "are") if self._runtime().settings.database is None else ("database", "is")
             read, changed = f"this is read from its {files}", f"its {files} {are} changed, and indexed once one runs"

@@ -128,7 +128,7 @@ def _serve(settings: Settings, runtime: Runtime, access: Access, listening: sock
     with ExitStack() as running:
         running.enter_context(announced(settings.data, ServerFile(url, __version__, settings.workspace)))
         if LOCAL_USER in access.tokens:
-            # One of an operator for other machines announces nothing: its clients have tokens, a container no home.
+            # An operator's server for other machines is not announced: its clients have tokens of their own.
             if OPERATOR not in access.tokens or is_loopback(settings.host):
                 _announce_to_clients(running, listening, access.tokens[LOCAL_USER])
         else:

@@ -29,7 +29,7 @@ from storage.trust.audit import AuditEntry
 
 log = structlog.get_logger(__name__)
 
-# A person who mistypes, or a client with an old token that starts a few times, stays below it.
+# A person who mistypes, or a client that starts a few times with an old token, stays below this number.
 FAILURES_ALLOWED: Final = 10
 WINDOW_SECONDS: Final = 60.0
 # Addresses that are remembered, about 200 bytes each; the least recent is forgotten first.

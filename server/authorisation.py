@@ -29,7 +29,7 @@ from storage.trust.quotas import COUNTED_TABLES, stored_ids
 
 _C = TypeVar("_C", bound=Call[Any])
 
-# Calls of these scopes put something where perhaps no workspace was.
+# A call that needs one of these scopes may create its workspace.
 CREATING: Final[tuple[Scope, ...]] = ("write", "schedule")
 
 
@@ -37,7 +37,7 @@ CREATING: Final[tuple[Scope, ...]] = ("write", "schedule")
 def admitted(services: Services, call: Call[Any], workspace: str, *, creates: bool) -> Iterator[None]:
     """Reserve room in the quotas for what a call stores in a workspace, while the call is handled.
 
-    `workspace` is empty for a call about none, and `creates` says whether it did not exist before. Room for messages
+    `workspace` is empty for a call about no workspace, and `creates` says that the call creates it. Room for messages
     and files is reserved where they are put into the inbox. Raises `QuotaExceeded`.
     """
     with services.creating(workspace, creates=creates):
@@ -136,16 +136,16 @@ def creates_workspace(services: Services, workspace: str, scope: Scope) -> bool:
 
 
 def require_creator(principal: Principal) -> None:
-    """Raise `Forbidden` for who may not create a workspace that can be reached.
+    """Raise `Forbidden` for a principal that may reach a workspace, but may not create it.
 
-    An operator may, and so may a token that is bound to that workspace.
+    Operators may create workspaces, and a token that is bound to a workspace may create that one.
     """
     if principal.workspace is None:
         require_scope(principal, "operate")
 
 
 def for_user(call: _C, caller: Caller) -> _C:
-    """Return a call limited to the user of the caller. Raises `Forbidden` for another user, and for other calls."""
+    """Return a call limited to the caller's user. Raises `Forbidden` if it names another, or cannot be limited."""
     user = caller.user
     if user is None:
         return call
@@ -193,7 +193,7 @@ def audited(
     log cannot be written: the call can be repeated.
     """
     kind, response = type(call), list[Any]()
-    if subject == "server":  # the workspace of its headers plays no part in it
+    if subject == "server":  # such a call does not use the workspace of its headers
         named = getattr(call, "workspace", None) or caller.principal.workspace
         caller = dataclasses.replace(caller, workspace=named or "")
         creates = bool(named) and creates_workspace(services, caller.workspace, scope_of(kind))
@@ -207,7 +207,7 @@ def audited(
         nothing = isinstance(response[0], Deleted) and not response[0].deleted
         target = _audited_target(services, call, subject) or str(getattr(response[0], "id", ""))
         services.audit(caller, action_of(kind), target, outcome="nothing" if nothing else "done")
-    if creates and services.has_workspace(caller.workspace):  # an import that was only tried out has created none
+    if creates and services.has_workspace(caller.workspace):  # the dry run of an import creates none
         services.audit(caller, "create-workspace", caller.workspace)
 
 

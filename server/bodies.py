@@ -21,17 +21,17 @@ from server.caller import IDEMPOTENCY_HEADER
 
 # A body is decoded in a thread if that takes longer than handing it over: 32 KiB take 0.1 ms.
 INLINE_BYTES: Final = 32 * 1024
-# Large bodies that are decoded at once. Each takes up to four times its size, plus the memory of its values.
+# How many large bodies are decoded at once. Each takes up to four times its size, plus the memory of its values.
 _DECODERS: Final = 2
 # A value takes 16 to 250 bytes as a Python object, but only two in a body: 4 MiB of `[],` would become 120 MB.
 MAX_VALUES: Final = 400_000
 # The largest body of a call; those with files may have 17 MiB.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
-# The bodies that are read at once: 16 of the largest, which take up to four times as much while they are decoded.
+# The total size of the bodies that are read at once: 16 of the largest. Decoding one takes up to four times its size.
 BODY_MEMORY_BYTES: Final = 64 * 1024 * 1024
-# For a whole body: the largest arrives in it over a line of 70 KB/s.
+# The time for a whole body to arrive: enough for the largest at 70 KB/s.
 BODY_SECONDS: Final = 60.0
-# A sender that pauses this long is gone, or means no good.
+# A sender that pauses this long is gone, or is attacking the server.
 _STALL_SECONDS: Final = 10.0
 # A body that waits for others this long is refused instead.
 _MEMORY_WAIT_SECONDS: Final = 10.0
@@ -202,7 +202,7 @@ def decode(body: bytes, kind: type[_T]) -> _T:
 
 def check_values(body: bytes) -> None:
     """Raise `Rejected` if a body has more values than fit into the memory that is reserved for it."""
-    if _marks(body) > MAX_VALUES and _bare_marks(body) > MAX_VALUES:  # most may be in texts
+    if _marks(body) > MAX_VALUES and _bare_marks(body) > MAX_VALUES:  # most marks may be inside strings
         raise Rejected(f"the body has more than {MAX_VALUES:,} values: send it in parts", field="body")
 
 

@@ -1,9 +1,9 @@
 """Limits the connections of the HTTP server: how many there are, and how long one may take to send a request.
 
 uvicorn waits without end for the rest of a request's headers, so a few hundred clients that send a byte a second would
-occupy it. Here a connection has a deadline for the headers, for what is left of a body that nobody reads any more, and
-for taking its response; `server.bodies` has that for the body. When there are too many connections, the one that has
-waited longest without a request is closed for the new one; only where every other is in use, the new one is refused.
+occupy it. Here a connection has deadlines for its headers, for the rest of a body that the server no longer reads, and
+for taking its response; `server.bodies` sets the one for the body. If there are too many connections, the one that has
+waited longest without a request is closed for the new one; if all of them are in use, the new one is refused.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _MAX_REFUSALS: Final = 64
 # which leave a quarter to others.
 MAX_CONNECTIONS: Final = 512
 MAX_OF_ADDRESS: Final = 384
-# For the headers of a request: a client that sends a byte a second needs more, and one on a slow line less.
+# The time for the headers of a request: enough on a slow line, too little for a client that sends a byte a second.
 HEADER_SECONDS: Final = 10.0
-# For a client to take a part of a response.
+# The time for a client to take a part of a response.
 RESPONSE_SECONDS: Final = 60.0
-# For the rest of a body after the response, such as 413 or 401.
+# The time for the rest of a body after an early response, such as 413 or 401.
 _REST_SECONDS: Final = 5.0
 
 

@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 _Handler = Callable[[Services, Caller, _C], Any]
 # Returns an argument of a function to which a call is passed on.
 Argument = Callable[[Services, Caller, Any], Any]
-# What such a function can have by the names of its parameters, besides the fields of the call.
+# The arguments that such a function can take besides the fields of the call, by the names of its parameters.
 _ARGUMENTS: Final[Mapping[str, Argument]] = {
     "agent": lambda _services, caller, _call: caller.agent,
     "call": lambda _services, _caller, call: call,
@@ -117,9 +117,9 @@ _DONE: Final = Statuses(lambda _: 200, {"200": "Done"})
 
 
 class Endpoints:
-    """The endpoints of one module, and the section of the API description for those that name no other.
+    """The endpoints of one module; `tag` is their section of the API description, unless an endpoint names another.
 
-    `arguments` are what functions of this subject can have besides, by the names of their parameters.
+    `arguments` are further arguments that functions of this subject can take, by the names of their parameters.
     """
 
     def __init__(self, tag: str, **arguments: Argument) -> None:
@@ -157,10 +157,10 @@ class Endpoints:
     ) -> None:
         """Pass a call on to a function, whose first argument is what `source` returns: a store, or memories in several.
 
-        Its other parameters are named like fields of the call, or like what every function can have. It returns the
-        response, or a record with its fields, or the value of the only field that the response requires. Where the
-        source is None, because nothing has been stored in the workspace, what the response requires is empty. Raises
-        `TypeError` for a parameter that nothing is given for.
+        Its other parameters are named like fields of the call, or like one of the further arguments. It returns the
+        response, or a record with the response's fields, or the value of the only field that the response requires.
+        If `source` returns None, because nothing has been stored in the workspace, the response is empty. Raises
+        `TypeError` for a parameter with any other name.
         """
         given = self._arguments_of(kind, function)
 
@@ -309,10 +309,10 @@ def _sequences(kind: type[Call[Any]]) -> frozenset[str]:
 
 
 class BoundToRequest:
-    """Sends calls in this process, for whom the token and the headers of a request name: for MCP and pages.
+    """Sends calls within this process, as the caller that a request's token and headers name. For MCP and pages.
 
     Scopes, bounds of the token, quotas, rates, threads and the audit log are those of the routes below /v1. With
-    `notes_recalls` false, what its recalls find does not count as recalled.
+    `notes_recalls` false, the results of its recalls do not count as recalled.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ class BoundToRequest:
         return response
 
     async def carry_out(self, call: _C, handler: Callable[[Services, Caller, _C], _T]) -> _T:
-        """Return what a handler returns that takes the place of a call's own. Raises what the call over HTTP does."""
+        """Carry out a call by another handler than its own; return its result. Raises what the call over HTTP does."""
         services, checked = self._services, validated(call)
         endpoint = replace(self._endpoints[type(call)], handler=handler)
         with noting_refusals(services, self._request, endpoint.kind):

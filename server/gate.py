@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-# From a page of this server (its documentation), or typed by the user.
+# Values of Sec-Fetch-Site: the request comes from a page of this server, or the user typed the address.
 _OWN: Final = (b"same-origin", b"none")
 
 
@@ -178,7 +178,7 @@ class Gate:
         authorization = headers.get(b"authorization")
         check_no_upgrade(headers)
         if _is_preflight(scope, headers) and headers[b"origin"].decode("latin-1").lower() in self._allowed_origins:
-            return  # browsers ask without a token whether they may send one
+            return  # a preflight has no token: with it, a browser asks whether it may send one
         is_call = scope["path"].startswith("/v1/") or scope["path"] == MCP_PATH
         if is_call or scope["method"] not in ("GET", "HEAD"):
             check_site(headers, self._allowed_origins)

@@ -25,11 +25,11 @@ from reverie.pipeline.status import PipelineStatus, TimeStatus
 from worker.runtime import Runtime
 from worker.settings import Settings
 
-# From a recall in process to a call that waits for its messages.
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+# In seconds: from a recall within this process to a call that waits until its messages are searchable.
 _BUCKETS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
-# The time at which each series began would double their number.
+# A metric with the creation time of each series would double the number of series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
@@ -109,7 +109,7 @@ def _pipeline_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
     yield _gauge("reverie_embedder_up", "Whether the server's embedder answers.", up)
     yield _gauge("reverie_memories", "Current memories of all workspaces and the account.", status.memories)
     stored = {name: float(amount) for name, amount in status.stored.items()}
-    yield _labelled("reverie_stored", "What all workspaces hold of what quotas limit.", "what", stored)
+    yield _labelled("reverie_stored", "Use of each resource that quotas limit, in all workspaces.", "what", stored)
     use = "Largest part of a quota that a workspace has used; 1 is full."
     yield _labelled("reverie_quota_use", use, "quota", status.quota_use)
     yield from _job_gauges(status)
@@ -128,9 +128,9 @@ def _broker_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
     yield _gauge("reverie_inbox_oldest_seconds", "Age of the oldest item in the inbox.", oldest)
     yield _gauge("reverie_inbox_bytes", "Size of the items accepted but not yet stored.", status.inbox.bytes)
     use = max([status.inbox.full, *(box.full for box in status.inboxes)])
-    yield _gauge("reverie_inbox_full", "Largest part of a limit of the inboxes that is used; 1 is full.", use)
+    yield _gauge("reverie_inbox_full", "Largest used part of a limit of the inboxes; 1 is full.", use)
     yield _gauge("reverie_workers", "Workers that are alive.", len(status.workers))
-    yield _gauge("reverie_faults", "What keeps accepted messages from being worked on.", len(status.faults))
+    yield _gauge("reverie_faults", "Faults that keep accepted messages from being processed.", len(status.faults))
     percentiles = {"50": status.lag.p50_seconds, "99": status.lag.p99_seconds}
     known = {name: value for name, value in percentiles.items() if value is not None}
     yield _labelled(
@@ -210,7 +210,7 @@ def _labelled(name: str, description: str, label: str, values: dict[str, int] | 
 
 
 def host_metrics(settings: Settings) -> Iterator[GaugeMetricFamily]:
-    """Yield the metrics of the installation that alerts compare others with: the disk, and how often jobs are due."""
+    """Yield metrics of the installation, with which alerts compare others: the disk, and how often jobs are due."""
     with contextlib.suppress(OSError):  # the folder is not there yet
         disk = shutil.disk_usage(settings.data)
         yield GaugeMetricFamily(

@@ -43,7 +43,7 @@ _TITLE: Final = "Reverie"
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (
     "A memory pipeline for AI agents. Header values and ids in paths are percent-encoded UTF-8. Every call needs a"
-    " token with the scope in `x-reverie-scope`; headers may be left out where the token names one. A workspace is"
+    " token with the scope in `x-reverie-scope`; headers may be left out if the token names the value. A workspace is"
     " created when something is first stored in it; until then it reads as empty. Errors are problem details (RFC 9457)"
     " with a stable `type`, `urn:reverie:problem:...`. A request that may have been carried out"
     " can be sent again with the same `Idempotency-Key`: within ten minutes it gets the first answer."

@@ -53,7 +53,7 @@ from server.caller import IDEMPOTENCY_HEADER, Caller, trace_of
 MAX_WAITING: Final = 32
 # How many of the 40 threads for all other calls one workspace may use.
 MAX_OF_ONE_WORKSPACE: Final = 24
-# Probes wait for the broker at most. Not Prometheus: its figures are read from stores.
+# Threads for probes, which wait for nothing but the broker. Requests of Prometheus wait for stores: they have no place.
 _PROBE_THREADS: Final = 4
 
 log = structlog.get_logger(__name__)
@@ -188,7 +188,7 @@ def internal_problem(trace: str) -> Problem:
 
 
 KEPT_SECONDS: Final = 600
-# Answers of ids and numbers, which are kept in this process, too: some 100 bytes each.
+# The number of answers kept in this process, too: those of ids and numbers, some 100 bytes each.
 _KEPT_HERE: Final = 8_000
 # Together at most 8 MiB in the broker: a large answer takes several places. After a kill, clients repeat the requests
 # that the server answered last.
@@ -196,7 +196,7 @@ BROKER_ANSWERS: Final = 1_000
 _PLACE_BYTES: Final = 8 * 1024
 # Larger answers are of calls that read or import much, which may be made twice.
 _BROKER_BYTES: Final = 1024 * 1024
-# Stands for an answer that is being made. One that is forgotten is empty; others are JSON, and so neither.
+# Stands for an answer that is being made. A forgotten answer is empty. All others are JSON, and so differ from both.
 _BEING_MADE: Final = b"-"
 _BEGIN: Final = """
 local found = redis.call('GET', KEYS[1])
@@ -221,7 +221,7 @@ for _, name in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
   end
 end
 """
-# The broker is asked only for requests that change something, which take longer than this as a rule.
+# How long the broker may take. It is asked only for requests that change something.
 _BROKER_SECONDS: Final = 1.0
 # A request that waits for the first one gives up with its connection; this only bounds its thread.
 _WAIT_SECONDS: Final = 600.0
@@ -241,7 +241,7 @@ class Repeats:
         self._lock = threading.Lock()
         self._running: dict[str, Future[bytes]] = {}
         self._kept: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
-        # The workspaces and agents of what was deleted while the broker was away.
+        # The workspaces and agents in which something was deleted while the broker was away.
         self._to_forget: set[tuple[str, str]] = set()
 
     def key_of(self, request: Request, caller: Caller, kind: type[Call[Any]]) -> str:
@@ -259,7 +259,7 @@ class Repeats:
         who = (caller.principal.token, caller.principal.name, caller.workspace, caller.agent, caller.user)
         # The body, not the decoded call: decoding fills in fields that the request lacks, such as an id.
         what = (request.method, request.url.path, request.url.query, body_hash_of(request))
-        # An answer is forgotten by its workspace and its agent; one without texts has no agent.
+        # Workspace and agent come first: answers are forgotten by them. An answer without texts is never forgotten.
         agent = _hash_of(caller.agent) if has_texts(kind) else ""
         return f"{caller.workspace}:{agent}:{_hash_of(key, *who, *what)}"
 
@@ -282,7 +282,7 @@ class Repeats:
                 found = make()
                 self._keep(key, kind, found)
             mine.set_result(found)
-        except BaseException as error:  # also for who waits for it
+        except BaseException as error:  # callers that wait for this answer get the error, too
             mine.set_exception(error)
             raise
         finally:
@@ -321,7 +321,7 @@ class Repeats:
                 self._forget_answers()
                 if has_texts(kind):
                     found = self._run(_BEGIN, key, _BEING_MADE, KEPT_SECONDS)
-                else:  # nothing of it is ever forgotten, which spares the broker a write
+                else:  # such an answer is never forgotten, which saves a write
                     found = call_broker(lambda: cast("bytes | None", self._broker().get(self._name(key))))
         except Unavailable:
             return None

@@ -72,11 +72,11 @@ class Kept(Generic[_T]):
             return self._kept[1]
 
 
-# Below the relevance that unrelated results have (docs/recall-measurements.md), a result was returned, but not found.
+# Unrelated results have a lower relevance than this (docs/recall-measurements.md): they do not count as recalled.
 RECALL_EVENT_MIN_SCORE: Final = 0.05
 # As long as documents that agents paste into a question; longer ones would fill the broker.
 _CAPTURED_CHARACTERS: Final = 8_000
-# The status reads every workspace: however many ask for it, it is read so often.
+# Reading the status reads every workspace, so it is read at most this often, however many callers ask.
 STATUS_SECONDS: Final = 1.0
 
 
@@ -91,7 +91,7 @@ class Services:
         self.bodies = BodyReader(memory_bytes=BODY_MEMORY_BYTES, seconds=BODY_SECONDS)
         self.repeats = Repeats(lambda: runtime.broker, prefix=runtime.settings.broker_prefix)
         self.rates = Rates(runtime.settings.token_rates)
-        # The workspaces that do not exist yet, each with the number of calls that were accepted for it or are handled.
+        # The workspaces that are being created, each with the number of calls that are handled or accepted for it.
         self._workspaces: dict[str, int] = {}
         self._creating = threading.Lock()
         self._status = Kept(self._read_status, seconds=STATUS_SECONDS)
@@ -174,10 +174,10 @@ class Services:
         *,
         viewer: Viewer,
     ) -> CapturedNote | None:
-        """Return a call and what it returned, to be kept for `reverie evaluate`; None if that is not asked for.
+        """Return a call and its results, to be kept for `reverie evaluate`; None if the settings do not ask for it.
 
-        Nothing is kept of a group, whose words belong to several users, of a query longer than 8,000 characters, and of
-        one with a vector of its own, which another model could not use.
+        It is also None for a group, whose words belong to several users, for a query longer than 8,000 characters, and
+        for a query given as a vector, which another model could not use.
         """
         query = call.query or ""
         if not self.runtime.settings.captured_queries_days or viewer.group is not None:
@@ -240,7 +240,7 @@ class Services:
 
     @contextmanager
     def creating(self, workspace: str, *, creates: bool) -> Iterator[None]:
-        """Note a workspace that a call may create, until it exists; a call that fails has created none.
+        """Note a workspace that a call may create, until it exists or the call fails.
 
         Raises `QuotaExceeded` if its tenant has as many workspaces as it may have.
         """
@@ -256,7 +256,7 @@ class Services:
             self._workspaces[workspace] = self._workspaces.get(workspace, 0) + 1
         try:
             yield
-        except BaseException:  # whatever ended the call, also a cancellation: this one has created no workspace
+        except BaseException:  # however the call ended, also if it was cancelled: it has created no workspace
             with self._creating:
                 left = self._workspaces.pop(workspace, 0) - 1
                 if left > 0:
@@ -331,7 +331,7 @@ class Services:
         return self.runtime.stores.account_store().seen_by(Viewer(user, tenant=tenant))
 
     def store_to_forget_in(self, workspace: str) -> Store | None:
-        """Return a workspace's store, created if items wait in its inbox, which must be kept out; None if neither is.
+        """Return a workspace's store, created if items wait in its inbox that must not be stored; None if it has none.
 
         Raises `Unavailable` without a broker.
         """

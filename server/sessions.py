@@ -223,9 +223,9 @@ endpoints.passes(calls.GetSummary, read_summary, Services.store_of_session)
 endpoints.passes(calls.CompactSession, compact_session, Services.store_of_session)
 
 
-# The newest memories, of which the strongest are told.
+# How many of the newest memories are read; the strongest of them are told.
 _MEMORIES_READ: Final = 500
-# The sessions among which those of the same folder are looked for, and how many of them are told.
+# How many sessions are searched for those of the same folder, and how many of these are told.
 _SESSIONS_READ: Final = 100
 _SESSIONS_TOLD: Final = 4
 # The first prompt is among the first messages, after what the system says.
@@ -237,7 +237,7 @@ def opening_of(
 ) -> str:
     """Return the opening of a new session: earlier sessions and memories, in at most `room` tokens.
 
-    `folder` is where the session works: of earlier sessions only those in the same one are told. `included_ids`
+    `folder` is where the session works: only earlier sessions of the same folder are told. `included_ids`
     are the memories that it was told already.
     """
     runtime = services.runtime

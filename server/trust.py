@@ -86,7 +86,7 @@ def _revoke_token(services: Services, caller: Caller, call: calls.RevokeToken) -
 
 @endpoints.serves(calls.ListAudit, subject="server", limits_itself=True)
 def _list_audit(services: Services, caller: Caller, call: calls.ListAudit) -> calls.AuditList:
-    # Entries have no user, and those of other agents are none of a bound token's business.
+    # Entries have no user, and a token that is bound to agents must not read those of other agents.
     require_reach(caller.principal, "workspace")
     data = services.runtime.settings.data
     wanted = AuditFilter(
@@ -304,7 +304,7 @@ def _check_reach(services: Services, caller: Caller, call: exports.ImportRecords
 
 
 def _chunk_what_was_found(services: Services, call: exports.ImportRecords) -> None:
-    """Chunk what recall events have found, where the workers have not done it yet, or do not run."""
+    """Chunk the texts that recall events refer to, unless the workers have done it: they may not run."""
     events = [record for record in call.records if isinstance(record, ExportedRecallEvent)]
     for name in sorted({ACCOUNT_STORE if event.in_account else event.workspace for event in events}):
         with contextlib.suppress(NotFound):

@@ -26,8 +26,8 @@ class Bound(Protocol):
         """Return the response to a call, which is checked first. Raises `ReverieError`."""
 
 
-# Returns whom a tool call that is carried out now is for.
+# Returns the connection that the current tool call came over.
 Current: TypeAlias = Callable[[], Bound]
 
-# Set for each HTTP request, and so for all that it starts.
+# Set for each HTTP request: all tasks that the request starts see it.
 of_request: Final[ContextVar[Bound]] = ContextVar("reverie_mcp_bound")

@@ -1,8 +1,8 @@
-"""`/mcp`: streamable HTTP. Each request stands for itself: it brings its token, and nothing is kept between two.
+"""`/mcp`: streamable HTTP without sessions. Each request brings its token, and the server keeps nothing between two.
 
-Clients of the specification of 2026-07-28 send single requests anyway. Clients of 2025-11-25 and before first
-initialize a session; they get no session, and their requests are answered all the same. So a token that is revoked
-opens nothing from the next request on, no client has anything of another, and a restart of the server ends nothing.
+Clients of the specification of 2026-07-28 send single requests anyway. Clients of 2025-11-25 and before first ask for
+a session; they get none, and their requests are answered all the same. So a revoked token is refused from the next
+request on, no client can see data of another, and a restart of the server interrupts no client.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _with_agent(scope: Scope) -> Scope:
 
 
 def _checked(body: bytes) -> bytes:
-    """Return a body as it is. Raises `Rejected` for more values than there is room for, and for a key that is twice."""
+    """Return a body as it is. Raises `Rejected` if it has too many values, or an object has a key twice."""
     check_values(body)
     check_keys(body, name="body")
     return body

@@ -36,11 +36,11 @@ from server.mcp import Bound, Current
 
 # The longest text of one result. A client that needs all of it reads the resource.
 ITEM_CHARACTERS: Final = 1_200
-# The maximum of tokens that one tool call adds to a conversation.
+# The maximum number of tokens that one tool call adds to a conversation.
 RESULT_TOKENS: Final = 2_000
-# English has 4 bytes in a token, German and code 3, Chinese 3 as well: this rather counts too many.
+# A token has 4 bytes in English, 3 in German, code and Chinese: estimates are rather too high than too low.
 _BYTES_OF_TOKEN: Final = 3
-# For the line that says how many did not fit.
+# Reserved for the line that says how many items did not fit.
 _REST_TOKENS: Final = 16
 # The words that mark a memory that a job made or an import brought.
 _MADE: Final = {DREAM_SWEEP: "dream", IMPORT: "imported"}
@@ -156,7 +156,7 @@ Source = Annotated[
 Subject = Annotated[
     str | None,
     Field(
-        description="What the statement is the current value of, such as 'home city of Kate': it replaces the earlier"
+        description="What the statement gives the current value of, as in 'home city of Kate': it replaces the earlier"
         " memory with the same subject, which is kept as history."
     ),
 ]
@@ -169,7 +169,7 @@ Pinned = Annotated[bool | None, Field(description="true: keep it for good and ne
 DryRun = Annotated[bool, Field(description="true: delete nothing, and return what would be deleted.")]
 AboutWhom = Annotated[str, Field(description="The person or thing, as the user says it: 'my sister', 'Ana Silva'.")]
 KeptIds = Annotated[list[str], Field(description="Ids of texts that the user wants to keep.")]
-AboutDryRun = Annotated[bool, Field(description="true: erase nothing, and list what would go. Do so first.")]
+AboutDryRun = Annotated[bool, Field(description="true: erase nothing, and list what would be erased. Do so first.")]
 Query = Annotated[str, Field(description="What to look for, in words or as a question: 'where does Kate live?'")]
 About = Annotated[str, Field(description="What the user is asking or doing now, in one sentence.")]
 Limit = Annotated[int, Field(ge=1, le=20, description="The maximum number of results.")]
@@ -211,10 +211,10 @@ ReminderId = Annotated[str | None, Field(description="delete: the id that list r
 MIN_RELEVANCE: Final = 0.03
 _CONTEXT_RESULTS: Final = 12
 _INSTRUCTIONS: Final = 20
-# Standing instructions get at most one part in this many of a context; the rest is for what is recalled.
+# Standing instructions get at most one third of a context; the rest is for what is recalled.
 _INSTRUCTIONS_SHARE: Final = 3
 _NOTHING: Final = "Nothing that fits was said or remembered so far."
-# An MCP client has no session: reminders need one, and those of one user must not be in that of another.
+# An MCP client has no session, but a reminder needs one: each user has one session for reminders.
 _SESSION: Final = "mcp"
 _RECIPIENT: Final = "user"
 _PAGE_SIZE: Final = 50

@@ -246,7 +246,7 @@ async def _history(visit: Visit) -> tuple[list[Commit], str]:
 
 
 def diff_lines(text: str) -> list[DiffLine]:
-    """Return the lines of a unified diff, each with what it is; of what names a file, the name alone."""
+    """Return the lines of a unified diff, each with its kind; a line that names a file becomes the bare name."""
     lines: list[DiffLine] = []
     old = new = 0  # the lines that the hunk still has: within it, "--- x" is a removed line "-- x"
     for line in text.splitlines():

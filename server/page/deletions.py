@@ -21,10 +21,10 @@ from server.services import Services
 _R = TypeVar("_R", bound=AnyRecord)
 # What a page keeps of a deletion, so that its form can send it back.
 _MAX_KEPT_BYTES: Final = MAX_FORM_BYTES // 2
-# What is deleted, with the page that lists what is left, what this page calls the rest of the records, and what stays.
+# By kind: the page that lists the remaining ones, its name, what the other deleted records are called, and a note.
 _KINDS: Final = {
     "memory": ("/", "All memories", "earlier value", "What was said in conversations stays."),
-    "schedule": ("/schedules", "All schedules", "earlier run", "The result of a run that was not over is dropped."),
+    "schedule": ("/schedules", "All schedules", "earlier run", "The result of an unfinished run is dropped."),
 }
 
 
@@ -57,7 +57,7 @@ def deleted_records(visit: Visit, kind: Any) -> tuple[int, list[Any]]:
 
 @contextmanager
 def restoring(services: Services, caller: Caller, records: Sequence[AnyRecord]) -> Iterator[None]:
-    """Reserve room for the records. Raises `Rejected` if they are not of the caller's place, and `QuotaExceeded`."""
+    """Reserve room for the records. Raises `Rejected` if they belong to another agent, and `QuotaExceeded`."""
     if {(record.workspace, record.agent) for record in records} != {(caller.workspace, caller.agent)}:
         raise Rejected("the form is about another agent: nothing was restored", field="records")
     with admitted_records(services, records):

@@ -57,7 +57,7 @@ from storage.memories.records import decay
 from storage.pipeline.work import STAGES
 
 _RESULTS: Final = 25
-# Results with a lower relevance are not shown: nothing found says more than something that does not fit.
+# Results with a lower relevance are not shown: no result is more useful than results that do not fit.
 _MIN_RELEVANCE: Final = 0.03
 # Filters in the address of the list, besides the query, with their names on the page.
 _FILTERS: Final[Mapping[str, str]] = {
@@ -200,7 +200,7 @@ _EVENTS: Final = 50
 _ENTRIES: Final = 20
 _MAX_MERGES: Final = 5
 _NOTICES: Final = {
-    "created": "Remembered. It is found a second from now.",
+    "created": "Remembered. Searches find it in about a second.",
     "pinned": "Pinned: no job changes or removes it.",
     "unpinned": "No longer pinned.",
     "restored": "Restored.",
@@ -416,7 +416,7 @@ async def _edit(visit: Visit) -> Response:
 async def _save(visit: Visit) -> Response:
     form, before = visit.form, await visit.send(GetMemory(id=visit.query("id")))
     if form.text("read_at") != before.updated_at.isoformat():
-        # Saved in another tab, or by somebody else: neither text is lost.
+        # It was saved meanwhile in another tab, or by somebody else: show both texts, so that neither is lost.
         return _edit_page(visit, before, typed=form)
     if before.category is not None and before.key is not None:
         return await _save_fact(visit, before, before.category, before.key)

@@ -110,8 +110,8 @@ def _point(bucket: int, value: float, highest: float) -> str:
 _TICK_SECONDS: Final = 2.0
 # How soon an open page notices that the server is stopping, so that it does not delay the end.
 _LOOK_SECONDS: Final = 0.2
-# The browser connects again after this, with its cookie: so a token that was revoked is noticed within a minute even
-# if nothing happens.
+# The stream ends after this, and the browser connects again with its cookie: so a revoked token is noticed within a
+# minute even if nothing happens.
 _STREAM_SECONDS: Final = 50.0
 _RETRY_MILLISECONDS: Final = 2_000
 _STREAM_HEADERS: Final = {**PAGE_HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -143,7 +143,7 @@ async def _events(visit: Visit) -> Response:
 
 
 async def _stream(visit: Visit, event: str) -> AsyncIterator[str]:
-    """Yield the page's figures every few seconds, until the server stops, the token is worth nothing, or time is up."""
+    """Yield the page's figures every few seconds, until the server stops, the token is not valid, or time is up."""
     yield f"retry: {_RETRY_MILLISECONDS}\n\n"
     yield event
     with anyio.move_on_after(_STREAM_SECONDS):
@@ -202,12 +202,12 @@ def _rate(samples: list[PipelineSample], status: PipelineStatus, now: int) -> fl
     return (status.inbox.accepted - earlier[-1].accepted) / seconds
 
 
-# A person who watches waits no longer.
+# How long the page waits for the result of a replay: a person who watches would not wait longer.
 _REPLAY_SECONDS: Final = 3.0
 _LETTER_NOTICES: Final = {
     "succeeded": "Replayed: the work is done.",
-    "failed": "Replayed, and it failed again: its letter has the new error.",
-    "queued": "Replayed: it is on its way, and its letter stays until the work is done.",
+    "failed": "Replayed, but it failed again: the dead letter has the new error.",
+    "queued": "Replayed: it is on its way. The dead letter stays until the work is done.",
     "dropped": "Dropped.",
 }
 
@@ -249,7 +249,7 @@ _RUNS: Final = 20
 _NEXT: Final = 5
 _SCHEDULE_NOTICES: Final = {
     "paused": "Paused, until it is resumed.",
-    "resumed": "Resumed. What it missed is skipped.",
+    "resumed": "Resumed. Missed runs are skipped.",
     "started": "A run has started.",
     "restored": "Restored, with its runs.",
     "added": "Added.",

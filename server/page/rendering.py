@@ -109,7 +109,7 @@ PAGE_HEADERS: Final = {
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",  # for browsers that do not know frame-ancestors
-    # The page says a path of the server to itself only.
+    # The browser tells the address of a page to this server only.
     "Referrer-Policy": "same-origin",
 }
 # Their addresses contain a hash of their content.
@@ -131,7 +131,7 @@ class Rendering:
 
     @cached_property
     def _environment(self) -> Environment:
-        # Imported with the first page: a server of agents alone does without.
+        # Imported with the first page: a server that only agents use does not need it.
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
         environment = Environment(
@@ -196,7 +196,7 @@ def _markdown() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     markdown = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table").disable(["image", "entity"])
-    # Headings of a text are none of the page.
+    # A heading in a stored text must not become a heading of the page.
     markdown.add_render_rule("heading_open", lambda *_: "<p><strong>")
     markdown.add_render_rule("heading_close", lambda *_: "</strong></p>")
     return markdown

@@ -289,7 +289,7 @@ class Visit:
         return await self._calls.send(self._as_user(call))
 
     async def carry_out(self, call: _C, handler: Callable[[Services, Caller, _C], _T]) -> _T:
-        """Return what a handler returns that takes the place of a call's own; whoever may call may do it."""
+        """Carry out a call by another handler than its own, with the rights that the call needs; return its result."""
         return await self._calls.carry_out(self._as_user(call), handler)
 
     def _as_user(self, call: _C) -> _C:
@@ -383,9 +383,9 @@ class Visit:
 
 
 def _asks_as_user(call: Call[Any]) -> bool:
-    """Return whether a call can be made as a user, and names none itself."""
+    """Return whether a call can be made as a user, and does not name one itself."""
     named = getattr(call, "user", "")
-    # The user of an erasure is not who asks.
+    # In calls about erasures, `user` is the user to erase, not the one who asks.
     return (named is None or named is msgspec.UNSET) and not isinstance(call, (Erase, ListErasures))
 
 

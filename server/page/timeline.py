@@ -1,6 +1,6 @@
 """What is known about a person or a thing, in order of time: since and until when it holds, and where it was told.
 
-Memories say it, current and replaced ones, and so do messages that give something its one value ("I live in Porto").
+It shows memories, current and replaced ones, and messages that state the value of an attribute ("I live in Porto").
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _names(name: str, text: str) -> bool:
 
 
 def _gives_a_value(name: str, result: RecallResult) -> bool:
-    """Return whether a message gives an attribute of its speaker, or of something that it names, its one value."""
+    """Return whether a message states the value of an attribute of `name`, as its speaker or as a thing it names."""
     is_speaker = result.name is not None and result.name.casefold() == name.casefold()
     claims = [claim for claim in claims_of(result.text) if claim.value and not claim.adds]
     return any(is_speaker if claim.is_own else _names(name, claim.attribute) for claim in claims)

@@ -287,7 +287,7 @@ def test_an_erasure_is_planned_confirmed_and_proved(visitor: Visitor, operator: 
     page = visitor.open("/conversation", id="chat-1")
     page.get_by_role("link", name="Erase").click()
     assert visitor.violations() == []
-    page.get_by_role("button", name="See what would go").click()
+    page.get_by_role("button", name="See what would be removed").click()
     expect(page.get_by_role("table")).to_contain_text("messages")
     assert operator.sessions.list() != []
     assert visitor.violations() == []

@@ -210,7 +210,7 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     min_score: Annotated[
         Share | None,
         Meta(
-            description="Leave out results with a relevance below this; by default all of them if none fits the query."
+            description="Leave out results less relevant than this; by default all are left out if none fits the query."
         ),
     ] = None
     as_of: AsOf | None = None
