@@ -164,7 +164,7 @@ MAX_CALLS: Final = 32
 
 
 class NotBegun(TimeoutError):
-    """A call that was not made, for want of a thread."""
+    """A call that was not made, because no thread was free."""
 
 
 class BoundedCalls:
@@ -177,7 +177,7 @@ class BoundedCalls:
     def call(self, function: Callable[[], T], *, timeout_seconds: float) -> T:
         """Call the function and return its result, or raise what it raises. Raises TimeoutError when the time is up.
 
-        The function goes on then, and its outcome is dropped; unless it is `NotBegun`.
+        After that time the function goes on, and its outcome is dropped. `NotBegun`: it was not called at all.
         """
         deadline = time.monotonic() + timeout_seconds
         context = contextvars.copy_context()
@@ -213,7 +213,7 @@ class PromptCalls:
         self._unavailable = unavailable
         self._wait_seconds = wait_seconds
         self._calls = BoundedCalls(f"ask {name}")
-        self._began: dict[object, float] = {}  # of the calls that have not ended, by a mark of each
+        self._began: dict[object, float] = {}  # when each call that has not ended began, by its mark
         self._lock = threading.Lock()
 
     def call(self, function: Callable[[], T]) -> T:
@@ -232,7 +232,7 @@ class PromptCalls:
                 self._end(mark)
 
         with self._lock:
-            # Before the wait, and not in its thread: a call that was given up counts as late from then on.
+            # Noted before the wait, not in the call's thread: so a call that is given up counts as late at once.
             self._began[mark] = time.monotonic()
         try:
             return self._calls.call(run, timeout_seconds=self._wait_seconds)
@@ -377,7 +377,7 @@ class Endpoint:
         with self._opening:
             if self._client is None:
                 headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-                # A redirect is not followed: it would take the texts, and on the same host the key, elsewhere.
+                # Redirects are not followed: they would send the texts, and on the same host the key, elsewhere.
                 self._client = httpx2.Client(headers=headers, timeout=self._timeout_seconds, follow_redirects=False)
             return self._client
 

@@ -125,7 +125,7 @@ class LanguageModel(Protocol):
         return decode_struct(completion, form, source=self.source)
 
     def note_read(self, messages: int, *, purpose: Purpose) -> None:
-        """Add messages of conversations that it has read to its usage; by default that is not counted."""
+        """Add messages of conversations that the model has read to its usage; does nothing by default."""
         del messages, purpose
 
 
@@ -441,7 +441,7 @@ def _reported_or_estimated(reported: int | None, text: str) -> int:
 
 # 100,000 tokens of text are half a megabyte; eight times that must be a mistake.
 MAX_RESPONSE_BYTES: Final = 4 * 1024 * 1024
-# No model uses a tenth of this in one call; a larger count is a mistake of the endpoint and must not be added up.
+# No model uses a tenth of this in one call: a larger count is a mistake of the endpoint, and is not added to the usage.
 MAX_TOKENS: Final = 100_000_000
 # Statuses with which an endpoint refuses a parameter.
 _PARAMETER_REFUSED: Final = (400, 422)
@@ -501,9 +501,9 @@ class OpenAICompatibleLanguageModel(LanguageModel):
     ) -> Completion:
         """Complete a prompt with the strictest `response_format` that the endpoint accepts and follows.
 
-        The schema is sent once: with the request, or in the instructions. The latter if the endpoint refuses a schema,
-        or answers in another form, since some ignore it; with a request for any JSON object, or if it refuses this too,
-        without one. The next prompt for this form begins with what succeeded. The tokens are those of all answers.
+        The first request has the schema as its format. If the endpoint refuses or ignores that, the next one has the
+        schema in its instructions, and asks for any JSON object. If it refuses that, too, the last one asks for no
+        format. The next prompt for this form begins with what succeeded. The tokens are those of all answers.
         """
         described = json_instructions(form)
         ways = [(_schema_format(form), _JSON_ALONE), ({"type": "json_object"}, described), (None, described)]

@@ -152,7 +152,7 @@ class RerankEndpoint:
         return RerankRefused(f"{self._url} answered with {what}")
 
 
-# A refusal may be due to one odd text, but not this many in a row.
+# One odd text may cause a refusal, but not this many in a row.
 MAX_REFUSALS: Final = 5
 
 
@@ -197,7 +197,7 @@ class GuardedReranker(GuardedService):
         try:
             scores = self.inner.rerank(query, texts)
         except RerankRefused as error:
-            # Threads may count one less: the limit is a rough one.
+            # Not locked: if two threads count at once, one refusal may be lost, which does not matter.
             self._refusals, self._refusal = self._refusals + 1, str(error)
             if self._refusals >= MAX_REFUSALS:
                 raise RerankerUnavailable(f"{error} ({self._refusals} times in a row)") from error

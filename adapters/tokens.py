@@ -93,7 +93,7 @@ class ModelTokens:
         ids = encoding.ids
         if self._unknown is None or self._unknown not in ids:
             return len(ids)
-        # The fast encoding has no positions of tokens in the text.
+        # Encoded again, because the fast encoding does not have the positions of tokens in the text.
         encoded = tokenizer.encode(text, add_special_tokens=False)
         unknown = [span for span, token in zip(encoded.offsets, encoded.ids, strict=True) if token == self._unknown]
         return len(ids) - len(unknown) + sum(max(1, _estimate(text[start:end])) for start, end in unknown)
@@ -108,7 +108,7 @@ class ModelTokens:
         from tokenizers import Tokenizer
 
         try:
-            # Not from_file, which raises bare Exception for a missing or damaged file.
+            # `from_file` would raise a bare Exception for a missing or damaged file.
             tokenizer = Tokenizer.from_buffer(self._file.read_bytes())
         except (OSError, ValueError):
             # Counting must not fail: use estimates from now on, which `name` shows.
@@ -158,7 +158,7 @@ def last_lines(text: str, limit: int, counter: TokenCounter) -> str:
         first -= 1
         room -= costs[first]
     while first < len(lines) and counter.count(["\n".join(lines[first:])])[0] > limit:
-        first += 1  # a whole text may have more tokens than its parts
+        first += 1  # the joined lines may have more tokens than the sum of their counts
     return "\n".join(lines[first:]) if first < len(lines) or not lines else truncate(lines[-1], limit, counter)
 
 

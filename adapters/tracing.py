@@ -61,7 +61,7 @@ class Tracing:
         resource = Resource.create({"service.version": __version__, "service.instance.id": process})
         if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
             resource = resource.merge(Resource({"service.name": "reverie"}))
-        # It ends with the runtime; at the end of the interpreter its thread is gone.
+        # The runtime shuts it down. When the interpreter exits, its thread has ended already.
         self._provider = TracerProvider(resource=resource, id_generator=_Ids(), shutdown_on_exit=False)
         exporter = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces", timeout=_EXPORT_SECONDS)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))

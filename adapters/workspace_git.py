@@ -44,7 +44,7 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, StoreUnavailable
 from reverie.upkeep import Commit, RefusedFile
 
-# Not escaped. Capitals are: some file systems treat `Ana` and `ana` as the same name.
+# Characters that are not escaped. Capitals are escaped: some file systems treat `Ana` and `ana` as the same name.
 _PLAIN = re.compile(rb"[a-z0-9_-]")
 # File systems allow 255 bytes; the rest is for an extension.
 _MAX_CHARACTERS: Final = 120
@@ -169,7 +169,7 @@ _REPLACED: Final = ".git.old"
 
 
 def mend(folder: Path) -> None:
-    """Complete or take back a replacement that was interrupted."""
+    """Complete or undo an interrupted `replace_history`."""
     control, replaced = folder / ".git", folder / _REPLACED
     if replaced.exists() and not control.exists():
         replaced.rename(control)
@@ -254,9 +254,9 @@ class GitRepository:
     def commit(self, files: Files, message: str, at: int) -> CommitResult:
         """Commit exactly these files, unless the newest commit already has them.
 
-        A function is called while nobody else can commit or rewrite: so what was removed from the database before a
-        rewrite does not come back by a commit after it. It may be called twice. `at` is in microseconds. Raises
-        `StoreUnavailable`, and `NotFound` for a workspace that does not exist.
+        If `files` is a function, it is called while nobody else can commit or rewrite: so a commit after a rewrite
+        cannot bring back what was removed from the database before the rewrite. It may be called twice. `at` is in
+        microseconds. Raises `StoreUnavailable`, and `NotFound` for a workspace that does not exist.
         """
         if not self._exists():
             accepted, refused = screen_files(files, self._looks_secret)
@@ -491,7 +491,7 @@ def _filtered_files(files: Mapping[str, bytes], keep: Callable[[str], bool]) -> 
 
 
 def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Return an archive member without owner and times, which differ between copies; None unless a file or folder."""
+    """Return a file or folder of an archive without owner and times, which differ between copies; None for others."""
     if not (member.isfile() or member.isdir()):
         return None
     member.mtime = member.uid = member.gid = 0
@@ -584,6 +584,6 @@ def _drop_stale_locks(control: Path) -> None:
     """Remove lock files of a killed process; only the holder of our own lock writes here, so they are stale."""
     for name in ("index.lock", "refs/heads/main.lock", "HEAD.lock", "packed-refs.lock"):
         (control / name).unlink(missing_ok=True)
-    # The name of an object depends on its content: one that cannot be written blocks every later commit, too.
+    # An object's name depends on its content: a stale lock would block every later commit that has the same object.
     for stale in (control / "objects").glob("*/*.lock"):
         stale.unlink(missing_ok=True)

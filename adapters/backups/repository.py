@@ -1,9 +1,9 @@
 """A folder that holds backups: `repository.json`, `blocks/`, `manifests/`, and what is being written in `drafts/`.
 
-A content is split into blocks, each stored once under a hash of it, so that a second backup adds only what changed. A
-name implies its content: a file is written as a draft, flushed to the disk, and then renamed. A backup exists from the
-moment when its manifest does, which is written last; whatever is interrupted before that leaves only blocks that no
-manifest names, and the next backup removes them.
+The content of a file is split into blocks, each stored once under its hash, so that a second backup adds only what
+changed. Each file here is written as a draft, flushed to the disk, and then renamed, so it is always complete. The
+manifest is written last, and with it the backup exists; a backup that is interrupted before that leaves only blocks
+that no manifest names, and the next backup removes them.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def prune_repository(repository: Repository, keep: int) -> tuple[list[str], int,
 
 
 FORMAT: Final = 1
-# A changed page of a database costs a block. Smaller blocks make smaller increments, and more files.
+# Each changed page of a database adds a block. Smaller blocks would make smaller increments, but more files.
 BLOCK_BYTES: Final = 256 * 1024
 _HEADER: Final = "repository.json"
 _LOCK: Final = "lock"

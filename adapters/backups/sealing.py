@@ -27,7 +27,7 @@ _SCRYPT_BLOCK: Final = 8
 _MAX_COST: Final = 2**20
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
-# Level 1: higher ones take twice the time for a few percent.
+# Higher levels take twice the time and save a few percent.
 _COMPRESSION: Final = 1
 
 

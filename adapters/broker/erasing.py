@@ -74,8 +74,8 @@ class BrokerErasure:
         """Remove every element of a list, hash, set or stream that holds erased content; return how many.
 
         Inboxes are left alone: their items were accepted from others, or later, and must not be lost because they have
-        the same text. Of the answers that are kept for repeated requests, all that `quotes` finds something in are
-        forgotten.
+        the same text. An answer kept for repeated requests is forgotten if `quotes` returns true for it: a repeated
+        request is refused then.
         """
         counts: Counter[str] = Counter()
         inboxes, answers = f"{self._prefix}inbox".encode(), f"{self._prefix}answered:".encode()
@@ -95,7 +95,7 @@ class BrokerErasure:
     def clear_workspace(self, workspace: str) -> None:
         """Remove the answers of a workspace that was deleted, and rewrite the file.
 
-        The rest of what the broker has of it was deleted with it, but is in the file until then.
+        The workspace's other data in the broker was deleted with it, but stays in the file until it is rewritten.
         """
         self.remove_answers(workspace)
         self.rewrite_file()

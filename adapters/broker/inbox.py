@@ -45,20 +45,20 @@ from reverie.pipeline.broker import call_broker
 from reverie.pipeline.calls import InboxLimits
 from reverie.pipeline.inbox import NOTIFYING_SECONDS, REPLY_SECONDS, Inbox, refusal, split_payload
 
-# No JSON begins with it, and no signature.
+# Neither JSON nor a signature begins with it.
 _TIME_MARK: Final = b"@"
 # The recovery sweep takes items that no worker took within this time.
 GRACE_SECONDS: Final = 20
 # A worker that does not settle its items within this time loses them to the next one.
 LEASE_SECONDS: Final = 10
 
-# The sweep says every few seconds again that a workspace is full. If it does not run, producers stay refused this long.
+# The sweep sets the flag of a full workspace again every few seconds. If it does not run, the flag lasts this long.
 FULL_SECONDS: Final = 600
 
-# The tasks of stages, of which one at a time is sent for each workspace.
+# The tasks of stages: at most one of each is in a queue for each workspace.
 _NOTIFIED: Final = (INGEST_MESSAGES, CHUNK_MESSAGES, EMBED_CHUNKS, EMBED_ITEMS, INDEX_CHUNKS, RECORD_RECALLS)
 
-# A producer that waits is blocked on its reply list: it has an answer within a millisecond or two.
+# A waiting producer is blocked on its reply list: it takes an answer within a millisecond or two.
 _HEARD_SECONDS: Final = 0.1
 
 # Items that could not be given back, because the broker did not answer, are given back with the next take.
@@ -129,7 +129,7 @@ class InboxTotals(NamedTuple):
 class _Owed(NamedTuple):
     """Items that a worker still has to give back to the inbox.
 
-    Items in `begun` count as not tried, although work on them had begun. `given` None means all that the token holds.
+    Items in `begun` count as not tried, although work on them had begun. `given` None means all items of the token.
     """
 
     workspace: str
@@ -176,7 +176,7 @@ class WorkerInbox(Inbox):
         return item._replace(refusal=why) if why else item
 
     def begin(self, workspace: str, items: Sequence[Taken]) -> bool:
-        """Count a try of these items, all of one take, and renew their lease; False if another worker holds them now.
+        """Count a try of these items of one take, and renew their lease; return False if another worker holds them.
 
         An item that was taken but never begun does not count as tried, since it cannot have killed the worker.
         """
@@ -240,7 +240,7 @@ class WorkerInbox(Inbox):
             given = -1 if owed.given is None else len(owed.given)
             arguments = [owed.token, int(owed.delay_seconds * 1_000), given, *(owed.given or ()), *owed.begun]
             self._run(RELEASE, keys, arguments)
-            with contextlib.suppress(IndexError):  # another thread was here, too: it is harmless to do it twice
+            with contextlib.suppress(IndexError):  # another thread gave it back, too, which is harmless
                 self._owed.popleft()
 
     def next_number(self) -> Number:

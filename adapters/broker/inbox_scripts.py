@@ -1,8 +1,8 @@
 """The Lua scripts by which workers take items from an inbox, settle them, give them back, and tell who waits.
 
-Invariant: an item in the hash of an inbox is in exactly one of its two sorted sets, whatever a script is refused for.
-A script that has written anything is not refused for want of memory any more, so those that must succeed then begin
-with a write that needs none (`PERSIST`, `ZREM`, `HDEL`).
+Invariant: each item in the hash of an inbox is in exactly one of its two sorted sets, even if a script is refused.
+The broker refuses a script for want of memory only before its first write. So scripts that must succeed begin with a
+write that needs no memory (`PERSIST`, `ZREM`, `HDEL`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ local function accepted(value)
 end
 """
 
-# Lua: subtracts what is removed from the counts of an inbox. Counts that an older producer did not add to are put
-# right when an inbox, or all of them, are empty.
+# Lua: subtracts removed items from the counts of an inbox. An older producer did not count: so counts are set to 0 when
+# the inbox, or all inboxes, are empty.
 _SUBTRACT: Final = (
     ADD
     + """

@@ -96,7 +96,7 @@ class Monitor:
         return {queue: int(call_broker(partial(self._broker.llen, self._prefix + queue))) for queue in contract.QUEUES}
 
     def warnings(self) -> list[str]:
-        """Return what of the broker's configuration could lose messages. It is asked at most once a minute."""
+        """Return the broker's settings that could lose messages. The broker is asked for them at most once a minute."""
         now = time.monotonic()
         if self._warnings is None or now - self._warnings[0] > _WARNINGS_SECONDS:
             self._warnings = (now, durability_warnings(self._broker, flushed=self._flushed))

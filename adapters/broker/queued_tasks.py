@@ -1,8 +1,8 @@
-"""The tasks of stages that lie in the queues of the broker, and the flags of those that were sent but lie in none.
+"""Find tasks of stages that were sent and lost, by comparing their flags with the queues of the broker.
 
 A flag (`wake:TASK:W`, see `reverie.pipeline.inbox`) keeps a second task of a stage and workspace from being sent until
-the first begins. A task that was lost, with its worker or by a deleted queue, leaves its flag behind: only the queue
-itself can tell it from a task that waits for long.
+the first begins. A task that was lost, with its worker or by a deleted queue, leaves its flag behind. Only the queue
+shows whether such a task still waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from adapters.broker.inbox import WorkerInbox
 from reverie.contract import TASK_QUEUES
 from reverie.pipeline.broker import call_broker
 
-# Tasks of one queue that are read at once; each has some 700 bytes.
+# How many tasks of a queue are read in one call; each has some 700 bytes.
 _PAGE: Final = 1_000
 
 
@@ -35,20 +35,20 @@ class QueuedTasks:
     def must_be_sent(self, task: str, workspace: str) -> bool:
         """Set the notification flag if no task lies in its queue; return whether the caller must send and confirm it.
 
-        A task that a worker has taken and that has not begun, as it does within milliseconds, counts as lost.
+        A task that a worker has taken but not begun counts as lost: usually it begins within milliseconds.
         """
         looked_at, queued = self._look(TASK_QUEUES[task])
         return (task, workspace) not in queued and self._inbox.reclaim_notification(task, workspace, before=looked_at)
 
     def workspaces(self, tasks: Iterable[str]) -> set[str]:
-        """Return the workspaces of which one of these tasks lies in its queue."""
+        """Return the workspaces that have one of these tasks in its queue."""
         wanted = frozenset(tasks)
         queues = {TASK_QUEUES[task] for task in wanted}
         return {name for queue in queues for task, name in self._look(queue)[1] if task in wanted}
 
     def _look(self, queue: str) -> tuple[int, frozenset[tuple[str, str]]]:
         if queue not in self._looks:
-            # The time first: a flag that was set after it may be of a task that the look has missed.
+            # Read the time before the queue: the task of a flag that is set later may be missing in what was read.
             self._looks[queue] = self._inbox.now_micros(), frozenset(self._queued(queue))
         return self._looks[queue]
 

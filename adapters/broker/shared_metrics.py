@@ -32,10 +32,10 @@ _SEPARATOR: Final = "|"
 _SUM: Final = "sum"
 _ABOVE: Final = "+Inf"
 
-# From a message that streams through an idle pipeline to one that waited for a worker that was down for an hour.
+# In seconds: from a message that streams through an idle pipeline to one that waits an hour for a worker.
 _LATENCIES: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3_600.0)
 _WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-# From an empty look into the inbox to the time limit of a task.
+# In seconds: from a task that finds its inbox empty to the time limit of a task.
 _DURATIONS: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 30.0, 300.0)
 
 

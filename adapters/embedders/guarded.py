@@ -83,7 +83,7 @@ class PromptEmbedder(EmbedderWrapper):
         return self._calls.call(lambda: self.inner.embed_query(text))
 
 
-# To find one refused text in a batch takes several calls that are refused: the known text is not sent with each.
+# Finding one refused text in a batch takes several calls that are refused: the known text is not sent after each.
 _KNOWN_TO_WORK_SECONDS: Final = 5.0
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ def _unobserved(_purpose: EmbeddingPurpose, _texts: Sequence[str], _succeeded: b
 class GuardedEmbedder(GuardedService, EmbedderWrapper):
     """An embedder that, once unavailable, is not called for 1 s, then 2, 4, up to 60 s (or Retry-After).
 
-    `for_recalls` is the same embedder for who does not want to wait: for an endpoint at most `recall_wait_seconds`.
+    `for_recalls` is the same embedder for recalls, which wait at most `recall_wait_seconds` for an endpoint.
     `observe` is called after each call that the breaker let through.
     """
 

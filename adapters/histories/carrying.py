@@ -1,9 +1,9 @@
 """Carry a history into Reverie: read file by file, send in batches, and report what was imported or left out.
 
-Nothing of the history is kept in memory but the batch that is sent. Every record has the same id each time, so carrying
-it again changes nothing, and goes on where an interrupted import ended.
+Only the batch that is sent is kept in memory. Every record has the same id each time, so importing the history again
+changes nothing, and goes on where an interrupted import ended.
 
-Leave out of a transcript what the hooks of its coding agent have handed over already.
+Messages of a transcript that the hooks of its coding agent have handed over already are left out.
 
 A hook does not know the ids that prompts and answers get in the transcript. So a message that a hook handed over is
 recognised by session, role and text, and left out as many times as the hook handed it over. A tool's result has the
@@ -122,9 +122,9 @@ def carry(
     with_erased: bool = False,
     progress: Progress = lambda _done, _total: None,
 ) -> HistoryReport:
-    """Import a history with a call that has no records yet, and say what became of it.
+    """Import a history by copies of `call`, which has no records yet, and report what was imported or left out.
 
-    Left out are records that were erased here after their file was last changed (unless `with_erased`), and messages
+    It leaves out records that were erased here after their file was last changed (unless `with_erased`), and messages
     that the program's hooks have handed over. Raises `Rejected` if there is no such path or no file of this format
     below it, and the errors of `send`: a second call then continues where this one stopped.
     """

@@ -61,16 +61,16 @@ _KINDS_OF_REASONS: Final[Mapping[str, str]] = {
     "developer_content": INSTRUCTIONS,
     "computer_output": MEDIA,
 }
-# Where the page shows a source, a name or a picture: its kind and what belongs to it, between private characters.
+# A marker in place of a source, a name or a picture that the page shows: its kind and data, between private characters.
 _MARKER: Final = re.compile("( ?)(\ue200([^\ue200\ue201\ue202]*)(?:\ue202([^\ue200\ue201]*))?\ue201)")
-# The same where these characters were lost on the way. Only the first kind is like nothing that somebody would write.
+# Such a marker after a program has dropped the private characters. Only forms that nobody would type are recognised.
 _BARE_MARKER: Final = re.compile(
     r"( ?)((?:file)?cite(?:turn\d{1,4}[a-z]{1,16}\d{1,4})+|entity\[[^\[\]\n]{1,500}\]|image_group\{[^{}\n]{1,2000}\})"
 )
 
 
 def reason_against(content: Mapping[str, Any]) -> str | None:
-    """Return why a content has no text that could be taken, None if it may have one."""
+    """Return why a message's content has no text to import, None if it may have one."""
     kind = str(content.get("content_type"))
     if kind in _KINDS_OF_REASONS:
         return _KINDS_OF_REASONS[kind]
@@ -78,7 +78,7 @@ def reason_against(content: Mapping[str, Any]) -> str | None:
 
 
 def text_in(content: Mapping[str, Any], references: Any) -> str:
-    """Return the text of a content as it was shown; `references` are those of the message to its sources."""
+    """Return the text of a message's content as it was shown; `references` are the message's links to its sources."""
     fields = _TEXT_FIELDS.get(str(content.get("content_type")))
     if fields is not None:
         texts = [content.get(field) for field in fields]
@@ -88,7 +88,7 @@ def text_in(content: Mapping[str, Any], references: Any) -> str:
 
 
 def leave_parts(content: Mapping[str, Any], where: str, reading: Reading) -> None:
-    """Count the parts of a content that have no text: pictures, recordings, and those of kinds that are not known."""
+    """Count the parts of a message's content that have no text: pictures, recordings, and parts of unknown kinds."""
     for part in _parts(content):
         if isinstance(part, dict) and not any(_part_texts(part)):
             kind = str(part.get("content_type") or part.get("type"))

@@ -91,10 +91,10 @@ _COMMANDS: Final = ("<command-message>", "<command-name>")
 _SETTINGS: Final = frozenset(
     {"add-dir", "agents", "color", "config", "effort", "mcp", "model", "permissions", "plugin", "rename", "resume"}
 )
-# Around a line that began with `#`, which the program was to remember.
+# The tag around a line that began with `#`: the user asked the program to remember it.
 _MEMORY: Final = "<user-memory-input>"
 _REMINDER: Final = ("<system-reminder>", "</system-reminder>")
-# Texts that Codex sends in the user's name: instructions from files, and facts about the machine. In any case.
+# Beginnings of texts that Codex sends in the user's name: instructions from files, facts about the machine. Any case.
 _NOT_TYPED_IN_CODEX: Final = (
     "<environment_context>",
     "<user_instructions>",
@@ -121,7 +121,7 @@ _NOT_TYPED_IN_CODEX: Final = (
 # Codex puts the list of open files before a prompt that was typed in an editor or in the app.
 _EDITOR_CONTEXTS: Final = ("# Context from my IDE setup:", "# Files mentioned by the user:", "# Selected text:")
 _REQUEST: Final = "## My request for Codex:"
-# Around an image.
+# The tags around an image.
 _IMAGE_TAGS: Final = ("<image", "</image>")
 
 

@@ -257,7 +257,7 @@ MEM0: Final = Format(
 )
 
 
-# How one document begins, and no line of JSON Lines does.
+# Matches the beginning of a file that is one JSON document, and not of a file of JSON Lines.
 _DOCUMENT: Final = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\[|\{\s*$|\{\s*"(?:entities|relations)"\s*:)')
 _TIMES: Final = ("timestamp", "createdAt", "created_at", "_savedAt")
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
@@ -344,9 +344,9 @@ MCP_MEMORY: Final = Format(
 )
 
 
-# The newest migration of the store that this module has been written for.
+# The newest schema migration of LangGraph's store that this module knows.
 _KNOWN_MIGRATION: Final = 4
-# Where agents keep the text of a memory.
+# The fields in which agents keep the text of a memory.
 _TEXTS: Final = ("content", "text", "memory", "data", "fact", "value")
 
 

@@ -146,7 +146,7 @@ def moment(value: Any) -> datetime | None:
         if isinstance(value, str):
             found = datetime.fromisoformat(value.strip())
         elif isinstance(value, (int, float)) and value > 0:
-            # More than this many seconds is after the year 5000: then they are milliseconds.
+            # As seconds, a larger number would be after the year 5000: it must be milliseconds.
             found = datetime.fromtimestamp(value if value < 1e11 else value / 1000, UTC)
     if found is not None and found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
@@ -166,8 +166,8 @@ def _skip_line(opened: IO[bytes]) -> None:
         pass
 
 
-# Exports of conversations have some twenty levels. Paths to values are as long as values are deep, so that a parser
-# which names them needs memory in proportion to the square of the depth: 19 GB for two megabytes of brackets.
+# Exports of conversations have some twenty levels. The parser names the path of every value, so its memory grows with
+# the square of the depth: 19 GB for two megabytes of brackets.
 MAX_LEVELS: Final = 200
 _ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
 _NO_BRACKETS: Final = bytes(code for code in range(256) if code not in b"[]{}")
@@ -210,8 +210,8 @@ class BoundedNesting:
 _WHOLE_BYTES: Final = 64 * 1024 * 1024
 _BUFFER_BYTES: Final = 256 * 1024
 _CUT_OFF: Final = "the rest of files that are cut off or no JSON"
-# Half a character, of which some programs write the code; and what reading a file in an archive raises if its bytes are
-# damaged, or it is encrypted or packed in a way that Python does not know.
+# Raised for a file in an archive that is damaged, encrypted, or packed in a way that Python does not know. `ValueError`
+# is also raised for a lone surrogate, which some programs write as an escape.
 _DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 
 

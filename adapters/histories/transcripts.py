@@ -57,15 +57,15 @@ def queued_prompt(attachment: Any) -> Any:
 
 @dataclass(slots=True)
 class Queue(Generic[_T]):
-    """The prompts taken from the queues of a transcript's sessions: each of them is given out once.
+    """The prompts that left the queues of a transcript's sessions. Each of them is returned once.
 
-    An id is made of the text and of how often it was typed before, so that it is the same whether a prompt was found
-    as an attachment or, in a transcript that was read too early, only as an operation.
+    An id is made of the text and of how often it was typed before. So it is the same whether a prompt was found as an
+    attachment or, in a transcript that was read before the attachment was written, only as an operation.
     """
 
     _removed: dict[str, tuple[_T, str, Any]] = field(default_factory=dict)
     _numbers: Counter[tuple[str, str]] = field(default_factory=Counter)
-    # Given out for an operation, so that an attachment that follows is not given out again.
+    # Prompts that were returned for an operation: an attachment that follows is the same prompt.
     _early: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def remove(self, entry: _T, session: str, content: Any) -> None:
@@ -73,7 +73,7 @@ class Queue(Generic[_T]):
         self._removed[f"{session}:{text_of(content)}"] = (entry, session, content)
 
     def attached(self, session: str, content: Any) -> str | None:
-        """Return the id of a prompt in an attachment, None if it was given out already."""
+        """Return the id of a prompt in an attachment, None if the prompt was returned already."""
         text = text_of(content)
         self._removed.pop(f"{session}:{text}", None)
         if self._early[session, text]:

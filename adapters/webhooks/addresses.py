@@ -183,7 +183,7 @@ _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 # Text that resolvers read as the last part of an IPv4 address: `https://url.spec.whatwg.org/#ends-in-a-number-checker`.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
-# Refused in addition to the addresses that `ipaddress` considers not global, whose list differs between Python patches.
+# Refused in addition to what `ipaddress` considers not global: its list differs between patch releases of Python.
 _NOT_GLOBAL: Final[tuple[Network, ...]] = (
     IPv4Network("0.0.0.0/8"),
     IPv4Network("100.64.0.0/10"),  # shared address space (CGNAT), RFC 6598; one cloud has its metadata there

@@ -39,9 +39,9 @@ class WebhookRefused(Permanent):
 
 
 class WebhookFailed(ReverieError):
-    """There is no answer, although the receiver may have processed the message.
+    """The receiver did not answer, although it may have processed the message.
 
-    `passing` is whether a retry may help: it may for an unreachable receiver, but not for a wrong certificate.
+    `passing` says whether a retry may help, as for an unreachable receiver; it does not for a wrong certificate.
     """
 
     def __init__(self, message: str, *, passing: bool) -> None:
@@ -233,8 +233,8 @@ def connect(
 ) -> DeadlineStream:
     """Connect to the first address that accepts; with `tls` its certificate must be for `host`.
 
-    Each address gets its share of the remaining time, so that one that drops packets leaves time for the others. TLS is
-    attempted with one address only. Raises the OSError of the last address, TimeoutError, ssl.SSLError.
+    Each address gets its share of the remaining time, so that an address that drops packets leaves time for the others.
+    TLS is attempted with one address only. Raises the OSError of the last address, TimeoutError, ssl.SSLError.
     """
     connection = _connect_first(addresses, deadline)
     with ExitStack() as on_error:
