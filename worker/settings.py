@@ -1,6 +1,6 @@
 """Reads all settings once, from `reverie.toml`, the environment (`REVERIE_...`) and flags, and freezes them.
 
-An unknown name is an error that says which setting is similar.
+An unknown name is an error that says which setting is similar, or what became of one that does not exist any more.
 """
 
 from __future__ import annotations
@@ -28,6 +28,46 @@ _OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _OTHER_VARIABLES: Final = frozenset(
     {"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS", "LOG_FILE", "ALIVE_FILE", "WORKER_KEY"}
 )
+
+# Names that are no settings any more: by the setting that decides it now, or by the module that has it as a constant.
+_DECIDED_BY: Final = {
+    "decay_profile": "decay_rate_account decay_rate_workspace decay_rate_channel decay_rate_conversation",
+    "inbox_mb": "inbox_items inbox_workspace_items inbox_workspace_mb",
+    "rate_messages": "rate_bytes rate_memories rate_schedules",
+    "recall_events_days": "recall_events",
+    "session_idle_hours": "consolidation_after_hours",
+}
+_CONSTANT_IN: Final = {
+    "adapters.broker.working_memory": "working_memory_cap",
+    "adapters.embedders.base": "embedding_dtype embedding_threads embedding_timeout_seconds"
+    " embedding_recall_wait_seconds",
+    "beat_schedule": "auto_gc backfill_interval_minutes dream_interval_hours maintenance_interval_hours"
+    " prune_interval_hours schedule_interval_seconds summary_interval_minutes",
+    "cli.stack": "hang_seconds schedule_workers",
+    "memory.memories.extraction_windows": "extraction_min_message_length",
+    "memory.scheduling.executing": "schedule_llm_seconds webhook_attempts webhook_timeout_seconds",
+    "memory.scheduling.rules": "schedule_alert_failures schedule_disable_failures schedule_min_interval_seconds"
+    " schedule_runs_kept",
+    "memory.sessions.summaries": "compaction_enabled compaction_keep_recent_tokens compaction_reserve_tokens"
+    " compaction_summary_max_tokens summary_min_turns summary_target_ratio summary_trigger_ratio",
+    "memory.lifecycle.host_folder": "host_days",
+    "memory.upkeep.dreaming": "dream_lookback_days dream_min_hits dream_min_queries dream_min_score"
+    " dream_most_promotions dream_shared_min_days dream_shared_min_users",
+    "memory.upkeep.maintenance": "dead_letters_kept ended_schedule_days receipt_days unclaimed_reminder_days"
+    " usage_days",
+    "memory.upkeep.notebook": "memory_file_bytes",
+    "memory.upkeep.relevance": "duplicate_similarity promote_access_count promote_relevance prune_relevance",
+    "reverie.scheduling.agent_worker": "agent_queue_mb agent_queue_tasks",
+    "server.bodies": "body_memory_bytes max_body_bytes request_body_seconds",
+    "server.connections": "max_connections max_connections_per_address request_header_seconds",
+    "server.recall": "context_instruction_tokens context_memory_tokens max_context_memories",
+    "server.services": "recall_event_min_score",
+    "tasks.pipeline": "backfill_batch_size embedding_batch_size",
+    "worker.clock_watch": "clock_settle_minutes",
+    "worker.scheduling.goal_context": "context_min_score",
+    "worker.scheduling.jobs": "notification_days",
+    "worker.supervision.log_files": "log_files_kept log_max_mb",
+}
 
 
 def load_settings(**flags: Any) -> Settings:
@@ -105,7 +145,14 @@ def _shown(key: str, value: object) -> str:
 
 
 def _unknown(key: str, kind: str, known: Iterable[str]) -> str:
-    """Return the error for an unknown setting, which names the most similar one."""
+    """Return the error for an unknown setting; it names the most similar one, or what has replaced an old one."""
+    name = key.removeprefix(PREFIX).lower()
+    for setting, names in _DECIDED_BY.items():
+        if name in names.split():
+            return f"{kind} {key} does not exist any more: set {setting} instead, which decides it"
+    for module, names in _CONSTANT_IN.items():
+        if name in names.split():
+            return f"{kind} {key} does not exist any more: remove it. Its value is a constant in {module}"
     near = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean {near[0]}?" if near else "see docs/configuration.md"
     return f"unknown {kind} {key}: {hint}"

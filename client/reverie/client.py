@@ -287,6 +287,47 @@ def _deleted(answer: Deleted) -> bool:
     return answer.deleted
 
 
+# For this version only: the methods that the client itself had before, with what has replaced each.
+_RENAMED: Final = """
+    memory=memories.get search_memories=memories.search update_memory=memories.update
+    pending_memories=memories.pending approve_memory=memories.approve memory_stats=memories.stats
+    recall_events=memories.recall_events export_memories=memories.export import_memories=memories.import_
+    set_fact=facts.set fact=facts.get fact_history=facts.history forget_fact=facts.forget
+    add_note=notes.add note=notes.get update_note=notes.update delete_note=notes.delete
+    ingest_file=files.add delete_file=files.delete
+    put_item=items.put item=items.get search_items=items.search item_namespaces=items.namespaces
+    delete_item=items.delete batch_items=items.batch sweep_items=items.sweep
+    start_session=sessions.start session=sessions.get session_by_ref=sessions.get_by_ref
+    search_sessions=sessions.search messages=sessions.messages newest_messages=sessions.newest_messages
+    pop_message=sessions.pop_message summary=sessions.summary compact=sessions.compact move_session=sessions.move
+    close_session=sessions.close archive_session=sessions.archive export_session=sessions.export
+    forget_session=sessions.forget record_event=sessions.record_event
+    create_channel=channels.create channel=channels.get describe_channel=channels.describe
+    delete_channel=channels.delete
+    scratchpad=scratchpads.get write_scratchpad=scratchpads.write clear_scratchpad=scratchpads.clear
+    scratchpad_keys=scratchpads.keys scratchpad_key=scratchpads.get_key write_scratchpad_key=scratchpads.write_key
+    delete_scratchpad_key=scratchpads.delete_key clear_scratchpad_keys=scratchpads.clear_keys
+    add_schedule=schedules.add schedule=schedules.get count_schedules=schedules.count
+    update_schedule=schedules.update pause_schedule=schedules.pause resume_schedule=schedules.resume
+    delete_schedule=schedules.delete next_runs=schedules.next_runs preview_runs=schedules.preview_runs
+    run_schedule_now=schedules.run_now schedule_runs=runs.list schedule_run=runs.get complete_run=runs.complete
+    cancel_run=runs.cancel worker_key=runs.worker_key
+    remind=reminders.add reminder=reminders.get claim_reminders=reminders.claim
+    reminder_delivered=reminders.confirm cancel_reminder=reminders.cancel
+    acknowledge_notifications=notifications.acknowledge
+    curation_entry=curation.get undo=curation.undo undo_all=curation.undo_all promotions=curation.promotions
+    checkpoint=memory_files.checkpoint history=memory_files.history diff=memory_files.diff
+    create_token=admin.tokens.create tokens=admin.tokens.list rotate_token=admin.tokens.rotate
+    revoke_token=admin.tokens.revoke audit=admin.audit quotas=admin.quotas.list set_quotas=admin.quotas.set
+    workspaces=admin.workspaces.list agents=admin.workspaces.agents delete_workspace=admin.workspaces.delete
+    jobs=admin.jobs.list run_job=admin.jobs.run
+    dead_letters=admin.dead_letters.list dead_letter=admin.dead_letters.get replay=admin.dead_letters.replay
+    drop=admin.dead_letters.drop erase=admin.erasures.create erasure=admin.erasures.get
+    erasures=admin.erasures.list export_file=admin.export_file import_file=admin.import_file
+"""
+OLD_NAMES: Final = dict(pair.split("=") for pair in _RENAMED.split())
+
+
 class Memories(Subject[_C]):
     """What an agent knows; `remember` and `forget` of the client add and delete."""
 
@@ -550,6 +591,13 @@ class _Calls(Methods[_C]):
     curation: Curation[_C] = subject(Curation)
     memory_files: MemoryFiles[_C] = subject(MemoryFiles)
     admin: Admin[_C] = subject(Admin)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Name the method that has replaced an old one."""
+            text = f"{type(self).__name__!r} has no attribute {name!r}"
+            raise AttributeError(f"{text}: it is {OLD_NAMES[name]!r} now" if name in OLD_NAMES else text)
 
 
 class Reverie(_Calls[SyncClient], SyncClient):

@@ -19,6 +19,7 @@ from cli.application import application
 from cli.commands import COMMANDS, import_command
 from reverie import AsyncReverie, Reverie
 from reverie.calls import Call, response_type, route_of
+from reverie.client import OLD_NAMES
 from reverie.types import ListResult
 from server.app import endpoints
 from support.every_call import client_methods
@@ -67,8 +68,14 @@ def test_help_shows_each_subject_and_its_methods(client: type) -> None:
 
 
 @pytest.mark.parametrize("client", [Reverie, AsyncReverie])
-def test_a_subject_that_is_called_names_its_methods(client: type) -> None:
-    """Given a subject that is called as a method, then the error names its methods."""
+def test_a_method_of_an_earlier_version_names_the_one_that_has_replaced_it(client: type) -> None:
+    """Given an old name, when it is read or a subject is called as the method that it was, then the error says more."""
+    for old, new in OLD_NAMES.items():
+        assert new in client_methods()
+        with pytest.raises(AttributeError, match=f"{old}': it is '{new}' now"):
+            getattr(client("ana"), old)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
+        _ = client("ana").nonsense
     with pytest.raises(TypeError, match=r"not callable; its methods are .* list, "):
         client("ana").sessions()
 

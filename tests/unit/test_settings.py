@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from reverie.errors import Rejected
-from worker.settings import load_settings
+from worker.settings import _CONSTANT_IN, _DECIDED_BY, Settings, load_settings
 
 
 def mistake(**flags: object) -> str:
@@ -115,6 +116,32 @@ def test_a_key_that_is_no_text_is_refused_without_showing_it(setting: str) -> No
     error = mistake(**{setting: 20261122})
     assert setting in error
     assert "20261122" not in error
+
+
+@pytest.mark.parametrize("name", [*_DECIDED_BY, *_CONSTANT_IN])
+def test_an_old_name_is_answered_with_what_became_of_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Given a name that is no setting any more, then the error says what decides it, or where the constant is."""
+    for old in {**_DECIDED_BY, **_CONSTANT_IN}[name].split():
+        assert old not in Settings.model_fields
+        monkeypatch.setenv(f"REVERIE_{old.upper()}", "1")
+        error = mistake()
+        assert error.startswith(f"environment variable REVERIE_{old.upper()} does not exist any more: ")
+        assert name in error
+        monkeypatch.delenv(f"REVERIE_{old.upper()}")
+    assert name in Settings.model_fields or find_spec(name) is not None
+
+
+def test_an_old_key_in_the_file_is_answered_with_what_became_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Given an old name in the file, then the error names file, key and the constant's module."""
+    file = tmp_path / "reverie.toml"
+    file.write_text("dream_min_hits = 2\n")
+    monkeypatch.setenv("REVERIE_CONFIG", str(file))
+    assert mistake() == (
+        f"setting in {file}: dream_min_hits does not exist any more: remove it. Its value is a constant in"
+        " memory.upkeep.dreaming"
+    )
 
 
 def test_reading_the_settings_loads_no_heavy_library() -> None:
