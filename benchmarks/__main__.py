@@ -22,7 +22,7 @@ BENCHMARKS: Final = (
     "ingest", "accept", "lag", "recall_quality", "context_quality", "updates", "recall_speed", "erasure", "workspaces",
     "hosts", "faults", "chaos", "soak",
 )  # fmt: skip
-# What each benchmark takes of the options that name a file or folder.
+# Which of the options that name a file or folder each benchmark takes.
 _PATHS: Final = {
     "ingest": ("data",), "accept": ("data",), "lag": ("data",), "recall_quality": ("locomo", "longmemeval"),
     "context_quality": ("locomo", "longmemeval"), "updates": ("factconsolidation", "forgeteval"),

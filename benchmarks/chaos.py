@@ -83,7 +83,7 @@ class Killer:
         while self._plan and self._plan[0].at_seconds <= now_seconds:
             pid = self._kill(self._plan[0].role)
             if pid is None:
-                # It may be down for a while (a restart with backoff): the next in the plan does not wait for it.
+                # It may be down for a while (a restart with backoff): kill another kind of process instead.
                 self._plan[0].role = self._chance.choice(ROLES)
                 return
             kill = Kill(now_seconds, self._plan.pop(0).role, pid)

@@ -34,14 +34,14 @@ from benchmarks.harness.stack import Stack
 from reverie import Reverie
 from reverie.recall.calls import ContextRanking
 
-# Tokens of the whole document. None: without a budget, as an agent calls it that gives none.
+# Tokens of the whole document. None is a call without a budget.
 BUDGETS: Final = (250, 500, 1_000, 2_000, None)
-# Coverage in percent to reach with LoCoMo: any evidence, and the share of it.
+# The goals with LoCoMo in percent: of questions with any evidence in the context, and of the evidence itself.
 GOALS: Final[Mapping[int, tuple[float, float]]] = {500: (90.0, 80.0), 1_000: (94.0, 85.0)}
-# The share of the evidence of questions over a whole history, in percent, at these budgets.
+# The goal for questions over a whole history: the percentage of their evidence in the context, at these budgets.
 HISTORY_GOAL: Final = 65.0
 HISTORY_BUDGETS: Final = (500, 1_000)
-# Questions whose answer changed, and how often in percent the newest statement is told, after an older one.
+# The type of questions whose answer changed. The goal: in this percentage, the newest statement comes last.
 UPDATES: Final = "knowledge-update"
 UPDATE_GOAL: Final = 90.0
 _GOAL_BUDGET: Final = 1_000
@@ -303,7 +303,7 @@ def _figures(questions: Sequence[_Question], shown_for: Sequence[_Shown]) -> dic
 
 
 def _updates(questions: Sequence[_Question], shown_for: Sequence[_Shown]) -> dict[str, float]:
-    """Return of what changed how often, in percent, both are told, and how often the newest comes last.
+    """Return in percent how often the new and an old statement of a change are told, and how often the newest is last.
 
     `newest_told_last` counts questions whose newest gold session and an older one are told, and a turn of the newest is
     the last of them. Empty if nothing changed in any question.

@@ -125,19 +125,19 @@ def places(data: Path, rows: Iterable[tuple[str, str]] = ()) -> dict[str, set[st
 def _forms(word: str) -> list[bytes]:
     plain = word.encode()
     shifted = [base64.b64encode(b"\0" * skip + plain)[4:-4] for skip in range(3)]
-    # In a full-text index a word begins with what it shares with the one before it: its end is enough.
+    # A full-text index does not repeat what a word has in common with the one before it: look for its end alone, too.
     return [plain, plain[6:], json.dumps(word).encode(), word.encode("utf-16-le"), word.encode("utf-16-be"), *shifted]
 
 
 _WORKSPACE: Final = "harbour"
 _OTHER: Final = "lif"
-# So many messages of the other user are accepted before the erasure is requested.
+# The number of messages of the other user that are accepted before the erasure is requested.
 _BEFORE: Final = 50
 _WRITE_EVERY_SECONDS: Final = 0.05
 _MAX_WAIT_SECONDS: Final = 1.0
 # Messages in one request.
 _BATCH: Final = 500
-# For what the stack has accepted to be stored once nobody writes any more.
+# The time to store what the stack has accepted, once nobody writes any more.
 _STORED_SECONDS: Final = 300.0
 _STACK: Final = {
     "REVERIE_EMBEDDING_PROVIDER": "hash",
@@ -190,12 +190,12 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     options = parser("erasure", __doc__, data=False)
-    options.add_argument("--messages", type=int, help="messages of the other user at most (5,000; 300 with --quick)")
+    options.add_argument("--messages", type=int, help="the most messages of the other user (5,000; 300 with --quick)")
     options.add_argument(
         "--kills", type=int, help="steps of the erasure in which its worker is killed (4; 1 with --quick)"
     )
     options.add_argument(
-        "--of-the-person", type=int, default=0, metavar="N", help="so many more messages of the person (0)"
+        "--of-the-person", type=int, default=0, metavar="N", help="further messages of the person to store (0)"
     )
     return options.parse_args()
 
@@ -214,7 +214,7 @@ def _add_goals(result: Result) -> None:
 
 
 def _erase(stack: Stack, ana: Reverie, kills: int, tell: Progress) -> tuple[Erasure, int]:
-    """Erase the person, killing the worker in so many steps; return the erasure and the number of killed processes."""
+    """Erase the person, killing the worker in `kills` steps; return the erasure and the number of killed processes."""
     erasure, killed = ana.admin.erasures.create(user=PERSON), 0
     seen = {erasure.step}
     while (erasure := ana.admin.erasures.get(erasure.id)).state != "done":
@@ -249,7 +249,7 @@ def _client(stack: Stack) -> Iterator[Reverie]:
 
 @contextmanager
 def _others_write(stack: Stack, most: int) -> Iterator[list[str]]:
-    """Have another user write as fast as possible, at most so many messages; yield the ids that were accepted."""
+    """Have another user write as fast as possible, at most `most` messages; yield the ids that were accepted."""
     stop, written = threading.Event(), list[str]()
 
     def write() -> None:
@@ -296,7 +296,7 @@ def _others_remember(stack: Stack) -> Iterator[list[float]]:
 
 
 def _say_much(ana: Reverie, messages: int, tell: Progress) -> None:
-    """Store so many more messages of the person, in ten sessions, and wait until they are searchable."""
+    """Store further messages of the person, in ten sessions, and wait until they are searchable."""
     for first in range(0, messages, _BATCH):
         tell(f"{first:,} of {messages:,} messages of the person are accepted")
         texts = [

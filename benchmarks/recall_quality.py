@@ -47,7 +47,7 @@ GOALS: Final = {
 }
 _QUICK_QUESTIONS: Final = 2
 _QUICK_CONVERSATIONS: Final = 1
-# Results of which those of earlier sessions are looked at.
+# How many results are read to find those of earlier sessions.
 _BEFORE_SESSIONS: Final = 100
 # Enough for a loaded machine: the benchmark measures quality, and a recall that is not reranked would spoil it.
 _RERANKER_SECONDS: Final = 20

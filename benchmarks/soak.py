@@ -1,10 +1,10 @@
 """Run for an hour under load while the machine misbehaves at random, and see what is left.
 
-Processes and children of pools are killed and stopped, the broker is away or hangs for up to a minute from a step of a
-task on, the disk is full, and the clock is wrong, each for a while and at random times. Texts come in bursts, so that
-tasks last. Somebody stores and recalls all the time. Nothing may stand still for a minute while `reverie status
---check` finds nothing wrong. At the end everything that was accepted must be searchable once, the databases must be
-consistent, memory must have stayed within its bound, and no key or file may be left over.
+The faults come at random times, each for a while: processes and children of pools are killed or stopped, the broker is
+away or hangs for up to a minute, beginning at a chosen step of a task, the disk is full, and the clock is wrong. Texts
+come in bursts, so that tasks take long. Another user stores and recalls all the time. Nothing may stand still for a
+minute while `reverie status --check` finds nothing wrong. At the end all that was accepted must be searchable once, the
+databases must be consistent, memory must have stayed within its bound, and no key or file may be left over.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from reverie.pipeline.broker import call_broker, connect
 _DISK_MEGABYTES: Final = 4_000
 _MEMORY_MIB: Final = 1_536
 _RECOVERY_SECONDS: Final = 300.0
-# Messages come in bursts of so many seconds of the rate, so that tasks last.
+# Each burst has the messages of this many seconds, so that tasks take long.
 _BURST_SECONDS: Final = 10.0
-# A text is made of so many turns of some hundred characters, drawn from so many.
+# A text is made of 1 to 20 turns of some hundred characters each, drawn from 1,000 turns.
 _TURNS: Final = (1, 20)
 _TURNS_TO_DRAW: Final = 1_000
 # How long a fault lasts, and the pause after it.
@@ -254,7 +254,7 @@ class _Trouble:
 
 
 def _run(trouble: _Trouble, accepted: Accepted, rate: float, seconds: float, tell: Progress) -> None:
-    """Send at a rate for so long while there is trouble, and sample the memory."""
+    """Send at a rate for `seconds` while there is trouble, and sample the memory."""
     seen, chance = trouble.seen, random.Random(seconds)
     turns = [turn.text for turn in load_texts(None, _TURNS_TO_DRAW, seed=0).turns]
     thread = threading.Thread(target=trouble.repeat, name="trouble")

@@ -1,9 +1,9 @@
-"""Measure what is told of what changed, of what depends on it, and of what was to be forgotten.
+"""Measure what recall and context tell about facts that changed, that depend on a change, or that were to be forgotten.
 
 FactConsolidation (MemoryAgentBench, ICLR 2026) has facts that later ones replace, and questions over one, two and four
 of them; ForgetEval (arXiv 2606.15903) has histories with changes and wishes to forget; scenarios of our own have
-everyday changes. All of it goes through the queue, `recall`, `context` and erasures `about` something, and is judged by
-the texts that are told.
+everyday changes. All of it goes through the queue, `recall`, `context` and erasures `about` something. The texts that
+these tell are judged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SESSION: Final = "said"
 _ASKING: Final = "asking-now"
 _ERASED_SECONDS: Final = 600.0
 _LOOK_SECONDS: Final = 0.2
-# How many facts a question of this suffix goes over. Others are about facts that nothing replaced.
+# By the suffix of a question: how many facts it combines. Other questions are about facts that nothing replaced.
 _HOPS: Final = {"sh": "one", "sh-derived": "one", "mh": "two", "mh4": "four"}
 _QUICK: Final = 2
 # What is measured, the relation, and the goal in percent.
@@ -50,11 +50,11 @@ GOALS: Final[Mapping[str, tuple[str, float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question to an agent, and texts of memories that say what holds or held, by how they are to be told.
+    """A question to an agent, and texts of memories that must, may or must not be in the answer.
 
-    Each group of `told` needs one that is told; `stale` ones are not told without a mark that they no longer hold, or
-    may not (those that depend on what changed are `told` as well); of `gone`, nothing is told. `kind` names the figures
-    to which the case counts.
+    Of each group of `told`, one text must be there. A text of `stale` may be there only with a mark that it does not
+    hold any more, or may not (if it depends on a change, it is in `told` as well). No text of `gone` may be there.
+    `kind` names the figures that the case counts for.
     """
 
     agent: str
@@ -89,7 +89,7 @@ def _own(kind: str, said: Sequence[str], question: str, **expected: Sequence[Any
     return kind, said, (question, expected)
 
 
-# What a change makes doubtful, what ended, what changed twice or in other words, and what somebody else said.
+# Facts that a change makes doubtful, that ended, that changed twice or in other words, and that somebody else stated.
 _SCENARIOS: Final = (
     _own("cascade", ("I live in Ghent.", "My landlord is Mr Brandt.", "I moved to Porto."),
          "who is my landlord?", told=[["Brandt"]], stale=["Brandt"]),
@@ -194,7 +194,7 @@ def _case(entry: Mapping[str, Any]) -> Case:
 
 
 def _extract(stack: Stack, workspace: str, histories: Iterable[History]) -> None:
-    """Have memories made of what agents were told, as happens once a conversation rests."""
+    """Extract memories from what agents were told, as Reverie does once a conversation rests."""
     for history in histories:
         with client_of(stack, history.agent, workspace) as client:
             client.sessions.archive(_SESSION, force=True)

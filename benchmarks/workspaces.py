@@ -53,21 +53,21 @@ SECOND: Final = 1_000_000
 _RESTARTS_A_DAY: Final = 2
 _DAYS_BETWEEN_LOOKS: Final = 7
 _IDLE_RUNS: Final = 5
-# A run that costs more still finds something; after so much CPU time it is taken for the usual one.
+# A run that takes more CPU time than the first number still finds work. After the second, it counts as the usual one.
 _SETTLED_SECONDS: Final = 0.3
 _MOST_SECONDS: Final = 600.0
 
 
 class SimulatedTime(Runtime):
-    """A runtime whose clock is set ahead, without the jobs waiting for it to prove itself."""
+    """A runtime whose clock is set ahead. Its jobs trust the clock at once, which otherwise they do after a while."""
 
     def steady(self) -> int:
-        """Return the simulated time in microseconds: no time passes that the clock does not show."""
+        """Return the simulated time in microseconds, as if all of it had passed: so the clock was never set."""
         return self.clock()
 
     @cached_property
     def idle_stores(self) -> IdleStores:
-        """As in operation, but what is known is written to its file every five simulated minutes."""
+        """The idle stores as in operation, except that they are written to their file by the simulated time."""
         folder = self.settings.data / "run" / "idle"
         return IdleStores(IdleFiles(folder, "simulated", monotonic=lambda: self.clock() / SECOND))
 
@@ -77,11 +77,11 @@ class JobCost:
     """CPU seconds of one job, which runs every `every` seconds."""
 
     every: float
-    # All runs until the first that finds nothing.
+    # The sum of the runs until the first that finds nothing.
     first: float = 0.0
-    # A run when nothing has changed.
+    # One run when nothing has changed.
     usual: float = 0.0
-    # All runs a week later, and in a new process, until the first that finds nothing.
+    # The sums of the runs a week later, and in a new process, until the first that finds nothing.
     weekly: float = 0.0
     restart: float = 0.0
 
@@ -110,10 +110,10 @@ class IdleDay:
         for job in PERIODIC_JOBS:
             cost = self.costs[job.task] = JobCost(job.every(self.runtime.settings).total_seconds())
             cost.first = self._until_settled(job, cost.every)
-            if cost.every < KEEP_SECONDS:  # what frequent jobs find is written with pauses
+            if cost.every < KEEP_SECONDS:  # what a frequent job finds is written only every few minutes
                 self._run(job, KEEP_SECONDS)
-            # At once, and not after those of all jobs: the runs of daily ones take the clock past the week after which
-            # no workspace counts as known.
+            # Restart for each job, not once after all: the runs of daily jobs take more than a week of simulated time,
+            # after which every workspace is looked at again.
             self._restart()
             cost.restart = self._until_settled(job, cost.every)
             cost.usual = statistics.median(self._run(job, cost.every) for _ in range(_IDLE_RUNS))
@@ -144,7 +144,7 @@ class IdleDay:
     def _until_settled(self, job: PeriodicJob, every: float) -> float:
         """Run a job until a run finds nothing more, and return the CPU seconds of all runs."""
         costs = [self._run(job, every)]
-        # What a new process looks at takes several runs if there is much.
+        # A new process that has much to look at needs several runs.
         while costs[-1] > _SETTLED_SECONDS and sum(costs) < _MOST_SECONDS:
             costs.append(self._run(job, every))
         return sum(costs)
@@ -320,8 +320,8 @@ def _measure_day(runtime: SimulatedTime, result: Result, tell: Progress) -> Simu
     looking = day.looking() * _LOOKING_PROCESSES * DAY_SECONDS / LOOK_SECONDS
     result.add("looking_at_all_files", rounded(looking), "CPU s a day")
     total = looking + sum(cost.of_a_day for cost in day.costs.values())
-    # The first of these days end what the clock has brought about, such as a dream of what was recalled days ago, after
-    # which other jobs look at what it wrote. From some day on nothing may be written.
+    # The simulated days before give jobs work, such as a dream about what was recalled, and other jobs then look at
+    # what it wrote. After some days nothing more may be written.
     for _ in range(_MOST_DAYS_TO_SETTLE):
         before = _sizes(runtime.settings.data)
         day.pass_one()

@@ -19,19 +19,19 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The goals of a scenario; None where the fault leaves nothing to promise. What is lost or doubled is always 0."""
+    """The goals of a scenario; None if the fault allows no promise. Nothing may ever be lost or doubled."""
 
     others_stored_seconds: float | None = 1.0
-    """Until a message of anyone else is searchable."""
+    """The longest time until a message of another user is searchable."""
     others_recalled_seconds: float | None = 1.0
-    """Until a recall of anyone else is answered."""
+    """The longest time until a recall of another user is answered."""
     recovery_seconds: float | None = 30.0
     dead_letters: int = 0
 
 
 @dataclass(slots=True)
 class Scene:
-    """What a fault has to work with: a running stack, somebody else who uses it, and a record of what was accepted."""
+    """What a fault gets: a running stack, another user who works on it, and a record of what was accepted."""
 
     stack: Stack
     setting: Setting

@@ -33,8 +33,8 @@ _OLDEST: Final = (
 class Standing:
     """Looks in a thread of its own; use it in a `with` statement.
 
-    `longest` is for how many seconds something stood still at the most, and `unnoticed` the same over the checks that
-    said that nothing was wrong.
+    `longest` is the longest time in seconds that something stood still; `unnoticed` counts only the time while the
+    checks said that nothing was wrong.
     """
 
     def __init__(self, stack: Stack, workspaces: Sequence[str], tell: Callable[[str], None]) -> None:
@@ -43,7 +43,7 @@ class Standing:
         self.checks = self.checks_failed = self.checks_hanging = 0
         self.cases: list[str] = []
         self._stack, self._workspaces, self._tell = stack, workspaces, tell
-        self._oldest: dict[str, tuple[float, float]] = {}  # by workspace and stage: the item, and since when
+        self._oldest: dict[str, tuple[float, float]] = {}  # by workspace and stage: the oldest item, and since when
         self._code: int | None = None
         self._halt = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="standing")

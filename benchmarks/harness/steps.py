@@ -1,7 +1,7 @@
 """Runs `reverie up` with workers that kill a process, such as the broker, when a task comes to a chosen step.
 
 The command is `python -m benchmarks.harness.steps FOLDER python -m cli ... up`. With BENCH_TASK_SECONDS in the
-environment, a task of embedding takes so many seconds longer.
+environment, each task of embedding takes that much longer.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class ClockedRuntime(Runtime):
         return self.moment
 
     def steady(self) -> int:
-        """Return the same: simulated days pass, and no clock is set."""
+        """Return the simulated time in microseconds, as if all of it had passed: so the clock was never set."""
         return self.moment
 
     def _notify(self, must_be_sent: Callable[[str, str], bool], stage: str, workspace: str, *, trace: str = "") -> None:

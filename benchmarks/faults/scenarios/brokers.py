@@ -17,14 +17,14 @@ from reverie.pipeline.broker import connect
 _SECONDS: Final = 20.0
 _TINY_SECONDS: Final = 3.0
 _CALL_SECONDS: Final = 2.0
-# A call ends with its time, and what the machine adds.
+# A call ends when its time is over, or up to a second later on a busy machine.
 _LATEST_SECONDS: Final = _CALL_SECONDS + 1.0
 _PAUSE_SECONDS: Final = 0.1
 _MESSAGES: Final = 1_000
 _FLUSHES: Final = 4
 _PRODUCERS: Final = 8
 _BETWEEN_FLUSHES_SECONDS: Final = 1.0
-# Longer than the sweep that notices it.
+# More than the interval of the sweep that notices the loss.
 _NOTICED_SECONDS: Final = 60.0
 
 

@@ -32,12 +32,12 @@ _OTHER_DIMENSION: Final = 8
 # An answer that never ends comes in pieces of this size.
 _PIECE: Final = b" " * 65_536
 _DRIP_SECONDS: Final = 0.5
-# A longer pause would be kept, up to ten minutes: the unit tests of the circuit breaker ask for one.
+# Reverie would respect a longer pause, too, up to ten minutes: that is left to the unit tests of the circuit breaker.
 _RETRY_AFTER_SECONDS: Final = "20"
 
 
 class MoodyEndpoint(ThreadingHTTPServer):
-    """Answers POST /embeddings as its mood is; counts the requests. Use it by `moody_endpoint`."""
+    """Answers POST /embeddings according to its `mood`, and counts the requests. Use it by `moody_endpoint`."""
 
     daemon_threads = True
 
@@ -158,7 +158,7 @@ def _bad_endpoint(moods: tuple[Mood, ...], scene: Scene) -> None:
     endpoint.mood = "well"
 
 
-# Who waits for vectors is told at once that there are none; the circuit breaker looks again within a minute.
+# Callers that wait for vectors are told at once that there are none; the circuit breaker tries again within a minute.
 _LIMITS: Final = Limits(others_stored_seconds=5.0, recovery_seconds=120.0)
 SCENARIOS: Final = (
     Scenario(
@@ -170,10 +170,10 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "endless_endpoint",
-        "the embedding endpoint does not answer, or without end, or asks for a pause",
+        "the embedding endpoint does not answer, answers without end, or asks for a pause",
         partial(_bad_endpoint, _ENDLESS),
-        # Who waits for vectors waits for a request that is given up after 15 s, and for one that looks whether the
-        # endpoint answers again. A recall waits for 2 s before it goes on by words; most of them are told at once.
+        # A caller may wait for a request that is given up after 15 s, and for one that tests whether the endpoint
+        # answers again. A recall waits 2 s before it goes on by words; most are told at once that there is no vector.
         Limits(others_stored_seconds=35.0, others_recalled_seconds=2.5, recovery_seconds=120.0),
         setting=moody_endpoint,
     ),

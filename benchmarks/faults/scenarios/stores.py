@@ -162,7 +162,7 @@ def _deleted_workspace(scene: Scene) -> None:
     try:
         with Reverie("bench", url=scene.stack.url, workspace=_BUSY, timeout_seconds=60) as ana:
             for number in range(2 if scene.quick else _DELETIONS):
-                # Answered is deleted: these have to go, and what is sent from now on has to stay.
+                # Once the deletion is answered, messages sent before it must be gone, and those sent later must stay.
                 ana.ingest("old", {"role": "user", "content": f"before deletion {number}"}, wait="stored")
                 ana.admin.workspaces.delete()
                 after = [f"message {number}-{index} after the deletion" for index in range(20)]
@@ -175,7 +175,7 @@ def _deleted_workspace(scene: Scene) -> None:
 
 
 def _send_all_the_time(scene: Scene, halt: threading.Event) -> None:
-    """Send messages of which each may be before or after a deletion."""
+    """Send messages all the time, each of which may come before or after a deletion."""
     producer = scene.stack.producer(_BUSY)
     while not halt.wait(0.002):
         payload = MessagePayload(
@@ -191,7 +191,7 @@ SCENARIOS: Final = (
         "full_disk",
         "the disk is full three times for 20 s, then the broker is killed",
         _full_disk,
-        # Nothing can be stored meanwhile, of anybody.
+        # Nobody's messages can be stored meanwhile.
         Limits(others_stored_seconds=None, others_recalled_seconds=1.0, recovery_seconds=60.0),
         setting=partial(small_disk, _MEGABYTES),
     ),
