@@ -16,22 +16,11 @@ from cli.application import Invocation
 from cli.groups import Group, Row
 from cli.options import from_json
 from cli.output import AsJson, encoded, input_of, note, print_json, print_result, print_table
+from reverie import items as calls
 from reverie.calls import validated
 from reverie.counts import counted
 from reverie.decoding import check_keys
 from reverie.errors import Rejected
-from reverie.items import (
-    BatchItems,
-    DeleteItem,
-    GetItem,
-    Item,
-    ListItemNamespaces,
-    PutItem,
-    PutOperation,
-    SearchItems,
-    SweepItems,
-    SweptItems,
-)
 
 items = Group("items")
 
@@ -52,29 +41,29 @@ _PARSERS = {"namespace": _labels}
 
 
 @items.says(
-    "put", PutItem, arguments=("namespace", "key", "value"), leave_out=("vectors",), helps=_HELP, parsers=_PARSERS
+    "put", calls.PutItem, arguments=("namespace", "key", "value"), leave_out=("vectors",), helps=_HELP, parsers=_PARSERS
 )
-def _put_item(item: Item) -> str:
+def _put_item(item: calls.Item) -> str:
     """Store an item in place of the one under its key."""
     return f"{item.key} is stored."
 
 
-@items.says("get", GetItem, arguments=("namespace", "key"), helps=_HELP, parsers=_PARSERS)
-def _get_item(item: Item) -> None:
+@items.says("get", calls.GetItem, arguments=("namespace", "key"), helps=_HELP, parsers=_PARSERS)
+def _get_item(item: calls.Item) -> None:
     """Show the value of an item; with --json the whole item."""
     print_json(item.value)
 
 
 @items.command(
     "search",
-    SearchItems,
+    calls.SearchItems,
     arguments=("namespace", "query"),
     leave_out=("query_vector", "distance"),
     helps=_BELOW,
     parsers=_PARSERS,
     defaults={"namespace": ""},
 )
-def search_items(command: Invocation, call: SearchItems, as_json: AsJson = False) -> None:
+def search_items(command: Invocation, call: calls.SearchItems, as_json: AsJson = False) -> None:
     """List the items below a namespace, or those that fit a query, best first."""
     found = command.send(call)
     if found.degraded:
@@ -94,7 +83,7 @@ def search_items(command: Invocation, call: SearchItems, as_json: AsJson = False
 
 @items.lists(
     "namespaces",
-    ListItemNamespaces,
+    calls.ListItemNamespaces,
     ("namespace",),
     none="namespaces of items",
     helps={"prefix": 'Only namespaces that begin so; "*" is any label.', "suffix": "Only namespaces that end so."},
@@ -107,7 +96,7 @@ def _namespace_row(namespace: list[str]) -> Row:
 
 items.deletes(
     "delete",
-    DeleteItem,
+    calls.DeleteItem,
     "item",
     "Delete an item for good.",
     arguments=("namespace", "key"),
@@ -128,12 +117,12 @@ def load_items(
     """Store each line of a file, a JSON object, under the key that it names."""
     puts = [_line(number, line, _labels(namespace), key) for number, line in _lines(file)]
     for first in range(0, len(puts), _BATCH):
-        command.send(validated(BatchItems(operations=puts[first : first + _BATCH], user=user)))
+        command.send(validated(calls.BatchItems(operations=puts[first : first + _BATCH], user=user)))
     print_result({"stored": len(puts)}, as_json, f"{counted(len(puts), 'item')} stored.")
 
 
-@items.says("sweep", SweepItems)
-def _sweep_items(swept: SweptItems) -> str:
+@items.says("sweep", calls.SweepItems)
+def _sweep_items(swept: calls.SweptItems) -> str:
     """Remove expired items now; the daily upkeep does so, too."""
     return f"{counted(swept.removed, 'expired item')} removed."
 
@@ -144,7 +133,7 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _line(number: int, line: bytes, namespace: Any, key: str) -> PutOperation:
+def _line(number: int, line: bytes, namespace: Any, key: str) -> calls.PutOperation:
     """Return the put of a line. Raises `Rejected` with its number."""
     try:
         value = msgspec.json.decode(line)
@@ -153,4 +142,4 @@ def _line(number: int, line: bytes, namespace: Any, key: str) -> PutOperation:
     check_keys(line, name=f"line {number}")
     if not isinstance(value, dict) or not isinstance(value.get(key), str | int):
         raise Rejected(f"line {number} is no JSON object with a field {key!r}: name another with --key", field="file")
-    return PutOperation(namespace=namespace, key=str(value[key]), value=value)
+    return calls.PutOperation(namespace=namespace, key=str(value[key]), value=value)

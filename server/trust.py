@@ -6,16 +6,8 @@ import contextlib
 from dataclasses import replace
 
 from memory.conversion import convert
+from memory.lifecycle import erasures
 from memory.lifecycle.erasure_rows import Scope
-from memory.lifecycle.erasures import (
-    find_to_erase,
-    list_erasures,
-    plan_erasure,
-    read_erasure,
-    request_erasure,
-    selection_of,
-    with_items,
-)
 from memory.lifecycle.exporting import ExportScope, first_page, next_page
 from memory.lifecycle.importing import ImportRules, import_records, place_in_tenants
 from memory.pipeline.chunking import chunk_messages
@@ -135,7 +127,7 @@ def _erase(services: Services, caller: Caller, call: calls.Erase) -> calls.Erasu
     runtime, scope = services.runtime, _scope(services, caller, call)
     actor, now = caller.principal.name, runtime.now()
     if call.about is not None:
-        found = find_to_erase(
+        found = erasures.find_to_erase(
             runtime.stores,
             call.about,
             workspace=scope.workspace or caller.workspace,
@@ -144,16 +136,16 @@ def _erase(services: Services, caller: Caller, call: calls.Erase) -> calls.Erasu
             session=call.session,
         )
         found.items = [one for one in found.items if one[0].id not in call.keep]
-        scope = replace(scope, target=selection_of(found))
+        scope = replace(scope, target=erasures.selection_of(found))
         if call.dry_run:
-            return with_items(plan_erasure(runtime.stores, scope, requested_by=actor, now=now), found)
+            return erasures.with_items(erasures.plan_erasure(runtime.stores, scope, requested_by=actor, now=now), found)
         if found.people:
             raise Conflict(f"{call.about!r} may be {' or '.join(found.people)}: say which", field="about")
         if not found.items:
             raise NotFound(f"nothing is about {call.about!r}: name it as the conversations do", field="about")
     if call.dry_run:
-        return plan_erasure(runtime.stores, scope, requested_by=actor, now=now)
-    erasure = request_erasure(runtime.stores, runtime.settings.data, scope, requested_by=actor, now=now)
+        return erasures.plan_erasure(runtime.stores, scope, requested_by=actor, now=now)
+    erasure = erasures.request_erasure(runtime.stores, runtime.settings.data, scope, requested_by=actor, now=now)
     # The worker of periodic jobs begins at once; if the task is lost, beat has the job continued within seconds.
     with contextlib.suppress(Unavailable):
         runtime.task_sender.send(CONTINUE_ERASURES, manual=True)
@@ -162,12 +154,12 @@ def _erase(services: Services, caller: Caller, call: calls.Erase) -> calls.Erasu
 
 @endpoints.serves(calls.GetErasure, tag="erasures")
 def _get_erasure(services: Services, caller: Caller, call: calls.GetErasure) -> calls.Erasure:
-    return _reached(services, caller, read_erasure(services.runtime.stores, call.id))
+    return _reached(services, caller, erasures.read_erasure(services.runtime.stores, call.id))
 
 
 @endpoints.serves(calls.ListErasures, tag="erasures")
 def _list_erasures(services: Services, caller: Caller, call: calls.ListErasures) -> calls.ErasureList:
-    found = list_erasures(services.runtime.stores, limit=call.limit, offset=call.offset)
+    found = erasures.list_erasures(services.runtime.stores, limit=call.limit, offset=call.offset)
     return calls.ErasureList(erasures=[one for one in found if _reaches(services, caller, one)])
 
 

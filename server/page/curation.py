@@ -9,28 +9,12 @@ from typing import Any, Final, Literal
 from msgspec import json
 from starlette.responses import Response
 
+from reverie import upkeep
 from reverie.clock import from_micros
 from reverie.counts import counted
 from reverie.errors import Conflict, Rejected
 from reverie.memories.calls import ApproveMemory, ConfirmMemory, Forget, UpdateMemory
 from reverie.trust.calls import Erase, GetErasure, ListErasures
-from reverie.upkeep import (
-    AcceptChanges,
-    Commit,
-    CurationChange,
-    CurationEntry,
-    CurationRun,
-    GetCurationEntry,
-    GetCurationRun,
-    GetDiff,
-    GetReview,
-    ListCuration,
-    ListCurationRuns,
-    ListHistory,
-    ListPromotions,
-    Undo,
-    UndoAll,
-)
 from server.page.rendering import exact
 from server.page.site import PAGE_SIZE, Pages, Visit
 
@@ -81,12 +65,12 @@ _NOTICES: Final = {
 async def _log(visit: Visit) -> Response:
     """Show what each run did, or the lines about one memory."""
     memory, limit, offset = visit.query("memory"), PAGE_SIZE + 1, visit.number("offset")
-    runs: list[CurationRun] = []
-    lines: list[CurationEntry] = []
+    runs: list[upkeep.CurationRun] = []
+    lines: list[upkeep.CurationEntry] = []
     if memory:
-        lines = (await visit.send(ListCuration(memory=memory, limit=limit, offset=offset))).entries
+        lines = (await visit.send(upkeep.ListCuration(memory=memory, limit=limit, offset=offset))).entries
     else:
-        runs = (await visit.send(ListCurationRuns(limit=limit, offset=offset))).runs
+        runs = (await visit.send(upkeep.ListCurationRuns(limit=limit, offset=offset))).runs
     return visit.page(
         "log.html",
         runs=runs[:PAGE_SIZE],
@@ -99,7 +83,7 @@ async def _log(visit: Visit) -> Response:
 
 @pages.get("/log/run")
 async def _run(visit: Visit) -> Response:
-    run = await visit.send(GetCurationRun(visit.query("id"), limit=PAGE_SIZE + 1, offset=visit.number("offset")))
+    run = await visit.send(upkeep.GetCurationRun(visit.query("id"), limit=PAGE_SIZE + 1, offset=visit.number("offset")))
     is_last = len(run.entries) <= PAGE_SIZE
     return visit.page(
         "log_run.html",
@@ -112,7 +96,7 @@ async def _run(visit: Visit) -> Response:
 
 @pages.get("/log/entry")
 async def _entry(visit: Visit) -> Response:
-    entry = await visit.send(GetCurationEntry(visit.query("id")))
+    entry = await visit.send(upkeep.GetCurationEntry(visit.query("id")))
     changes, hidden = _readable(entry.changes), _hidden(entry.changes)
     memories = [change.after or change.before or {} for change in entry.changes if change.table == "memories"]
     texts = {str(row["id"]): str(row["content"]) for row in memories}
@@ -121,7 +105,7 @@ async def _entry(visit: Visit) -> Response:
 
 @pages.get("/review")
 async def _review(visit: Visit) -> Response:
-    review, notice = await visit.send(GetReview()), _NOTICES.get(visit.query("done"), "")
+    review, notice = await visit.send(upkeep.GetReview()), _NOTICES.get(visit.query("done"), "")
     can = {"can_change": visit.allows(UpdateMemory), "can_delete": visit.allows(Forget)}
     return visit.page("review.html", review=review, notice=notice, **can)
 
@@ -143,8 +127,8 @@ async def _approve(visit: Visit) -> Response:
 async def _undo(visit: Visit) -> Response:
     id, run = visit.query("id"), visit.query("run")
     if id:
-        await visit.send(Undo(id))
-    elif failed := (undone := await visit.send(UndoAll(run=run))).failed:
+        await visit.send(upkeep.Undo(id))
+    elif failed := (undone := await visit.send(upkeep.UndoAll(run=run))).failed:
         done, left = counted(len(undone), "line"), counted(len(failed), "line")
         raise Conflict(f"{done} undone, and {left} not: {next(iter(failed.values()))}")
     return _back(visit, run, "undone")
@@ -153,7 +137,7 @@ async def _undo(visit: Visit) -> Response:
 @pages.post("/log/accept")
 async def _accept(visit: Visit) -> Response:
     id, run = visit.query("id"), visit.query("run")
-    await visit.send(AcceptChanges([id]) if id else AcceptChanges(run=run))
+    await visit.send(upkeep.AcceptChanges([id]) if id else upkeep.AcceptChanges(run=run))
     return _back(visit, run, "accepted")
 
 
@@ -163,16 +147,16 @@ def _back(visit: Visit, run: str, done: str) -> Response:
     return visit.see_other("/log/run", id=run, done=done) if run else visit.see_other(path, done=done)
 
 
-def _readable(changes: list[CurationChange]) -> list[RowChange]:
+def _readable(changes: list[upkeep.CurationChange]) -> list[RowChange]:
     return [_row(change) for change in changes if change.table not in _HIDDEN_TABLES]
 
 
-def _hidden(changes: list[CurationChange]) -> int:
+def _hidden(changes: list[upkeep.CurationChange]) -> int:
     """Return how many rows of search indexes followed the change."""
     return sum(change.table in _HIDDEN_TABLES for change in changes)
 
 
-def _row(change: CurationChange) -> RowChange:
+def _row(change: upkeep.CurationChange) -> RowChange:
     before, after = change.before or {}, change.after or {}
     kind: Literal["added", "removed", "changed", "replaced by another one"] = "changed"
     if change.before is None or change.after is None:
@@ -222,7 +206,7 @@ class DiffLine:
 @pages.get("/dreams")
 async def _dreams(visit: Visit) -> Response:
     commits, problem = await _history(visit)
-    promotions = (await visit.send(ListPromotions(limit=_PROMOTIONS))).promotions
+    promotions = (await visit.send(upkeep.ListPromotions(limit=_PROMOTIONS))).promotions
     return visit.page("dreams.html", commits=commits, promotions=promotions, problem=problem)
 
 
@@ -233,14 +217,14 @@ async def _dream(visit: Visit) -> Response:
     at = next((place for place, commit in enumerate(commits) if commit.id == id), None)
     commit = commits[at] if at is not None else None
     parent = commits[at + 1].id if at is not None and at + 1 < len(commits) else None
-    lines = diff_lines((await visit.send(GetDiff(a=parent, b=id))).text) if parent else None
+    lines = diff_lines((await visit.send(upkeep.GetDiff(a=parent, b=id))).text) if parent else None
     return visit.page("dream.html", id=id, commit=commit, lines=lines)
 
 
-async def _history(visit: Visit) -> tuple[list[Commit], str]:
+async def _history(visit: Visit) -> tuple[list[upkeep.Commit], str]:
     """Return the commits, the newest first, and why there are none if the memory files are not kept in git."""
     try:
-        return (await visit.send(ListHistory(limit=_COMMITS))).commits, ""
+        return (await visit.send(upkeep.ListHistory(limit=_COMMITS))).commits, ""
     except Conflict as error:
         return [], str(error)
 

@@ -26,35 +26,7 @@ from reverie.fields import (
     checked,
     label,
 )
-from reverie.memories.types import (
-    EXPORT_VERSION,
-    MAX_KEY_CHARACTERS,
-    Confidence,
-    Content,
-    Fact,
-    FactList,
-    FactSource,
-    FactValue,
-    FoundMemories,
-    Importance,
-    ImportedMemory,
-    KindField,
-    Lifetime,
-    LifetimeField,
-    Memory,
-    MemoryChanges,
-    MemoryDraft,
-    MemoryExport,
-    MemoryImport,
-    MemoryList,
-    MemoryStats,
-    Note,
-    NoteDraft,
-    NoteList,
-    OwnTags,
-    Remembered,
-    TierField,
-)
+from reverie.memories import types
 from reverie.pipeline.calls import WaitSeconds
 from reverie.recall.calls import MinScore, Results, SearchMode
 from reverie.types import Deleted
@@ -65,9 +37,9 @@ ACCOUNT_KINDS: Final = ("preference", "procedure", "instruction")
 # What follows `/v1/memories/` in the paths of other calls.
 _RESERVED_IDS: Final = ("stats", "pending", "review")
 
-_D = TypeVar("_D", bound=MemoryDraft)
-_M = TypeVar("_M", bound=MemoryChanges)
-_N = TypeVar("_N", bound=NoteDraft)
+_D = TypeVar("_D", bound=types.MemoryDraft)
+_M = TypeVar("_M", bound=types.MemoryChanges)
+_N = TypeVar("_N", bound=types.NoteDraft)
 
 
 def check_memory(draft: _D, *, now: int) -> _D:
@@ -81,7 +53,7 @@ def check_memory(draft: _D, *, now: int) -> _D:
 
 def check_changes(changes: _M, *, now: int) -> _M:
     """Return the checked changes of a memory. Raises `Rejected`, also if there is nothing to change."""
-    check_any(changes, MemoryChanges.__struct_fields__)
+    check_any(changes, types.MemoryChanges.__struct_fields__)
     if changes.expires_at is not UNSET and changes.expires_at is not None:
         _check_expiry(changes.expires_at, now)
     return check_fields(changes)
@@ -89,7 +61,7 @@ def check_changes(changes: _M, *, now: int) -> _M:
 
 def check_fact_key(field: str, name: object) -> str:
     """Return the category or the key of a fact, trimmed. Raises `Rejected`."""
-    checked: str = check_label(field, name, required=True, limit=MAX_KEY_CHARACTERS)
+    checked: str = check_label(field, name, required=True, limit=types.MAX_KEY_CHARACTERS)
     return checked.strip()
 
 
@@ -115,7 +87,7 @@ def check_account_kind(kind: str) -> None:
         )
 
 
-def check_place(draft: MemoryDraft) -> Lifetime:
+def check_place(draft: types.MemoryDraft) -> types.Lifetime:
     """Check that a memory has what its tier requires, and return its lifetime. Raises `Rejected`."""
     _check_tier(draft)
     return _lifetime(draft)
@@ -129,7 +101,7 @@ def _check_expiry(expires_at: datetime, now: int) -> None:
         )
 
 
-def _check_tier(draft: MemoryDraft) -> None:
+def _check_tier(draft: types.MemoryDraft) -> None:
     if draft.tier == "account":
         check_account_kind(draft.kind)
         for field in ("session", "channel"):
@@ -143,7 +115,7 @@ def _check_tier(draft: MemoryDraft) -> None:
         raise Rejected("the channel tier needs a channel, or a session that is in one", field="channel")
 
 
-def _lifetime(draft: MemoryDraft) -> Lifetime:
+def _lifetime(draft: types.MemoryDraft) -> types.Lifetime:
     """Return the requested lifetime, or the default of its tier, source and pin. Raises `Rejected` if they conflict."""
     if draft.tier == "conversation":
         if draft.pinned:
@@ -180,7 +152,7 @@ FactKey = Annotated[str, checked(check_fact_key, "A text of at most 128 characte
 AllTags = Annotated[Sequence[str], checked(check_tags, "Only with all of these tags.")]
 
 
-class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
+class Remember(types.MemoryDraft, Call[types.Remembered], kw_only=True, frozen=True):
     """Store a memory; sending it again with the same id changes nothing. `wait="searchable"` waits until it is indexed.
 
     Tier "conversation" needs a `session`, "channel" a `channel` or a session that is in one; "account" applies in every
@@ -214,21 +186,21 @@ class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
         return self.timeout_seconds + _MARGIN_SECONDS if self.wait == "searchable" else None
 
 
-class GetMemory(OfUser[Memory], frozen=True):
+class GetMemory(OfUser[types.Memory], frozen=True):
     """Return a memory, superseded or not. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/memories/{id}"
     id: MemoryId
 
 
-class ListMemories(Paged[MemoryList], kw_only=True, frozen=True):
+class ListMemories(Paged[types.MemoryList], kw_only=True, frozen=True):
     """List the memories that match all given arguments, newest first, without expired ones."""
 
     route: ClassVar = "GET /v1/memories"
     user: UserId | None = None
-    tier: TierField | None = None
-    lifetime: LifetimeField | None = None
-    kind: KindField | None = None
+    tier: types.TierField | None = None
+    lifetime: types.LifetimeField | None = None
+    kind: types.KindField | None = None
     source: Annotated[str | None, Meta(description="Only from this source: user, agent, extraction, dream, ...")] = None
     tags: AllTags = field(default=(), name="tag")
     session: Annotated[SessionId | None, Meta(description="Only from this session.")] = None
@@ -241,7 +213,7 @@ class ListMemories(Paged[MemoryList], kw_only=True, frozen=True):
     until: Annotated[datetime | None, Meta(description="Only stored before this time, with a time zone.")] = None
 
 
-class SearchMemories(Queried[FoundMemories], kw_only=True, frozen=True):
+class SearchMemories(Queried[types.FoundMemories], kw_only=True, frozen=True):
     """Return the memories, facts and notes that match the query, best first: a recall without messages and files.
 
     With `as_of`, those that held at that time.
@@ -258,7 +230,7 @@ class SearchMemories(Queried[FoundMemories], kw_only=True, frozen=True):
     as_of: AsOf | None = None
 
 
-class UpdateMemory(MemoryChanges, Call[Memory], frozen=True):
+class UpdateMemory(types.MemoryChanges, Call[types.Memory], frozen=True):
     """Change a memory and return it; fields left out stay unchanged. `expires_at=None` removes the expiry.
 
     Raises `Rejected`, `NotFound`, and `Conflict` for a superseded memory.
@@ -273,7 +245,7 @@ class UpdateMemory(MemoryChanges, Call[Memory], frozen=True):
         return check_changes(self, now=0)
 
 
-class ApproveMemory(Call[Memory], frozen=True):
+class ApproveMemory(Call[types.Memory], frozen=True):
     """Show a memory of one user to all users of its agent, and return it; undo it with the curation log.
 
     An instruction that extraction found within a longer message is then in force, but for its own user only.
@@ -288,7 +260,7 @@ class ApproveMemory(Call[Memory], frozen=True):
     content: Annotated[str | None, Meta(description="The content that was read; another one is not approved.")] = None
 
 
-class ConfirmMemory(OfUser[Memory], frozen=True):
+class ConfirmMemory(OfUser[types.Memory], frozen=True):
     """Note that a memory still holds, and return it: its review begins anew. Raises `NotFound`."""
 
     route: ClassVar = "POST /v1/memories/{id}/confirm"
@@ -296,7 +268,7 @@ class ConfirmMemory(OfUser[Memory], frozen=True):
     id: MemoryId
 
 
-class ListPendingMemories(Paged[MemoryList], frozen=True):
+class ListPendingMemories(Paged[types.MemoryList], frozen=True):
     """List the memories of all users that wait for an operator to show them to all users, newest first."""
 
     route: ClassVar = "GET /v1/memories/pending"
@@ -310,20 +282,20 @@ class Forget(OfUser[Deleted], frozen=True):
     id: MemoryId
 
 
-class GetMemoryStats(OfUser[MemoryStats], frozen=True):
+class GetMemoryStats(OfUser[types.MemoryStats], frozen=True):
     """Return how many memories there are, by tier, lifetime, kind and source."""
 
     route: ClassVar = "GET /v1/memories/stats"
 
 
-class ExportMemories(OfUser[MemoryExport], frozen=True):
+class ExportMemories(OfUser[types.MemoryExport], frozen=True):
     """Return all current memories, facts and notes, also those of the account, the oldest first."""
 
     route: ClassVar = "GET /v1/export"
     response_timeout_seconds: ClassVar = _TRANSFER_SECONDS
 
 
-class ImportMemories(OfUser[MemoryImport], frozen=True):
+class ImportMemories(OfUser[types.MemoryImport], frozen=True):
     """Add the memories of an export that are not stored yet; an existing id, note or fact stays as it is.
 
     Raises `Rejected` naming the memory that cannot be imported; then nothing was imported.
@@ -331,21 +303,21 @@ class ImportMemories(OfUser[MemoryImport], frozen=True):
 
     route: ClassVar = "POST /v1/import"
     response_timeout_seconds: ClassVar = _TRANSFER_SECONDS
-    memories: Sequence[ImportedMemory]
-    schema_version: int = EXPORT_VERSION
+    memories: Sequence[types.ImportedMemory]
+    schema_version: int = types.EXPORT_VERSION
 
     def amounts(self) -> Mapping[Resource, int]:
         """Return how much the call adds."""
         return {"memories": len(self.memories)}
 
 
-class _Fact(OfUser[Fact], frozen=True):
+class _Fact(OfUser[types.Fact], frozen=True):
     category: FactKey
     key: FactKey
 
 
 class _FactValue(_Fact, frozen=True):
-    value: FactValue
+    value: types.FactValue
 
 
 class SetFact(_FactValue, kw_only=True, frozen=True):
@@ -353,10 +325,10 @@ class SetFact(_FactValue, kw_only=True, frozen=True):
 
     route: ClassVar = "PUT /v1/facts/{category}/{key}"
     adds: ClassVar = {"memories": 1}
-    source: Annotated[FactSource, Meta(description="Who it comes from.")] = "agent"
-    importance: Importance = 0.5
-    confidence: Confidence | None = None
-    tags: OwnTags = ()
+    source: Annotated[types.FactSource, Meta(description="Who it comes from.")] = "agent"
+    importance: types.Importance = 0.5
+    confidence: types.Confidence | None = None
+    tags: types.OwnTags = ()
 
 
 class GetFact(_Fact, frozen=True):
@@ -366,7 +338,7 @@ class GetFact(_Fact, frozen=True):
     as_of: AsOf | None = None
 
 
-class ListFacts(OfUser[FactList], frozen=True):
+class ListFacts(OfUser[types.FactList], frozen=True):
     """List the current facts, newest first; with `as_of` those that held then."""
 
     route: ClassVar = "GET /v1/facts"
@@ -376,7 +348,7 @@ class ListFacts(OfUser[FactList], frozen=True):
     offset: Offset = 0
 
 
-class GetFactHistory(OfUser[FactList], frozen=True):
+class GetFactHistory(OfUser[types.FactList], frozen=True):
     """List all values of a fact, current and earlier, newest first. Raises `NotFound` if it never had one."""
 
     route: ClassVar = "GET /v1/facts/{category}/{key}/history"
@@ -392,7 +364,7 @@ class ForgetFact(OfUser[Deleted], frozen=True):
     key: FactKey
 
 
-class AddNote(NoteDraft, Call[Note], kw_only=True, frozen=True):
+class AddNote(types.NoteDraft, Call[types.Note], kw_only=True, frozen=True):
     """Store a note. Sending it again with its id changes nothing.
 
     With a `user` it is in the session `memory:{user}`, unless others have a session of that name.
@@ -408,9 +380,9 @@ class AddNote(NoteDraft, Call[Note], kw_only=True, frozen=True):
         return check_note(self)
 
 
-class _NoteContent(OfUser[Note], frozen=True):
+class _NoteContent(OfUser[types.Note], frozen=True):
     note_id: NoteId
-    content: Content | UnsetType = UNSET
+    content: types.Content | UnsetType = UNSET
 
 
 class UpdateNote(_NoteContent, kw_only=True, frozen=True):
@@ -419,8 +391,8 @@ class UpdateNote(_NoteContent, kw_only=True, frozen=True):
     route: ClassVar = "PUT /v1/notes/{note_id}"
     adds: ClassVar = {"memories": 1}
     changes_stored: ClassVar = True
-    tags: OwnTags | UnsetType = UNSET
-    importance: Importance | UnsetType = UNSET
+    tags: types.OwnTags | UnsetType = UNSET
+    importance: types.Importance | UnsetType = UNSET
     metadata: Metadata | UnsetType = UNSET
 
     def checked(self) -> UpdateNote:
@@ -429,14 +401,14 @@ class UpdateNote(_NoteContent, kw_only=True, frozen=True):
         return self
 
 
-class GetNote(OfUser[Note], frozen=True):
+class GetNote(OfUser[types.Note], frozen=True):
     """Return a note. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/notes/{note_id}"
     note_id: NoteId
 
 
-class ListNotes(Paged[NoteList], kw_only=True, frozen=True):
+class ListNotes(Paged[types.NoteList], kw_only=True, frozen=True):
     """List notes, newest first."""
 
     route: ClassVar = "GET /v1/notes"

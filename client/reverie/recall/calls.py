@@ -23,15 +23,7 @@ from reverie.fields import (
     UserId,
     label,
 )
-from reverie.recall.types import (
-    Context,
-    FoundSessions,
-    RecallEventList,
-    RecallResponse,
-    Restored,
-    ServedContext,
-    ServedContextList,
-)
+from reverie.recall import types
 
 MAX_RESULTS: Final = 100
 MAX_QUERY_CHARACTERS: Final = 100_000
@@ -53,7 +45,7 @@ MinScore = Annotated[
 TokenBudget = Annotated[Count, Meta(description="The maximum number of tokens; by default the server's setting.")]
 
 
-class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
+class Recall(Queried[types.RecallResponse], kw_only=True, frozen=True):
     """Return the messages, files and memories of this agent that match the query, best first.
 
     `session` or `channel` limits the recall to one of them, `tags` to items with all of these tags, `kinds` to some of
@@ -115,7 +107,7 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
         return self
 
 
-class SearchSessions(Queried[FoundSessions], kw_only=True, frozen=True):
+class SearchSessions(Queried[types.FoundSessions], kw_only=True, frozen=True):
     """Return the sessions that match the query, best first.
 
     With `min_score`, sessions whose best match has a relevance below it are left out: nothing is returned if nothing
@@ -130,7 +122,7 @@ class SearchSessions(Queried[FoundSessions], kw_only=True, frozen=True):
     min_score: MinScore | None = None
 
 
-class ListRecallEvents(Paged[RecallEventList], kw_only=True, frozen=True):
+class ListRecallEvents(Paged[types.RecallEventList], kw_only=True, frozen=True):
     """List the results of this agent's recalls, newest first: one event per result, recorded soon after the recall.
 
     Events of memories in the account tier come from recalls in any workspace and are marked `account`. Scores are
@@ -143,7 +135,7 @@ class ListRecallEvents(Paged[RecallEventList], kw_only=True, frozen=True):
     explain: Annotated[bool, Meta(description="Return scores.")] = False
 
 
-class ListContexts(OfOneOrAll[ServedContextList], kw_only=True, frozen=True):
+class ListContexts(OfOneOrAll[types.ServedContextList], kw_only=True, frozen=True):
     """List the contexts that were served in the last days, newest first, without their items."""
 
     route: ClassVar = "GET /v1/contexts"
@@ -152,14 +144,14 @@ class ListContexts(OfOneOrAll[ServedContextList], kw_only=True, frozen=True):
     offset: Offset = 0
 
 
-class ShowContext(OfOneOrAll[ServedContext], frozen=True):
+class ShowContext(OfOneOrAll[types.ServedContext], frozen=True):
     """Return the items of a context in order, with relevances; also those left out, and why. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/contexts/{id}"
     id: Annotated[str, label("The id of a context that was served.")]
 
 
-class _SessionQuery(InSession[Context], frozen=True):
+class _SessionQuery(InSession[types.Context], frozen=True):
     query: Annotated[
         Query | None, Meta(description="What the agent is about to answer; by default the newest user turn.")
     ] = None
@@ -217,7 +209,7 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     refine: Annotated[bool, Meta(description="Let the language model drop irrelevant items.")] = False
 
 
-class RestoreSession(InSession[Restored], frozen=True):
+class RestoreSession(InSession[types.Restored], frozen=True):
     """Return the newest messages of a session that fit into a token budget, oldest first, and its rolling summary.
 
     The default budget is the server's setting minus its `system_prompt_buffer`. Raises `Rejected`, `NotFound` and

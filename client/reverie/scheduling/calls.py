@@ -15,40 +15,9 @@ from reverie.clock import from_micros, new_id
 from reverie.contract import Scope
 from reverie.errors import Rejected
 from reverie.fields import ChannelId, Limit, Offset, OwnId, SessionId, checked, label
+from reverie.scheduling import types
 from reverie.scheduling.checks import check_run_id
 from reverie.scheduling.run_signing import WorkerKey
-from reverie.scheduling.types import (
-    Acknowledged,
-    Cadence,
-    ClaimedReminder,
-    ClaimedReminders,
-    Cost,
-    Delivery,
-    ErrorText,
-    Executor,
-    Goal,
-    Name,
-    NextRuns,
-    NotificationPage,
-    Output,
-    OwnerId,
-    Policy,
-    RecallLimit,
-    Recipient,
-    Reminder,
-    ReminderPage,
-    ReminderStatus,
-    ReminderText,
-    RunSeconds,
-    Schedule,
-    ScheduleCount,
-    SchedulePage,
-    ScheduleRun,
-    ScheduleRunList,
-    ScheduleStatus,
-    Summary,
-    TurnCount,
-)
 from reverie.types import Deleted
 
 _A = TypeVar("_A")
@@ -79,8 +48,8 @@ QueueName = Annotated[str, Meta(description="The queue of these workers: 1 to 63
 NextCount = Annotated[int, Meta(ge=1, le=100, description="The maximum number of times to return.")]
 
 
-class _NewSchedule(Call[Schedule], frozen=True):
-    goal: Goal
+class _NewSchedule(Call[types.Schedule], frozen=True):
+    goal: types.Goal
 
 
 class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
@@ -106,16 +75,16 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
     webhook: WebhookUrl | None = None
     task: TaskName | None = None
     queue: QueueName | None = None
-    user: OwnerId | None = None
-    name: Name | None = None
-    notify: Policy = field(default="always", name="notification_policy")
+    user: types.OwnerId | None = None
+    name: types.Name | None = None
+    notify: types.Policy = field(default="always", name="notification_policy")
     channel: ChannelId | None = None
     session: SessionId | None = None
-    timeout_seconds: RunSeconds = 600
-    recall_limit: RecallLimit = 8
+    timeout_seconds: types.RunSeconds = 600
+    recall_limit: types.RecallLimit = 8
     id: OwnId | None = None
-    cadence: Cadence | None = None
-    executor: Executor | None = None
+    cadence: types.Cadence | None = None
+    executor: types.Executor | None = None
 
     def checked(self) -> AddSchedule:
         """Give the schedule an id, so that it is stored only once if it is sent again."""
@@ -125,7 +94,7 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
         return replace(self, id=self.id or new_id())
 
 
-class _OneSchedule(OfOneOrAll[Schedule], frozen=True):
+class _OneSchedule(OfOneOrAll[types.Schedule], frozen=True):
     id: ScheduleId
 
 
@@ -139,7 +108,7 @@ class UpdateSchedule(_OneSchedule, kw_only=True, frozen=True):
 
     route: ClassVar = "PATCH /v1/schedules/{id}"
     required_scope: ClassVar = "schedule"
-    goal: Goal | UnsetType = UNSET
+    goal: types.Goal | UnsetType = UNSET
     cron: CronText | None = None
     at: At | None = None
     every: Every | None = None
@@ -148,14 +117,14 @@ class UpdateSchedule(_OneSchedule, kw_only=True, frozen=True):
     task: TaskName | None = None
     queue: QueueName | None = None
     llm: Annotated[bool, Meta(description="Give the goal to the language model.")] = False
-    name: Name | UnsetType | None = UNSET
-    notify: Policy | UnsetType = field(default=UNSET, name="notification_policy")
+    name: types.Name | UnsetType | None = UNSET
+    notify: types.Policy | UnsetType = field(default=UNSET, name="notification_policy")
     channel: ChannelId | UnsetType | None = UNSET
     session: SessionId | UnsetType | None = UNSET
-    timeout_seconds: RunSeconds | UnsetType = UNSET
-    recall_limit: RecallLimit | UnsetType = UNSET
-    cadence: Cadence | None = None
-    executor: Executor | None = None
+    timeout_seconds: types.RunSeconds | UnsetType = UNSET
+    recall_limit: types.RecallLimit | UnsetType = UNSET
+    cadence: types.Cadence | None = None
+    executor: types.Executor | None = None
 
     def checked(self) -> UpdateSchedule:
         """Raise `Rejected` if arguments conflict, or if there is nothing to change."""
@@ -173,7 +142,8 @@ class GetSchedule(_OneSchedule, frozen=True):
 
 class _ScheduleFilter(OfOneOrAll[_A], kw_only=True, frozen=True):
     status: Annotated[
-        ScheduleStatus | Sequence[ScheduleStatus] | None, Meta(description="Only with one of these statuses.")
+        types.ScheduleStatus | Sequence[types.ScheduleStatus] | None,
+        Meta(description="Only with one of these statuses."),
     ] = None
     name: Annotated[str | None, Meta(description="Only with this name.")] = None
     text: Annotated[str | None, Meta(description="Only with this text in the name or the goal.")] = None
@@ -185,7 +155,7 @@ class _ScheduleFilter(OfOneOrAll[_A], kw_only=True, frozen=True):
     due_after: Annotated[Moment | None, Meta(description="Only with a next run at or after this time.")] = None
 
 
-class ListSchedules(_ScheduleFilter[SchedulePage], frozen=True):
+class ListSchedules(_ScheduleFilter[types.SchedulePage], frozen=True):
     """List schedules of a user and of nobody, newest first; `total` of the page is how many match."""
 
     route: ClassVar = "GET /v1/schedules"
@@ -193,7 +163,7 @@ class ListSchedules(_ScheduleFilter[SchedulePage], frozen=True):
     offset: Offset = 0
 
 
-class CountSchedules(_ScheduleFilter[ScheduleCount], frozen=True):
+class CountSchedules(_ScheduleFilter[types.ScheduleCount], frozen=True):
     """Return how many schedules match."""
 
     route: ClassVar = "GET /v1/schedules/count"
@@ -227,7 +197,7 @@ class DeleteSchedule(OfOneOrAll[Deleted], frozen=True):
     id: ScheduleId
 
 
-class GetNextRuns(OfOneOrAll[NextRuns], frozen=True):
+class GetNextRuns(OfOneOrAll[types.NextRuns], frozen=True):
     """Return the next times of a schedule; none if it is not active. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/schedules/{id}/next"
@@ -235,7 +205,7 @@ class GetNextRuns(OfOneOrAll[NextRuns], frozen=True):
     count: NextCount = 5
 
 
-class PreviewRuns(OfUser[NextRuns], kw_only=True, frozen=True):
+class PreviewRuns(OfUser[types.NextRuns], kw_only=True, frozen=True):
     """Return the next times of a cadence, given as for `schedules.add`, without adding a schedule.
 
     Raises `Rejected` for a cadence that no schedule may have.
@@ -256,7 +226,7 @@ class PreviewRuns(OfUser[NextRuns], kw_only=True, frozen=True):
         return self
 
 
-class RunScheduleNow(OfOneOrAll[ScheduleRun], frozen=True):
+class RunScheduleNow(OfOneOrAll[types.ScheduleRun], frozen=True):
     """Start a run of a schedule now and return it; the next scheduled run stays unchanged.
 
     Raises `NotFound`, and `Conflict` while a run of it is in progress.
@@ -273,7 +243,7 @@ class RunScheduleNow(OfOneOrAll[ScheduleRun], frozen=True):
         return replace(self, run_id=self.run_id or new_id())
 
 
-class ListScheduleRuns(OfOneOrAll[ScheduleRunList], frozen=True):
+class ListScheduleRuns(OfOneOrAll[types.ScheduleRunList], frozen=True):
     """List the stored runs of a schedule, newest first. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/schedules/{id}/runs"
@@ -282,11 +252,11 @@ class ListScheduleRuns(OfOneOrAll[ScheduleRunList], frozen=True):
     offset: Offset = 0
 
 
-class _OneRun(OfOneOrAll[ScheduleRun], frozen=True):
+class _OneRun(OfOneOrAll[types.ScheduleRun], frozen=True):
     run_id: RunId = field(name="run")
 
 
-class _OneRunOfUser(OfUser[ScheduleRun], frozen=True):
+class _OneRunOfUser(OfUser[types.ScheduleRun], frozen=True):
     run_id: RunId = field(name="run")
 
 
@@ -307,7 +277,7 @@ class GetRun(_OneRun, kw_only=True, frozen=True):
 
 
 class _RunOutput(_OneRunOfUser, frozen=True):
-    output: Output = ""
+    output: types.Output = ""
 
 
 class CompleteRun(_RunOutput, kw_only=True, frozen=True):
@@ -322,10 +292,10 @@ class CompleteRun(_RunOutput, kw_only=True, frozen=True):
     route: ClassVar = "POST /v1/runs/{run}/complete"
     required_scope: ClassVar = "schedule"
     status: Annotated[Literal["success", "failed"], Meta(description="How the run ended.")] = "success"
-    summary: Summary | None = None
-    error: ErrorText = ""
-    turn_count: TurnCount = 0
-    cost: Cost = 0.0
+    summary: types.Summary | None = None
+    error: types.ErrorText = ""
+    turn_count: types.TurnCount = 0
+    cost: types.Cost = 0.0
     notify: Annotated[bool | None, Meta(description="Whether to notify, for the policy conditional.")] = None
 
 
@@ -354,10 +324,10 @@ def _check_ids(field: str, ids: Sequence[str]) -> list[str]:
 ReminderId = Annotated[str, label("The id of a reminder.")]
 
 
-class _NewReminder(Call[Reminder], frozen=True):
+class _NewReminder(Call[types.Reminder], frozen=True):
     session: SessionId
-    recipient: Recipient
-    message: ReminderText
+    recipient: types.Recipient
+    message: types.ReminderText
 
 
 class Remind(_NewReminder, kw_only=True, frozen=True):
@@ -381,7 +351,7 @@ class Remind(_NewReminder, kw_only=True, frozen=True):
     )
     user: Annotated[str | None, label("The end user it belongs to; by default those of its session.")] = None
     channel: ChannelId | None = None
-    delivery: Annotated[Delivery, Meta(description="Who delivers it.")] = "auto"
+    delivery: Annotated[types.Delivery, Meta(description="Who delivers it.")] = "auto"
     id: OwnId | None = None
 
     def checked(self) -> Remind:
@@ -405,25 +375,25 @@ class Remind(_NewReminder, kw_only=True, frozen=True):
         return from_micros(due)
 
 
-class GetReminder(OfOneOrAll[Reminder], frozen=True):
+class GetReminder(OfOneOrAll[types.Reminder], frozen=True):
     """Return a reminder. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/reminders/{id}"
     reminder_id: ReminderId = field(name="id")
 
 
-class ListReminders(OfOneOrAll[ReminderPage], kw_only=True, frozen=True):
+class ListReminders(OfOneOrAll[types.ReminderPage], kw_only=True, frozen=True):
     """List reminders of a user and of nobody, in the order in which they become due."""
 
     route: ClassVar = "GET /v1/reminders"
     limit: Limit = 50
     offset: Offset = 0
-    status: Annotated[ReminderStatus | None, Meta(description="Only with this status.")] = None
+    status: Annotated[types.ReminderStatus | None, Meta(description="Only with this status.")] = None
     session: Annotated[SessionId | None, Meta(description="Only of this session.")] = None
     recipient: Annotated[str | None, label("Only for this recipient.")] = None
 
 
-class _Claim(OfOneOrAll[ClaimedReminders], frozen=True):
+class _Claim(OfOneOrAll[types.ClaimedReminders], frozen=True):
     limit: Annotated[int, Meta(ge=1, le=MAX_CLAIM, description="The maximum number of reminders to claim.")] = 20
 
 
@@ -443,7 +413,7 @@ class ClaimReminders(_Claim, kw_only=True, frozen=True):
     recipient: Annotated[str | None, label("Only for this recipient.")] = None
 
 
-class ConfirmReminder(OfUser[Reminder], frozen=True):
+class ConfirmReminder(OfUser[types.Reminder], frozen=True):
     """Confirm that a claimed reminder was delivered. A second confirmation changes nothing.
 
     Raises `NotFound`, and `Conflict` if the claim has expired and somebody else has claimed it: it may be delivered
@@ -464,7 +434,7 @@ class CancelReminder(OfOneOrAll[Deleted], frozen=True):
     reminder_id: ReminderId = field(name="id")
 
 
-class ListNotifications(OfOneOrAll[NotificationPage], kw_only=True, frozen=True):
+class ListNotifications(OfOneOrAll[types.NotificationPage], kw_only=True, frozen=True):
     """List notifications of a user and of nobody, oldest first; with `everything` also acknowledged ones."""
 
     route: ClassVar = "GET /v1/notifications"
@@ -476,7 +446,7 @@ class ListNotifications(OfOneOrAll[NotificationPage], kw_only=True, frozen=True)
     everything: Annotated[bool, Meta(description="List acknowledged ones too.")] = False
 
 
-class AcknowledgeNotifications(OfOneOrAll[Acknowledged], frozen=True):
+class AcknowledgeNotifications(OfOneOrAll[types.Acknowledged], frozen=True):
     """Acknowledge notifications of the caller; return how many were not acknowledged before. Raises `Rejected`."""
 
     route: ClassVar = "POST /v1/notifications/acknowledge"
@@ -485,7 +455,9 @@ class AcknowledgeNotifications(OfOneOrAll[Acknowledged], frozen=True):
     ids: Annotated[Sequence[str], checked(_check_ids, "The ids of 1 to 1,000 notifications.")]
 
 
-def confirm_delivery(connection: Connection, claimed: ClaimedReminder | str, token: str | None = None) -> Reminder:
+def confirm_delivery(
+    connection: Connection, claimed: types.ClaimedReminder | str, token: str | None = None
+) -> types.Reminder:
     """Confirm the delivery of a claimed reminder, given as the claim, or as a reminder's id and the claim's token.
 
     A second confirmation changes nothing. Raises `NotFound`, and `Conflict` if the claim has expired and somebody else

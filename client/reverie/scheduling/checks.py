@@ -20,15 +20,7 @@ from reverie.checks import check_label
 from reverie.clock import new_id
 from reverie.errors import Rejected
 from reverie.fields import check_fields
-from reverie.scheduling.types import (
-    Cadence,
-    Executor,
-    LlmExecutor,
-    ScheduleChanges,
-    ScheduleDraft,
-    TaskExecutor,
-    WebhookExecutor,
-)
+from reverie.scheduling import types
 
 if TYPE_CHECKING:
     from reverie.scheduling.calls import AddSchedule, UpdateSchedule
@@ -41,11 +33,11 @@ _TASK_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
-def check_executor(executor: Executor) -> Executor:
+def check_executor(executor: types.Executor) -> types.Executor:
     """Return an executor. Raises `Rejected`, also for tasks and queues of Reverie itself."""
-    if isinstance(executor, WebhookExecutor):
+    if isinstance(executor, types.WebhookExecutor):
         check_label("url", executor.url, required=True, limit=MAX_URL_CHARACTERS)
-    elif isinstance(executor, TaskExecutor):
+    elif isinstance(executor, types.TaskExecutor):
         check_label("task", executor.task, required=True)
         if not _TASK_NAME.fullmatch(executor.task):
             raise Rejected(f"task {executor.task[:80]!r} is not the name of a Celery task", field="task")
@@ -75,7 +67,7 @@ def check_run_id(field: str, run_id: object) -> str:
     return checked
 
 
-def check_schedule(draft: ScheduleDraft) -> ScheduleDraft:
+def check_schedule(draft: types.ScheduleDraft) -> types.ScheduleDraft:
     """Return a schedule as it will be stored, with an id. Raises `Rejected`."""
     draft = check_fields(draft)
     check_executor(draft.executor)
@@ -86,7 +78,7 @@ def check_schedule(draft: ScheduleDraft) -> ScheduleDraft:
     return replace(draft, id=draft.id or new_id())
 
 
-def check_schedule_changes(changes: ScheduleChanges) -> ScheduleChanges:
+def check_schedule_changes(changes: types.ScheduleChanges) -> types.ScheduleChanges:
     """Return the checked changes of a schedule. Raises `Rejected`, also if there is nothing to change."""
     if all(getattr(changes, name) is UNSET for name in changes.__struct_fields__):
         raise Rejected(f"nothing to change: give some of {', '.join(changes.__struct_fields__)}")
@@ -109,24 +101,24 @@ _CADENCE_PATHS: Final = {
 _EXECUTOR_PATHS: Final = {"url": "executor.url", "task": "executor.task", "queue": "executor.queue"}
 
 
-def schedule_draft(call: AddSchedule) -> ScheduleDraft:
+def schedule_draft(call: AddSchedule) -> types.ScheduleDraft:
     """Return the schedule of a call. Raises `Rejected`."""
     from reverie.scheduling.cadence import parse_cadence  # and with it all of cron
 
     with fields_of(call):
-        draft = ScheduleDraft(
+        draft = types.ScheduleDraft(
             **{name: getattr(call, name) for name in (*_COMMON_FIELDS, "id", "user")},
             notification_policy=call.notify,
             cadence=_cadence(call) or parse_cadence(),
-            executor=_executor(call) or LlmExecutor(),
+            executor=_executor(call) or types.LlmExecutor(),
         )
         return check_schedule(draft)
 
 
-def schedule_changes(call: UpdateSchedule) -> ScheduleChanges:
+def schedule_changes(call: UpdateSchedule) -> types.ScheduleChanges:
     """Return the changes of a call. Raises `Rejected`."""
     with fields_of(call):
-        changes = ScheduleChanges(
+        changes = types.ScheduleChanges(
             **{name: getattr(call, name) for name in _COMMON_FIELDS},
             notification_policy=call.notify,
             cadence=_cadence(call) or UNSET,
@@ -148,7 +140,7 @@ def fields_of(call: AddSchedule | UpdateSchedule) -> Iterator[None]:
         raise
 
 
-def _cadence(call: AddSchedule | UpdateSchedule) -> Cadence | None:
+def _cadence(call: AddSchedule | UpdateSchedule) -> types.Cadence | None:
     from reverie.scheduling.cadence import parse_cadence
 
     given = _given(call, _CADENCE)
@@ -161,7 +153,7 @@ def _cadence(call: AddSchedule | UpdateSchedule) -> Cadence | None:
     return parse_cadence(**{"tz": "UTC", **given}) if given else None
 
 
-def _executor(call: AddSchedule | UpdateSchedule) -> Executor | None:
+def _executor(call: AddSchedule | UpdateSchedule) -> types.Executor | None:
     given = _given(call, _EXECUTOR)
     llm = getattr(call, "llm", False)
     if llm and (given or call.executor is not None):
@@ -170,22 +162,22 @@ def _executor(call: AddSchedule | UpdateSchedule) -> Executor | None:
         if given:
             raise Rejected(f"give executor or {', '.join(given)}, not both", field="executor")
         return call.executor
-    return _executor_from(**given) if given else LlmExecutor() if llm else None
+    return _executor_from(**given) if given else types.LlmExecutor() if llm else None
 
 
 def _given(call: AddSchedule | UpdateSchedule, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(call, name)) is not None}
 
 
-def _executor_from(*, webhook: str | None = None, task: str | None = None, queue: str | None = None) -> Executor:
+def _executor_from(*, webhook: str | None = None, task: str | None = None, queue: str | None = None) -> types.Executor:
     """Return the executor of a webhook, or of a task of the agent's own workers. Raises `Rejected`."""
     if webhook is not None and (task is not None or queue is not None):
         raise Rejected("give a webhook, or a task with its queue, not both", field="webhook")
     if webhook is not None:
         check_label("webhook", webhook, required=True, limit=MAX_URL_CHARACTERS)
-        return WebhookExecutor(url=webhook)
+        return types.WebhookExecutor(url=webhook)
     if task is None:
         raise Rejected("queue needs the task to send to it", field="task")
     if queue is None:
         raise Rejected("task needs the queue that your workers listen to", field="queue")
-    return check_executor(TaskExecutor(task=task, queue=queue))
+    return check_executor(types.TaskExecutor(task=task, queue=queue))

@@ -14,25 +14,7 @@ from reverie.checks import check_depth, check_json, check_label, check_text
 from reverie.errors import Rejected
 from reverie.fields import MAX_COUNT, MAX_PAGE, ChannelId, Limit, Metadata, Offset, checked, label
 from reverie.recall.calls import TokenBudget
-from reverie.sessions.types import (
-    AgentList,
-    Channel,
-    ChannelList,
-    Cleared,
-    CodingAgent,
-    Compacted,
-    HookOutput,
-    MessageList,
-    PoppedMessage,
-    ScratchpadEntries,
-    ScratchpadEntry,
-    ScratchpadList,
-    Session,
-    SessionExport,
-    SessionList,
-    SessionSummary,
-    WorkspaceList,
-)
+from reverie.sessions import types
 from reverie.types import Deleted
 
 # A scratchpad is for what an agent needs while it works: a page, not a store.
@@ -102,7 +84,7 @@ def _check_ids(field: str, ids: Sequence[str]) -> list[str]:
     return [str(check_label(field, one, required=True)) for one in ids]
 
 
-class ListSessions(OfOneOrAll[SessionList], frozen=True):
+class ListSessions(OfOneOrAll[types.SessionList], frozen=True):
     """List sessions, most recently active first; archived ones only with `status="archived"`."""
 
     route: ClassVar = "GET /v1/sessions"
@@ -112,20 +94,20 @@ class ListSessions(OfOneOrAll[SessionList], frozen=True):
     ids: Annotated[Sequence[str], checked(_check_ids, "Only these sessions, also archived ones.")] = ()
 
 
-class GetSession(InSession[Session], frozen=True):
+class GetSession(InSession[types.Session], frozen=True):
     """Return a session. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/sessions/{session}"
 
 
-class GetSessionByRef(OfUser[Session], frozen=True):
+class GetSessionByRef(OfUser[types.Session], frozen=True):
     """Return the session with this reference code. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/sessions/by-ref/{ref_code}"
     ref_code: RefCode
 
 
-class ListMessages(InSession[MessageList], kw_only=True, frozen=True):
+class ListMessages(InSession[types.MessageList], kw_only=True, frozen=True):
     """List the messages of a session, oldest first; with `around`, the page that has this message in its middle.
 
     Raises `NotFound`, also for a message that the session does not have.
@@ -137,7 +119,7 @@ class ListMessages(InSession[MessageList], kw_only=True, frozen=True):
     around: Annotated[str | None, label("The id of a message of the session, instead of an offset.")] = None
 
 
-class ListNewestMessages(InSession[MessageList], frozen=True):
+class ListNewestMessages(InSession[types.MessageList], frozen=True):
     """Return the last messages of a session in the order in which they were stored, with their originals.
 
     At most `limit`, fewer if they have more than 16 MiB. For earlier ones, give the first one's sequence as `before`.
@@ -149,7 +131,7 @@ class ListNewestMessages(InSession[MessageList], frozen=True):
     before: Annotated[int, Meta(ge=1, le=MAX_COUNT, description="Only messages with a lower sequence.")] | None = None
 
 
-class ForgetNewestMessage(InSession[PoppedMessage], frozen=True):
+class ForgetNewestMessage(InSession[types.PoppedMessage], frozen=True):
     """Delete the message of a session that was stored last, with everything derived from it, and return it.
 
     Of several calls at once, each gets another message.
@@ -158,13 +140,13 @@ class ForgetNewestMessage(InSession[PoppedMessage], frozen=True):
     route: ClassVar = "DELETE /v1/sessions/{session}/newest"
 
 
-class GetWorkingMemory(InSession[MessageList], frozen=True):
+class GetWorkingMemory(InSession[types.MessageList], frozen=True):
     """Return the newest messages of a session (at most 50), oldest first, usually from memory. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/sessions/{session}/working"
 
 
-class ExportSession(InSession[SessionExport], frozen=True):
+class ExportSession(InSession[types.SessionExport], frozen=True):
     """Return a session with all its messages. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/sessions/{session}/export"
@@ -183,20 +165,20 @@ class DeleteWorkspace(Call[Deleted], frozen=True):
     required_scope: ClassVar = "operate"
 
 
-class ListWorkspaces(Paged[WorkspaceList], frozen=True):
+class ListWorkspaces(Paged[types.WorkspaceList], frozen=True):
     """List all workspaces with the numbers of their agents, sessions and memories, by name."""
 
     route: ClassVar = "GET /v1/workspaces"
     required_scope: ClassVar = "operate"
 
 
-class ListAgents(Paged[AgentList], frozen=True):
+class ListAgents(Paged[types.AgentList], frozen=True):
     """List the agents of this client's workspace with the numbers of their sessions and memories, by name."""
 
     route: ClassVar = "GET /v1/agents"
 
 
-class StartSession(InSession[Session], kw_only=True, frozen=True):
+class StartSession(InSession[types.Session], kw_only=True, frozen=True):
     """Create a session before its first message, or reopen an idle one; what it already has stays unchanged.
 
     Raises `Rejected`, and `Conflict` if it is archived or another session has this chat.
@@ -216,7 +198,7 @@ class StartSession(InSession[Session], kw_only=True, frozen=True):
         return self
 
 
-class CloseSession(InSession[Session], frozen=True):
+class CloseSession(InSession[types.Session], frozen=True):
     """End an active session: extract memories once more, delete its conversation memories, and make it idle.
 
     Raises `NotFound`, and `Conflict` for a session that is not active.
@@ -226,7 +208,7 @@ class CloseSession(InSession[Session], frozen=True):
     response_timeout_seconds: ClassVar = _ENDING_SECONDS
 
 
-class ArchiveSession(InSession[Session], kw_only=True, frozen=True):
+class ArchiveSession(InSession[types.Session], kw_only=True, frozen=True):
     """Archive an idle session, or with `force` an active one. Raises `NotFound` and `Conflict`."""
 
     route: ClassVar = "POST /v1/sessions/{session}/archive"
@@ -234,7 +216,7 @@ class ArchiveSession(InSession[Session], kw_only=True, frozen=True):
     force: Annotated[bool, Meta(description="Archive an active session too.")] = False
 
 
-class GetSummary(InSession[SessionSummary], frozen=True):
+class GetSummary(InSession[types.SessionSummary], frozen=True):
     """Return the rolling summary of a session and what it covers; the text is empty before the first summary.
 
     Raises `NotFound` and `Unavailable`.
@@ -243,7 +225,7 @@ class GetSummary(InSession[SessionSummary], frozen=True):
     route: ClassVar = "GET /v1/sessions/{session}/summary"
 
 
-class CompactSession(InSession[Compacted], frozen=True):
+class CompactSession(InSession[types.Compacted], frozen=True):
     """Condense the oldest turns of a session now, until its summary and the other turns fit into the token budget.
 
     Without a budget, the settings of the rolling summary apply. The newest turn is never condensed and no message is
@@ -255,20 +237,20 @@ class CompactSession(InSession[Compacted], frozen=True):
     token_budget: TokenBudget | None = None
 
 
-class MoveSession(InSession[Session], frozen=True):
+class MoveSession(InSession[types.Session], frozen=True):
     """Move a session to an existing channel. Raises `NotFound`."""
 
     route: ClassVar = "PUT /v1/sessions/{session}/channel"
     channel: ChannelId
 
 
-class ListChannels(Call[ChannelList], frozen=True):
+class ListChannels(Call[types.ChannelList], frozen=True):
     """List all channels with the numbers of their sessions and memories: the default one first, then by id."""
 
     route: ClassVar = "GET /v1/channels"
 
 
-class _InChannel(Call[Channel], frozen=True):
+class _InChannel(Call[types.Channel], frozen=True):
     channel: ChannelId
 
 
@@ -278,7 +260,7 @@ class GetChannel(_InChannel, frozen=True):
     route: ClassVar = "GET /v1/channels/{channel}"
 
 
-class CreateChannel(Call[Channel], frozen=True, rename={"channel": "id"}):
+class CreateChannel(Call[types.Channel], frozen=True, rename={"channel": "id"}):
     """Create a channel. Raises `Rejected`, and `Conflict` if it exists."""
 
     route: ClassVar = "POST /v1/channels"
@@ -303,13 +285,13 @@ class DeleteChannel(Call[Deleted], frozen=True):
     channel: ChannelId
 
 
-class GetScratchpad(InSession[ScratchpadList], frozen=True):
+class GetScratchpad(InSession[types.ScratchpadList], frozen=True):
     """Return the list of a session's scratchpad; empty if nothing was written."""
 
     route: ClassVar = "GET /v1/scratchpads/{session}/items"
 
 
-class WriteScratchpad(InSession[ScratchpadList], frozen=True):
+class WriteScratchpad(InSession[types.ScratchpadList], frozen=True):
     """Replace the list of a session's scratchpad. Raises `Rejected`."""
 
     route: ClassVar = "PUT /v1/scratchpads/{session}/items"
@@ -320,27 +302,27 @@ class WriteScratchpad(InSession[ScratchpadList], frozen=True):
         return {"bytes": sum(len(item.encode()) for item in self.items)}
 
 
-class ClearScratchpad(InSession[Cleared], frozen=True):
+class ClearScratchpad(InSession[types.Cleared], frozen=True):
     """Delete the list of a session's scratchpad; return how many items it had."""
 
     route: ClassVar = "DELETE /v1/scratchpads/{session}/items"
     required_scope: ClassVar = "write"
 
 
-class ListScratchpadKeys(InSession[ScratchpadEntries], frozen=True):
+class ListScratchpadKeys(InSession[types.ScratchpadEntries], frozen=True):
     """Return all keys of a session's scratchpad with their values, sorted by key."""
 
     route: ClassVar = "GET /v1/scratchpads/{session}/keys"
 
 
-class GetScratchpadKey(InSession[ScratchpadEntry], frozen=True):
+class GetScratchpadKey(InSession[types.ScratchpadEntry], frozen=True):
     """Return a key of a session's scratchpad with its value. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/scratchpads/{session}/keys/{key}"
     key: Key
 
 
-class WriteScratchpadKey(InSession[ScratchpadEntry], frozen=True):
+class WriteScratchpadKey(InSession[types.ScratchpadEntry], frozen=True):
     """Set a key of a session's scratchpad; a session has at most 256 keys. Raises `Rejected`."""
 
     route: ClassVar = "PUT /v1/scratchpads/{session}/keys/{key}"
@@ -360,14 +342,14 @@ class DeleteScratchpadKey(InSession[Deleted], frozen=True):
     key: Key
 
 
-class ClearScratchpadKeys(InSession[Cleared], frozen=True):
+class ClearScratchpadKeys(InSession[types.Cleared], frozen=True):
     """Delete all keys of a session's scratchpad; return how many there were."""
 
     route: ClassVar = "DELETE /v1/scratchpads/{session}/keys"
     required_scope: ClassVar = "write"
 
 
-class RecordEvent(Call[HookOutput], kw_only=True, frozen=True):
+class RecordEvent(Call[types.HookOutput], kw_only=True, frozen=True):
     """Take an event of a coding agent's hook: a prompt, an answer or the result of a tool becomes a message.
 
     At the start of a session, return what the hook prints, so that the agent begins with what is remembered. Other
@@ -380,7 +362,7 @@ class RecordEvent(Call[HookOutput], kw_only=True, frozen=True):
     is_idempotent: ClassVar = True  # by the id
     # What a tool returned may be a whole file; only its beginning is stored.
     body_bytes: ClassVar = 16 * 1024 * 1024
-    tool: Annotated[CodingAgent, Meta(description="The coding agent of the hook.")]
+    tool: Annotated[types.CodingAgent, Meta(description="The coding agent of the hook.")]
     id: Annotated[str, label("The id of the event, made once by the hook.")]
     event: Annotated[Mapping[str, Any], Meta(description="The hook's input, unchanged.")]
     at: Annotated[datetime | None, Meta(description="When it happened; by default now.")] = None

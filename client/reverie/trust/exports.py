@@ -35,17 +35,9 @@ from reverie.fields import check_fields, label
 from reverie.items import PutItem
 from reverie.memories.calls import SetFact, check_memory
 from reverie.memories.types import Lifetime, MemoryDraft, MemoryKind, Tier
+from reverie.scheduling import types as scheduling
 from reverie.scheduling.calls import Remind
 from reverie.scheduling.checks import check_executor
-from reverie.scheduling.types import (
-    Delivery,
-    NotificationKind,
-    NotificationPolicy,
-    RunStatus,
-    RunTrigger,
-    ScheduleDraft,
-    ScheduleStatus,
-)
 from reverie.sessions.calls import CreateChannel, StartSession, WriteScratchpad, WriteScratchpadKey
 from reverie.types import ListResult
 
@@ -226,8 +218,8 @@ class ExportedSchedule(ExportedRecord, frozen=True, kw_only=True, tag="schedules
     goal: str
     cadence: dict[str, Any]
     executor: dict[str, Any]
-    policy: NotificationPolicy
-    status: ScheduleStatus
+    policy: scheduling.NotificationPolicy
+    status: scheduling.ScheduleStatus
     timeout_seconds: int
     recall_limit: int
     created_at: datetime
@@ -238,7 +230,7 @@ class ExportedSchedule(ExportedRecord, frozen=True, kw_only=True, tag="schedules
     session: str | None = None
     next_run_at: datetime | None = None
     last_run_at: datetime | None = None
-    last_run_status: RunStatus | None = None
+    last_run_status: scheduling.RunStatus | None = None
     consecutive_failures: int = 0
     retries: int = 0
 
@@ -250,8 +242,8 @@ class ExportedRun(ExportedRecord, frozen=True, kw_only=True, tag="runs"):
     schedule: str
     due_at: datetime
     first_due_at: datetime
-    trigger: RunTrigger
-    status: RunStatus
+    trigger: scheduling.RunTrigger
+    status: scheduling.RunStatus
     created_at: datetime
     coalesced: int = 0
     attempt: int = 1
@@ -274,7 +266,7 @@ class ExportedReminder(ExportedRecord, frozen=True, kw_only=True, tag="reminders
     session: str
     recipient: str
     message: str
-    delivery: Delivery
+    delivery: scheduling.Delivery
     due_at: datetime
     created_at: datetime
     user: str | None = None
@@ -289,7 +281,7 @@ class ExportedNotification(ExportedRecord, frozen=True, kw_only=True, tag="notif
 
     user_fields: ClassVar = ("user",)
     id: str
-    kind: NotificationKind
+    kind: scheduling.NotificationKind
     schedule: str
     title: str
     body: str
@@ -297,7 +289,7 @@ class ExportedNotification(ExportedRecord, frozen=True, kw_only=True, tag="notif
     user: str | None = None
     schedule_name: str | None = None
     run: str | None = None
-    run_status: RunStatus | None = None
+    run_status: scheduling.RunStatus | None = None
     channel: str | None = None
     session: str | None = None
     attempts: int = 0
@@ -584,7 +576,7 @@ def check_record(record: ExportedRecord) -> None:
         case ExportedSchedule():
             from reverie.scheduling.cadence import check_form  # and with it all of cron
 
-            draft = _check_as(record, ScheduleDraft)
+            draft = _check_as(record, scheduling.ScheduleDraft)
             check_form(draft.cadence)
             check_executor(draft.executor)
 
