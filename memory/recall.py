@@ -1,8 +1,8 @@
 """Recall events and contexts: record them from the broker's log into the database, and read them.
 
 A recall never writes to the database itself. A batch is committed in one transaction before it is removed from the log;
-if the worker is killed in between, the batch is delivered again, which changes nothing. Of a context its present texts
-are read, which answer "why did it say that?".
+if the worker is killed in between, the batch is delivered again, which changes nothing. A context is shown with the
+present texts of its items, to answer "why did it say that?".
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from storage.recall.captured import CapturedQuery
 from storage.recall.events import NewContext, NewRecall
 from storage.stores import Store, Stores
 
-# At worst 100 results each: 20,000 rows, a third of a second under the write lock.
+# At worst each has 100 results: 20,000 rows, a third of a second under the write lock.
 BATCH_RECALLS: Final = 200
-# As that of a stage, with which it shares a worker: others take their turn.
+# The same as that of a stage, with which it shares a worker, so that others get their turn.
 _BUDGET_SECONDS: Final = 0.25
 
 
@@ -106,7 +106,7 @@ def sweep_recalls(log: RecallLog, *, notify: Callable[[str], None]) -> dict[str,
         try:
             if workspace != ACCOUNT_STORE:
                 check_workspace(workspace)
-        except Rejected as error:  # not written by the server: it cannot have a store
+        except Rejected as error:  # an invalid name, which no server wrote: it cannot have a store
             log.forget_workspace(workspace)
             errors[workspace[:80]] = str(error)
             continue
@@ -134,21 +134,21 @@ def recent_recalls(
     else:
         first = limit + offset
         found = [*_events(store, agent, first, 0, memory), *_events(account, agent, first, 0, memory)]
-        # Keep the results of one recall from both stores together, best first.
+        # The results of one recall from both stores stay together, best first.
         found.sort(key=lambda event: (event.at, event.recall, event.score), reverse=True)
         found = found[offset : offset + limit]
     return found if explain else [replace(event, score=None) for event in found]
 
 
 def _events(store: Store, agent: str, limit: int, offset: int, memory: str | None) -> list[RecallEvent]:
-    """Return events of one store, marked if it is that of the account."""
+    """Return the events of one store; those of the account's store are marked."""
     with store.reading() as tx:
         events = tx.for_agent(agent).recalls.recent(limit=limit, offset=offset, memory=memory)
     return [replace(event, account=True) for event in events] if store.name == ACCOUNT_STORE else events
 
 
 class _Present(NamedTuple):
-    """The present text of an item, and when it was last changed (microseconds; 0 if it never is)."""
+    """The present text of an item, and when it was last changed (microseconds; 0 for items that never change)."""
 
     text: str
     changed_at: int = 0
@@ -190,7 +190,7 @@ def _key(item: ServedItem, context: NewContext) -> tuple[str, str | None, str]:
 
 
 def _present(store: Store, agent: str, context: NewContext) -> dict[tuple[str, str | None, str], _Present]:
-    """Return what the viewer of a store still finds there."""
+    """Return the items of a context that the viewer still finds in a store, with their present texts."""
     found: dict[tuple[str, str | None, str], _Present] = {}
     keys = {_key(item, context) for item in context.items}
     with store.reading() as tx:

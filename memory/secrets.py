@@ -1,13 +1,13 @@
 """Find secrets in texts: keys, tokens, passwords, card numbers.
 
-A heuristic on the text alone. Where a statement names a secret ("my password is ...") it prefers to redact; where none
-is named it prefers to keep: dates, ids, hashes and long names are not secrets. A message that answers a request for a
-secret is one, whatever it looks like.
+A heuristic on the text alone. If a text names a secret ("my password is ..."), doubtful values are redacted; otherwise
+they are kept: dates, ids, hashes and long names are not secrets. An answer to a request for a secret is a secret,
+whatever it looks like.
 
 First come the regular expressions: the formats of well-known keys, and how people and files state a secret. Every
-quantifier is bounded and none are nested, so that any text is searched in linear time. Each pattern costs up to 0.3 µs
-for each character of ordinary prose, and several µs of what is made to be slow. Most texts have none of the words
-without which a pattern cannot match; looking for these words costs a thousandth of that.
+quantifier is bounded and none are nested, so that any text is searched in linear time. Each pattern takes up to 0.3 µs
+for each character of ordinary prose, and several µs for text that was made to be slow. Most texts have none of the
+words without which a pattern cannot match; looking for these words costs a thousandth of that.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _KEY_FORMS: Final = (
 )
 API_KEY = re.compile(rf"(?<![A-Za-z0-9_])(?:{'|'.join(_KEY_FORMS)})(?![A-Za-z0-9])")
 SLACK_WEBHOOK = re.compile(r"hooks\.slack\.com/services/(\w{8,12}/\w{8,12}/\w{20,30})")
-# Three parts signed, five encrypted; the first is the base64 of `{"`.
+# Three parts if signed, five if encrypted; the first begins with the base64 of `{"`.
 WEB_TOKEN = re.compile(r"(?<![\w-])eyJ[\w-]{8,4000}\.[\w-]{4,8000}\.[\w-]{8,4000}(?:\.[\w-]{1,8000}){0,2}")
 AUTHORIZATION = re.compile(
     r"(?i)\b(?:bearer\s{1,3}|authorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:basic|token|digest|apikey)\s{1,3})"
@@ -89,7 +89,7 @@ PASSWORD = re.compile(
 PASSWORD_USED = re.compile(
     rf"(?i)\b(?:with|use|using|enter|type|try)[ \t](?:the[ \t]|my[ \t]|this[ \t])?{_NAMES_OF_PASSWORDS}[ \t]{_VALUE}"
 )
-# "password Zebra77": only if it is neither a word nor the name of a technique.
+# "password Zebra77": only if the value is neither a word nor the name of a technique.
 PASSWORD_NEXT_TO_NAME = re.compile(
     r"(?i)\b(?:password|passwd|passwort|kennwort)[ \t](?:from[ \t])?"
     r"(?!(?:sha|md|oauth|saml|pbkdf|http|utf|aes|base|tls|bcrypt|argon|v)-?\d)"
@@ -102,7 +102,7 @@ PASSWORD_LAST = re.compile(
     r"|as(?:[ \t](?:my|our|the|his|her|their|your|a))?)[ \t]"
     rf"(?:{_WORD}){{0,3}}(?:{_NAMES_OF_PASSWORDS}|pin\b)"
 )
-# "I log in with Zebra_77": no secret is named, but one is used. Not for names of services.
+# "I log in with Zebra_77": a secret is used without being named. Names of services are no secrets.
 LOGGED_IN_WITH = re.compile(
     r"(?i)\b(?:log(?:s|ged)?[ -]?(?:in|on)(?:to)?|sign(?:s|ed)?[ -]?in(?:to)?|gets?[ ](?:in|into|on|onto)"
     r"|unlock(?:s|ed)?)\b[^\n.;:!?]{0,40}?[ \t]with[ \t]"
@@ -220,7 +220,7 @@ _IDENTITY_HINTS: Final = (
     "passport", "licen", "tax", "national", "card", "social", "steuer", "personalausweis", "reisepass", "dni", "curp",
     "cpf", "aadhaar", "pasaporte", "passeport", "medicare", "insurance", "sort code", "konto", "account", "routing",
 )  # fmt: skip
-# In lower case, folded.
+# The words without which a pattern cannot match, in lower case and folded like `Searched._folded`.
 _HINTS: Final[dict[re.Pattern[str], tuple[str, ...]]] = {
     SLACK_WEBHOOK: ("hooks.slack",),
     WEB_TOKEN: ("eyj",),
@@ -265,13 +265,13 @@ class Searched:
 
     @cached_property
     def _folded(self) -> str:
-        """The text as patterns that ignore case see it: to them also a dotless i is an i, and a long s an s."""
+        """The text as case-insensitive patterns see it: a dotless i is an i to them, and a long s an s."""
         if self.text.isascii():
             return self.text.lower()
         return self.text.casefold().replace("\u0131", "i").replace("i\u0307", "i")
 
 
-# The fewest digits of an IBAN, in countries whose account numbers have letters.
+# The minimum of digits in an IBAN: some countries' account numbers have letters.
 _MIN_IBAN_DIGITS: Final = 8
 
 
@@ -284,7 +284,7 @@ class Secret(NamedTuple):
 
 
 def _is_card(value: str) -> bool:
-    """Return whether a number is of a card network, and its check digit is right (ISO/IEC 7812-1, annex B)."""
+    """Return whether a number belongs to a card network and has the right check digit (ISO/IEC 7812-1, annex B)."""
     digits = "".join(filter(str.isdigit, value))
     doubled = [int(digit) * (1 + position % 2) for position, digit in enumerate(reversed(digits))]
     passes_luhn = sum(number - 9 if number > 9 else number for number in doubled) % 10 == 0 and len(set(digits)) > 1
@@ -325,7 +325,7 @@ _CODE = re.compile(
     r"\A(?:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*[(\[].*|(?:[a-z_]\w*\.)+[a-z_]\w*|[a-z]+(?:_[a-z]+)+|\d+/\d+|[A-Z][A-Z0-9]*_[A-Z0-9_]*)\Z"
 )
 _COUNTED = re.compile(r"(?i)\A\d{1,3}[-+]?(?:char|digit|letter|symbol|word|day|month|hour|minute|year|time|bit|factor)")
-# After "the password is", these words describe the password. A password is rarely a participle either.
+# After "the password is", these words describe the password, and so do most participles ("... is expired").
 _DESCRIPTIONS: Final = (
     "a about again all almost already also always an and another any as asked at auto bad because been before"
     " behind being better between both broken but by can case chosen clear correct created current default different"
@@ -372,7 +372,7 @@ def redacted(text: str) -> str:
 
 
 def repeats_secret_of(text: str, source: str) -> bool:
-    """Return whether a text repeats a secret of its source, in which other words may identify it as one."""
+    """Return whether a text repeats a secret of its source, where other words may show that it is a secret."""
     return any(source[found.start : found.end] in text for found in secrets_in(source))
 
 
@@ -387,7 +387,7 @@ def announces_secret(text: str) -> bool:
 
 
 def secrets_in(text: str) -> Iterator[Secret]:
-    """Yield everything in a text that looks like a secret, in each part of it the most certain kinds first.
+    """Yield everything in a text that looks like a secret: part by part, the most certain kinds first.
 
     Secrets may overlap, and one may be yielded twice. No call holds the interpreter for long, however long the text is:
     it is searched in windows, except for secrets that are longer than a window.
@@ -449,7 +449,7 @@ def _passwords(text: Searched) -> Iterator[Secret]:
 
 def _allows_plain_word(connector: str, after: str) -> bool:
     """Return whether a plain word may be the password: "password: tom", but not "password: leave it empty"."""
-    if connector.strip().endswith("with"):  # "... starts with capitals" describes it
+    if connector.strip().endswith("with"):  # "... starts with capitals" describes the password
         return False
     continues = len(after) > 1 and after[0] == " "
     return bool(connector) and not (connector.strip() == ":" and connector.endswith(" ") and continues)
@@ -553,7 +553,7 @@ def _entropy_bits(value: str) -> float:
 
 
 class _Rule(NamedTuple):
-    """A form in which a secret is found: its kind, the group that is the secret, and whether a value may be one."""
+    """A form of secret: its kind, the regular expression's group that is the secret, and a check of the value."""
 
     form: re.Pattern[str]
     kind: str
@@ -561,9 +561,9 @@ class _Rule(NamedTuple):
     accepts: Callable[[str], bool] = bool
 
 
-# In this order: of each part of a text the most certain kinds come first.
+# The order counts: for each part of a text the most certain kinds come first.
 _KEYS: Final = (
-    # Not `sk-xxxxxxxx` as in instructions.
+    # This excludes `sk-xxxxxxxx`, as in instructions.
     _Rule(API_KEY, "API key", accepts=lambda value: len(set(value)) > 2 * _MIN_DISTINCT_CHARACTERS),
     _Rule(SLACK_WEBHOOK, "webhook", 1),
     _Rule(WEB_TOKEN, "JSON web token"),
@@ -609,10 +609,10 @@ _Message = TypeVar("_Message", MessageRecord, SourceMessage)
 
 
 def redact_secret_answers(messages: Iterable[_Message], before: str) -> list[_Message]:
-    """Return the messages in their order, those redacted that follow a request for a secret.
+    """Return the messages in order; those that follow a request for a secret are redacted.
 
-    Also redacts the next message of a speaker who announced a secret, or the second part of one. `before` is the text
-    of the message just before the first.
+    The next message of a speaker who announced a secret, or its second part, is redacted, too. `before` is the text of
+    the message just before the first.
     """
     result: list[_Message] = []
     announced_by = ""

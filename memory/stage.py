@@ -33,17 +33,17 @@ MAX_CRASHES: Final = 3
 STAGE_BUDGET_SECONDS: Final = 0.25
 _RETRY_FIRST_SECONDS: Final = 1.0
 _RETRY_MAX_SECONDS: Final = 300.0
-# Rows that were forgotten wait as long as after this many failures, a minute: until then most of them are removed.
+# Forgotten rows wait as long as rows with this many failures, about a minute: most are removed by then.
 _WITHDRAWN_ATTEMPTS: Final = 6
-# A batch whose result cannot be written now, because the disk is full, is tried again after this time.
+# Pause before a batch is tried again whose result could not be written, because the disk is full for example.
 GIVEN_UP_SECONDS: Final = 5.0
 # How long a stage waits for the write lock of a store. One process serves all workspaces: one that is locked for long
-# (a migration, a slow disk) must not hold up the others. Among 16 writers of one store the longest wait was 0.11 s.
+# (by a migration, say) must not hold up the others. Among 16 writers of one store the longest wait was 0.11 s.
 STAGE_LOCK_WAIT_SECONDS: Final = 0.5
-# How long a transaction goes on to add to what it writes. Others wait until it has ended its last part and committed:
+# How long a transaction takes up further parts. Other writers wait until it has written its last part and committed:
 # with batches of 256 chunks the lock of a store in PostgreSQL was held for 0.2 s, and for up to 0.7 s on busy cores.
 _TRANSACTION_SECONDS: Final = 0.05
-# Giving up a batch must not wait long for a lock: the claim is noted in memory, and given back later.
+# Giving up a batch must not wait long for the lock: otherwise the claim is noted and given back later.
 _GIVE_UP_LOCK_SECONDS: Final = 0.2
 
 
@@ -92,7 +92,7 @@ def run_batches(
 ) -> StageReport:
     """Call `batch` until nothing is left or the time is up; return the report it filled in.
 
-    It returns whether something else may be due, None if nothing was.
+    `batch` returns whether more may be due, or None if nothing was due.
     """
     report = StageReport()
     deadline = monotonic() + budget_seconds
@@ -106,8 +106,8 @@ def run_batches(
     return report
 
 
-def while_short(steps: Iterable[T]) -> Iterator[T]:
-    """Yield the first of these steps, at least one, until a transaction that begins now has lasted long enough."""
+def within_transaction_time(steps: Iterable[T]) -> Iterator[T]:
+    """Yield steps, at least one, until a transaction that began with this call has lasted long enough."""
     deadline = time.monotonic() + _TRANSACTION_SECONDS
     for step in steps:
         yield step
@@ -115,8 +115,8 @@ def while_short(steps: Iterable[T]) -> Iterator[T]:
             break
 
 
-def taken_from(parts: deque[T]) -> Iterator[T]:
-    """Yield and remove the first part, then the next one: those that are left are for another transaction."""
+def popped_from(parts: deque[T]) -> Iterator[T]:
+    """Yield and remove the parts one by one: the parts that are left are for another transaction."""
     while parts:
         yield parts.popleft()
 
@@ -134,7 +134,7 @@ def claim_batch(
 
 
 def put_off_withdrawn(store: Store, claim: Claim, table: Table, rows: Sequence[int], *, now: int) -> set[int]:
-    """Return those of some claimed rows that were forgotten or are being erased, and put these off.
+    """Put off the claimed rows that were forgotten or are being erased, and return them.
 
     They are due again in a minute, in case they are still there.
     """
@@ -149,9 +149,9 @@ def put_off_withdrawn(store: Store, claim: Claim, table: Table, rows: Sequence[i
 
 @contextmanager
 def released_on_failure(store: Store, claim: Claim, now: Callable[[], int]) -> Iterator[None]:
-    """Give a claim back if its work fails for a reason that may pass, such as a full disk; raises what the work raises.
+    """Give a claim back if its work fails for a passing reason, such as a full disk. Raises what the work raises.
 
-    That is no crash, however often it happens. If not even this can be written, it is noted and written later.
+    It does not count as a crash. If the store cannot be written even for this, the claim is noted and given back later.
     """
     try:
         yield
@@ -176,7 +176,7 @@ class _Accepted(Protocol):
 def live_latencies(sources: Iterable[_Accepted], at: int) -> list[float]:
     """Return the seconds from the acceptance of live messages and files until `at` (microseconds).
 
-    How long imported history waits, which comes last, says nothing about the pipeline.
+    Imported history is left out: it is processed last, so its waiting says nothing about the pipeline.
     """
     return [
         (at - source.accepted_at) / 1_000_000
@@ -214,7 +214,7 @@ def bury(
 
 
 def bury_damaged(store: Store, claim: Claim, rows: Sequence[int], now: int) -> int:
-    """Make dead letters of claimed rows that cannot be read because they are damaged; return of how many."""
+    """Make dead letters of claimed rows that are damaged and cannot be read; return how many."""
     if not rows:
         return 0
     with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:

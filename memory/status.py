@@ -54,14 +54,14 @@ _READ_ONLY: Final = (
     "it can only be read: it is a standby, or was made read-only. What is to be written waits until it is promoted, or"
     " the address leads to the primary"
 )
-# From this share of the texts on, the model is said not to know them.
+# From this share of such texts on, the status advises another model.
 _MUCH_OUTSIDE_LATIN: Final = 0.2
 _MUCH_NOT_ENGLISH: Final = 0.2
 
 
 @dataclass(slots=True)
 class _Workspaces:
-    """The status lines and schedule data of the workspaces, and how many there are and were not read."""
+    """The status lines and schedule data of the workspaces, how many there are, and how many were not read."""
 
     lines: list[WorkspaceStatus] = field(default_factory=list)
     times: list[SchedulingCounts] = field(default_factory=list)
@@ -160,7 +160,7 @@ class StatusReader:
                 stamp = self.stores.stamp(name)
                 if stamp is None:  # deleted a moment ago, or its file is lost
                     self.stores.check_usable(name)
-            except ReverieError as error:  # lost, or in a folder without rights
+            except ReverieError as error:  # its file is lost, or its folder cannot be read
                 found.lines.append(WorkspaceStatus(name=name, error=str(error)))
                 continue
             if stamp is not None:
@@ -216,7 +216,7 @@ class StatusReader:
 
     def _line(self, name: str, stamp: FileStamp, content: StoreCounts, now: int) -> WorkspaceStatus:
         stages: dict[str, StageStatus] = {stage: _stage(backlog, now) for stage, backlog in content.backlogs.items()}
-        if self.embedder is None:  # no chunk waits for what is switched off
+        if self.embedder is None:  # no chunk waits for embedding if that is switched off
             stages["embed"] = StageStatus()
         return WorkspaceStatus(
             name=name,
@@ -235,7 +235,7 @@ class StatusReader:
     def _is_read_only(self) -> bool:
         try:
             return self.stores.is_read_only()
-        except ReverieError:  # it cannot be reached, which is said of each store
+        except ReverieError:  # the database is away, which each store reports
             return False
 
     def _hosts(self, errors: dict[str, str]) -> list[HostStatus]:
@@ -287,7 +287,7 @@ def _reranker_status(reranker: GuardedReranker | None) -> RerankerStatus:
 
 
 def _model_advice(name: str, content: StoreCounts, embedder: GuardedEmbedder | None) -> str:
-    """Return what to do if a store's vectors are of another model or dimension than the settings select, else ""."""
+    """Return advice if a store's vectors are of another model or dimension than the settings select, else ""."""
     if embedder is None or not content.model or content.has_embedder or not embedder.dimension:
         return ""
     if (content.model, content.dim) == (embedder.model, embedder.dimension):
@@ -301,12 +301,12 @@ def _model_advice(name: str, content: StoreCounts, embedder: GuardedEmbedder | N
 
 
 def _place_options(name: str) -> tuple[str, str]:
-    """Return the options of a command for a store: before the command's name, and after it."""
+    """Return the options that select a store for a command: those before the command's name and those after it."""
     return ("", " --account") if name == ACCOUNT_STORE else (f" --workspace {name}", "")
 
 
 def _language_advice(name: str, content: StoreCounts) -> str:
-    """Return what to do if a store's model does not know the languages of much of what it holds, else ""."""
+    """Return advice if a store's model does not know the language of many of its texts, else ""."""
     model = content.model.partition("@")[0]
     if model not in ENGLISH_MODELS or content.languages.outside_latin < _MUCH_OUTSIDE_LATIN:
         return ""
@@ -320,7 +320,7 @@ def _language_advice(name: str, content: StoreCounts) -> str:
 
 
 def _learning_advice(content: StoreCounts) -> str:
-    """Return what to do if nothing is learned from much of what a store holds, else ""; without a language model."""
+    """Return advice if patterns learn nothing from many of a store's texts, else ""; used without a language model."""
     if content.languages.not_english < _MUCH_NOT_ENGLISH:
         return ""
     return (
@@ -340,7 +340,7 @@ def job_status(run: JobRun) -> JobStatus:
 
 
 def _place(line: WorkspaceStatus) -> tuple[bool, ...]:
-    """Return the place of a workspace in the list: first those that need a person, then those with work."""
+    """Return the sort key of a workspace in the list: first workspaces that need a person, then those with work."""
     return not line.error, not line.full, not _has_work(line), not line.advice
 
 

@@ -1,7 +1,7 @@
 """Tombstones: keyed hashes of what was erased, in a file outside the databases.
 
-A backup may hold what was erased after it was made. Before a restored data folder is opened, `restored` removes from
-it whatever a tombstone names. The file only grows; without the key, which lies beside it, it says nothing.
+A backup may hold what was erased after it was made. Before a restored data folder is opened, all that tombstones name
+is removed from it. The file only grows; without the key, which lies beside it, it reveals nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def hash_key(data: Path) -> HashKey:
 def adopt_key(data: Path, secret: bytes) -> bool:
     """Have a data folder use the key that its host shares with others; return whether it had another one.
 
-    Tombstones by the other key are set aside with it: they are of another installation. Raises `StoreUnavailable`.
+    A replaced key is set aside together with its tombstones, which belong to another installation. Raises
+    `StoreUnavailable`.
     """
     if hash_key(data).secret == secret:
         return False
@@ -78,12 +79,12 @@ def adopt_key(data: Path, secret: bytes) -> bool:
 
 
 def target_hash(key: HashKey, kind: str, *, workspace: str | None, agent: str | None, target: str | None) -> str:
-    """Return the hash of what an erasure is about; a limit that is None is all workspaces or agents."""
+    """Return the hash of an erasure's target; a limit of None stands for all workspaces or agents."""
     return key.tombstone(kind, _limit(workspace), _limit(agent), target or "")
 
 
 def add_tombstones(data: Path, tombstones: Sequence[Tombstone]) -> None:
-    """Append tombstones and flush them to disk; what is there already is not repeated."""
+    """Append tombstones that the file does not have yet, and flush them to disk."""
     present = list(read_tombstones(data))
     _append(data, [one for one in tombstones if one not in present])
 
@@ -105,12 +106,12 @@ class SharedTombstones:
         self._data = data
         self._hosts = hosts
         self._known: set[str] = set()
-        # How far the file of this host was read, and the number of the last tombstone of all hosts.
+        # Bytes read of this host's file, and the number of the last tombstone that was taken from the others.
         self._read_bytes = 0
         self._number = 0
 
     def exchange(self) -> int:
-        """Give the new tombstones of this host to the others, and take theirs; return how many were taken.
+        """Give this host's new tombstones to the other hosts and take theirs; return how many were taken.
 
         Safe to repeat, by any process. Raises `StoreUnavailable`.
         """

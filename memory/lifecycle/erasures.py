@@ -24,7 +24,7 @@ from storage.lifecycle.erasures import KEPT_IN_ACCOUNT, ErasureRecord, message_n
 from storage.memories.records import MemoryFilter
 from storage.stores import Store, Stores
 
-# What is about more than this is erased session by session.
+# If more than this is about the subject, its sessions have to be erased one by one.
 _MAX_ITEMS: Final = 2_000
 _EXCERPT_CHARACTERS: Final = 200
 
@@ -32,7 +32,7 @@ _EXCERPT_CHARACTERS: Final = 200
 def find_to_erase(
     stores: Stores, about: str, *, workspace: str, agent: str, user: str | None, session: str | None
 ) -> Found:
-    """Find the messages and memories about something: all of an agent's in a workspace, or of a user or session.
+    """Find what an agent's messages and memories in a workspace say about something, or those of a user or session.
 
     The agent's memories of the account are among them. Raises `Rejected` if there are too many to look through.
     """
@@ -70,7 +70,7 @@ def find_to_erase(
 
 
 def selection_of(found: Found) -> str:
-    """Return the target of the erasure of what was found; derived memories go with their messages."""
+    """Return the target that erases what was found; derived memories are erased with their messages anyway."""
     parts = [
         (said.kind, message_name(said.session, said.id) if said.kind == "message" else said.id)
         for said, reason in found.items
@@ -80,7 +80,7 @@ def selection_of(found: Found) -> str:
 
 
 def with_items(plan: Erasure, found: Found) -> Erasure:
-    """Return a plan with what would go and why, or who may be meant."""
+    """Return a plan with the items that would be erased and why, or with the people who may be meant."""
     items = [
         ErasedItem(
             kind=said.kind,
@@ -98,7 +98,7 @@ def with_items(plan: Erasure, found: Found) -> Erasure:
 def request_erasure(stores: Stores, data: Path, scope: Scope, *, requested_by: str, now: int) -> Erasure:
     """Store an erasure, which the job then carries out; an equal one that has not finished is returned instead.
 
-    Raises `Rejected` for a workspace that no name can be of.
+    Raises `Rejected` for an invalid name of a workspace.
     """
     scope.check()
     key = hash_key(data)
@@ -126,7 +126,7 @@ def request_erasure(stores: Stores, data: Path, scope: Scope, *, requested_by: s
         finished_at=None,
     )
     erasures.add(erasure)
-    # Already now: a backup that is restored before the job begins does not have this request.
+    # Written even before the job begins: a backup that is restored in between does not have this request.
     write_tombstones(data, erasure.id, scope, at=now)
     return to_erasure(erasure)
 
@@ -163,7 +163,7 @@ def list_erasures(stores: Stores, *, limit: int, offset: int) -> list[Erasure]:
 
 
 def _shown(kind: str, target: str | None) -> str | None:
-    """Return the id of what is erased, without the session that a message is named with; a selection has none."""
+    """Return the id of what is erased: for a message without its session, for a selection empty."""
     if kind == "selection":
         return None
     return named_message(target)[1] if kind == "message" and target else target

@@ -60,7 +60,7 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 def first_page(stores: Stores, scope: ExportScope, *, version: str, now: int, count_only: bool = False) -> ExportPage:
-    """Return the header, the number of records of each part, and unless only these are wanted the first records."""
+    """Return the header with the number of records of each part, and the first records if they are wanted."""
     counts = _counts(stores, scope)
     tenants = _shown_tenants(stores, scope, counts)
     header = ExportHeader(exported_at=from_micros(now), selection=scope.selection, tenants=tenants, reverie=version)
@@ -126,7 +126,7 @@ def _agents(store: Store, scope: ExportScope) -> list[str]:
 
 
 def _tenants(stores: Stores, scope: ExportScope) -> dict[str, list[str]]:
-    """Return the workspaces of a scope by tenant, both by name."""
+    """Return the workspaces of a scope by tenant, both sorted by name."""
     found: dict[str, list[str]] = {}
     for workspace in sorted(scope.workspaces):
         found.setdefault(stores.tenant_of(workspace), []).append(workspace)
@@ -163,7 +163,7 @@ def _shown_tenants(stores: Stores, scope: ExportScope, counts: Mapping[_Place, i
 
 
 def _home(stores: Stores, scope: ExportScope, tenant: str) -> str:
-    """Return the workspace that records of a tenant's account are exported with."""
+    """Return the workspace under which the records of a tenant's account are exported."""
     if scope.selection.user is None:
         return _tenants(stores, scope)[tenant][0]
     shown = _shown_tenants(stores, scope, _counts(stores, scope))

@@ -70,7 +70,7 @@ def forget_session(
 
 @contextmanager
 def _crossed_out_on_error(stores: Stores, noted: int) -> Iterator[None]:
-    """Cross out what was noted if nothing was forgotten, as the caller is told: no sweep may forget it later."""
+    """Remove the note of a removal that failed before anything was forgotten: no sweep may forget it later."""
     try:
         yield
     except ReverieError:
@@ -143,13 +143,13 @@ def _delete_files(
 
 
 def _drop_cached(working: WorkingMemory, recalls: RecallLog, workspace: str) -> None:
-    """Drop what was read from the files of a workspace while they went."""
+    """Drop from the caches what was read from a workspace's files while they were being deleted."""
     working.drop_workspace(workspace)
     recalls.forget_workspace(workspace)
 
 
 def _existing_in(stores: Stores, workspace: str) -> Existing:
-    """Return what tells which sessions a workspace of this name has now: they came after what was forgotten."""
+    """Return a function that says which sessions a new workspace of this name has: they must not be forgotten."""
 
     def existing(ref_codes: Collection[str]) -> set[str]:
         if not ref_codes:
@@ -194,7 +194,7 @@ def finish_forgets(services: ForgetServices, *, now: int) -> dict[str, int]:
 
 
 def _finish(services: ForgetServices, record: ForgetRecord, deadline: float) -> bool:
-    """Finish one; return whether everything of it is removed."""
+    """Finish one removal; return whether nothing is left of it."""
     stores, working = services.stores, services.working
     if not record.session:
         if record.incarnation and stores.file_of(record.workspace) == record.incarnation:
@@ -216,7 +216,7 @@ def _finish(services: ForgetServices, record: ForgetRecord, deadline: float) -> 
 
 
 def _is_forgotten(store: Store, record: ForgetRecord) -> bool:
-    """Return whether the store's part is done: a session that is there now was begun afterwards."""
+    """Return whether the store's part is done: then a session of this id was begun after the removal."""
     with store.reading() as tx:
         sessions = tx.for_agent(record.agent).sessions
         present = sessions.find(record.session)
@@ -226,9 +226,9 @@ def _is_forgotten(store: Store, record: ForgetRecord) -> bool:
 
 
 def _forget_rest_in_account(services: ForgetServices, record: ForgetRecord) -> None:
-    """Forget the account's memories of a session or workspace; a new one under the same name is extracted once more.
+    """Forget the account's memories of a session or workspace, and extract once more from a new one of the same name.
 
-    Its statements may not have been stored, because the forgotten memories already had them.
+    The statements of the new one may not have been stored, because the forgotten memories already had them.
     """
     stores = services.stores
     existing = _existing_in(stores, record.workspace)
@@ -248,7 +248,7 @@ def _forget_rest_in_account(services: ForgetServices, record: ForgetRecord) -> N
                 progress.read_again(present.ref_code, after=0, now=now_micros())
 
 
-# Between two steps, so that those who wait for the write lock get it: they look for it every 3 ms.
+# A pause between two steps lets other writers get the lock: they try it every 3 ms.
 _PAUSE_SECONDS: Final = 0.01
 
 

@@ -1,4 +1,4 @@
-"""The data folder of one host among several that share a database: who it is, and what keeps its files true.
+"""The data folder of one of several hosts that share a database: the host's identity, and erasures in its files.
 
 Rows are erased once, files on each host. An erasure waits at the step "hosts" until every host that has joined has
 removed it from its own memory files and logs, and has searched all files of its folder. A host that is away does so
@@ -44,12 +44,12 @@ _FILE: Final = "host.json"
 _LOCK: Final = "host.lock"
 # A host that joins only writes one file under the lock.
 _LOCK_SECONDS: Final = 30.0
-# How often a host looks for leftovers of an erasure, and begins again where they may be.
+# How often a host looks for leftovers of an erasure, and removes them again.
 _ROUNDS: Final = 3
-# An erasure waits so long at once for hosts that are there; the job's next run waits on.
+# How long one run of the job waits for the other hosts; its next run goes on waiting.
 _WAIT_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.2
-# A host that runs is heard of every two seconds, unless it carries out an erasure.
+# A running host reports every two seconds, except while it carries out an erasure.
 _SILENT_SECONDS: Final = 60.0
 # The file of the broker, if it runs here: the erasure's own steps remove it from there, and search it.
 _OF_BROKER: Final = "broker/"
@@ -58,7 +58,7 @@ log = structlog.get_logger(__name__)
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """The identity of a host in a database. `is_true` is false if its files may hold what the database has no more."""
+    """The identity of a host in a database. `is_true` is false if its files may have what the database has lost."""
 
     id: str
     installation: str
@@ -77,7 +77,7 @@ def _nothing() -> None:
 class HostFolder:
     """The data folder of this host, and the hosts that it shares its stores with.
 
-    `notebooks` has the repositories of the folder, also if no new ones are made.
+    `notebooks` has the repositories of the folder, even if memory files are switched off.
     """
 
     stores: Stores
@@ -92,7 +92,7 @@ class HostFolder:
 
     @property
     def name(self) -> str:
-        """The name by which people know the host: that of the machine, and its data folder."""
+        """The name of the host for people: the name of the machine and the path of its data folder."""
         return f"{socket.gethostname()}:{self.data.resolve()}"
 
     @cached_property
@@ -122,12 +122,12 @@ class HostFolder:
             else:
                 log.warning("host_was_forgotten", host=self.name)
                 identity = msgspec.structs.replace(known, is_true=False)
-            self._write(identity)  # before it joins: killed in between, it must not take its files for true
+            self._write(identity)  # before it joins: after a kill in between, its files must not count as true
             self.hosts.join(identity.id, self.name)
             return identity
 
     def look(self, *, on_step: Callable[[], None] = _nothing) -> dict[str, int]:
-        """Do what the folder waits for; return the numbers. One process of a host at a time: see `leading`.
+        """Carry out what waits for this folder; return counts. Only one process of a host may do this: see `leading`.
 
         A folder without files of workspaces and without logs does not join the hosts: there is nothing in it to erase,
         and if its container is gone for good, no erasure waits for it. `on_step` is called every few seconds at the
@@ -148,27 +148,27 @@ class HostFolder:
             try:
                 self._carry_out(identity.id, erasure_id, on_step)
                 counts["erasures"] += 1
-            except StoreUnavailable as error:  # a damaged repository, say: the others do not wait for it
+            except StoreUnavailable as error:  # such as a damaged repository: it does not hold up the other erasures
                 failed = failed or error
         if failed is not None:
             raise failed
         return dict(+counts)
 
     def _holds_files(self) -> bool:
-        """Return whether the folder has anything that is made from rows."""
+        """Return whether the folder has files that are made from rows."""
         return any(next((self.data / name).glob("*"), None) is not None for name in ("workspaces", "logs", "deleted"))
 
     def note_error(self, error: str) -> None:
-        """Have the other hosts know why this one cannot do what it should; with an empty text, that it can."""
+        """Tell the other hosts why this one cannot carry out erasures; an empty text says that it can again."""
         identity = self._identity()
         if identity is not None:
             self.hosts.set_error(identity.id, error)
 
     def refresh(self, seen: dict[str, FileStamp]) -> int:
-        """Bring the memory files up to date whose stores were written since; return how many were changed.
+        """Bring the memory files of stores that were written since up to date; return how many were changed.
 
-        `seen` has when the stores were last written, and is brought up to date. A repository that cannot be written
-        does not stop the others: its error is raised at the end.
+        `seen` has the stamps of the stores at the last call; this call updates them. A repository that cannot be
+        written does not stop the others: its error is raised at the end.
         """
         changed = 0
         failed: StoreUnavailable | None = None
@@ -197,7 +197,7 @@ class HostFolder:
         for gone in self.hosts.forget_unseen(AWAY_DAYS):
             log.warning("host_forgotten", host=gone.name, days=AWAY_DAYS)
         self._tombstones.exchange()
-        if self._identity() is not None:  # else nothing is written to this folder, as by a single command
+        if self._identity() is not None:  # else nothing writes to this folder: a single command
             with leading(self.data) as is_leading:  # else another process of this host looks after its files
                 if is_leading:
                     self.look(on_step=on_step)
@@ -210,7 +210,7 @@ class HostFolder:
             time.sleep(_POLL_SECONDS)
 
     def reports_of_others(self, erasure_id: str) -> Sequence[HostReport]:
-        """Return what the other hosts have done for an erasure: this one searches its files once more at the end."""
+        """Return the reports of the other hosts on an erasure. This host searches its files once more at the end."""
         identity = self._identity()
         return [one for one in self.hosts.reports(erasure_id) if identity is None or one.host != identity.id]
 
@@ -262,7 +262,7 @@ class HostFolder:
         return {path: number for path, number in left.items() if not path.startswith(_OF_BROKER)}
 
     def _make_true(self, on_step: Callable[[], None]) -> int:
-        """Keep of histories only what the database has, and nothing of logs; return how many were rewritten."""
+        """Keep in histories only what the database has, and blank all logs; return how many were rewritten."""
         repositories, rewritten = self.notebooks.require_repositories(), 0
         for name in self.stores.all_names():
             with suppress(NotFound):
@@ -290,7 +290,7 @@ class HostFolder:
             lock.release()
 
     def _identity(self) -> Identity | None:
-        """Return who this host is, None if it has not joined yet, or the file is damaged."""
+        """Return the identity of this host; None if it has not joined yet or the file is damaged."""
         try:
             return msgspec.json.decode((self.data / _FILE).read_bytes(), type=Identity)
         except FileNotFoundError:
@@ -319,9 +319,9 @@ def _waits_for(host: HostRecord, more: int) -> str:
 
 
 def share_keys(stores: Stores) -> None:
-    """Have this host use the keys of all hosts: to recognise what was erased, and to sign webhooks and runs.
+    """Make this host use the keys that all hosts share: to recognise what was erased, and to sign webhooks and runs.
 
-    Before it hashes or signs anything. Raises `StoreUnavailable` and `StoreUnusable`.
+    Call it before anything is hashed or signed. Raises `StoreUnavailable` and `StoreUnusable`.
     """
     hosts = hosts_of(stores)
     if hosts is None:
@@ -334,7 +334,7 @@ def share_keys(stores: Stores) -> None:
 
 @contextmanager
 def leading(data: Path) -> Iterator[bool]:
-    """Yield whether this process is the one that looks after the files of its host, until the end of the block.
+    """Yield whether this process is the one that looks after the host's files, until the end of the block.
 
     The kernel gives the lock of a process that has died to the next.
     """

@@ -1,8 +1,8 @@
 """Import the records of an export: records that are not stored yet are added, with their ids and times.
 
-A record gains no right on the way. A caller without the scope operate writes sessions, messages, files, memories and
-items of one user or of nobody, and nothing that others see. From a file that is not trusted, no record is promoted or
-approved unless an operator of this installation has approved it.
+An import gives no record more rights than it had. A caller without the scope operate writes sessions, messages, files,
+memories and items of one user or of nobody, and nothing that others see. From a file that is not trusted, no record is
+promoted or approved unless an operator of this installation has approved it.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _CONTENT: Final = (
 class ImportRules:
     """What an import may do. Times are microseconds.
 
-    `operator` may import everything; anybody else what belongs to `user`, or to nobody. With a `user`, all of it
-    becomes that user's. `trusted` takes over approvals and promotions. `exported_at` is when the export was made.
-    `lenient` leaves out records whose id something else has, and what was erased since, instead of refusing or telling.
+    `operator` may import everything, anybody else only records of `user` or of nobody. With a `user`, all records
+    become that user's. `trusted` takes over approvals and promotions. `exported_at` is when the export was made.
+    `lenient` silently leaves out records whose id is taken, and records that were erased since.
     """
 
     now: int
@@ -63,7 +63,7 @@ class ImportRules:
 
 @dataclass(slots=True)
 class Imported:
-    """The numbers of an import by part, and what it wrote to: stores, and the sessions of agents in them."""
+    """The counts of an import by part, and the stores and sessions that it wrote to."""
 
     added: Counter[str] = field(default_factory=Counter)
     present: Counter[str] = field(default_factory=Counter)
@@ -89,8 +89,8 @@ class Imported:
 def import_records(stores: Stores, records: Sequence[ExportedRecord], rules: ImportRules) -> Imported:
     """Store the records that are not there yet, in transactions of some hundred; safe to repeat.
 
-    Raises `Rejected`, naming the record, before anything of `records` is stored; `Conflict` for an id that something
-    else has, and `StoreUnavailable`.
+    Raises `Rejected`, naming the record, before any of `records` is stored; `Conflict` for an id that is taken, and
+    `StoreUnavailable`.
     """
     done = Imported()
     for record in records:
@@ -113,7 +113,7 @@ def import_records(stores: Stores, records: Sequence[ExportedRecord], rules: Imp
     else:
         for group in _groups(allowed):
             _Group(stores, group, rules, done).store()
-    # Records that were erased here count whether or not they are stored now: a dry run must tell.
+    # Erased records are counted even if they are not stored now, so that a dry run reports them.
     for record in allowed:
         if tombstones.name(record):
             done.erased[part_of(record)] += 1
@@ -130,7 +130,7 @@ def import_memories(memories: AgentMemories, export: MemoryExport, *, now: int) 
         replace(record, concept_tags=list(concept_tags(record.content)), made_by=IMPORT)
         for record in records_of(export, workspace=memories.workspace, agent=memories.agent)
     ]
-    # Those of the account together: each change from one store to the other begins a transaction.
+    # The account's memories are grouped: each change from one store to the other begins a transaction.
     records.sort(key=lambda record: record.tier == "account")
     done = import_records(memories.stores, records, ImportRules(now=now, operator=True, trusted=True))
     added = done.added["memories"]
@@ -159,7 +159,7 @@ def place_in_tenants(stores: Stores, tenants: Mapping[str, Sequence[str]], *, dr
 
 
 def _within(record: ExportedRecord, rules: ImportRules) -> ExportedRecord | None:
-    """Return a record as these rules allow it to be stored; None if they do not allow it."""
+    """Return a record in the form in which the rules allow it; None if they do not allow it."""
     if not rules.operator and not isinstance(record, _CONTENT):
         return None
     if rules.user is not None:
@@ -182,7 +182,7 @@ def _within(record: ExportedRecord, rules: ImportRules) -> ExportedRecord | None
         case types.ExportedSchedule(status="active") if not rules.trusted and record.executor.get("type") == "webhook":
             return replace(record, status="paused", next_run_at=None)
         case types.ExportedRecallEvent() if not rules.trusted:
-            return None  # what is recalled often is promoted
+            return None  # memories that are recalled often are promoted
     return record
 
 
@@ -228,7 +228,7 @@ def _count(stores: Stores, records: Sequence[ExportedRecord], rules: ImportRules
 def _without_contradictions(
     records: Sequence[ExportedRecord], rules: ImportRules, done: Imported
 ) -> Iterator[ExportedRecord]:
-    """Yield the records without messages that have the id of an earlier one of their session and say something else."""
+    """Yield the records, except messages whose id an earlier message of their session has with another content."""
     contents: dict[tuple[str, ...], str] = {}
     for record in records:
         if isinstance(record, types.ExportedMessage):
@@ -247,7 +247,7 @@ def _waits_for_approval(record: ExportedRecord) -> bool:
 
 
 def _session_of(record: ExportedRecord) -> str | None:
-    """Return the session that a record is, or belongs to."""
+    """Return the session of a record; for an exported session its own id."""
     return record.id if isinstance(record, types.ExportedSession) else getattr(record, "session", None)
 
 
@@ -273,7 +273,7 @@ class _Group:
         return [record for place, record in enumerate(self._records) if place not in conflicts]
 
     def _conflicts(self) -> dict[int, Conflict]:
-        """Return by their places the records whose id something else has, and those of a session of others."""
+        """Return the positions of records whose id is taken, or whose session belongs to other users."""
         found: dict[int, Conflict] = {}
         for place, presence in enumerate(self.presence()):
             if presence == "elsewhere":
@@ -296,7 +296,7 @@ class _Group:
         return found
 
     def presence(self) -> list[Presence]:
-        """Return of each record whether it is there already."""
+        """Return for each record whether it is stored already."""
         store = self._existing(self._name)
         if store is None:
             return ["absent"] * len(self._records)
@@ -362,7 +362,7 @@ class _Tombstones:
             self._key = hash_key(stores.data_dir)
 
     def name(self, record: ExportedRecord) -> bool:
-        """Return whether any of these erasures was about a record, or something that it belongs to."""
+        """Return whether any of these erasures covers a record, or something to which the record belongs."""
         if self._key is None:
             return False
         for kind, target in _targets(record):
@@ -375,7 +375,7 @@ class _Tombstones:
 
 
 def _targets(record: ExportedRecord) -> Iterator[tuple[str, str]]:
-    """Yield what an erasure may have named: the record, its session, its source, its user, agent and workspace."""
+    """Yield everything whose erasure covers a record: the record, its session, source, user, agent and workspace."""
     yield "agent", ""
     yield "workspace", ""
     kinds = {types.ExportedSession: "session", types.ExportedMemory: "memory", types.ExportedFile: "file"}
@@ -398,7 +398,7 @@ def _targets(record: ExportedRecord) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _naming(record: ExportedRecord) -> Iterator[None]:
-    """Let the error of a record name it."""
+    """Make errors in the block name the record."""
     try:
         yield
     except Rejected as error:

@@ -77,7 +77,7 @@ _SHOWN_MICROS: Final = 24 * 3_600 * 1_000_000
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
-    """The broker as last seen. `items` waited in it then; times are in microseconds, 0 for never."""
+    """The broker at the last look. `items` waited in it then; times are in microseconds, 0 for never."""
 
     id: str
     items: int
@@ -88,7 +88,7 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def watch_broker(inbox: WorkerInbox, data: Path, *, now: int) -> str:
-    """Compare the broker with the one last seen; return what was lost, an empty text if nothing was.
+    """Compare the broker with the one seen last; return a text on what was lost, empty if nothing was.
 
     Raises `Unavailable` without a broker.
     """
@@ -136,7 +136,7 @@ def _path(data: Path) -> Path:
 
 
 def take_sample(samples: PipelineSamples, inbox: WorkerInbox, monitor: Monitor, *, now: int) -> None:
-    """Keep the figures of this minute, unless they are kept. `now` is in microseconds. Raises `Unavailable`."""
+    """Store the figures of this minute if they are not stored yet. `now` in microseconds. Raises `Unavailable`."""
     minute = now // MINUTE_MICROS
     if samples.has(minute):
         return

@@ -26,11 +26,11 @@ from memory.stage import (
     claim_batch,
     crash_error,
     live_latencies,
+    popped_from,
     put_off_withdrawn,
     released_on_failure,
     run_batches,
-    taken_from,
-    while_short,
+    within_transaction_time,
 )
 from reverie.errors import Permanent
 from storage.pipeline.chunks import TABLE_OF, SourceKind
@@ -114,13 +114,13 @@ def _chunk_batch(
     on_batch: Callable[[list[int]], None],
     report: StageReport,
 ) -> bool | None:
-    """Chunk one batch of a source; return whether more of it may be due, None if nothing was."""
+    """Chunk one batch of a kind of source; return whether more may be due, None if nothing was due."""
     claim = claim_batch(store, stage, now=now(), limit=BATCH_SOURCES)
     if claim is None:
         return None
     with released_on_failure(store, claim, now):
         rows = _chunk_claimed(store, claim, stage, now, on_batch, report)
-    # Sources that there was no time for were given back, and memories and files may have changed while they were cut.
+    # More may be due: sources without a turn were given back, and memories and files may have changed meanwhile.
     return not (stage == "chunk" and claim.is_all and rows is not None and len(rows) == len(claim.items))
 
 
@@ -163,7 +163,7 @@ def _chunk_claimed(
 def _without_forgotten(
     store: Store, claim: Claim, kind: SourceKind, sources: list[SourceText], now: int
 ) -> list[SourceText]:
-    """Return the sources that were not forgotten; remove some chunks of a large file that was forgotten or replaced."""
+    """Return the sources that were not forgotten. Removes some rows of a forgotten large file in passing."""
     set_aside = [source for source in sources if source.agent == NOBODY]
     if set_aside:
         with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
@@ -176,9 +176,9 @@ def _without_forgotten(
 def _cut_within(
     sources: list[SourceText], seconds: float
 ) -> tuple[dict[int, list[NewChunk]], list[tuple[SourceText, Permanent]]]:
-    """Return the chunks by source, for the first sources that can be cut within this time but at least one.
+    """Cut as many sources as possible within `seconds`, at least one; return the chunks by source.
 
-    Also returns the sources that take too long by themselves, or are damaged, with the error.
+    Also returns the sources that take too long even alone, or are damaged, each with its error.
     """
     deadline = time.monotonic() + seconds
     pieces: dict[int, list[NewChunk]] = {}
@@ -221,7 +221,7 @@ def _store_chunks(
         with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
             held = tx.work.still_claimed(claim)
             rows: list[int] = []
-            for part in while_short(taken_from(parts)):
+            for part in within_transaction_time(popped_from(parts)):
                 rows += _add_chunks(tx, held, kind, part, now)
             if not parts:
                 for source, error in uncut:
@@ -234,7 +234,7 @@ def _store_chunks(
 
 
 def _remove_outdated(store: Store, claim: Claim, row: int, pieces: list[NewChunk]) -> None:
-    """Remove the chunks of a file's earlier version that the new one does not have; the others keep their vectors."""
+    """Remove the chunks that only a file's earlier version has; the chunks of both versions keep their vectors."""
     with store.reading() as tx:
         outdated = tx.chunks.outdated(row, pieces)
     for first in range(0, len(outdated), STEP_CHUNKS):
@@ -244,7 +244,7 @@ def _remove_outdated(store: Store, claim: Claim, row: int, pieces: list[NewChunk
 
 
 def _parts(pieces: list[tuple[SourceText, list[NewChunk]]]) -> Iterator[_Part]:
-    """Split sources and their chunks into what is stored at once."""
+    """Split sources and their chunks into parts that are each stored in one transaction."""
     part: _Part = []
     room = _CHUNKS_AT_ONCE
     for source, chunks in pieces:
@@ -260,7 +260,7 @@ def _parts(pieces: list[tuple[SourceText, list[NewChunk]]]) -> Iterator[_Part]:
 
 
 def _add_chunks(tx: Transaction, held: set[int], kind: SourceKind, part: _Part, now: int) -> list[int]:
-    """Store chunks of the sources that are still claimed, and mark those that end; return these."""
+    """Store chunks of the sources that are still claimed; mark and return the sources whose last chunk is stored."""
     tx.index.restore_lost()
     claimed = [(source, chunks, is_end) for source, chunks, is_end in part if source.row_id in held]
     if kind == "message":

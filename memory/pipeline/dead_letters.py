@@ -31,14 +31,14 @@ class ReplayOutcome(NamedTuple):
 def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | None = None) -> DeadLetter:
     """Retry the item of a dead letter from the start, and return the letter.
 
-    The letter stays until the item succeeds: whoever stores it removes the letter, and a sweep those of stages. If it
-    fails again, the letter gets the new error, and its attempts are added up. Raises `NotFound`, and `Conflict` for a
-    payload that this version of Reverie cannot read or that belongs to another agent.
+    The letter stays until the item succeeds: ingest removes it with the item that it stores; a sweep removes letters of
+    the stages. If it fails again, the letter gets the new error, and its attempts are added up. Raises `NotFound`, and
+    `Conflict` for a payload that this version of Reverie cannot read or that belongs to another agent.
     """
     letter = _read(store, letter_id, agent)
     if letter.stage == "ingest":
-        # Forgetting a session deletes its letters. A letter that is still there after this number was given has not
-        # been forgotten before it; if it is from now on, the number keeps the item out.
+        # Forgetting a session deletes its letters. If the letter is there after this number was taken, it was not
+        # forgotten before; if it is forgotten later, the number keeps the item out.
         number = inbox.next_number().value
         letter = _read(store, letter_id, agent)
         _accept_again(store, inbox, letter, number)
@@ -61,7 +61,7 @@ def _read(store: Store, letter_id: int, agent: str | None) -> DeadLetter:
 
 
 def _read_session(letter: DeadLetter) -> tuple[str, int]:
-    """Return the ref code of the session that was not read, and the position after which it was not."""
+    """Return the ref code of the session that was not read, and the position from which it was not read."""
     ref_code, position = letter.item_id.rsplit(" ", 1)
     return ref_code, int(position)
 
@@ -69,7 +69,7 @@ def _read_session(letter: DeadLetter) -> tuple[str, int]:
 def await_replay(store: Store, letter: DeadLetter, *, timeout_seconds: float) -> ReplayOutcome:
     """Return the outcome of a replayed letter: "queued" if it is not known after `timeout_seconds`.
 
-    Polls the store, whose rows say it whichever process does the work.
+    Polls the rows of the store: they show the outcome, whichever process does the work.
     """
     deadline = time.monotonic() + timeout_seconds
     while True:

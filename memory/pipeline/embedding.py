@@ -23,12 +23,12 @@ from memory.stage import (
     claim_batch,
     crash_error,
     live_latencies,
+    popped_from,
     put_off_withdrawn,
     released_on_failure,
     retry_at,
     run_batches,
-    taken_from,
-    while_short,
+    within_transaction_time,
 )
 from reverie.errors import Permanent, ReverieError
 from storage.pipeline.records import Origin, PendingChunk
@@ -40,11 +40,11 @@ from storage.transaction import Transaction
 # second for the batch before it: 256 short turns take 0.31 s in bfloat16 on two cores.
 BATCH_CHUNKS: Final = 256
 # A smaller batch is filled up to this size: 64 short texts take a model as long as two alone. When it was filled up to
-# a whole one with the backlog of a workspace that imports, each message of a quiet one waited for two such batches.
+# a whole batch with an importing workspace's backlog, each message of a quiet workspace waited for two such batches.
 _FILLED_CHUNKS: Final = 64
 # How many vectors are stored at once: a few milliseconds.
 _VECTORS_AT_ONCE: Final = 64
-# Producers that wait for keyword-only results have sent their messages lately: the whole backlog need not be read.
+# Only the newest chunks are looked through for waiting producers: these have sent their messages lately.
 _NEWEST_CHUNKS: Final = 1_000
 
 
@@ -52,7 +52,7 @@ class ModelChanged(EmbedderUnavailable):
     """The store switched to another model while a batch was embedded with the previous one: embed it again."""
 
 
-# Returns those of some chunks that may still be embedded: some may have been forgotten since they were read.
+# Returns the chunks that may still be embedded: others may have been forgotten since they were read.
 Wanted = Callable[[Sequence[PendingChunk]], Sequence[PendingChunk]]
 # Returns the vectors of some chunks, with their ids.
 Request = Callable[[Sequence[PendingChunk]], list[tuple[int, bytes]]]
@@ -123,7 +123,7 @@ def embed_chunks(
 def _claim_chunks(
     store: Store, hooks: EmbedHooks, size: int, now: Callable[[], int], pace: Pace, report: StageReport
 ) -> _Batch | None:
-    """Claim chunks of one store, and give back those that would take too long; None if nothing is due."""
+    """Claim chunks of one store, and give back those that do not fit into a batch's time; None if nothing is due."""
     # A larger batch, or one on a slower host, gets a longer lease, so that it is not taken for a dead worker's.
     lease_seconds = STAGE_LEASE_SECONDS * max(1.0, size / BATCH_CHUNKS, pace.last_seconds / BATCH_SECONDS)
     claim = claim_batch(store, "embed", now=now(), limit=size, seconds=lease_seconds)
@@ -177,7 +177,8 @@ def _embed_together(
     The last batch is that of the task, and its errors are raised. An error of another store is left to its own task.
     """
     vectors: dict[str, list[tuple[int, bytes]]] = {}
-    # Before each further request to an endpoint, chunks that were forgotten meanwhile are looked up again.
+    # An endpoint that needs several requests is not used here: before each request, forgotten chunks are looked up
+    # again.
     is_one_request = embedder.device != REMOTE or sum(len(batch.chunks) for batch in batches) <= BATCH_INPUTS
     if len(batches) > 1 and is_one_request:
         chunks = {}
@@ -197,7 +198,7 @@ def _embed_together(
 
 
 def _still_wanted(batch: _Batch, now: Callable[[], int], some: Sequence[PendingChunk]) -> Sequence[PendingChunk]:
-    """Return these chunks without any that were forgotten or are being erased."""
+    """Return the chunks without those that were forgotten or are being erased."""
     withdrawn = put_off_withdrawn(batch.store, batch.claim, "chunks", [chunk.id for chunk in some], now=now())
     return [chunk for chunk in some if chunk.id not in withdrawn]
 
@@ -249,7 +250,7 @@ def vectors_of_chunks(
     """Return the vectors of chunks, and the errors of refused ones: a refused batch is halved to find them.
 
     Before each request `wanted` is called; chunks that it leaves out get neither a vector nor an error. Raises
-    `EmbedderUnavailable` if the embedder is away, which it is, too, while it refuses every text.
+    `EmbedderUnavailable` if the embedder is away or refuses every text.
     """
     request = partial(_vectors, embedder, wanted, pace)
     try:
@@ -264,7 +265,7 @@ def vectors_of_chunks(
 def _halved(
     request: Request, chunks: Sequence[PendingChunk], error: Permanent
 ) -> tuple[list[tuple[int, bytes]], dict[int, Permanent]]:
-    """Return what `vectors_of_chunks` does, for chunks that were refused together with this error."""
+    """Return the same as `vectors_of_chunks` for chunks that were refused together, with this error."""
     if len(chunks) == 1:
         return [], {chunks[0].id: error}
     vectors: list[tuple[int, bytes]] = []
@@ -297,7 +298,7 @@ def _commit(store: Store, embedder: Embedder, claim: Claim, vectors: Sequence[tu
     stored = 0
     while parts:
         with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
-            for part in while_short(taken_from(parts)):
+            for part in within_transaction_time(popped_from(parts)):
                 stored += _store_vectors(tx, embedder, claim, part, now)
     return stored
 
@@ -317,7 +318,7 @@ def _store_vectors(
 
 
 def _ensure_index(tx: Transaction, embedder: Embedder, now: int) -> None:
-    """Create the index with the first vectors of a workspace. Raises `ModelChanged` if it has one of another model."""
+    """Create the index for a workspace's first vectors. Raises `ModelChanged` if there is one of another model."""
     generation = tx.index.active("vector")
     if generation is None:
         tx.index.create("vector", now=now, model=embedder.model, dim=embedder.dimension, active=True)

@@ -10,7 +10,7 @@ from reverie import contract
 from reverie.counts import counted
 from reverie.pipeline.status import InboxStatus, JobStatus, StageStatus, WorkerStatus
 
-# A worker looks into its queues every second. It may be kept from it by a broker that goes away, for some 15 s.
+# A worker looks into its queues every second. A broker that goes away may keep it from that for some 15 s.
 STALLED_SECONDS: Final = 20.0
 # Inboxes are emptied every second or so, and the sweeps that find what was left run every 15 s.
 STUCK_SECONDS: Final = 60.0
@@ -19,7 +19,7 @@ _SHOWN: Final = 5
 
 
 def find_worker_faults(workers: Sequence[WorkerStatus], queues: Mapping[str, int]) -> Iterator[str]:
-    """Yield the faults of workers and of queues, which are given with their depths."""
+    """Yield the faults of workers and queues; `queues` has the depth of each queue."""
     for worker in workers:
         if worker.stalled_seconds >= STALLED_SECONDS:
             yield (
@@ -77,7 +77,7 @@ def find_faults(
 
 
 def _stage_faults(name: str, state: StageStatus, workers: Sequence[WorkerStatus], now: datetime) -> Iterator[str]:
-    """Yield why rows that have waited at a stage for long make no progress. A long queue that moves is no fault."""
+    """Yield the reasons why old rows of a stage make no progress. A long queue that moves is no fault."""
     queue = name if name == contract.QUEUE_EMBED else contract.QUEUE_INDEX
     if state.retrying:
         yield (

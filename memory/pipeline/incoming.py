@@ -97,7 +97,7 @@ def dead_letter(item: Item, error: ReverieError) -> NewDeadLetter:
 
 
 def variant_of(item: Item) -> str:
-    """Return what tells apart deliveries with one id, as the inbox does: see `inbox_field`."""
+    """Return the part of the inbox field that distinguishes deliveries with the same id: see `inbox_field`."""
     field = parse_inbox_field(item.taken.field)
     return f"{field.session}\x1f{field.content}" if field.content else ""
 

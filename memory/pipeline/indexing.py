@@ -13,11 +13,11 @@ from memory.stage import (
     bury,
     claim_batch,
     crash_error,
+    popped_from,
     put_off_withdrawn,
     released_on_failure,
     run_batches,
-    taken_from,
-    while_short,
+    within_transaction_time,
 )
 from storage.pipeline.records import ReadyMessage
 from storage.pipeline.work import Claim
@@ -53,7 +53,7 @@ def index_chunks(store: Store, *, now: Callable[[], int], on_indexed: Callable[[
                 at = now()
                 messages: list[ReadyMessage] = []
                 with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
-                    for part in while_short(taken_from(parts)):
+                    for part in within_transaction_time(popped_from(parts)):
                         messages += _index(tx, claim, part, at, report)
                 on_indexed(IndexedBatch(messages, at))
         return not claim.is_all
@@ -62,7 +62,7 @@ def index_chunks(store: Store, *, now: Callable[[], int], on_indexed: Callable[[
 
 
 def _index(tx: Transaction, claim: Claim, items: Sequence[int], now: int, report: StageReport) -> list[ReadyMessage]:
-    """Index some of the claimed chunks; return the messages that this makes searchable."""
+    """Index some of the claimed chunks; return the messages that become searchable by it."""
     held = sorted(tx.work.still_claimed(claim, items))
     error = crash_error(claim)
     if error is not None:
@@ -70,7 +70,7 @@ def _index(tx: Transaction, claim: Claim, items: Sequence[int], now: int, report
             bury(tx, claim, item, owner=tx.work.owner(claim.stage, item), error=error, now=now)
         report.buried += len(held)
         return []
-    damaged = tx.chunks.remove_damaged_vectors(held)  # they are made again
+    damaged = tx.chunks.remove_damaged_vectors(held)  # the vectors will be made again
     tx.work.finish(claim, damaged)
     held = [item for item in held if item not in set(damaged)]
     tx.index.add_vectors(tx.chunks.vectors(held))

@@ -1,8 +1,8 @@
 """Ingest: store each accepted item exactly once, and only then remove it from the inbox.
 
 An item that can never be stored becomes a dead letter; the rest of its batch is stored. An item of a session that was
-forgotten after the item was accepted leaves no trace. If a worker is killed at any point, the next one repeats the work
-without changing what is already stored.
+forgotten after the item was accepted leaves no trace. If a worker is killed at any point, the next worker repeats its
+work without changing what is already stored.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from storage.stores import Store
 BATCH_ITEMS: Final = 500
 # Longer texts are estimated: a batch of them would be counted for longer than its lease.
 MAX_COUNTED_CHARACTERS: Final = 16_384
-# Pause before the next try when a store cannot be written now. Each may wait half a second for its lock, in one of two
-# processes. With pauses of 5 s, a stream of messages to PostgreSQL halted that long beside each slow transaction.
+# Pause before the next try when a store cannot be written now. Each try may wait half a second for the store's lock, in
+# one of two processes. With a pause of 5 s, a stream of messages to PostgreSQL stood still that long beside each slow
+# transaction.
 RELEASE_SECONDS: Final = 2.0
-# How often, and at which interval, an empty inbox is looked at again: about as long as starting another task takes.
+# How often and at which interval an empty inbox is checked again: together about the time to start another task.
 _EMPTY_LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.004
 # Single messages in a stream are gathered for a moment: each batch costs six commits down to the index, and at 300
@@ -68,8 +69,8 @@ def drain_inbox(
             try:
                 batch = ingest_batch(inbox, open_store(), working, now=now(), tokens=tokens)
             except (StoreUnavailable, StoreUnusable):
-                # The flag of this task would keep all later messages from sending one: after half a second in which
-                # another writer had the store, a stream of messages stood still for 20 s, until the sweep.
+                # The flag that this task leaves set would keep later messages from sending a task. When another writer
+                # held the store for half a second, a stream of messages stood still for 20 s, until the sweep.
                 inbox.confirm_notification(INGEST_MESSAGES, workspace, seconds=RELEASE_SECONDS)
                 raise
         if batch.taken:
@@ -102,7 +103,7 @@ def ingest_batch(
 ) -> IngestReport:
     """Move up to `limit` items from the inbox into the database; the report is empty when none was due.
 
-    `tokens` counts the messages of callers who did not; without it they are stored without a count.
+    `tokens` counts the tokens of messages that come without a count; without it they are stored without one.
 
     Raises `StoreUnavailable` or `StoreUnusable` after releasing the items: they stay accepted.
     """
@@ -113,7 +114,7 @@ def ingest_batch(
         for begun in _groups(taken):
             # Only the group in progress counts as tried: the other items of the batch cannot have killed the worker.
             if not inbox.begin(store.name, begun):
-                break  # the lease ended: another worker has them, and all that follow
+                break  # the lease ended: another worker has this group and all later ones
             _store_group(inbox, store, working, _counted(begun, tokens), report, now)
             done += len(begun)
     except (Transient, StoreUnusable):
@@ -135,7 +136,7 @@ def _groups(taken: Sequence[Taken]) -> Iterator[list[Taken]]:
 
 
 def _counted(taken: Sequence[Taken], tokens: TokenCounter | None) -> list[Item]:
-    """Decode items, and count the tokens of the messages that come without a count: some 40 µs each."""
+    """Decode items, and count tokens of messages without a count: some 40 µs each."""
     items = [decode(item) for item in taken]
     if tokens is None:
         return items
@@ -168,7 +169,7 @@ def _store_group(
             raise
         except Permanent as error:
             if len(items) > 1:
-                for item in items:  # one of them is at fault: store them one by one
+                for item in items:  # one item is at fault: store them one by one
                     _store_group(inbox, store, working, [item], report, now)
                 return
             written = store_items(store, [Item(items[0].taken, items[0].payload, error)], now)
@@ -190,7 +191,7 @@ def _publish(store: Store, working: WorkingMemory, written: Written) -> None:
         working.append(store.name, certain, accepted_at=written.accepted_at)
     except Unavailable:
         # A broker without memory refuses to grow a list, and must not keep the items because of it: settling frees
-        # memory. If it does not answer at all, this fails, too.
+        # memory. If it does not answer at all, settling the items fails, too.
         working.drop(store.name, sorted(certain))
 
 
@@ -210,9 +211,9 @@ def _drop_reported(
 
 
 def _await_searchable(inbox: WorkerInbox, store: Store, items: Sequence[Item], written: Written) -> None:
-    """Have the later stages report searchable items to waiting producers, and report those that are searchable already.
+    """Register items whose producers wait until they are searchable, and report those that are searchable already.
 
-    The later stages know rows, not items. Items that became searchable before their rows were noted are reported here.
+    The later stages report by row. Items that became searchable before their rows were registered are reported here.
     """
     with store.reading() as tx:
         rows = stored_rows(tx, items, written)

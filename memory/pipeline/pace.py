@@ -1,4 +1,4 @@
-"""How many texts an embedder gets at once, by what it needed for the last ones."""
+"""Decides how many texts an embedder gets at once, from the time that it took for the last batches."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
-# A batch is to take this long at most. It must end well within its lease (25 s) and the time limit of a task (300 s),
-# also on a host that has just become much slower.
+# A batch should take at most this long. It must end well within its lease (25 s) and the time limit of a task (300 s),
+# even on a host that has just become much slower.
 BATCH_SECONDS: Final = 10.0
-# The first batch of a process, which knows nothing about its embedder yet: a host that needs half a minute for a text
-# ends it within the time limit. A worker that was killed begins with it again.
+# The first batch of a process, which does not know its embedder's speed yet: a host that needs half a minute for a text
+# ends such a batch within the time limit. After a kill, a worker begins with it again.
 _FIRST_TEXTS: Final = 8
-# A batch takes some time however few texts it has: among forty busy processes 20 s for one text as for many. So more
-# texts are given at once if they take hardly longer, for at most this long if the estimate is wrong.
+# A batch has a fixed cost: among forty busy processes it took 20 s for one text as for many. So larger batches are
+# tried if they take hardly longer. This limits their time if the estimate is wrong.
 _MOST_SECONDS: Final = 100.0
-# How long two texts may take at most, if one took longer than a batch and nothing is known of more.
+# If one text took longer than a batch may, two texts are tried only if they should take at most this long.
 _TRIED_SECONDS: Final = 60.0
 # If the sizes of two batches differ by a smaller factor, the cost of a text cannot be derived from them.
 _DIFFERENT: Final = 1.5
-# How much larger a batch may be than the largest one so far: after a quick one twice as much, up to 4,096 texts.
+# How much larger than the last batch the next one may be, up to 4,096 texts; after a quick batch the limit doubles.
 _GROWTH: Final = 8
 # The fixed cost of embedding a text, expressed in characters.
 _TEXT_OVERHEAD: Final = 64
@@ -34,8 +34,8 @@ _TEXT_OVERHEAD: Final = 64
 class Pace:
     """The time that the last batches of one embedder took in this process.
 
-    A batch that was slower than expected counts at once, and one that was faster by half: a host that is overloaded for
-    a while must not be given large batches between two slow ones.
+    A batch that was slower than expected counts fully, a faster one by half: a host that is overloaded for a while must
+    not get large batches between two slow ones.
     """
 
     def __init__(self, first_texts: int = _FIRST_TEXTS, *, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -44,7 +44,7 @@ class Pace:
         self._characters = 0
         self._most_texts = first_texts
         self._most_characters = math.inf
-        # Characters and seconds of the last batch, and of the last one before it that was of another size.
+        # Characters and seconds of the last batch, and of the last batch before it with another size.
         self._last = self._other = (0, 0.0)
         self._added_per_character: float | None = None
 
@@ -61,7 +61,7 @@ class Pace:
         return max(1, at_once)
 
     def fitting(self, texts: Sequence[str]) -> int:
-        """Return how many of these texts, from the first, are embedded in the time of a batch; one at least."""
+        """Return how many of these texts, from the first, fit into the time of a batch; at least one."""
         size = 0
         for position, text in enumerate(texts):
             size += _size(text)
@@ -88,7 +88,7 @@ class Pace:
         known, this = self._seconds_per_character, seconds / size
         self._seconds_per_character = max(this, (known + this) / 2)
         self._characters = size // len(texts)
-        quick = 2 if seconds * _GROWTH <= BATCH_SECONDS else 1  # what a killed worker held comes in small groups
+        quick = 2 if seconds * _GROWTH <= BATCH_SECONDS else 1  # the chunks of a killed worker come in small groups
         self._most_texts = min(max(quick * self._most_texts, _GROWTH * len(texts)), 4_096)
         if _differ(size, self._last[0]):
             self._other = self._last

@@ -1,7 +1,8 @@
 """Sweeps that recover work after a killed worker, a lost task or a flushed broker.
 
-Their cost grows with the work to do, not with the number of workspaces. The inbox sweep asks the broker which inboxes
-are not empty; the stage sweep opens only workspaces whose files were written since it last found nothing to do there.
+The cost of a sweep grows with the work to do, not with the number of workspaces. The inbox sweep asks the broker which
+inboxes are not empty; the stage sweep opens only workspaces whose files were written since it last found nothing to do
+there.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from storage.stores import FileStamp, Stores
 _SWEEP_BUDGET_SECONDS: Final = 10.0
 # There is only one embed worker: new messages wait at most this long for the backfill.
 _BACKFILL_BUDGET_SECONDS: Final = 10.0
-# A sweep looks at so many workspaces that somebody works on: looking costs as much as half of the work.
+# Of the workspaces in hand, a sweep looks at no more than this: a look costs half as much as the work.
 _LOOKED_AT_ANYWAY: Final = 20
 _BACKFILL: Final = contract.BACKFILL_EMBEDDINGS
 _SWEEP: Final = contract.SWEEP_STAGES
@@ -71,7 +72,7 @@ def recover_inbox(
     """Store items that have been in an inbox for more than 20 s, in bounded batches and within a time budget.
 
     It stores the items itself, and calls `on_batch` after each batch of a workspace. `on_late` is called with each
-    workspace that has such items: its task may be lost, and then nothing later would be stored before the next sweep.
+    workspace that has such items: its task may be lost, and without one no later item is stored before the next sweep.
     """
     report = SweepReport()
     deadline = time.monotonic() + _SWEEP_BUDGET_SECONDS
@@ -114,9 +115,9 @@ def backfill(
 ) -> dict[str, Any]:
     """Embed chunks without a vector, workspace by workspace in random order, within a time budget.
 
-    `embed` gets the name of a workspace and returns its counts. With `take_up_refused` also what an embedder refused
-    before. An error in one workspace does not stop the others. `idle_stores` remembers those in which every chunk has a
-    vector; `now` in microseconds.
+    `embed` gets the name of a workspace and returns its counts. With `take_up_refused`, chunks that an embedder refused
+    before are tried, too. An error in one workspace does not stop the others. `idle_stores` remembers those in which
+    every chunk has a vector; `now` in microseconds.
     """
     done = taken_up = 0
     errors: dict[str, str] = {}
@@ -148,7 +149,7 @@ def backfill(
 def _is_embedded(stores: Stores, workspace: str) -> bool:
     if stores.is_idle(workspace, ("embed",)):
         return True
-    with stores.workspace(workspace, create=False).reading() as tx:  # it is open here, or has work
+    with stores.workspace(workspace, create=False).reading() as tx:  # this process has it open, or it has work
         return tx.work.is_idle(("embed",))
 
 
@@ -170,8 +171,8 @@ class StageSweep:
     ) -> SweepReport:
         """Notify each stage that has work due in a workspace.
 
-        `queued` returns the workspaces for which tasks wait. When there are many of these, and of those that were
-        written a moment ago, only some are looked at in each sweep.
+        `queued` returns the workspaces for which tasks wait. If many workspaces have tasks or were written a moment
+        ago, a sweep looks at only some of them.
         """
         report = SweepReport()
         account = [name for name in stores.all_names() if name == ACCOUNT_STORE]
@@ -214,7 +215,7 @@ class StageSweep:
             with_tasks = queued()
 
         def is_written(name: str) -> bool:
-            with contextlib.suppress(ReverieError):  # the look reports it
+            with contextlib.suppress(ReverieError):  # `run` reports the error
                 stamp = stores.stamp(name)
                 return stamp is not None and not stamp.is_settled(now)
             return False

@@ -65,8 +65,8 @@ class ReembedTarget:
 class ReembedStart:
     """The state at the start of a change: old and new model, and whether an unfinished change is resumed.
 
-    `change` is None if nothing has to be embedded. `dropped` names the model of an unfinished, abandoned change to
-    another model.
+    `change` is None if nothing has to be embedded. `dropped` names the model of an unfinished change that was
+    abandoned.
     """
 
     change: ModelChange | None
@@ -161,7 +161,7 @@ class _Change:
                 reached = chunks[-1].id
             elif self._switch(last_round=rounds >= _MAX_ROUNDS):
                 return True
-            else:  # chunks before the position got an old vector meanwhile
+            else:  # chunks before the position got vectors of the old model meanwhile
                 reached, rounds = 0, rounds + 1
         return False
 
@@ -234,7 +234,7 @@ class _Change:
         return vectors_of_chunks(self._embedder, chunks, self._not_withdrawn, self._pace)
 
     def _not_withdrawn(self, chunks: Sequence[PendingChunk]) -> Sequence[PendingChunk]:
-        """Leave out what was forgotten or is being erased: the switch leaves what then remains of it to the workers."""
+        """Leave out chunks that were forgotten or are being erased; workers embed those that are left at the switch."""
         withdrawn = self._store.withdrawn("chunks", [chunk.id for chunk in chunks])
         self._withdrawn |= withdrawn
         return [chunk for chunk in chunks if chunk.id not in withdrawn]
@@ -282,7 +282,7 @@ def _create_first_index(store: Store, tx: Transaction, record: EmbedderRecord, n
 def _create_next_index(
     tx: Transaction, active: Generation, record: EmbedderRecord, now: int, dropped: str
 ) -> ReembedStart | None:
-    """Create the index of the next model; return None if another process interfered, so that the caller looks again."""
+    """Create the index of the next model; return None if another process interfered; the caller then starts over."""
     if tx.index.active("vector") != active or tx.index.changing() or has_leftovers(tx):
         return None
     half_built = tx.index.building("vector")  # of a rebuild: this change creates a new index anyway
@@ -302,10 +302,10 @@ def _create_next_index(
 
 
 def _matches(generation: Generation, record: EmbedderRecord, configured: EmbedderRecord | None) -> bool:
-    """Return whether an index is of this embedder; one without a record is of `configured` if the names agree."""
+    """Return whether an index is of this embedder; an index without a record is of `configured` if names agree."""
     known = EmbedderRecord.decode(generation.embedder)
     if known is None and configured is not None and generation.model == configured.name:
         known = msgspec.structs.replace(
             configured, dimension=generation.dim
-        )  # an embedder that is not loaded does not know it
+        )  # an embedder does not know its dimension before it is loaded
     return known is not None and generation.dim == record.dimension and known.same_embedder(record)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from blake3 import blake3
 
 from memory.pipeline.incoming import Item, dead_letter, new_message, to_json, to_message, variant_of
-from memory.stage import STAGE_LOCK_WAIT_SECONDS, while_short
+from memory.stage import STAGE_LOCK_WAIT_SECONDS, within_transaction_time
 from reverie.checks import MAX_INTEGER
 from reverie.contract import FilePayload, MessagePayload, Outcome, chat_key, content_hash
 from reverie.errors import Conflict, Rejected, ReverieError
@@ -25,7 +25,7 @@ from storage.transaction import AgentRepositories, Transaction
 
 # How many messages of a session are stored at once: some 20 ms in PostgreSQL.
 _MESSAGES_AT_ONCE: Final = 100
-# Sessions that messages name by their chats are looked up first, again in each transaction, some 0.2 ms each.
+# At most so many sessions are looked up by their chat in one transaction; each takes some 0.2 ms.
 _CHATS_AT_ONCE: Final = 32
 # An item that becomes a dead letter, and why.
 Dead = tuple[Item, ReverieError]
@@ -39,7 +39,7 @@ NOT_OWN_SESSION: Final = "session {session!r} is not one of this user's: use a s
 
 @dataclass(slots=True)
 class IngestReport:
-    """The counts of one or more batches; `latencies` are the seconds from accepted to stored of what one has stored."""
+    """The counts of one or more batches; `latencies` has the seconds from accepted to stored."""
 
     taken: int = 0
     stored: int = 0
@@ -81,7 +81,7 @@ class Written:
     report: IngestReport = field(default_factory=IngestReport)
 
     def note(self, item: Item, state: Any, error: ReverieError | None = None, *, stored_as: str = "") -> None:
-        """Record an outcome for waiting producers; `stored_as` is the id of what is there, if it has another."""
+        """Record an outcome for waiting producers; `stored_as` is the id of the stored item, if it has another id."""
         self.outcomes[item.taken.field] = Outcome(
             id=item.id,
             state=state,
@@ -100,7 +100,7 @@ class Written:
 def store_items(store: Store, items: Sequence[Item], now: int) -> Written:
     """Store the first of these items, at least one, in one transaction; `outcomes` tells which.
 
-    The others would keep the lock of the store for long: 500 messages of as many sessions take seconds in PostgreSQL.
+    All items would hold the store's lock for too long: 500 messages of 500 sessions take seconds in PostgreSQL.
 
     Raises `StoreUnavailable`, `StoreUnusable`, or `Permanent` if one of the items is at fault.
     """
@@ -109,7 +109,7 @@ def store_items(store: Store, items: Sequence[Item], now: int) -> Written:
         for content in dict.fromkeys(item.taken.content for item in items):
             tx.broker_content.follow(content)
         dead: list[Dead] = []
-        for more in while_short(_store_each(tx, items, written, now)):
+        for more in within_transaction_time(_store_each(tx, items, written, now)):
             dead += more
         tx.dead_letters.add([dead_letter(item, error) for item, error in dead], now=now)
         written.report.dead += len(dead)
@@ -124,7 +124,7 @@ def store_items(store: Store, items: Sequence[Item], now: int) -> Written:
 
 
 def _store_each(tx: Transaction, items: Sequence[Item], written: Written, now: int) -> Iterator[list[Dead]]:
-    """Store items in steps, and yield after each step those that become dead letters by it."""
+    """Store items in steps; after each step yield the items that became dead letters."""
     for agent in dict.fromkeys(item.agent for item in items):
         agent_items = [item for item in items if item.agent == agent]
         yield from _store_agent(tx, tx.for_agent(agent), agent_items, written, now)
@@ -148,7 +148,7 @@ def _store_agent(
 
 
 def _unless_forgotten(rows: AgentRepositories, item: Item, error: ReverieError, written: Written) -> list[Dead]:
-    """Return the item with its error in a list, empty if it was accepted before its session was forgotten."""
+    """Return a list of the item and its error, empty if its session was forgotten since it was accepted."""
     letter = dead_letter(item, error)
     forgotten_at = 0
     if letter.session is not None:  # an id, or the key of a chat
@@ -269,7 +269,7 @@ def _check_members(
 
 
 def stored_rows(tx: Transaction, items: Sequence[Item], written: Written) -> dict[bytes, tuple[str, int]]:
-    """Return the rows that the messages and files of items are stored in, each with its kind, by the items' fields."""
+    """Return the kind and row of the stored message or file of each item, by the items' fields."""
     found: dict[bytes, tuple[str, int]] = {}
     for item in items:
         rows, payload = tx.for_agent(item.agent), item.payload
@@ -287,7 +287,7 @@ def stored_rows(tx: Transaction, items: Sequence[Item], written: Written) -> dic
 
 
 def searchable_among(tx: Transaction, rows: Collection[tuple[str, int]]) -> list[ReadyMessage]:
-    """Return those of these messages and files, each a kind and a row, that can be recalled."""
+    """Return those of the messages and files (each a kind and a row) that can be recalled already."""
     with_vectors = _with_vectors(tx)
     messages = tx.chunks.ready_messages([row for kind, row in rows if kind == "message"], with_vectors=with_vectors)
     return messages + tx.chunks.ready_files([row for kind, row in rows if kind == "file"], with_vectors=with_vectors)
@@ -312,7 +312,7 @@ def _number(
         sequence = payload.sequence if payload.sequence is not None else last + 1
         if sequence in taken:
             problem = "is taken by another message"
-        elif sequence >= MAX_INTEGER:  # only behind a message that was imported
+        elif sequence >= MAX_INTEGER:  # only after an imported message
             problem = "is larger than any may be"
         elif payload.strict and sequence <= last:
             problem = f"comes after {last}: out of order"
@@ -347,7 +347,7 @@ def _store_file(
     if rows.files.row(payload.id) not in (None, stored.row_id if stored is not None else None):
         error = f"the id {payload.id!r} is that of another file: hand this one over without an id, or with another"
         return [(item, Conflict(error, field="id"))]
-    # An older version that arrives late, because its worker died, must not replace a newer one.
+    # If an older version of a file arrives late, because its worker died, it must not replace a newer one.
     is_comparable = stored is not None and not tx.broker_content.is_file_of_earlier(stored.row_id)
     outdated = stored is not None and is_comparable and stored.accepted_at > item.taken.accepted_at
     tags, metadata = to_json(payload.tags), to_json(payload.metadata)
@@ -404,7 +404,7 @@ def _session_id(
 
 
 def _chat_alone(payload: MessagePayload) -> str | None:
-    """Return the key of the chat by which alone a payload names its session, or None."""
+    """Return the key of the chat if a payload names its session only by its chat, or None."""
     if not (payload.provider and payload.chat_id):
         return None
     key = chat_key(payload.provider, payload.chat_id)
@@ -412,7 +412,7 @@ def _chat_alone(payload: MessagePayload) -> str | None:
 
 
 def _session_fields(payloads: Sequence[MessagePayload]) -> dict[str, str | None]:
-    """Return the last provider, chat and channel that is named, and the first user."""
+    """Return the last provider, chat and channel that the payloads name, and the first user."""
     fields: dict[str, str | None] = {"user": None, "provider": None, "chat_id": None, "channel": None}
     for payload in payloads:
         for name in fields:

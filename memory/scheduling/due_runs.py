@@ -1,12 +1,12 @@
 """The sweep over schedules: makes runs of due schedules, and recovers runs that a dead worker abandoned.
 
-Nothing is executed here: each run is executed by a task of its own, so that a slow one delays no other. `now` is the
-time that schedules go by, `clock` the machine's, for leases; both in microseconds.
+Nothing is executed here: each run has a task of its own, so that a slow run delays no other. `now` is the time that
+schedules go by, `clock` the machine's, for leases; both in microseconds.
 
-The loop behind jobs that act to the second: find stores with due work, do it, sleep until more is due.
+`DueLoop` serves jobs that act to the second: it finds stores with due work, does it, and sleeps until more is due.
 
 Beat starts a run every few seconds, and a run waits for what becomes due before the next one. So work starts when it is
-due and not up to an interval later; a run that is missed, or that comes twice, changes nothing else.
+due and not up to an interval later. A run that is missed or comes twice does no harm.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from storage.transaction import Transaction
 # A task that has not begun this long after it was sent counts as lost, and another is sent. If both arrive after all,
 # the first that begins claims the run, and the second skips it.
 LOST_AFTER_SECONDS: Final = 15
-# The same while tasks wait in the queue, where this one probably waits, too.
+# The same limit while tasks wait in the queue, where this task probably waits, too.
 LOST_IN_QUEUE_AFTER_SECONDS: Final = 120
 # A run fails after this many workers died while executing it: it is probably what kills them.
 MAX_CRASHES: Final = 5
@@ -92,7 +92,7 @@ def fire_due(
                 run.counts["runs"] += len(batch)
                 send(store.name, batch)
 
-        # A store that is idle by one way of counting lost tasks may not be by the other.
+        # A mark of an idle store holds only for its limit: with the shorter limit, a task may count as lost earlier.
         name = f"{contract.RUN_DUE_SCHEDULES}.{lost_after}"
         return LoopJob(name, partial(due_at, lost_after=lost_after), fire_in, max_rounds=_MAX_ROUNDS)
 
@@ -100,11 +100,11 @@ def fire_due(
 
 
 def bring_back(store: Store, *, now: Callable[[], int], clock: Callable[[], int]) -> int:
-    """Repair what was written while the clock was ahead: times of open runs, next times of schedules; returns how many.
+    """Repair times that were written while the clock was ahead, of open runs and schedules; returns how many.
 
     A schedule that fired ahead of time fires again when its time comes; a one-shot that has fired does not. The clocks
-    are read in the transaction that repairs: had they been read before, and this process been paused in between, runs
-    that another process made during the pause would seem to be of the future.
+    are read within the repairing transaction: if this process were paused between the two, runs that another process
+    made during the pause would look like runs of the future.
     """
     with store.reading() as tx:
         if not tx.due_schedules.has_future(now=now()) and not tx.open_runs.has_future(clock=clock()):
@@ -119,13 +119,13 @@ def bring_back(store: Store, *, now: Callable[[], int], clock: Callable[[], int]
 
 
 def _next_time(schedule: ScheduleRecord, now: int) -> int | None:
-    """Return when a schedule fires next by a clock that was set right; its present time if that cannot be computed."""
+    """Return when a schedule fires next by the corrected clock; its stored time if that cannot be computed."""
     if schedule.next_run_at is None or schedule.next_run_at <= now:
         return schedule.next_run_at
     try:
         cadence = read_cadence(schedule)
         upcoming = None if isinstance(cadence, Once) else next_run_for_cadence(cadence, from_micros(now))
-    except (ReverieError, msgspec.MsgspecError, ArithmeticError, ValueError):  # disabled when it is due
+    except (ReverieError, msgspec.MsgspecError, ArithmeticError, ValueError):  # the sweep disables it when it is due
         return schedule.next_run_at
     return schedule.next_run_at if upcoming is None else min(schedule.next_run_at, to_micros(upcoming))
 
@@ -168,7 +168,7 @@ def recover_runs(
     if not abandoned and not waiting:
         return []
     with store.writing(lock_wait_seconds=LOCK_WAIT_SECONDS) as tx:
-        # Read again: a worker that was only slow may have ended its run, or put it back, meanwhile.
+        # Read again: a worker that was only slow may have ended its run or put it back meanwhile.
         for run in _abandoned(store, tx, clock):
             _recover(tx, run, rules, now, clock)
         waiting = tx.open_runs.to_send(clock=clock, lost_before=lost_before, limit=_BATCH)
@@ -212,7 +212,7 @@ def _plan(schedule: ScheduleRecord, now: int) -> _Claim:
         latest, count = last_due(cadence, from_micros(first), from_micros(now))
         upcoming = next_run_for_cadence(cadence, from_micros(now))
     except (ReverieError, msgspec.MsgspecError, ArithmeticError, ValueError) as error:
-        # A time zone that was removed, a row that another version wrote: it must not stop the others.
+        # Such as a removed time zone or a row of another version: it must not stop the other schedules.
         return _Claim(schedule, failure=disable(schedule, f"its cadence cannot be computed: {error}"))
     due = max(first, to_micros(latest))
     run = NewRun(new_id(), due, first, max(0, count - 1), "schedule", 1, new_id())
@@ -242,7 +242,7 @@ def _recover(tx: Transaction, run: OpenRun, rules: ScheduleRules, now: int, cloc
         error = f"{MAX_CRASHES} workers died while executing it"
         end_run(rows, record, RunResult("failed", error=error), now=now, rules=rules)
     else:
-        # Marked as sent so long ago that another task is sent at once, whether tasks wait in the queue or not.
+        # It counts as sent long ago, so that another task is sent at once, even while tasks wait in the queue.
         tx.open_runs.requeue(run, clock=clock, sent_at=clock - LOST_IN_QUEUE_AFTER_SECONDS * 1_000_000)
 
 
@@ -341,17 +341,17 @@ class DueLoop:
         return {**+run.counts, **({"unreadable": errors} if errors else {})}
 
     def _due(self, job: LoopJob) -> tuple[list[str], dict[str, str]]:
-        # The same time for all stores: overdue work counts as due at `now`, which must not change during the check.
+        # One time for all stores: overdue work counts as due at `now`, which must not change during the check.
         now, clock = self.now(), self.clock()
         due_at = partial(job.due_at, now=now, clock=clock)
         return self.idle_stores.due(job.name, self.stores, due_at, now=now)
 
     def _work_on(self, names: list[str], job: LoopJob, run: LoopRun, errors: dict[str, str]) -> None:
-        """Work on stores in the given order, which is random so that none is always the last when time runs out."""
+        """Work on stores in the given random order, so that no store is always the last when the time runs out."""
         for name in names:
             if not run.has_time() or job.should_stop(run):
                 return
             try:
                 job.work(self.stores.workspace(name, create=False), run)
-            except ReverieError as error:  # of this workspace alone
+            except ReverieError as error:  # affects only this workspace
                 errors[name] = str(error)

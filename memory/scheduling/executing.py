@@ -59,7 +59,7 @@ EVENT: Final = "schedule.run"
 WEBHOOK_ATTEMPTS: Final = 4
 # Fields that a task gets as its name or arguments, not as headers.
 _OWN_ARGUMENTS: Final = frozenset({"task", "schedule_id", "run_id", "goal"})
-# Between two attempts at a webhook: 2 s, 8 s, 32 s, and so on; an unavailable broker is tried again after 5 s.
+# Pauses between attempts at a webhook: 2 s, 8 s, 32 s, and so on; an unavailable broker is tried again after 5 s.
 _FIRST_WAIT_SECONDS: Final = 2.0
 _WAIT_FACTOR: Final = 4
 _MAX_WAIT_SECONDS: Final = 600.0
@@ -83,11 +83,11 @@ class Executors:
     agent_tasks: Callable[[], AgentTasks]
     # Returns the key that signs the runs of an agent of this workspace; may raise `StoreUnavailable`.
     worker_key: Callable[[str], str]
-    # Returns what signs the webhooks of an agent of this workspace; may raise `StoreUnavailable`.
+    # Returns the signer of an agent's webhooks in this workspace; may raise `StoreUnavailable`.
     webhook_signer: Callable[[str], Signer]
     destinations: Destinations
     slots: AbstractContextManager[Any]
-    # Whether a schedule, by its id, was deleted or is being erased: then nothing of it is sent.
+    # Returns whether the schedule with this id was deleted or is being erased: then nothing of it is sent.
     is_withdrawn: Callable[[str], bool]
 
     def __call__(self, execution: Execution) -> Outcome:
@@ -247,12 +247,12 @@ class _Answer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class GoalContext:
-    """What was recalled for a goal, best first, one line each; `degraded` says why it is less than it could be."""
+    """What was recalled for a goal, best first, one line each; `degraded` says why the recall was incomplete."""
 
     lines: tuple[str, ...] = ()
     results: tuple[RecallResult, ...] = ()
     degraded: str = ""
-    # Whether one of the results was forgotten since, or is being erased.
+    # Returns whether one of the results was forgotten since or is being erased.
     is_withdrawn: Callable[[], bool] = field(default=lambda: False, compare=False)
 
     @property
@@ -263,7 +263,7 @@ class GoalContext:
 
 @dataclass(frozen=True, slots=True)
 class GoalAnswers:
-    """Answers goals with `model`. With `deterministic_fallback`, the context is the answer if it is unavailable."""
+    """Answers goals with `model`. With `deterministic_fallback`, the context is the answer without it."""
 
     model: GuardedLanguageModel | None
     prices: Prices
@@ -328,8 +328,8 @@ _BATCH: Final = 50
 def embed_goals(store: Store, embedder: Embedder) -> dict[str, int]:
     """Embed the goals without a vector of this model, outside of any transaction; returns counts.
 
-    After a failure the rest is left to the next call: a run whose goal has no vector recalls by keywords. A goal that
-    the embedder refuses stops no other.
+    After a failure the rest is left to the next call; until then these runs recall by keywords. A goal that the
+    embedder refuses stops no other.
     """
     counts = {"goals": 0}
     try:
@@ -359,12 +359,12 @@ def _embed(store: Store, goals: Sequence[Goal], embedder: Embedder) -> list[tupl
     return found
 
 
-# Beyond the limit of an attempt: for the recall before it and the transaction after it.
+# Added to an attempt's limit, for the recall before it and the transaction after it.
 LEASE_MARGIN_SECONDS: Final = 10
-# A database that another process locks for longer delays its own runs, and no others.
+# A store that another process locks for longer delays its own runs but no others.
 LOCK_WAIT_SECONDS: Final = 2.0
 _TRANSIENT_WAIT_SECONDS: Final = 5.0
-# An outcome that cannot be written, because the disk is full, is kept this long: without it the run is made again.
+# How long an outcome is kept that a full disk does not take: without it, the run would be executed again.
 UNSAVED_SECONDS: Final = 1_800.0
 
 
@@ -456,7 +456,7 @@ def _save_at_last(
 ) -> dict[str, int]:
     """Save an outcome as soon as the store can be written: a full disk must not cause a second execution.
 
-    Meanwhile the run is noted as this process's, so that its lease does not end. Raises `StoreUnavailable` if it
+    Until then the run is noted as held by this process, so that its lease does not end. Raises `StoreUnavailable` if it
     cannot be saved within half an hour.
     """
     retry_until = time.monotonic() + UNSAVED_SECONDS

@@ -1,7 +1,7 @@
 """Notifications and reminders: listed until they are acknowledged, and pushed to the notifier when they are due.
 
-The notifier is a webhook. It receives each one at least once, under an id that stays the same, and a slow receiver
-never takes all threads of a worker.
+The notifier is a webhook. It receives each message at least once, always under the same id. A slow receiver never takes
+all threads of a worker.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def to_notification(record: NotificationRecord) -> Notification:
     return convert(record, Notification, schedule_id=record.schedule, run_id=record.run)
 
 
-# A store with much to push gives way to the others after this time.
+# After this time, a store with much to push lets the other stores take their turn.
 TURN_SECONDS: Final = 1.0
-# Rows removed in one transaction, of one store in one run: the next run continues.
+# At most so many rows of a store are removed in one run, in one transaction; the next run continues.
 PRUNED_AT_ONCE: Final = 500
 _PRUNE: Final = f"{contract.DELIVER_REMINDERS}.prune"
 
@@ -110,13 +110,13 @@ def prune_delivered(stores: Stores, *, idle_stores: IdleStores, now: int, keep_s
             with stores.workspace(name, create=False).writing(lock_wait_seconds=LOCK_WAIT_SECONDS) as tx:
                 for rows in (tx.reminders, tx.notifications):
                     pruned += rows.prune(before=now - keep, limit=PRUNED_AT_ONCE)
-        except ReverieError as error:  # of this workspace alone
+        except ReverieError as error:  # affects only this workspace
             failed[name] = str(error)
     return {**({"pruned": pruned} if pruned else {}), **({"unreadable": failed} if failed else {})}
 
 
 def _push_in(store: Store, pushing: Pushing, run: LoopRun) -> None:
-    """Give one store its turn. It pushes several at a time, so that a slow notifier does not hold up the rest."""
+    """Give one store its turn. Several pushes run at the same time, so that a slow one does not hold up the rest."""
     turn_ends = time.monotonic() + TURN_SECONDS
 
     def push() -> Counter[str]:
@@ -128,24 +128,24 @@ def _push_in(store: Store, pushing: Pushing, run: LoopRun) -> None:
 
 
 def _prune_at(store: Store, keep: int) -> int | None:
-    """Return when the oldest row that is kept may be removed."""
+    """Return when the oldest stored row may be removed."""
     with store.reading() as tx:
         oldest = [at for at in (tx.reminders.oldest(), tx.notifications.oldest()) if at is not None]
     return min(oldest) + keep + 1 if oldest else None
 
 
 LEASE_MARGIN_SECONDS: Final = 10
-# A database that another process locks for longer is left to the next run: the others must not wait for it.
+# A store that another process locks for longer is left to the next run: the others must not wait for it.
 LOCK_WAIT_SECONDS: Final = 1.0
-# After a failed push: 5 s, 10 s, and so on, up to five minutes while the notifier is unavailable, since it may be back
-# any moment, and up to an hour for a message that it refuses. A Retry-After may ask for up to ten minutes.
+# Pauses after a failed push: 5 s, 10 s, and so on, up to five minutes while the notifier is unavailable, since it may
+# be back any moment, and up to an hour for a message that it refuses. A Retry-After may ask for up to ten minutes.
 FIRST_WAIT_SECONDS: Final = 5
 MAX_UNAVAILABLE_SECONDS: Final = 300
 MAX_WAIT_SECONDS: Final = 3_600
 
 
 class NotPushed(Exception):
-    """The notifier did not accept a message. If it is `unavailable`, it would accept no other either."""
+    """The notifier did not accept a message. If it is `unavailable`, it accepts no other message either."""
 
     def __init__(self, message: str, *, unavailable: bool, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
@@ -213,7 +213,7 @@ def _push_next(store: Store, pushing: Pushing, table: PushedTable) -> dict[str, 
         return None
     assert record.token is not None
     try:
-        if store.withdrawn(table, [record.id]):  # it was removed, or is being erased, since it was claimed
+        if store.withdrawn(table, [record.id]):  # it was removed since it was claimed, or is being erased
             raise NotPushed("it is being erased", unavailable=False)
         if isinstance(record, ReminderRecord):
             pushing.push(store.name, to_reminder(record, now=pushing.now()))
@@ -243,9 +243,9 @@ def _wait_micros(attempts: int, error: NotPushed) -> int:
     return int(seconds * 1_000_000)
 
 
-# How many of a worker's 16 threads may be in calls. The others sweep, and begin and end runs.
+# At most so many of a worker's 16 threads make calls. The others sweep, and begin and end runs.
 MAX_CALLS: Final = 13
-# The limit for one destination, and for one that was slow within the last minute.
+# The limit for one destination, and for a destination that was slow within the last minute.
 MAX_PER_DESTINATION: Final = 10
 MAX_SLOW_CALLS: Final = 4
 # A call that takes this long is slow: receivers answer in milliseconds. Language models may take seconds.
@@ -253,7 +253,7 @@ SLOW_AFTER_SECONDS: Final = 2.0
 SLOW_FOR_SECONDS: Final = 60.0
 _MODEL: Final = "llm"
 _MAX_MODEL_CALLS: Final = 8
-# A rejected run is tried again after a random time in this range, times the number that were rejected lately.
+# A rejected run is tried again after a random time in this range, multiplied by the number of recent rejections.
 _WAIT_SECONDS: Final = (1.0, 3.0)
 _MAX_WAIT_SECONDS: Final = 120.0
 
@@ -321,7 +321,7 @@ class Destinations:
             self._slow_until.pop(destination, None)
 
     def _wait(self, destination: str) -> float:
-        """Return a wait that grows with the number of recent rejections, so that few retries are in vain."""
+        """Return a wait that grows with the number of recent rejections, so that most retries succeed."""
         now = self._clock()
         rejected_at = self._rejected_at[destination]
         rejected_at.append(now)
@@ -395,7 +395,7 @@ class Notifier:
 
 
 def message_id(workspace: str, item: Reminder | Notification) -> str:
-    """Return the id by which the notifier recognises a message that it gets again.
+    """Return the id by which the notifier recognises a message that it has received before.
 
     The id of a notification is unique. That of a reminder is unique for its agent only, may be any text, and may be
     used again once the reminder was cancelled.

@@ -30,8 +30,8 @@ def check_delivery(call: Remind, *, notifier: bool) -> None:
 def remind(store: Store, call: Remind, *, agent: str, now: int) -> Reminder:
     """Store a checked reminder and return it; one with the same id and content is returned as it is.
 
-    Without a user it belongs to those of its session. Raises `NotFound` for a session of others, and `Conflict` if the
-    id is in use for another reminder.
+    Without a user it belongs to the users of its session. Raises `NotFound` for a session of others, and `Conflict` if
+    the id is in use for another reminder.
     """
     assert call.id is not None
     due_at = to_micros(call.due_time(now=now))
@@ -79,7 +79,7 @@ def claim_reminders(
 
     Without a notifier, reminders that were to be pushed are claimed, too.
     """
-    with store.reading() as tx:  # mostly nothing is due, and polling must not write
+    with store.reading() as tx:  # usually nothing is due, and polling must not write
         _, due = tx.for_agent(agent).reminders.page(
             ReminderFilter("due", recipient=call.recipient), now=now, clock=now_micros(), limit=1, offset=0
         )
@@ -99,9 +99,9 @@ def claim_reminders(
 def reminder_delivered(store: Store, reminder_id: str, token: str, *, agent: str, now: int) -> Reminder:
     """Mark a claimed reminder as delivered; doing so again changes nothing.
 
-    For a store seen by nobody the token is enough: whoever has it has claimed the reminder. Raises `NotFound`,
-    `Rejected` for one that does not belong to the user who sees the store, and `Conflict` if the claim expired and
-    another was made: it may be delivered twice.
+    Without a viewer the token is enough: its holder has claimed the reminder. Raises `NotFound`, `Rejected` for one
+    that does not belong to the user who sees the store, and `Conflict` if the claim expired and another was made: it
+    may be delivered twice.
     """
     with store.writing() as tx:
         seen, rows = tx.for_agent(agent), tx.for_everybody(agent).reminders

@@ -1,6 +1,6 @@
-"""The effects of the end of a run on its schedule, and its notifications. Pure functions, except `end_run`.
+"""The effects that the end of a run has on its schedule, and its notifications. Pure functions, except `end_run`.
 
-Texts of executors made storable: without invalid characters, and summaries that cut no visible character in two.
+Texts of executors are made storable here: no invalid characters, and no visible character cut in two.
 
 Visible characters follow the rules for grapheme clusters (https://unicode.org/reports/tr29/) that look backwards only;
 in doubt two code points stay together.
@@ -114,7 +114,7 @@ class ScheduleRules:
 class RunResult:
     """How a run ended. `notify` decides on a notification under the policy `conditional`.
 
-    With `gone` the executor does not exist any more: the schedule is disabled at once.
+    `gone` says that the executor does not exist any more: the schedule is disabled at once.
     """
 
     status: RunStatus
@@ -210,7 +210,8 @@ def disable(schedule: ScheduleRecord, reason: str) -> Effects:
 def _one_shot_time(schedule: ScheduleRecord) -> int | None:
     """Return when a one-shot fires; None for any other cadence.
 
-    None also for a cadence that cannot be read: the run still ends, and the sweep disables the schedule when it is due.
+    Also None for a cadence that cannot be read: the run ends anyway, and the sweep disables the schedule when it is
+    due.
     """
     try:
         cadence = read_cadence(schedule)
@@ -222,11 +223,11 @@ def _one_shot_time(schedule: ScheduleRecord) -> int | None:
 def _one_shot(schedule: ScheduleRecord, run: RunRecord, status: RunStatus, *, at: int, now: int) -> dict[str, Any]:
     retry_waits = schedule.retries > 0 and schedule.next_run_at is not None
     if run.due_at < at and now < at:
-        return {}  # a manual run before its time, or it was given a new time meanwhile; it may be paused
+        return {}  # a manual run before its time, or its time was changed meanwhile; it may be paused
     if status == "success" and (schedule.next_run_at is None or retry_waits):
         return {"status": "completed", "next_run_at": None, "retries": 0}
     if schedule.next_run_at is not None:
-        return {}  # it is due, or will be: a manual run that began before its time failed, or ended after it
+        return {}  # its time is still to come or due: a manual run failed, or ended after that time
     if schedule.status != "active":
         return {}
     if status == "cancelled":

@@ -1,7 +1,7 @@
 """The schedules of an agent and their runs: created, found, changed, paused, resumed, deleted, run by hand, reported.
 
-The state of schedules and reminders for operators: overdue work, start delays, undelivered notifications. Ages are
-computed when the report is read: they grow also in a store that nobody writes to any more.
+Also the state of schedules and reminders for operators: overdue work, start delays, undelivered notifications. Ages are
+computed when a report is read, so they grow even for stores that nobody writes to any more.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check_session(rows: AgentRepositories, session: str | None) -> None:
 
 
 def new_owner(rows: AgentRepositories, stored: ScheduleRecord, session: str | None) -> str | None:
-    """Return the user of a schedule without one that gets another session; None if the session has no single user.
+    """Return the new owner of a schedule of nobody that moves to a session; None if the session has no single user.
 
     Raises `Rejected` for the schedule of a group, because other users would see the texts that it has recalled.
     """
@@ -117,7 +117,7 @@ def time_status(stores: Iterable[SchedulingCounts], *, now: int) -> TimeStatus:
 
 
 def _sums(counts: Iterable[Mapping[str, int]], names: Iterable[str]) -> dict[str, int]:
-    """Return the sums by name, 0 for a missing one: a monitored value must not come and go."""
+    """Return the sums by name, 0 for a missing name: a monitored value must not come and go."""
     summed: Counter[str] = Counter()
     for part in counts:
         summed.update(part)
@@ -172,7 +172,7 @@ def create_schedule(
     with store.writing() as tx:
         rows = tx.for_agent(agent).schedules
         stored = rows.find(new.id)
-        if stored is not None:  # sent twice at once
+        if stored is not None:  # the same request was sent twice at once
             return to_schedule(_check_same(stored, draft))
         if rows.is_taken(new.id):
             raise _id_taken(new.id)
@@ -235,8 +235,8 @@ def update_schedule(
 ) -> Schedule:
     """Change the given fields. A new cadence starts now and makes a completed or failed schedule active again.
 
-    A schedule of nobody becomes that of the user of its new session. Raises `Rejected`, also for a schedule that does
-    not belong to the viewer, and `NotFound`.
+    A schedule of nobody becomes the property of the single user of its new session. Raises `Rejected`, also for a
+    schedule that does not belong to the viewer, and `NotFound`.
     """
     values: dict[str, Any] = {
         name: value
@@ -295,7 +295,7 @@ def resume_schedule(store: Store, schedule_id: str, *, agent: str, rules: Schedu
             values: dict[str, Any] = {"status": "active", "consecutive_failures": 0, "retries": 0}
             values["next_run_at"] = _resumed_at(stored, now)
             if tx.for_agent(agent).runs.find_open(schedule_id) is not None and values["next_run_at"] == now:
-                values["next_run_at"] = None  # the end of the open run of a one-shot decides
+                values["next_run_at"] = None  # for a one-shot, the end of its open run decides
             _check_limit(rows.count_unfinished(stored.user), stored, values, rules)
             rows.update(schedule_id, values, now=now)
         return to_schedule(rows.get(schedule_id))
@@ -327,7 +327,7 @@ def upcoming(store: Store, schedule_id: str, *, agent: str, count: int, now: int
         return NextRuns(at=[], local=[])
     cadence = read_cadence(record)
     first = from_micros(record.next_run_at)
-    # The retry of a one-shot is not a time of its cadence, and overdue times fire once.
+    # A one-shot's retry is not a time of its cadence, and overdue times fire once.
     after = max(first, from_micros(now))
     later = [] if isinstance(cadence, Once) else next_runs(cadence, after, count - 1)
     times = [first, *later]
@@ -360,7 +360,7 @@ def _start_cadence(cadence: Cadence, rules: ScheduleRules, now: int) -> tuple[Ca
         cadence = replace(cadence, anchor=present)
     validate_cadence(cadence, now=present, min_interval_seconds=rules.min_interval_seconds)
     first = next_run_for_cadence(cadence, present)
-    if first is None:  # rejected above, except for a time that passes just now
+    if first is None:  # past times are rejected above; this time passes just now
         raise Rejected("the schedule would never fire", field="cadence")
     return cadence, to_micros(first)
 
@@ -443,7 +443,7 @@ def run_now(
     """Make a manual run; the next time of the schedule does not change. The caller sends its task.
 
     A run that exists under `run_id` is returned as it is. Raises `NotFound`, `Rejected` for a schedule that does not
-    belong to the viewer, and `Conflict` while another run of the schedule is open: there is one at a time.
+    belong to the viewer, and `Conflict` while another run of the schedule is open: only one may be open at a time.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent)
@@ -487,8 +487,8 @@ def complete_run(
 ) -> ScheduleRun:
     """Store the result of a run that the agent's own workers executed. Reporting the same again changes nothing.
 
-    Without a user as viewer, the runs of all users are found, since a worker may know only the run. The returned run
-    then lacks the texts that only its users may see.
+    Without a user as viewer, the runs of all users are found, since a worker may know only the run. Then the returned
+    run lacks the texts that only its users may see.
 
     Raises `NotFound`, `Rejected` for a schedule that does not belong to the viewer, and `Conflict` if Reverie executes
     the run itself or the run ended in another way: it was cancelled, or the report came too late.

@@ -17,7 +17,7 @@ ONLY_DEFAULT = Channel(id=DEFAULT_CHANNEL, description="", is_default=True, sess
 
 
 def list_channels(store: Store, *, agent: str) -> list[Channel]:
-    """Return all channels, also those that only messages have named: the default first, then by id."""
+    """Return all channels, also those known from messages only: the default first, then by id."""
     with store.reading() as tx:
         return tx.for_agent(agent).channels.list()
 
@@ -29,7 +29,7 @@ def read_channel(store: Store, *, agent: str, channel: str) -> Channel:
 
 
 def create_channel(store: Store, *, agent: str, channel: str, description: str = "", now: int) -> Channel:
-    """Create a channel, or describe one that only messages have named. Raises `Rejected` and `Conflict`."""
+    """Create a channel, or describe one that is known from messages only. Raises `Rejected` and `Conflict`."""
     name, checked = check_label("channel", channel, required=True), check_description("description", description)
     with store.writing() as tx:
         rows = tx.for_agent(agent)

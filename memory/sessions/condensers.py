@@ -36,7 +36,7 @@ from storage.sessions.summaries import Line, format_summary, parse_summary, spea
 INPUT_TOKENS: Final = 6_000
 # A longer message is passed to the model with its best sentences only.
 _MAX_MESSAGE_TOKENS: Final = 2_000
-# The model's tokenizer differs from ours: the prompt requests less than the room, and the call allows more.
+# The model's tokenizer differs from ours: the prompt asks for less than fits, and the call allows more.
 _OUTPUT_SLACK: Final = 1.5
 _REQUESTED_SHARE: Final = 0.8
 
@@ -116,7 +116,7 @@ def _checked(answer: str, turns: Sequence[_Turn], limit_tokens: int, counter: To
 
 
 def _turns(messages: Sequence[MessageRecord], counter: TokenCounter) -> list[_Turn]:
-    """Return the turns for the model: texts without secrets; of tool results only that the tool answered."""
+    """Return the turns for the model: texts without secrets; a tool result becomes a note that the tool answered."""
     found = []
     for message in messages:
         text = _text(message, counter)
@@ -158,12 +158,12 @@ _CALLS_PER_STEP: Final = 4
 
 
 class NotCondensed(Transient):
-    """The language model returned no summary and nothing may replace it: nothing has changed; it is tried again."""
+    """The language model returned no summary and nothing may replace it. Nothing has changed; a later run retries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condensed:
-    """Lines of a summary, their author, and why a configured language model did not write them."""
+    """Lines of a summary, their author, and the reason if a configured language model did not write them."""
 
     lines: list[Line]
     author: str
@@ -172,7 +172,7 @@ class Condensed:
 
 @dataclass(frozen=True, slots=True)
 class Condenser:
-    """Condenses messages. With `fallback` their own sentences replace the summary of a model that fails.
+    """Condenses messages. With `fallback`, the messages' own sentences replace the summary of a model that fails.
 
     `check` is called before each request to the model.
     """
@@ -219,8 +219,8 @@ class Condenser:
 def append_lines(old: Sequence[Line], new: Sequence[Line], max_tokens: int, counter: TokenCounter) -> list[Line]:
     """Return a summary with new lines at its end, in at most `max_tokens`; the oldest lines are condensed to fit.
 
-    The oldest lines with twice the tokens that have to go are condensed to half. New lines are kept as they are, unless
-    they exceed the limit by themselves.
+    To save some tokens, the oldest lines with twice as many tokens are condensed to half. New lines are kept as they
+    are, unless they exceed the limit by themselves.
     """
     lines = [*old, *new]
     while (excess := counter.count([format_summary(lines)])[0] - max_tokens) > 0:
@@ -232,7 +232,7 @@ def append_lines(old: Sequence[Line], new: Sequence[Line], max_tokens: int, coun
             block += 1
         room = size - excess
         reduced = select_lines(passages_of_lines(lines[:block]), room, counter) if room > 0 else []
-        if len(reduced) == block:  # nothing could be dropped: the oldest line goes
+        if len(reduced) == block:  # no line was dropped: drop the oldest
             reduced = reduced[1:] if block > 1 or len(lines) > 1 else []
         lines = [*reduced, *lines[block:]]
     return lines
@@ -242,10 +242,10 @@ Floats = NDArray[np.float32]
 
 # Passages compared with each other at once: 300 take 20 ms.
 GROUP_SIZE: Final = 300
-# Of more passages, each group keeps this many times its share of the tokens, and never less than a few lines.
+# More passages are reduced group by group: each keeps this many times its share of the tokens, at least a few lines.
 _GROUP_KEEPS: Final = 4
 _MIN_GROUP_TOKENS: Final = 120
-# If a round keeps more than this share, because there is much room, passages are thinned out evenly.
+# If a round keeps more than this share of the passages, because there is much room, they are thinned out evenly.
 _MAX_KEPT_SHARE: Final = 0.8
 # A sentence with this many meaningful words counts as complete.
 _FULL_WORDS: Final = 7
@@ -259,7 +259,7 @@ _SIMILARITY_PENALTY: Final = 0.3
 _MIN_WEIGHT: Final = 0.05
 # A sentence that fills the last tokens has at least this share of the best score.
 _MIN_SCORE_SHARE: Final = 0.3
-# Factors for less informative sentences: bare questions; praise and wishes for the other; hopes and assurances.
+# Factors for less informative sentences: bare questions; praise and good wishes; hopes and assurances.
 _QUESTION: Final = 0.25
 _PRAISE_FACTOR: Final = 0.4
 _ASSURANCE_FACTOR: Final = 0.6
@@ -337,7 +337,7 @@ def _select(passages: Sequence[Passage], limit_tokens: int, counter: TokenCounte
 
 
 def _select_per_stretch(ranked: _Ranked, limit_tokens: int) -> list[int]:
-    """Return the best of each stretch within its share; a share too small for a line is added to the next one."""
+    """Return the best passages of each stretch within its share; what a share has left is added to the next."""
     stretches: dict[int, list[int]] = {}
     for position, passage in enumerate(ranked.passages):
         stretches.setdefault(passage.stretch, []).append(position)
@@ -356,7 +356,7 @@ def _select_per_stretch(ranked: _Ranked, limit_tokens: int) -> list[int]:
 
 
 def _fill(ranked: _Ranked, positions: Sequence[int], room: int, selected: list[int]) -> None:
-    """Add the best of these positions to `selected` one by one while they fit, each compared with those before it."""
+    """Add the best positions that fit to `selected`, one by one, each compared with those selected before."""
     known = set(selected)
     candidates = [position for position in positions if position not in known]
     min_score = _MIN_SCORE_SHARE * float(ranked.scores.max())

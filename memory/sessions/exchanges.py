@@ -28,7 +28,7 @@ def count_tokens(messages: Sequence[MessageRecord], counter: TokenCounter) -> li
 
 
 def valid_starts(messages: Sequence[MessageRecord]) -> list[bool]:
-    """Return for each message whether a conversation may start there: no later tool result lacks its call."""
+    """Return for each message whether a conversation may start there: every tool result from there on has its call."""
     call_positions: dict[str, list[int]] = {}
     for call_id, position in _calls(messages):
         call_positions.setdefault(call_id, []).append(position)
@@ -43,7 +43,7 @@ def valid_starts(messages: Sequence[MessageRecord]) -> list[bool]:
 
 
 def _call_position(messages: Sequence[MessageRecord], position: int, call_positions: Mapping[str, list[int]]) -> int:
-    """Return the position of the call of a tool result: by its id, else the last turn before it that called a tool.
+    """Return the position of a tool result's call: by its id, else the last turn before it that called a tool.
 
     An id may be used again: the newest call before the result is its own. A result without any call belongs to no
     exchange: it may be present, but nothing starts with it.

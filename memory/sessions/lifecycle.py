@@ -1,8 +1,8 @@
 """The states of a session (active, idle, archived), and what happens when a session ends.
 
 A session that ends is first read once more for memories; then its conversation-tier memories are cleared and its state
-changes, in one transaction unless they are many; then the agent's memory files are committed. If it is killed between
-two of these steps and repeated, the result is the same.
+changes, in one transaction unless they are many; then the agent's memory files are committed. A process may be killed
+between two of these steps: repeating them gives the same result.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SessionEndHooks:
 
 
 def start_session(store: Store, call: StartSession, *, agent: str, now: int) -> Session:
-    """Create a session before its first message, or reopen an idle one; an active one keeps what it has.
+    """Create a session before its first message, or reopen an idle one; an active one stays active.
 
     Fields of the call fill in what is not known of the session yet. Raises `Rejected`, and `Conflict` for an archived
     session and for the chat of another one.
@@ -169,7 +169,7 @@ def _publish(run: JobRun, hooks: SessionEndHooks) -> None:
 
 
 def _end_inactive(run: JobRun, name: SessionName, before: int) -> None:
-    """End a session unless it got a message, ended or was forgotten since it was found."""
+    """End a session unless it got a message, ended or was forgotten since the job found it."""
     with run.writing() as tx:
         found = tx.for_agent(name.agent).sessions.find(name.session)
         if found is None or found.status != "active" or found.updated_at >= before:
@@ -211,7 +211,7 @@ def _close(store: Store, hooks: SessionEndHooks, name: SessionName, status: str,
 
 
 def _note_unpublished(tx: Transaction, agent: str, now: int) -> None:
-    """Let the job commit the agent's files in case this process does not get to it."""
+    """Make the job commit the agent's files, in case this process dies before it does."""
     tx.leases.advance(contract.CLOSE_IDLE_SESSIONS, agent, after=0, to=1, now=now)
 
 

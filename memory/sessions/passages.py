@@ -39,7 +39,7 @@ _END = re.compile(
     "(?<![.!?\u2026])([.!?\u2026]++[\"'\u2019\u201d)\\]\u00bb*_]*+)(?=\\s|$)|([\u3002\uff01\uff1f]+[\u300d\u300f\u201d]?)"
 )
 _BEFORE_WORD = re.compile(r"[\s(\"'\u201c]")
-# How far around the marks to look for what they end: a blank and a quotation mark, a long word.
+# How much text around the marks is looked at: before them a long word, after them a quotation mark and a blank.
 _LOOK_AHEAD: Final = 8
 _LOOK_BACK: Final = 24
 # Abbreviations whose full stop never ends a sentence.
@@ -108,7 +108,7 @@ def _is_prose(raw: str, line: str) -> bool:
 
 
 def _continues(block: str, line: str) -> bool:
-    """Return whether a line continues the sentence before it: that one has no end, and the line is in lower case."""
+    """Return whether a line continues the sentence before it, which has no end: the line is in lower case."""
     return line[0].islower() and block[-1] not in ".!?:;\u2026\u3002\uff01\uff1f"
 
 
@@ -127,7 +127,7 @@ def _split(block: str) -> Iterator[str]:
 
 
 def _ends(block: str, found: re.Match[str]) -> bool:
-    """Return whether the marks that were found end a sentence."""
+    """Return whether these marks end a sentence."""
     marks, following = found.group(1), block[found.end() : found.end() + _LOOK_AHEAD].lstrip(" \"'(\u201c*_")[:1]
     if not following:
         return True
@@ -145,7 +145,7 @@ def _ends(block: str, found: re.Match[str]) -> bool:
 # A pause this long starts a new stretch of the conversation; so does this number of messages.
 _PAUSE_MICROS: Final = 3 * 3_600 * 1_000_000
 _STRETCH_MESSAGES: Final = 10
-# Fewer words are not a sentence; an answer of at most this many words is quoted with its question.
+# Fewer words are not a sentence. An answer of at most the second number of words is quoted with its question.
 _MIN_WORDS: Final = 4
 _SHORT_ANSWER_WORDS: Final = 6
 _MAX_TOOLS: Final = 8
@@ -200,7 +200,7 @@ def passages_of_lines(lines: Sequence[Line]) -> list[Passage]:
 
 
 def unquotable_lines(messages: Sequence[MessageRecord]) -> list[Line]:
-    """Return lines for what cannot be quoted: the tools that were used, or that there was no text at all."""
+    """Return lines for messages without sentences: they name the tools that were used, or say there was no text."""
     tools = Counter(m.tool_name or "a tool" for m in messages if m.role == "tool")
     lines = []
     if tools:

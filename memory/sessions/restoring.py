@@ -26,7 +26,7 @@ _SUMMARY_SHARE: Final = 4
 
 
 def restore_session(store: Store, counter: TokenCounter, *, agent: str, session: str, token_budget: int) -> Restored:
-    """Return the newest messages of a session that fit, oldest first, and its summary; both count.
+    """Return the newest messages of a session, oldest first, and its summary, as many as fit together.
 
     A message counts its content, its tool calls as JSON, and 4 tokens of overhead. If not even the newest fits, it is
     cut at the end of a word, together with its exchange. Summary lines that quote a returned message are left out, and
@@ -74,7 +74,7 @@ def _newest(
 
 
 def _first_that_fits(messages: Sequence[MessageRecord], tokens: Sequence[int], room: int) -> int:
-    """Return where the longest tail starts that fits and does not separate a tool result from its call."""
+    """Return the start of the longest tail that fits and does not separate a tool result from its call."""
     first = len(messages)
     while first and tokens[first - 1] <= room:
         first -= 1
@@ -111,7 +111,7 @@ def _shorten(messages: list[MessageRecord], counter: TokenCounter, room: int) ->
 
 
 def _cut_level(sizes: Sequence[int], room: int) -> int:
-    """Return the highest limit per size at which their sum fits into the room."""
+    """Return the highest limit for each size with which the sum of the sizes fits into the room."""
     left, level = room, 0
     for position, size in enumerate(sorted(sizes)):
         level = left // (len(sizes) - position)

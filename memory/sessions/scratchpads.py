@@ -1,6 +1,6 @@
 """Scratchpads: an agent's working notes in one session, as a list of items and as keys with values.
 
-The first write creates the session. Whatever was never written reads as empty, even if the session does not exist.
+The first write creates the session. A scratchpad without any write reads as empty, even if there is no session.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Sessions and their messages as the client sees them: lists, reads and exports them, and lists agents and workspaces.
 
-The newest messages come from working memory; the store is read only where working memory does not have them. The end
-of a session, as its caller added it, is in the order of the sequence in which messages were stored, not of the times
-that their callers gave.
+The newest messages come from working memory; the store is read only where working memory does not have them. The last
+messages of a session are ordered by sequence, in which they were stored, not by the times that their callers gave.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def session_of(rows: AgentRepositories, session: str) -> Session:
 
 
 def _described(rows: AgentRepositories, records: Sequence[SessionRecord]) -> list[Session]:
-    """Return sessions with what their messages say about them."""
+    """Return sessions with the fields that come from their messages."""
     contents = rows.sessions.contents([record.row_id for record in records])
     speakers = rows.sessions.speakers([record.row_id for record in records])
     return [
@@ -84,7 +83,7 @@ def is_hidden_session(store: Store, viewer: Viewer, *, agent: str, session: str)
 def read_messages(
     store: Store, *, agent: str, session: str, limit: int, offset: int, around: str | None = None
 ) -> MessageList:
-    """Return a page of a session's messages, oldest first; with the id of a message, that one is in its middle.
+    """Return a page of a session's messages, oldest first; a message that is named by its id is in the middle.
 
     Raises `NotFound`.
     """
@@ -102,7 +101,7 @@ def newest_messages(store: Store, working: WorkingMemory, *, agent: str, session
 
     Fills working memory where it did not have them. Without a broker the store answers. Raises `NotFound`.
     """
-    if store.viewer is not None:  # working memory has no owners
+    if store.viewer is not None:  # working memory does not know the owners of messages
         with store.reading() as tx:
             tx.for_agent(agent).sessions.get(session)
     try:
@@ -154,8 +153,8 @@ def pop_message(
 ) -> Message | None:
     """Delete the last message of a session with all that came from it, and return it; None if there is none.
 
-    It gets a tombstone. A delivery of it that was accepted until now is not stored any more. Raises `Unavailable`
-    without a broker, before anything is deleted: what was accepted before is told by a number that the broker gives.
+    It gets a tombstone. Deliveries of it that were accepted until now are not stored any more: a number of the broker
+    separates them from later ones. Without a broker this raises `Unavailable` before anything is deleted.
     """
     popped = None
     while popped is None:
@@ -182,7 +181,7 @@ def _newest(rows: AgentRepositories, session: str) -> WholeMessage | None:
 def _remove(stores: Stores, store: Store, message: WholeMessage, forgotten_at: Number) -> WholeMessage | None:
     """Remove a session's last message and what came from it; None if another message has followed meanwhile."""
     subject = Subject("message", message.id, session=message.session)
-    with store.reading() as tx:  # which reads all memories of the agent, and must hold no lock
+    with store.reading() as tx:  # it reads all memories of the agent, so it must not hold a lock
         selection = tx.for_agent(message.agent).erased.select(subject)
     with store.writing() as tx:
         rows = tx.for_agent(message.agent)
@@ -212,7 +211,7 @@ def _remove_from_account(stores: Stores, store: Store, message: WholeMessage) ->
 def list_workspaces(
     stores: Stores, *, now: int, limit: int, offset: int, only: str | None = None
 ) -> list[WorkspaceSummary]:
-    """Return a page of the workspaces by name, or the one that is named by `only`.
+    """Return a page of the workspaces, ordered by name, or only the workspace `only`.
 
     A workspace that cannot be read has an error instead of numbers.
     """
@@ -221,7 +220,7 @@ def list_workspaces(
 
 
 def list_agents(stores: Stores, workspace: str, *, now: int) -> list[AgentSummary]:
-    """Return the agents with anything in a workspace or in the account, by name.
+    """Return the agents that have anything in a workspace or in the account, ordered by name.
 
     Raises `StoreUnavailable` and `StoreUnusable`.
     """

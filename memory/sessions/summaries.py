@@ -1,7 +1,8 @@
 """Summarise sessions: the oldest messages are condensed and appended, and written if the session is unchanged.
 
-How many become summary, and how long that may be, is pure arithmetic: the newest message always stays, and what remains
-starts only where `Usage.valid_starts` allows it, so that no tool result is left without its call.
+Pure arithmetic decides how many messages are condensed, and how long their summary may be. The newest message always
+stays, and the remaining messages start only where `Usage.valid_starts` allows it, so that no tool result is left
+without its call.
 
 A batch reads in one transaction, condenses outside of any, and writes in another by compare-and-swap, so a slow batch
 never overwrites a newer one. Text, epoch, upper sequence and the marks of the covered messages are one entry of the
@@ -32,11 +33,11 @@ from storage.sessions.summaries import SUMMARISE, MessageSize, SummaryState, for
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 
-# Messages shrink to a fifth, unless there is less room than that for the summary.
+# Messages shrink to a fifth, or further if the summary has less room.
 SHRINK_FACTOR: Final = 5
-# A line or two: less says nothing.
+# The least room: one or two lines.
 MIN_TOKENS: Final = 48
-# Five or six lines. A short conversation shrinks less, to two thirds: it may have nothing but small talk to lose.
+# Five or six lines: up to this length, a conversation shrinks only to two thirds, as it may be all small talk.
 SHORT_TOKENS: Final = 160
 # A summary takes at most a quarter of a small budget: the share that `restore` and `context` give it.
 SUMMARY_SHARE: Final = 4
@@ -134,8 +135,7 @@ def compaction_count(usage: Usage, budget: int, rules: CompactionRules) -> int:
 def count_to_reach(usage: Usage, tokens: float) -> int:
     """Return the fewest oldest messages to condense so that at most `tokens` remain in use.
 
-    0 if that is already so. If no number reaches it, as many as may go, or none if their summary would be longer than
-    they are.
+    0 if they do already. If no number is enough, all that may be condensed, or none if that would save nothing.
     """
     if usage.total_tokens <= tokens:
         return 0
@@ -157,12 +157,12 @@ def limit_count(usage: Usage, count: int, tokens: int) -> int:
     return next((cut for cut in reversed(cuts) if usage.oldest_tokens(cut) <= tokens), cuts[0])
 
 
-# The tokens of the longest summary: each context of its session has room for it besides messages.
+# The tokens of the longest summary: every context of the session has room for it beside messages.
 MAX_SUMMARY_TOKENS: Final = 2_000
 
 
 def max_summary_tokens(limit: int, budget: int) -> int:
-    """Return the tokens that a summary may have next to messages that share a budget with it."""
+    """Return the tokens that a summary may have if it shares a budget with messages."""
     return max(1, min(limit, budget // SUMMARY_SHARE))
 
 
@@ -177,7 +177,7 @@ def summary_tokens_after(summary_tokens: int, condensed_tokens: int, limit: int)
     return min(limit, summary_tokens + new_part_tokens(summary_tokens, condensed_tokens, limit))
 
 
-# The most that one batch reads and condenses; the next batch continues.
+# One batch reads and condenses at most this much; the next batch continues.
 STEP_MESSAGES: Final = 2_000
 STEP_BYTES: Final = 1024 * 1024
 _BYTES_PER_TOKEN: Final = 4
@@ -272,7 +272,7 @@ def may_exceed(store: Store, name: SessionName, *, tokens: float) -> bool:
 
 
 def was_undone(store: Store, name: SessionName) -> bool:
-    """Return whether a summary was undone and no message came since: it is not made again. Raises `NotFound`."""
+    """Return whether a summary was undone and no message came since: then it is not made again. Raises `NotFound`."""
     with store.reading() as tx:
         summaries = tx.for_agent(name.agent).summaries
         state = summaries.state(name.session)
@@ -336,7 +336,7 @@ def _first_batch(sizes: Sequence[MessageSize]) -> Sequence[MessageSize]:
 def _vectors(
     tx: Transaction, rows: AgentRepositories, messages: Sequence[MessageRecord]
 ) -> Mapping[int, Sequence[ChunkVector]]:
-    """Return the vectors that the pipeline gave these messages: centrality needs no further model call."""
+    """Return the vectors that the pipeline made for these messages: centrality needs no further model call."""
     generation = tx.index.active("vector")
     if generation is None:
         return {}

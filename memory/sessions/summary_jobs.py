@@ -122,7 +122,7 @@ def has_new(store: Store) -> bool:
 
 
 def _summarise_page(sweep: _Sweep, names: list[SessionName]) -> bool:
-    """Summarise those of these sessions that are due; False if the time was not enough for all."""
+    """Summarise the due ones of these sessions; False if the time was not enough for all."""
     run = sweep.run
     for name in names:
         if run.agent not in (None, name.agent):
@@ -147,8 +147,8 @@ def _summarise_page(sweep: _Sweep, names: list[SessionName]) -> bool:
 def consolidate_conversations(run: JobRun, condenser: Condenser, rules: SummaryRules, *, after_hours: float) -> None:
     """Summarise every conversation that is over: ended, or without messages for `after_hours`.
 
-    If the time is not enough for all, the next run continues where this one stopped: a session that the language model
-    does not condense does not delay the others.
+    If the time is not enough for all, the next run continues where this one stopped, so a session that the language
+    model does not condense does not delay the others.
     """
     sweep = _Sweep(run, condenser, rules)
     before = run.now - int(after_hours * HOUR_MICROS)

@@ -1,7 +1,7 @@
 """Keyed hashes, which the audit log has in place of names and ids that callers chose.
 
-Its entries are never changed, so an erasure cannot take a name out of them. Whoever knows the name finds its entries by
-their hash; the name cannot be read from the hash.
+Its entries are never changed, so an erasure cannot take a name out of them. Whoever knows a name finds its entries by
+the hash; nobody can read the name from the hash.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OWN_TRACE: Final = re.compile(r"[0-9a-f-]{32,64}")
 
 
 def audited_name(data: Path, kind: str, name: str) -> str:
-    """Return what the log has in place of a name: what kind of thing it is of, and the hash. Empty without a name."""
+    """Return the kind and hash that the log has in place of a name; empty without a name."""
     if not name:
         return ""
     hashed = target_hash(hash_key(data), kind, workspace=None, agent=None, target=name)
@@ -27,10 +27,10 @@ def audited_name(data: Path, kind: str, name: str) -> str:
 
 
 def audited_names(data: Path, name: str) -> list[str]:
-    """Return all forms of a name in the log: the name itself, if it was not a caller's, or one of its hashes."""
+    """Return all forms that a name may have in the log: itself if no caller chose it, or a hash for each kind."""
     return [name, *(audited_name(data, kind, name) for kind in ("id", "user", "session"))]
 
 
 def audited_trace(data: Path, trace: str) -> str:
-    """Return a trace id, or its hash if it may be a text of a caller."""
+    """Return a trace id, or its hash if a caller may have chosen it."""
     return trace if _OWN_TRACE.fullmatch(trace) else audited_name(data, "trace", trace)

@@ -1,4 +1,4 @@
-"""A principal: who makes a call, and what it may do. Headers and arguments of a call only narrow it."""
+"""A principal: who makes a call, and what it may do. Headers and arguments of a call can only narrow these rights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reverie.contract import SCOPES, Scope
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who makes a call: the holder of a token, or the operator. None means any.
+    """Who makes a call: the holder of a token, or the operator. A field that is None means no limit.
 
     `name` is the name in the audit log, and `token` the id of the token, empty for the operator.
     """

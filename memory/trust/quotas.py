@@ -1,8 +1,8 @@
 """Quotas: how much a workspace may hold, and how many workspaces a tenant may have.
 
-Stored rows count for their workspace, whoever wrote them: tokens are rotated and revoked, but their rows stay. So the
-database itself keeps the counts of each store, and items in the inbox count, too. A quota refuses a call before
-anything is accepted. Accepted items are stored, even if that exceeds the quota.
+Stored rows count for their workspace, whoever wrote them: tokens are rotated and revoked, but their rows stay. So each
+store's database counts its rows itself, and items in the inbox count, too. A quota refuses a call before anything is
+accepted. Accepted items are stored, even if that exceeds the quota.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storage.stores import FileStamp, Stores
 from storage.trust.quotas import RESOURCES, QuotaRecord, nothing_stored, stored_amounts
 from storage.viewer import LOCAL_TENANT
 
-# What producers that have the broker send: only of these does the broker itself refuse more.
+# The resources of messages. Producers with access to the broker send nothing else, and the broker refuses it when full.
 _OF_MESSAGES: Final[tuple[Resource, ...]] = ("messages", "bytes")
 _NOUNS: Final[Mapping[Quota, str]] = {
     "messages": "messages and files",
@@ -36,7 +36,7 @@ _NOUNS: Final[Mapping[Quota, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit, and whose it is: of the workspace itself, its tenant, or (empty) the settings."""
+    """A limit, and its origin: set for the workspace, for its tenant, or (None) by the settings."""
 
     amount: int
     set_for: Holder | None = None
@@ -53,7 +53,7 @@ class _Seen:
 class Quotas:
     """The quotas of an installation, for one process. Safe to use from several threads.
 
-    `defaults` are those of the settings, 0 for none. Without anything set, a call costs microseconds.
+    `defaults` are those of the settings, 0 for none. Without any limit, a call costs microseconds.
     """
 
     def __init__(self, stores: Stores, inbox: Callable[[], WorkerInbox], *, defaults: Mapping[Quota, int]) -> None:
@@ -73,7 +73,7 @@ class Quotas:
         return bool(self._defaults) or bool(self._stores.known_quotas())
 
     def limits(self, workspace: str | None, tenant: str) -> dict[Quota, Limit]:
-        """Return the limits of a workspace, or without one those of a tenant itself. Raises `StoreUnavailable`."""
+        """Return the limits of a workspace, or those of a tenant if `workspace` is None. Raises `StoreUnavailable`."""
         records = self._stores.known_quotas()
         if not records:
             return self._defaults
@@ -90,7 +90,7 @@ class Quotas:
         return self.limits(workspace, self._stores.tenant_of(workspace))
 
     def amounts_allowed(self, workspace: str) -> dict[Resource, int]:
-        """Return the limits of what a workspace holds. Raises `StoreUnavailable`."""
+        """Return the amounts that a workspace may hold, by resource. Raises `StoreUnavailable`."""
         limits = self.of_workspace(workspace)
         return {name: limits[name].amount for name in RESOURCES if name in limits}
 
@@ -98,9 +98,9 @@ class Quotas:
     def admitted(
         self, workspace: str, amounts: Mapping[Resource, int], *, in_account: bool = False
     ) -> Iterator[Callable[[], None]]:
-        """Hold room for what a call stores, in a workspace or `in_account`, in its tenant's part of the account tier.
+        """Reserve room for a call in a workspace, or with `in_account` in its tenant's part of the account tier.
 
-        Yields a function that gives the room back before the call ends: what it stored counts by then. Raises
+        Yields a function that releases the room before the call ends, when the stored rows count themselves. Raises
         `QuotaExceeded`, and then nothing is stored.
         """
         holder, limits = self._holder(workspace, in_account=in_account)
@@ -124,7 +124,7 @@ class Quotas:
             with self._lock:
                 while held:
                     self._held.subtract({(holder, name): amount for name, amount in held.pop().items()})
-                self._held += Counter()  # drops what is 0
+                self._held += Counter()  # drops entries of 0
 
         try:
             yield release
@@ -132,9 +132,9 @@ class Quotas:
             release()
 
     def check_new_workspace(self, workspace: str, *, on_their_way: int = 0) -> None:
-        """Raise `QuotaExceeded` if the tenant of a workspace that does not exist yet has all that it may have.
+        """Raise `QuotaExceeded` if the tenant of a new workspace has as many workspaces as it may have.
 
-        `on_their_way` counts workspaces for which something was accepted, and which do not exist yet either.
+        `on_their_way` counts other new workspaces, for which something was accepted already.
         """
         tenant = self._stores.tenant_of(workspace)
         limit = self.limits(None, tenant).get("workspaces")
@@ -150,7 +150,7 @@ class Quotas:
 
     def used(self, workspace: str, *, waiting: bool = False) -> dict[Resource, int]:
         """Return what a workspace holds, with `waiting` including the messages in its inbox."""
-        # In this order: an item that is stored meanwhile is counted twice rather than not at all.
+        # The inbox is read first: an item that is stored meanwhile is counted twice rather than not at all.
         in_inbox = self._inbox().stats(workspace).size if waiting else 0
         try:
             with self._stores.workspace(workspace, create=False).reading() as tx:
@@ -165,7 +165,7 @@ class Quotas:
             return stored_amounts(tx.connection, "" if tenant == LOCAL_TENANT else tenant)
 
     def refresh(self, workspace: str, *, refused: bool = False) -> bool:
-        """Tell producers that have the broker whether a workspace is full; return whether it is.
+        """Tell producers with access to the broker whether a workspace is full; return whether it is.
 
         `refused` says that the broker refuses messages now. Raises `Unavailable`, `StoreUnavailable` and
         `StoreUnusable`.
@@ -248,7 +248,7 @@ def _exceeded(holder: str, quota: Quota, used: int, limit: int, more: int = 1) -
 
 
 _OF_WORKSPACE: Final[tuple[Quota, ...]] = ("messages", "bytes", "memories", "schedules")
-# A tenant has workspaces, and its part of the account tier.
+# A tenant has workspaces and a part of the account tier.
 _OF_TENANT: Final[tuple[Quota, ...]] = ("workspaces", "memories", "bytes")
 
 

@@ -27,7 +27,7 @@ def new_token() -> str:
 
 
 def is_well_formed(token: str) -> bool:
-    """Return whether a text has the form of a token, with a check that fits."""
+    """Return whether a text has the form of a token, with the right check characters."""
     if len(token) != LENGTH or not token.startswith(PREFIX) or not token.isascii():
         return False
     body = token[len(PREFIX) : -_CHECK_CHARACTERS]

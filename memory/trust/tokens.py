@@ -114,7 +114,7 @@ def revoke_token(stores: Stores, name: str, *, by: Principal, now: int) -> list[
 def list_tokens(
     stores: Stores, *, by: Principal, everything: bool, now: int, limit: int, offset: int
 ) -> list[TokenRecord]:
-    """Return a page of the tokens that `by` may see, newest first: the valid ones, or those that have ended, too."""
+    """Return a page of the tokens that `by` may see, newest first: the valid ones, or also those that have ended."""
     valid_at = None if everything else now
     found = stores.tokens().list(workspace=by.workspace, valid_at=valid_at, limit=limit, offset=offset)
     return _visible(found, by)
@@ -133,7 +133,7 @@ def principal_of(token: TokenRecord) -> Principal:
 
 
 def _visible(tokens: Sequence[TokenRecord], by: Principal) -> list[TokenRecord]:
-    """Return the tokens that allow no more than `by` may do: others are none of its business."""
+    """Return the tokens that allow no more than `by` may do: a principal must not see tokens with more rights."""
     return [
         token for token in tokens if not _excess(TokenRequest(token.workspace, token.agents or (), token.user, ()), by)
     ]
@@ -167,7 +167,7 @@ def _excess(request: TokenRequest, by: Principal) -> str:
         return "user"
     if not by.scopes.issuperset(request.scopes):
         return "scopes"
-    # Tenants lie above workspaces.
+    # A bound principal may not choose a tenant, which is above workspaces.
     return "tenant" if request.tenant and by.is_bound else ""
 
 
@@ -200,7 +200,7 @@ _KEPT: Final = 4_096
 
 @dataclass(slots=True)
 class _Checked:
-    """A token that was looked up, and the state of the file before."""
+    """A token that was looked up, and the state of the account's file before the look-up."""
 
     record: TokenRecord
     principal: Principal
@@ -220,7 +220,7 @@ class TokenChecker:
         self._lock = threading.Lock()
         self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
         self._used_at: dict[str, int] = {}
-        # How often this process has changed tokens: what was read before a change is not kept.
+        # How often this process has changed tokens: a token that was read before a change is not kept.
         self._changes = 0
 
     def known(self, token: str) -> Principal | None:
@@ -252,14 +252,14 @@ class TokenChecker:
         return self._holder(found)
 
     def forget(self) -> None:
-        """Look every token up again: this process has changed some."""
+        """Forget the checked tokens, because this process has changed some."""
         with self._lock:
             self._changes += 1
             self._checked.clear()
 
     def take_uses(self) -> dict[str, int]:
-        """Return when tokens were used, by id, since this was last asked."""
-        # Another thread may add one at any moment: each is taken by itself, so that none gets lost.
+        """Return the last use of each token, by its id, since the last call of this method."""
+        # Another thread may add a use at any moment: each is popped by itself, so that none gets lost.
         return {id: self._used_at.pop(id) for id in list(self._used_at)}
 
     def _holder(self, found: _Checked) -> Principal | None:

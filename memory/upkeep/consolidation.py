@@ -1,10 +1,9 @@
 """Plans the consolidation of an agent's memories from what was read, before anything is changed.
 
 Pure, so that a dry run reports what a real run does. The order: remove expired memories, promote those that are
-recalled often, prune decayed ones, merge duplicates, promote what was merged and is recalled often now, enforce the
-limits; each step sees the result of those before it.
-Merging only raises a relevance and only lengthens a lifetime, so a plan that is made again after half of one was
-carried out ends with the same result.
+recalled often, prune decayed ones, merge duplicates, promote merged memories that now have enough recalls, enforce the
+limits; each step sees the results of those before it. Merging only raises a relevance and only lengthens a lifetime. So
+if half of a plan was carried out, a new plan ends with the same result.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PROMOTE: Final = "promote"
 PRUNE: Final = "prune"
 MERGE: Final = "merge"
 CAP: Final = "cap"
-# The count of what is not promoted because too few users have recalled it.
+# The name of the count of memories that are not promoted because too few users have recalled them.
 LITTLE_KNOWN: Final = "left_out_little_known"
 
 
@@ -49,10 +48,10 @@ class Exclusions:
 
 @dataclass(slots=True)
 class Plan:
-    """The memories that each step changes. `promoted_later` reach the threshold only by a merge.
+    """The memories that each step changes. Memories in `promoted_later` reach the threshold only by a merge.
 
-    `held_back` are not promoted: several users see them, and too few have recalled them. `entries_kept` is the number
-    of memories of this store at which `max_entries` is met; None if that limit applies to this store alone.
+    Those in `held_back` are not promoted: several users see them, and too few have recalled them. `entries_kept` is how
+    many memories this store may keep if `max_entries` applies to several stores together, else None.
     """
 
     looked_at: int = 0
@@ -80,7 +79,7 @@ class Plan:
 
     @property
     def changes(self) -> list[tuple[str, int]]:
-        """The action and the memory's row of each change, in the order of the steps; of a merge, the duplicate's."""
+        """The action and the memory's row of each change, in the order of the steps; for a merge the duplicate."""
         steps = (
             (EXPIRE, [memory.row_id for memory in self.expired]),
             (PROMOTE, [memory.row_id for memory in (*self.promoted, *self.promoted_later)]),
@@ -95,7 +94,7 @@ class Plan:
 class Planner:
     """The current memories of an agent, by row, as the planned steps leave them. `now` is in microseconds.
 
-    `little_known` returns the rows of those that several users see and too few have recalled: they are `held_back`.
+    `little_known` returns the rows of memories that several users see and too few have recalled: they are held back.
     Each step returns the memories that it changes, as they were before.
     """
 
@@ -127,7 +126,7 @@ class Planner:
     def cap(self) -> list[MemoryOutline]:
         """Remove the least relevant memories beyond the limits: first of each tier, then of all tiers together.
 
-        An agent of the account has these limits in each tenant.
+        In the account, an agent has these limits for each tenant.
         """
         capped: list[MemoryOutline] = []
         tenants: dict[str | None, list[MemoryOutline]] = {}
@@ -151,7 +150,7 @@ class Planner:
         return relevance(memory, now=self.now, rates=self.policy.rates), memory.created_at, memory.row_id
 
     def apply(self, plan: Plan) -> None:
-        """Treat the changes of an earlier plan as made, as a dry run does."""
+        """Treat the changes of an earlier plan as made, for a dry run."""
         for action, row in plan.changes:
             memory = self.rows.pop(row, None)
             if memory is not None and action == PROMOTE:
@@ -199,11 +198,11 @@ def merged_fields(survivor: MemoryOutline | MemoryRecord, duplicate: MemoryOutli
 
 # A batch holds the write lock for about a tenth of a second.
 BATCH: Final = 200
-# The maximum of a message, too.
+# The same limit as that of a message.
 _MAX_TAGS: Final = 16
 
 Item = TypeVar("Item")
-# Returns why a memory, as it is now, is to be changed; empty if it no longer is.
+# Returns why a memory in its current state should be changed; empty if it should not be any more.
 Reason = Callable[[MemoryOutline], str]
 
 
@@ -385,9 +384,9 @@ class AgentUsers:
 def little_known(
     sweeps: MemorySweeps, memories: Sequence[MemoryOutline], *, min_users: int, min_days: int
 ) -> Collection[int]:
-    """Return the rows of the memories that several users see and too few have recalled, or on too few days.
+    """Return the rows of the memories that several users see and that too few have recalled, or on too few days.
 
-    Counted are named users other than the author. With 0 for both there is no rule.
+    Named users other than the author count. With 0 for both minimums, no memory is held back.
     """
     if not memories or not (min_users or min_days):
         return ()
@@ -399,7 +398,7 @@ def _names_users(store: Store, agent: str) -> bool:
         return tx.for_agent(agent).dreams.has_users()
 
 
-# Comparing larger scopes takes seconds: 7 for 50,000 memories.
+# Comparing the memories of larger scopes takes seconds: 7 for 50,000 memories.
 _LARGE_SCOPE: Final = 5_000
 
 

@@ -42,7 +42,7 @@ from storage.transaction import AgentRepositories, Transaction
 from storage.upkeep.dreams import DreamEvent, DreamSource, Promotion
 
 ACTION: Final = "promote"
-# In a dry run: what is not promoted, with the rule that refused it.
+# In a dry run: the action of candidates that are not promoted; the rule that refused them is the reason.
 LEAVE_OUT: Final = "leave out"
 # "kept": an existing memory became long-term. "made": a memory was made from a message.
 Phase = Literal["kept", "made"]
@@ -87,7 +87,7 @@ def dream_sweep(
     on_new_memories: Callable[[str], None] = lambda _: None,
     idle_stores: IdleStores | None = None,
 ) -> dict[str, Any]:
-    """Promote in every store what passes the gates, and commit the files of the agents concerned; return counts.
+    """Promote what passes the gates in every store, and commit the files of the agents concerned; return counts.
 
     `now` is in microseconds. `on_new_memories` is called with the name of each store with new memories, which the
     pipeline has to index; `idle_stores` remembers the workspaces that have not changed since. The next sweep does what
@@ -113,7 +113,7 @@ def sweep_agent(run: JobRun, agent: str, rules: DreamRules, users: AgentUsers) -
     """Promote what passes the gates for one agent, at most `rules.most_promotions`."""
     candidates, missed = _recalled(run, agent, rules)
     run.counts.update(candidates=len(candidates), promoted=0)
-    known, refused = _known_to_several(run, agent, candidates, rules, users)
+    known, refused = _passing_shared_gates(run, agent, candidates, rules, users)
     chosen, left_out = _choose(run, agent, known, rules.most_promotions)
     if run.dry_run:
         run.counts["promoted"] += len(chosen)
@@ -131,7 +131,7 @@ def sweep_agent(run: JobRun, agent: str, rules: DreamRules, users: AgentUsers) -
 
 
 def _recalled(run: JobRun, agent: str, rules: DreamRules) -> tuple[list[Candidate], list[LeftOut]]:
-    """Return the candidates that passed all gates, and in a dry run those that missed one, with the gate.
+    """Return the candidates that passed all gates, and in a dry run those that failed a gate, with that gate.
 
     Both are in descending order of their score, then of their last recall, then in the order of their ids.
     """
@@ -161,10 +161,10 @@ def _recalled(run: JobRun, agent: str, rules: DreamRules) -> tuple[list[Candidat
     return sorted(found, key=lambda one: one.order), sorted(missed, key=lambda one: one[0].order)
 
 
-def _known_to_several(
+def _passing_shared_gates(
     run: JobRun, agent: str, candidates: Sequence[Candidate], rules: DreamRules, users: AgentUsers
 ) -> tuple[Sequence[Candidate], list[LeftOut]]:
-    """Return the candidates without those that several users see and too few have recalled, and these."""
+    """Separate the candidates that several users see and too few have recalled; return the others first."""
     if not any(candidate.source.for_several for candidate in candidates) or not users.named(run.store, agent):
         return candidates, []
     known: list[Candidate] = []
@@ -216,7 +216,7 @@ def _choose(
     refused: list[LeftOut] = []
     with run.store.reading() as tx:
         undone = {memory for owner, memory in tx.curation.undone(ACTION) if owner == agent}
-        limit -= tx.for_agent(agent).dreams.count_at(run.now)  # promotions of this sweep before it was killed
+        limit -= tx.for_agent(agent).dreams.count_at(run.now)  # this sweep made them before it was killed
     candidates = candidates if limit > 0 else ()
     for first in range(0, len(candidates), _READ_BATCH):
         batch = candidates[first : first + _READ_BATCH]
@@ -313,7 +313,7 @@ def _make(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory
         memory = rows.memories.add(
             NewMemory(
                 id=memory_id,
-                # As it was recalled: with the name of the speaker, and only the recalled part of a long message.
+                # The text as it was recalled: with the speaker's name, and only the recalled part of a long message.
                 content=found.chunk_text,
                 created_at=message.created_at,
                 lifetime="long_term",
@@ -329,7 +329,7 @@ def _make(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory
             ),
             now=now,
         )
-        # Carry over the recalls of the message: else the memory would decay from the day of the message.
+        # The memory gets the recalls of its message: otherwise it would decay from the message's day.
         accessed_at = max(memory.accessed_at, candidate.signals.last_at)
         rows.memories.change(memory.row_id, now=now, access_count=candidate.signals.hits, accessed_at=accessed_at)
         _add_to_ledger(rows, memory_id, candidate.signals, "made", now)
@@ -433,7 +433,7 @@ def refuse_message(message: MessageRecord, preceding_text: str) -> Refusal | Non
 def is_filler(text: str) -> bool:
     """Return whether a text only acknowledges another one, as "Noted." or "OK, thanks" do.
 
-    It is recalled together with the question that it answers, and is worth nothing without it.
+    Such a text is recalled with the question that it answers, and is worthless without it.
     """
     return len(text) <= _MAX_FILLER and FILLER_WORDS.issuperset(words_of(text.replace("\u2019", "'")))
 

@@ -1,4 +1,4 @@
-"""Scores how worth keeping a memory is, from its recall events. Pure: events in, numbers out.
+"""Scores from its recall events how worth keeping a memory is. Pure: events in, numbers out.
 
 The score is the weighted sum of five signals on [0, 1]. It is high for memories that were recalled often, with high
 relevance, recently, by different queries and on different days; the gates reject memories that were requested
@@ -21,7 +21,7 @@ from storage.recall.words import with_few_marks
 # Half-life of the recency of a recall: preferences and procedures change slowly.
 HALF_LIFE_DAYS: Final = {"preference": 365.0, "procedure": 365.0, "instruction": 365.0}
 OTHER_HALF_LIFE_DAYS: Final = 90.0
-# The gates for what several users see.
+# The gates for memories that several users see.
 SharedGate = Literal["too_few_users", "too_few_days"]
 WEIGHTS: Final = {"frequency": 0.24, "relevance": 0.30, "recency": 0.15, "diversity": 0.15, "spread": 0.16}
 # A signal is full at six hits, five queries, five days.
@@ -60,8 +60,8 @@ class RecallEvent(Protocol):
 class DreamRules:
     """Which recalls a dream sweep counts, and the minimum numbers for a promotion.
 
-    `shared_min_users` and `shared_min_days` are for what several users see, where an agent has users: only recalls of
-    named users who are not the author count for them.
+    `shared_min_users` and `shared_min_days` apply to memories that several users see, if the agent has users: only
+    recalls of named users who are not the author count.
     """
 
     lookback_days: float = 30.0
@@ -84,8 +84,8 @@ DREAM_RULES: Final = DreamRules()
 class Signals:
     """The five signals of one memory, each on [0, 1], and the counts behind them. `last_at` is in microseconds.
 
-    `users` and `user_days` count the users other than the author who recalled it, and the days on which they did, as
-    far as the rules ask for them.
+    `users` and `user_days` count the users other than the author who recalled it, and their days, up to the numbers
+    that the rules ask for.
     """
 
     frequency: float
@@ -117,7 +117,7 @@ class Signals:
         return not self.missed_gate(rules)
 
     def missed_gate(self, rules: DreamRules) -> str:
-        """Return which minimum was not reached and what it is; empty if all were."""
+        """Return the minimum that was not reached, with its value; empty if all were reached."""
         if self.hits < rules.min_hits:
             return f"recalled {counted(self.hits, 'time')}, needs {rules.min_hits}"
         if self.queries < rules.min_queries:
@@ -128,13 +128,13 @@ class Signals:
         return ""
 
     def missed_shared_gate(self, rules: DreamRules) -> SharedGate | None:
-        """Return which minimum for what several users see was not reached, or None."""
+        """Return the name of the gate for memories of several users that was not passed, or None."""
         if self.users < rules.shared_min_users:
             return "too_few_users"
         return "too_few_days" if self.user_days < rules.shared_min_days else None
 
     def explain_shared_gate(self, gate: SharedGate, rules: DreamRules) -> str:
-        """Return what was counted for the rule about content that several users see, and what it needs."""
+        """Return a text on a gate for memories of several users: what was counted, and what the gate needs."""
         if gate == "too_few_users":
             users = counted(self.users, "named user")
             return f"several users see it: recalled by {users} besides its author, needs {rules.shared_min_users}"

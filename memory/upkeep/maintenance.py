@@ -1,7 +1,7 @@
 """Upkeep of the stores: optimises and verifies each, and removes what has ended or is too old.
 
-A workspace that fails does not stop the others. Of messages, only the retention deletes those that are covered by a
-summary and older than its period. That deletion is not logged and cannot be undone: the operator has required it."""
+A workspace that fails does not stop the others. Only retention deletes messages: those that are covered by a summary
+and older than its period. This deletion is not logged and cannot be undone, because the operator has asked for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PRUNE_BUDGET_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class KeepRules:
-    """For how many days what has ended is kept, and how many dead letters of a workspace are."""
+    """How many days ended things are kept, and how many dead letters of a workspace."""
 
     curation_log_days: float = 90.0
     dead_letter_days: float = 365.0
@@ -65,8 +65,8 @@ def optimize_stores(
 ) -> dict[str, Any]:
     """Delete old recall events and entries of the logs, optimise each database, rebuild lost and half-empty indexes.
 
-    `recall_events_days` and `audit_log_days` are the days for which these are kept, `keep` says it of the rest that
-    would grow for ever. With `seen`, only stores that changed are optimised, and each at least once a week.
+    `recall_events_days` and `audit_log_days` say how long these are kept, `keep` how long everything else that would
+    grow for ever. With `seen`, only stores that changed are optimised, and each at least once a week.
     """
 
     def optimize_one(store: Store) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _prune_audit_log(stores: Stores, *, before: int) -> None:
 def prune_recalls(store: Store, *, now: int, keep_days: float, budget_seconds: float = _PRUNE_BUDGET_SECONDS) -> int:
     """Delete events older than `keep_days`, in short transactions; return how many.
 
-    Events that the time does not suffice for are deleted by a later run. The access counts of chunks do not change.
+    Events that are left when the time is up are deleted by a later run. The access counts of chunks do not change.
     """
     before = now - int(keep_days * DAY_MICROS)
     deadline = time.monotonic() + budget_seconds
@@ -133,7 +133,7 @@ def prune_log(store: Store, *, now: int, keep_days: float) -> int:
 
 
 def verify_stores(stores: Stores, *, scope: JobScope = ALL_DATA, seen: SeenStores | None = None) -> dict[str, Any]:
-    """Verify each database; the counts name what is wrong. With `seen`, only those that changed, and each in a week."""
+    """Verify each database; the counts name what is wrong. With `seen`: changed ones, and all once a week."""
 
     def verify_one(store: Store) -> dict[str, Any]:
         # Without the comparison word by word, which blocks writers: `reverie db verify` does that.
@@ -146,7 +146,7 @@ def verify_stores(stores: Stores, *, scope: JobScope = ALL_DATA, seen: SeenStore
 def _for_each_store(
     stores: Stores, work: Callable[[Store], dict[str, Any]], scope: JobScope, seen: SeenStores | None
 ) -> dict[str, Any]:
-    """Work on every store that was not worked on in its present state; the counts are by store."""
+    """Call `work` for every store, or only for those not `seen` in their present state; return counts by store."""
     counts: dict[str, Any] = {}
     deadline = time.monotonic() + _BUDGET_SECONDS
     names = scope.store_names(stores.all_names()) if seen is None or scope.is_limited else seen.changed(stores)
@@ -168,36 +168,36 @@ def _for_each_store(
 
 @dataclass(frozen=True, slots=True)
 class SeenStores:
-    """The notes of a job of this module on stores, kept between its runs. `now` is in microseconds."""
+    """Remembers on which stores a job has worked, from run to run. `now` is in microseconds."""
 
     idle: IdleStores
     job: str
     now: int
 
     def changed(self, stores: Stores) -> list[str]:
-        """Return the account, and the workspaces that were written since they were worked on, or a week ago."""
+        """Return the account, and the workspaces that were written since the job's last work, or a week after it."""
         account = [name for name in stores.all_names() if name == ACCOUNT_STORE]
         return [*account, *self.idle.changed(self.job, stores, now=self.now)]
 
     def note(self, stores: Stores, name: str, before: FileStamp, counts: Mapping[str, Any]) -> None:
-        """Note that a workspace was worked on, unless it was written a moment before, or something is wrong with it."""
+        """Note that a workspace was worked on, unless it was written just before, or something is wrong with it."""
         after = stores.stamp(name)
         if name != ACCOUNT_STORE and before.is_settled(self.now) and "wrong" not in counts and after is not None:
             self.idle.mark(self.job, stores, name, IdleMark(after, math.inf), now=self.now)
 
     def keep(self) -> None:
-        """Keep for the next process what was noted, at the end of a run."""
+        """Save the notes for the next process, at the end of a run."""
         self.idle.keep(self.job, now=self.now)
 
 
-# A store with very much to remove is continued by the next run.
+# If a store has more to remove, the next run continues.
 _EXPIRY_BUDGET_SECONDS: Final = 20.0
-# Longer than a dream sweep looks back: what is gone for so long is not recalled any more.
+# Longer than a dream sweep looks back: a memory that was removed so long ago has no recalls in that time.
 _PROMOTION_DAYS: Final = 400.0
 
 
 def expire(store: Store, rules: KeepRules, *, now: int) -> dict[str, int]:
-    """Remove what has ended from one store, in short transactions; returns how many of each. `now` in microseconds."""
+    """Remove ended things from one store, in short transactions; return counts by kind. `now` in microseconds."""
 
     def days_ago(days: float) -> int:
         return now - int(days * DAY_MICROS)
@@ -228,7 +228,7 @@ def expire(store: Store, rules: KeepRules, *, now: int) -> dict[str, int]:
 
 
 def expire_account(stores: Stores, rules: KeepRules, *, now: int) -> dict[str, int]:
-    """Remove old receipts of erasures, and the usage of a language model long ago; returns how many of each."""
+    """Remove old receipts of erasures, and old usage of language models; returns how many of each."""
     removed = {
         "receipts_dropped": stores.erasures().remove_before(now - int(rules.receipt_days * DAY_MICROS)),
         "usage_dropped": stores.usage().remove_before(now - int(rules.usage_days * DAY_MICROS)),
@@ -286,7 +286,7 @@ def _remove_old(run: JobRun, working: WorkingMemory, before: int) -> None:
         working.drop(run.store.name, sessions)
         with run.writing() as tx:
             messages, chunks = tx.retention.remove([message.row_id for message in old])
-        working.drop(run.store.name, sessions)  # again, in case they were read from the store in between
+        working.drop(run.store.name, sessions)  # again, in case the cache was filled from the store in between
         run.counts.update(messages=messages, chunks=chunks)
         # Continue after this session: an undo may meanwhile have taken messages out of their summary.
         reached = old[-1].session_row

@@ -44,7 +44,7 @@ MEMORY_FILE_BYTES: Final = 65_536
 class Notebooks:
     """The repositories of the notebooks, None if they are disabled, and the maximum size of MEMORY.md in bytes.
 
-    `trust` decides, by whose word a memory is, whether the files have it.
+    `trust` decides by the source of a memory whether the files contain it.
     """
 
     repositories: GitFolders | None
@@ -151,7 +151,7 @@ def _render(store: Store, agent: str, notebooks: Notebooks, now: int) -> Rendere
 
 
 def _promoted_memories(rows: AgentRepositories, ledger: Sequence[Promotion]) -> list[PromotedMemory]:
-    """Return the current memories that were promoted, or have superseded promoted ones, each once; none that waits."""
+    """Return the current memories that were promoted or supersede promoted ones, each once, except waiting ones."""
     found: dict[str, PromotedMemory] = {}
     promoted = rows.memories.with_ids([promotion.memory_id for promotion in ledger])
     for promotion in ledger:
@@ -228,13 +228,13 @@ class PromotedMemory(NamedTuple):
 
 
 class Remarks(NamedTuple):
-    """What lines say of memories, by their ids: where they come from, and why they may not hold any more."""
+    """Remarks on memories, by their ids: where they come from, and why they may not hold any more."""
 
     provenances: Mapping[str, Provenance]
     doubts: Mapping[str, str]
 
     def of(self, memory: MemoryRecord, before: str = " — ") -> str:
-        """Return the end of a memory's line."""
+        """Return the remarks that end a memory's line."""
         doubt = self.doubts.get(memory.id)
         shown = f"{before}{on_one_line(doubt)}" if doubt and looks_secret(doubt) is None else ""
         return shown + _origin(self.provenances.get(memory.id), before)
@@ -310,7 +310,7 @@ def _origin(provenance: Provenance | None, before: str) -> str:
     """Return where a memory comes from as the end of its line; without names that look like a secret."""
     if provenance is None:
         return ""
-    if not provenance.message_readable:  # forgotten: its id is not to outlive it
+    if not provenance.message_readable:  # forgotten: its id must not outlive it
         provenance = replace(provenance, message=None)
     for known in (provenance, replace(provenance, session=None, message=None, workspace=None, name=None)):
         text = long_text(known, clean=_label)
@@ -324,7 +324,7 @@ def _label(text: str) -> str:
 
 
 def _dreams_file(agent: str, ledger: Sequence[Promotion], limit: int) -> str:
-    """Return an entry for each sweep with promotions, with ids and no contents, so that forgetting is complete."""
+    """Return the file of the sweeps with promotions. It has ids without contents, so nothing forgotten stays in it."""
     head = f"# Dreams of {on_one_line(agent, _LABEL_CHARACTERS)}\n\n"
     entries: list[str] = []
     for at, promotions in groupby(ledger, key=lambda promotion: promotion.promoted_at):

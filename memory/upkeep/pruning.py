@@ -1,6 +1,6 @@
 """Prunes memories without comparing their texts: expired ones, decayed ones, and those beyond `max_entries`.
 
-That limit is one for all stores of an agent: the workspaces of one tenant, and what the account has of that tenant.
+This limit applies to all stores of an agent together: the workspaces of one tenant, and its part of the account.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def prune_decayed(run: JobRun, policy: CurationPolicy) -> dict[str, Plan]:
 
     Returns what was planned for each agent.
     """
-    policy = replace(policy, memories_per_scope=None)  # consolidation enforces that limit, after it has merged
+    policy = replace(policy, memories_per_scope=None)  # consolidation enforces this limit after its merges
     plans: dict[str, Plan] = {}
     for agent in agents(run):
         planner = read_memories(run.store, agent, policy, now=run.now)
@@ -50,7 +50,7 @@ def run_within_limit(
 ) -> dict[str, Any]:
     """Run a job that prunes where something has changed, then enforce `max_entries` over all stores of each agent.
 
-    Returns the counts of shared_keys together.
+    Returns the counts of both steps together.
     """
     ends_at = time.monotonic() + options.budget_seconds
     planned: dict[tuple[str, str], Plan] = {}
@@ -93,7 +93,7 @@ def _plan_limit(
     now: int,
     agent: str | None,
 ) -> dict[str, dict[str, Plan]]:
-    """Return, by store and agent, which memories exceed the limit once what is `planned` has been done."""
+    """Return, by store and agent, the memories that exceed the limit once the `planned` changes are made."""
     held: dict[tuple[str, str | None], Counter[str]] = defaultdict(Counter)
     totals: Counter[tuple[str, str]] = Counter()
     for name in stores.all_names():
@@ -118,7 +118,7 @@ def _plan_limit(
             plans[name][owner].capped.append(memory)
     for name, of_store in plans.items():
         for owner, plan in of_store.items():
-            # By the numbers of now: what another job or a person removes meanwhile is not removed in addition.
+            # A total, not a number to remove: what somebody else removes meanwhile counts.
             plan.entries_kept = totals[name, owner] - len(plan.capped)
     return plans
 

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from reverie.memories.types import Lifetime, Tier
 from storage.memories.records import decay, hours_between
 
-# Recalls that what several users see needs before it lasts: by so many users, on so many days.
+# A memory that several users see is promoted only after recalls by so many users, on so many days.
 MIN_USERS: Final = 2
 MIN_DAYS: Final = 2
 
@@ -19,7 +19,7 @@ MIN_DAYS: Final = 2
 class CurationPolicy:
     """The settings for promoting, pruning, merging and capping. `rates`: share of a relevance left after an hour.
 
-    `shared_min_users` and `shared_min_days` are those of dream sweeps: the recalls that what several users see needs.
+    `shared_min_users` and `shared_min_days` are the recalls that memories of several users need, as in dream sweeps.
     """
 
     rates: Mapping[Tier, float]
@@ -87,7 +87,7 @@ def hours_until_pruned(memory: DecayingMemory, *, policy: CurationPolicy) -> flo
 
 
 def is_promotable(memory: DecayingMemory, *, now: int, policy: CurationPolicy) -> bool:
-    """Return whether to make a short-term memory long-term; never one of the conversation tier, which ends with it."""
+    """Return whether to make a short-term memory long-term; never in the conversation tier, whose sessions end."""
     if memory.lifetime != "short_term" or memory.tier == "conversation":
         return False
     if memory.access_count <= policy.promote_access_count:
@@ -96,7 +96,7 @@ def is_promotable(memory: DecayingMemory, *, now: int, policy: CurationPolicy) -
 
 
 def is_prunable(memory: DecayingMemory, *, now: int, policy: CurationPolicy) -> bool:
-    """Return whether to prune a memory; never a protected one, nor one of the conversation tier, which ends with it."""
+    """Return whether to prune a memory; never a protected one, or one of the conversation tier, whose sessions end."""
     if memory.protected or memory.tier == "conversation":
         return False
     return relevance(memory, now=now, rates=policy.rates) < policy.prune_relevance
