@@ -137,8 +137,7 @@ class Evaluation:
     """What a change does to captured questions, the most changed first.
 
     `overlap_with_then` is the share of the captured results that the run before the change returns, too; it falls if
-    the store has changed since. `better` and `worse` count the questions whose results of use are found better or
-    worse.
+    the store has changed. `better` and `worse` count the questions whose results of use are found better or worse.
     """
 
     asked: int

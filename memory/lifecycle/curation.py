@@ -310,7 +310,7 @@ class CurationLogs:
     def undo(self, entry: str, *, now: int, request: str) -> tuple[Store, CurationEntry]:
         """Restore all rows that an entry changed, in one transaction; return its store and the entry.
 
-        The pipeline of that store has work if restored rows have to be chunked or embedded again. Raises the errors of
+        The store's pipeline has work if restored rows have to be chunked or embedded again. Raises the errors of
         `undo_entry`.
         """
         store = self._store_of(entry)

@@ -60,8 +60,7 @@ class ExtractionRules:
 class Window:
     """New messages of a session, and the messages before them; answers that give a secret are redacted.
 
-    `users` wrote the new messages; None stands for nobody in particular. `at_end` is true if the session has no further
-    messages.
+    `users` wrote the new messages; None stands for nobody in particular. `at_end` says that no further messages follow.
     """
 
     new: tuple[SourceMessage, ...]

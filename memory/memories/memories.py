@@ -204,8 +204,7 @@ def update_memory(
 
     With `needs_approval`, a shared memory waits for an operator's approval again: its new text was not approved. Raises
     `NotFound`, `Conflict` for a superseded memory, and `Rejected` for a change that its tier or kind forbids, or that a
-    fact or note does not allow. A memory cannot move between the account tier and another: that is a different
-    database.
+    fact or note does not allow. No memory can move to or from the account tier, which is another database.
     """
     with memories.changing(memory_id) as (store, rows, record):
         if not record.active:
@@ -333,8 +332,8 @@ def _check_same(record: MemoryRecord, draft: MemoryDraft) -> MemoryRecord:
 def _channel(rows: AgentRepositories, draft: MemoryDraft, now: int) -> str | None:
     """Return the channel of a memory: its own, or for the channel tier that of its session. Creates a missing session.
 
-    A session without a channel belongs to the default one. Raises `Conflict` for the conversation tier when the session
-    is archived.
+    A session without a channel belongs to the default one. Raises `Conflict` for the conversation tier of an archived
+    session.
     """
     if draft.session is None:
         return draft.channel

@@ -177,8 +177,7 @@ def _embed_together(
     The last batch is that of the task, and its errors are raised. An error of another store is left to its own task.
     """
     vectors: dict[str, list[tuple[int, bytes]]] = {}
-    # An endpoint that needs several requests is not used here: before each request, forgotten chunks are looked up
-    # again.
+    # Before each further request to an endpoint, forgotten chunks have to be looked up again.
     is_one_request = embedder.device != REMOTE or sum(len(batch.chunks) for batch in batches) <= BATCH_INPUTS
     if len(batches) > 1 and is_one_request:
         chunks = {}

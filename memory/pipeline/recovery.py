@@ -1,8 +1,7 @@
 """Sweeps that recover work after a killed worker, a lost task or a flushed broker.
 
 The cost of a sweep grows with the work to do, not with the number of workspaces. The inbox sweep asks the broker which
-inboxes are not empty; the stage sweep opens only workspaces whose files were written since it last found nothing to do
-there.
+inboxes are not empty; the stage sweep opens only workspaces that were written since it found nothing to do there.
 """
 
 from __future__ import annotations

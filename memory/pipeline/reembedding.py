@@ -65,8 +65,7 @@ class ReembedTarget:
 class ReembedStart:
     """The state at the start of a change: old and new model, and whether an unfinished change is resumed.
 
-    `change` is None if nothing has to be embedded. `dropped` names the model of an unfinished change that was
-    abandoned.
+    `change` is None if nothing has to be embedded. `dropped` names the model of an abandoned change.
     """
 
     change: ModelChange | None

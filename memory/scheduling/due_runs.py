@@ -307,8 +307,7 @@ class DueLoop:
         `next_job` is called before each check. Starts no work after `budget_seconds`. Returns counts, and in
         `unreadable` the errors by workspace; a workspace with an error is left to the next run.
         """
-        # The previous run is about to end. Without waiting, work that becomes due between the two runs would be left to
-        # a third.
+        # The previous run is about to end. Without waiting, work due between the two would be left to a third.
         if not self._running.acquire(timeout=self.turn_seconds):
             return {"skipped": 1}
         try:

@@ -210,8 +210,7 @@ def disable(schedule: ScheduleRecord, reason: str) -> Effects:
 def _one_shot_time(schedule: ScheduleRecord) -> int | None:
     """Return when a one-shot fires; None for any other cadence.
 
-    Also None for a cadence that cannot be read: the run ends anyway, and the sweep disables the schedule when it is
-    due.
+    Also None for a cadence that cannot be read: the run ends anyway; the sweep disables the schedule when it is due.
     """
     try:
         cadence = read_cadence(schedule)

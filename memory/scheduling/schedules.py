@@ -468,8 +468,8 @@ def run_now(
 def cancel_run(store: Store, run_id: str, *, agent: str, rules: ScheduleRules, now: int) -> ScheduleRun:
     """End an open run as cancelled; a later result of its executor is dropped. Doing so again changes nothing.
 
-    Raises `NotFound`, `Rejected` for a schedule that does not belong to the viewer, and `Conflict` if the run ended in
-    another way.
+    Raises `NotFound`, `Rejected` for a schedule that does not belong to the viewer, and `Conflict` if the run ended
+    otherwise.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent)
