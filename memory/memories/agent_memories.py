@@ -179,10 +179,9 @@ def wait_until_searchable(
 
 def _is_settled(stored: StoredMemory, with_vectors: bool) -> bool:
     with stored.store.reading() as tx:
-        memories = tx.for_agent(stored.record.agent).memories
-        if memories.is_searchable(stored.record.row_id, with_vectors=with_vectors):
+        if tx.chunks.is_memory_ready(stored.record.row_id, with_vectors=with_vectors):
             return True
-        current = memories.find(stored.record.id)
+        current = tx.for_agent(stored.record.agent).memories.find(stored.record.id)
         return current is None or not current.active
 
 

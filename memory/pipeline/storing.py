@@ -357,7 +357,7 @@ def _store_file(
     ):
         rows.files.set_accepted_at(stored.row_id, accepted_at=item.taken.accepted_at)
         written.report.unchanged += 1
-        if outdated or rows.files.is_searchable(stored.row_id, with_vectors=_with_vectors(tx)):
+        if outdated or tx.chunks.ready_files([stored.row_id], with_vectors=_with_vectors(tx)):
             written.note(item, "searchable", stored_as=stored.id)
         else:
             rows.files.rename(stored.row_id, payload.id)

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from reverie.contract import EXTRACT_MEMORIES, SUMMARIZE_SESSIONS
 from storage.catalogue import TABLES
-from storage.index.search_index import SearchIndex
 from storage.lifecycle.erased_rows import Selection
 from storage.memories.memories import Memories
+from storage.pipeline.chunks import Chunks
 from storage.pipeline.files import ForgottenFiles
 from storage.repository import AgentRepository
 from storage.rows import tables_of
@@ -111,10 +111,11 @@ class Removal(AgentRepository):
         neighbours = [int(row) for row in self._values(_NEIGHBOURS, messages=rows)]
         for session in self._values(_SUMMARISED, messages=rows):
             self._forget_summary(int(session))
-        self._remove_chunks(self._values(_CHUNKS_OF_MESSAGES, rows=rows))
+        chunks = Chunks(self._connection)
+        chunks.remove(self._values(_CHUNKS_OF_MESSAGES, rows=rows))
         self._delete("messages", rows)
         if neighbours:
-            self._remove_chunks(self._values(_CHUNKS_OF_MESSAGES, rows=neighbours))
+            chunks.remove(self._values(_CHUNKS_OF_MESSAGES, rows=neighbours))
             self._execute(
                 "UPDATE messages SET chunked_at = NULL WHERE agent_id = :agent"
                 " AND row_id IN (SELECT value FROM json_each(:rows))",
@@ -141,10 +142,6 @@ class Removal(AgentRepository):
             summarize=SUMMARIZE_SESSIONS,
             row=session_row,
         )
-
-    def _remove_chunks(self, chunk_ids: Sequence[int]) -> None:
-        SearchIndex(self._connection).remove_vectors(chunk_ids)
-        self._delete("chunks", chunk_ids)
 
     def _delete(self, table: str, keys: Sequence[Any]) -> None:
         if keys:

@@ -16,7 +16,8 @@ from reverie.errors import Conflict
 from storage.catalogue import TABLES, listed
 from storage.curation import CurationEntry, CurationLog, RowChange
 from storage.index.search_index import SearchIndex, VectorEntry
-from storage.rows import defer_references, execute, valid_json
+from storage.memories.memories import MemoryChunks
+from storage.rows import defer_references, execute
 
 # The tables that entries contain, parents first: the order in which rows are restored.
 _RECORDED: Final = {name: table.recorded for name, table in TABLES.items() if table.recorded is not None}
@@ -52,7 +53,7 @@ def undo(connection: Connection, entry: CurationEntry, *, at: int, prefix: str =
     # A memory and its successor refer to each other, in whatever order they are restored.
     defer_references(connection)
     try:
-        _restore(connection, changes)
+        _restore(connection, MemoryChunks(connection, entry.agent), changes)
     except exc.IntegrityError as error:
         raise _cannot(prefix, entry, "what it removed has been replaced since") from error
     _refuse_orphans(connection, entry, changes, prefix)
@@ -120,12 +121,12 @@ def _refuse_if_successor(
             raise _cannot(prefix, entry, what, later)
 
 
-def _restore(connection: Connection, changes: Sequence[RowChange]) -> None:
+def _restore(connection: Connection, chunks: MemoryChunks, changes: Sequence[RowChange]) -> None:
     ranked = sorted(changes, key=lambda change: list(TABLES).index(change.table))
     # Memories whose chunks the pipeline has created again since.
     rewritten = [change for change in changes if change.table == "memories" and _is_rewritten(change)]
     rows = [change.after["row_id"] for change in rewritten if change.after]
-    remove_chunks(connection, rows)
+    chunks.remove(rows)
     # Makes room for the one current fact that a category and key may have.
     sql = "UPDATE memories SET superseded_by = row_id WHERE row_id IN (SELECT value FROM json_each(:rows))"
     execute(connection, sql, rows=rows)
@@ -137,8 +138,7 @@ def _restore(connection: Connection, changes: Sequence[RowChange]) -> None:
         execute(connection, f"DELETE FROM {change.table} WHERE {_where(change.table)}", **_key_parameters(change))
     _insert_removed(connection, [change for change in ranked if change.after is None])
     memory_rows = [change.after["row_id"] for change in _remaining_memories(changes) if change.after]
-    cancel_claims(connection, memory_rows)
-    restore_tags(connection, memory_rows)
+    chunks.retag(memory_rows)
 
 
 def _is_rewritten(change: RowChange) -> bool:
@@ -230,19 +230,6 @@ def _cannot(prefix: str, entry: CurationEntry, why: str, later: int | None = Non
 Row = dict[str, Any]
 
 
-def cancel_claims(connection: Connection, memory_rows: Sequence[int]) -> None:
-    """Take memories from a worker that is chunking their content from before the undo."""
-    sql = "DELETE FROM claims WHERE stage = 'chunk-memories' AND item_id IN (SELECT value FROM json_each(:rows))"
-    execute(connection, sql, rows=memory_rows)
-
-
-def remove_chunks(connection: Connection, memory_rows: Sequence[int]) -> None:
-    """Delete the current chunks of memories, also from every index."""
-    sql = "DELETE FROM chunks WHERE memory_row IN (SELECT value FROM json_each(:rows)) RETURNING id"
-    removed = execute(connection, sql, rows=memory_rows).scalars()
-    SearchIndex(connection).remove_vectors(list(removed))
-
-
 def usable_vectors(connection: Connection, chunks: Sequence[Row], vectors: Sequence[Row]) -> list[Row]:
     """Return those of the vectors to restore whose model has an index.
 
@@ -270,23 +257,3 @@ def add_to_indexes(connection: Connection, chunks: Sequence[Row], vectors: Seque
             index.fill_vectors(next_model, [entry])
         elif active is not None and row["model"] == active.model and chunk["indexed_at"] is not None:
             index.add_vectors([entry])
-
-
-def restore_tags(connection: Connection, memory_rows: Sequence[int]) -> None:
-    """Replace the tags of memories' chunks by the tags of the memory."""
-    chunks = (
-        f"SELECT c.id, {valid_json('m.tags')} AS tags FROM json_each(:rows) AS j"
-        " CROSS JOIN chunks AS c ON c.memory_row = j.value JOIN memories AS m ON m.row_id = c.memory_row"
-    )
-    execute(
-        connection,
-        f"DELETE FROM chunk_tags WHERE (tag, chunk_id) IN (SELECT t.tag, k.id FROM ({chunks}) AS k"
-        " JOIN chunk_tags AS t ON t.chunk_id = k.id WHERE t.tag NOT IN (SELECT value FROM json_each(k.tags)))",
-        rows=memory_rows,
-    )
-    execute(
-        connection,
-        "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id)"
-        f" SELECT t.value, k.id FROM ({chunks}) AS k CROSS JOIN json_each(k.tags) AS t",
-        rows=memory_rows,
-    )

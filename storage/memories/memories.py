@@ -92,32 +92,23 @@ class MemoryChunks(AgentRepository):
             rows=row_ids,
         )
 
-    def retag(self, row_id: int, tags: Sequence[str]) -> None:
-        """Replace the tags of a memory's chunks."""
-        self.cancel_claims([row_id])
-        chunks = "SELECT id FROM chunks WHERE memory_row = :row AND agent_id = :agent"
-        self._execute(
-            f"DELETE FROM chunk_tags WHERE chunk_id IN ({chunks}) AND tag NOT IN (SELECT value FROM json_each(:tags))",
-            row=row_id,
-            tags=tags,
+    def retag(self, row_ids: Sequence[int]) -> None:
+        """Give the chunks of memories the tags that the memories have now."""
+        self.cancel_claims(row_ids)
+        chunks = (
+            f"SELECT c.id, {TAGS} AS tags FROM json_each(:rows) AS j CROSS JOIN chunks AS c ON c.memory_row = j.value"
+            " AND c.agent_id = :agent JOIN memories AS m ON m.row_id = c.memory_row"
         )
         self._execute(
-            "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id) SELECT t.value, c.id FROM json_each(:tags) AS t"
-            f" CROSS JOIN ({chunks}) AS c",
-            row=row_id,
-            tags=tags,
+            f"DELETE FROM chunk_tags WHERE (tag, chunk_id) IN (SELECT t.tag, k.id FROM ({chunks}) AS k"
+            " JOIN chunk_tags AS t ON t.chunk_id = k.id WHERE t.tag NOT IN (SELECT value FROM json_each(k.tags)))",
+            rows=row_ids,
         )
-
-    def is_searchable(self, row_id: int, *, with_vectors: bool) -> bool:
-        """Return whether recall can find a memory: it is chunked, and with `with_vectors` every chunk is indexed."""
-        found = self._value(
-            "SELECT 1 FROM memories WHERE agent_id = :agent AND row_id = :row AND chunked_at IS NOT NULL"
-            " AND (NOT :with_vectors"
-            " OR NOT EXISTS (SELECT 1 FROM chunks WHERE memory_row = memories.row_id AND indexed_at IS NULL))",
-            row=row_id,
-            with_vectors=with_vectors,
+        self._execute(
+            "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id)"
+            f" SELECT t.value, k.id FROM ({chunks}) AS k CROSS JOIN json_each(k.tags) AS t",
+            rows=row_ids,
         )
-        return found is not None
 
 
 _FROM: Final = (
@@ -302,7 +293,7 @@ class Memories(AgentRepository):
             row=row_id,
         )
         if "tags" in fields:
-            self._chunks.retag(row_id, fields["tags"])
+            self._chunks.retag([row_id])
 
     def rewrite(self, row_id: int, content: str, *, now: int, value: str | None = None) -> None:
         """Set the content of a memory (and the value of a fact), and have the pipeline make new chunks of it."""
@@ -384,10 +375,6 @@ class Memories(AgentRepository):
             "SELECT id FROM memories WHERE row_id IN (SELECT value FROM json_each(:rows)) AND agent_id = :agent",
             rows=self._with_superseded(row_ids),
         )
-
-    def is_searchable(self, row_id: int, *, with_vectors: bool) -> bool:
-        """Return whether recall can find a memory: it is chunked, and with `with_vectors` every chunk is indexed."""
-        return self._chunks.is_searchable(row_id, with_vectors=with_vectors)
 
     def _set_successor(self, row_id: int, by: int | None) -> None:
         current_again = ", superseded_at = NULL, chunked_at = NULL" if by is None else ""

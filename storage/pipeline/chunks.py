@@ -90,6 +90,11 @@ _READY_FILES: Final = f"""
     AND (NOT :with_vectors OR NOT EXISTS (SELECT 1 FROM chunks AS c WHERE c.file_row = f.row_id
         AND c.indexed_at IS NULL))
 """
+_READY_MEMORY: Final = """
+    SELECT 1 FROM memories AS m WHERE m.row_id = :row AND m.chunked_at IS NOT NULL
+    AND (NOT :with_vectors OR NOT EXISTS (SELECT 1 FROM chunks AS c WHERE c.memory_row = m.row_id
+        AND c.indexed_at IS NULL))
+"""
 # The messages and files that chunks were cut from.
 _OF_CHUNKS: Final = f"""
     {_LISTED}
@@ -247,6 +252,10 @@ class Chunks(Repository):
     def ready_files(self, file_rows: Sequence[int], *, with_vectors: bool) -> list[ReadyMessage]:
         """Return which of these files recall can find: chunked, and with `with_vectors` every chunk indexed."""
         return self._records(ReadyMessage, _READY_FILES, rows=file_rows, with_vectors=with_vectors)
+
+    def is_memory_ready(self, row: int, *, with_vectors: bool) -> bool:
+        """Return whether recall can find a memory: it is chunked, and with `with_vectors` every chunk is indexed."""
+        return self._value(_READY_MEMORY, row=row, with_vectors=with_vectors) is not None
 
     def source_messages(self, chunk_ids: Sequence[int]) -> list[ReadyMessage]:
         """Return the messages and files that chunks were cut from, indexed or not."""

@@ -169,17 +169,6 @@ class Files(AgentRepository):
         )
         return int(self._value(sql, delivery=_DELIVERY + file_id, source=_source_key(source_uri, session)) or 0)
 
-    def is_searchable(self, row_id: int, *, with_vectors: bool) -> bool:
-        """Return whether recall can find a file: it is chunked, and with `with_vectors` every chunk is indexed."""
-        found = self._value(
-            "SELECT 1 FROM files WHERE agent_id = :agent AND row_id = :row AND chunked_at IS NOT NULL"
-            " AND (NOT :with_vectors"
-            " OR NOT EXISTS (SELECT 1 FROM chunks WHERE file_row = files.row_id AND indexed_at IS NULL))",
-            row=row_id,
-            with_vectors=with_vectors,
-        )
-        return found is not None
-
     def set_accepted_at(self, row_id: int, *, accepted_at: int) -> None:
         """Note that a source was ingested again unchanged, so that no version accepted earlier replaces it."""
         sql = "UPDATE files SET accepted_at = max(accepted_at, :at) WHERE agent_id = :agent AND row_id = :row"

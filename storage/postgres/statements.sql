@@ -987,12 +987,6 @@ WHERE (job IN (:extract, :summarize) AND item = (SELECT ref_code FROM sessions W
 -- storage.lifecycle.removal: _delete
 DELETE FROM messages
 WHERE (agent_id = :agent AND row_id = ANY(CAST(:keys AS BIGINT[]))) AND messages.store_id = :store_id;
-DELETE FROM chunks
-WHERE (agent_id = :agent AND row_id = ANY(CAST(:keys AS TEXT[]))) AND chunks.store_id = :store_id;
-DELETE FROM messages
-WHERE (agent_id = :agent AND id = ANY(CAST(:keys AS TEXT[]))) AND messages.store_id = :store_id;
-DELETE FROM chunks
-WHERE (agent_id = :agent AND id = ANY(CAST(:keys AS BIGINT[]))) AND chunks.store_id = :store_id;
 -- storage.lifecycle.undo: _current
 -- composed of the rows and columns that it is given
 -- storage.lifecycle.undo: _refuse_if_successor
@@ -1033,27 +1027,6 @@ SELECT 1
 FROM recall_events AS t
 WHERE (t.id = ANY(CAST(:keys AS BIGINT[])) AND (NOT t.chunk_id IS NULL AND NOT EXISTS(SELECT 1 FROM chunks AS o WHERE
     (o.id = t.chunk_id AND o.agent_id = t.agent_id) AND o.store_id = :store_id))) AND t.store_id = :store_id;
--- storage.lifecycle.undo: cancel_claims
-DELETE FROM claims
-WHERE (stage = 'chunk-memories' AND item_id = ANY(CAST(:rows AS BIGINT[]))) AND claims.store_id = :store_id;
--- storage.lifecycle.undo: remove_chunks
-DELETE FROM chunks
-WHERE memory_row = ANY(CAST(:rows AS BIGINT[])) AND chunks.store_id = :store_id
-RETURNING id;
--- storage.lifecycle.undo: restore_tags
-DELETE FROM chunk_tags
-WHERE (tag, chunk_id) IN (SELECT t.tag, k.id FROM (SELECT c.id, CASE WHEN (JSON_VALID(m.tags)) <> 0 THEN m.tags ELSE
-    '[]' END AS tags FROM UNNEST(CAST(:rows AS BIGINT[])) WITH ORDINALITY AS j(value, key) JOIN chunks AS c ON
-    c.memory_row = j.value JOIN memories AS m ON m.row_id = c.memory_row WHERE c.store_id = :store_id AND m.store_id =
-    :store_id) AS k JOIN chunk_tags AS t ON t.chunk_id = k.id WHERE NOT t.tag IN (SELECT value FROM
-    JSON_ELEMENTS(k.tags, '') WITH ORDINALITY AS json_each(value, key)) AND t.store_id = :store_id) AND
-    chunk_tags.store_id = :store_id;
--- storage.lifecycle.undo: restore_tags
-INSERT INTO chunk_tags (tag, chunk_id) SELECT t.value, k.id
-FROM (SELECT c.id, CASE WHEN (JSON_VALID(m.tags)) <> 0 THEN m.tags ELSE '[]' END AS tags FROM UNNEST(CAST(:rows AS
-    BIGINT[])) WITH ORDINALITY AS j(value, key) JOIN chunks AS c ON c.memory_row = j.value JOIN memories AS m ON
-    m.row_id = c.memory_row WHERE c.store_id = :store_id AND m.store_id = :store_id) AS k
-CROSS JOIN JSON_ELEMENTS(k.tags, '') WITH ORDINALITY AS t(value, key) ON CONFLICT DO NOTHING;
 -- storage.lifecycle.withdrawn: being_erased
 SELECT kind, target, agent_id, workspace, cutoff
 FROM erasures
@@ -1354,19 +1327,18 @@ DELETE FROM claims
 WHERE (stage = 'chunk-memories' AND item_id = ANY(CAST(:rows AS BIGINT[]))) AND claims.store_id = :store_id;
 -- storage.memories.memories: retag
 DELETE FROM chunk_tags
-WHERE (chunk_id IN (SELECT id FROM chunks WHERE (memory_row = :row AND agent_id = :agent) AND chunks.store_id =
-    :store_id) AND NOT tag = ANY(CAST(:tags AS TEXT[]))) AND chunk_tags.store_id = :store_id;
+WHERE (tag, chunk_id) IN (SELECT t.tag, k.id FROM (SELECT c.id, CASE WHEN (JSON_VALID(m.tags)) <> 0 THEN m.tags ELSE
+    '[]' END AS tags FROM UNNEST(CAST(:rows AS BIGINT[])) WITH ORDINALITY AS j(value, key) JOIN chunks AS c ON
+    c.memory_row = j.value AND c.agent_id = :agent JOIN memories AS m ON m.row_id = c.memory_row WHERE c.store_id =
+    :store_id AND m.store_id = :store_id) AS k JOIN chunk_tags AS t ON t.chunk_id = k.id WHERE NOT t.tag IN (SELECT
+    value FROM JSON_ELEMENTS(k.tags, '') WITH ORDINALITY AS json_each(value, key)) AND t.store_id = :store_id) AND
+    chunk_tags.store_id = :store_id;
 -- storage.memories.memories: retag
-INSERT INTO chunk_tags (tag, chunk_id) SELECT t.value, c.id
-FROM UNNEST(CAST(:tags AS TEXT[])) WITH ORDINALITY AS t(value, key)
-CROSS JOIN (SELECT id FROM chunks WHERE (memory_row = :row AND agent_id = :agent) AND chunks.store_id = :store_id) AS c
-    ON CONFLICT DO NOTHING;
--- storage.memories.memories: is_searchable
-SELECT 1
-FROM memories
-WHERE (agent_id = :agent AND row_id = :row AND NOT chunked_at IS NULL AND (NOT (:with_vectors) <> 0 OR NOT EXISTS(SELECT
-    1 FROM chunks WHERE (memory_row = memories.row_id AND indexed_at IS NULL) AND chunks.store_id = :store_id))) AND
-    memories.store_id = :store_id;
+INSERT INTO chunk_tags (tag, chunk_id) SELECT t.value, k.id
+FROM (SELECT c.id, CASE WHEN (JSON_VALID(m.tags)) <> 0 THEN m.tags ELSE '[]' END AS tags FROM UNNEST(CAST(:rows AS
+    BIGINT[])) WITH ORDINALITY AS j(value, key) JOIN chunks AS c ON c.memory_row = j.value AND c.agent_id = :agent JOIN
+    memories AS m ON m.row_id = c.memory_row WHERE c.store_id = :store_id AND m.store_id = :store_id) AS k
+CROSS JOIN JSON_ELEMENTS(k.tags, '') WITH ORDINALITY AS t(value, key) ON CONFLICT DO NOTHING;
 -- storage.memories.memories: add
 INSERT INTO memories (id, content, created_at, tier, lifetime, kind, source, importance, expires_at, owner_user_id,
     tags, concept_tags, metadata, source_message, channel_id, note_id, category, key, value, subject, confidence,
@@ -2048,6 +2020,11 @@ FROM files AS f
 WHERE (NOT chunked_at IS NULL AND row_id = ANY(CAST(:rows AS BIGINT[])) AND (NOT (:with_vectors) <> 0 OR NOT
     EXISTS(SELECT 1 FROM chunks AS c WHERE (c.file_row = f.row_id AND c.indexed_at IS NULL) AND c.store_id =
     :store_id))) AND f.store_id = :store_id;
+-- storage.pipeline.chunks: is_memory_ready
+SELECT 1
+FROM memories AS m
+WHERE (m.row_id = :row AND NOT m.chunked_at IS NULL AND (NOT (:with_vectors) <> 0 OR NOT EXISTS(SELECT 1 FROM chunks AS
+    c WHERE (c.memory_row = m.row_id AND c.indexed_at IS NULL) AND c.store_id = :store_id))) AND m.store_id = :store_id;
 -- storage.pipeline.chunks: source_messages
 WITH listed AS MATERIALIZED (SELECT id, file_row FROM chunks WHERE id = ANY(CAST(:ids AS BIGINT[])) AND chunks.store_id
     = :store_id) SELECT DISTINCT 'message' AS kind, m.row_id AS row_id, m.id AS id, m.created_at AS created_at,
@@ -2267,12 +2244,6 @@ WHERE (agent_id = :agent AND ((stage = 'ingest' AND item_id = :id) OR (stage = '
 SELECT MAX(forgotten_at)
 FROM forgotten_sessions
 WHERE (agent_id = :agent AND session_id IN (:delivery, :source)) AND forgotten_sessions.store_id = :store_id;
--- storage.pipeline.files: is_searchable
-SELECT 1
-FROM files
-WHERE (agent_id = :agent AND row_id = :row AND NOT chunked_at IS NULL AND (NOT (:with_vectors) <> 0 OR NOT EXISTS(SELECT
-    1 FROM chunks WHERE (file_row = files.row_id AND indexed_at IS NULL) AND chunks.store_id = :store_id))) AND
-    files.store_id = :store_id;
 -- storage.pipeline.files: set_accepted_at
 UPDATE files
 SET accepted_at = GREATEST(accepted_at, :at)
