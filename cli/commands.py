@@ -120,7 +120,7 @@ PANELS: Final = {
     },
 }
 _TYPE_WORDS: Final = {"int": "NUMBER", "float": "NUMBER", "Path": "PATH"}  # else TEXT
-# Synonyms: a person who types one of them may mean a command with the name of another.
+# Synonyms: a person who types one means a command with the name of another, rather than one with similar letters.
 _ALIKE: Final = (
     ("remove", "delete", "forget", "cancel", "drop", "revoke"),
     ("list", "ls", "all"),
@@ -183,7 +183,7 @@ class CommandGroup(typer.core.TyperGroup):
         names = self.list_commands(ctx)
         if args and args[0] not in names:
             alike = next((words for words in _ALIKE if args[0] in words), ())
-            near = difflib.get_close_matches(args[0], names, n=1) or [name for name in names if name in alike]
+            near = [name for name in alike if name in names] or difflib.get_close_matches(args[0], names, n=1)
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 

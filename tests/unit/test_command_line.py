@@ -346,6 +346,9 @@ def test_an_unknown_command_is_answered_with_the_nearest(reverie: Reverie) -> No
     ("typed", "answer"),
     [
         ("memory delete x", "No such command 'delete'. Did you mean 'remove'?"),
+        ("memory get x", "No such command 'get'. Did you mean 'show'?"),  # not list
+        ("sessions remove x", "No such command 'remove'. Did you mean 'delete'?"),  # not restore
+        ("schedules create x", "No such command 'create'. Did you mean 'add'?"),  # not secret
         ("recall what must I not eat", "(must I not eat): a text with blanks needs quotes around it"),
         ("recall x --limit abc", "Invalid value for '--limit': it is not a whole number"),
         ("connect vim", "Invalid value for 'tool': 'vim' is not one of 'claude-code'"),
