@@ -15,6 +15,7 @@ and are stored under the same name: a store may hold both.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 from abc import abstractmethod
@@ -448,6 +449,9 @@ class OnnxEmbedder(TextEmbedder):
             )
         file = find_onnx()
         limit_memory()
+        # Else onnxruntime, since 1.29 and outside of CI, writes an id of the device into the user's cache and sends
+        # events to Microsoft. Its call that turns this off comes too late: loading the library sends the first event.
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         try:
             import onnxruntime
             from tokenizers import Tokenizer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from hashlib import sha256
@@ -61,6 +62,21 @@ def test_it_needs_neither_torch_nor_the_large_package() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
     assert (done.stdout, done.stderr) == ("(384,) int8 cpu (onnxruntime)\n", "")
+
+
+def test_it_writes_no_identifier_and_sends_nothing(tmp_path: Path) -> None:
+    """Given an empty home, when a text is embedded, then the home is still empty.
+
+    The telemetry of onnxruntime begins with an id of the device there, but not in CI.
+    """
+    code = "from adapters.embedders.local import OnnxEmbedder as E, EmbedderSpec as S; E(S()).embed_query('hello')"
+    named = ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")
+    silent = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS")
+    kept = {name: value for name, value in os.environ.items() if name not in silent}
+
+    subprocess.run([sys.executable, "-c", code], env={**kept, **dict.fromkeys(named, str(tmp_path))}, check=True)
+
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_a_package_that_is_missing_or_damaged_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
