@@ -89,8 +89,9 @@ LABELLED = re.compile(r"^[ \t]{0,40}(?:[-*\u2022#|]|\d{1,20}[.)]|[A-Z][\w .'-]{0
 # without a mark at its end leads to other text, too: it is a heading or introduces a paste.
 _OWN_LABEL: Final = (
     r"(?:(?:please )?(?:remember|note|keep in mind|make a note(?: of this)?|take note)(?: that)?|don't forget"
-    r"|fyi|btw|i(?:'d| would) say(?: this)?|ps|p\.s\.|update|edit|correction|clarification|reminder|important"
-    r"|fun fact|sorry|intro"
+    r"|fyi|btw|i(?:'d| would) say(?: this)?|ps|p\.s\.|edit|correction|clarification|reminder|important"
+    r"|fun fact|sorry|intro|heads[ -]up"
+    r"|(?:(?:big|good|great|happy|exciting|bad|sad|some|quick|small|life) )?(?:news|update)"
     r"|for (?:the record|(?:future|your) reference)|(?:a (?:bit|little|few words|few things) )?about (?:me|myself))"
 )
 _LABEL: Final = rf"^[ \t]{{0,40}}(?!{_OWN_LABEL}:)(?:[^\n:]|(?<=\d):(?=\d)){{1,80}}(?<!\d):(?!//)[ \t]{{0,40}}\S"
