@@ -17,6 +17,7 @@ from starlette.responses import Response, StreamingResponse
 
 from memory.lifecycle.deletions import bring_back_schedule, delete_schedule_with_records
 from reverie.clock import new_id, to_micros
+from reverie.counts import counted
 from reverie.errors import NotFound, Rejected, ReverieError
 from reverie.pipeline.calls import DropDeadLetter, GetDeadLetter, GetStatus, ListDeadLetters, ReplayDeadLetter
 from reverie.pipeline.status import PipelineStatus
@@ -37,7 +38,7 @@ from reverie.trust.exports import ExportedRun, ExportedSchedule
 from server.authorisation import seen_store
 from server.caller import Caller
 from server.page.deletions import deleted_page, deleted_records, restoring
-from server.page.rendering import PAGE_HEADERS, duration, weekday, zone_of
+from server.page.rendering import PAGE_HEADERS, UNITS, weekday, zone_of
 from server.page.site import PAGE_SIZE, Form, Pages, Visit
 from server.services import Services
 from storage.pipeline.samples import MINUTE_MICROS, SAMPLES_KEPT, PipelineSample
@@ -424,7 +425,8 @@ def cadence_text(cadence: Cadence, zone: tzinfo = UTC) -> str:
     if isinstance(cadence, Cron):
         return f"{_cron_text(cadence.expression)} ({cadence.tz})"
     if isinstance(cadence, Interval):
-        return f"every {duration(cadence.seconds)}"
+        unit, name = next((unit, name) for unit, name in UNITS if cadence.seconds % unit == 0)
+        return f"every {name if cadence.seconds == unit else counted(cadence.seconds // unit, name)}"
     return f"once, {weekday(cadence.at, zone)}"
 
 

@@ -20,9 +20,9 @@ from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from reverie import __version__
-from reverie.counts import counted
+from reverie.counts import counted, counts_text
 from reverie.inert import revealed
-from storage.recall.words import hash_of, words_of
+from storage.recall.words import hash_of, is_function_word, words_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
 _WORD: Final = re.compile(r"(\w+)")
 
 _MINUTE: Final = 60
-_HOUR: Final = 3_600
-_DAY: Final = 86_400
-_WEEK: Final = 7 * _DAY
+# Units of time, in seconds, with their names.
+UNITS: Final = ((604_800, "week"), (86_400, "day"), (3_600, "hour"), (_MINUTE, "minute"), (1, "second"))
 # Beyond this a date says more than a number of days.
-_LONGEST_SPAN: Final = 4 * _WEEK
+_LONGEST_SPAN: Final = 28 * 86_400
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
@@ -94,10 +93,15 @@ def duration(seconds: float) -> str:
 
 
 def _span(seconds: float) -> str:
-    for unit, name in ((_WEEK, "week"), (_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
-        if seconds >= unit:
-            return counted(int(seconds // unit), name)
-    return counted(int(seconds), "second")
+    unit, name = next(((unit, name) for unit, name in UNITS if seconds >= unit), UNITS[-1])
+    return counted(int(seconds // unit), name)
+
+
+def outcome(counts: Mapping[str, Any]) -> str:
+    """Return what a run of a job did, by its counts: "20 looked at, 3 pruned in 4.2 seconds"."""
+    numbers = {name: number for name, number in counts.items() if isinstance(number, int) and name != "newest_at"}
+    seconds = counts.get("seconds", 0)
+    return (counts_text(numbers) or "nothing to do") + (f" in {duration(seconds)}" if seconds >= 1 else "")
 
 
 _FOLDER: Final = Path(__file__).parent
@@ -150,6 +154,7 @@ class Rendering:
             "weekday": weekday,
             "marked": marked,
             "formatted": formatted,
+            "outcome": outcome,
         }
         environment.globals |= {"in_words": in_words, "day_heading": day_heading}
         return environment
@@ -176,13 +181,14 @@ def excerpt(text: str, characters: int = 280) -> str:
 
 def marked(text: str, query: str) -> Markup:
     """Return a text with the words marked that a search by words finds."""
-    wanted = {hash_of(word) for word in words_of(query)}
-    words = _WORD.split(text)  # every second one is a word
+    words = words_of(query)
+    # A word of grammar is in every result. It is marked only if nothing else was searched.
+    wanted = {hash_of(word) for word in [one for one in words if not is_function_word(one)] or words}
     return Markup("").join(
         Markup("<mark>{}</mark>").format(part)
         if place % 2 and not wanted.isdisjoint(map(hash_of, words_of(part)))
         else escape(part)
-        for place, part in enumerate(words)
+        for place, part in enumerate(_WORD.split(text))  # every second one is a word
     )
 
 

@@ -11,8 +11,10 @@ from reverie.errors import Rejected
 from reverie.inert import revealed
 from reverie.memories.types import Memory
 from reverie.recall.types import Explanation, RecallEvent, RecallResult, RetrieverScore
+from reverie.scheduling.types import Interval
 from server.page.curation import DiffLine, diff_lines
 from server.page.memories import HEIGHT, WIDTH, curve_of, shares_of
+from server.page.pipeline import cadence_text
 from server.page.rendering import (
     address,
     date_text,
@@ -23,6 +25,7 @@ from server.page.rendering import (
     formatted,
     in_words,
     marked,
+    outcome,
     zone_of,
 )
 from server.page.site import Logins, cookie_name, decode_form, own_path
@@ -77,6 +80,33 @@ def test_words_that_a_search_finds_are_marked() -> None:
         "<mark>Tents</mark> &amp; &lt;b&gt;<mark>camping</mark>&lt;/b&gt;"
     )
     assert marked("x", "") == "x"
+
+
+def test_words_of_grammar_are_marked_only_where_they_are_all_that_was_searched() -> None:
+    """Given a query in words, then "the" is not marked in every result; a query of nothing else marks its words."""
+    assert marked("with the kids at the sea", "camping with the kids") == "with the <mark>kids</mark> at the sea"
+    assert marked("to be or not", "to be") == "<mark>to</mark> <mark>be</mark> or not"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (3_600, "every hour"),
+        (5_400, "every 90 minutes"),
+        (100, "every 100 seconds"),
+        (129_600, "every 36 hours"),
+        (1_209_600, "every 2 weeks"),
+    ],
+)
+def test_an_interval_is_said_exactly(seconds: int, words: str) -> None:
+    assert cadence_text(Interval(seconds)) == words
+
+
+def test_the_outcome_of_a_job_is_said_in_words() -> None:
+    """Given the counts of a run, then each number stands before its noun, and the seconds are no count."""
+    assert outcome({"looked_at": 20, "messages": 1_400, "pruned": 0, "seconds": 0.03}) == "20 looked at, 1,400 messages"
+    assert outcome({"done": 29, "seconds": 10.172, "stores": {"w": {"done": 29}}}) == "29 done in 10 seconds"
+    assert outcome({"newest_at": 1_767_225_600_000_000, "seconds": 0.001}) == "nothing to do"
 
 
 def test_markdown_is_shown_and_runs_nothing() -> None:
