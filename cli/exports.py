@@ -16,7 +16,19 @@ from msgspec.structs import replace
 from adapters.histories.carrying import FORMATS
 from cli.application import Invocation
 from cli.groups import root
-from cli.output import AsJson, ExportFile, Yes, confirm, note, print_json, print_result, print_table, progress_bar, say
+from cli.output import (
+    AsJson,
+    ExportFile,
+    Yes,
+    confirm,
+    note,
+    print_json,
+    print_result,
+    print_table,
+    progress_bar,
+    say,
+    shown_progress,
+)
 from reverie.counts import counted
 from reverie.errors import Permanent, Rejected
 from reverie.trust.exports import PARTS, ImportRecords, ImportReport, ReadExport
@@ -142,12 +154,7 @@ def _within(call: ReadExport, command: Invocation) -> ReadExport:
 def _written(command: Invocation, call: ReadExport, output: Path | None) -> ExportEnd:
     from reverie.trust.export_files import private_file, write_export_file
 
-    with progress_bar("records") as bar:
-        task = bar.add_task("records", total=None)
-
-        def progress(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
+    with shown_progress("records") as progress:
         if output is None:
             end = write_export_file(command.send, call, sys.stdout.buffer.write, progress=progress)
             sys.stdout.buffer.flush()
@@ -218,17 +225,9 @@ def _import_history(
     if path is None and wanted.default is None:
         raise Rejected(f"say where it is: reverie import {name} PATH ({wanted.description})", field="path")
     found = (path or Path(wanted.default or "")).expanduser()
-    with _failing(), progress_bar("bytes") as bar:
-        task = bar.add_task("bytes", total=None)
-        return carry(
-            command.send,
-            wanted,
-            found,
-            Reading(command.workspace, command.agent),
-            call=call,
-            with_erased=with_erased,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+    place = Reading(command.workspace, command.agent)
+    with _failing(), shown_progress("bytes") as progress:
+        return carry(command.send, wanted, found, place, call=call, with_erased=with_erased, progress=progress)
 
 
 def _print_history(report: HistoryReport, dry_run: bool, as_json: bool) -> None:

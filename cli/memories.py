@@ -26,9 +26,9 @@ from cli.output import (
     print_result,
     print_struct,
     print_table,
-    progress_bar,
     say,
     shortened,
+    shown_progress,
     when,
     write_export,
 )
@@ -205,14 +205,8 @@ def import_(
 
     user = validated(calls.ImportMemories(memories=[], user=user)).user
     document = read_export(input_of(file))
-    with progress_bar("memories") as bar:
-        task = bar.add_task("memories", total=None)
-        imported = send_export(
-            command.send,
-            document,
-            user=user,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+    with shown_progress("memories") as progress:
+        imported = send_export(command.send, document, user=user, progress=progress)
     text = f"{counted(imported.added, 'memory')} added, {imported.present:,} were already stored."
     print_result(imported, as_json, text)
 

@@ -33,18 +33,8 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from adapters.broker.erasing import FORGOTTEN_ANSWER
+from reverie import errors
 from reverie.calls import Call, is_repeatable, response_type
-from reverie.errors import (
-    CONTENT_TYPE,
-    TYPE_PREFIX,
-    Conflict,
-    Internal,
-    Problem,
-    Rejected,
-    ReverieError,
-    Unavailable,
-    problem_of,
-)
 from reverie.pipeline.broker import call_broker, within
 from server.bodies import body_hash_of
 from server.caller import IDEMPOTENCY_HEADER, Caller, trace_of
@@ -96,7 +86,7 @@ class Threads:
     async def wait(self, work: Callable[[], _T]) -> _T:
         """Run work that waits for the workers. Raises `Unavailable`, before it starts, if too many are waiting."""
         if self._waiting >= MAX_WAITING:
-            raise Unavailable(
+            raise errors.Unavailable(
                 f"{MAX_WAITING} calls are already waiting for the workers, nothing was accepted: "
                 "try again, or do not wait (wait=queued)"
             )
@@ -130,24 +120,24 @@ class NamedRoute(Route):
 _DATABASE: Final = re.compile(r"postgresql(?:\+\w+)?://\S+|(?<![^\s'\"])([^\s'\"/]*)/[^\s'\"]*\.db\b")
 
 
-def problem_response(problem: Problem) -> Response:
+def problem_response(problem: errors.Problem) -> Response:
     """Return an error response."""
-    response = Response(msgspec.json.encode(problem), status_code=problem.status, media_type=CONTENT_TYPE)
+    response = Response(msgspec.json.encode(problem), status_code=problem.status, media_type=errors.CONTENT_TYPE)
     if problem.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
-    if problem.type == TYPE_PREFIX + "too-slow":
+    if problem.type == errors.TYPE_PREFIX + "too-slow":
         # The rest of the body comes too slowly to be waited for. The rest of a body that is too large (413) is read and
         # thrown away for some seconds (`server.connections`): most clients read no response before they have sent all.
         response.headers["Connection"] = "close"
     return response
 
 
-def error_response(error: ReverieError, *, trace: str) -> Response:
+def error_response(error: errors.ReverieError, *, trace: str) -> Response:
     """Return the response to an error of Reverie, with the time after which to try again if the error has one.
 
     Where the server keeps its databases is for its operator, who reads it in the log.
     """
-    problem = problem_of(error, trace=trace)
+    problem = errors.problem_of(error, trace=trace)
     detail = _DATABASE.sub(r"\1the database", problem.detail)
     response = problem_response(msgspec.structs.replace(problem, detail=detail))
     retry_after_seconds = getattr(error, "retry_after_seconds", 0)
@@ -158,8 +148,8 @@ def error_response(error: ReverieError, *, trace: str) -> Response:
 
 async def on_reverie_error(request: Request, error: Exception) -> Response:
     """Return the problem details of an error of Reverie. Server errors (5xx) are logged."""
-    assert isinstance(error, ReverieError)
-    problem = problem_of(error, trace=trace_of(request))
+    assert isinstance(error, errors.ReverieError)
+    problem = errors.problem_of(error, trace=trace_of(request))
     if problem.status >= 500:
         log.warning("request_failed", status=problem.status, error_type=type(error).__name__, error=str(error))
     return error_response(error, trace=trace_of(request))
@@ -170,8 +160,8 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     slug = "not-found" if error.status_code == 404 else "rejected"
     detail = f"{request.method} {request.url.path[:200]}: {error.detail}; see /docs"
-    problem = Problem(
-        type=TYPE_PREFIX + slug,
+    problem = errors.Problem(
+        type=errors.TYPE_PREFIX + slug,
         title=str(error.detail),
         status=error.status_code,
         detail=detail,
@@ -182,9 +172,11 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     return response
 
 
-def internal_problem(trace: str) -> Problem:
+def internal_problem(trace: str) -> errors.Problem:
     """Return the problem details of an unexpected failure: only a pointer to the server's log, no details."""
-    return problem_of(Internal("the server failed; its log has the details under this trace id"), trace=trace)
+    return errors.problem_of(
+        errors.Internal("the server failed; its log has the details under this trace id"), trace=trace
+    )
 
 
 KEPT_SECONDS: Final = 600
@@ -253,7 +245,7 @@ class Repeats:
         if not key or not is_repeatable(kind):
             return ""
         if not _KEY.fullmatch(key):
-            raise Rejected(
+            raise errors.Rejected(
                 f"the header {IDEMPOTENCY_HEADER} must be 1 to 128 printable ASCII characters", field="header"
             )
         who = (caller.principal.token, caller.principal.name, caller.workspace, caller.agent, caller.user)
@@ -297,7 +289,7 @@ class Repeats:
         """
         with self._lock:
             self._to_forget.add((caller.workspace, _hash_of(caller.agent) if caller.agent else ""))
-        with suppress(Unavailable), within(_BROKER_SECONDS):
+        with suppress(errors.Unavailable), within(_BROKER_SECONDS):
             self._forget_answers(but=caller.request)
 
     def _forget_answers(self, but: str = "") -> None:
@@ -323,10 +315,10 @@ class Repeats:
                     found = self._run(_BEGIN, key, _BEING_MADE, KEPT_SECONDS)
                 else:  # such an answer is never forgotten, which saves a write
                     found = call_broker(lambda: cast("bytes | None", self._broker().get(self._name(key))))
-        except Unavailable:
+        except errors.Unavailable:
             return None
         if found == FORGOTTEN_ANSWER:
-            raise Conflict(
+            raise errors.Conflict(
                 "this request was carried out before, and its answer is no longer kept, since something was deleted:"
                 " read what is stored now",
                 field="header",
@@ -342,7 +334,7 @@ class Repeats:
                     self._kept.popitem(last=False)
         if kind.response_is_secret or len(answer) > _BROKER_BYTES:
             return
-        with suppress(Unavailable), within(_BROKER_SECONDS):
+        with suppress(errors.Unavailable), within(_BROKER_SECONDS):
             self._run(_KEEP, key, answer, KEPT_SECONDS, BROKER_ANSWERS, -(-len(answer) // _PLACE_BYTES))
 
     def _run(self, script: str, key: str, *arguments: bytes | int) -> bytes | None:

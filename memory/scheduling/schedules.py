@@ -21,7 +21,7 @@ from memory.scheduling.rules import RunResult, ScheduleRules, end_run, read_cade
 from reverie.clock import SECOND_MICROS, from_micros, new_id, now_micros, to_micros
 from reverie.decoding import describe
 from reverie.errors import Conflict, NotFound, Rejected
-from reverie.pipeline.status import StartLag, TimeStatus
+from reverie.pipeline.status import LagStatus, TimeStatus
 from reverie.scheduling.cadence import (
     Cadence,
     Interval,
@@ -130,12 +130,12 @@ def _age(times: Iterable[int], now: int) -> float:
     return round(max(0, now - first) / SECOND_MICROS, 3)
 
 
-def _lag(micros: Sequence[int]) -> StartLag:
+def _lag(micros: Sequence[int]) -> LagStatus:
     if not micros:
-        return StartLag()
+        return LagStatus()
     ordered = sorted(micros)
     p50, p99 = (ordered[math.ceil(share * len(ordered)) - 1] / SECOND_MICROS for share in (0.5, 0.99))
-    return StartLag(samples=len(ordered), p50_seconds=p50, p99_seconds=p99)
+    return LagStatus(samples=len(ordered), p50_seconds=p50, p99_seconds=p99)
 
 
 MAX_NEXT_RUNS: Final = 100

@@ -29,21 +29,8 @@ from mcp.types import (
 )
 from pydantic import AnyUrl, Field, ValidationError
 
-from reverie import __version__
+from reverie import __version__, errors
 from reverie.counts import counted
-from reverie.errors import (
-    Conflict,
-    Forbidden,
-    Limited,
-    NotFound,
-    Permanent,
-    QuotaExceeded,
-    Rejected,
-    ReverieError,
-    TooManyFailures,
-    Transient,
-    Unauthorised,
-)
 from reverie.inert import inert, inert_line
 from reverie.memories.calls import GetMemory, ListMemories
 from reverie.memories.types import Memory, long_text
@@ -250,29 +237,29 @@ that are due, then delete them. action=add stores a new one. Reminders may also 
 
 
 # From special to general: the first class that fits an error decides.
-_ADVICE: Final[tuple[tuple[type[ReverieError], str], ...]] = (
+_ADVICE: Final[tuple[tuple[type[errors.ReverieError], str], ...]] = (
     (
-        Unauthorised,
+        errors.Unauthorised,
         "Ask the user to set a valid token for this MCP server (REVERIE_TOKEN, or the header Authorization).",
     ),
     (
-        Forbidden,
+        errors.Forbidden,
         "Trying again does not help. The user can give this connection a token that allows it: `reverie tokens create"
         " --scope read,write,forget,schedule`.",
     ),
-    (TooManyFailures, ""),
-    (QuotaExceeded, "Tell the user: something must be forgotten, or the operator must raise the quota."),
-    (Limited, ""),
-    (NotFound, "The ids of memories are those that recall and list_memories return."),
-    (Conflict, ""),
-    (Rejected, "Correct the argument and call the tool again."),
-    (Transient, "Nothing is lost. Go on without memory, and try again later."),
-    (Permanent, "Trying again does not help: tell the user."),
+    (errors.TooManyFailures, ""),
+    (errors.QuotaExceeded, "Tell the user: something must be forgotten, or the operator must raise the quota."),
+    (errors.Limited, ""),
+    (errors.NotFound, "The ids of memories are those that recall and list_memories return."),
+    (errors.Conflict, ""),
+    (errors.Rejected, "Correct the argument and call the tool again."),
+    (errors.Transient, "Nothing is lost. Go on without memory, and try again later."),
+    (errors.Permanent, "Trying again does not help: tell the user."),
 )
 _ERRORS_SHOWN: Final = 5
 
 
-def explanation(error: ReverieError) -> str:
+def explanation(error: errors.ReverieError) -> str:
     """Return the text of an error with what to do about it."""
     advice = next((text for kind, text in _ADVICE if isinstance(error, kind)), "")
     sentence = inert(str(error)).rstrip(".") + "."
@@ -340,7 +327,7 @@ class MemoryServer(MCPServer[Any]):
         try:
             return await super().call_tool(name, given, context)
         except ToolError as error:
-            if isinstance(error.__cause__, ReverieError):
+            if isinstance(error.__cause__, errors.ReverieError):
                 return failed(explanation(error.__cause__))
             if isinstance(error.__cause__, ValidationError):
                 return failed(invalid_arguments(name, error.__cause__))
@@ -356,7 +343,7 @@ class MemoryServer(MCPServer[Any]):
             cause = _cause(error)
             if cause is None:
                 raise
-            kind = ResourceNotFoundError if isinstance(cause, NotFound) else ResourceError
+            kind = ResourceNotFoundError if isinstance(cause, errors.NotFound) else ResourceError
             raise kind(explanation(cause)) from cause
 
     async def get_prompt(
@@ -370,7 +357,7 @@ class MemoryServer(MCPServer[Any]):
             if cause is None:
                 # An unknown prompt, or arguments that are missing or of another type.
                 raise MCPError(code=INVALID_PARAMS, message=str(error)) from error
-            code = INVALID_PARAMS if isinstance(cause, Rejected) else INTERNAL_ERROR
+            code = INVALID_PARAMS if isinstance(cause, errors.Rejected) else INTERNAL_ERROR
             raise MCPError(code=code, message=explanation(cause)) from error
 
 
@@ -425,8 +412,8 @@ def _tool(function: Callable[..., Any], title: str, description: str, annotation
     return tool
 
 
-def _cause(error: BaseException | None) -> ReverieError | None:
+def _cause(error: BaseException | None) -> errors.ReverieError | None:
     """Return the error of Reverie that is behind another one, if there is one."""
-    while error is not None and not isinstance(error, ReverieError):
+    while error is not None and not isinstance(error, errors.ReverieError):
         error = error.__cause__
     return error

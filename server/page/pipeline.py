@@ -21,18 +21,7 @@ from reverie.counts import counted
 from reverie.errors import NotFound, Rejected, ReverieError
 from reverie.pipeline.calls import DropDeadLetter, GetDeadLetter, GetStatus, ListDeadLetters, ReplayDeadLetter
 from reverie.pipeline.status import PipelineStatus
-from reverie.scheduling.calls import (
-    AddSchedule,
-    DeleteSchedule,
-    GetNextRuns,
-    GetSchedule,
-    ListScheduleRuns,
-    ListSchedules,
-    PauseSchedule,
-    ResumeSchedule,
-    RunScheduleNow,
-    UpdateSchedule,
-)
+from reverie.scheduling import calls
 from reverie.scheduling.types import Cadence, Cron, Interval, ScheduleRun, ScheduleRunList
 from reverie.trust.exports import ExportedRun, ExportedSchedule
 from server.authorisation import seen_store
@@ -267,11 +256,11 @@ _CADENCES: Final = {
 @pages.get("/schedules")
 async def _schedules(visit: Visit) -> Response:
     offset = visit.number("offset")
-    page = await visit.send(ListSchedules(limit=PAGE_SIZE, offset=offset, all_users=visit.sees_all_users))
+    page = await visit.send(calls.ListSchedules(limit=PAGE_SIZE, offset=offset, all_users=visit.sees_all_users))
     return visit.page(
         "schedules.html",
         schedules=[(schedule, cadence_text(schedule.cadence, visit.zone)) for schedule in page.schedules],
-        can_change=visit.allows(AddSchedule),
+        can_change=visit.allows(calls.AddSchedule),
         total=page.total,
         **visit.beside("/schedules", is_last=offset + len(page.schedules) >= page.total),
         notice=_SCHEDULE_NOTICES.get(visit.query("done"), ""),
@@ -281,15 +270,15 @@ async def _schedules(visit: Visit) -> Response:
 @pages.get("/schedule")
 async def _schedule(visit: Visit) -> Response:
     id, everybody = visit.query("id"), visit.sees_all_users
-    schedule = await visit.send(GetSchedule(id, all_users=everybody))
+    schedule = await visit.send(calls.GetSchedule(id, all_users=everybody))
     return visit.page(
         "schedule.html",
         schedule=schedule,
         cadence=cadence_text(schedule.cadence, visit.zone),
         next_zone=zone_of(schedule.cadence.tz) if isinstance(schedule.cadence, Cron) else visit.zone,
-        next_times=(await visit.send(GetNextRuns(id=id, count=_NEXT, all_users=everybody))).at,
-        runs=_alike(await visit.send(ListScheduleRuns(id=id, limit=_RUNS, all_users=everybody))),
-        can_change=visit.allows(AddSchedule),
+        next_times=(await visit.send(calls.GetNextRuns(id=id, count=_NEXT, all_users=everybody))).at,
+        runs=_alike(await visit.send(calls.ListScheduleRuns(id=id, limit=_RUNS, all_users=everybody))),
+        can_change=visit.allows(calls.AddSchedule),
         notice=_SCHEDULE_NOTICES.get(visit.query("done"), ""),
     )
 
@@ -311,7 +300,7 @@ async def _new_schedule(visit: Visit) -> Response:
 async def _add(visit: Visit) -> Response:
     form = visit.form
     added = await visit.send(
-        AddSchedule(
+        calls.AddSchedule(
             form.text("goal"),
             id=form.word("id"),
             name=form.word("name"),
@@ -325,7 +314,7 @@ async def _add(visit: Visit) -> Response:
 
 @pages.get("/schedule/edit")
 async def _edit_schedule(visit: Visit) -> Response:
-    schedule = await visit.send(GetSchedule(visit.query("id"), all_users=visit.sees_all_users))
+    schedule = await visit.send(calls.GetSchedule(visit.query("id"), all_users=visit.sees_all_users))
     entered = _entered(schedule.cadence, visit)
     return visit.page("schedule_edit.html", schedule=schedule, id=schedule.id, cadences=_CADENCES, entered=entered)
 
@@ -333,13 +322,13 @@ async def _edit_schedule(visit: Visit) -> Response:
 @pages.post("/schedule/edit")
 async def _change(visit: Visit) -> Response:
     form, everybody = visit.form, visit.sees_all_users
-    before = await visit.send(GetSchedule(visit.query("id"), all_users=everybody))
+    before = await visit.send(calls.GetSchedule(visit.query("id"), all_users=everybody))
     kind, value, zone = _entered(before.cadence, visit)
     # A cadence that is sent again would begin anew.
     is_same = (form.text("kind"), form.text("when"), form.text("tz")) == (kind, value, str(zone))
     cadence = {} if is_same else _cadence(form)
     await visit.send(
-        UpdateSchedule(before.id, goal=form.text("goal"), name=form.word("name"), all_users=everybody, **cadence)
+        calls.UpdateSchedule(before.id, goal=form.text("goal"), name=form.word("name"), all_users=everybody, **cadence)
     )
     return visit.see_other("/schedule", id=before.id, done="changed")
 
@@ -369,19 +358,19 @@ def _cadence(form: Form) -> dict[str, Any]:
 
 @pages.post("/schedule/pause")
 async def _pause(visit: Visit) -> Response:
-    await visit.send(PauseSchedule(visit.query("id"), all_users=visit.sees_all_users))
+    await visit.send(calls.PauseSchedule(visit.query("id"), all_users=visit.sees_all_users))
     return visit.see_other("/schedule", id=visit.query("id"), done="paused")
 
 
 @pages.post("/schedule/resume")
 async def _resume(visit: Visit) -> Response:
-    await visit.send(ResumeSchedule(visit.query("id"), all_users=visit.sees_all_users))
+    await visit.send(calls.ResumeSchedule(visit.query("id"), all_users=visit.sees_all_users))
     return visit.see_other("/schedule", id=visit.query("id"), done="resumed")
 
 
 @pages.post("/schedule/run")
 async def _run(visit: Visit) -> Response:
-    call = RunScheduleNow(id=visit.query("id"), run_id=visit.form.word("run"), all_users=visit.sees_all_users)
+    call = calls.RunScheduleNow(id=visit.query("id"), run_id=visit.form.word("run"), all_users=visit.sees_all_users)
     await visit.send(call)
     return visit.see_other("/schedule", id=visit.query("id"), done="started")
 
@@ -389,13 +378,13 @@ async def _run(visit: Visit) -> Response:
 @pages.post("/schedule/delete")
 async def _delete(visit: Visit) -> Response:
     id, everybody = visit.query("id"), visit.sees_all_users
-    schedule = await visit.send(GetSchedule(id, all_users=everybody))
-    records = await visit.carry_out(DeleteSchedule(id=id, all_users=everybody), _delete_with_records)
+    schedule = await visit.send(calls.GetSchedule(id, all_users=everybody))
+    records = await visit.carry_out(calls.DeleteSchedule(id=id, all_users=everybody), _delete_with_records)
     return deleted_page(visit, "schedule", schedule.name or schedule.goal, records)
 
 
 def _delete_with_records(
-    services: Services, caller: Caller, call: DeleteSchedule
+    services: Services, caller: Caller, call: calls.DeleteSchedule
 ) -> list[ExportedSchedule | ExportedRun]:
     store = seen_store(services, caller, call)
     if store is None:
@@ -409,14 +398,14 @@ async def _restore(visit: Visit) -> Response:
     first = records[0]
     assert isinstance(first, ExportedSchedule)
 
-    def restore(services: Services, caller: Caller, _: AddSchedule) -> None:
+    def restore(services: Services, caller: Caller, _: calls.AddSchedule) -> None:
         runtime = services.runtime
         with restoring(services, caller, records):
             rules = runtime.settings.schedule_rules
             bring_back_schedule(runtime.stores, records, rules=rules, deleted_at=at, now=runtime.now())
         runtime.schedules.notify_goals(caller.workspace)
 
-    await visit.carry_out(AddSchedule(first.goal, id=first.id, cron="@daily"), restore)
+    await visit.carry_out(calls.AddSchedule(first.goal, id=first.id, cron="@daily"), restore)
     return visit.see_other("/schedule", id=first.id, done="restored")
 
 

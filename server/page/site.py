@@ -25,21 +25,12 @@ from starlette.types import Scope as AsgiScope
 
 from memory.tombstones import hash_key
 from memory.trust.principals import Principal
+from reverie import errors
 from reverie.calls import Call, scope_of
 from reverie.checks import check_agent, check_label, check_workspace
 from reverie.clock import from_micros
 from reverie.contract import DEFAULT_AGENT, Scope
 from reverie.decoding import describe
-from reverie.errors import (
-    Forbidden,
-    Problem,
-    Rejected,
-    ReverieError,
-    TooManyFailures,
-    Unauthorised,
-    UnsupportedType,
-    problem_of,
-)
 from reverie.memories.types import Tier
 from reverie.sessions.calls import ListAgents, ListSessions
 from reverie.sessions.types import AgentSummary
@@ -95,7 +86,7 @@ class Form:
         try:
             return float(self.text(name))
         except ValueError:
-            raise Rejected(f"{name} must be a number, not {self.text(name)[:40]!r}", field=name) from None
+            raise errors.Rejected(f"{name} must be a number, not {self.text(name)[:40]!r}", field=name) from None
 
 
 def decode_form(body: bytes) -> Form:
@@ -106,14 +97,14 @@ def decode_form(body: bytes) -> Form:
             text, keep_blank_values=True, strict_parsing=bool(text), errors="strict", max_num_fields=_MAX_FIELDS
         )
     except ValueError as error:
-        raise Rejected(f"the form cannot be read ({error}): load the page again", field="body") from None
+        raise errors.Rejected(f"the form cannot be read ({error}): load the page again", field="body") from None
     return Form(fields)
 
 
 def check_form_type(request: Request) -> None:
     """Raise `UnsupportedType` for a body that no form of the page sends."""
     if not _TYPE.match(request.headers.get("content-type", "").strip()):
-        raise UnsupportedType("the body is not that of a form of this page", field="content-type")
+        raise errors.UnsupportedType("the body is not that of a form of this page", field="content-type")
 
 
 # A browser that is not used for so long has to log in again.
@@ -305,7 +296,7 @@ class Visit:
         text = self._site.logins.unsealed(sealed)
         login, data = ("", None) if text is None else msgspec.json.decode(text, type=tuple[str, msgspec.Raw])
         if data is None or login != self._form_token:
-            raise Rejected("the form is not one of this login, or 30 days old: nothing was done", field="form")
+            raise errors.Rejected("the form is not one of this login, or 30 days old: nothing was done", field="form")
         describe(kind)
         return msgspec.json.decode(data, type=kind)
 
@@ -419,7 +410,7 @@ async def agents_in(visit: Visit, workspace: str) -> list[AgentSummary]:
     """Return the agents of a workspace; none for a token that may not list them."""
     try:
         return (await visit.elsewhere(Place("", workspace)).send(ListAgents(limit=MAX_AGENTS))).agents
-    except Forbidden:
+    except errors.Forbidden:
         return []
 
 
@@ -460,10 +451,10 @@ class Site:
             if page.has_place and place is None:
                 return await self._with_place(visit)
             return await page.handler(visit)
-        except Unauthorised:
+        except errors.Unauthorised:
             return self._to_login(request)
-        except ReverieError as error:
-            return self.error_page(request, problem_of(error, trace=trace_of(request)), visit)
+        except errors.ReverieError as error:
+            return self.error_page(request, errors.problem_of(error, trace=trace_of(request)), visit)
 
     async def log_in(self, request: Request, token: str, page: str) -> Response:
         """Return the response that leaves a login with the browser. Raises `Unauthorised` and `TooManyFailures`."""
@@ -492,7 +483,7 @@ class Site:
         view = {"page": own_path(page), "error": error, "login_path": LOGIN_PATH}
         return html(self.rendering.render("login.html", view), status=status)
 
-    def error_page(self, request: Request, problem: Problem, visit: Visit | None = None) -> Response:
+    def error_page(self, request: Request, problem: errors.Problem, visit: Visit | None = None) -> Response:
         """Return the page about an error; for a part of a page only the text."""
         view = {"problem": problem, "back": request.headers.get("referer", "") and own_referer(request)}
         if request.headers.get("hx-request") == "true":
@@ -509,7 +500,7 @@ class Site:
             return await on_http_error(request, error)
         texts = {404: "There is no page at this address.", 405: "This page cannot be opened in this way."}
         detail = texts.get(error.status_code, str(error.detail))
-        problem = Problem(
+        problem = errors.Problem(
             type="about:blank", title=str(error.detail).capitalize(), status=error.status_code, detail=detail
         )
         return self.error_page(request, problem)
@@ -519,11 +510,13 @@ class Site:
         name = _cookie_name(request)
         cookie = request.cookies.get(name)
         if [part.partition("=")[0].strip() for part in request.headers.get("cookie", "").split(";")].count(name) > 1:
-            raise Rejected(f"the browser sent the cookie {name} twice: delete the cookies of this site", field="cookie")
+            raise errors.Rejected(
+                f"the browser sent the cookie {name} twice: delete the cookies of this site", field="cookie"
+            )
         token = self.logins.token_in(cookie) if cookie else None
         authorization = None if token is None else b"Bearer " + token.encode()
         if authorization is None and not self._authentication.is_open:
-            raise Unauthorised("log in with a token", field="token")
+            raise errors.Unauthorised("log in with a token", field="token")
         origin = str(request.scope.get("reverie.origin", ""))
         principal = await self._authentication.principal(authorization, origin=origin)
         request.scope["reverie.principal"] = principal
@@ -535,7 +528,7 @@ class Site:
             request, decode_form, limit_bytes=MAX_FORM_BYTES, check_type=check_form_type
         )
         if not self.logins.is_form_token(form.text(FORM_TOKEN), cookie):
-            raise Forbidden(
+            raise errors.Forbidden(
                 "this form belongs to another login: load the page again, and repeat what you did", field=FORM_TOKEN
             )
         return form
@@ -543,7 +536,7 @@ class Site:
     async def _with_place(self, visit: Visit) -> Response:
         """Return the response that leads to the same page about the agent that a visitor most likely means."""
         if visit.request.method != "GET":
-            raise Rejected("the address names no agent: open the page from its list", field="agent")
+            raise errors.Rejected("the address names no agent: open the page from its list", field="agent")
         place = await default_place(visit, self.services.runtime.settings.workspace)
         query = {**visit.request.query_params, "agent": place.agent, "workspace": place.workspace}
         return RedirectResponse(address(visit.request.url.path, query), status_code=303)
@@ -675,10 +668,10 @@ async def _log_in(site: Site, request: Request) -> Response:
     token, page = form.word("token") or "", form.text("page")
     try:
         return await site.log_in(request, token, page)
-    except Unauthorised:
+    except errors.Unauthorised:
         error = "This token is not valid: it is unknown, revoked or expired."
         return site.login_page(page=page, error=error, status=401)
-    except TooManyFailures as failures:
+    except errors.TooManyFailures as failures:
         error = f"Too many wrong tokens. Try again in {failures.retry_after_seconds} seconds."
         return site.login_page(page=page, error=error, status=429)
 

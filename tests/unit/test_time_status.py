@@ -12,7 +12,7 @@ from sqlalchemy import text
 from memory.scheduling.executing import Delegated, RetryAfter
 from memory.scheduling.schedules import time_status
 from reverie.errors import StoreUnavailable, StoreUnusable
-from reverie.pipeline.status import StartLag, TimeStatus
+from reverie.pipeline.status import LagStatus, TimeStatus
 from storage.scheduling import schedules as scheduling_status
 from storage.scheduling.records import NewReminder
 from storage.scheduling.schedules import RunStart, SchedulingCounts
@@ -111,8 +111,8 @@ def test_the_lag_is_that_of_the_last_hour_without_what_was_started_by_hand(time:
         )
     assert len(time.runs(schedule)) == 4
     lag = status(time).start_lag
-    assert lag == StartLag(samples=3, p50_seconds=3.0, p99_seconds=15.0)
-    assert status(time, after_seconds=3_700).start_lag == StartLag()
+    assert lag == LagStatus(samples=3, p50_seconds=3.0, p99_seconds=15.0)
+    assert status(time, after_seconds=3_700).start_lag == LagStatus()
 
 
 def test_percentiles_are_of_what_was_measured(time: Scheduled) -> None:
@@ -121,7 +121,7 @@ def test_percentiles_are_of_what_was_measured(time: Scheduled) -> None:
     start_lag = time_status(
         [SchedulingCounts(starts=starts[:50]), SchedulingCounts(starts=starts[50:])], now=time.now
     ).start_lag
-    assert start_lag == StartLag(samples=100, p50_seconds=50.0, p99_seconds=99.0)
+    assert start_lag == LagStatus(samples=100, p50_seconds=50.0, p99_seconds=99.0)
 
 
 def test_failures_are_those_of_a_day(time: Scheduled) -> None:

@@ -46,19 +46,6 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 from reverie import items as types
 from reverie.client import Reverie
 from reverie.errors import NotFound, ReverieError
-from reverie.items import (
-    MAX_DEPTH,
-    MAX_OPERATIONS,
-    MAX_VECTORS,
-    OPERATORS,
-    Distance,
-    GetOperation,
-    ItemOperation,
-    ItemOutcome,
-    NamespacesOperation,
-    PutOperation,
-    SearchOperation,
-)
 
 _log: Final = logging.getLogger(__name__)
 
@@ -111,24 +98,26 @@ class _Items:
             _log.warning("search of items: %s", degraded)
         self._degraded = degraded
 
-    def _outcomes(self, operations: list[ItemOperation]) -> list[ItemOutcome]:
+    def _outcomes(self, operations: list[types.ItemOperation]) -> list[types.ItemOutcome]:
         """Send operations. A single read is sent by a call of its own, which a token with the scope read may make."""
         if len(operations) != 1:
             return self.client.items.batch(operations, user=self.user)
         match operations[0]:
-            case GetOperation() as get:
+            case types.GetOperation() as get:
                 try:
-                    return [ItemOutcome(item=self.client.items.get(**_arguments(get), user=self.user))]
+                    return [types.ItemOutcome(item=self.client.items.get(**_arguments(get), user=self.user))]
                 except NotFound:
-                    return [ItemOutcome()]
-            case SearchOperation() as search:
-                return [ItemOutcome(found=self.client.items.search(**_arguments(search), user=self.user))]
-            case NamespacesOperation() as listing:
-                return [ItemOutcome(namespaces=self.client.items.namespaces(**_arguments(listing), user=self.user))]
+                    return [types.ItemOutcome()]
+            case types.SearchOperation() as search:
+                return [types.ItemOutcome(found=self.client.items.search(**_arguments(search), user=self.user))]
+            case types.NamespacesOperation() as listing:
+                return [
+                    types.ItemOutcome(namespaces=self.client.items.namespaces(**_arguments(listing), user=self.user))
+                ]
         return self.client.items.batch(operations, user=self.user)
 
 
-def _arguments(operation: ItemOperation) -> dict[str, Any]:
+def _arguments(operation: types.ItemOperation) -> dict[str, Any]:
     return {name: getattr(operation, name) for name in operation.__struct_fields__}
 
 
@@ -347,7 +336,7 @@ class StoreIndex:
         self.embeddings: Embeddings | None = ensure_embeddings(given["embed"]) if given.get("embed") else None
         fields = given.get("fields") or given.get("text_fields")
         self.fields: list[str] | None = [fields] if isinstance(fields, str) else (list(fields) if fields else None)
-        self.distance = cast(Distance, given.get("distance_type", "cosine"))
+        self.distance = cast(types.Distance, given.get("distance_type", "cosine"))
         if self.distance not in ("cosine", "l2", "inner_product"):
             raise ValueError(f"distance_type is {self.distance!r}; it must be cosine, l2 or inner_product")
 
@@ -361,7 +350,7 @@ class StoreIndex:
         """Return the texts of a put that the caller's embedder embeds."""
         paths = self.paths(op)
         found = [text for path in (["$"] if paths is None else paths) for text in get_text_at_path(op.value, path)]
-        return found[:MAX_VECTORS]
+        return found[: types.MAX_VECTORS]
 
 
 class TimeToLive:
@@ -384,7 +373,7 @@ class Batch:
     size: int
     # The positions of searches and listings that cannot find anything, and are not sent.
     empty: set[int] = field(default_factory=set)
-    operations: dict[int, ItemOperation] = field(default_factory=dict)
+    operations: dict[int, types.ItemOperation] = field(default_factory=dict)
     texts: dict[int, list[str]] = field(default_factory=dict)
     queries: dict[int, str] = field(default_factory=dict)
 
@@ -402,14 +391,14 @@ class Batch:
             found = list(map(float, vector))
             self.operations[place] = msgspec.structs.replace(self.operations[place], query_vector=found)
 
-    def parts(self) -> Iterable[dict[int, ItemOperation]]:
+    def parts(self) -> Iterable[dict[int, types.ItemOperation]]:
         """Yield the operations in parts that a server takes: all reads before the first write."""
-        part: dict[int, ItemOperation] = {}
+        part: dict[int, types.ItemOperation] = {}
         size = 0
-        for place in sorted(self.operations, key=lambda place: isinstance(self.operations[place], PutOperation)):
+        for place in sorted(self.operations, key=lambda place: isinstance(self.operations[place], types.PutOperation)):
             operation = self.operations[place]
             more = len(msgspec.json.encode(operation))
-            if part and (len(part) == MAX_OPERATIONS or size + more > _PART_BYTES):
+            if part and (len(part) == types.MAX_OPERATIONS or size + more > _PART_BYTES):
                 yield part
                 part, size = {}, 0
             part[place] = operation
@@ -427,7 +416,7 @@ def to_batch(ops: Iterable[Op], index: StoreIndex, ttl: TimeToLive) -> Batch:
         validate_op_namespace(op)
         match op:
             case GetOp():
-                batch.operations[place] = GetOperation(
+                batch.operations[place] = types.GetOperation(
                     namespace=op.namespace,
                     key=op.key,
                     refresh_ttl=op.refresh_ttl and ttl.refreshes,
@@ -445,25 +434,25 @@ def to_batch(ops: Iterable[Op], index: StoreIndex, ttl: TimeToLive) -> Batch:
     return batch
 
 
-def to_result(operation: ItemOperation, outcome: types.ItemOutcome) -> Result:
+def to_result(operation: types.ItemOperation, outcome: types.ItemOutcome) -> Result:
     """Return an outcome as LangGraph's stores return it."""
-    if isinstance(operation, SearchOperation):
+    if isinstance(operation, types.SearchOperation):
         return (
             []
             if outcome.found is None
             else [SearchItem(**_item_fields(item), score=item.score) for item in outcome.found.items]
         )
-    if isinstance(operation, NamespacesOperation):
+    if isinstance(operation, types.NamespacesOperation):
         return [tuple(namespace) for namespace in outcome.namespaces or ()]
     return None if outcome.item is None else Item(**_item_fields(outcome.item))
 
 
 def _add_put(batch: Batch, place: int, op: PutOp, index: StoreIndex) -> None:
     if op.value is None:
-        batch.operations[place] = PutOperation(namespace=op.namespace, key=op.key)
+        batch.operations[place] = types.PutOperation(namespace=op.namespace, key=op.key)
         return
     own = index.embeddings is not None
-    batch.operations[place] = PutOperation(
+    batch.operations[place] = types.PutOperation(
         namespace=op.namespace,
         key=op.key,
         value=dict(op.value),
@@ -480,7 +469,7 @@ def _add_search(batch: Batch, place: int, op: SearchOp, index: StoreIndex, ttl: 
         batch.empty.add(place)
         return
     own = index.embeddings is not None
-    batch.operations[place] = SearchOperation(
+    batch.operations[place] = types.SearchOperation(
         namespace=op.namespace_prefix,
         query="" if own or index.is_off else op.query or "",
         filter=conditions,
@@ -505,10 +494,10 @@ def _add_listing(batch: Batch, place: int, op: ListNamespacesOp, ttl: TimeToLive
     if op.limit <= 0:
         batch.empty.add(place)
         return
-    batch.operations[place] = NamespacesOperation(
+    batch.operations[place] = types.NamespacesOperation(
         prefix=wanted.get("prefix", ()),
         suffix=wanted.get("suffix", ()),
-        max_depth=None if op.max_depth is None else min(op.max_depth, MAX_DEPTH),
+        max_depth=None if op.max_depth is None else min(op.max_depth, types.MAX_DEPTH),
         limit=op.limit,
         offset=op.offset,
         expired=ttl.shows_expired,
@@ -527,9 +516,9 @@ def _conditions(conditions: Mapping[str, Any]) -> dict[str, Any] | None:
                 f"Invalid filter key: {key[:80]!r}. It may have letters, digits, underscores, full stops and hyphens"
             )
         if isinstance(condition, Mapping) and any(str(name).startswith("$") for name in condition):
-            unknown = next((name for name in condition if name not in OPERATORS), None)
+            unknown = next((name for name in condition if name not in types.OPERATORS), None)
             if unknown is not None:
-                raise ValueError(f"Unsupported operator: {unknown}. Known are {', '.join(OPERATORS)}")
+                raise ValueError(f"Unsupported operator: {unknown}. Known are {', '.join(types.OPERATORS)}")
             found[key] = {name: _comparable(value) for name, value in condition.items()}
             wanted = list(found[key].values())
         else:

@@ -97,15 +97,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LagStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds from accepted to searchable over the last five minutes."""
+    """The median and the 99th percentile of a number of delays, in seconds; None without samples.
 
-    samples: int = 0
-    p50_seconds: float | None = None
-    p99_seconds: float | None = None
-
-
-class StartLag(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds from due to started, over the runs started in the last hour, without manual runs."""
+    `lag` is from accepted to searchable over the last five minutes. `start_lag` is from due to started, over the runs
+    that were started in the last hour, without manual runs.
+    """
 
     samples: int = 0
     p50_seconds: float | None = None
@@ -129,7 +125,7 @@ class TimeStatus(msgspec.Struct, frozen=True, kw_only=True):
     schedules_oldest_overdue_seconds: float = 0.0
     runs_open: dict[str, int] = {}
     runs_oldest_pending_seconds: float = 0.0
-    start_lag: StartLag = StartLag()
+    start_lag: LagStatus = LagStatus()
     runs_failed_last_day: int = 0
     reminders_waiting: int = 0
     reminders_due: int = 0
