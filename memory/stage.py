@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeVar
@@ -191,26 +191,28 @@ def retry_at(now: int, attempts: int) -> int:
     return now + int(delay * random.uniform(0.9, 1.1) * 1_000_000)  # noqa: S311 - spreads retries, not for security
 
 
-def bury(
-    tx: Transaction, claim: Claim, item: int, *, owner: tuple[str, str | None], error: Exception, now: int
-) -> None:
-    """Turn one row into a dead letter: it is never due again, and its error is kept for the operator.
+def bury(tx: Transaction, claim: Claim, errors: Mapping[int, Exception], *, now: int) -> list[int]:
+    """Turn claimed rows into dead letters: they are never due again, and the error of each is kept for the operator.
 
-    `owner` is the agent and the session of the row.
+    Returns these rows, without those that another worker has by now.
     """
-    agent, session = owner
-    letter = NewDeadLetter(
-        agent=agent,
-        session=session,
-        stage=claim.stage,
-        item_id=str(item),
-        payload=None,
-        error_type=type(error).__name__,
-        error=str(error),
-        attempts=claim.attempts + claim.crashes + 1,
-    )
-    tx.dead_letters.add([letter], now=now)
-    tx.work.bury(claim, [item], error=str(error))
+    held = sorted(tx.work.still_claimed(claim, list(errors))) if errors else []
+    for item in held:
+        agent, session = tx.work.owner(claim.stage, item)
+        error = errors[item]
+        letter = NewDeadLetter(
+            agent=agent,
+            session=session,
+            stage=claim.stage,
+            item_id=str(item),
+            payload=None,
+            error_type=type(error).__name__,
+            error=str(error),
+            attempts=claim.attempts + claim.crashes + 1,
+        )
+        tx.dead_letters.add([letter], now=now)
+        tx.work.bury(claim, [item], error=str(error))
+    return held
 
 
 def bury_damaged(store: Store, claim: Claim, rows: Sequence[int], now: int) -> int:
@@ -218,11 +220,8 @@ def bury_damaged(store: Store, claim: Claim, rows: Sequence[int], now: int) -> i
     if not rows:
         return 0
     with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
-        held = sorted(tx.work.still_claimed(claim, rows))
-        for row in held:
-            error = damaged_row(f"row {row} of stage {claim.stage}")
-            bury(tx, claim, row, owner=tx.work.owner(claim.stage, row), error=error, now=now)
-    return len(held)
+        errors = {row: damaged_row(f"row {row} of stage {claim.stage}") for row in rows}
+        return len(bury(tx, claim, errors, now=now))
 
 
 def crash_error(claim: Claim) -> WorkerCrashed | None:

@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import Any, Final, Literal
 
@@ -142,8 +142,8 @@ def _chunk_claimed(
     sources = _without_forgotten(store, claim, kind, sources, now())
     error = crash_error(claim)
     if error is not None:
-        _bury_sources(store, claim, sources, error, now())
-        report.buried += len(sources)
+        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+            report.buried += len(bury(tx, claim, {source.row_id: error for source in sources}, now=now()))
         return None
     pieces, uncut = _cut_within(sources, _CUT_SECONDS)
     cut_sources = [source for source in sources if source.row_id in pieces]
@@ -173,16 +173,14 @@ def _without_forgotten(
     return [source for source in sources if source.agent != NOBODY and source.row_id not in withdrawn]
 
 
-def _cut_within(
-    sources: list[SourceText], seconds: float
-) -> tuple[dict[int, list[NewChunk]], list[tuple[SourceText, Permanent]]]:
-    """Cut as many sources as possible within `seconds`, at least one; return the chunks by source.
+def _cut_within(sources: list[SourceText], seconds: float) -> tuple[dict[int, list[NewChunk]], dict[int, Permanent]]:
+    """Cut as many sources as possible within `seconds`, at least one; return the chunks by the rows of the sources.
 
-    Also returns the sources that take too long even alone, or are damaged, each with its error.
+    Also returns the errors, by their rows, of the sources that take too long even alone, or are damaged.
     """
     deadline = time.monotonic() + seconds
     pieces: dict[int, list[NewChunk]] = {}
-    uncut: list[tuple[SourceText, Permanent]] = []
+    uncut: dict[int, Permanent] = {}
     for source in sources:
         began = time.thread_time()
 
@@ -197,7 +195,7 @@ def _cut_within(
         except _NextBatch:
             break
         except (TextNotCut, DamagedRow) as error:
-            uncut.append((source, error))
+            uncut[source.row_id] = error
         if time.monotonic() > deadline:
             break
     return pieces, uncut
@@ -208,7 +206,7 @@ def _store_chunks(
     claim: Claim,
     kind: SourceKind,
     parts: deque[_Part],
-    uncut: list[tuple[SourceText, Permanent]],
+    uncut: Mapping[int, Permanent],
     now: int,
     on_batch: Callable[[list[int]], None],
 ) -> None:
@@ -224,9 +222,7 @@ def _store_chunks(
             for part in within_transaction_time(popped_from(parts)):
                 rows += _add_chunks(tx, held, kind, part, now)
             if not parts:
-                for source, error in uncut:
-                    if source.row_id in held:
-                        _bury(tx, claim, source, error, now)
+                bury(tx, claim, uncut, now=now)
                 tx.work.finish(claim, claim.items)  # sources that there was no time for can be claimed again
         on_batch(rows)
         if not parts:
@@ -271,19 +267,6 @@ def _add_chunks(tx: Transaction, held: set[int], kind: SourceKind, part: _Part, 
     ended = [source.row_id for source, _, is_end in claimed if is_end]
     tx.chunks.mark_chunked(kind, ended, now=now)
     return ended
-
-
-def _bury_sources(store: Store, claim: Claim, sources: list[SourceText], error: Exception, now: int) -> None:
-    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
-        held = tx.work.still_claimed(claim)
-        for source in sources:
-            if source.row_id in held:
-                _bury(tx, claim, source, error, now)
-
-
-def _bury(tx: Transaction, claim: Claim, source: SourceText, error: Exception, now: int) -> None:
-    owner = (source.agent, tx.chunks.session_id(source.session_row))
-    bury(tx, claim, source.row_id, owner=owner, error=error, now=now)
 
 
 def cut(source: SourceText, check: Callable[[], None] = lambda: None) -> list[NewChunk]:

@@ -339,13 +339,12 @@ def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int, h
     if not refused:
         return 0
     with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
-        held = tx.work.still_claimed(claim, list(refused))
-        for item in held:
-            bury(tx, claim, item, owner=tx.work.owner(claim.stage, item), error=refused[item], now=now)
+        buried = bury(tx, claim, refused, now=now)
+        for item in buried:
             tx.chunks.set_embedding_error([item], str(refused[item]))
-    for item in sorted(held):
+    for item in buried:
         hooks.on_unavailable([item], str(refused[item]))
-    return len(held)
+    return len(buried)
 
 
 def _blocked(store: Store, embedder: Embedder) -> str:

@@ -66,9 +66,7 @@ def _index(tx: Transaction, claim: Claim, items: Sequence[int], now: int, report
     held = sorted(tx.work.still_claimed(claim, items))
     error = crash_error(claim)
     if error is not None:
-        for item in held:
-            bury(tx, claim, item, owner=tx.work.owner(claim.stage, item), error=error, now=now)
-        report.buried += len(held)
+        report.buried += len(bury(tx, claim, dict.fromkeys(held, error), now=now))
         return []
     damaged = tx.chunks.remove_damaged_vectors(held)  # the vectors will be made again
     tx.work.finish(claim, damaged)

@@ -266,11 +266,6 @@ class Chunks(Repository):
         columns = {alias: select_list(Origin, alias) for alias in ("m", "f")}
         return self._records(Origin, _OF_CHUNKS.format(message=columns["m"], file=columns["f"]), ids=chunk_ids)
 
-    def session_id(self, session_row: int | None) -> str | None:
-        """Return the id of the session in a row."""
-        session_id: str | None = self._value("SELECT id FROM sessions WHERE row_id = :row", row=session_row)
-        return session_id
-
     def newest_without_vector(self, limit: int) -> list[int]:
         """Return the newest chunks that have no vector."""
         sql = "SELECT id FROM chunks WHERE embedded_at IS NULL ORDER BY id DESC LIMIT :limit"
