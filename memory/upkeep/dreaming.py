@@ -11,12 +11,13 @@ import math
 import re
 import unicodedata
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from memory.upkeep.relevance import MIN_DAYS, MIN_USERS
 from reverie.clock import DAY_MICROS, rfc3339
 from reverie.counts import counted
 from storage.recall.words import with_few_marks
+from storage.upkeep.dreams import DreamEvent
 
 # Half-life of the recency of a recall: preferences and procedures change slowly.
 HALF_LIFE_DAYS: Final = {"preference": 365.0, "procedure": 365.0, "instruction": 365.0}
@@ -30,30 +31,6 @@ _FULL_DIVERSITY: Final = 5
 _FULL_SPREAD: Final = 5
 
 _WORDS = re.compile(r"[^\W_]+")
-
-
-class RecallEvent(Protocol):
-    """One result of one recall."""
-
-    @property
-    def recall(self) -> str:
-        """The id of the recall."""
-
-    @property
-    def query(self) -> str:
-        """The text of the query."""
-
-    @property
-    def score(self) -> float:
-        """The score of the result, on [0, 1]."""
-
-    @property
-    def at(self) -> int:
-        """The time of the recall, in microseconds."""
-
-    @property
-    def user(self) -> str | None:
-        """The end user of the recall; None if it named nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +142,7 @@ class Tally:
     _users: set[str] = field(default_factory=set)
     _user_days: set[int] = field(default_factory=set)
 
-    def add(self, event: RecallEvent) -> None:
+    def add(self, event: DreamEvent) -> None:
         """Count an event."""
         score = min(1.0, max(0.0, event.score))
         if event.recall == self._recall:

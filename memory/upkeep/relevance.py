@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from reverie.memories.types import Lifetime, Tier
-from storage.memories.records import decay, hours_between
+from reverie.memories.types import Tier
+from storage.memories.records import MemoryRecord, decay, hours_between
+from storage.memories.sweeps import MemoryOutline
 
 # A memory that several users see is promoted only after recalls by so many users, on so many days.
 MIN_USERS: Final = 2
@@ -33,35 +34,7 @@ class CurationPolicy:
     max_entries: int | None = None
 
 
-class DecayingMemory(Protocol):
-    """The fields that the relevance of a memory depends on."""
-
-    @property
-    def tier(self) -> Tier:
-        """Its tier, which has a decay rate."""
-
-    @property
-    def lifetime(self) -> Lifetime:
-        """Whether it is short-term or long-term."""
-
-    @property
-    def importance(self) -> float:
-        """From 0 to 1."""
-
-    @property
-    def access_count(self) -> int:
-        """The number of times it was recalled."""
-
-    @property
-    def accessed_at(self) -> int:
-        """When it was last recalled, in microseconds."""
-
-    @property
-    def protected(self) -> bool:
-        """Whether only a person may remove it."""
-
-
-def relevance(memory: DecayingMemory, *, now: int, rates: Mapping[Tier, float]) -> float:
+def relevance(memory: MemoryOutline | MemoryRecord, *, now: int, rates: Mapping[Tier, float]) -> float:
     """Return `importance * rate ** hours * (1 + ln(1 + access_count))`, with the hours since the last recall.
 
     The result can exceed 1.
@@ -75,7 +48,7 @@ def relevance(memory: DecayingMemory, *, now: int, rates: Mapping[Tier, float]) 
     )
 
 
-def hours_until_pruned(memory: DecayingMemory, *, policy: CurationPolicy) -> float:
+def hours_until_pruned(memory: MemoryOutline, *, policy: CurationPolicy) -> float:
     """Return how many hours after its last recall a memory becomes prunable; infinity if it never does."""
     rate = policy.rates[memory.tier]
     at_first = memory.importance * (1.0 + math.log1p(memory.access_count))
@@ -86,7 +59,7 @@ def hours_until_pruned(memory: DecayingMemory, *, policy: CurationPolicy) -> flo
     return math.log(policy.prune_relevance / at_first) / math.log(rate)
 
 
-def is_promotable(memory: DecayingMemory, *, now: int, policy: CurationPolicy) -> bool:
+def is_promotable(memory: MemoryOutline, *, now: int, policy: CurationPolicy) -> bool:
     """Return whether to make a short-term memory long-term; never in the conversation tier, whose sessions end."""
     if memory.lifetime != "short_term" or memory.tier == "conversation":
         return False
@@ -95,7 +68,7 @@ def is_promotable(memory: DecayingMemory, *, now: int, policy: CurationPolicy) -
     return relevance(memory, now=now, rates=policy.rates) > policy.promote_relevance
 
 
-def is_prunable(memory: DecayingMemory, *, now: int, policy: CurationPolicy) -> bool:
+def is_prunable(memory: MemoryOutline, *, now: int, policy: CurationPolicy) -> bool:
     """Return whether to prune a memory; never a protected one, or one of the conversation tier, whose sessions end."""
     if memory.protected or memory.tier == "conversation":
         return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -12,26 +11,23 @@ from hypothesis import strategies as st
 from memory.upkeep.dream_sweep import refuse_text
 from memory.upkeep.dreaming import DreamRules, Signals, Tally, normalised_query
 from reverie.clock import DAY_MICROS
+from storage.upkeep.dreams import DreamEvent
 
 NOW = 20_000 * DAY_MICROS + DAY_MICROS // 2
 
 
-@dataclass(frozen=True)
-class Event:
-    """One result of one recall."""
-
-    recall: str
-    query: str
-    score: float
-    at: int
-    user: str | None = None
+def recalled(recall: str, query: str, score: float, at: int) -> DreamEvent:
+    """Return one result of one recall."""
+    return DreamEvent(id=0, chunk_id=0, recall=recall, query=query, score=score, at=at)
 
 
-def event(number: int, *, query: str | None = None, score: float = 0.5, days_ago: float = 0.0) -> Event:
-    return Event(f"r{number}", f"query {number}" if query is None else query, score, NOW - int(days_ago * DAY_MICROS))
+def event(number: int, *, query: str | None = None, score: float = 0.5, days_ago: float = 0.0) -> DreamEvent:
+    return recalled(
+        f"r{number}", f"query {number}" if query is None else query, score, NOW - int(days_ago * DAY_MICROS)
+    )
 
 
-def signals(*events: Event, kind: str = "event") -> Signals:
+def signals(*events: DreamEvent, kind: str = "event") -> Signals:
     tally = Tally()
     for event in events:
         tally.add(event)
@@ -80,7 +76,10 @@ def test_the_half_life_follows_the_kind(kind: str, expected: int) -> None:
 def test_the_results_of_one_recall_are_one_hit_with_the_best_score() -> None:
     """Given a recall that found a memory and its message, then that is one hit, scored by the best."""
     found = signals(
-        Event("r", "where", 0.4, NOW), Event("r", "where", 0.8, NOW), Event("r", "where", 0.6, NOW), event(2, score=0.2)
+        recalled("r", "where", 0.4, NOW),
+        recalled("r", "where", 0.8, NOW),
+        recalled("r", "where", 0.6, NOW),
+        event(2, score=0.2),
     )
 
     assert found.hits == 2
@@ -90,7 +89,7 @@ def test_the_results_of_one_recall_are_one_hit_with_the_best_score() -> None:
 def test_days_are_those_of_utc() -> None:
     """Given two hits a second apart, around midnight, then they are on two days."""
     midnight = 20_000 * DAY_MICROS
-    found = signals(Event("a", "x", 1, midnight - 1_000_000), Event("b", "y", 1, midnight))
+    found = signals(recalled("a", "x", 1, midnight - 1_000_000), recalled("b", "y", 1, midnight))
 
     assert found.spread == pytest.approx(0.4)
 
@@ -130,7 +129,7 @@ def test_the_gates_are_hits_queries_and_score() -> None:
 
 _EVENTS = st.lists(
     st.builds(
-        Event,
+        recalled,
         st.sampled_from(["a", "b", "c", "d"]),
         st.text(max_size=10),
         st.floats(-2, 9),
@@ -142,7 +141,7 @@ _EVENTS = st.lists(
 
 @given(_EVENTS, st.sampled_from(["fact", "preference", "event"]))
 @settings(max_examples=200)
-def test_every_signal_and_the_score_lie_between_zero_and_one(events: list[Event], kind: str) -> None:
+def test_every_signal_and_the_score_lie_between_zero_and_one(events: list[DreamEvent], kind: str) -> None:
     """Given any events, then no signal and no score leaves [0, 1]."""
     found = signals(*events, kind=kind)
 
