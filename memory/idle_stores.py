@@ -317,6 +317,46 @@ def run_where_changed(
     return counts
 
 
+def for_each_changed(
+    stores: Stores,
+    job: str,
+    work: Callable[[str], FileStamp | None],
+    *,
+    now: int,
+    idle_stores: IdleStores | None,
+    scope: JobScope,
+    budget_seconds: float,
+) -> tuple[dict[str, str], int]:
+    """Call `work` with the account and each workspace that was written since it was marked, in random order.
+
+    `work` returns the state of a workspace to mark, which is not worked on again until it is written, or for a week.
+    Returns the errors by store, and how many stores the time did not suffice for. Without `idle_stores`, and in a run
+    that is limited, it works on all of them.
+    """
+    names = scope.store_names(stores.all_names())
+    idle = None if scope.is_limited else idle_stores
+    if idle is not None:
+        changed = {ACCOUNT_STORE, *idle.changed(job, stores, now=now)}
+        names = [name for name in names if name in changed]
+    errors: dict[str, str] = {}
+    left, deadline = len(names), time.monotonic() + budget_seconds
+    for name in random.sample(names, len(names)):  # random: each run reaches other stores in time
+        if time.monotonic() > deadline:
+            break
+        left -= 1
+        try:
+            before = stores.stamp(name)
+            stamp = work(name)
+        except ReverieError as error:  # of this store alone
+            errors[name] = str(error)
+            continue
+        if idle is not None and name != ACCOUNT_STORE and stamp and before is not None and before.is_settled(now):
+            idle.mark(job, stores, name, IdleMark(stamp, math.inf), now=now)
+    if idle is not None:
+        idle.keep(job, now=now)
+    return errors, left
+
+
 def _changes(counts: Counter[str]) -> int:
     """Return how many things a run changed or left to do."""
     return sum(number for name, number in counts.items() if name not in NO_CHANGES)

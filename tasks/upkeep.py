@@ -9,7 +9,7 @@ from memory.upkeep import dream_sweep as dreams
 from memory.upkeep import maintenance
 from memory.upkeep.consolidation import AgentUsers, consolidate
 from memory.upkeep.dreaming import DREAM_RULES
-from memory.upkeep.maintenance import KeepRules, SeenStores
+from memory.upkeep.maintenance import KeepRules
 from memory.upkeep.pruning import prune_decayed, run_within_limit
 from reverie import contract
 from worker.backups import back_up_if_due
@@ -106,12 +106,14 @@ def optimize_store(runtime: Runtime, *, workspace: str | None = None, manual: bo
             captured_queries_days=settings.captured_queries_days,
         ),
         scope=JobScope(workspace),
-        seen=None if manual else SeenStores(runtime.idle_stores, contract.OPTIMIZE_STORE, runtime.now()),
+        idle_stores=None if manual else runtime.idle_stores,
     )
 
 
 @periodic_task(contract.VERIFY_STORE)
 def verify_store(runtime: Runtime, *, workspace: str | None = None, manual: bool = False) -> dict[str, Any]:
     """Compare rows, chunks, the full-text index and vectors with each other."""
-    seen = None if manual else SeenStores(runtime.idle_stores, contract.VERIFY_STORE, runtime.now())
-    return maintenance.verify_stores(runtime.stores, scope=JobScope(workspace), seen=seen)
+    idle_stores = None if manual else runtime.idle_stores
+    return maintenance.verify_stores(
+        runtime.stores, now=runtime.now(), scope=JobScope(workspace), idle_stores=idle_stores
+    )

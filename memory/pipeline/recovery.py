@@ -10,6 +10,7 @@ import contextlib
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,7 +18,7 @@ from typing import Any, Final
 from adapters.broker.inbox import GRACE_SECONDS, InboxStats, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from adapters.tokens import TokenCounter
-from memory.idle_stores import IdleStores
+from memory.idle_stores import IdleStores, for_each_changed
 from memory.jobs import ALL_DATA, JobScope
 from memory.pipeline import dead_letters
 from memory.pipeline.ingest import ingest_batch
@@ -35,7 +36,6 @@ _SWEEP_BUDGET_SECONDS: Final = 10.0
 _BACKFILL_BUDGET_SECONDS: Final = 10.0
 # Of the workspaces in hand, a sweep looks at no more than this: a look costs half as much as the work.
 _LOOKED_AT_ANYWAY: Final = 20
-_BACKFILL: Final = contract.BACKFILL_EMBEDDINGS
 _SWEEP: Final = contract.SWEEP_STAGES
 
 
@@ -118,31 +118,28 @@ def backfill(
     before are tried, too. An error in one workspace does not stop the others. `idle_stores` remembers those in which
     every chunk has a vector; `now` in microseconds.
     """
-    done = taken_up = 0
-    errors: dict[str, str] = {}
-    deadline = time.monotonic() + budget_seconds
-    names = list(scope.store_names(stores.all_names()))
-    idle = None if scope.is_limited else idle_stores
-    if idle is not None:
-        changed = {ACCOUNT_STORE, *idle.changed(_BACKFILL, stores, now=now)}
-        names = [name for name in names if name in changed]
-    for workspace in random.sample(names, len(names)):
-        if time.monotonic() > deadline:
-            break
-        try:
-            if take_up_refused:
-                taken_up += dead_letters.take_up_refused(stores.workspace(workspace, create=False))
-            stamp = stores.stamp(workspace)
-            if not _is_embedded(stores, workspace):
-                done += embed(workspace).get("done", 0)
-            elif idle is not None and workspace != ACCOUNT_STORE and stamp is not None and stamp.is_settled(now):
-                idle.mark(_BACKFILL, stores, workspace, IdleMark(stamp, math.inf), now=now)
-        except ReverieError as error:
-            errors[workspace] = str(error)
-    if idle is not None:
-        idle.keep(_BACKFILL, now=now)
-    counts = {"done": done, **({"taken_up": taken_up} if taken_up else {})}
-    return {**counts, **({"errors": errors} if errors else {})}
+    counts = Counter({"done": 0})
+
+    def embed_in(workspace: str) -> FileStamp | None:
+        if take_up_refused:
+            counts["taken_up"] += dead_letters.take_up_refused(stores.workspace(workspace, create=False))
+        stamp = stores.stamp(workspace)
+        if _is_embedded(stores, workspace):
+            return stamp
+        counts["done"] += embed(workspace).get("done", 0)
+        return None
+
+    errors, _ = for_each_changed(
+        stores,
+        contract.BACKFILL_EMBEDDINGS,
+        embed_in,
+        now=now,
+        idle_stores=idle_stores,
+        scope=scope,
+        budget_seconds=budget_seconds,
+    )
+    found = {name: number for name, number in counts.items() if number or name == "done"}
+    return {**found, **({"errors": errors} if errors else {})}
 
 
 def _is_embedded(stores: Stores, workspace: str) -> bool:

@@ -5,22 +5,19 @@ and older than its period. This deletion is not logged and cannot be undone, bec
 
 from __future__ import annotations
 
-import math
-import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from adapters.broker.working_memory import WorkingMemory
-from memory.idle_stores import DueJob, IdleStores, run_where_due
+from memory.idle_stores import DueJob, IdleStores, for_each_changed, run_where_due
 from memory.jobs import ALL_DATA, ORDINARY_RUN, JobRun, JobScope, RunOptions
 from reverie import contract
 from reverie.clock import DAY_MICROS
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import Conflict, ReverieError
-from storage.idle_files import IdleMark
+from reverie.errors import Conflict
 from storage.maintenance import indexes_to_rebuild, optimize
 from storage.reindex import reindex
 from storage.stores import FileStamp, Store, Stores
@@ -61,12 +58,12 @@ def optimize_stores(
     audit_log_days: float = 365.0,
     keep: KeepRules = DEFAULT_KEEP,
     scope: JobScope = ALL_DATA,
-    seen: SeenStores | None = None,
+    idle_stores: IdleStores | None = None,
 ) -> dict[str, Any]:
     """Delete old recall events and entries of the logs, optimise each database, rebuild lost and half-empty indexes.
 
     `recall_events_days` and `audit_log_days` say how long these are kept, `keep` how long everything else that would
-    grow for ever. With `seen`, only stores that changed are optimised, and each at least once a week.
+    grow for ever. With `idle_stores`, only stores that changed are optimised, and each at least once a week.
     """
 
     def optimize_one(store: Store) -> dict[str, Any]:
@@ -92,7 +89,7 @@ def optimize_stores(
                 counts["not_reindexed"] = str(error)
         return counts
 
-    return _for_each_store(stores, optimize_one, scope, seen)
+    return _for_each_store(stores, contract.OPTIMIZE_STORE, optimize_one, now(), scope, idle_stores)
 
 
 def _prune_audit_log(stores: Stores, *, before: int) -> None:
@@ -132,62 +129,42 @@ def prune_log(store: Store, *, now: int, keep_days: float) -> int:
     return deleted
 
 
-def verify_stores(stores: Stores, *, scope: JobScope = ALL_DATA, seen: SeenStores | None = None) -> dict[str, Any]:
-    """Verify each database; the counts name what is wrong. With `seen`: changed ones, and all once a week."""
+def verify_stores(
+    stores: Stores, *, now: int = 0, scope: JobScope = ALL_DATA, idle_stores: IdleStores | None = None
+) -> dict[str, Any]:
+    """Verify each database; the counts name what is wrong.
+
+    With `idle_stores`, only those that changed are verified, and each at least once a week. `now` is in microseconds.
+    """
 
     def verify_one(store: Store) -> dict[str, Any]:
         # Without the comparison word by word, which blocks writers: `reverie db verify` does that.
         verdict = verify(store, block_writers=False)
         return {**verdict.counts, **({"wrong": verdict.wrong} if verdict.wrong else {})}
 
-    return _for_each_store(stores, verify_one, scope, seen)
+    return _for_each_store(stores, contract.VERIFY_STORE, verify_one, now, scope, idle_stores)
 
 
 def _for_each_store(
-    stores: Stores, work: Callable[[Store], dict[str, Any]], scope: JobScope, seen: SeenStores | None
+    stores: Stores,
+    job: str,
+    work: Callable[[Store], dict[str, Any]],
+    now: int,
+    scope: JobScope,
+    idle_stores: IdleStores | None,
 ) -> dict[str, Any]:
-    """Call `work` for every store, or only for those not `seen` in their present state; return counts by store."""
+    """Call `work` for every store, or with `idle_stores` for those that changed; return counts by store."""
     counts: dict[str, Any] = {}
-    deadline = time.monotonic() + _BUDGET_SECONDS
-    names = scope.store_names(stores.all_names()) if seen is None or scope.is_limited else seen.changed(stores)
-    for name in random.sample(names, len(names)):  # random: each run reaches other stores in time
-        if time.monotonic() > deadline:
-            break
-        try:
-            before = stores.stamp(name)
-            counts[name] = work(stores.workspace(name, create=False))
-            if seen is not None and before is not None:
-                seen.note(stores, name, before, counts[name])
-        except ReverieError as error:
-            counts[name] = {"error": str(error)}
-    if seen is not None:
-        seen.keep()
-    left = len(names) - len(counts)
+
+    def work_on(name: str) -> FileStamp | None:
+        counts[name] = work(stores.workspace(name, create=False))
+        return stores.stamp(name) if "wrong" not in counts[name] else None
+
+    errors, left = for_each_changed(
+        stores, job, work_on, now=now, idle_stores=idle_stores, scope=scope, budget_seconds=_BUDGET_SECONDS
+    )
+    counts |= {name: {"error": error} for name, error in errors.items()}
     return {"workspaces": counts, **({"not_reached": left} if left else {})}
-
-
-@dataclass(frozen=True, slots=True)
-class SeenStores:
-    """Remembers on which stores a job has worked, from run to run. `now` is in microseconds."""
-
-    idle: IdleStores
-    job: str
-    now: int
-
-    def changed(self, stores: Stores) -> list[str]:
-        """Return the account, and the workspaces that were written since the job's last work, or a week after it."""
-        account = [name for name in stores.all_names() if name == ACCOUNT_STORE]
-        return [*account, *self.idle.changed(self.job, stores, now=self.now)]
-
-    def note(self, stores: Stores, name: str, before: FileStamp, counts: Mapping[str, Any]) -> None:
-        """Note that a workspace was worked on, unless it was written just before, or something is wrong with it."""
-        after = stores.stamp(name)
-        if name != ACCOUNT_STORE and before.is_settled(self.now) and "wrong" not in counts and after is not None:
-            self.idle.mark(self.job, stores, name, IdleMark(after, math.inf), now=self.now)
-
-    def keep(self) -> None:
-        """Save the notes for the next process, at the end of a run."""
-        self.idle.keep(self.job, now=self.now)
 
 
 # If a store has more to remove, the next run continues.

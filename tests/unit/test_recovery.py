@@ -139,13 +139,13 @@ def test_a_new_process_knows_what_backfill_and_verification_found(pipe: Pipeline
     def idle_stores() -> IdleStores:
         return IdleStores(IdleFiles(tmp_path / "idle", "same"))
 
-    def seen() -> upkeep.SeenStores:
-        return upkeep.SeenStores(idle_stores(), "verify", pipe.now())
+    def verified() -> dict[str, Any]:
+        return upkeep.verify_stores(pipe.stores, now=pipe.now(), idle_stores=idle_stores())
 
     backfill(pipe.stores, embed=lambda _: {}, idle_stores=idle_stores(), now=pipe.now())
     assert idle_stores().changed(contract.BACKFILL_EMBEDDINGS, pipe.stores, now=pipe.now()) == []
-    assert set(upkeep.verify_stores(pipe.stores, seen=seen())["workspaces"]) == {WORKSPACE}
-    assert upkeep.verify_stores(pipe.stores, seen=seen()) == {"workspaces": {}}
+    assert set(verified()["workspaces"]) == {WORKSPACE}
+    assert verified() == {"workspaces": {}}
 
 
 def test_upkeep_stops_at_its_time_and_says_how_many_it_did_not_reach(
