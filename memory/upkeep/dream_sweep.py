@@ -223,24 +223,17 @@ def _choose(
         with run.store.reading() as tx:
             rows = tx.for_agent(agent)
             excluded = undone | rows.dreams.promoted([_memory_id(agent, candidate) for candidate in batch])
-            memories = rows.memories.by_rows(
-                [candidate.source.memory_row for candidate in batch if candidate.source.memory_row]
-            )
-            message_rows = [candidate.source.message_row for candidate in batch if candidate.is_message]
-            messages = {message.row_id: message for message in rows.messages.by_rows(message_rows)}
-            preceding = rows.messages.preceding_texts(message_rows)
-            sources = rows.messages.sources_of(memory.row_id for memory in memories.values())
-        for candidate in batch:
-            if _memory_id(agent, candidate) in excluded:
-                continue
-            refusal = _refuse(candidate, memories, sources, messages, preceding, run.now)
-            if refusal is not None:
-                run.counts[f"left_out_{refusal}"] += 1
-                refused.append((candidate, refusal.replace("_", " ")))
-                continue
-            chosen.append(candidate)
-            if len(chosen) == limit:
-                return chosen, refused
+            for candidate in batch:
+                if _memory_id(agent, candidate) in excluded:
+                    continue
+                found = _promotable(rows, candidate, run.now)
+                if isinstance(found, str):
+                    run.counts[f"left_out_{found}"] += 1
+                    refused.append((candidate, found.replace("_", " ")))
+                    continue
+                chosen.append(candidate)
+                if len(chosen) == limit:
+                    return chosen, refused
     return chosen, refused
 
 
@@ -249,24 +242,20 @@ def _memory_id(agent: str, candidate: Candidate) -> str:
     return memory_id_of(agent, source.session, source.id) if candidate.is_message else source.id
 
 
-def _refuse(
-    candidate: Candidate,
-    memories: dict[int, MemoryRecord],
-    sources: dict[int, MessageRecord],
-    messages: dict[int, MessageRecord],
-    preceding: dict[int, str],
-    now: int,
-) -> str | None:
-    """Return why a candidate must not be promoted, or None."""
+def _promotable(rows: AgentRepositories, candidate: Candidate, now: int) -> MemoryRecord | MessageRecord | str:
+    """Return the memory or message of a candidate, or why it must not be promoted."""
     if candidate.source.memory_row is None:
-        message = messages.get(candidate.source.message_row)
-        return "gone" if message is None else refuse_message(message, preceding.get(message.row_id, ""))
-    memory = memories.get(candidate.source.memory_row)
+        row = candidate.source.message_row
+        message = next(iter(rows.messages.by_rows([row])), None)
+        if message is None:
+            return "gone"
+        return refuse_message(message, rows.messages.preceding_texts([row]).get(row, "")) or message
+    memory = rows.memories.by_rows([candidate.source.memory_row]).get(candidate.source.memory_row)
     if memory is None or not memory.active:
         return "gone"
     if not is_lasting(memory, now):
         return "passing"
-    return refuse_memory(memory, sources.get(memory.row_id))
+    return refuse_memory(memory, rows.messages.sources_of([memory.row_id]).get(memory.row_id)) or memory
 
 
 def _promote(tx: Transaction, agent: str, candidate: Candidate, now: int) -> Phase | None:
@@ -275,17 +264,13 @@ def _promote(tx: Transaction, agent: str, candidate: Candidate, now: int) -> Pha
     memory_id = _memory_id(agent, candidate)
     if rows.dreams.promoted([memory_id]):
         return None
-    return _make(tx, rows, candidate, memory_id, now) if candidate.is_message else _keep(tx, rows, candidate, now)
+    found = _promotable(rows, candidate, now)
+    if isinstance(found, MemoryRecord):
+        return _keep(tx, rows, candidate, found, now)
+    return _make(tx, rows, candidate, found, memory_id, now) if isinstance(found, MessageRecord) else None
 
 
-def _keep(tx: Transaction, rows: AgentRepositories, candidate: Candidate, now: int) -> Phase | None:
-    memory = rows.memories.find(candidate.source.id)
-    if (
-        memory is None
-        or not is_lasting(memory, now)
-        or refuse_memory(memory, _source_message(rows, memory)) is not None
-    ):
-        return None
+def _keep(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory: MemoryRecord, now: int) -> Phase:
     draft = EntryDraft(candidate.signals.explanation, memories=[memory.id])
     with tx.curation.entry(draft, job=DREAM_SWEEP, agent=rows.agent, action=ACTION, at=now):
         rows.memories.change(memory.row_id, now=now, lifetime="long_term", concept_tags=concept_tags(memory.content))
@@ -293,12 +278,9 @@ def _keep(tx: Transaction, rows: AgentRepositories, candidate: Candidate, now: i
     return "kept"
 
 
-def _make(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory_id: str, now: int) -> Phase | None:
-    row = candidate.source.message_row
-    message = next(iter(rows.messages.by_rows([row])), None)
-    preceding_text = rows.messages.preceding_texts([row]).get(row, "")
-    if message is None or refuse_message(message, preceding_text) is not None:
-        return None
+def _make(
+    tx: Transaction, rows: AgentRepositories, candidate: Candidate, message: MessageRecord, memory_id: str, now: int
+) -> Phase | None:
     found = rows.chunk_sources.texts([candidate.chunk_id]).get(candidate.chunk_id)
     if found is None or (found.session, found.id) != (message.session, message.id):
         return None
@@ -334,10 +316,6 @@ def _make(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory
         rows.memories.change(memory.row_id, now=now, access_count=candidate.signals.hits, accessed_at=accessed_at)
         _add_to_ledger(rows, memory_id, candidate.signals, "made", now)
     return "made"
-
-
-def _source_message(rows: AgentRepositories, memory: MemoryRecord) -> MessageRecord | None:
-    return rows.messages.sources_of([memory.row_id]).get(memory.row_id)
 
 
 def _add_to_ledger(rows: AgentRepositories, memory_id: str, signals: Signals, phase: Phase, now: int) -> None:
