@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from adapters.broker.erasing import BrokerErasure
-from adapters.broker.inbox import Number, WorkerInbox
+from adapters.broker.inbox import WorkerInbox
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
-from memory.memories.agent_memories import Existing, forget_in_account
+from memory.memories.agent_memories import forget_in_account
 from memory.tombstones import note_forgotten
 from reverie.clock import now_micros
 from reverie.contract import EXTRACT_MEMORIES
@@ -55,39 +55,37 @@ def forget_session(
     )
     with _crossed_out_on_error(stores, noted):
         working.drop(store.name, [(agent, session)])
-        found = _forget_in_store(stores, store, agent, session, forgotten_at)
-    existing = _existing_in(stores, store.name)
-    forget_in_account(stores.account_store(), agent=agent, workspace=store.name, session=session, existing=existing)
+        found = _forget_in_store(stores, store, noted, forgotten_at.content)
+    _forget_in_account(stores, noted)
     # Again, for what was stored and cached between the two steps.
     working.drop(store.name, [(agent, session)])
-    removed = False
     with suppress(ReverieError):  # nobody finds the session any more: the sweep removes its rows
-        removed = remove_forgotten(store, budget_seconds=_REMOVING_SECONDS)
-    if removed:
-        stores.forgets().end(noted)
+        if remove_forgotten(store, budget_seconds=_REMOVING_SECONDS):
+            stores.forgets().end(noted.id)
     return found
 
 
 @contextmanager
-def _crossed_out_on_error(stores: Stores, noted: int) -> Iterator[None]:
+def _crossed_out_on_error(stores: Stores, noted: ForgetRecord) -> Iterator[None]:
     """Remove the note of a removal that failed before anything was forgotten: no sweep may forget it later."""
     try:
         yield
     except ReverieError:
-        stores.forgets().end(noted)
+        stores.forgets().end(noted.id)
         raise
 
 
-def _forget_in_store(stores: Stores, store: Store, agent: str, session: str, forgotten_at: Number) -> bool:
-    more = True
+def _forget_in_store(stores: Stores, store: Store, noted: ForgetRecord, content: str = "") -> bool:
+    """Forget a session in its store; `content` is the broker's, if the mark is new. False if there was nothing."""
+    agent, session, more = noted.agent, noted.session, True
     while more:  # a memory takes a millisecond under the write lock
         with store.writing() as tx:
             more = tx.for_agent(agent).sessions.forget_some_memories(session, limit=_MEMORIES_AT_ONCE)
     with store.writing() as tx:
-        tx.broker_content.follow(forgotten_at.content)
+        tx.broker_content.follow(content)
         rows = tx.for_agent(agent)
         reminders = rows.reminders.delete_for_session(session)
-        found = rows.sessions.forget(session, forgotten_at=forgotten_at.value) or reminders > 0
+        found = rows.sessions.forget(session, forgotten_at=noted.forgotten_at) or reminders > 0
         if found:
             note_forgotten(stores.data_dir, "session", [session], workspace=store.name, agent=agent)
     return found
@@ -116,18 +114,12 @@ def forget_workspace(
     noted = stores.forgets().begin(workspace=workspace, incarnation=stores.file_of(workspace), now=now_micros())
     with _crossed_out_on_error(stores, noted):
         found = _delete_files(stores, inbox, working, recalls, workspace)
-    forget_in_account(
-        stores.account_store(),
-        agent=None,
-        workspace=workspace,
-        session=None,
-        existing=_existing_in(stores, workspace),
-    )
+    _forget_in_account(stores, noted)
     _drop_cached(working, recalls, workspace)
     with suppress(Unavailable):
         if broker is not None:
             broker.clear_workspace(workspace)
-        stores.forgets().end(noted)
+        stores.forgets().end(noted.id)
     return found
 
 
@@ -146,22 +138,6 @@ def _drop_cached(working: WorkingMemory, recalls: RecallLog, workspace: str) -> 
     """Drop from the caches what was read from a workspace's files while they were being deleted."""
     working.drop_workspace(workspace)
     recalls.forget_workspace(workspace)
-
-
-def _existing_in(stores: Stores, workspace: str) -> Existing:
-    """Return a function that says which sessions a new workspace of this name has: they must not be forgotten."""
-
-    def existing(ref_codes: Collection[str]) -> set[str]:
-        if not ref_codes:
-            return set()
-        try:
-            store = stores.workspace(workspace, create=False)
-        except NotFound:
-            return set()
-        with store.reading() as tx:
-            return tx.forgotten_sessions.not_forgotten(ref_codes)
-
-    return existing
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +175,7 @@ def _finish(services: ForgetServices, record: ForgetRecord, deadline: float) -> 
     if not record.session:
         if record.incarnation and stores.file_of(record.workspace) == record.incarnation:
             _delete_files(stores, services.inbox, working, services.recalls, record.workspace)
-        _forget_rest_in_account(services, record)
+        _forget_in_account(stores, record)
         _drop_cached(working, services.recalls, record.workspace)
         if services.broker is not None:
             services.broker.clear_workspace(record.workspace)
@@ -209,8 +185,8 @@ def _finish(services: ForgetServices, record: ForgetRecord, deadline: float) -> 
     with suppress(NotFound):  # then the workspace is gone, and the session with it
         store = stores.workspace(record.workspace, create=False)
         if not _is_forgotten(store, record):
-            _forget_in_store(stores, store, record.agent, record.session, Number(record.forgotten_at, ""))
-    _forget_rest_in_account(services, record)
+            _forget_in_store(stores, store, record)
+    _forget_in_account(stores, record)
     working.drop(record.workspace, [(record.agent, record.session)])
     return store is None or remove_forgotten(store, budget_seconds=max(0.0, deadline - time.monotonic()))
 
@@ -225,27 +201,27 @@ def _is_forgotten(store: Store, record: ForgetRecord) -> bool:
         return sessions.forgotten_at(record.session) >= record.forgotten_at
 
 
-def _forget_rest_in_account(services: ForgetServices, record: ForgetRecord) -> None:
+def _forget_in_account(stores: Stores, record: ForgetRecord) -> None:
     """Forget the account's memories of a session or workspace, and extract once more from a new one of the same name.
 
     The statements of the new one may not have been stored, because the forgotten memories already had them.
     """
-    stores = services.stores
-    existing = _existing_in(stores, record.workspace)
-    forgotten = forget_in_account(
-        stores.account_store(),
-        agent=record.agent or None,
-        workspace=record.workspace,
-        session=record.session or None,
-        existing=existing,
-    )
-    if forgotten:
-        with suppress(NotFound), stores.workspace(record.workspace, create=False).writing() as tx:
-            progress = ExtractionProgress(tx.connection, EXTRACT_MEMORIES)
-            if not record.session:
-                progress.read_everything_again()
-            elif (present := tx.for_agent(record.agent).sessions.find(record.session)) is not None:
-                progress.read_again(present.ref_code, after=0, now=now_micros())
+
+    def existing(ref_codes: Collection[str]) -> set[str]:
+        """Return those of these sessions that the workspace has now: they came after what was forgotten."""
+        with suppress(NotFound), stores.workspace(record.workspace, create=False).reading() as tx:
+            return tx.forgotten_sessions.not_forgotten(ref_codes)
+        return set()
+
+    account, agent, session = stores.account_store(), record.agent or None, record.session or None
+    if not forget_in_account(account, agent=agent, workspace=record.workspace, session=session, existing=existing):
+        return
+    with suppress(NotFound), stores.workspace(record.workspace, create=False).writing() as tx:
+        progress = ExtractionProgress(tx.connection, EXTRACT_MEMORIES)
+        if session is None:
+            progress.read_everything_again()
+        elif (present := tx.for_agent(record.agent).sessions.find(session)) is not None:
+            progress.read_again(present.ref_code, after=0, now=now_micros())
 
 
 # A pause between two steps lets other writers get the lock: they try it every 3 ms.

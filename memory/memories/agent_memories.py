@@ -196,12 +196,13 @@ T = TypeVar("T")
 Existing = Callable[[Collection[str]], set[str]]
 
 
-def _none_exist(_ref_codes: Collection[str]) -> set[str]:
-    return set()
-
-
 def forget_in_account(
-    account: Store, *, agent: str | None, workspace: str, session: str | None, existing: Existing = _none_exist
+    account: Store,
+    *,
+    agent: str | None,
+    workspace: str,
+    session: str | None,
+    existing: Existing = lambda _ref_codes: set(),
 ) -> int:
     """Delete the account memories that came from a session of a workspace, or from all its sessions; return how many.
 

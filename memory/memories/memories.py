@@ -14,6 +14,7 @@ was interrupted continues where it stopped.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from msgspec import UNSET
@@ -25,7 +26,7 @@ from memory.memories.concept_tags import concept_tags
 from memory.memories.patterns.instruction_sentences import subject_of
 from reverie.clock import from_micros, to_micros
 from reverie.contract import DEFAULT_CHANNEL, job_name
-from reverie.errors import Conflict, Rejected
+from reverie.errors import Conflict, NotFound, Rejected
 from reverie.memories.calls import ListMemories, check_account_kind, check_place
 from reverie.memories.types import (
     JobChange,
@@ -269,17 +270,12 @@ def forget(memories: AgentMemories, memory_id: str) -> bool:
 
     Returns False if there was none, and none in the curation logs that a job had removed.
     """
-    stored = memories.find(memory_id)
-    if stored is None:
+    if memories.find(memory_id) is None:
         return memories.forget_removed(memory_id)
-    with stored.store.writing() as tx:
-        rows = tx.for_agent(memories.agent)
-        record = rows.memories.find(memory_id)
-        if record is None:
-            return False
-        memories.check_own(record)
+    with suppress(NotFound), memories.changing(memory_id) as (_, rows, record):
         delete_permanently(memories, rows, [record])
-    return True
+        return True
+    return False
 
 
 def delete_permanently(memories: AgentMemories, rows: AgentRepositories, records: list[MemoryRecord]) -> None:

@@ -250,8 +250,8 @@ class Forgets(AccountRepository):
         incarnation: str = "",
         forgotten_at: int = 0,
         now: int,
-    ) -> int:
-        """Note that something is about to be forgotten; return the id to end it by. `now` is in microseconds."""
+    ) -> ForgetRecord:
+        """Note that something is about to be forgotten; return the note. `now` is in microseconds."""
         with self._account.atomic() as connection:
             added = execute(
                 connection,
@@ -264,7 +264,8 @@ class Forgets(AccountRepository):
                 forgotten_at=forgotten_at,
                 now=now,
             )
-            return int(added.scalar_one())
+            noted = int(added.scalar_one())
+        return ForgetRecord(noted, workspace, agent, session, incarnation, forgotten_at, now)
 
     def end(self, forget_id: int) -> None:
         """Note that everything is forgotten; twice is fine."""
