@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from storage.postgres.hosts import Hosts  # its module needs the driver of the database
 
 _FOLDER: Final = "tombstones"
-TOMBSTONE_LINES: Final = "tombstones.jsonl"
+_LINES: Final = "tombstones.jsonl"
 _KEY_FILE: Final = "key"
 _KEY_BYTES: Final = 32
 
@@ -66,12 +66,12 @@ def adopt_key(data: Path, secret: bytes) -> bool:
         return False
     folder = data / _FOLDER
     try:
-        if (folder / TOMBSTONE_LINES).exists():
+        if (folder / _LINES).exists():
             earlier = folder / f"earlier-{secrets.token_hex(4)}"
             earlier.mkdir(mode=0o700)
             write_private(earlier / _KEY_FILE, (folder / _KEY_FILE).read_bytes())
             with contextlib.suppress(FileNotFoundError):  # another process of this host was first
-                (folder / TOMBSTONE_LINES).rename(earlier / TOMBSTONE_LINES)
+                (folder / _LINES).rename(earlier / _LINES)
         write_private(folder / _KEY_FILE, secret)
     except OSError as error:
         raise StoreUnavailable(f"{folder} cannot be written ({error}): check free space and permissions") from error
@@ -85,7 +85,7 @@ def target_hash(key: HashKey, kind: str, *, workspace: str | None, agent: str | 
 
 def add_tombstones(data: Path, tombstones: Sequence[Tombstone]) -> None:
     """Append tombstones that the file does not have yet, and flush them to disk."""
-    present = list(read_tombstones(data))
+    present = set(read_tombstones(data))
     _append(data, [one for one in tombstones if one not in present])
 
 
@@ -129,7 +129,7 @@ class SharedTombstones:
     def _new_lines(self) -> list[str]:
         """Return the lines that were appended to the file since the last call, without damaged ones."""
         try:
-            with (self._data / _FOLDER / TOMBSTONE_LINES).open("rb") as file:
+            with (self._data / _FOLDER / _LINES).open("rb") as file:
                 file.seek(self._read_bytes)
                 added = file.read()
         except FileNotFoundError:
@@ -143,7 +143,7 @@ def _append(data: Path, tombstones: Sequence[Tombstone]) -> None:
     """Append tombstones in one write, and flush them to disk."""
     if not tombstones:
         return
-    path = data / _FOLDER / TOMBSTONE_LINES
+    path = data / _FOLDER / _LINES
     line = b"".join(_encoded(tombstone) + b"\n" for tombstone in tombstones)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
@@ -164,7 +164,7 @@ def _append(data: Path, tombstones: Sequence[Tombstone]) -> None:
 def read_tombstones(data: Path) -> Iterator[Tombstone]:
     """Yield the tombstones of a data folder; a line that is damaged, or left incomplete by a power cut, is skipped."""
     try:
-        lines = (data / _FOLDER / TOMBSTONE_LINES).read_bytes().splitlines()
+        lines = (data / _FOLDER / _LINES).read_bytes().splitlines()
     except FileNotFoundError:
         return
     yield from _decoded(lines)

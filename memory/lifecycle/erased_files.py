@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from operator import ne
 from pathlib import Path
 from typing import Final
 
@@ -26,71 +27,49 @@ _BLOCK_BYTES: Final = 1 << 20
 def redact_logs(folder: Path, key: HashKey, erased: FragmentSet) -> int:
     """Overwrite the ids and texts of a set in all log files of a folder; return in how many lines."""
     names, matcher = {int(name) for name in erased.names}, Matcher(key, erased)
-    return sum(_redact_file(path, key, names, matcher) for path in sorted(folder.glob("*.log*")) if path.is_file())
+
+    def unless_named(token: bytes) -> bytes:
+        try:
+            return b"*" * len(token) if key.name(token.decode()) in names else token
+        except UnicodeDecodeError:
+            return token
+
+    def redacted(line: bytes) -> bytes:
+        clean = _BARE.sub(lambda found: unless_named(found[0]), line)
+        clean = _QUOTED.sub(lambda found: b'"' + unless_named(found[1]) + found[2], clean)
+        return _blank(line) if matcher.is_in(clean) else clean
+
+    return _rewrite_logs(folder, redacted)
 
 
 def blank_logs(folder: Path) -> int:
     """Overwrite all lines of a folder's log files, if nobody knows any more which were erased; return how many."""
-    return sum(_blank_file(path) for path in sorted(folder.glob("*.log*")) if path.is_file())
+    return _rewrite_logs(folder, _blank)
 
 
-def _blank_file(path: Path) -> int:
-    blanked, at = 0, 0
+def _blank(line: bytes) -> bytes:
+    return b"*" * (len(line) - 1) + b"\n"
+
+
+def _rewrite_logs(folder: Path, clean: Callable[[bytes], bytes]) -> int:
+    """Overwrite each line with its clean form, which has the same length; return how many were changed."""
+    return sum(_rewrite_log(path, clean) for path in sorted(folder.glob("*.log*")) if path.is_file())
+
+
+def _rewrite_log(path: Path, clean: Callable[[bytes], bytes]) -> int:
+    changed = at = 0
     with path.open("r+b") as file:
-        while lines := file.readlines(_BLOCK_BYTES):
-            clean = b"".join(b"*" * (len(line) - 1) + b"\n" for line in lines if line.endswith(b"\n"))
-            file.seek(at)
-            file.write(clean)
-            file.flush()
-            at += len(clean)
-            blanked += clean.count(b"\n")
-            if not lines[-1].endswith(b"\n"):  # a process is writing it
-                break
-            file.seek(at)
-    return blanked
-
-
-def _redact_file(path: Path, key: HashKey, names: set[int], matcher: Matcher) -> int:
-    redacted = 0
-    with path.open("r+b") as file:
-        while True:
-            start = file.tell()
-            lines = file.readlines(_BLOCK_BYTES)
-            if not lines:
-                return redacted
-            if lines[-1][-1:] != b"\n":  # a process is writing it
-                lines.pop()
-                if not lines:
-                    return redacted
-            block = b"".join(lines)
-            clean, number = _redacted(block, key, names, matcher)
-            if number:
-                file.seek(start)
-                file.write(clean)
+        # A process may be writing the last line.
+        while lines := [line for line in file.readlines(_BLOCK_BYTES) if line.endswith(b"\n")]:
+            cleaned = [clean(line) for line in lines]
+            if number := sum(map(ne, lines, cleaned)):
+                file.seek(at)
+                file.write(b"".join(cleaned))
                 file.flush()
-                redacted += number
-            file.seek(start + len(block))
-
-
-def _redacted(block: bytes, key: HashKey, names: set[int], matcher: Matcher) -> tuple[bytes, int]:
-    number = 0
-    lines = block.splitlines(keepends=True)
-    for position, line in enumerate(lines):
-        clean = _BARE.sub(lambda found: _unless_named(found[0], found[0], key, names), line)
-        clean = _QUOTED.sub(lambda found: b'"' + _unless_named(found[1], found[1], key, names) + found[2], clean)
-        if matcher.is_in(clean):
-            clean = b"*" * (len(line) - 1) + b"\n"
-        if clean != line:
-            lines[position] = clean
-            number += 1
-    return b"".join(lines), number
-
-
-def _unless_named(token: bytes, shown: bytes, key: HashKey, names: set[int]) -> bytes:
-    try:
-        return b"*" * len(shown) if key.name(token.decode()) in names else shown
-    except UnicodeDecodeError:
-        return shown
+            changed += number
+            at += sum(map(len, lines))
+            file.seek(at)
+    return changed
 
 
 _MESSAGE: Final = "Brought up to date"

@@ -6,7 +6,6 @@ at the file's time once a second (`worker/runtime.py`), and drops those that are
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from memory.fragments import HashKey
 from memory.tombstones import hash_key
 from reverie.clock import now_micros
 from reverie.errors import StoreUnavailable
+from storage.private_files import write_private
 
 # Stands for all agents of a store: no agent has an empty name.
 ALL_AGENTS: Final = ""
@@ -35,14 +35,10 @@ def note_erased(data: Path, indexes: Collection[tuple[str, str]]) -> None:
     key, now = hash_key(data), now_micros()
     noted = {name: at for name, at in read_erased(data).items() if now - at < _KEPT_MICROSECONDS}
     noted |= {name_of(key, store, agent): now for store, agent in indexes}
-    path = data / _FILE
-    draft = path.with_suffix(".new")
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(noted))
-        draft.replace(path)
+        write_private(data / _FILE, msgspec.json.encode(noted))
     except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be written ({error}): check free space and permissions") from error
+        raise StoreUnavailable(f"{data / _FILE} cannot be written ({error}): check the disk and permissions") from error
 
 
 def read_erased(data: Path) -> Mapping[str, int]:

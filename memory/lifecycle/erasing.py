@@ -309,17 +309,14 @@ class ErasureJob:
         self._for_each_store(self._stores.all_names(), remove)
 
     def _notebooks(self) -> None:
-        current, wanted = self._current, self._fragments()
-        quoted = self._matcher(wanted)
+        services, quoted = self._services, self._matcher(self._fragments())
         rewritten = rewrite_notebooks(
-            self._stores, self._services.notebooks, current, quoted, now=self._services.now(), on_step=self._lease.renew
+            self._stores, services.notebooks, self._current, quoted, now=services.now(), on_step=self._lease.renew
         )
         self._erasures.count(self._erasure.id, "notebooks", {"histories": rewritten})
 
     def _logs(self) -> None:
-        wanted = self._fragments()
-        matching = self._not_in_rows(wanted)
-        lines = redact_logs(self._services.data / "logs", self._key, matching)
+        lines = redact_logs(self._services.data / "logs", self._key, self._not_in_rows(self._fragments()))
         self._erasures.count(self._erasure.id, "logs", {"lines": lines})
 
     def _names(self) -> None:
@@ -379,9 +376,7 @@ class ErasureJob:
         """Look for what was removed. If something is left, go back to the step "quoting", at most twice."""
         wanted = self._fragments()
         self._found = search_files(self._services.data, self._key, wanted, on_block=self._lease.renew)
-        hits = FragmentSet()
-        for found in self._found.hits.values():
-            hits.add(found)
+        hits = self._found.parts
         self._explained = self._in_rows(hits)
         self._explained.add(self._in_broker(hits))
         if self._found.leftovers(self._explained) and self._rounds + 1 < _ROUNDS:

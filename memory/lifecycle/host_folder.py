@@ -12,7 +12,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,6 @@ from memory.tombstones import SharedTombstones, adopt_key, hash_key
 from memory.upkeep.notebook import Notebooks, refresh
 from reverie.clock import new_id
 from reverie.errors import NotFound, StoreUnavailable, Unavailable
-from storage.lifecycle.erasures import ErasureRecord
 from storage.opened import hosts_of
 from storage.private_files import write_private
 from storage.stores import FileStamp, Stores
@@ -232,7 +231,10 @@ class HostFolder:
         for _ in range(_ROUNDS):
             windows = wanted.without_tokens()
             own = windows.without(parts_in_rows(self.stores, self._key, windows, on_block=on_step))
-            histories += self._rewrite(erasure, Matcher(self._key, own), on_step)
+            quoted = Matcher(self._key, own)
+            histories += rewrite_notebooks(
+                self.stores, self.notebooks, erasure, quoted, now=self.now(), on_step=on_step
+            )
             lines += redact_logs(self.data / "logs", self._key, own)
             found = search_files(self.data, self._key, wanted, on_block=on_step)
             leftovers = self._leftovers(found, on_step)
@@ -250,14 +252,8 @@ class HostFolder:
         self.hosts.report(erasure_id, report)
         log.info("erasure_carried_out", erasure=erasure_id, histories=histories, lines=lines, leftovers=len(leftovers))
 
-    def _rewrite(self, erasure: ErasureRecord, quoted: Matcher, on_step: Callable[[], None]) -> int:
-        return rewrite_notebooks(self.stores, self.notebooks, erasure, quoted, now=self.now(), on_step=on_step)
-
     def _leftovers(self, found: Found, on_step: Callable[[], None]) -> dict[str, int]:
-        hits = FragmentSet()
-        for one in found.hits.values():
-            hits.add(one)
-        explained = parts_in_rows(self.stores, self._key, hits, on_block=on_step)
+        explained = parts_in_rows(self.stores, self._key, found.parts, on_block=on_step)
         left = found.leftovers(explained)
         return {path: number for path, number in left.items() if not path.startswith(_OF_BROKER)}
 
@@ -278,16 +274,10 @@ class HostFolder:
     @contextmanager
     def _joining(self) -> Iterator[None]:
         """Hold the lock of the host's identity."""
-        lock = FileLock(self.data / _LOCK, timeout=_LOCK_SECONDS, mode=0o600)
-        try:
-            self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock.acquire()
-        except (OSError, Timeout) as error:
-            raise StoreUnavailable(f"{self.data / _LOCK} cannot be used ({error}): check its permissions") from error
-        try:
+        with _locked(self.data / _LOCK, _LOCK_SECONDS) as is_held:
+            if not is_held:
+                raise StoreUnavailable(f"{self.data / _LOCK} is held by another process: try again later")
             yield
-        finally:
-            lock.release()
 
     def _identity(self) -> Identity | None:
         """Return the identity of this host; None if it has not joined yet or the file is damaged."""
@@ -332,21 +322,23 @@ def share_keys(stores: Stores) -> None:
         log.info("key_of_installation_adopted")
 
 
-@contextmanager
-def leading(data: Path) -> Iterator[bool]:
-    """Yield whether this process is the one that looks after the host's files, until the end of the block.
+def leading(data: Path) -> AbstractContextManager[bool]:
+    """Yield whether this process is the one that looks after the host's files, until the end of the block."""
+    return _locked(data / "run" / _LOCK, 0.0)
 
-    The kernel gives the lock of a process that has died to the next.
-    """
-    lock = FileLock(data / "run" / _LOCK, timeout=0, mode=0o600)
+
+@contextmanager
+def _locked(path: Path, wait_seconds: float) -> Iterator[bool]:
+    """Yield whether this process got a lock; the kernel gives that of a process that has died to the next."""
+    lock = FileLock(path, timeout=wait_seconds, mode=0o600)
     try:
-        (data / "run").mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
         yield False
         return
     except OSError as error:
-        raise StoreUnavailable(f"{data / 'run' / _LOCK} cannot be used ({error}): check its permissions") from error
+        raise StoreUnavailable(f"{path} cannot be used ({error}): check its permissions") from error
     try:
         yield True
     finally:

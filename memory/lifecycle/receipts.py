@@ -18,6 +18,7 @@ import msgspec
 
 import memory
 import reverie
+from memory.conversion import convert
 from memory.fragments import FORMS, WIDE, FragmentSet, HashKey, Matcher
 from memory.lifecycle.erasure_rows import erased_name
 from reverie.clock import from_micros, rfc3339
@@ -64,12 +65,10 @@ def receipt_of(
         *_outside_limits(erasure),
         *(Remaining(what=f"requests sent to {service}", responsible="operator of that service") for service in remote),
     ]
-    receipt = ErasureReceipt(
+    receipt = convert(
+        erasure,
+        ErasureReceipt,
         erasure=erasure.id,
-        kind=erasure.kind,
-        target_hash=erasure.target_hash,
-        requested_by=erasure.requested_by,
-        requested_at=from_micros(erasure.requested_at),
         finished_at=from_micros(now),
         removed={
             _unnamed(place, erasure): dict(sorted(counts.items()))
@@ -129,6 +128,14 @@ class Found:
     files: int = 0
     bytes: int = 0
     hits: dict[str, FragmentSet] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> FragmentSet:
+        """The windows and tokens that were found in any file."""
+        found = FragmentSet()
+        for hits in self.hits.values():
+            found.add(hits)
+        return found
 
     def leftovers(self, explained: FragmentSet) -> dict[str, int]:
         """Return for each file how many of its erased fragments no live row contains."""

@@ -33,7 +33,7 @@ from memory.lifecycle.erasure_rows import RowErasure, clear_deleted, erased_name
 from memory.pipeline.incoming import Item, decode
 from memory.pipeline.storing import store_items
 from memory.secrets import looks_secret
-from memory.tombstones import TOMBSTONE_LINES, Tombstone, hash_key, read_tombstones, target_hash
+from memory.tombstones import Tombstone, add_tombstones, hash_key, read_tombstones, target_hash
 from memory.trust.tokens import REVOKED
 from memory.upkeep.notebook import Notebooks
 from reverie.contract import ACCOUNT_STORE
@@ -181,29 +181,19 @@ def _add_newer_tombstones(
             for file in options.newest.files:
                 if file.path.startswith(f"{TOMBSTONES}/"):
                     _write_file(repository, file, Path(newer))
-        for source in (Path(newer) / TOMBSTONES, target / TOMBSTONES):
-            _merge_tombstones(source, draft / TOMBSTONES)
+        for source in (Path(newer), target):
+            _merge_tombstones(source, draft)
 
 
 def _merge_tombstones(source: Path, into: Path) -> None:
-    if not (source / _TOMBSTONE_KEY).is_file():
+    """Add the tombstones of a data folder to those of another one, unless they have another key."""
+    keys = [folder / TOMBSTONES / _TOMBSTONE_KEY for folder in (source, into)]
+    if not keys[0].is_file():
         return
-    if not (into / _TOMBSTONE_KEY).is_file():
-        shutil.copytree(source, into, dirs_exist_ok=True)
-        return
-    if (source / _TOMBSTONE_KEY).read_bytes() != (into / _TOMBSTONE_KEY).read_bytes():
-        return
-    lines = [_lines(folder / TOMBSTONE_LINES) for folder in (into, source)]
-    merged = b"".join(line + b"\n" for line in dict.fromkeys(lines[0] + lines[1]))
-    descriptor = os.open(into / TOMBSTONE_LINES, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(merged)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _lines(path: Path) -> list[bytes]:
-    return path.read_bytes().splitlines() if path.is_file() else []
+    if not keys[1].is_file():
+        shutil.copytree(source / TOMBSTONES, into / TOMBSTONES, dirs_exist_ok=True)
+    elif keys[0].read_bytes() == keys[1].read_bytes():
+        add_tombstones(into, list(read_tombstones(source)))
 
 
 def _adapt(draft: Path, manifest: Manifest, options: RestoreOptions, report: RestoreReport) -> None:
