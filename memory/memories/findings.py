@@ -27,7 +27,7 @@ from memory.memories.patterns.matching import is_game, is_taken_back
 from memory.memories.patterns.names import names_told
 from memory.memories.sensitive import SEEN_BY_ALL, sensitive_kind
 from memory.secrets import looks_secret, repeats_secret_of
-from reverie.memories.types import EXTRACTION, Lifetime, MemoryKind, Tier
+from reverie.memories.types import EXTRACTION
 from storage.curation import EntryDraft
 from storage.memories.extraction import KnownMemories, KnownMemory, SourceMessage, WaitingSession
 from storage.memories.records import EXTRACTION_SOURCE, USER_SOURCE, NewMemory, is_standing
@@ -43,28 +43,15 @@ _PUNCTUATION = re.compile(r"[\s.!,;:\"'\u2018\u2019\u201c\u201d]+")
 Method = Literal["patterns", "language model"]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A memory to be stored. `message` is the newest message that says it, `evidence` the ids of all that do."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding(Statement):
+    """A statement to be stored. `message` is the newest message that says it, `evidence` the ids of all that do."""
 
     message: SourceMessage
     evidence: tuple[str, ...]
     method: Method
-    content: str
-    kind: MemoryKind
-    subject: str | None
-    confidence: float
-    importance: float
-    lifetime: Lifetime = "short_term"
-    tier: Tier = "workspace"
-    category: str | None = None
-    key: str | None = None
-    value: str | None = None
-    tags: tuple[str, ...] = ()
-    expires_at: int | None = None
-    takes_back: str | None = None
-    unconfirmed: bool = False
-    only_changes: bool = False
+    quote: str = ""
+    category: str | None = None  # of a statement, it follows from its key
 
     def memory_id(self, agent: str, session: str) -> str:
         """Return an id derived from agent, session, message and content, so that finding it twice stores it once.

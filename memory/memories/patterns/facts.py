@@ -22,6 +22,7 @@ from memory.memories.patterns.matching import (
     is_name,
     is_plain,
     rule,
+    rules,
 )
 
 # `the north of ...` is not part of the name of a place.
@@ -268,39 +269,24 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"my (?:current )?(?P<key>{words.ATTRIBUTES}){IS}{VALUE}", _attribute),
     rule(rf"my (?P<key>hobbies|allergies|dietary restrictions) are{BLANKS}{VALUE}", _several),
     rule(rf"(?:my|our) (?:(?:current|new){BLANKS})?(?P<key>{words.OWNED_THINGS}){IS}{VALUE}", _thing_owned),
-    rule(
+    *rules(
+        _numbered,
         rf"(?:my|our) (?:(?:current|new|home|postal){BLANKS})?(?P<key>address){IS}(?P<value>(?-i:{words.STREET}))"
         rf"{END}",
-        _numbered,
-    ),
-    rule(
         rf"my (?:(?:new|mobile|cell){BLANKS})?(?P<key>(?:(?:phone|mobile|cell"
         rf"|telephone) )?number){IS}(?P<value>\+?\d[\d ()/-]{{5,18}}\d){END}",
-        _numbered,
-    ),
-    rule(
         rf"my (?P<key>height|weight){IS}(?P<value>\d[\d.,']{{0,40}}\s?(?:cm|m|kg|lbs?"
         rf"|pounds|kilos|feet|ft)){END}",
-        _numbered,
     ),
-    rule(
+    *rules(
+        _relation_named,
         rf"(?:my|our|the(?= (?:dog|cat|puppy|kitten))) (?P<key>{words.RELATIONS}|{words.PETS}){_NAMED}{VALUE}",
-        _relation_named,
-    ),
-    rule(
         rf"my (?P<key>{words.NAMED_THINGS}){_NAMED}{VALUE}",
-        _relation_named,
-    ),
-    rule(
         rf"my (?P<key>{words.RELATIONS}|[a-z]{{3,20}}(?:ist|ian)){IS}(?P<value>(?-i:Dr|Prof|Mrs?|Ms)\.?\s{REST})",
-        _relation_named,
-    ),
-    rule(
         rf"(?:my|our) (?P<key>{words.RELATIONS}){IS}(?!{words.NATIONALITY}\b|{words.RELIGION}\b)"
         rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}}(?: [A-Z][a-z]{{1,20}})?)){END}",
-        _relation_named,
+        rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}})), my (?P<key>{words.RELATIONS}),",
     ),
-    rule(rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}})), my (?P<key>{words.RELATIONS}),", _relation_named),
     rule(rf"my (?P<key>{words.RELATIONS})'s birthday{IS}(?:on )?(?P<value>{words.DATE}){END}", _relation_born),
     rule(
         rf"(?:(?:i|we) have|(?:i|we)'ve got) an? (?:\w{{1,40}} ){{0,2}}(?P<key>{words.PETS})(?:,? (?:called|named)"
@@ -308,18 +294,15 @@ RULES: Final[tuple[Rule, ...]] = (
         _has_a_pet,
     ),
     rule(rf"my (?:job|profession|occupation|day job){IS}(?P<value>an?{BLANKS}{words.PROFESSIONS}){END}", _profession),
-    rule(
+    rule(rf"my (?P<key>{words.RELATIONS}){IS}(?P<value>an?{BLANKS}{words.PROFESSIONS}){END}", _relation_works),
+    *rules(
+        _allergic,
         rf"i(?: have|'ve got) an? (?:(?:severe|mild|bad|serious"
         rf"|strong){BLANKS})?(?P<value>(?!{words.NO_ALLERGY_TO})[a-z]{{1,40}}(?: [a-z]{{1,40}})?)"
         r" allergy(?! to)",
-        _allergic,
-    ),
-    rule(rf"my (?P<key>{words.RELATIONS}){IS}(?P<value>an?{BLANKS}{words.PROFESSIONS}){END}", _relation_works),
-    rule(
         rf"{I_AM}{ADVERB}(?:(?:severely|highly|deathly|very|a bit|mildly){BLANKS})?allergic to{BLANKS}{VALUE}",
-        _allergic,
+        rf"i(?: have|'ve got) an? (?:(?:severe|mild|bad|serious){BLANKS})?allergy to{BLANKS}{VALUE}",
     ),
-    rule(rf"i(?: have|'ve got) an? (?:(?:severe|mild|bad|serious){BLANKS})?allergy to{BLANKS}{VALUE}", _allergic),
     rule(
         rf"(?:(?:i|we) {ADVERB}live|(?:{I_AM}|we(?:'re| are){BLANKS}){ADVERB}(?:living|based)) in{BLANKS}"
         rf"(?!an? (?:[a-z-]{{1,20}} ){{0,3}}{words.DWELLINGS}){VALUE}",

@@ -28,13 +28,12 @@ from memory.memories.patterns.matching import (
     BLANKS,
     COVER,
     REST,
-    Kind,
     Sentence,
     Statement,
-    Tier,
     first_match,
     starting,
 )
+from reverie.memories.types import MemoryKind, Tier
 from storage.recall.claims import with_apostrophes
 
 _ADJECTIVE: Final = (
@@ -42,49 +41,38 @@ _ADJECTIVE: Final = (
     r"|honest|straight|quick|crisp|terse|structured|practical|technical|friendly|in-depth|one-line|step-by-step|very"
     r"|more|less|and|my|your)"
 )
-WISHES: Final = (
-    starting(r"(?P<rest>i(?:'d| would)? (?:\w{1,40} )?prefer (?:it )?(?:if|that|when|for) you\b.{0,400})"),
-    starting(r"(?P<rest>i(?:'d| would) (?:rather|sooner) you\b.{0,400})"),
-    starting(
-        rf"(?P<rest>i(?:'d| would)? (?:always |really |much |strongly |generally ){{0,5}}(?:prefer (?:{_ADJECTIVE}(?:, "
-        rf"| and | )){{0,5}}|(?:like|want|love) (?:{_ADJECTIVE}(?:, | and | )){{1,5}})(?:answers|replies|responses"
-        rf"|explanations|summaries|code examples)\b"
-        r"(?! (?:to|from|of|on|about)\b).{0,400})"
-    ),
-    starting(
-        rf"(?P<rest>i (?:always |really )?(?:want|like|prefer|need|expect) (?:all )?(?:of )?(?:your|my) (?!code"
-        rf"|feedback){words.OUTPUTS} (?:to be |in |short|brief|concise|long|detailed|formal|informal|simple|plain"
-        rf"|with|without|as )\w{{0,40}}{REST})"
-    ),
-    starting(
-        rf"(?P<rest>i (?:always |really ){{0,5}}(?:prefer|want|like|expect|need) {REST}\b(?:in|with|for|under) (?:all "
-        rf"|each |every |any )?(?:of )?your (?:{words.OUTPUTS}|claims|answers?)\b{REST})"
-    ),
-    starting(
-        rf"(?P<rest>i (?:don't|do not|never|no longer|really don't) (?:want|need|like|care for) {REST}\b(?:in|with"
-        rf"|before|after|at the end of) (?:your|any of your|each of your) {words.OUTPUT}\b{REST})"
-    ),
-    starting(
-        r"(?P<rest>i (?:don't|do not|really don't) (?:like|want|need) (?:such )?(?:long|lengthy|verbose|short|wordy"
-        r"|vague) (?:answers|replies|responses|explanations)\b.{0,400})"
-    ),
-    starting(
-        r"(?P<rest>i (?:don't like|do not like|hate|can't stand|dislike) it when you (?:start|begin|end|use|call"
-        r"|apologi[sz]e|add|repeat|answer|reply|write|sugarcoat|say|give)\b.{0,400})"
-    ),
-    starting(
-        r"(?P<rest>i (?:don't|do not) want you to (?:ever )?(?:call me|use|add|apologi[sz]e|suggest|recommend"
-        r"|remind|send|delete|change|touch)\b.{0,400})"
-    ),
-    starting(
-        r"(?P<rest>i(?:'d| would) (?:like|love) (?:for )?you to (?:address me|call me|speak|talk to me|treat me"
-        r"|use|be more|be less)\b(?!.{0,400}\b(?:this|now)\b).{0,400})"
-    ),
-    starting(
-        rf"(?P<rest>i (?:never|don't ever|do not ever) (?:want|need) (?:to see )?(?:the |an? |any |your )?"
-        rf"(?:explanations?|{words.MANNER})\b{REST})"
-    ),
-    starting(r"(?P<rest>i prefer (?:code|examples|code examples) in \w.{0,400})"),
+
+
+def _forms(*patterns: str) -> tuple[re.Pattern[str], ...]:
+    """Return patterns whose whole match is what the user wants, unless they have a group `rest` of their own."""
+    return tuple(starting(one if "(?P<rest>" in one else f"(?P<rest>{one})") for one in patterns)
+
+
+WISHES: Final = _forms(
+    r"i(?:'d| would)? (?:\w{1,40} )?prefer (?:it )?(?:if|that|when|for) you\b.{0,400}",
+    r"i(?:'d| would) (?:rather|sooner) you\b.{0,400}",
+    rf"i(?:'d| would)? (?:always |really |much |strongly |generally ){{0,5}}(?:prefer (?:{_ADJECTIVE}(?:, "
+    rf"| and | )){{0,5}}|(?:like|want|love) (?:{_ADJECTIVE}(?:, | and | )){{1,5}})(?:answers|replies|responses"
+    rf"|explanations|summaries|code examples)\b"
+    r"(?! (?:to|from|of|on|about)\b).{0,400}",
+    rf"i (?:always |really )?(?:want|like|prefer|need|expect) (?:all )?(?:of )?(?:your|my) (?!code"
+    rf"|feedback){words.OUTPUTS} (?:to be |in |short|brief|concise|long|detailed|formal|informal|simple|plain"
+    rf"|with|without|as )\w{{0,40}}{REST}",
+    rf"i (?:always |really ){{0,5}}(?:prefer|want|like|expect|need) {REST}\b(?:in|with|for|under) (?:all "
+    rf"|each |every |any )?(?:of )?your (?:{words.OUTPUTS}|claims|answers?)\b{REST}",
+    rf"i (?:don't|do not|never|no longer|really don't) (?:want|need|like|care for) {REST}\b(?:in|with"
+    rf"|before|after|at the end of) (?:your|any of your|each of your) {words.OUTPUT}\b{REST}",
+    r"i (?:don't|do not|really don't) (?:like|want|need) (?:such )?(?:long|lengthy|verbose|short|wordy"
+    r"|vague) (?:answers|replies|responses|explanations)\b.{0,400}",
+    r"i (?:don't like|do not like|hate|can't stand|dislike) it when you (?:start|begin|end|use|call"
+    r"|apologi[sz]e|add|repeat|answer|reply|write|sugarcoat|say|give)\b.{0,400}",
+    r"i (?:don't|do not) want you to (?:ever )?(?:call me|use|add|apologi[sz]e|suggest|recommend"
+    r"|remind|send|delete|change|touch)\b.{0,400}",
+    r"i(?:'d| would) (?:like|love) (?:for )?you to (?:address me|call me|speak|talk to me|treat me"
+    r"|use|be more|be less)\b(?!.{0,400}\b(?:this|now)\b).{0,400}",
+    rf"i (?:never|don't ever|do not ever) (?:want|need) (?:to see )?(?:the |an? |any |your )?"
+    rf"(?:explanations?|{words.MANNER})\b{REST}",
+    r"i prefer (?:code|examples|code examples) in \w.{0,400}",
 )
 
 
@@ -127,21 +115,15 @@ _NOT_EVERYBODY: Final = (
 
 
 # Instructions that follow or precede `from now on`.
-_FROM_NOW_ON: Final = (
-    starting(rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>{_NOT_EVERYBODY}{_IMPERATIVE}{REST})"),
-    starting(rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>no (?:more )?\w{REST})"),
-    starting(
-        rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>{words.OUTPUT}\b{REST}\b(?:should"
-        rf"|must|in|at most|needs?)\b{REST})"
-    ),
-    starting(
-        rf"(?P<rest>{_NOT_EVERYBODY}{_IMPERATIVE}{REST}?),?{BLANKS}{words.HORIZON_LAST}(?:{BLANKS}"
-        rf"(?:please|thanks))?[.!]{{0,40}}$"
-    ),
-    starting(
-        rf"(?P<rest>(?:all |your |my ){{0,5}}{words.OUTPUTS} (?:should|must|need to|have to)"
-        rf" {REST}?),?{BLANKS}{words.HORIZON_LAST}[.!]{{0,40}}$"
-    ),
+_FROM_NOW_ON: Final = _forms(
+    rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>{_NOT_EVERYBODY}{_IMPERATIVE}{REST})",
+    rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>no (?:more )?\w{REST})",
+    rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>{words.OUTPUT}\b{REST}\b(?:should"
+    rf"|must|in|at most|needs?)\b{REST})",
+    rf"(?P<rest>{_NOT_EVERYBODY}{_IMPERATIVE}{REST}?),?{BLANKS}{words.HORIZON_LAST}(?:{BLANKS}"
+    rf"(?:please|thanks))?[.!]{{0,40}}$",
+    rf"(?P<rest>(?:all |your |my ){{0,5}}{words.OUTPUTS} (?:should|must|need to|have to)"
+    rf" {REST}?),?{BLANKS}{words.HORIZON_LAST}[.!]{{0,40}}$",
 )
 # Any verb, if the sentence says when the user does something.
 _VERB: Final = (
@@ -153,172 +135,105 @@ _VERB: Final = (
     r"|want|wanna|need|know|care|mind|see|feel|understand|seem|mean|expect|recall|suppose|get me wrong)\b)"
     r"(?![a-z]{2,18}ed\b|(?!bring|sing|ring|ping|string)[a-z]{2,18}ing\b)[a-z][a-z-]{1,20}\b"
 )
-_ALWAYS: Final = (
-    starting(rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}{_EVER} {words.SPOKEN}\b(?! (?:it|that|this)$){REST})"),
-    starting(
-        rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}{_EVER} (?!leave me|remember (?:that|how)){_VERB}"
-        rf"(?={REST}{_TO_AGENT}){REST})"
-    ),
-    starting(
-        rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}(?:{_EVER}|{_NOT}) {words.TIMED}\b(?={REST}\b{words.AT_A_TIME}){REST})"
-    ),
-    starting(
-        rf"(?P<rest>{_ASKED}{_PLEASE}{_EVER} (?!leave me|change|remember (?:that|how)){words.ANY_VERB}\b(?={REST}\b"
-        rf"(?:me|my)\b){REST})"
-    ),
-    starting(
-        rf"(?P<rest>please(?:\s{{0,3}},)?{BLANKS}{_EVER} (?!leave me|change|remember (?:that"
-        rf"|how)){words.ANY_VERB}\b {REST})"
-    ),
-    starting(rf"(?P<rest>{_EVER} (?!leave me|change){words.ANY_VERB}\b {REST}?),?{BLANKS}please$"),
-    starting(rf"(?P<rest>i (?:want|need|expect|would like|'d like) you to {_EVER} {words.ANY_VERB}\b{REST})"),
-    starting(
-        rf"(?P<rest>you (?:should|must|have to|need to|are to) {_EVER} {words.ANY_VERB}\b(?={REST}{_TO_AGENT}){REST})"
-    ),
-    starting(
-        rf"(?P<rest>(?:each|every) (?:morning|day|evening|night|week|month|\w{{1,40}}day),? {_PLEASE}"
-        rf"{words.SPOKEN}\b{REST})"
-    ),
+_ALWAYS: Final = _forms(
+    rf"{_PLEASE}{_ASKED}{_PLEASE}{_EVER} {words.SPOKEN}\b(?! (?:it|that|this)$){REST}",
+    rf"{_PLEASE}{_ASKED}{_PLEASE}{_EVER} (?!leave me|remember (?:that|how)){_VERB}"
+    rf"(?={REST}{_TO_AGENT}){REST}",
+    rf"{_PLEASE}{_ASKED}{_PLEASE}(?:{_EVER}|{_NOT}) {words.TIMED}\b(?={REST}\b{words.AT_A_TIME}){REST}",
+    rf"{_ASKED}{_PLEASE}{_EVER} (?!leave me|change|remember (?:that|how)){words.ANY_VERB}\b(?={REST}\b"
+    rf"(?:me|my)\b){REST}",
+    rf"please(?:\s{{0,3}},)?{BLANKS}{_EVER} (?!leave me|change|remember (?:that"
+    rf"|how)){words.ANY_VERB}\b {REST}",
+    rf"(?P<rest>{_EVER} (?!leave me|change){words.ANY_VERB}\b {REST}?),?{BLANKS}please$",
+    rf"i (?:want|need|expect|would like|'d like) you to {_EVER} {words.ANY_VERB}\b{REST}",
+    rf"you (?:should|must|have to|need to|are to) {_EVER} {words.ANY_VERB}\b(?={REST}{_TO_AGENT}){REST}",
+    rf"(?:each|every) (?:morning|day|evening|night|week|month|\w{{1,40}}day),? {_PLEASE}"
+    rf"{words.SPOKEN}\b{REST}",
 )
 _MAIN: Final = rf"\s{{0,3}}{_PLEASE}(?:(?:always|never|don't|do not|only|try to){BLANKS}){{0,5}}"
 _WHEN_I: Final = r"\b(?:when|whenever|every time|each time|any ?time|if) i(?:'m|'ve| am| have)? "
-_BY_FORM: Final = (
-    starting(
-        rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:{_EVER}|{_NOT}|only) {_VERB}{REST}{_WHEN_I}"
-        rf"(?:ever |also )?(?!was\b|were\b|got\b|had\b|did\b)[a-z]{{2,20}}\b{REST})"
-    ),
-    starting(rf"(?P<rest>{_WHEN_I}[^,]{{2,200}},\s{{0,3}}{_PLEASE}(?:{_EVER}|{_NOT}|only) {_VERB}{REST})"),
+_WHENEVER: Final = _forms(
+    rf"{_PLEASE}{_ASKED}(?:please )?(?:{_EVER}|{_NOT}|only) {_VERB}{REST}{_WHEN_I}"
+    rf"(?:ever |also )?(?!was\b|were\b|got\b|had\b|did\b)[a-z]{{2,20}}\b{REST}",
+    rf"{_WHEN_I}[^,]{{2,200}},\s{{0,3}}{_PLEASE}(?:{_EVER}|{_NOT}|only) {_VERB}{REST}",
+    rf"(?:when|whenever|if|every time|each time|any ?time) i(?:'m)?"
+    rf" {words.SEEN}\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST}",
+    rf"(?:whenever|every time|each time) you (?!need|want|like|feel|have|get|think|see|are"
+    rf"|can|go|come|leave|visit|find|wish|know)[a-z]{{2,20}} [^,]{{1,200}},{_MAIN}{words.ANY_VERB}\b{REST}",
+    rf"(?:whenever|every time|each time) i [^,]{{1,400}},{_MAIN}{words.ANY_VERB}\b(?={REST}{_TO_AGENT}"
+    rf"|{REST}\bme\b|{REST}\bcode\b){REST}",
+    r"(?:when|whenever|every time|each time|if) you(?:'re)? (?:answer|reply|respond|recommend|suggest|book"
+    r"|schedule|draft|explain|summari[sz]e|cite|refer to|quote|translate|give me|send me|show me|help me|talk to me"
+    r"|write to me|plan my|(?:write|use|create|generate|make|review)\b[^,]{0,400}\b(?:me|my|code|functions?"
+    r"|scripts?|sql"
+    rf"|tests?|commits?))\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST}",
+    rf"(?:when|whenever) (?=[^,]{{0,400}}{_TO_AGENT}|{REST}\b(?:always|never)\b)(?:answering|replying"
+    rf"|responding|recommending|suggesting|booking|scheduling|drafting|explaining|summari[sz]ing|writing|coding"
+    rf"|planning|reviewing)\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST}",
+    r"(?:(?:if|when|whenever) (?:you(?:'re| are) (?:not sure|unsure|uncertain|in doubt)|you aren't sure"
+    r"|you (?:don't|do not) know|you can't|you cannot|in doubt|unsure|(?:something|anything)(?:'s| is)"
+    r" (?:unclear|ambiguous))[^,]{0,400}),"
+    rf"{_MAIN}(?:say|admit|tell me|ask(?={BLANKS}(?:me|first|before|instead|for)|[.!]{{0,40}}$))\b{REST}",
+    rf"{_PLEASE}{words.ANY_VERB}\b{REST}\b(?:when|whenever|every time|each time|any ?time|if) i"
+    r" (?:ask|send|paste|mention|request|share|post|upload|say|type)\b.{0,400}",
+    rf"{_PLEASE}{words.ANY_VERB}\b{REST}\b(?:when|whenever|every time) you (?:explain|answer|reply|respond"
+    rf"|write"
+    r"|talk|speak|give|recommend|suggest)\b.{0,400}\b(?:me|my|your|questions?)\b.{0,400}",
 )
-_WHENEVER: Final = (
-    *_BY_FORM,
-    starting(
-        rf"(?P<rest>(?:when|whenever|if|every time|each time|any ?time) i(?:'m)?"
-        rf" {words.SEEN}\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST})"
-    ),
-    starting(
-        rf"(?P<rest>(?:whenever|every time|each time) you (?!need|want|like|feel|have|get|think|see|are"
-        rf"|can|go|come|leave|visit|find|wish|know)[a-z]{{2,20}} [^,]{{1,200}},{_MAIN}{words.ANY_VERB}\b{REST})"
-    ),
-    starting(
-        rf"(?P<rest>(?:whenever|every time|each time) i [^,]{{1,400}},{_MAIN}{words.ANY_VERB}\b(?={REST}{_TO_AGENT}"
-        rf"|{REST}\bme\b|{REST}\bcode\b){REST})"
-    ),
-    starting(
-        r"(?P<rest>(?:when|whenever|every time|each time|if) you(?:'re)? (?:answer|reply|respond|recommend|suggest|book"
-        r"|schedule|draft|explain|summari[sz]e|cite|refer to|quote|translate|give me|send me|show me|help me|talk to me"
-        r"|write to me|plan my|(?:write|use|create|generate|make|review)\b[^,]{0,400}\b(?:me|my|code|functions?"
-        r"|scripts?|sql"
-        rf"|tests?|commits?))\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST})"
-    ),
-    starting(
-        rf"(?P<rest>(?:when|whenever) (?=[^,]{{0,400}}{_TO_AGENT}|{REST}\b(?:always|never)\b)(?:answering|replying"
-        rf"|responding|recommending|suggesting|booking|scheduling|drafting|explaining|summari[sz]ing|writing|coding"
-        rf"|planning|reviewing)\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST})"
-    ),
-    starting(
-        r"(?P<rest>(?:(?:if|when|whenever) (?:you(?:'re| are) (?:not sure|unsure|uncertain|in doubt)|you aren't sure"
-        r"|you (?:don't|do not) know|you can't|you cannot|in doubt|unsure|(?:something|anything)(?:'s| is)"
-        r" (?:unclear|ambiguous))[^,]{0,400}),"
-        rf"{_MAIN}(?:say|admit|tell me|ask(?={BLANKS}(?:me|first|before|instead|for)|[.!]{{0,40}}$))\b{REST})"
-    ),
-    starting(
-        rf"(?P<rest>{_PLEASE}{words.ANY_VERB}\b{REST}\b(?:when|whenever|every time|each time|any ?time|if) i"
-        r" (?:ask|send|paste|mention|request|share|post|upload|say|type)\b.{0,400})"
-    ),
-    starting(
-        rf"(?P<rest>{_PLEASE}{words.ANY_VERB}\b{REST}\b(?:when|whenever|every time) you (?:explain|answer|reply|respond"
-        rf"|write"
-        r"|talk|speak|give|recommend|suggest)\b.{0,400}\b(?:me|my|your|questions?)\b.{0,400})"
-    ),
+_STOP: Final = _forms(
+    rf"{_PLEASE}{_ASKED}(?:please )?(?:stop|quit) {words.STOPPED}\b{REST}",
+    rf"{_PLEASE}{_ASKED}(?:please )?(?:stop|quit) (?:(?:using|adding|saying|starting|ending|putting"
+    rf"|writing|including)\b(?={REST}{_TO_AGENT})|{words.STOPPED_WITH_OBJECT}\b(?={REST}\b(?:every|so many"
+    rf"|all the time|always|any ?more)\b)){REST}",
+    rf"{_PLEASE}(?:don't|do not) (?:ever )?(?!tell any){words.ANY_VERB}\b{REST}(?:\bwithout (?:asking"
+    rf"|telling|checking with"
+    rf"|consulting) me\b|\bwithout my (?:ok|okay|approval|permission|consent|say-so)\b|\bunless i\b|{_YOUR_OUTPUT}"
+    r"|\b(?:any ?more|ever|ever again)[.!]{0,40}$|\bwith me[.!]{0,40}$).{0,400}",
+    rf"{_PLEASE}(?:don't|do not) (?:ever )?call me (?:sir|ma'am|miss|mr|mrs|dude|buddy|boss|honey|"
+    rf"(?-i:[A-Z]\w{{1,40}}))\b{REST}",
+    rf"{_PLEASE}(?:don't|do not) (?:make (?:things|stuff|facts) up|make up (?:things|facts|sources)"
+    rf"|guess|sugarcoat|apologi[sz]e)\b{REST}",
+    rf"{_PLEASE}no (?:more )?(?:[\w-]{{1,40}} )?{words.MANNER}(?:{BLANKS}in{BLANKS}"
+    rf"{_YOUR_OUTPUT})?{_LATER}",
+    rf"{_PLEASE}no (?:more )?(?:meetings?|calls?|appointments?|reminders?|messages?|notifications?)"
+    rf" {words.AT_A_TIME}{REST}",
 )
-_STOP: Final = (
-    starting(rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:stop|quit) {words.STOPPED}\b{REST})"),
-    starting(
-        rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:stop|quit) (?:(?:using|adding|saying|starting|ending|putting"
-        rf"|writing|including)\b(?={REST}{_TO_AGENT})|{words.STOPPED_WITH_OBJECT}\b(?={REST}\b(?:every|so many"
-        rf"|all the time|always|any ?more)\b)){REST})"
-    ),
-    starting(
-        rf"(?P<rest>{_PLEASE}(?:don't|do not) (?:ever )?(?!tell any){words.ANY_VERB}\b{REST}(?:\bwithout (?:asking"
-        rf"|telling|checking with"
-        rf"|consulting) me\b|\bwithout my (?:ok|okay|approval|permission|consent|say-so)\b|\bunless i\b|{_YOUR_OUTPUT}"
-        r"|\b(?:any ?more|ever|ever again)[.!]{0,40}$|\bwith me[.!]{0,40}$).{0,400})"
-    ),
-    starting(
-        rf"(?P<rest>{_PLEASE}(?:don't|do not) (?:ever )?call me (?:sir|ma'am|miss|mr|mrs|dude|buddy|boss|honey|"
-        rf"(?-i:[A-Z]\w{{1,40}}))\b{REST})"
-    ),
-    starting(
-        rf"(?P<rest>{_PLEASE}(?:don't|do not) (?:make (?:things|stuff|facts) up|make up (?:things|facts|sources)"
-        rf"|guess|sugarcoat|apologi[sz]e)\b{REST})"
-    ),
-    starting(
-        rf"(?P<rest>{_PLEASE}no (?:more )?(?:[\w-]{{1,40}} )?{words.MANNER}(?:{BLANKS}in{BLANKS}"
-        rf"{_YOUR_OUTPUT})?{_LATER})"
-    ),
-    starting(
-        rf"(?P<rest>{_PLEASE}no (?:more )?(?:meetings?|calls?|appointments?|reminders?|messages?|notifications?)"
-        rf" {words.AT_A_TIME}{REST})"
-    ),
-)
-_YOURS: Final = (
-    starting(
-        rf"(?P<rest>{_PLEASE}{_ASKED}(?:keep|make|write|format) (?:all )?(?:of )?your (?:[\w-]{{1,40}}"
-        rf" ){{0,2}}?{words.OUTPUTS}\b{REST})"
-    ),
-    starting(
-        rf"(?P<rest>{_PLEASE}(?:format|keep|write|give me) all (?:of )?(?:your |my |the )?{words.OUTPUTS}\b{REST})"
-    ),
-    starting(rf"(?P<rest>your (?:[\w-]{{1,40}} )?{words.OUTPUTS} (?:should|must|need to|have to|ought to)\b{REST})"),
-    starting(
-        rf"(?P<rest>(?:all|any|every|each)(?: the)? (?:[\w-]{{1,40}} )?{words.OUTPUT} (?:that )?you (?:write|give|make"
-        rf"|send|produce|create)\b{REST}"
-        r"\b(?:should|must|needs? to|has to|have to)\b.{0,400})"
-    ),
-    starting(
-        rf"(?P<rest>(?:all |every |each )?(?:[\w-]{{1,40}} )?(?:code(?: examples)?|{words.OUTPUT}) (?:should|must) "
-        rf"(?:always|never)\b{REST})"
-    ),
-    starting(
-        rf"(?P<rest>(?:for|in|with|on) (?:all |any )?(?:(?:(?:of )?my [\w' -]{{2,30}}|python|sql|rust|typescript),"
-        rf"|{words.OUTPUTS},?){_MAIN}{words.ANY_VERB}\b{REST})"
-    ),
-    starting(
-        rf"(?P<rest>{_PLEASE}(?:ask|check with|confirm with|consult|warn|tell) me (?:first )?before (?:you |any "
-        rf"|every |making |doing |\w{{1,40}}ing )(?!leave|go\b){REST})"
-    ),
-    starting(rf"(?P<rest>when in doubt,?{_MAIN}(?:ask|say|tell|check)\b{REST})"),
-    starting(
-        rf"(?P<rest>{_PLEASE}use (?:they/them|she/her|he/him|[a-z]{{1,40}}/[a-z]{{1,40}})(?: pronouns)? for me\b{REST})"
-    ),
-    starting(rf"(?P<rest>{_PLEASE}don't use {words.MANNER}[^,]{{0,400}} (?:with|to|for) me\b{REST})"),
+_YOURS: Final = _forms(
+    rf"{_PLEASE}{_ASKED}(?:keep|make|write|format) (?:all )?(?:of )?your (?:[\w-]{{1,40}}"
+    rf" ){{0,2}}?{words.OUTPUTS}\b{REST}",
+    rf"{_PLEASE}(?:format|keep|write|give me) all (?:of )?(?:your |my |the )?{words.OUTPUTS}\b{REST}",
+    rf"your (?:[\w-]{{1,40}} )?{words.OUTPUTS} (?:should|must|need to|have to|ought to)\b{REST}",
+    rf"(?:all|any|every|each)(?: the)? (?:[\w-]{{1,40}} )?{words.OUTPUT} (?:that )?you (?:write|give|make"
+    rf"|send|produce|create)\b{REST}"
+    r"\b(?:should|must|needs? to|has to|have to)\b.{0,400}",
+    rf"(?:all |every |each )?(?:[\w-]{{1,40}} )?(?:code(?: examples)?|{words.OUTPUT}) (?:should|must) "
+    rf"(?:always|never)\b{REST}",
+    rf"(?:for|in|with|on) (?:all |any )?(?:(?:(?:of )?my [\w' -]{{2,30}}|python|sql|rust|typescript),"
+    rf"|{words.OUTPUTS},?){_MAIN}{words.ANY_VERB}\b{REST}",
+    rf"{_PLEASE}(?:ask|check with|confirm with|consult|warn|tell) me (?:first )?before (?:you |any "
+    rf"|every |making |doing |\w{{1,40}}ing )(?!leave|go\b){REST}",
+    rf"when in doubt,?{_MAIN}(?:ask|say|tell|check)\b{REST}",
+    rf"{_PLEASE}use (?:they/them|she/her|he/him|[a-z]{{1,40}}/[a-z]{{1,40}})(?: pronouns)? for me\b{REST}",
+    rf"{_PLEASE}don't use {words.MANNER}[^,]{{0,400}} (?:with|to|for) me\b{REST}",
 )
 # Instructions only if the message says nothing else: beside a task, they are about the task.
-_MANNERS: Final = (
-    starting(
-        rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:answer|respond|reply|speak|talk|chat|communicate|write)(?: (?:(?:to"
-        rf"|with) )?me)?(?: only)?(?: in)? {words.LANGUAGE}(?: only| to me| with me)?(?:,? (?:even (?:if|when|though)"
-        rf"|no matter) .{{2,60}})?){_LATER}"
-    ),
-    starting(
-        rf"(?P<rest>{_PLEASE}(?:let's |let us )?(?:switch to|continue in|speak|talk in|chat in) {words.LANGUAGE}(?:"
-        rf" with me)?){_LATER}"
-    ),
-    starting(
-        rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:(?:don't|do not|avoid|skip) (?:ever )?(?:us(?:e|ing) |add(?:ing)? "
-        rf"|includ(?:e|ing) )?(?:any |the |so many |too many )?{words.STYLE}|use (?:{words.UNITS}|{words.PLAINNESS})"
-        r"|cite (?:your |all (?:your )?)?sources|(?:write|give)(?: me)? (?:shorter|longer|simpler) (?:answers|replies)"
-        rf"|be (?:{words.BEARING}(?: and |, )){{0,2}}{words.BEARING}(?: with me)?)){_LATER}"
-    ),
+_MANNERS: Final = _forms(
+    rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:answer|respond|reply|speak|talk|chat|communicate|write)(?: (?:(?:to"
+    rf"|with) )?me)?(?: only)?(?: in)? {words.LANGUAGE}(?: only| to me| with me)?(?:,? (?:even (?:if|when|though)"
+    rf"|no matter) .{{2,60}})?){_LATER}",
+    rf"(?P<rest>{_PLEASE}(?:let's |let us )?(?:switch to|continue in|speak|talk in|chat in) {words.LANGUAGE}(?:"
+    rf" with me)?){_LATER}",
+    rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:(?:don't|do not|avoid|skip) (?:ever )?(?:us(?:e|ing) |add(?:ing)? "
+    rf"|includ(?:e|ing) )?(?:any |the |so many |too many )?{words.STYLE}|use (?:{words.UNITS}|{words.PLAINNESS})"
+    r"|cite (?:your |all (?:your )?)?sources|(?:write|give)(?: me)? (?:shorter|longer|simpler) (?:answers|replies)"
+    rf"|be (?:{words.BEARING}(?: and |, )){{0,2}}{words.BEARING}(?: with me)?)){_LATER}",
     # These are about the agent's answers only if they stand alone: to people one says them with a name or a reason.
-    starting(
-        rf"(?P<rest>{_PLEASE}(?:keep it (?:{words.BEARING}|short|simple|professional|light|casual)"
-        rf"|be (?:always )?(?:[a-z]{{3,20}} and )?[a-z]{{3,20}} with me|use {words.MANNER}|(?:don't"
-        rf"|do not) (?:ever )?(?:repeat|rephrase|restate|paraphrase|echo|summari[sz]e|answer|correct|interrupt"
-        rf"|translate|censor) my (?:own )?[a-z]{{3,20}})){_LATER}"
-    ),
-    *(starting(rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}{pattern})") for pattern in words.WAYS_TO_ANSWER),
-    starting(rf"(?P<rest>i (?:don't|do not|never|no longer) (?:want|like) to {words.TALK_OF})"),
+    rf"(?P<rest>{_PLEASE}(?:keep it (?:{words.BEARING}|short|simple|professional|light|casual)"
+    rf"|be (?:always )?(?:[a-z]{{3,20}} and )?[a-z]{{3,20}} with me|use {words.MANNER}|(?:don't"
+    rf"|do not) (?:ever )?(?:repeat|rephrase|restate|paraphrase|echo|summari[sz]e|answer|correct|interrupt"
+    rf"|translate|censor) my (?:own )?[a-z]{{3,20}})){_LATER}",
+    *(f"{_PLEASE}{_ASKED}{_PLEASE}{pattern}" for pattern in words.WAYS_TO_ANSWER),
+    rf"i (?:don't|do not|never|no longer) (?:want|like) to {words.TALK_OF}",
 )
 _ASKED_FIRST: Final = starting(rf"(?:{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS})?{_PLEASE}{_ASKED}")
 _CALLED: Final = starting(
@@ -344,7 +259,7 @@ _SCOPE = starting(
 _LASTING = starting(r"(?:.{0,400}\brule\b|for future)[^:,]{0,400}[:,]")
 _ANY_IMPERATIVE = starting(rf"(?P<rest>(?:{_IMPERATIVE}|no (?:more )?{words.MANNER}\b){REST})")
 _INSTRUCTIONS: Final = (*_MANNERS, *_FROM_NOW_ON, *_ALWAYS, *_WHENEVER, *_STOP, *_YOURS)
-_KINDS: Final[tuple[tuple[Kind, tuple[re.Pattern[str], ...]], ...]] = (
+_KINDS: Final[tuple[tuple[MemoryKind, tuple[re.Pattern[str], ...]], ...]] = (
     ("instruction", _INSTRUCTIONS),
     ("preference", WISHES),
 )
@@ -438,7 +353,7 @@ def _match(body: Sentence, quote: str, *, is_alone: bool, lasts: bool) -> Statem
     return None
 
 
-def _statement(kind: Kind, rest: str, quote: str) -> Statement | None:
+def _statement(kind: MemoryKind, rest: str, quote: str) -> Statement | None:
     text = _POLITE.sub("", " ".join(rest.strip(" \t,.;:!*_").split()))
     if not MIN_WORDS <= len(text.split()) <= MAX_WORDS or len(text) > MAX_CHARACTERS or _VAGUE.match(text):
         return None

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final
 
 from memory.memories.patterns import vocabulary as words
+from reverie.memories.types import Lifetime, MemoryKind, Tier
 
 # Longer sentences are not looked at.
 MAX_SENTENCE_CHARACTERS: Final = 400
@@ -26,10 +27,6 @@ def starting(pattern: str) -> re.Pattern[str]:
     """Return a case-insensitive pattern that matches from the beginning of a text only, however it is searched."""
     return re.compile(rf"\A(?:{pattern})", re.IGNORECASE)
 
-
-Kind = Literal["fact", "preference", "procedure", "event", "task", "instruction"]
-Tier = Literal["workspace", "account"]
-Lifetime = Literal["long_term", "short_term"]
 
 # The category of facts about the user; the job adds the user's name.
 PROFILE: Final = "profile"
@@ -46,7 +43,7 @@ class Statement:
     """
 
     content: str
-    kind: Kind
+    kind: MemoryKind
     quote: str
     subject: str | None
     confidence: float
@@ -373,6 +370,11 @@ Rule = tuple[re.Pattern[str], Maker]
 def rule(pattern: str, make: Maker) -> Rule:
     """Return a rule: a case-insensitive pattern, and the function that makes a statement of its match."""
     return starting(pattern), make
+
+
+def rules(make: Maker, *patterns: str) -> tuple[Rule, ...]:
+    """Return a rule for each of these patterns, with one function for all of them."""
+    return tuple(rule(pattern, make) for pattern in patterns)
 
 
 def first_match(clause: Sentence, rules: Sequence[Rule]) -> Statement | None:

@@ -16,7 +16,6 @@ from memory.memories.patterns.matching import (
     COVER,
     I_AM,
     VALUE,
-    Kind,
     Maker,
     PatternMatch,
     Rule,
@@ -26,11 +25,13 @@ from memory.memories.patterns.matching import (
     first_match,
     is_plain,
     rule,
+    rules,
     sentences_of,
     starting,
 )
 from memory.memories.patterns.names import NO_NAMES_TOLD, with_relation
 from memory.memories.patterns.told import find_told, in_third_person, whole
+from reverie.memories.types import MemoryKind
 from storage.recall.chunk_sources import CHANGED
 from storage.recall.claims import with_apostrophes
 from storage.recall.days import end_of
@@ -148,11 +149,11 @@ _PREFERENCES: Final[tuple[Rule, ...]] = (
     rule(rf"i {ADVERB}{_NOT}{BLANKS}{ADVERB}(?P<key>like|enjoy){BLANKS}{VALUE}", _does_not_like),
     rule(rf"{I_AM}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is a fan of")),
     rule(rf"{I_AM}{ADVERB}not{BLANKS}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is not a fan of")),
-    rule(
-        rf"(?:i|we) {ADVERB}(?:{_NOT}|can't|cannot){BLANKS}(?:ever{BLANKS})?(?P<key>eat|drink){BLANKS}{VALUE}",
+    *rules(
         _does_not_eat,
+        rf"(?:i|we) {ADVERB}(?:{_NOT}|can't|cannot){BLANKS}(?:ever{BLANKS})?(?P<key>eat|drink){BLANKS}{VALUE}",
+        rf"(?:i|we) {ADVERB}never{BLANKS}(?P<key>eat|drink){BLANKS}{VALUE}",
     ),
-    rule(rf"(?:i|we) {ADVERB}never{BLANKS}(?P<key>eat|drink){BLANKS}{VALUE}", _does_not_eat),
 )
 
 
@@ -267,7 +268,9 @@ def _task(text: str, quote: str, at: int) -> Statement | None:
     return _requested(content, "task", quote, importance=0.7, expires_at=end)
 
 
-def _requested(content: str, kind: Kind, quote: str, *, importance: float, expires_at: int | None = None) -> Statement:
+def _requested(
+    content: str, kind: MemoryKind, quote: str, *, importance: float, expires_at: int | None = None
+) -> Statement:
     return Statement(
         content=content, kind=kind, quote=quote, subject=None, confidence=0.95, importance=importance,
         lifetime="short_term" if kind == "task" else "long_term", expires_at=expires_at,

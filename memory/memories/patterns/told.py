@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
-from memory.memories.patterns.matching import COVER, Kind, Sentence, Statement, as_subject, starting
+from memory.memories.patterns.matching import COVER, Sentence, Statement, as_subject, starting
 from reverie.clock import from_micros
+from reverie.memories.types import MemoryKind
 from storage.recall.days import FOR_WHICH, Days, days_in, end_of_day
 from storage.recall.plans import IRREGULAR_PAST
 
@@ -396,7 +397,7 @@ def _event(text: str, at: int) -> Statement | None:
     if days is not None and days.first > from_micros(at).date() and not FOR_WHICH.search(text[: days.start]):
         return None
     content = _about_user(found, text)
-    kind: Kind = "fact" if is_origin else "event"
+    kind: MemoryKind = "fact" if is_origin else "event"
     # The date of a birth is not completed with the last year that had such a day.
     return _statement(text, content if days is None or is_origin else _with_date(content, days, text), kind, None)
 
@@ -463,7 +464,7 @@ def _relative(text: str, at: int) -> Statement | None:
 
 
 def _statement(
-    quote: str, content: str, kind: Kind, subject: str | None, *, expires_at: int | None = None
+    quote: str, content: str, kind: MemoryKind, subject: str | None, *, expires_at: int | None = None
 ) -> Statement:
     return Statement(
         content=_OF_THE_MOMENT.sub(r"\g<before> ", f"{content}."),

@@ -25,6 +25,7 @@ from memory.memories.patterns.matching import (
     as_subject,
     is_plain,
     rule,
+    rules,
 )
 from memory.memories.patterns.told import in_third_person, with_s
 
@@ -224,26 +225,23 @@ def about_user(clause: str) -> str:
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    rule(rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?:severely )?allergic to{BLANKS}{_OPEN}", _health_of_person),
-    rule(
+    *rules(
+        _health_of_person,
+        rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?:severely )?allergic to{BLANKS}{_OPEN}",
         rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?P<value>an? (?:vegan|vegetarian)|(?:lactose"
         rf"|gluten)[ -]intolerant|diabetic|teetotal){_END}",
-        _health_of_person,
     ),
-    rule(
+    *rules(
+        _whole_match(),
         rf"(?:i|we) {ADVERB}live in(?P<value> an? (?:[a-z-]{{1,20}} ){{0,3}}{words.DWELLINGS}"
         rf"(?: (?:near|without|with|on|outside|by|in) [^,;.]{{1,60}})?){_END}",
-        _whole_match(),
+        rf"my (?P<key>passport|visa|lease|(?:driving )?licen[cs]e|(?:\w{{1,20}} )?(?:contract|insurance|subscription"
+        rf"|membership|warranty)) (?:expires|ends|runs out){BLANKS}(?P<value>in (?:{words.MONTHS} )?20\d\d){_END}",
     ),
     rule(
         rf"i {ADVERB}(?:take|get|catch) the (?P<value>(?:train|bus|tube|metro|tram|ferry|underground"
         rf"|subway) to (?:work|school|uni|university|the office)){_END}",
         _whole_match("goes to work by"),
-    ),
-    rule(
-        rf"my (?P<key>passport|visa|lease|(?:driving )?licen[cs]e|(?:\w{{1,20}} )?(?:contract|insurance|subscription"
-        rf"|membership|warranty)) (?:expires|ends|runs out){BLANKS}(?P<value>in (?:{words.MONTHS} )?20\d\d){_END}",
-        _whole_match(),
     ),
     rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_MARITAL}){_END}", _whole_match("marital status")),
     rule(rf"{I_AM}{ADVERB}(?P<value>{_NO_JOB}){_END}", _whole_match("job", key="job")),
@@ -251,24 +249,18 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"{I_AM}{ADVERB}(?P<value>{words.NATIONALITY}){_END}", _whole_match("nationality")),
     rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{words.RELIGION}){_END}", _whole_match("religion")),
     rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_CHARACTER}){_END}", _whole_match()),
-    rule(rf"{I_AM}{ADVERB}(?P<value>{_HEALTH}){_END}", _whole_match(is_of_health=True)),
-    rule(
-        rf"(?:my|our) (?:[a-z'-]{{2,20}} ){{0,2}}(?:thesis|dissertation|phd|doctorate|research|novel|book|memoir|blog"
-        rf"|podcast|channel|newsletter|start-?up|talk) is (?:about|on){BLANKS}"
-        rf"(?!(?:done|finished|ready|to|fire|hold|track|time|\w{{3,6}}day)\b){_OPEN}",
-        _named_thing,
+    *rules(
+        _whole_match(is_of_health=True),
+        rf"{I_AM}{ADVERB}(?P<value>{_HEALTH}){_END}",
+        rf"i {ADVERB}(?:get|suffer from|struggle with|live with){BLANKS}(?P<value>(?:really |very |easily )?(?:(?:sea"
+        rf"|car|air|travel|motion)[ -]?sick(?:ness)?|(?:tired|cold|anxious|dizzy|overwhelmed"
+        rf"|breathless) (?:very )?(?:quickly|easily|fast)|{words.ILLNESSES}|anxiety|depression|panic attacks|nosebleeds"
+        rf"|headaches)(?: easily)?)(?:{_END}|(?= when\b| if\b))",
     ),
     rule(
         rf"(?:i|we) {ADVERB}(?:can't|cannot|don't|do not|never) (?:work|do|make|come in|train|open|teach)(?: on)?"
         rf" (?P<value>{_DAYS}(?: (?:and|or) {_DAYS})?){_END}",
         lambda match: _in_own_words(match) if match.clause.text[:2].lower() == "we" else _whole_match()(match),
-    ),
-    rule(
-        rf"i {ADVERB}(?:get|suffer from|struggle with|live with){BLANKS}(?P<value>(?:really |very |easily )?(?:(?:sea"
-        rf"|car|air|travel|motion)[ -]?sick(?:ness)?|(?:tired|cold|anxious|dizzy|overwhelmed"
-        rf"|breathless) (?:very )?(?:quickly|easily|fast)|{words.ILLNESSES}|anxiety|depression|panic attacks|nosebleeds"
-        rf"|headaches)(?: easily)?)(?:{_END}|(?= when\b| if\b))",
-        _whole_match(is_of_health=True),
     ),
     rule(rf"i weigh{BLANKS}(?P<value>\d[\d.]{{1,5}} ?(?:kg|kilos?|lbs?|pounds|stone)){_END}", _whole_match("weight")),
     rule(
@@ -279,82 +271,65 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"{I_AM}on{BLANKS}(?P<value>[$\u00a3\u20ac]?\d[\d.,]{{1,8}}k|(?=.{{1,30}}(?:year|month)){_MONEY}){_END}",
         _whole_match("salary"),
     ),
-    rule(rf"{LANGUAGE} is my (?P<value>(?:first|native|second|third) language){_END}", _in_own_words),
-    rule(
+    *rules(
+        _in_own_words,
+        rf"{LANGUAGE} is my (?P<value>(?:first|native|second|third) language){_END}",
         rf"we(?:'re| are) (?P<value>an? (?:family|household) of (?:two|three|four|five|six|seven|eight|\d{{1,2}})"
         rf"|(?:all |both )?{words.DIETS}(?: at home)?|a couple|renting|married|divorced|engaged){_END}",
-        _in_own_words,
     ),
-    rule(
-        rf"we(?: have|'ve got| have got) an?{BLANKS}(?P<value>(?:[a-z-]{{1,20}} ){{0,2}}{_OF_A_HOME}\b{REST})",
+    *rules(
         _named_thing,
-    ),
-    rule(rf"i was {ADVERB}diagnosed with{BLANKS}{_OPEN}", _named_thing),
-    rule(rf"{I_AM}{ADVERB}{_FEAR}{BLANKS}{_OPEN}", _named_thing),
-    rule(
+        rf"(?:my|our) (?:[a-z'-]{{2,20}} ){{0,2}}(?:thesis|dissertation|phd|doctorate|research|novel|book|memoir|blog"
+        rf"|podcast|channel|newsletter|start-?up|talk) is (?:about|on){BLANKS}"
+        rf"(?!(?:done|finished|ready|to|fire|hold|track|time|\w{{3,6}}day)\b){_OPEN}",
+        rf"we(?: have|'ve got| have got) an?{BLANKS}(?P<value>(?:[a-z-]{{1,20}} ){{0,2}}{_OF_A_HOME}\b{REST})",
+        rf"i was {ADVERB}diagnosed with{BLANKS}{_OPEN}",
+        rf"{I_AM}{ADVERB}{_FEAR}{BLANKS}{_OPEN}",
         rf"{I_AM}{ADVERB}(?:(?:really |very |quite |pretty )?(?:good|bad|terrible|hopeless) (?:at|with)"
         rf"|not allowed(?: to)?|(?:really |very )?into|obsessed with|intolerant (?:to|of)|(?-i:married to(?= [A-Z]))"
         rf"|fluent in){BLANKS}{_OPEN}",
-        _named_thing,
+        rf"i (?:can't|cannot|can not){BLANKS}(?:tolerate|digest|handle|stomach){BLANKS}{_OPEN}",
     ),
-    rule(
+    *rules(
+        _whole_match(),
         rf"i {ADVERB}speak{BLANKS}(?P<value>(?:[a-z]{{1,12}} ){{0,2}}{LANGUAGE}"
         rf"(?:(?:,| and|, and| but only) (?:[a-z]{{1,12}} ){{0,3}}{LANGUAGE}){{0,5}}"
         rf"(?: (?:fluently|natively|badly|well|at home|at work|with my [a-z]{{3,20}})){{0,2}}){_END}",
-        _whole_match(),
-    ),
-    rule(
-        rf"i (?:can't|cannot|can not|never learn(?:ed|t) (?:how )?to){BLANKS}(?P<value>{_SKILLS}){_END}", _whole_match()
-    ),
-    rule(rf"i (?:can't|cannot|can not){BLANKS}(?:tolerate|digest|handle|stomach){BLANKS}{_OPEN}", _named_thing),
-    rule(rf"i {ADVERB}(?:don't|do not|never){BLANKS}(?P<value>{_HABITS}){_END}", _whole_match()),
-    rule(rf"i(?:'ve| have) never{BLANKS}(?P<value>smoked|driven|flown|skied|voted|been married){_END}", _whole_match()),
-    rule(
+        rf"i (?:can't|cannot|can not|never learn(?:ed|t) (?:how )?to){BLANKS}(?P<value>{_SKILLS}){_END}",
+        rf"i {ADVERB}(?:don't|do not|never){BLANKS}(?P<value>{_HABITS}){_END}",
+        rf"i(?:'ve| have) never{BLANKS}(?P<value>smoked|driven|flown|skied|voted|been married){_END}",
         rf"i (?:don't|do not) use{BLANKS}(?P<value>(?-i:[A-Z])[\w.]{{1,20}}(?: (?-i:[A-Z])[\w.]{{1,20}})?){_END}",
-        _whole_match(),
-    ),
-    rule(
         rf"(?:i|we)(?:(?: have|'ve)(?: got)? no| (?:don't|do not) (?:have|own)(?: an?| any)?| haven't(?: got)?(?: an?"
         rf"| any)?){BLANKS}(?P<value>{_OF_A_HOME}){_END}",
-        _whole_match(),
-    ),
-    rule(rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY}(?::|,? called|,? named) {_NAMES}){_END}", _whole_match()),
-    rule(rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY})(?:{_END}|:)", _whole_match()),
-    rule(
+        rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY}(?::|,? called|,? named) {_NAMES}){_END}",
+        rf"{_I_HAVE}(?P<value>{_OF_A_FAMILY})(?:{_END}|:)",
         rf"i {ADVERB}(?:usually )?(?:get up|wake up|go to (?:bed|sleep)|start work|finish work|leave for work|have"
         rf" (?:breakfast|lunch|dinner))(?P<value> (?:at|around|from|before|by|about)"
         rf" {_TIME_OF_DAY})(?=\s{{0,3}}(?:$|[,;.!()]))",
-        _whole_match(),
-    ),
-    rule(rf"(?:my|our) (?P<key>{_COSTS}){IS}(?P<value>{_MONEY}){_END}", _amount),
-    rule(
         rf"(?:i|we) {ADVERB}(?:earn|make|pay){BLANKS}(?=[\d.,]{{3}}|.{{1,40}}(?:[$\u00a3\u20ac]|euro|dollar|pound|quid"
         rf"|franc))(?P<value>{_MONEY}(?:(?<=day|ear|eek|nth|our)| (?:in|for) (?:rent|childcare|the mortgage|maintenance"
         rf"|the flat|it a month))){_END}",
-        _whole_match(),
     ),
-    rule(
+    rule(rf"(?:my|our) (?P<key>{_COSTS}){IS}(?P<value>{_MONEY}){_END}", _amount),
+    *rules(
+        _named_thing,
         rf"(?:my|our) {_PLACES}(?: (?:has no|has an?|doesn't have|does not have|is (?:in(?= (?-i:[A-Z]))|near"
         rf"|by))){BLANKS}{_OPEN}",
-        _named_thing,
+        rf"{_RELATIVES}(?:'s| is| are){BLANKS}{_FEAR}{BLANKS}{_OPEN}",
+        rf"{_RELATIVES} (?:doesn't|does not|can't|cannot){BLANKS}(?:eat|drink){BLANKS}{_OPEN}",
     ),
-    rule(
+    *rules(
+        _whole_match(),
         rf"{_RELATIVES}(?:'s| is| are){BLANKS}(?P<value>(?:an? )?(?:{words.DIETS}|{_HEALTH}|{_MARITAL}|{_NO_JOB}"
         rf"|{_EMPLOYMENT}|{words.RELIGION}|{words.NATIONALITY}|{_AGE})){_END}",
-        _whole_match(),
-    ),
-    rule(
         rf"{_RELATIVES} (?:has|have|suffers from){BLANKS}(?P<value>{words.ILLNESSES}|dementia"
         rf"|alzheimer's(?: disease)?|cancer|an? [a-z]{{3,20}} allergy){_END}",
-        _whole_match(),
     ),
-    rule(rf"{_RELATIVES}(?:'s| is| are){BLANKS}{_FEAR}{BLANKS}{_OPEN}", _named_thing),
-    rule(rf"{_RELATIVES} (?:doesn't|does not|can't|cannot){BLANKS}(?:eat|drink){BLANKS}{_OPEN}", _named_thing),
-    rule(rf"my (?:(?:main|big|biggest|ultimate|personal) )?{_WILL} is to{BLANKS}{_OPEN}", _goal),
-    rule(
+    *rules(
+        _goal,
+        rf"my (?:(?:main|big|biggest|ultimate|personal) )?{_WILL} is to{BLANKS}{_OPEN}",
         rf"i(?: {ADVERB}want|'d (?:like|love)| would (?:like|love)) to learn(?! (?:about|more|something|anything"
         rf"|the basics)){BLANKS}(?:how )?{_OPEN}",
-        _goal,
+        rf"{I_AM}{ADVERB}trying to{BLANKS}(?P<value>{_AIMS}\b{REST})",
     ),
-    rule(rf"{I_AM}{ADVERB}trying to{BLANKS}(?P<value>{_AIMS}\b{REST})", _goal),
 )
