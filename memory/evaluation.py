@@ -15,7 +15,7 @@ from datetime import datetime
 from statistics import fmean, median
 from typing import Any, Final, TypeAlias
 
-from reverie.clock import from_micros
+from memory.conversion import convert
 from reverie.recall.types import Context, ContextMemory, RecallResponse, RecallResult
 from storage.recall.captured import CapturedQuery
 from storage.recall.words import STOP_WORDS, hash_of, words_of
@@ -197,14 +197,9 @@ def compare(asked: CapturedQuery, answers: Iterable[str], before: Run, after: Ru
         min((rank for item, rank in run.ranks(max(CUTS)).items() if item in used), default=None)
         for run in (before, after)
     ]
-    return Question(
-        id=asked.id,
-        at=from_micros(asked.at),
-        kind=asked.kind,
-        agent=asked.agent,
-        user=asked.user,
-        session=asked.session,
-        query=asked.query,
+    return convert(
+        asked,
+        Question,
         overlap=overlap(old, new),
         used=len(used),
         first_used=(first[0], first[1]),

@@ -331,12 +331,7 @@ def _learning_advice(content: StoreCounts) -> str:
 
 def job_status(run: JobRun) -> JobStatus:
     """Return a recorded run of a job as calls return it."""
-    return JobStatus(
-        started_at=from_micros(run.started_at),
-        finished_at=from_micros(run.finished_at) if run.finished_at else None,
-        counts=run.counts,
-        error=run.error,
-    )
+    return convert(run, JobStatus)
 
 
 def _place(line: WorkspaceStatus) -> tuple[bool, ...]:
@@ -381,10 +376,4 @@ def _total(uses: Iterable[Usage]) -> LanguageModelUse:
 def _embedder_status(embedder: GuardedEmbedder | None) -> EmbedderStatus:
     if embedder is None:
         return EmbedderStatus(state="none")
-    return EmbedderStatus(
-        state=embedder.state,
-        model=embedder.model,
-        dtype=embedder.dtype,
-        device=embedder.device,
-        error=embedder.last_error,
-    )
+    return convert(embedder, EmbedderStatus, error=embedder.last_error)

@@ -24,6 +24,7 @@ from adapters.backups.repository import Repository
 from adapters.broker.inbox import WorkerInbox
 from adapters.kept_secrets import KEY_FILE
 from adapters.workspace_git import GitFolders
+from memory.conversion import convert
 from memory.secrets import looks_secret
 from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE
@@ -155,14 +156,8 @@ class _StoreCopy:
         found = self.stores.stamp(self.name)
         if found is None:
             raise NotFound(f"there is no workspace {self.name!r}", field="workspace")
-        return SourceStamp(
-            inode=self.stores.database_path(self.name).stat().st_ino,
-            size=found.size,
-            modified_ns=found.modified_ns,
-            log_size=found.log_size,
-            log_modified_ns=found.log_modified_ns,
-            settled=found.is_settled(now),
-        )
+        inode = self.stores.database_path(self.name).stat().st_ino
+        return convert(found, SourceStamp, inode=inode, settled=found.is_settled(now))
 
 
 def _add_store(
@@ -176,14 +171,7 @@ def _add_store(
         stamp = copy.stamp(source.now())
         kind: Kind = "account" if copy.name == ACCOUNT_STORE else "workspace"
         with copied(path, source.scratch, kind, progress.on_pages) as (state, content):
-            store = StoreState(
-                name=copy.name,
-                schema=state.schema,
-                counts=state.counts,
-                newest_message=state.newest_message,
-                highest_row=state.highest_row,
-                stamp=stamp,
-            )
+            store = convert(state, StoreState, name=copy.name, stamp=stamp)
             _add(repository, draft, str(path.relative_to(source.data)), content, kind="database", store=store)
     except NotFound:  # deleted meanwhile
         return

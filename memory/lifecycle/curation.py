@@ -111,14 +111,6 @@ def _run_not_found(run: str) -> NotFound:
     return NotFound(f"there is no run {run[:80]!r} in the curation log", field="run")
 
 
-def show_entry(store: Store, *, agent: str, entry: str | int) -> CurationEntry:
-    """Return an entry with the rows that it changed. Raises `NotFound`: for an unknown entry."""
-    number = _entry_number(store, entry)
-    with store.reading() as tx:
-        log = tx.for_agent(agent).curation
-        return _to_entry(store, _get(store, log, number), log.changes(number))
-
-
 def undo_entry(store: Store, *, agent: str, entry: str | int, now: int, request: str = "") -> CurationEntry:
     """Restore all rows that an entry changed, in one transaction. `request` is the key of the request, if it has one.
 
@@ -305,7 +297,11 @@ class CurationLogs:
 
     def show(self, entry: str) -> CurationEntry:
         """Return an entry with the rows that it changed. Raises `NotFound`: for an unknown entry."""
-        return show_entry(self._store_of(entry), agent=self._memories.agent, entry=entry)
+        store = self._store_of(entry)
+        number = _entry_number(store, entry)
+        with store.reading() as tx:
+            log = tx.for_agent(self._memories.agent).curation
+            return _to_entry(store, _get(store, log, number), log.changes(number))
 
     def undo(self, entry: str, *, now: int, request: str) -> tuple[Store, CurationEntry]:
         """Restore all rows that an entry changed, in one transaction; return its store and the entry.

@@ -82,14 +82,7 @@ def selection_of(found: Found) -> str:
 def with_items(plan: Erasure, found: Found) -> Erasure:
     """Return a plan with the items that would be erased and why, or with the people who may be meant."""
     items = [
-        ErasedItem(
-            kind=said.kind,
-            id=said.id,
-            session=said.session,
-            at=from_micros(said.at),
-            reason=reason,
-            text=said.content[:_EXCERPT_CHARACTERS],
-        )
+        conversion.convert(said, ErasedItem, reason=reason, text=said.content[:_EXCERPT_CHARACTERS])
         for said, reason in found.items
     ]
     return replace(plan, items=items, people=found.people)
@@ -107,13 +100,12 @@ def request_erasure(stores: Stores, data: Path, scope: Scope, *, requested_by: s
     for present in erasures.unfinished():
         if present.target_hash == hashed and present.cutoff is None:
             return to_erasure(present)
-    erasure = ErasureRecord(
+    erasure = conversion.convert(
+        scope,
+        ErasureRecord,
         id=new_id(),
-        kind=scope.kind,
         target=scope.target or None,
         target_hash=hashed,
-        agent=scope.agent,
-        workspace=scope.workspace,
         requested_by=requested_by,
         requested_at=now,
         cutoff=None,
@@ -134,15 +126,14 @@ def request_erasure(stores: Stores, data: Path, scope: Scope, *, requested_by: s
 def plan_erasure(stores: Stores, scope: Scope, *, requested_by: str, now: int) -> Erasure:
     """Return what an erasure would remove, without storing it. Raises `Rejected` as `request_erasure`."""
     scope.check()
-    return Erasure(
+    return conversion.convert(
+        scope,
+        Erasure,
         id="",
-        kind=scope.kind,
         state="planned",
         step="",
         steps=list(STEPS),
         target=_shown(scope.kind, scope.target or None),
-        agent=scope.agent,
-        workspace=scope.workspace,
         requested_by=requested_by,
         requested_at=from_micros(now),
         counts=planned(stores, scope),

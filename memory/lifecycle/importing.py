@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from memory.conversion import convert
 from memory.fragments import HashKey
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.concept_tags import concept_tags
@@ -76,14 +77,7 @@ class Imported:
 
     def report(self) -> ImportReport:
         """Return the numbers as the client sees them."""
-        return ImportReport(
-            added=dict(self.added),
-            present=dict(self.present),
-            left_out=dict(self.left_out),
-            erased=dict(self.erased),
-            shared=self.shared,
-            waiting=self.waiting,
-        )
+        return convert(self, ImportReport)
 
 
 def import_records(stores: Stores, records: Sequence[ExportedRecord], rules: ImportRules) -> Imported:

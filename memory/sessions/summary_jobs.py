@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from adapters.tokens import TokenCounter
+from memory.conversion import convert
 from memory.jobs import JobRun
 from memory.sessions.condensers import Condenser, NotCondensed
 from memory.sessions.summaries import (
@@ -231,15 +232,8 @@ def read_summary(store: Store, counter: TokenCounter, *, agent: str, session: st
         summaries = tx.for_agent(agent).summaries
         state = summaries.state(session)
         coverage = summaries.coverage(state.row_id)
-    return SessionSummary(
-        session=session,
-        text=state.text,
-        tokens=counter.count([state.text])[0],
-        epoch=state.epoch,
-        upper_sequence=state.upper_sequence,
-        covers=coverage.covered,
-        uncovered=coverage.uncovered,
-    )
+    tokens = counter.count([state.text])[0]
+    return convert(state, SessionSummary, tokens=tokens, covers=coverage.covered, uncovered=coverage.uncovered)
 
 
 def _condense_all(usage: Usage) -> Decision:

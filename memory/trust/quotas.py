@@ -219,10 +219,7 @@ class Quotas:
     def _peek(self, workspace: str) -> Mapping[Resource, int]:
         """Return what a workspace holds without opening its store, with the messages in its inbox."""
         in_inbox = self._inbox().stats(workspace).size
-        try:
-            found = self._stores.amounts(workspace)
-        except NotFound:
-            found = nothing_stored()
+        found = _held_by(self._stores, workspace)
         return {**found, "messages": found["messages"] + in_inbox}
 
     def _holder(self, workspace: str, *, in_account: bool) -> tuple[str, dict[Quota, Limit]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from memory.conversion import convert
 from memory.tombstones import note_forgotten
 from memory.trust.principals import Principal
 from memory.trust.token_texts import hash_of, new_token
@@ -122,14 +123,8 @@ def list_tokens(
 
 def principal_of(token: TokenRecord) -> Principal:
     """Return who holds a token."""
-    return Principal(
-        name=token.name,
-        workspace=token.workspace,
-        agents=frozenset(token.agents) if token.agents else None,
-        user=token.user,
-        scopes=frozenset(token.scopes),
-        token=token.id,
-    )
+    agents = frozenset(token.agents) if token.agents else None
+    return convert(token, Principal, agents=agents, scopes=frozenset(token.scopes), token=token.id)
 
 
 def _visible(tokens: Sequence[TokenRecord], by: Principal) -> list[TokenRecord]:
