@@ -2047,10 +2047,6 @@ UNION SELECT f.id AS id, f.trace_id AS trace, f.created_at AS created_at, f.acce
 FROM listed AS c
 JOIN files AS f ON f.row_id = c.file_row
 WHERE f.store_id = :store_id;
--- storage.pipeline.chunks: session_id
-SELECT id
-FROM sessions
-WHERE row_id = :row AND sessions.store_id = :store_id;
 -- storage.pipeline.chunks: newest_without_vector
 SELECT id
 FROM chunks
