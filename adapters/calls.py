@@ -177,7 +177,7 @@ class BoundedCalls:
     def call(self, function: Callable[[], T], *, timeout_seconds: float) -> T:
         """Call the function and return its result, or raise what it raises. Raises TimeoutError when the time is up.
 
-        After that time the function goes on, and its outcome is dropped. `NotBegun`: it was not called at all.
+        After that time the function goes on, and its outcome is dropped. Raises `NotBegun` if no thread was free.
         """
         deadline = time.monotonic() + timeout_seconds
         context = contextvars.copy_context()

@@ -44,8 +44,8 @@ def installation_key(data_dir: Path) -> bytes:
 def share_installation_key(data_dir: Path, share: Callable[[bytes], bytes]) -> bool:
     """Have a data folder use the key that its host shares with other hosts; return whether it had a different key.
 
-    `share` gets the folder's key, or a new one, and returns the key that all hosts use. A different key that the folder
-    had stays beside it, as `installation.key.earlier`. Raises as `installation_key`.
+    `share` gets the folder's key, or a new one, and returns the key that all hosts use. If the folder had a different
+    key, that is kept as `installation.key.earlier`. Raises as `installation_key`.
     """
     path = data_dir / KEY_FILE
     try:

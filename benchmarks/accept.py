@@ -78,7 +78,7 @@ def _options() -> argparse.Namespace:
     options.add_argument("--single", type=int, help="messages sent one by one (10,000)")
     options.add_argument("--batched", type=int, help="messages sent in batches of 100 (50,000)")
     options.add_argument("--stored", type=int, help="messages sent with wait=stored (20,000)")
-    options.add_argument("--threads", type=int, default=4, help="threads, each of which waits for its own batch")
+    options.add_argument("--threads", type=int, default=4, help="threads; each waits for its own batch")
     return options.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""Measure what of the answer reaches the prompt, by token budget: LoCoMo by turn, LongMemEval and RealMem by session.
+"""Measure how much of the evidence reaches the prompt, by budget: LoCoMo by turn, LongMemEval and RealMem by session.
 
 For each question a session that holds one greeting asks for a context, as an agent does for a new conversation, and the
 document is searched for the evidence. Beside it stand the first results of `recall`, cut at the same number of tokens.
@@ -172,7 +172,7 @@ def _measure(measured: _DataSet, rankings: Sequence[ContextRanking]) -> None:
     measured.result.add(f"{measured.name}_rows", measured.rows)
     _print(f"{measured.name}: what reaches the prompt, in percent", measured.rows)
     if measured.updates:
-        _print(f"{measured.name}: what is told of what changed, in percent", measured.updates)
+        _print(f"{measured.name}: contexts that tell changed facts, in percent", measured.updates)
 
 
 @dataclass(slots=True)
@@ -189,7 +189,7 @@ class _DataSet:
     counter: TokenCounter = field(default_factory=lambda: build_token_counter("sentence-transformers", DEFAULT_MODEL))
 
     def cover(self, budget: int | None, ranking: ContextRanking) -> None:
-        """Measure what contexts with this budget and ranking show, and recalls of as many tokens."""
+        """Measure contexts with this budget and ranking, and recalls cut at the same number of tokens."""
         other = "" if ranking == "recall" else f" ({ranking})"
         contexts = self._ask(partial(_context, budget=budget, ranking=ranking))
         figures = _figures(self.questions, contexts)

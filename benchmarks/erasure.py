@@ -227,7 +227,7 @@ def _erase(stack: Stack, ana: Reverie, kills: int, tell: Progress) -> tuple[Eras
 
 
 def _kill_workers(stack: Stack) -> int:
-    """Kill the workers of which one does the erasure, with all their children; return how many processes."""
+    """Kill all workers that could carry out the erasure, with their children; return how many processes."""
     killed = 0
     for entry in stack.processes():
         if entry.name.startswith("schedules") and entry.pid:

@@ -127,7 +127,7 @@ def _options() -> argparse.Namespace:
     options.add_argument("--schedules", type=int, help="schedules, due at random seconds (300; 10 with --quick)")
     options.add_argument("--producers", type=int, default=3, help="threads that send; the last one waits for `stored`")
     options.add_argument(
-        "--longest-cut", type=float, default=15, help="a link or host is away for up to so many seconds"
+        "--longest-cut", type=float, default=15, help="the most seconds for which a link or host is away"
     )
     options.add_argument("--timeout", type=float, default=300, help="seconds to wait for the recovery")
     return options.parse_args()

@@ -39,7 +39,7 @@ _LOOK_SECONDS: Final = 0.2
 # By the suffix of a question: how many facts it combines. Other questions are about facts that nothing replaced.
 _HOPS: Final = {"sh": "one", "sh-derived": "one", "mh": "two", "mh4": "four"}
 _QUICK: Final = 2
-# What is measured, the relation, and the goal in percent.
+# The goals: measure, relation, and percentage.
 GOALS: Final[Mapping[str, tuple[str, float]]] = {
     "one_ahead": (">=", 95.0),
     "one_stale": ("<=", 5.0),

@@ -150,7 +150,7 @@ class IdleDay:
         return sum(costs)
 
     def _run(self, job: PeriodicJob, every: float) -> float:
-        """Run a job after so many seconds, and return its CPU seconds."""
+        """Run a job `every` seconds later, and return its CPU seconds."""
         self._now += int((every + 1) * SECOND)
         cpu = time.process_time()
         with worker_app.use_runtime(self.runtime):
@@ -291,7 +291,7 @@ def _copy(data: Path, template: str, names: Sequence[str]) -> None:
 
 
 def _measure_reading(runtime: Runtime, result: Result) -> None:
-    """Measure what users and monitoring ask for, each as a new process does and then again."""
+    """Time the answers that users and monitoring ask for, first as in a new process and then again."""
     reader = StatusReader(runtime.stores, runtime.inbox, runtime.monitor, runtime.embedder)
     metrics = Metrics(lambda: reader.read(now=now_micros()))
     asked: dict[str, Callable[[], Any]] = {

@@ -122,7 +122,7 @@ class Invocation:
 
     @property
     def existing_runtime(self) -> Runtime:
-        """The runtime on a data folder that exists. Raises `NotFound` where there is none, which it does not create.
+        """The runtime on an existing data folder. Raises `NotFound` if there is none, and does not create it.
 
         Settings that do not fit together are named first, with `Rejected`.
         """

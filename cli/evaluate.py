@@ -162,7 +162,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _of(names: Sequence[str], changes: Mapping[str, str]) -> dict[str, Any]:
     """Return those of the changes that have one of these names."""
     found: dict[str, Any] = {name: value for name, value in changes.items() if name in names}
-    # The two weights sum to 1: one that was captured must not contradict the other.
+    # The two weights sum to 1: if one is changed, the captured value of the other is dropped.
     if len(weight := found.keys() & _WEIGHTS) == 1:
         found |= dict.fromkeys(_WEIGHTS - weight)
     return found

@@ -83,7 +83,7 @@ def import_(
         ),
     ] = False,
     erased: Annotated[
-        bool, typer.Option("--erased", help="From another program's history, also take what was erased here since.")
+        bool, typer.Option("--erased", help="From another program's history, import also what was erased here since.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the file, and count.")] = False,
     yes: Yes = False,

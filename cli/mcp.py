@@ -31,7 +31,7 @@ def serve_mcp(
     command: Invocation,
     user: Annotated[
         str | None,
-        typer.Option(envvar="REVERIE_USER", help="The end user whose memory it is; by default that of nobody."),
+        typer.Option(envvar="REVERIE_USER", help="The end user whose memory it is; by default nobody's."),
     ] = None,
 ) -> None:
     """Give an MCP client (Claude Code, Cursor, Codex, ...) this memory, over standard input.

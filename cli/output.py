@@ -49,7 +49,7 @@ _IN_JSON: Final = {code: f"\\u{code:04x}" for code in (0x7F, *_UNSEEN)}
 _LONG_TEXT: Final = 16
 
 
-# Rich is imported for tables and progress bars only: a third of what a command takes.
+# Rich is imported only for tables and progress bars: the import takes a third of the time of a command.
 @cache
 def console() -> Console:
     """Return the console of standard output."""

@@ -45,7 +45,7 @@ _A = TypeVar("_A")
 
 @dataclass(frozen=True)
 class Target:
-    """The installation of Reverie to use, by the flags, the environment, `reverie.toml` and the current folder."""
+    """The installation of Reverie to use. Flags, environment, `reverie.toml` and the current folder decide it."""
 
     flags: Mapping[str, Any]
     # Whether to find a stack that runs elsewhere, if no data folder is near: not for a command that starts one.

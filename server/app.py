@@ -46,7 +46,7 @@ def endpoints() -> Iterator[Endpoint]:
 def create_app(runtime: Runtime, *, token: str | None = None, access: Access | None = None) -> Starlette:
     """Return the application. Requests below /v1 need a token: a stored one, or one that `access` names.
 
-    `token` stands for an access with this token alone; without both, everyone who reaches the server may do everything.
+    `token` is short for an access with only this token; without both, everyone who reaches the server has all rights.
     The caller closes `app.state.ledger`, and sets `app.state.stopping` when the server begins to stop.
     """
     access = access or Access(tokens={"operator": token} if token else {}, open=token is None)

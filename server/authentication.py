@@ -210,7 +210,7 @@ class Rates:
 
 # Look-ups of unknown tokens have threads of their own: however many come, other calls do not wait for them.
 _LOOKUP_THREADS: Final = 2
-# Whoever calls a server that was started with --open and sends no token.
+# The caller without a token on a server that was started with --open.
 ANYONE: Final = Principal("anyone")
 
 

@@ -71,7 +71,7 @@ def admitted_records(services: Services, records: Sequence[AnyRecord]) -> Iterat
 
 
 def _missing(services: Services, name: str, records: Sequence[AnyRecord]) -> list[AnyRecord]:
-    """Return the records that a store does not have yet: what is there already needs no room."""
+    """Return the records that a store does not have yet: the others need no room."""
     if not records:
         return []
     try:
@@ -123,7 +123,7 @@ def require_scope(principal: Principal, scope: Scope) -> None:
 
 
 def require_reach(principal: Principal, subject: Subject) -> None:
-    """Raise `Forbidden` if a call is about more than what a principal is bound to."""
+    """Raise `Forbidden` if a call is about more than the workspace or the agents that a principal is bound to."""
     if subject == "server" and principal.workspace is not None:
         raise Forbidden("the token is for one workspace, and this call is not", field="workspace")
     if subject != "agent" and principal.agents is not None:
@@ -232,7 +232,7 @@ def _audited_target(services: Services, call: Call[Any], subject: Subject) -> st
 
 
 def target_of(call: Call[Any]) -> str:
-    """Return the id of what a call is about: the fields in its path."""
+    """Return the id of the object that a call is about, from the fields in its path."""
     names = dict(zip(call.__struct_encode_fields__, call.__struct_fields__, strict=True))
     return "/".join(str(getattr(call, names[name])) for name in route_of(type(call)).path_fields)
 

@@ -81,7 +81,7 @@ def caller_of(request: Request, *, subject: Subject, workspace: str) -> Caller:
 
 
 def principal_of(request: Request) -> Principal:
-    """Return who makes a request: whom the gate found."""
+    """Return who makes a request, as the gate has noted it."""
     principal: Principal = request.scope.get("reverie.principal", OPERATOR)
     return principal
 

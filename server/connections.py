@@ -168,7 +168,7 @@ class GuardedProtocol(H11Protocol):
         self.transport.abort()
 
     def _follow(self) -> None:
-        """Set the deadline of what the connection waits for now."""
+        """Set the deadline for the phase that the connection is in."""
         phase = self._current_phase()
         if phase == self._phase:
             return

@@ -6,8 +6,8 @@
     def recall(services: Services, caller: Caller, call: Recall) -> RecallResponse:
         ...
 
-A handler is a plain function that runs in a thread. It gets the validated call, and returns the result or raises. Where
-it would only pass on what it gets, the function that it would call is named instead:
+A handler is a plain function that runs in a thread. It gets the validated call, and returns the result or raises. If a
+handler would only call another function with its arguments, that function is named instead:
 
     endpoints.passes(GetSession, read_session, Services.store_of_session)
 """

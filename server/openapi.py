@@ -156,7 +156,7 @@ _ASSETS: Final = "/docs/assets"
 _SWAGGER_PACKAGE: Final = "fastapi_offline"
 # Without `validatorUrl: null` in it, the page would ask swagger.io whether the description is valid.
 _PAGE: Final = Path(__file__).parent / "page" / "templates" / "docs.html"
-# For every response without a policy of its own: nothing in it is to be run, shown in a frame, or kept.
+# For every response that sets none of these itself: a browser may not run, frame or keep anything in it.
 HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),

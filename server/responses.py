@@ -135,7 +135,7 @@ def problem_response(problem: errors.Problem) -> Response:
 def error_response(error: errors.ReverieError, *, trace: str) -> Response:
     """Return the response to an error of Reverie, with the time after which to try again if the error has one.
 
-    Where the server keeps its databases is for its operator, who reads it in the log.
+    It does not name the files or the address of databases: these are only for the operator, in the log.
     """
     problem = errors.problem_of(error, trace=trace)
     detail = _DATABASE.sub(r"\1the database", problem.detail)
@@ -223,8 +223,8 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")
 class Repeats:
     """The answers to requests with a key. Safe to use from several threads.
 
-    Answers with texts are kept in the broker alone, where all servers of an installation forget them at once. A request
-    whose answer was forgotten is not carried out again, which could bring back what was deleted: it is a conflict.
+    Answers with texts are kept only in the broker, where all servers of an installation forget them at once. A request
+    whose answer was forgotten is not carried out again, because it could bring back deleted texts: it is a conflict.
     """
 
     def __init__(self, broker: Callable[[], redis.Redis], *, prefix: str) -> None:

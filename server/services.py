@@ -153,8 +153,8 @@ class Services:
     def recall(self, caller: Caller, request: RecallRequest) -> RecallResponse:
         """Recall in the caller's workspace and record the hits. Raises as `Recaller.recall` does.
 
-        A recall of an earlier time is not recorded, since its results are not the present knowledge. Nor is a recall by
-        a person who browses: only the agent's own recalls make memories last.
+        A recall of an earlier time is not recorded, because its results may not hold any more. A recall by a person who
+        browses is not recorded either: only the agent's own recalls make memories last.
         """
         started = time.perf_counter()
         outcome = self.runtime.recaller.recall(caller.workspace, request)
@@ -204,7 +204,7 @@ class Services:
     ) -> str:
         """Record the hits of a recall that fit its query, each in its own store, and the context that it was for.
 
-        Results that do not fit the query are not recorded: they must neither last longer nor be promoted. Takes
+        Results that do not fit the query are not recorded, so that they do not last longer and are not promoted. Takes
         microseconds: a worker writes them later. Returns the id of the recall.
         """
         settings = self.runtime.settings

@@ -182,7 +182,7 @@ def _scope(services: Services, caller: Caller, call: calls.Erase) -> Scope:
             raise Forbidden("the token is for other agents", field="agent")
     own = (call.user if kind == "selection" else target) == principal.user and kind in ("user", "selection")
     if principal.user is not None and not own:
-        raise Forbidden("the token is for one user: erase the user, or what is about something", field="user")
+        raise Forbidden("the token is for one user: erase that user, or texts about something", field="user")
     return Scope(kind, target, agent, workspace)
 
 

@@ -14,7 +14,7 @@ from reverie.errors import StoreUnusable
 
 # The newest format of manifests that this code reads. A change that older code would misread raises it.
 FORMAT: Final = 1
-# A manifest names 64 bytes for each block: this is one of a terabyte.
+# A manifest has 64 bytes for each block: this is enough for a backup of a terabyte.
 MAX_MANIFEST_BYTES: Final = 512 * 1024 * 1024
 
 # The first parts of the paths that a backup can have, in the data folder or in the folder of a workspace.

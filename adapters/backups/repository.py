@@ -45,8 +45,8 @@ _RENAME_EXCHANGE: Final = 2  # linux/fs.h
 def exchange(one: Path, other: Path) -> None:
     """Exchange two folders of one file system. Raises OSError.
 
-    One step where the kernel has it (Linux); elsewhere three renames, and a power cut in between leaves the first
-    folder under the name of the second with `.moving` appended.
+    On Linux the kernel does it in one step. Elsewhere it takes three renames, and a power cut in between leaves the
+    first folder under the name of the second with `.moving` appended.
     """
     if not _exchange_at_once(one, other):
         moving = other.with_name(f"{other.name}.moving")

@@ -274,7 +274,7 @@ class WorkerInbox(Inbox):
         return InboxTotals(items, size, self._kept_limits() or InboxLimits(), accepted)
 
     def _kept_limits(self) -> InboxLimits | None:
-        """Return the limits that the broker has; None if it has none, or no such numbers."""
+        """Return the limits that are stored in the broker; None if they are missing or invalid."""
         found = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(self._limits_key)))
         numbers = {name: _whole_number(found.get(name.encode())) for name in InboxLimits.__struct_fields__}
         if any(number is None or number < 1 for number in numbers.values()):
@@ -350,7 +350,7 @@ class WorkerInbox(Inbox):
         return bool(self._run(RECLAIM, [key], [NOTIFYING_SECONDS * 1_000, latest]))
 
     def clear_notification(self, task: str, workspace: str) -> None:
-        """Clear the notification flag. A task does so before it looks for work: later work needs a task of its own."""
+        """Clear the notification flag. A task does so before it looks for work: later work needs another task."""
         call_broker(lambda: self._broker.delete(self._notification_key(task, workspace)))
 
 

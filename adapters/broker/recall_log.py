@@ -158,7 +158,7 @@ def _note(raw: bytes) -> RecallNote | None:
 BUFFER_BYTES: Final = 8 * 1024 * 1024
 # How long recalls are collected: each flush costs a commit of the worker.
 FLUSH_SECONDS: Final = 0.5
-# Flush at this number without waiting any longer, and at most so many at once: a script of about a millisecond.
+# At this number the buffer is flushed at once; one script adds at most so many, in about a millisecond.
 FLUSH_RECALLS: Final = 200
 _RETRY_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 2.0

@@ -71,7 +71,7 @@ QUEUE_WAIT: Final = SharedMetric(
     {"queue": contract.QUEUES},
     _WAITS,
 )
-# The task label of writes that no task makes: those of the server and of commands.
+# The task label for writes of the server and of commands, which belong to no task.
 OTHER_TASK: Final = "none"
 TASKS: Final = SharedMetric(
     "reverie_tasks",
@@ -164,9 +164,9 @@ class SharedMetrics:
                 self._pending[_field(metric, *labels, _SUM)] += sum(values)
 
     def flush(self) -> None:
-        """Add what this process has counted to the sums in the broker. Raises `Unavailable`; it is kept then.
+        """Add the counts of this process to the sums in the broker. Raises `Unavailable`, and keeps the counts.
 
-        If the broker added it and only its answer came too late, it is added twice.
+        If the broker has added them but its answer came too late, they are added twice.
         """
         with self._lock:
             pending, self._pending = self._pending, defaultdict(float)

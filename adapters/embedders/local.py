@@ -3,9 +3,9 @@
 Torch is imported by `load`, not before. On a CPU a mean-pooled BERT runs packed (see `packed_bert`); every other model
 runs in sentence_transformers itself. Both give the same vectors up to rounding.
 
-The multilingual model wants to know the role of a text, and gives any two texts a cosine of .7 or more. So each text
-gets the prefix of its role, and the mean vector of neutral texts is subtracted, which leaves unrelated texts a cosine
-of .1 to .4. A mean for each role is no better than one for both.
+The multilingual model needs to know the role of a text, and gives any two texts a cosine of .7 or more. So each text
+gets the prefix of its role, and the mean vector of neutral texts is subtracted: then unrelated texts have a cosine of
+.1 to .4. A mean for each role is no better than one for both.
 
 Where torch is not installed, onnxruntime computes the default model, all-MiniLM-L6-v2, with 8-bit weights. They come in
 a package of 23 MB, the tokenizer with this one. The vectors are those of torch up to rounding (cosine .9988 or more),

@@ -200,7 +200,7 @@ def _of(conversation: _Tree, where: str, reading: Reading) -> Iterator[ExportedR
     if not id and not conversation.title and not conversation.create_time:
         reading.leave("conversations without an id, a title and a time", where)
         return
-    # Some programs that make such files from what the page shows leave the ids out.
+    # Some programs make such files from the page of a conversation, which does not show ids: then there are none.
     id = id or stable_id(conversation.title or "", str(conversation.create_time))
     begun = moment(conversation.create_time) or datetime.fromtimestamp(0, UTC)
     session = Conversation(
@@ -413,7 +413,7 @@ def _shown_last(
 ) -> list[tuple[_Message, str]]:
     """Return the messages of the branch that was shown last, all of them unless they name their parents.
 
-    Without a leaf it is the branch with the newest message: that of a fork which was begun last may have been given up.
+    Without a leaf it is the branch with the newest message: the branch that was begun last may have been abandoned.
     """
     if not messages:
         reading.leave("conversations without messages", where)

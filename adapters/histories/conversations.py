@@ -20,7 +20,7 @@ _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
 _CALLS_AND_RESULTS: Final = frozenset(
     {"tool_use", "tool_result", "server_tool_use", "mcp_tool_use", "mcp_tool_result", "web_search_tool_result"}
 )
-# Why blocks of these kinds are left out; those of other kinds are not known.
+# The reasons for which blocks of these kinds are left out; other kinds without a text are reported as unknown.
 _REASONS: Final[Mapping[str, str]] = {
     "thinking": THOUGHTS,
     "redacted_thinking": THOUGHTS,
@@ -337,7 +337,7 @@ def _shortened_call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shortened_value(value: Any, depth: int = 0) -> Any:
-    """Return what a tool was given with its texts shortened, and nothing nested deeper than eight levels."""
+    """Return the input of a tool with its texts shortened, and without values nested deeper than eight levels."""
     if isinstance(value, str):
         return shortened(stored_text(value), TOOL_CHARACTERS)[0]
     if not isinstance(value, (dict, list)):

@@ -297,7 +297,7 @@ def _begin(opened: IO[bytes]) -> bytes:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Return whether the end of a path, of as many parts as the pattern has, matches it."""
+    """Return whether a pattern matches the last parts of a path, as many as the pattern has."""
     return fnmatch("/".join(PurePosixPath(name).parts[-1 - pattern.count("/") :]), pattern)
 
 

@@ -249,7 +249,7 @@ class AllowedHosts:
         inner = embedded(address) or address
         metadata = [network for network in _NEVER_BY_NAME if _within(network, address, inner)]
         if metadata or (host in _METADATA_NAMES and host not in self.names):
-            # Neither `*` nor a wide network allows them, only the address itself, or a network of nothing else.
+            # `*` and wide networks do not allow them: only the address itself does, or a network of such addresses.
             return any(
                 _within(own, address, inner)
                 and (own.prefixlen == own.max_prefixlen or any(_is_part(own, network) for network in metadata))

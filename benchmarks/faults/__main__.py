@@ -27,7 +27,7 @@ from benchmarks.harness.result import Goal, Result, console, rounded, shown
 from benchmarks.harness.stack import Stack
 
 _RECOVERY_SECONDS: Final = 300.0
-# What is measured does not depend on the vectors, and the model would take most of the time.
+# The hash embedder: the figures do not depend on the vectors, and a model would take most of the time.
 _ENVIRONMENT: Final = {"REVERIE_EMBEDDING_PROVIDER": "hash"}
 
 
@@ -99,7 +99,7 @@ def _run_on(setting: Setting, ran: _Ran, seed: int, *, quick: bool, tell: Progre
             ran.recovery = accepted.await_searchable(_RECOVERY_SECONDS)
             ran.others_stored = others.longest_wait("store", began)
             ran.others_recalled = others.longest_wait("recall", began)
-        # What the others sent last is awaited, too.
+        # Wait for the last messages of the other users, too.
         accepted.await_searchable(_RECOVERY_SECONDS)
         ran.outcome = accepted.outcome()
     ran.figures, ran.broken = scene.figures, [*ran.broken, *scene.broken]

@@ -72,7 +72,7 @@ class Standing:
                 self._sample()
 
     def _judge(self, code: int, output: str, still: dict[str, float]) -> None:
-        """Compare what the check said with what stood still when it began, and still does."""
+        """Compare the check's result with the stages that stood still when it began, and still do."""
         self.checks += 1
         self.checks_failed += code != 0
         if code != self._code:

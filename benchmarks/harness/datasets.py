@@ -43,7 +43,7 @@ class TurnQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation between two people: an agent of its own, each turn one message with the turn's id."""
+    """A conversation between two people, for an agent of its own. Each turn is one message with the turn's id."""
 
     haystack: Haystack
     questions: Sequence[TurnQuestion]
@@ -199,7 +199,7 @@ class PersonQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """All sessions of one person, an agent of its own, and the questions."""
+    """All sessions of one person, which an agent of their own gets, and the questions."""
 
     haystack: Haystack
     questions: list[PersonQuestion]

@@ -286,7 +286,7 @@ class Faults:
             yield f"{fault.what}: {self._do(fault)}"
 
     def _do(self, fault: Fault) -> str:
-        """Return what it was done to."""
+        """Cause a fault; return which process, host or link it was."""
         match fault.what:
             case "process":
                 return self._hosts.kill_process(fault.host, self._chance)

@@ -1,6 +1,6 @@
-"""Producers that keep going through failures, and what a database holds afterwards of what they sent.
+"""Producers that keep going through failures, and the comparison of a database with what they sent.
 
-What a call could not confirm is sent again with the same ids.
+Messages that a call could not confirm are sent again with the same ids.
 """
 
 from __future__ import annotations

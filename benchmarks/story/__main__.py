@@ -75,7 +75,7 @@ _ASKED_DURING: Final = slice(0, None, 2)
 _ASKED_AT_THE_END: Final = slice(1, None, 2)
 _WHICH: Final = {"unseen": _ASKED_AT_THE_END, "asked_during": _ASKED_DURING}
 _ABOUT: Final = {"unseen": "never asked in the month", "asked_during": "asked in the month"}
-# What is compared before and after, and its name for readers.
+# The measures that are compared before and after, with their names for readers.
 _COMPARED: Final = {"any_at_5": "any@5", "any_at_10": "any@10", CONTEXT_ANY: f"context any at {CONTEXT_TOKENS} tokens"}
 
 Measures = dict[str, float]

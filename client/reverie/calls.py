@@ -71,7 +71,7 @@ class Call(msgspec.Struct, Generic[_A], frozen=True, omit_defaults=True, forbid_
     response_is_secret: ClassVar[bool] = False
 
     def amounts(self) -> Mapping[Resource, int]:
-        """Return how much the call adds of what the server counts, for the rates of a token and for quotas."""
+        """Return how much of each resource the call adds, which counts for the rates of a token and for quotas."""
         return self.adds
 
     def checked(self) -> Self:

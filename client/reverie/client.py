@@ -287,7 +287,7 @@ def _deleted(answer: Deleted) -> bool:
     return answer.deleted
 
 
-# For this version only: the methods that the client itself had before, with what has replaced each.
+# For this version only: the methods that the client had before, each with the one that has replaced it.
 _RENAMED: Final = """
     memory=memories.get search_memories=memories.search update_memory=memories.update
     pending_memories=memories.pending approve_memory=memories.approve memory_stats=memories.stats

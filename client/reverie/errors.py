@@ -15,7 +15,7 @@ import msgspec
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
     """An item of a call that was not accepted: its index in the call, the field at fault, and the error text.
 
-    `conflict` says that it is valid, but cannot be stored beside what is there.
+    `conflict` says that it is valid, but conflicts with what is stored.
     """
 
     index: int
@@ -144,7 +144,7 @@ class QuotaExceeded(Limited):
 
 
 class InboxFull(Unavailable):
-    """So much waits to be stored that the broker accepts no more; what it has accepted is kept.
+    """So many items wait to be stored that the broker accepts no more. It keeps those that it has accepted.
 
     `retry_after_seconds` is when it is worth trying again.
     """
@@ -153,7 +153,7 @@ class InboxFull(Unavailable):
 
 
 class AgentQueueFull(Unavailable):
-    """So many runs wait for the agents' own workers that their queue takes no more; what waits is kept."""
+    """So many runs wait for the agents' own workers that their queue takes no more. Those that wait are kept."""
 
 
 class Malformed(Rejected):

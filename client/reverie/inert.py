@@ -1,7 +1,7 @@
 """Makes text inert for a language model: nothing in it is invisible, and no control token of a chat template is whole.
 
-Chat templates separate turns by tokens such as `<|im_start|>` or `[INST]`. A server of models that finds one in a text
-may take it for the real one, and what follows for the words of somebody else. A backslash after its first character
+Chat templates separate turns by tokens such as `<|im_start|>` or `[INST]`. If a text contains one, a model server may
+take it for a real one, and the text after it for somebody else's words. A backslash after its first character
 breaks it and leaves it readable. Everything else that can be seen stays as it is.
 """
 

@@ -153,7 +153,7 @@ def check_vector(field: str, vector: Sequence[float]) -> list[float]:
 
 
 def _check_name(field: str, name: object, limit: int) -> str:
-    """Return a text that names something: any characters but NUL, so that names of other stores stay what they are."""
+    """Return a name. It may have any characters but NUL, so that names taken from other stores need no change."""
     if not isinstance(name, str) or not name:
         raise Rejected(f"{field} must be a text that is not empty", field=field)
     if len(name) > limit:

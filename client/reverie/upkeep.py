@@ -58,7 +58,7 @@ class CurationList(ListResult[CurationEntry], frozen=True, kw_only=True):
 
 
 class CurationRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that one run of a job changed, as one change to read; `summary` is like "3 learned, 1 replaced".
+    """The changes of one run of a job, to be read as one; `summary` is like "3 learned, 1 replaced".
 
     `lines` is the number of its entries, `open` of those neither accepted nor undone, and `due` of the sensitive ones
     among these. `entries` are present only when a single run is read.
@@ -82,7 +82,7 @@ class DueMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person should look at: sensitive changes to accept or undo, what waits for approval, what may be outdated.
+    """Sensitive changes to accept or undo, memories that wait for approval, and memories that may be outdated.
 
     A task counts as outdated after 30 days without being said again, a fact or procedure after a year, a preference or
     an instruction after three. `listed` is how many there are in the three lists.
@@ -152,8 +152,8 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run, or with `dry_run` its plan, in total and for each store.
 
-    `planned` names what a dry run would do, at most a hundred changes of each store; for a dream sweep also what it
-    would leave out, and why.
+    `planned` lists the changes that a dry run would make, at most a hundred of each store; for a dream sweep also the
+    memories that it would leave out, and why.
     `counts` has `held_elsewhere` for stores on which another instance of the job works, or was killed in the last two
     minutes, and `disabled` if the settings disable the job.
     """
@@ -287,7 +287,7 @@ class GetReview(Call[Review], frozen=True):
 class AcceptChanges(Call[Accepted], frozen=True):
     """Mark entries, or all of a run, as read and kept, and return the ids of those that were open.
 
-    It changes no memory: what waits for approval goes on waiting. Raises `NotFound` for an unknown run.
+    It changes no memory: memories that wait for approval go on waiting. Raises `NotFound` for an unknown run.
     """
 
     route: ClassVar = "POST /v1/curation/accept"

@@ -1,7 +1,7 @@
 """MCP: what models and their clients see of a memory, over HTTP (`/mcp`) and standard input and output.
 
-Tools name no agent, workspace or user: a model chooses their arguments, and must not choose whose memory it reads. Who
-asks is a property of the connection, which sends each call for exactly that agent, workspace and user.
+Tools have no arguments for agent, workspace or user: a model chooses arguments, and must not choose whose memory it
+reads. The connection is bound to an agent, a workspace and a user, and sends each call for exactly these.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class McpEndpoint:
         await self._serve(bound, request.scope, _replayed(body, receive), send)
 
     async def _body(self, request: Request) -> bytes:
-        """Return the body. Raises what the other routes raise for one that is too large, too slow or no JSON."""
+        """Return the body. Like other routes, raises an error if it is too large, too slow or not JSON."""
         return await self._services.bodies.decoded(request, _checked, limit_bytes=MAX_BODY_BYTES)
 
     async def _serve(self, bound: Bound, scope: Scope, receive: Receive, send: Send) -> None:

@@ -118,7 +118,7 @@ async def _confirm(visit: Visit) -> Response:
 
 @pages.post("/review/approve")
 async def _approve(visit: Visit) -> Response:
-    """Approve what was shown, and nothing else: its user may have changed it since."""
+    """Approve the text that the page showed, and no other: its user may have changed it since."""
     await visit.send(ApproveMemory(visit.query("id"), visit.form.text("content")))
     return visit.see_other("/review", done="approved")
 

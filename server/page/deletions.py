@@ -1,4 +1,4 @@
-"""What was deleted, kept in the page that says so, and nowhere else: its form brings it back."""
+"""The page that follows a deletion: its form holds the deleted records, the only copy, and can restore them."""
 
 from __future__ import annotations
 

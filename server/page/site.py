@@ -113,7 +113,7 @@ _COOKIE_CONTEXT: Final = "reverie memory page: cookie of a login, v1"
 _FORM_CONTEXT: Final = "reverie memory page: token of forms, v1"
 # An encrypted token has some 200 characters; a longer text is not one of ours.
 _MAX_COOKIE_CHARACTERS: Final = 1_024
-# Whoever uses a server that was started with --open has no cookie.
+# A visitor of a server that was started with --open has no cookie.
 _NO_COOKIE: Final = "open"
 
 
@@ -205,7 +205,7 @@ def sections_for(principal: Principal) -> list[Section]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Whose memory is looked at: an agent's in a workspace, as one of its users sees it, or as nobody in particular.
+    """Whose memory is shown: that of an agent in a workspace, as one of its users sees it, or as no user does.
 
     It is in every address, so each tab has its own.
     """
@@ -238,7 +238,7 @@ class Visit:
 
     @property
     def sees_all_users(self) -> bool:
-        """Whether what belongs to any user is shown: to an operator who looks at no user."""
+        """Whether content of all users is shown, as to an operator who has selected no user."""
         principal, place = self.principal, self.place
         return principal.user is None and principal.allows("operate") and (place is None or place.user is None)
 

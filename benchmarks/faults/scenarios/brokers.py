@@ -115,7 +115,7 @@ SCENARIOS: Final = (
         _full_broker,
         Limits(others_stored_seconds=None, recovery_seconds=45.0),
     ),
-    # A task may be lost with the rest, and the sweep finds what it was for.
+    # A task may be lost with the rest; then the sweep finds the items that it was sent for.
     Scenario(
         "emptied_broker",
         "the broker loses its content four times",

@@ -30,7 +30,7 @@ _HANG_SECONDS: Final = 20.0
 _TINY_HANG_SECONDS: Final = 2.0
 _YEAR_SECONDS: Final = 365 * 86_400.0
 _STEPS_SECONDS: Final = (_YEAR_SECONDS, 0.0, -300.0, -2_400.0, 0.0)
-# Beat finds every job due as soon as the clock is ahead, among them those that remove what is old.
+# As soon as the clock is ahead, beat starts every job, among them those that remove old content.
 _STAY_SECONDS: Final = 15.0
 _TINY_STAY_SECONDS: Final = 3.0
 _MEMORIES: Final = 20
@@ -241,7 +241,7 @@ def _read_while_stored(scene: Scene) -> None:
 
 
 SCENARIOS: Final = (
-    # Others share the pool: they wait for a new process, and for what the dead one had claimed.
+    # Other users share the pool: their messages wait for a new process, and for the claims of the dead one to end.
     Scenario(
         "killed_child",
         "a pool process of the pipeline is killed six times",

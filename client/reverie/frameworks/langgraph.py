@@ -218,8 +218,8 @@ class ReverieStore(BaseStore):
 class AsyncReverieStore(AsyncBatchedBaseStore):
     """`ReverieStore` for asyncio, with the same arguments: make it within a running loop.
 
-    What is awaited at the same time is sent as one batch, and equal reads of it once. The blocking methods may be
-    called from other threads.
+    Operations that are awaited at the same time are sent as one batch, and equal reads among them once. The blocking
+    methods may be called from other threads.
     """
 
     supports_ttl = True

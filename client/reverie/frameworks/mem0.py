@@ -6,7 +6,7 @@
     memory.add("I moved to Lisbon in May.", user_id="kate")
     memory.search("where does she live?", filters={"user_id": "kate"})
 
-Arguments and results are those of mem0ai 2.2; what has no counterpart is refused and never ignored.
+Arguments and results are those of mem0ai 2.2; an argument without a counterpart is refused, never ignored.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _POLL_SECONDS: Final = 0.1
 class Memory:
     """The calls of mem0's `Memory`, on the memories of an agent of Reverie. Safe to share between threads.
 
-    It takes a `client`, or the arguments of `Reverie`; what is left out is read from the environment. `user_id` is an
+    It takes a `client`, or the arguments of `Reverie`, by default from the environment. `user_id` is an
     end user, whom the server keeps apart from all others; `agent_id` and `run_id` are labels, as in mem0.
     """
 
@@ -85,7 +85,7 @@ class Memory:
     def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
         """Return a memory with the arguments of `Reverie` that are under "reverie" in a configuration.
 
-        Raises `InvalidCall` for what mem0 sets up in its own process and Reverie's server has of its own.
+        Raises `InvalidCall` for parts that mem0 sets up in its own process, but Reverie's server provides itself.
         """
         return cls(**connection_of(config_dict))
 
@@ -104,10 +104,10 @@ class Memory:
         prompt: str | None = None,
         llm: object = None,
     ) -> dict[str, Any]:
-        """Remember what follows from messages, or with `infer=False` each message as it is; return what was added.
+        """Remember facts from messages, or with `infer=False` each message as it is; return the new memories.
 
-        With `infer`, the messages are stored in a session and the server extracts memories from those of users before
-        this returns. Without, system messages are left out. Raises `InvalidCall`, `Unavailable` and `WaitTimeout`.
+        With `infer`, the messages are stored in a session, and the server extracts memories from those of users before
+        this returns. Without it, system messages are left out. Raises `InvalidCall`, `Unavailable` and `WaitTimeout`.
         """
         refuse(timestamp=timestamp, memory_type=memory_type, prompt=prompt, llm=llm)
         scope = scope_of(user_id, agent_id, run_id)
@@ -242,7 +242,7 @@ class Memory:
             return []
 
     def reset(self) -> None:
-        """Erase everything of the agent in its workspace, for all users, also what was not added by these calls.
+        """Erase everything of the agent in its workspace, for all users, even if other calls have added it.
 
         It needs a token with the scope `forget`. Raises `WaitTimeout` if the erasure takes more than five minutes: it
         goes on.

@@ -22,7 +22,7 @@ SOURCE: Final = "mem0"
 IDENTITIES: Final = ("user_id", "agent_id", "run_id")
 _IDENTITY_KEYS: Final = (*IDENTITIES, "actor_id")
 _KEPT: Final = ("agent_id", "run_id", "actor_id", "role")
-# Before the id of a fact whose text was changed: a fact cannot have any text, so it became a memory of its own.
+# The prefix of a fact's id after its text was changed: facts cannot have free text, so it became another memory.
 REWRITTEN: Final = "mem0-rewritten-"
 # When `update` last changed the text of a memory.
 TEXT_CHANGED_AT: Final = "text_changed_at"
@@ -33,7 +33,7 @@ class InvalidCall(Rejected, ValueError):
 
 
 class MemoryNotFound(NotFound, ValueError):
-    """There is no such memory. mem0 raises a `ValueError` here, which this is, too."""
+    """There is no such memory. Also a `ValueError`, as mem0 raises."""
 
 
 class Scope(NamedTuple):

@@ -7,8 +7,8 @@
     await Runner.run(agent, "I moved to Lisbon in May.", session=session)
 
 Items come back as they were added, in the order in which they were added. They can be recalled like all messages.
-An item is the original of its message. What is searched is its text: what was said, the name and the arguments of a
-tool call, or the output of a tool.
+An item is the original of its message. Searches use its text: the words said, the name and the arguments of a tool
+call, or the output of a tool.
 """
 
 from __future__ import annotations

@@ -350,7 +350,7 @@ def short_text(provenance: Provenance, *, clean: Callable[[str], str], user: str
 
 
 def changed_text(change: LaterChange, *, clean: Callable[[str], str] = str) -> str:
-    """Return a later change as a remark on what it makes doubtful."""
+    """Return a remark for a text that a later change makes doubtful."""
     if not change.text:  # only the day that a plan was for
         return f"its day has passed: {day_text(change.at)}"
     text = clean(change.text).rstrip(".")

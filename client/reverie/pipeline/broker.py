@@ -50,7 +50,7 @@ def connect(url: str, *, timeout_seconds: float = BROKER_TIMEOUT_SECONDS) -> red
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Have the calls to the broker in this block wait for at most so many seconds together."""
+    """Limit the time that all calls to the broker in this block may take together."""
     token = _limit.set(time.monotonic() + seconds)
     try:
         yield
@@ -207,7 +207,7 @@ def celery_settings(prefix: str) -> dict[str, Any]:
             # 100th.
             "unacked_restore_interval": 10,
             "unacked_restore_throttle": 1,
-            # Without these, a broker that hangs blocks whoever sends or receives a task for as long as it hangs.
+            # Without these, a process that sends or receives a task is blocked for as long as the broker hangs.
             "socket_connect_timeout": contract.BROKER_TIMEOUT_SECONDS,
             "socket_timeout": contract.BROKER_TIMEOUT_SECONDS,
         },
@@ -217,7 +217,7 @@ def celery_settings(prefix: str) -> dict[str, Any]:
         "accept_content": ["json"],
         "result_serializer": "json",
         "task_ignore_result": True,
-        # Whoever reaches the broker could otherwise stop workers, revoke tasks and read what they work on.
+        # Otherwise anybody who reaches the broker could stop workers, revoke tasks and read their arguments.
         "worker_enable_remote_control": False,
         "task_default_queue": contract.QUEUE_INGEST,
         "task_create_missing_queues": True,

@@ -262,9 +262,9 @@ class Inbox:
     ) -> tuple[int, bool]:
         """Put payloads into the inbox in their order; an item with an id that is already there stays unchanged.
 
-        `reply_to` names the list that outcomes are sent to, from the state `wait` on. `accepted_at` is the number of
-        items that were accepted before: a session that was forgotten since then stays forgotten, and neither a quota
-        nor a limit refuses them.
+        `reply_to` names the list to which outcomes are sent once an item has the state `wait`. `accepted_at` is given
+        for items that were accepted before: it is their number. So a session that was forgotten since stays forgotten,
+        and neither a quota nor a limit refuses them.
 
         Return how many were new, and whether the caller must send the ingest task, and then confirm it. Raises
         `QuotaExceeded`, and `InboxFull`; then none of them was accepted.
@@ -365,6 +365,6 @@ def _full(workspace: str, *, which: int, used: int, limit: int) -> InboxFull:
     whose, unit = _LIMITED_SCOPES[which].format(workspace=workspace), _UNITS[which]
     return InboxFull(
         f"the inbox of {whose} is full, nothing of this call was accepted: {used:,} of at most {limit:,} {unit} wait to"
-        " be stored. What waits is kept. Are the workers running, and can they write? See `reverie status`; then send"
+        " be stored. These are kept. Are the workers running, and can they write? See `reverie status`; then send"
         " again. The limit is the setting inbox_mb"
     )

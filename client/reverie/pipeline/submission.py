@@ -159,7 +159,7 @@ def build_message(raw: object, *, agent: str, session_input: SessionInput, trace
 
 
 def _same(field: str, own: Any, of_call: Any) -> Any:
-    """Return what a message says, or else its call. Raises `Rejected` if they contradict each other."""
+    """Return the value of a field in a message, else in its call. Raises `Rejected` if the two differ."""
     if own is not None and of_call is not None and own != of_call:
         raise Rejected(f"{field} of the message is {own!r}, that of the call {of_call!r}: leave one out", field=field)
     return of_call if own is None else own

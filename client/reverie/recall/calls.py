@@ -162,8 +162,8 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
 
     `str()` of the result is the Markdown. It has at most `token_budget` tokens, less `reserved_tokens` if the budget is
     to cover more of the prompt; without a budget, the setting `context_token_budget` less `system_prompt_buffer`. Of
-    these, `memory_tokens` are for what is added from elsewhere: by default all that are left if `token_budget` is
-    given, else the server's setting. The user's standing instructions come first: the newest that fit into
+    these, `memory_tokens` are for results from elsewhere: by default all that are left if `token_budget` is given,
+    else the server's setting. The user's standing instructions come first: the newest that fit into
     `instruction_tokens`; 0 leaves them out. `channel` searches another channel than the session's own. If no result
     reaches the relevance of the server's setting, no results are added, and the Markdown says so; with `min_score`,
     each result below it is left out instead. With `as_of`, it is the context of that time: without what was said
@@ -182,7 +182,7 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
         Meta(description="Tokens of the budget that the rest of the prompt needs; by default none of a given budget."),
     ] = None
     memory_tokens: Annotated[
-        Count | None, Meta(description="The maximum number of tokens of what is added from elsewhere.")
+        Count | None, Meta(description="The maximum number of tokens of results from elsewhere.")
     ] = None
     instruction_tokens: Annotated[
         Annotated[int, Meta(ge=0, le=MAX_COUNT)] | None,

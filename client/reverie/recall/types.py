@@ -93,8 +93,8 @@ class RecallResponse(ListResult[RecallResult], frozen=True, kw_only=True, omit_d
 class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A memory, message or file in a context. `tier` is the narrowest scope that contains both it and the session.
 
-    `provenance` is that of a memory. `replaced_by`, `replaced_at` and `changed_since` are those of the result of a
-    recall.
+    Only memories have a `provenance`. `replaced_by`, `replaced_at` and `changed_since` mean the same as in
+    `RecallResult`.
     """
 
     id: str

@@ -340,7 +340,7 @@ def _check_open(reverie: Reverie, signed: SignedRun) -> None:
 
 
 def _persist(call: Callable[[], _T], seconds: float) -> _T:
-    """Return what a call returns, repeated for this many seconds while the server is unavailable."""
+    """Make a call and return its result; while the server is unavailable, repeat it for at most `seconds`."""
     deadline = time.monotonic() + seconds
     wait = 1.0
     while True:

@@ -1,6 +1,6 @@
 """Signatures of runs: an agent's worker executes only what Reverie sent for its agent, in its workspace, recently.
 
-Whoever reaches the broker can put a task into a queue. So Reverie signs each run with a key that only it and the
+Anybody who reaches the broker can put a task into a queue. So Reverie signs each run with a key that only it and the
 workers of that agent know, and a worker refuses a run that is not signed, is signed for another agent, or is too old. A
 run that has ended is refused as well: the worker asks the server.
 """

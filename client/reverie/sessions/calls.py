@@ -179,7 +179,7 @@ class ListAgents(Paged[types.AgentList], frozen=True):
 
 
 class StartSession(InSession[types.Session], kw_only=True, frozen=True):
-    """Create a session before its first message, or reopen an idle one; what it already has stays unchanged.
+    """Create a session before its first message, or reopen an idle one, whose fields and messages stay unchanged.
 
     Raises `Rejected`, and `Conflict` if it is archived or another session has this chat.
     """

@@ -274,7 +274,7 @@ class CreateToken(Call[CreatedToken], kw_only=True, frozen=True):
     agents: Annotated[Sequence[str], checked(_check_agents, "Only for these agents; by default for all.")] = ()
     user: Annotated[str | None, label("Only for this end user; by default for all.")] = None
     scopes: Scopes = ("read", "write")
-    name: Annotated[str | None, label("Its name in lists and in the audit log. Default: what it is for.")] = None
+    name: Annotated[str | None, label("Its name in lists and in the audit log. Default: as in acme/ana/kate.")] = None
     expires_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=_MAX_SECONDS)] | None,
         Meta(description="For how many seconds it is valid; by default for ever."),
@@ -420,7 +420,7 @@ class Erase(Call[Erasure], kw_only=True, frozen=True):
 
     route: ClassVar = "POST /v1/erasures"
     required_scope: ClassVar = "forget"
-    user: Annotated[str | None, label("Everything of this end user, or what is about something in their words.")] = None
+    user: Annotated[str | None, label("Everything of this end user, or with `about` only texts about it.")] = None
     session: Annotated[str | None, label("This session and what came from it, or the session of the message.")] = None
     message: Annotated[str | None, label("This message and what came from it.")] = None
     memory: Annotated[str | None, label("This memory, fact or note, with its history.")] = None

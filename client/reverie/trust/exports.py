@@ -315,7 +315,7 @@ class ExportedDeadLetter(ExportedRecord, frozen=True, kw_only=True, tag="dead_le
 
 
 class ExportedRecallEvent(ExportedRecord, frozen=True, kw_only=True, tag="recall_events"):
-    """One result of a recall: the query, and what it found: a part of a message, file or memory."""
+    """One result of a recall: the query, and the part of a message, file or memory that it found."""
 
     user_fields: ClassVar = ("user",)
     recall: str
@@ -349,7 +349,7 @@ AnyRecord: TypeAlias = (
     | ExportedRecallEvent
 )
 
-# The parts in their order in a file: what a record refers to comes before it.
+# The parts in their order in a file: a record comes after the records that it refers to.
 RECORD_TYPES: tuple[type[ExportedRecord], ...] = AnyRecord.__args__
 
 
@@ -489,8 +489,8 @@ class ReadExport(Call[ExportPage], kw_only=True, frozen=True):
 class ImportRecords(Call[ImportReport], kw_only=True, frozen=True):
     """Store the records of an export that are not there yet, with their ids and times; send them in their order.
 
-    What is there stays as it is, so sending records again changes nothing, and continues an import that was
-    interrupted. They are chunked, embedded and indexed like anything that is stored. With a `user`, all of them become
+    Stored rows stay as they are, so sending records again changes nothing, and continues an import that was
+    interrupted. They are chunked, embedded and indexed like all stored content. With a `user`, all of them become
     that user's. Without the scope operate, only sessions, messages, files and memories are taken, and nothing that is
     shared. Unless the file is `trusted`, shared memories wait for approval, promotions and recall events are left out,
     and schedules that call a webhook are paused. With `dry_run` nothing is stored. `admin.import_file` sends a whole
