@@ -3,9 +3,9 @@
 Work on all tables follows these entries, so a new table is one entry. `tests/unit/test_catalogue.py` fails for a table
 without one. A table comes after those that its rows refer to.
 
-SQL in an entry is about the rows of one agent, `:agent`. An erasure gives it what the erasure is about (`:id`,
-`:session`, `:before`: see `Subject`), the keys of the rows that it has selected by their table (`:sessions`), and
-`:names`, the ids of these sessions.
+SQL in an entry is about the rows of one agent, `:agent`. An erasure binds its subject (`:id`, `:session`, `:before`:
+see `Subject`), the keys of the rows that it has selected, by table (`:sessions` and so on), and `:names`, the ids of
+the selected sessions.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from reverie.contract import EXTRACT_MEMORIES
 from reverie.trust.calls import ErasureKind
 from storage.rows import valid_json
 
-# A selection is several messages and memories.
-# The kinds that a tombstone may name: a file cannot be erased by itself, but it can be deleted.
+# The kinds that a tombstone may name. A selection is several messages and memories. A file cannot be erased by itself,
+# but it can be deleted.
 SubjectKind = ErasureKind | Literal["file"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """How the rows of a table count in `stored_amounts`: the sizes of some columns, and as one of an amount.
+    """How the rows of a table count in `stored_amounts`: the bytes of some columns, and one of an amount for each row.
 
-    A row counts if `condition` holds, or always; `condition` and `tenant`, SQL of whose it is, name columns of `{row}`.
-    `watched` are the columns that change them.
+    A row counts if `condition` holds. `tenant` is SQL for the row's tenant. Both name columns of `{row}`. `watched` are
+    the columns whose changes affect them.
     """
 
     columns: tuple[str, ...]
@@ -54,15 +54,14 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """Where the records of a part of an export come from, and how an import finds those that are there already.
+    """Where the records of a part of an export come from, and how an import finds the records that are stored already.
 
-    In SQL the table is `t`, and `s` its session if it names one by its row. `source` is the FROM if that is not enough;
-    its first table has the agent. `order` are the columns by which the records are ordered. `of_user` is which rows
-    belong to `:user`, and `of_session` which to `:session`, unless the `users` and the session of the table say it.
+    In SQL, `t` is the table, and `s` the session of a row if the row refers to one. `source` is the FROM of other
+    cases; its first table has the agent. `order` are the columns by which the records are ordered. `of_user` selects
+    the rows of `:user`, `of_session` those of `:session`; by default the `users` and the session of the table do.
     `expressions` are SQL of fields that are not columns. The account's store has only the parts `in_account`.
 
-    A record is there if a row has its `id`, or as well its id in another column, `other_id`; or if there is a row that
-    is the `same`.
+    A record is stored already if a row has its `id` in that column or in `other_id`, or if `same` finds a row.
     """
 
     part: str
@@ -81,21 +80,20 @@ class Table:
     """One table.
 
     `key` names a row; its last column is the one by which the rows of an agent are selected. `refers` are the columns
-    that name a row of another table, which takes this row with it; a table that `has_session_id` names a session that
-    may not be stored. `users` are the columns that name an end user, and `json` those that hold JSON.
+    that name a row of another table; this row is deleted together with that row. A table that `has_session_id` names a
+    session that may not be stored. `users` are the columns that name an end user, and `json` those that hold JSON.
 
     Rows `of_agent` have an `agent_id`, and go with the agent unless they `outlive` it. A store has an agent if a table
     that `is_root` has a row of it.
 
-    Erasure: `about` selects the rows about a subject, by its kind, and `belongs` the rows that belong to those selected
-    before. `removed` selects the rows to remove, if these are not the selected ones. `names` are the columns that may
-    be in log lines, and `vector` is the column from which a text can be read.
+    Erasure: `about` selects the rows about a subject, by the kind of the subject, and `belongs` the rows that belong to
+    rows selected before. `removed` selects the rows to remove, if these are not the selected ones. `names` are the
+    columns whose values may be in log lines. The meaning of a text can be read from the column `vector`.
 
-    `words` says that the table may hold texts that users and agents stored. A record of work may quote it in the
-    columns `quotes`: it is then removed by `unquote`, a statement that ends with the column `quoted_by`.
+    `words` says that the table may hold texts that users and agents stored. Records of work may quote such texts in the
+    columns `quotes`: `unquote`, a statement that ends with the column `quoted_by`, then removes them.
 
-    `exported` says which part of an export has the rows. The rows of `summed` tables are counted in the report on a
-    backup.
+    `exported` says which part of an export has the rows. Reports on backups count the rows of `summed` tables.
     """
 
     key: tuple[str, ...]
@@ -122,7 +120,7 @@ class Table:
 
     @property
     def has_session_row(self) -> bool:
-        """Return whether a row may belong to a session that is stored."""
+        """Return whether rows refer to the row of a session."""
         return "session_row" in self.refers
 
 
@@ -139,15 +137,15 @@ _CHUNKS: Final = (
     f" AND o.message_row NOT IN {listed('messages')})))"
 )
 _OF_CHUNKS: Final = f"chunk_id IN (SELECT id FROM chunks WHERE agent_id = :agent AND {_CHUNKS})"
-# The row of the session of a message that is erased. A memory of the account names the session in its metadata. If it
-# names a message but no session, the message may be one of this session.
+# The session of an erased message. A memory of the account names its session in the metadata. If a memory names a
+# message but no session, the message may belong to this session.
 _ROW_OF_SESSION: Final = "(SELECT row_id FROM sessions WHERE agent_id = :agent AND id = :session)"
 MEMORY_METADATA: Final = valid_json("memories.metadata")
 _OF_ITS_SESSION: Final = (
     f"coalesce((SELECT id FROM sessions WHERE row_id = memories.session_row), {MEMORY_METADATA} ->> 'session',"
     " :session) = :session"
 )
-# Groups of a user: those that others are in, too, stay theirs.
+# The groups of a user. If a group has other users, it stays theirs.
 _MEMBER: Final = "row_id IN (SELECT session_row FROM session_users WHERE agent_id = :agent AND user_id = :id)"
 _HAS_OTHER_USERS: Final = (
     "EXISTS (SELECT 1 FROM session_users AS u WHERE u.session_row = sessions.row_id AND u.user_id <> :id)"
@@ -164,9 +162,9 @@ _STORED_BEFORE: Final = "stored_at <= :before"
 _MADE_BEFORE: Final = "created_at <= :before"
 _SUMMARY: Final = "summary_text, summary_epoch, summary_upper_sequence, status, ended_at"
 
-# Items have no stage: they wait where chunks do, for a task of their own. The condition is that of their index.
+# Items have no stage: the condition for items that wait to be embedded equals that of their index.
 ITEMS_TO_EMBED: Final = "embedding_model IS NULL AND index_fields IS NOT NULL"
-# A person's export has the sessions of groups and what that person said in them. The rest belongs to others.
+# A person's export has the sessions of groups, but of their messages only what that person said.
 OWN: Final = "(s.user_id = :user AND NOT s.is_group)"
 OWN_SESSIONS: Final = (
     f"(SELECT s.id FROM sessions AS s WHERE s.agent_id = :agent AND {OWN} AND (:session IS NULL OR s.id = :session))"
@@ -182,7 +180,7 @@ _SESSION_ROW: Final = "session_row = (SELECT row_id FROM sessions WHERE agent_id
 
 
 def of_owner(table: str) -> str:
-    """Return SQL for rows that belong to a user, whom they name themselves or by their session."""
+    """Return SQL for the rows of a user: rows that name the user, or that name a session of this user alone."""
     return f"{table}.user_id = :user OR ({table}.user_id IS NULL AND {table}.session_id IN {OWN_SESSIONS})"
 
 
@@ -222,7 +220,7 @@ TABLES: Final[Mapping[str, Table]] = {
         summed=True,
     ),
     "session_users": Table(key=("session_row", "user_id"), refers={"session_row": "sessions"}, users=("user_id",)),
-    # Single messages: one by its id, or what a user said in groups, which others keep.
+    # Erased messages: one by its id, or the messages of a user in groups that stay with other users.
     "messages": Table(
         key=("row_id",),
         refers={"session_row": "sessions"},
@@ -365,7 +363,7 @@ TABLES: Final[Mapping[str, Table]] = {
         vector="embedding",
         words=True,
     ),
-    # Rows that the pipeline makes from this content.
+    # Rows that the pipeline makes from the content above.
     "chunks": Table(
         key=("id",),
         refers={"session_row": "sessions", "file_row": "files", "memory_row": "memories"},
@@ -469,8 +467,7 @@ TABLES: Final[Mapping[str, Table]] = {
         quotes=("title", "body", "error"),
         exported=Exported(part="notifications"),
     ),
-    # Records of work. A dead letter names a session by its id or by its chat, which `:chats` and `:chats_of_message`
-    # have, too.
+    # Records of work. A dead letter names a session by its id or its chat: `:chats` and `:chats_of_message` have both.
     "dead_letters": Table(
         key=("id",),
         is_root=True,
@@ -561,7 +558,7 @@ TABLES: Final[Mapping[str, Table]] = {
     "job_progress": Table(key=("job", "item"), of_agent=False),
     # Counts by the hash of an agent's name, which outlive the agent: a later one of the name gets no replaced secret.
     "webhook_rotations": Table(key=("agent_hash",), of_agent=False),
-    # The account's own.
+    # Tables of the account alone.
     "job_runs": Table(
         key=("id",),
         of_agent=False,

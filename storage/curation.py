@@ -22,10 +22,10 @@ from storage.rows import from_json_of, select_list, to_parameters, valid_json
 
 @dataclass(frozen=True, slots=True)
 class CurationEntry:
-    """One thing that a job did, to which memories or which session, and why. Times are microseconds.
+    """One thing that a job did, with the memories or the session that it changed, and why. Times are microseconds.
 
-    `effect` is "learned", "replaced", "merged" or "forgotten" if memories were, else the action. `sensitive` is why a
-    person should read it.
+    `effect` is "learned", "replaced", "merged" or "forgotten" if this happened to memories, else the action.
+    `sensitive` is why a person should read it.
     """
 
     id: int
@@ -44,7 +44,7 @@ class CurationEntry:
 
 @dataclass(frozen=True, slots=True)
 class RunEffect:
-    """How many entries of one run of a job have the same effect, and how many are `open` (`due`: and sensitive).
+    """How many entries of one run have the same effect, and how many of them are `open`, or open and sensitive (`due`).
 
     Open entries are neither undone nor accepted.
     """
@@ -89,8 +89,7 @@ class RowChange:
 class EntryDraft:
     """An entry to record: the reason, and the memories and session that it is about.
 
-    `memories` and `session` need only those that the recorded changes do not touch: triggers add the changed ones.
-    `sensitive` is why a person should read it, such as "health".
+    Changed memories and sessions need not be given: triggers add them. `sensitive` is why a person should read it.
     """
 
     why: str
@@ -152,7 +151,7 @@ class CurationLog(Repository):
             next(entries, None)
 
     def entries(self, drafts: Sequence[EntryDraft], *, job: str, agent: str, action: str, at: int) -> Generator[int]:
-        """Record many entries with few statements: what changes while an entry is yielded belongs to it.
+        """Record many entries with few statements: changes between two yields belong to the entry yielded before them.
 
         The iterator must be exhausted within the transaction. Entries without changes are not kept.
         """
@@ -199,7 +198,7 @@ class CurationLog(Repository):
         return self._records(CurationEntry, sql, **values, limit=limit, offset=offset)
 
     def runs(self, entry_filter: CurationFilter = EVERY_ENTRY, *, limit: int) -> list[RunEffect]:
-        """Return the effects of the newest runs with an entry that passes a filter: of all entries of these runs."""
+        """Return the effects of all entries of the newest runs that have an entry which passes a filter."""
         condition, values = self._condition(entry_filter)
         own = "1" if self._agent is None else "agent_id = :agent"
         sql = f"""
@@ -258,7 +257,7 @@ class CurationLog(Repository):
         return [RowChange(str(row[0]), _loaded(row[1]), _loaded(row[2])) for row in rows]
 
     def undone(self, action: str) -> set[tuple[str, str]]:
-        """Return the agents and memories for which a person has undone an action: it is not repeated for them."""
+        """Return the agents and memories for which a person has undone an action, so that jobs do not repeat it."""
         rows = self._execute(
             "SELECT i.agent_id, i.memory_id FROM curation_log AS l JOIN curation_items AS i ON i.entry_id = l.id"
             " WHERE l.action = :action AND l.undone_at IS NOT NULL",
@@ -267,7 +266,7 @@ class CurationLog(Repository):
         return {(str(row[0]), str(row[1])) for row in rows}
 
     def undone_together(self, action: str) -> set[tuple[str, frozenset[str]]]:
-        """Return, for each undone entry of an action, its agent and its memories: it is not repeated for these."""
+        """Return the agent and the memories of each undone entry of an action, so that jobs do not repeat it."""
         rows = self._execute(
             "SELECT l.agent_id, (SELECT json_group_array(memory_id) FROM curation_items WHERE entry_id = l.id)"
             " FROM curation_log AS l WHERE l.action = :action AND l.undone_at IS NOT NULL",
@@ -346,7 +345,8 @@ class CurationLog(Repository):
     ) -> list[tuple[int, str | None]]:
         """Return the entries with a memory that came into the account from a workspace (or from one session of it).
 
-        Each with the ref code of the session. It reads the whole log: not for a transaction that writes.
+        Each comes with the ref code of its session. This reads the whole log: do not call it in a transaction that
+        writes.
         """
         rows = self._execute(
             "SELECT DISTINCT l.id, c.metadata ->> 'ref_code' FROM"

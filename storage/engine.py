@@ -38,7 +38,7 @@ _CHECKPOINT_WAIT_MILLISECONDS: Final = 200
 # Pause between attempts to get the lock: about as long as a short transaction. Longer ones leave the lock unused,
 # shorter ones waste CPU time.
 _RETRY_SECONDS: Final = (0.0005, 0.003)
-# While others commit, a lock is contended and not held by one for long: a waiter goes on up to this many times as long.
+# While other writers commit, nobody holds the lock for long: a waiter then waits up to this many times as long.
 _CONTENDED_TIMES: Final = 4
 # 16 MiB of page cache for each connection: the inner pages of the indexes of about 100,000 chunks.
 CACHE_KIBIBYTES: Final = 16 * 1024
@@ -58,8 +58,7 @@ _PRAGMAS: Final = (
     f"PRAGMA soft_heap_limit = {HEAP_BYTES}",
     "PRAGMA temp_store = MEMORY",
 )
-# How often the version of a file is advanced while it is written: an older copy in its place is noticed if more than
-# this lies between.
+# How often the version of a file is advanced while it is written: a copy that is older by more than this is noticed.
 _VERSION_SECONDS: Final = 300.0
 _LOCK_WAIT: Final = "reverie_lock_wait_seconds"
 _NO_SPACE = re.compile(r"disk is full|disk I/O error|unable to open database file|readonly database")
@@ -89,8 +88,8 @@ class Database:
     ) -> None:
         """`on_write` is called before each transaction that writes, `on_long_write` after one that held the lock long.
 
-        The latter gets the seconds. `on_version` gets the identity of the file and a version that has been committed;
-        without it the version stays as it is.
+        `on_long_write` gets the seconds. `on_version` gets the identity of the file and a version that has been
+        committed; without it the version stays as it is.
         """
         check_sqlite_version()
         self._path = path
@@ -101,7 +100,7 @@ class Database:
         self._version_until = -math.inf
         self.engine = _engine(path)
         self._inode = _inode(path)
-        # What tells the file from a later one in its place (see `identity_of`); 0 until it is known.
+        # The identity, which distinguishes the file from a later one in its place (`identity_of`); 0 until known.
         self.identity = 0
 
     @property
@@ -148,7 +147,7 @@ class Database:
         """Raise `StoreUnavailable` in a write transaction on a file that was deleted or replaced meanwhile.
 
         A deletion holds the write lock, so rows that are committed after this check are not deleted. A new connection
-        is to the next file, to which the file system may have given the inode of the deleted one.
+        would open the next file, which the file system may have given the inode of the deleted one.
         """
         inode, identity = _inode(self._path), raw.execute("PRAGMA application_id").fetchone()[0]
         self._inode, self.identity = self._inode or inode, self.identity or identity
@@ -187,10 +186,10 @@ class Database:
             raw.execute("PRAGMA optimize")
 
     def truncate_log(self) -> tuple[bool, int, int]:
-        """Move the log into the file and empty it, unless a reader or writer is at it for long.
+        """Copy the log into the file and empty it, unless a reader or writer uses it for long.
 
-        Return whether it was busy, the pages of the log, and those that were moved. Otherwise the process that closes
-        the store last does it, which changes the times of the file.
+        Return whether it was busy, the pages of the log, and the copied pages. Otherwise the process that closes the
+        store last does it, which changes the times of the file.
         """
         with self.autocommit() as raw:
             raw.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MILLISECONDS}")
@@ -204,8 +203,9 @@ class Database:
         """Return the damage of the file's pages and references; `quick` skips reading every page."""
         found = []
         if not quick:
-            # SQLite checks full text in the format this connection has last seen, and calls an emptied page damaged if
-            # another connection's deletion has changed the format since. Any read through the table renews it.
+            # SQLite checks full text by the format that this connection read last. If another connection's deletion has
+            # changed the format since, an emptied page looks damaged. Any read through the table reads the format
+            # again.
             tables = "SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE % USING fts5(%'"
             for table in connection.exec_driver_sql(tables).scalars().all():
                 connection.exec_driver_sql(f"SELECT rowid FROM {table} WHERE rowid = 0").all()
@@ -277,7 +277,7 @@ def _damaged(path: Path, text: str) -> StoreUnusable:
 def _engine(path: Path) -> Engine:
     """Return an engine for one file that shares its dialect and the compiled statements with those of all others.
 
-    With its own, a process that opens store after store would compile each statement anew in each.
+    With separate caches, a process would compile each statement again for every store that it opens.
     """
     pool = QueuePool(
         partial(pysqlite3.connect, str(path), check_same_thread=False, cached_statements=256),
@@ -312,8 +312,7 @@ def _on_connect(raw: Any, _record: object) -> None:
     raw.enable_load_extension(False)
     raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
     if not raw.execute("PRAGMA page_count").fetchone()[0]:
-        # Takes effect only before the first table exists, and takes the write lock each time: a reader that opens a
-        # connection would wait for a writer.
+        # Only without tables: later it has no effect, and takes the write lock, for which readers would wait.
         raw.execute("PRAGMA auto_vacuum = INCREMENTAL")
     for pragma in _PRAGMAS:
         raw.execute(pragma)
@@ -330,7 +329,7 @@ def _on_begin(connection: Connection) -> None:
 
 
 def is_read_only(connection: Connection) -> bool:
-    """Return whether a connection is in a read-only transaction, in which everything stays as it was first read."""
+    """Return whether a connection is in a read-only transaction: what was read once need not be read again."""
     return bool(connection.get_execution_options().get(READ_ONLY))
 
 
@@ -340,8 +339,8 @@ def _take_write_lock(raw: Any, wait_seconds: float | None) -> None:
     SQLite's own busy handler pauses for up to 100 ms once it has waited a while, and meanwhile the writer that has
     just committed takes the lock again: of 16 writers some waited 4 s for a lock that was free most of the time.
 
-    A wait of some seconds is for a lock that one holder keeps. While others commit, it goes on up to four times as
-    long: on a machine without idle processors four writers found the lock taken for up to 0.8 s.
+    The time limit is meant for a lock that one holder keeps. While other writers commit, the wait goes on up to four
+    times as long: on a machine without idle processors four writers found the lock taken for up to 0.8 s.
     """
     wait = BUSY_TIMEOUT_MILLISECONDS / 1_000 if wait_seconds is None else wait_seconds
     deadline = time.monotonic() + wait

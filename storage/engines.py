@@ -24,7 +24,7 @@ class Dialect(Protocol):
     ) -> CursorResult[Any]:
         """Run a statement with values by name. Collections are read with `json_each(:name)`.
 
-        The rows of a `streamed` one are fetched as they are read, not all at once.
+        With `streamed`, rows are fetched as they are read, not all at once.
         """
         ...
 
@@ -33,7 +33,7 @@ class Dialect(Protocol):
         ...
 
     def tables(self, connection: Connection) -> Mapping[str, frozenset[str]]:
-        """Return the tables of the store that a transaction is on, search indexes left out, with their columns."""
+        """Return the tables of a transaction's store with their columns, except the search indexes."""
         ...
 
     def defer_references(self, connection: Connection) -> None:
@@ -46,7 +46,7 @@ class StoreDatabase(Protocol):
 
     @property
     def path(self) -> Path:
-        """Return the store's file, or where this host keeps what belongs to the store."""
+        """Return the store's file, or the path under which this host keeps files of the store."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class StoreDatabase(Protocol):
     def atomic(self, *, lock_wait_seconds: float | None = None) -> AbstractContextManager[Connection]:
         """Open a transaction in which nobody else writes the store, and which commits whole or not at all.
 
-        Raises `StoreUnavailable` when another one writes it for longer than `lock_wait_seconds` (default 30).
+        Raises `StoreUnavailable` when another transaction writes it for longer than `lock_wait_seconds` (default 30).
         """
         ...
 
@@ -74,7 +74,7 @@ class StoreDatabase(Protocol):
         ...
 
     def truncate_log(self) -> tuple[bool, int, int]:
-        """Empty the write-ahead log; return whether it was busy, its pages, and those that were moved."""
+        """Empty the write-ahead log; return whether it was busy, its pages, and the pages copied into the file."""
         ...
 
     def problems(self, connection: Connection, *, quick: bool) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-# A call that writes a message waits for as long as another transaction holds the lock. Half a second is noticed.
+# Users notice half a second: a call that writes a message waits as long as another transaction holds the lock.
 LONG_SECONDS: Final = 0.5
 SESSION_NICENESS: Final = Path("/proc/self/autogroup")
 _CAP_SYS_ADMIN: Final = 21
@@ -25,9 +25,9 @@ _LIMIT_OF_ZERO: Final = 20
 
 @contextlib.contextmanager
 def holding_lock(note_long: Callable[[float], None]) -> Iterator[Callable[[], None]]:
-    """Take, hold and release a lock within this context; what it yields is called once the lock is taken.
+    """Take, hold and release a lock within this context; call the yielded function once the lock is taken.
 
-    If it was held for long, `note_long` gets the seconds after its release.
+    If the lock was held for long, `note_long` gets the seconds after the release.
     """
     taken_at: list[float] = []
     try:
@@ -41,7 +41,7 @@ def holding_lock(note_long: Callable[[float], None]) -> Iterator[Callable[[], No
 
 @contextlib.contextmanager
 def _own_priority() -> Iterator[None]:
-    niceness = os.getpriority(os.PRIO_PROCESS, 0)  # of this thread
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)  # the priority of this thread alone
     if niceness <= 0:
         yield
         return
@@ -54,7 +54,7 @@ def _own_priority() -> Iterator[None]:
 
 
 def can_take_priority_back() -> bool:
-    """Return whether this process may raise its priority again after it has given way (setpriority(2))."""
+    """Return whether this process may raise its priority again after lowering it (setpriority(2))."""
     if os.name != "posix":
         return False
     import resource
@@ -68,7 +68,7 @@ def can_take_priority_back() -> bool:
 
 
 def can_set_session_niceness() -> bool:
-    """Return whether the niceness of a session may be set as often as a lock is taken (sched(7), autogroups)."""
+    """Return whether a session's niceness may be set as often as locks are taken (sched(7), autogroups)."""
     return _has_capability(_CAP_SYS_ADMIN)
 
 
@@ -82,7 +82,7 @@ def _has_capability(number: int) -> bool:
 
 
 def _session_niceness() -> int | None:
-    """Return the niceness of the session where Linux divides the processors between sessions, if it gives way."""
+    """Return the session's niceness if Linux schedules by sessions and the session has a lower priority, else None."""
     try:
         niceness = int(SESSION_NICENESS.read_text(encoding="ascii").split()[-1])
     except (OSError, ValueError, IndexError):

@@ -1,7 +1,7 @@
 """Keeps in files which workspaces have nothing to do for a job, so that a new process need not open all of them.
 
-A file is a cache: it is ignored when it was written with other settings or by another version, by a clock that was
-ahead, or when it cannot be read.
+A file is a cache. It is ignored if it was written with other settings, by another version or by a clock that was ahead,
+or if it cannot be read.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from storage.private_files import write_private
 from storage.stores import FileStamp
 from storage.written import hash_of
 
-# How often a file is written at most while its content changes: 10,000 workspaces take 15 ms.
+# The shortest time between two writes of a file; writing 10,000 workspaces takes 15 ms.
 KEEP_SECONDS: Final = 300.0
 
 
 class _Writes(NamedTuple):
-    """When a job's file was written first and last by this process, in seconds."""
+    """When this process wrote a job's file first and last, in seconds."""
 
     first: float
     last: float
 
 
 class IdleMark(NamedTuple):
-    """The state of a workspace's file in which a job has nothing to do there, and until when (microseconds).
+    """A state of a workspace's file in which a job has nothing to do, and until when (microseconds) that holds.
 
-    `content` is a mark of the rows that matter to jobs (see `content_mark`); empty if only the file's state counts.
+    `content` stands for the rows that matter to jobs (see `ContentMark`); empty if only the file's state counts.
     """
 
     stamp: FileStamp
@@ -43,7 +43,7 @@ class IdleMark(NamedTuple):
 class _Kept(msgspec.Struct, array_like=True):
     fingerprint: str
     at: int
-    # By the hash of the name: the four numbers of the stamp, until when (None if that has no end), and the content.
+    # By the hash of the workspace's name: the four numbers of the stamp, the end (None without one), and the content.
     marks: dict[str, tuple[int, int, int, int, float | None, str]]
 
 
@@ -73,10 +73,10 @@ class IdleFiles:
         return found
 
     def keep(self, job: str, marks: Mapping[str, IdleMark], *, now: int) -> bool:
-        """Write the marks of a job; return False if that was done so lately that it has to wait.
+        """Write the marks of a job; return False if the last write was so recent that this one has to wait.
 
-        The first time is at once, since the next run of a daily job is in a day. The pauses between the next times
-        double until they are five minutes long. A full disk is no error.
+        The first write is at once: the next run of a daily job comes in a day. The pauses between later writes double
+        up to five minutes. A full disk is no error.
         """
         moment = self._monotonic()
         writes = self._writes.get(job)
@@ -89,7 +89,7 @@ class IdleFiles:
         }
         path = self._path(job)
         with contextlib.suppress(OSError):
-            for folder in (path.parent.parent, path.parent):  # not the data folder, which may have been removed
+            for folder in (path.parent.parent, path.parent):  # not the data folder itself: it may have been removed
                 folder.mkdir(mode=0o700, exist_ok=True)
             write_private(path, msgspec.msgpack.encode(_Kept(self._fingerprint, now, kept)))
         return True

@@ -1,7 +1,7 @@
 """Items of one agent and one of its users: each JSON value under its namespace and key.
 
-A namespace is stored as the text of a JSON array. Those below a prefix are a range of it: `["a","b"` is followed by a
-comma, which no other text between the two bounds is. Times are microseconds.
+A namespace is stored as the text of a JSON array. The namespaces below a prefix are a range of these texts: `["a","b"`
+is followed by a comma in all of them. Times are microseconds.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Items(AgentRepository):
         )
 
     def put(self, item: NewItem, *, now: int) -> ItemRow:
-        """Store an item in place of the one under its key, whose `created_at` it keeps, with its vectors only."""
+        """Store an item with its vectors, in place of the item under its key, whose `created_at` it keeps."""
         expires_at = None if item.ttl_seconds is None else now + round(item.ttl_seconds * 1_000_000)
         row = self._record(
             ItemRow,
@@ -221,7 +221,7 @@ class WaitingItems(Repository):
         return changed > 0
 
     def wait_again(self, model: str) -> None:
-        """Have items whose vectors are of another model than this wait to be embedded."""
+        """Make items with vectors of another model than this wait to be embedded again."""
         values = {"model": model}
         rows = f"SELECT row_id FROM items WHERE {_OF_OTHER_MODELS}"
         self._execute(f"DELETE FROM item_vectors WHERE item_row IN ({rows})", **values)
@@ -244,7 +244,7 @@ def as_text(namespace: Sequence[str]) -> str:
 def _below(prefix: Sequence[str], alive_at: int | None) -> dict[str, Any]:
     exactly = as_text(prefix)
     begin = exactly[:-1]
-    # An array that goes on has a comma there; "-" is the character after it. Everything is below an empty prefix.
+    # A longer array has a comma there; "-" is the next character. Every namespace is below an empty prefix.
     bounds = (f"{begin},", f"{begin}-") if prefix else ("[", "\\")
     return {"exactly": exactly, "from_text": bounds[0], "to_text": bounds[1], "alive_at": _or_never(alive_at)}
 

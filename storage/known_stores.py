@@ -1,11 +1,12 @@
-"""The stores that a data folder has had, so that one whose file is gone, empty or another one is not begun anew.
+"""Remembers the stores of a data folder, so that a store whose file was lost or replaced is not silently begun anew.
 
 Each store has a file under `known/`, written when the store is created and removed when it is deleted. It holds the
-store's identity, which SQLite keeps in the header of the database (`application_id`). A store without such a file, of
-an earlier version or of a process that was killed while it created it, becomes known when it is next opened.
+store's identity, which SQLite keeps in the header of the database (`application_id`). A store without such a file (its
+process was killed while it created the store) becomes known when it is next opened.
 
-A store has a version besides, which is advanced while it is written (`user_version` in its header). A committed version
-is noted under `known/.versions/`: a file that is behind its note is an older copy, or has lost its write-ahead log.
+A store also has a version, which is advanced while the store is written (`user_version` in its header). Committed
+versions are noted under `known/.versions/`: a file with a lower version is an older copy, or has lost its write-ahead
+log.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from storage.opening import IDENTITY
 from storage.private_files import write_private
 
 _FOLDER: Final = "known"
-# In a folder of their own: these files change often, and each change would have the folder of the others read again.
+# A separate folder: these files change often, and each change would make the folder of the others be read again.
 _VERSIONS: Final = ".versions"
 # https://sqlite.org/fileformat2.html#the_database_header
 _HEADER_BYTES: Final = 100
 _MAGIC: Final = b"SQLite format 3\0"
-# Times of folders advance in timer ticks: one that was changed this recently may be changed again without a new time.
+# Times of folders advance in timer ticks: a folder that was just changed may change again without a new time.
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
 _VERSION: Final = slice(60, 64)
 
@@ -52,7 +53,7 @@ class KnownStores:
             with self._lock:
                 if self._kept is None or self._kept[0] != changed_ns:
                     found = frozenset(one.name for one in self._folder.iterdir() if not one.name.startswith("."))
-                    # Times of folders advance in ticks: one that was changed just now may change without a new time.
+                    # A folder that was changed just now may change again without a new time.
                     if time.time_ns() - changed_ns < _SETTLED_NANOSECONDS:
                         return found
                     self._kept = (changed_ns, found)
@@ -61,7 +62,7 @@ class KnownStores:
             return frozenset()
 
     def check(self, name: str, path: Path) -> bool:
-        """Return whether the file of a store is there; False for a store that is not known and has no file.
+        """Return whether the file of a store exists; False for an unknown store without a file.
 
         Raises `StoreUnusable` for a known store whose file is gone, for a file that is no database or another store's,
         or an older copy, and in a data folder that was removed or replaced; `StoreUnavailable` where it cannot be read.
@@ -99,7 +100,7 @@ class KnownStores:
         return True
 
     def _is_older(self, name: str, path: Path) -> bool:
-        """Return whether a store has a lower version than was noted; False while its log may hold a higher one.
+        """Return whether a store has a lower version than was noted; False while its log may contain a higher one.
 
         The order matters: the noted version is committed, and without a log it is in the file, which is read last.
         """
@@ -113,14 +114,14 @@ class KnownStores:
         return False
 
     def note_version(self, name: str, identity: int, version: int) -> None:
-        """Note a version of a store that was committed. An older note may take its place: it is true, too."""
+        """Note a version of a store that was committed. A concurrent older note may replace it, which does no harm."""
         with suppress(OSError):  # without space or rights the earlier note stays
             folder = self._folder / _VERSIONS
             folder.mkdir(mode=0o700, exist_ok=True)
             write_private(folder / name, f"{identity} {version}\n".encode())
 
     def remember(self, name: str, path: Path, identity: int) -> None:
-        """Note a store that was opened, unless it is known with this identity, or was deleted meanwhile."""
+        """Note an opened store, unless it is known with this identity or was deleted meanwhile."""
         self._inode = self._inode or self._inode_now()
         if self._identity(name) == identity:
             return
@@ -197,7 +198,7 @@ class WorkspaceNames:
             return list(names)
 
     def _list(self) -> tuple[list[str], bool]:
-        """Return the names, and whether every folder has its database: one that gets it later does not change this."""
+        """Return the names, and whether all folders have a database: adding one leaves the time of this folder."""
         try:
             with os.scandir(self._folder) as entries:
                 folders = [entry.name for entry in entries if is_workspace_name(entry.name)]

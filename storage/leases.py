@@ -14,7 +14,7 @@ class JobLeases(Repository):
     """The leases and the progress of jobs within one transaction. Times are microseconds of the machine's clock."""
 
     def last_token(self, job: str, *, now: int, seconds: float) -> int | None:
-        """Return the token of the last lease on a job, 0 without one; None while another holds it."""
+        """Return the token of the last lease on a job, 0 without one; None while another instance holds the lease."""
         found = self._value(
             f"SELECT CASE WHEN {_EXPIRED} THEN token ELSE -1 END FROM job_leases WHERE job = :job",
             job=job,
@@ -24,10 +24,10 @@ class JobLeases(Repository):
         return None if found == -1 else int(found or 0)
 
     def acquire(self, job: str, *, now: int, seconds: float, after: int | None = None) -> int | None:
-        """Return the fencing token of a lease on a job; None while another holds one that has not expired.
+        """Acquire a lease on a job and return its fencing token; None while another instance holds an unexpired lease.
 
-        With `after` also None if any other lease was taken since `last_token` returned it. A lease whose end is further
-        away than its length was taken before the clock was set back. It counts as expired.
+        With `after`, a token from `last_token`, also None if any lease was taken since. A lease that ends later than a
+        lease taken now would was taken before the clock was set back: it counts as expired.
         """
         token = 1 + secrets.randbits(62)
         acquired = self._execute(
@@ -106,5 +106,5 @@ class ContentMark(Repository):
     """Reads a mark of the messages, memories, sessions, recalls and undone changes of a store."""
 
     def read(self) -> str:
-        """Return a text that differs after any change that matters to a job."""
+        """Return a text that differs after every change that matters to jobs."""
         return str(self._value(_CONTENT))

@@ -13,7 +13,7 @@ from storage.stores import Store
 
 # Pages freed in one step: 2 MB, a few milliseconds under the write lock.
 _VACUUM_PAGES: Final = 500
-# No item is in the pipeline for longer than this.
+# No item stays in the pipeline for longer than this.
 _REMEMBER_FORGOTTEN_MICROS: Final = 30 * 24 * 3_600 * 1_000_000
 # vec0 never reuses the slots of deleted vectors: below this share of used slots an index is rebuilt.
 HALF_EMPTY: Final = 0.5
@@ -51,7 +51,7 @@ def optimize(store: Store, *, now: int, budget_seconds: float = 20.0) -> dict[st
 
 
 def indexes_to_rebuild(store: Store) -> list[IndexKind]:
-    """Return which active indexes lack chunks, or consist by more than half of slots of deleted vectors."""
+    """Return the active indexes that lack chunks, or more than half of whose slots belong to deleted vectors."""
     with store.reading() as tx:
         found: list[IndexKind] = [] if tx.index.active("text") else ["text"]
         generation = tx.index.active("vector")

@@ -21,7 +21,7 @@ from storage.lifecycle.withdrawn import BeingErased
 from storage.opening import identity_of, inode_of
 from storage.store import Store, new_serial
 
-# Each connection to a database with a write-ahead log has two files open, and the process one for each store.
+# Each connection to a database with a write-ahead log opens two files, and each store a third one.
 _FILES_PER_CONNECTION: Final = 3
 # For sockets, logs, the model's files, and connections beyond those that are counted.
 _OTHER_FILES: Final = 256
@@ -50,8 +50,8 @@ def max_connections() -> int:
 class OpenWorkspaces:
     """Opens workspaces when they are first used, and closes the least recently used ones. Thread-safe.
 
-    `patience_seconds` limits how long a caller waits for a store that is being opened; the opening goes on. None waits
-    as long as it takes. `connections` is how many the stores may keep together, by default what the process may.
+    `patience_seconds` limits how long a caller waits for a store that is being opened; the opening itself goes on. None
+    sets no limit. `connections` is how many the stores may keep together, by default as many as the process may have.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class OpenWorkspaces:
         self._max_connections = max_connections() if connections is None else connections
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Store] = OrderedDict()
-        # By name: the result of an opening, and since when it runs.
+        # By name: the future of an opening, and when it began.
         self._opening: dict[str, tuple[Future[Store], float]] = {}
         # By name: the inode and the identity of the file that was opened last, and the serial of its store.
         self._known: dict[str, tuple[int | None, int, int]] = {}
@@ -92,7 +92,7 @@ class OpenWorkspaces:
         inode, replaced = inode_of(path), None
         with self._lock:
             store = self._open.get(name)
-            if store is not None and store.inode != inode:  # perhaps created since the look above
+            if store is not None and store.inode != inode:  # perhaps created since `inode` was read
                 inode = inode_of(path)
             if store is not None and store.inode == inode:
                 self._open.move_to_end(name)
@@ -118,7 +118,7 @@ class OpenWorkspaces:
             store.database.close()
 
     def forget(self, name: str) -> None:
-        """Close a workspace that is about to be deleted: a later one of its name has another serial."""
+        """Close a workspace that is about to be deleted: a later workspace of its name gets another serial."""
         self.close(name)
         with self._lock:
             self._known.pop(name, None)
@@ -156,7 +156,7 @@ class OpenWorkspaces:
             threading.Thread(target=self._open_one, args=work, name=f"open-{name}", daemon=True).start()
 
     def _opened(self, name: str, opening: Future[Store], since: float) -> Store:
-        """Wait for an opening. Once it has taken as long as callers wait, nobody waits for it any more."""
+        """Wait for an opening; once it takes longer than `patience_seconds`, nobody waits for it any more."""
         patience = self._patience_seconds
         try:
             return opening.result(None if patience is None else max(0.0, since + patience - time.monotonic()))
@@ -195,7 +195,7 @@ class OpenWorkspaces:
         return serial
 
     def _surplus(self, *, keep: str, now: bool = False) -> list[Store]:
-        """Take out the least recently used stores until the others keep few enough connections; return them to close.
+        """Take out the least recently used stores until few enough connections are left; return them to be closed.
 
         Called with the lock held. Closing may checkpoint a log, so it is done without the lock.
         """

@@ -89,7 +89,7 @@ def open_database(
         on_error.callback(database.close)
         try:
             migrate(database, kind)
-        except OSError as error:  # of the lock file
+        except OSError as error:  # this concerns the lock file
             raise _cannot_create(path, error) from error
         on_error.pop_all()
     return database
@@ -119,7 +119,7 @@ def _missing(database: Database, kind: Kind) -> list[tuple[Kind, str]]:
 
 
 def _apply(database: Database, line: Kind, version: str) -> None:
-    """Apply a migration and what follows from it in one transaction: after a crash a store has all of it or nothing."""
+    """Apply a migration and its triggers in one transaction: after a crash, a store has all of it or nothing."""
     with database.atomic() as connection:
         script = scripts(line)[version]
         for statement in _statements(script.read_text(encoding="utf-8")):
@@ -148,7 +148,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def identity_of(database: Database) -> int:
-    """Return a number by which a database is told from an earlier one in its place; 0 when it cannot be written now.
+    """Return a number that distinguishes a database from earlier ones in its place; 0 if it cannot be written now.
 
     It is written into the header of the file when it is first opened. File systems give the inode of a deleted file to
     the next one.

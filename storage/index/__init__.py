@@ -1,1 +1,1 @@
-"""The search indexes of a store, and the words of the keyword retriever: every subject keeps them true."""
+"""The search indexes of a store, and the words of the keyword retriever: all subjects keep them up to date."""

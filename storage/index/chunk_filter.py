@@ -53,7 +53,7 @@ class MemoryScope:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFilter:
-    """Restricts a search to chunks of an agent, and to those that meet every other condition given.
+    """Restricts a search to an agent's chunks that meet all conditions.
 
     `sessions` restricts messages and files, and memories too unless `memories` restricts those. `kinds` are message,
     file, memory and note; a note is a memory. `until` leaves out what was said after it, in microseconds. `audiences`
@@ -70,7 +70,7 @@ class ChunkFilter:
 
     @property
     def is_narrow(self) -> bool:
-        """Return whether it selects less than all of the agent's chunks."""
+        """Return whether the filter selects only a part of the agent's chunks."""
         return self.audiences is not None or self._is_narrow_for_everybody
 
     @property
@@ -97,7 +97,7 @@ class ChunkFilter:
         return f"SELECT id FROM chunks WHERE {self.condition_sql()}"
 
     def condition_sql(self) -> str:
-        """Return a condition on the rows of `chunks`, the only table of a query that has its columns.
+        """Return a condition on the rows of `chunks`, for queries in which no other table has columns of these names.
 
         Its parameters come from `parameters`.
         """
@@ -119,7 +119,7 @@ class ChunkFilter:
         if self.until is not None:
             clauses.append("created_at <= :until")
         if self.audiences is not None:
-            # Those that are hidden are fewer in most stores, and found by an index of what has an audience.
+            # Most stores have few hidden chunks, and an index of the chunks with an audience finds them.
             hidden = "agent_id = :agent AND audience NOT IN (SELECT value FROM json_each(:audiences))"
             clauses.append(f"id NOT IN (SELECT chunk_id FROM forward_index WHERE audience IS NOT NULL AND {hidden})")
             if not self.audiences.everybody:

@@ -22,15 +22,15 @@ MAX_CHANGES: Final = 50_000
 # The changes of about 100,000 messages.
 KEPT_CHANGES: Final = 200_000
 _PRUNED_AT_ONCE: Final = 20_000
-# Below the threads of files: each memory is a thread of its own, so that no two are neighbours.
+# Threads of memories are below those of files. Each memory is a thread of its own, so that no two are neighbours.
 _MEMORY_THREADS: Final = 1 << 40
 
 
 class ForwardRow(NamedTuple):
     """One chunk: its words as little-endian uint32 hashes, and its position among its neighbours.
 
-    `thread` is the session, file or memory that it is part of, `sequence` its place in that. `audience` is who may find
-    it, None if everybody may.
+    `thread` is the session, file or memory that contains it, `sequence` its place there. `audience` is who may find it,
+    None if everybody may.
     """
 
     chunk_id: int
@@ -101,7 +101,7 @@ class ForwardIndex(AgentRepository):
         found: dict[str, set[int]] = {"added": set(), "vector": set(), "gone": set(), "audience": set()}
         for chunk_id, kind in rows:
             found[kind].add(int(chunk_id))
-            if kind == "added":  # an undo restores chunks that were gone
+            if kind == "added":  # an undo may have restored removed chunks
                 found["gone"].discard(int(chunk_id))
         return Changes(
             position=newest,
@@ -155,9 +155,9 @@ class ForwardIndex(AgentRepository):
 
 
 def prune_changes(connection: Connection) -> int:
-    """Delete a bounded number of the changes older than the newest `KEPT_CHANGES`; returns how many.
+    """Delete old changes but the newest `KEPT_CHANGES`, a bounded number at a time; returns how many.
 
-    An index in memory that has not been used since is rebuilt.
+    An index in memory that has not read them is rebuilt.
     """
     return execute(
         connection,

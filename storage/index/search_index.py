@@ -1,8 +1,8 @@
 """The search indexes of a store: full text and vectors, both rebuildable at any time.
 
 An index is a generation: numbered, listed in `indexes`, that is active or being built. Writers keep a generation up to
-date as far as `built_to`, the highest chunk it covers; an active one covers all chunks. So a new generation is filled
-while the active one answers searches, and replaces it in one transaction.
+date up to `built_to`, the highest chunk it covers; an active one covers all. So a new generation is filled while the
+active one answers searches, and replaces it in one transaction.
 
 The tables of indexes differ by engine. In an SQLite file FTS5 has the text and sqlite-vec the vectors; PostgreSQL has a
 subclass (`storage.postgres.search_index`). Triggers keep full text in step with `chunks`. vec0 tables cannot be used in
@@ -33,20 +33,20 @@ SEARCH_INDEX: Final = "reverie_search_index"
 # A partition (one agent) allocates whole blocks: 100 agents of 10 vectors took 158 MB at the default of 1024
 # vectors a block and 10 MB at 64.
 _VECTOR_BLOCK: Final = 64
-# Merged in one step.
+# Pages of full text that are merged in one step.
 _MERGE_PAGES: Final = 200
 # sqlite-vec refuses more nearest neighbours than this.
 _MAX_NEIGHBOURS: Final = 4_096
-# What belongs to the virtual table of an index: its name is followed by these.
+# The tables with the content of a virtual table: suffixes of its name.
 _CONTENT: Final = {
     "text": ("data", "idx", "docsize", "config"),
     "vector": ("info", "chunks", "rowids", "vector_chunks00"),
 }
 _TRIGGERS: Final = {"text": ("insert", "delete"), "vector": ()}
-# Before the names of tables of replaced indexes, whose rows are removed in steps: SQLite overwrites what is deleted.
-# The vectors of 60,000 chunks at once took 1.3 s under the write lock, on a busy machine 6.3 s instead of 0.2 s a step.
+# Prefix of the tables of replaced indexes. Their rows are removed in steps, because SQLite overwrites deleted rows: the
+# vectors of 60,000 chunks at once took 1.3 s under the write lock, on a busy machine 6.3 s; a step takes 0.2 s.
 _REPLACED: Final = "chunks_index_replaced_"
-# Some 6 MB of vectors: a block of them is one row.
+# Rows removed in one step; a row is a block of vectors, and 64 blocks are some 6 MB.
 _ROWS_OF_A_STEP: Final = {"vector_chunks00": 64, "data": 1_500}
 
 
@@ -55,7 +55,7 @@ class Hit:
     """One chunk found by a retriever. A higher score is a better match.
 
     In a recall over two stores, `store` names the one that the chunk is in. `relevance` is the estimated probability
-    that the chunk fits the query, `relevance_of_any_speaker` what it would be whoever had said it.
+    that the chunk fits the query, `relevance_of_any_speaker` the same regardless of the speaker.
     """
 
     chunk_id: int
@@ -115,7 +115,7 @@ class SearchIndex(Repository):
     # --- generations ---
 
     def generations(self) -> list[Generation]:
-        """Return all indexes, the active ones first. A read-only transaction reads them once: a call asks ten times."""
+        """Return all indexes, the active ones first. A read-only transaction reads them only once."""
         if not is_read_only(self._connection):
             return self._read()
         if self._read_once is None:
@@ -169,9 +169,9 @@ class SearchIndex(Repository):
         return [one for one in self.generations() if not self._has_tables(one)]
 
     def restore_lost(self) -> None:
-        """Have lost indexes fail no writer: the active one of vectors is empty afterwards, others are gone."""
+        """Repair lost indexes so that writers do not fail: an active vector index becomes empty, others are dropped."""
         for generation in self.lost():
-            if generation.kind == "vector" and generation.state == "active":  # it tells the model of the vectors
+            if generation.kind == "vector" and generation.state == "active":  # its record has the model of the vectors
                 self._drop_tables(generation)
                 self.create_tables(generation)
             else:
@@ -259,7 +259,7 @@ class SearchIndex(Repository):
         return set(self._values(f"SELECT id FROM {generation.table}_docsize"))
 
     def vector_slots(self, generation: Generation, *, agents: int) -> int | None:
-        """Return how many slots the vectors of some agents fill, used or left by deleted ones; None without slots.
+        """Return how many slots the agents' vectors take, including the slots of deleted vectors; None without slots.
 
         The last block of each agent is not counted: it is partly empty anyway. vec0 never reuses the slots of deleted
         vectors.
@@ -268,7 +268,7 @@ class SearchIndex(Repository):
         return int(self._driver_sql(sql).scalar_one()) - agents * _VECTOR_BLOCK
 
     def merge_texts(self, generation: Generation) -> bool:
-        """Do one short step of making searches by words faster; return whether there may be more to do.
+        """Merge full text in one short step, so that searches get faster; return whether there may be more to do.
 
         It merges some segments (https://sqlite.org/fts5.html#the_merge_command).
         """
@@ -278,7 +278,7 @@ class SearchIndex(Repository):
         return bool(self._driver_sql(changes).scalar_one() - before >= 2)
 
     def overwrite_deleted(self, generation: Generation) -> None:
-        """Have the words of a full-text index be overwritten when they are deleted: it may lack this setting."""
+        """Make a full-text index overwrite deleted words, if it does not have this setting yet."""
         table = generation.table
         self._driver_sql(f"INSERT INTO {table}({table}, rank) VALUES ('secure-delete', 1)")
 
@@ -287,7 +287,7 @@ class SearchIndex(Repository):
         table = generation.table
         try:
             self._driver_sql(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
-        except exc.OperationalError:  # locked or full: says nothing about the index
+        except exc.OperationalError:  # locked or full: this says nothing about the index
             raise
         except exc.DatabaseError:
             return True
@@ -308,7 +308,7 @@ class SearchIndex(Repository):
             self._driver_sql(f"DROP TABLE IF EXISTS {table}_{suffix}")
 
     def _set_aside(self, generation: Generation) -> None:
-        """Drop the tables of an index, and leave what they contain to `remove_step`."""
+        """Drop the tables of an index, and leave their content to `remove_step`."""
         replaced = f"{_REPLACED}{secrets.token_hex(8)}"
         names = {f"{generation.table}_{suffix}": suffix for suffix in _ROWS_OF_A_STEP}
         sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN (SELECT value FROM json_each(:names))"
@@ -393,9 +393,9 @@ def create_missing_indexes(connection: Connection, now: int) -> None:
 
 
 def forget_endpoints(connection: Connection) -> int:
-    """Remove the addresses from which embedders are made again; return how many were removed. Safe to repeat.
+    """Remove the stored addresses of the embedders of indexes; return how many were removed. Safe to repeat.
 
-    The vectors stay, and are searched by the embedder of the settings if it is of the same model.
+    The vectors stay: the embedder of the settings searches them if it has the same model.
     """
     sql = (
         "UPDATE indexes SET embedder = json_remove(embedder, '$.base_url')"

@@ -1,7 +1,7 @@
 """Copies a database while others write to it, by SQLite's online backup.
 
-The copy is that of one moment: the connection holds a read transaction, so what is committed meanwhile goes to the log
-and neither changes the copy nor restarts it. Writers wait for nothing. The log can shrink again only afterwards.
+The copy shows one moment: the connection holds a read transaction, so later commits go to the log, and neither change
+the copy nor restart it. Writers do not wait. The log can shrink only after the copy.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from storage.migrations import LINES, Kind, read_versions
 
 # 8 MiB of pages at a time: a few milliseconds.
 _STEP_PAGES: Final = 2_048
-# After each step pause for as long as it took, at most this: the disk and a core are free for others half of the time.
+# The longest pause after a step. A pause is as long as its step, so that disk and processor are free half of the time.
 _MAX_PAUSE_SECONDS: Final = 0.05
-# Free space that must be left on the disk of the copy: the pipeline pauses where there is none.
+# Free space that must be left on the disk of the copy: without any, the pipeline pauses.
 _RESERVE_BYTES: Final = 256 * 1024 * 1024
 # Errors that say nothing about the database itself.
 _DISK_ERRORS: Final = (pysqlite3.SQLITE_BUSY, pysqlite3.SQLITE_FULL, pysqlite3.SQLITE_IOERR, pysqlite3.SQLITE_CANTOPEN)
@@ -47,7 +47,7 @@ class CopiedState:
 def copied(
     path: Path, scratch: Path, kind: Kind, progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> Iterator[tuple[CopiedState, BinaryIO]]:
-    """Copy a database into a file without a name in the folder `scratch`, and yield what is in it and the file.
+    """Copy a database into a file without a name in the folder `scratch`; yield the state of the copy and the file.
 
     The file has no name, so nothing of it is left, however this process ends. `progress` gets pages done and in all.
 
@@ -76,7 +76,7 @@ def copy_store(path: Path, copy: Path, progress: Callable[[int, int], None] = la
 
 
 def _check(path: Path, source: Any) -> None:
-    """Raise `StoreUnusable` for a damaged database, of which a copy would be no use."""
+    """Raise `StoreUnusable` for a damaged database: a copy of it would be useless."""
     try:
         problems = [str(row[0]) for row in source.execute("PRAGMA quick_check(3)")]
     except pysqlite3.DatabaseError as error:

@@ -1,10 +1,10 @@
-"""Which rows of an agent in one store an erasure removes, what texts they hold, and which ids tombstones may name.
+"""Which rows of an agent in a store an erasure removes, the texts in these rows, and the ids that tombstones may name.
 
-A selection names the rows that are removed directly; chunks, vectors, words, recall events, runs and whatever else
-belongs to them follows. The same selection is counted before a removal and by a dry run, so both give the same numbers.
-`storage/catalogue.py` says of each table which of its rows these are.
+A selection has the rows that are removed directly; their chunks, vectors, words, recall events, runs and so on follow.
+The same selection is counted before a removal and by a dry run, so both give the same numbers. `storage/catalogue.py`
+has the conditions for each table.
 
-`StoredTexts` reads all that the other rows of a store hold, and removes records of work that quote what was erased.
+`StoredTexts` reads the texts of all remaining rows, and removes records of work that quote what was erased.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from storage.repository import AgentRepository, Repository
 from storage.rows import DamagedRow, from_json_of, tables_of, valid_json
 
 _SELECTED: Final = tuple(name for name, table in TABLES.items() if table.about)
-# They are counted in the receipt.
+# The tables whose removed rows the receipt counts.
 _REMOVED: Final = tuple(name for name, table in TABLES.items() if table.about or table.removed)
-# The log first: some of its entries are found by the memories that they are about. Sessions and files are large.
+# The log comes first: some of its entries are found by the memories that they are about. Sessions and files, which are
+# large, come one by one.
 _IN_BATCHES: Final = (
     "curation_log",
     *(name for name in _SELECTED if name not in ("curation_log", "sessions", "files")),
@@ -36,7 +37,7 @@ _IN_BATCHES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The keys of rows to be removed, by their tables; and the groups that a user leaves, who is named with them."""
+    """The keys of the rows to remove, by table, and the groups that the user `member` leaves."""
 
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     groups: Sequence[int] = ()
@@ -44,7 +45,7 @@ class Selection:
 
     @classmethod
     def of_all(cls, selections: Iterable[Selection]) -> Selection:
-        """Return what several selections name, each row once; a selection of a user's groups is alone."""
+        """Return the rows of several selections, each once. Only a single selection may have groups."""
         every = list(selections)
         if len(every) == 1:
             return every[0]
@@ -64,7 +65,7 @@ class Selection:
         return {table: self.of(table) for table in _SELECTED}
 
     def parts(self, rows: int) -> Iterator[Selection]:
-        """Split the selection into parts for one transaction each: `rows` rows of a table, or a session, or a file."""
+        """Split the selection into one part for each transaction: `rows` rows of a table, a session, or a file."""
         for table in _IN_BATCHES:
             keys = self.of(table)
             yield from (Selection({table: keys[first : first + rows]}) for first in range(0, len(keys), rows))
@@ -74,10 +75,10 @@ class Selection:
 
 
 def conditions_in(table: str, subject: Subject) -> Mapping[SubjectKind, str]:
-    """Return which rows of a table are about a subject, by its kind.
+    """Return the conditions by which rows of a table are about a subject, by kind of subject.
 
-    In the account only rows that came from the subject's workspace are. An event of a recall does not tell from which
-    workspace the account was asked.
+    In the account, only rows that came from the subject's workspace are. Recall events there are not: they do not tell
+    from which workspace the account was asked.
     """
     conditions = TABLES[table].about
     if subject.origin is None or table not in ("memories", "recall_events"):
@@ -89,7 +90,7 @@ def conditions_in(table: str, subject: Subject) -> Mapping[SubjectKind, str]:
     return {kind: f"({one}) AND {MEMORY_METADATA} ->> 'workspace' = :origin" for kind, one in of_kinds.items()}
 
 
-# Columns in Reverie's own words, which are the same in rows of others. What they quote is in another column, too.
+# Columns with Reverie's own words, which everybody's rows have. Texts that they quote are also in other columns.
 _OWN_WORDS: Final = frozenset({
     "agent_id", "table_name", "model", "stage", "tier", "lifetime", "kind", "role", "status", "visibility", "source",
     "job", "action", "why", "phase", "trigger_kind", "notification_policy", "last_run_status", "run_status",
@@ -106,7 +107,7 @@ class ErasedRows(AgentRepository):
         found: dict[str, list[Any]] = {"sessions": self._about("sessions", subject, {})}
         names = self._values(f"SELECT id FROM sessions WHERE row_id IN {listed('rows')}", rows=found["sessions"])
         if subject.kind == "session" and subject.origin is None:
-            names.append(subject.id)  # it may not be stored, or no longer
+            names.append(subject.id)  # the session itself may not be stored (any more)
         chats = [*names, *self._chats(subject, found["sessions"])]
         known: dict[str, Sequence[Any]] = {"names": names, "chats": chats}
         if subject.kind == "message":
@@ -169,7 +170,7 @@ class ErasedRows(AgentRepository):
                 yield from map(bytes, found.scalars())
 
     def names(self, selection: Selection) -> set[str]:
-        """Return the names in the selected rows, as they may be in log lines."""
+        """Return the names in the selected rows that log lines may contain."""
         found: set[str] = set()
         for table in _REMOVED:
             if columns := TABLES[table].names:
@@ -261,7 +262,7 @@ class ErasedRows(AgentRepository):
 def _from(table: str) -> str:
     """Return the FROM and WHERE of the rows of a table that a selection removes."""
     entry = TABLES[table]
-    # With the plus, SQLite looks them up by their keys and does not read all rows of the agent for each part.
+    # With the plus, SQLite looks rows up by their keys and does not read all rows of the agent for each part.
     of_agent = f"{'' if entry.key[0] == 'agent_id' else '+'}agent_id = :agent AND " if entry.of_agent else ""
     return f"FROM {table} WHERE {of_agent}{entry.removed or f'{entry.key[-1]} IN {listed(table)}'}"
 
@@ -273,9 +274,9 @@ def _texts_of_row(row: Mapping[str, Any] | RowMapping) -> Iterator[str]:
 
 
 class Candidate(NamedTuple):
-    """An id of an agent's row, as an erasure may have named it; `origin` is where a row of the account came from.
+    """An id in an agent's rows that an erasure may have named; `origin` is the workspace of a row of the account.
 
-    A message has the `session` that its id is unique within.
+    For a message, `session` is the session within which its id is unique.
     """
 
     kind: SubjectKind
@@ -286,7 +287,7 @@ class Candidate(NamedTuple):
 
 _OF_ROW: Final = valid_json("metadata")
 _OF_MEMORY: Final = valid_json("k.metadata")
-# Rows of the account, which are memories, name the workspace that they came from.
+# Memories, the rows of the account, name the workspace that they came from.
 _ORIGINS: Final = {"memories": f"{_OF_ROW} ->> 'workspace'"}
 _USERS: Final = (
     *(
@@ -323,10 +324,10 @@ _NAMED: Final[tuple[tuple[SubjectKind, str], ...]] = (
 
 
 class Candidates(AgentRepository):
-    """What erasures may have named in the rows of one agent, within one transaction."""
+    """The ids in the rows of one agent that erasures may have named, within one transaction."""
 
     def all(self) -> Iterator[Candidate]:
-        """Yield every id by its kind."""
+        """Yield every id with its kind."""
         for kind, sql in _NAMED:
             for row in self._execute(sql):
                 if row[0]:
@@ -407,7 +408,7 @@ class StoredTexts(Repository):
         return found
 
     def remove_quoting(self, table: str, keys: Sequence[Any]) -> int:
-        """Remove some of these records of work; a run keeps its outcome and loses its texts. Return how many."""
+        """Remove these records of work and return how many; a run keeps its outcome and loses its texts."""
         entry = TABLES[table]
         change = entry.unquote or f"DELETE FROM {table} WHERE {entry.key[-1]}"
         return self._execute(f"{change} IN (SELECT value FROM json_each(:keys))", keys=keys).rowcount

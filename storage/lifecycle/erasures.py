@@ -1,4 +1,4 @@
-"""Erasures and forgets in the account's database: what is to be removed, how far it has come, and receipts.
+"""Erasures and forgets in the account's database: what to remove, how far a removal has come, and receipts.
 
 A forget removes a session or a workspace from several places; a sweep finishes one that was interrupted."""
 
@@ -15,13 +15,13 @@ from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.repository import AccountRepository
 from storage.rows import execute, insert_sql, select_list, to_parameters
 
-# Rows stored later than this stay; no time is later.
+# A `before` that is later than all times: every row is erased.
 ALL_TIMES: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is erased in one store: of a kind, with an id unless it is everything of the agent.
+    """What is erased in one store: something of a kind with an id, or everything of the agent without one.
 
     A message has a `session`, too: its id is unique within it.
     `origin` is the workspace that rows of the account must come from, None in a workspace's own store and for all.
@@ -36,7 +36,7 @@ class Subject:
 
     @classmethod
     def named(cls, kind: ErasureKind, target: str, origin: str | None, before: int) -> Subject:
-        """Return the subject of an erasure, whose target is the name of a message; a workspace is all of its agents."""
+        """Return the subject of an erasure. A message's `target` is its name; a workspace means all of its agents."""
         session, name = named_message(target) if kind == "message" else ("", target)
         return cls("agent" if kind == "workspace" else kind, name, origin, before, session)
 
@@ -46,18 +46,18 @@ class Subject:
 
 
 def message_name(session: str, message_id: str) -> str:
-    """Return the name by which one message of an agent is known where a name is one text; see `named_message`."""
+    """Return the name of one message of an agent as a single text, which includes the session."""
     return f"{session}\x1f{message_id}"
 
 
 def named_message(name: str) -> tuple[str, str]:
-    """Return the session and the id of a message by its name."""
+    """Return the session and the id of the message with this name."""
     session, _, message_id = name.rpartition("\x1f")
     return session, message_id
 
 
 def parts_of(kind: ErasureKind, target: str) -> list[tuple[ErasureKind, str]]:
-    """Return the kind and the target of everything that an erasure is about: several of a selection, else one."""
+    """Return the kind and target of each part of an erasure: several for a selection, else one."""
     return [(part[0], part[1]) for part in json.loads(target)] if kind == "selection" and target else [(kind, target)]
 
 
@@ -65,9 +65,9 @@ def parts_of(kind: ErasureKind, target: str) -> list[tuple[ErasureKind, str]]:
 class ErasureRecord:
     """One erasure. `target` is the id of what is erased, None at the end and for whole agents and workspaces.
 
-    `agent` and `workspace` limit it, None is all; at the end that of a whole agent or workspace is a hash. Rows stored
-    after `cutoff` stay. `attempts` is how often it has failed since its last step, with `error`. Finished without a
-    receipt, it has failed for good. Times are microseconds.
+    `agent` and `workspace` limit it, None is all. When an agent or workspace was erased, a hash replaces its name. Rows
+    stored after `cutoff` stay. `attempts` is how often it has failed since its last step, last with `error`. An erasure
+    that is finished without a receipt has failed for good. Times are microseconds.
     """
 
     id: str
@@ -90,7 +90,7 @@ class ErasureRecord:
     next_try_at: int | None = None
 
 
-# The place under which what stays in the account is counted until the receipt names it.
+# The name in `counts` for memories that stay in the account, until the receipt names them.
 KEPT_IN_ACCOUNT: Final = "kept in @account"
 _SELECT: Final = f"SELECT {select_list(ErasureRecord)} FROM erasures"
 _INSERT: Final = insert_sql("erasures", ErasureRecord)
@@ -138,7 +138,7 @@ class Erasures(AccountRepository):
         self._execute("UPDATE erasures SET target = NULL WHERE id = :id", id=erasure_id)
 
     def rename_requester(self, name: str, to: str) -> None:
-        """Have erasures that a token asked for name it otherwise."""
+        """Change the name of the token in the erasures that it asked for."""
         sql = "UPDATE erasures SET requested_by = :to WHERE requested_by = :name"
         self._execute(sql, name=name, to=to)
 
@@ -210,7 +210,7 @@ class Erasures(AccountRepository):
                     )
 
     def fragments(self, erasure_id: str) -> Iterator[tuple[str, bytes]]:
-        """Return the hashes that were kept, each batch with its kind."""
+        """Return the stored hashes in batches, each with its kind."""
         sql = "SELECT kind, hashes FROM erasure_fragments WHERE erasure_id = :id ORDER BY seq"
         with self._account.reading() as connection:
             rows = execute(connection, sql, id=erasure_id).all()
@@ -221,9 +221,9 @@ class Erasures(AccountRepository):
 class ForgetRecord:
     """A session, or with an empty `agent` and `session` a workspace, that is being forgotten.
 
-    `incarnation` tells it from a later one of its name, which is kept: the file of a workspace, the ref code of a
-    session, empty if there was none. `forgotten_at` is the mark up to which items are kept out; `requested_at` is in
-    microseconds.
+    `incarnation` distinguishes it from a later one of the same name, which stays: the file of a workspace, the ref code
+    of a session, empty if there was none. `forgotten_at` is the mark up to which items are kept out; `requested_at` is
+    in microseconds.
     """
 
     id: int
@@ -239,7 +239,7 @@ _SELECT_FORGETS: Final = f"SELECT {select_list(ForgetRecord, incarnation='file')
 
 
 class Forgets(AccountRepository):
-    """What is being forgotten. Each method is a transaction of its own."""
+    """The forgets in progress. Each method is a transaction of its own."""
 
     def begin(
         self,
@@ -272,9 +272,9 @@ class Forgets(AccountRepository):
         self._execute("DELETE FROM forgets WHERE id = :id", id=forget_id)
 
     def open(self, *, before: int, now: int) -> list[ForgetRecord]:
-        """Return what was begun before a time (microseconds) and has not ended, the oldest first.
+        """Return the forgets that began before a time (microseconds) and have not ended, the oldest first.
 
-        What was begun in the future was begun before the clock was set back.
+        A beginning in the future dates from before the clock was set back, and counts.
         """
         sql = f"{_SELECT_FORGETS} WHERE requested_at < :before OR requested_at > :future ORDER BY id"
         return self._records(ForgetRecord, sql, before=before, future=now + CLOCK_TOLERANCE_MICROS)

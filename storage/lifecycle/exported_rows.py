@@ -1,7 +1,7 @@
 """Read the rows of an export: each part of an agent's rows, limited to a user or a session, page by page.
 
-A page is a short transaction of its own, so that an export of any size holds back no checkpoint of the log. Rows are
-read in the order of their ids, never of their row numbers, which another installation would assign otherwise.
+Each page is a short transaction, so that even a large export does not delay checkpoints of the log. Rows are read in
+the order of their ids, never of their row numbers, which another installation would assign otherwise.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class ExportLimits:
     tenant: str | None = None
 
 
-# The tables with a part, by its name.
+# The exported tables, by the name of their part.
 EXPORTED: Final = {
     table.exported.part: (name, table, table.exported) for name, table in TABLES.items() if table.exported is not None
 }
 ACCOUNT_PARTS: Final = tuple(part for part in PARTS if EXPORTED[part][2].in_account)
 _TENANTS: Final = {
     "memories": f"(:tenant IS NULL OR coalesce(t.tenant, '{LOCAL_TENANT}') = :tenant)",
-    # A chunk of the store of a workspace has no tenant.
+    # Chunks in a workspace's store have no tenant.
     "recall_events": f"(:tenant IS NULL OR coalesce(k.tenant, '{LOCAL_TENANT}') = :tenant)",
 }
 
@@ -71,7 +71,7 @@ class ExportedRows(AgentRepository):
         return [record for record, _ in self._read(ExportedMemory, f" AND t.id IN {listed('ids')}", values, workspace)]
 
     def schedule(self, id: str, *, workspace: str) -> tuple[list[ExportedSchedule], list[ExportedRun]]:
-        """Return the record of a schedule and those of its runs, the newest first."""
+        """Return the record of a schedule, and the records of its runs, newest first."""
         values = _parameters(ExportLimits()) | {"id": id}
         schedules = [record for record, _ in self._read(ExportedSchedule, " AND t.id = :id", values, workspace)]
         runs = [record for record, _ in self._read(ExportedRun, " AND d.id = :id", values, workspace)]
@@ -102,7 +102,7 @@ class ExportedRows(AgentRepository):
 
 
 def _record(kind: type[_R], read: dict[str, Any]) -> _R:
-    """Return a record. Raises `DamagedRow` where a value is not of the type of its field."""
+    """Return a record. Raises `DamagedRow` if a value does not have the type of its field."""
     if any(isinstance(value, DamagedText) for value in read.values()):
         raise damaged_row("text")
     try:
@@ -135,7 +135,7 @@ def _parameters(limits: ExportLimits) -> dict[str, Any]:
 
 @cache
 def _converters(kind: type[ExportedRecord]) -> dict[str, Callable[[Any], Any]]:
-    """Return how stored values become those of a record, where the two differ."""
+    """Return the conversions for fields whose stored values differ from those of a record."""
     found: dict[str, Callable[[Any], Any]] = {}
     for name, hint in get_type_hints(kind).items():
         options = set(get_args(hint)) - {type(None)} if get_origin(hint) not in (list, dict) else {hint}

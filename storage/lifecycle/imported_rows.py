@@ -1,7 +1,7 @@
 """Store the rows of an import, with their ids and times, unless they are there already.
 
-What is there stays as it is, so storing a record again changes nothing. Chunks and vectors are not imported: rows are
-stored as new to the pipeline, which makes them.
+Stored rows stay as they are, so storing a record again changes nothing. Chunks and vectors are not imported: the
+pipeline makes them for the new rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storage.repository import AgentRepository
 from storage.rows import column_name
 from storage.sessions.sessions import Sessions, new_ref_code
 
-# "waiting": the row that it refers to has not been chunked yet; "left_out": there is no such row.
+# "waiting": the row that the record refers to is not chunked yet; "left_out": there is no such row.
 ImportOutcome: TypeAlias = Literal["added", "present", "left_out", "waiting"]
 
 # "elsewhere": another row of the store has the id, which must be unique.
@@ -49,7 +49,7 @@ class ImportedRows(AgentRepository):
     """The rows of one agent that imports write, within one transaction."""
 
     def presence(self, records: Sequence[ExportedRecord]) -> list[Presence]:
-        """Return of each record whether it is there already; with one query for each kind."""
+        """Return for each record whether it is stored already, with one query for each kind of record."""
         there: dict[type[ExportedRecord], dict[str, str | None]] = {types.ExportedMessage: self._messages(records)}
         for kind in {type(record) for record in records} - {types.ExportedMessage}:
             if sql := _by_id(kind):
@@ -58,7 +58,7 @@ class ImportedRows(AgentRepository):
         return [self._presence(record, there.get(type(record), {})) for record in records]
 
     def add_messages(self, records: Sequence[types.ExportedMessage], *, now: int, user: str | None) -> None:
-        """Store messages that are not present; a session that is not there either becomes that of `user`."""
+        """Store messages that are not present; a missing session is created for `user`."""
         by_session: dict[str, list[types.ExportedMessage]] = {}
         for record in records:
             by_session.setdefault(record.session, []).append(record)
@@ -93,7 +93,7 @@ class ImportedRows(AgentRepository):
     def add(
         self, record: ExportedRecord, *, now: int, tenant: str | None, trusted: bool, user: str | None
     ) -> ImportOutcome:
-        """Store a record that is not present, except a message. `tenant` is that of rows of the account.
+        """Store a record that is not present, except a message. `tenant` is the tenant of rows of the account.
 
         A promoted memory stays promoted only if the import is `trusted`. If the session that a record came from is
         missing, it is created for `user`. `now` in microseconds.
@@ -127,7 +127,7 @@ class ImportedRows(AgentRepository):
         return self._insert(record, now)
 
     def link_successor(self, record: types.ExportedMemory) -> None:
-        """Let a memory that is there be replaced by its successor, if that has been imported meanwhile."""
+        """Mark a stored memory as replaced by its successor, if the successor has been imported meanwhile."""
         if record.superseded_by is not None and record.superseded_by != record.id:
             self._execute(
                 "UPDATE memories SET superseded_by = (SELECT b.row_id FROM memories AS b WHERE b.agent_id = :agent"
@@ -138,7 +138,7 @@ class ImportedRows(AgentRepository):
             )
 
     def belongs_to_others(self, session: str, user: str | None) -> bool:
-        """Return whether a session exists that this user is not in; for None, whether it has users."""
+        """Return whether a session exists without this user; for None, whether the session has users."""
         sessions = Sessions(self._connection, self._agent)
         found = sessions.find(session)
         if found is None:
@@ -163,7 +163,7 @@ class ImportedRows(AgentRepository):
         return "absent" if not known else "present" if there[known[0]] in (None, own) else "elsewhere"
 
     def _messages(self, records: Sequence[ExportedRecord]) -> dict[str, str | None]:
-        """Return hashes of what the stored messages say whose sessions and ids these records have, by both."""
+        """Return content hashes of the stored messages that these records name, by session and id."""
         by_session: dict[str, list[str]] = {}
         for record in records:
             if isinstance(record, types.ExportedMessage):
@@ -221,7 +221,7 @@ class ImportedRows(AgentRepository):
             stored_at=now,
         )
         if outcome == "added" and replaced:
-            # In a second step: of several rows of a fact, only a replaced one may share its key with the current one.
+            # In a second step: a row may share the key of a fact's current row only once it is marked as replaced.
             self._execute(
                 "UPDATE memories SET superseded_by = row_id, superseded_at = :at, category = :category, key = :key"
                 " WHERE agent_id = :agent AND id = :id",
@@ -270,7 +270,7 @@ class ImportedRows(AgentRepository):
         return outcome
 
     def _source(self, record: types.ExportedRecallEvent) -> tuple[int | None, int | None, int | None]:
-        """Return the row that an event found, when it was chunked, and the chunk, as far as they are there."""
+        """Return the row that an event found, when it was chunked, and the chunk, each None if it does not exist."""
         sql = _SOURCES[record.found_kind]
         values = {"found": record.found, "session": record.found_session, "hash": _bytes_of(record.chunk)}
         found = self._execute(sql, **values).first()
@@ -284,7 +284,7 @@ class ImportedRows(AgentRepository):
         return None if record.session is None else self._ensure_session(record.session, record.created_at, now, user)
 
     def _ensure_session(self, session: str, started_at: datetime, now: int, user: str | None) -> int:
-        """Return the row of a session, made for a user if its own record is not in the import."""
+        """Return the row of a session; it is created for `user` if the import has no record of it."""
         row = self._session_row(session)
         if row is None:
             at = min(to_micros(started_at), now)
@@ -299,7 +299,7 @@ class ImportedRows(AgentRepository):
         values = {column_name(name): getattr(record, name) for name in names} | columns
         bound = {f"v_{name}": _stored(value) for name, value in values.items()}
         if "stored_at" not in columns:
-            # By these an erasure tells rows from those that came after it: none may be later than it is now.
+            # Erasures compare these times with their own to spare later rows, so none may be later than now.
             bound |= {
                 name: min(bound[name], now) for name in ("v_started_at", "v_created_at", "v_at") if bound.get(name)
             }
@@ -312,9 +312,9 @@ class ImportedRows(AgentRepository):
 
 
 def _by_id(kind: type[ExportedRecord]) -> str:
-    """Return a query for those of many ids that are there; empty for records that are known otherwise.
+    """Return a query for those of many ids that are stored; empty for records that are not found by an id.
 
-    It returns each with the agent that must be the record's, if ids are unique over all agents.
+    The query returns each id with its agent, which must be the record's, if ids are unique across agents.
     """
     name, table, exported = EXPORTED[types.tag_of(kind)]
     if exported.same or kind is types.ExportedRecallEvent:
@@ -333,7 +333,7 @@ def _name_of(message: types.ExportedMessage | WholeMessage) -> str:
 
 
 def _ids_of(record: ExportedRecord) -> list[str]:
-    """Return the ids by which a record is known: its own, and that of a note."""
+    """Return the ids by which a record is found: its own id and its note's id."""
     return [name for name in (getattr(record, "id", None), getattr(record, "note_id", None)) if name is not None]
 
 

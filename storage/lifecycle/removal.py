@@ -59,10 +59,10 @@ class Removal(AgentRepository):
             self._leave(selection.groups, selection.member)
 
     def remove_everything(self) -> int:
-        """Remove what no selection names: what an agent has besides sessions, memories and schedules."""
+        """Remove everything else that an agent has besides sessions, memories and schedules."""
         removed = 0
         present = tables_of(self._connection)
-        for name, table in reversed([*TABLES.items()]):  # so that each row is counted
+        for name, table in reversed([*TABLES.items()]):  # dependent tables first, so that each row is counted
             if name in present and table.of_agent and not table.outlives:
                 removed += self._execute(f"DELETE FROM {name} WHERE agent_id = :agent").rowcount
         return removed
@@ -79,7 +79,7 @@ class Removal(AgentRepository):
             sessions.forget(str(name), forgotten_at=forgotten_at)
 
     def _leave(self, groups: Sequence[int], user: str) -> None:
-        """Remove a user from groups, unless the user has said something there since; they belong to the others."""
+        """Remove a user from groups that have other users, unless the user has said something there since."""
         self._execute(
             "DELETE FROM session_users WHERE agent_id = :agent AND user_id = :user AND session_row IN"
             " (SELECT value FROM json_each(:rows)) AND NOT EXISTS (SELECT 1 FROM messages AS m"

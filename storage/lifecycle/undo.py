@@ -1,4 +1,4 @@
-"""Undoes an entry of the curation log: restores every row that it changed, in every index too.
+"""Undoes an entry of the curation log: restores every row that it changed, also in the indexes.
 
 Access counts, and the chunks and tags that the pipeline derives from a memory, may have changed since; any other later
 change is a conflict. The undo happens in the caller's transaction, in full or not at all.
@@ -22,9 +22,9 @@ from storage.rows import defer_references, execute
 # The tables that entries contain, parents first: the order in which rows are restored.
 _RECORDED: Final = {name: table.recorded for name, table in TABLES.items() if table.recorded is not None}
 _REFERRING: Final = tuple(name for name in _RECORDED if TABLES[name].refers and TABLES[name].of_agent)
-# Counted by readers: an undo subtracts what the job added and keeps what was counted afterwards.
+# Columns that readers count up: an undo subtracts what the job added and keeps what was counted afterwards.
 _COUNTED: Final = frozenset({"access_count", "accessed_at"})
-# Written by the pipeline, derived from the memory; and when it was said again.
+# Columns that the pipeline derives from the memory, and the time at which the memory was last confirmed.
 _DERIVED: Final = frozenset({"chunked_at", "confirmed_at"})
 # The tags of chunks are derived from the memory's.
 _DERIVED_TABLE: Final = "chunk_tags"
@@ -33,11 +33,11 @@ _DERIVED_TABLE: Final = "chunk_tags"
 def undo(connection: Connection, entry: CurationEntry, *, at: int, prefix: str = "", request: str = "") -> None:
     """Restore what an entry changed and mark it as undone; errors name entries with `prefix` before their numbers.
 
-    What a request with the same key has undone stays as it is: its answer was lost.
+    If a request with the same key has already undone the entry, nothing happens: only its answer was lost.
 
     Raises `Conflict` when it has already been undone, when a row was changed again (naming the later entry to undo
-    first, if there is one), or when what a row belongs to is gone. The caller must then roll back: rows may be restored
-    in part.
+    first, if there is one), or when something to which a row belongs is gone. The caller must then roll back: rows may
+    be restored in part.
     """
     log = CurationLog(connection)
     if log.was_undone_by(entry.id, request):
@@ -50,7 +50,7 @@ def undo(connection: Connection, entry: CurationEntry, *, at: int, prefix: str =
             later = log.later_entry(entry.id, change.table, dict(_key_parameters(change)))
             raise _cannot(prefix, entry, f"a row of {change.table} has been changed since", later)
     _refuse_if_successor(connection, log, entry, changes, prefix)
-    # A memory and its successor refer to each other, in whatever order they are restored.
+    # A memory and its successor refer to each other, so no order of restoring them would do.
     defer_references(connection)
     try:
         _restore(connection, MemoryChunks(connection, entry.agent), changes)
@@ -127,7 +127,7 @@ def _restore(connection: Connection, chunks: MemoryChunks, changes: Sequence[Row
     rewritten = [change for change in changes if change.table == "memories" and _is_rewritten(change)]
     rows = [change.after["row_id"] for change in rewritten if change.after]
     chunks.remove(rows)
-    # Makes room for the one current fact that a category and key may have.
+    # A category and key may have only one current fact: this makes room for it.
     sql = "UPDATE memories SET superseded_by = row_id WHERE row_id IN (SELECT value FROM json_each(:rows))"
     execute(connection, sql, rows=rows)
     for change in ranked:
@@ -204,7 +204,7 @@ def _refuse_orphans(connection: Connection, entry: CurationEntry, changes: Seque
 
 
 def _orphans(name: str) -> str:
-    """Return SQL for those of an agent's rows that refer to rows which are gone, or belong to another agent by now."""
+    """Return SQL for an agent's rows that refer to rows which are gone or belong to another agent by now."""
     table = TABLES[name]
     missing = [
         f"t.{column} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {target} AS o"
@@ -231,7 +231,7 @@ Row = dict[str, Any]
 
 
 def usable_vectors(connection: Connection, chunks: Sequence[Row], vectors: Sequence[Row]) -> list[Row]:
-    """Return those of the vectors to restore whose model has an index.
+    """Return the vectors to restore, without those whose model has no index.
 
     A chunk without a vector of the active model gets none at all, and is marked to be embedded again.
     """

@@ -1,8 +1,7 @@
-"""Which rows nothing may be done with any more: those that were forgotten, and those that an erasure will remove.
+"""Finds the rows that must not be used any more: those that were forgotten, and those that an erasure will remove.
 
-Removing takes minutes where there is much. Who works on rows asks here before it takes them up, and again before each
-call by which something of them leaves the process. Marks keep out what was accepted before an erasure, and is still on
-its way.
+Removing many rows takes minutes. Code that works on rows asks here before it begins, and again before each call by
+which their content leaves the process. Marks keep out items that were accepted before an erasure.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ _KEPT: Final[dict[Table, str]] = {
     "files": f"agent_id <> '' AND {_OF_SESSION}",
     "memories": _OF_SESSION,
 }
-# Where a session id is expected; a session id holds no control character.
+# Prefixes of marks in the column for session ids, which contain no control characters.
 MESSAGE_MARK: Final = "\x1fmessage\x1f"
 USER_MARK: Final = "\x1fuser\x1f"
 AGENT_MARK: Final = "\x1fagent\x1f"
-# The agent of a mark that is for all agents.
+# The agent of a mark that applies to all agents.
 EVERY_AGENT: Final = ""
 
 _UNFINISHED: Final = "SELECT kind, target, agent_id, workspace, cutoff FROM erasures WHERE finished_at IS NULL"
@@ -55,7 +54,7 @@ def being_erased(account: StoreDatabase, store_name: str, *, is_account: bool) -
         rows = execute(connection, _UNFINISHED).all()
     found = []
     for kind, target, agent, workspace, cutoff in rows:
-        # Without a target its rows are gone, and only logs and copies are looked through.
+        # Without a target, the rows of the erasure are gone; only logs and copies are still searched.
         is_over = target is None and kind not in ("agent", "workspace")
         if is_over or not (is_account or workspace in (None, store_name)):
             continue
@@ -67,7 +66,7 @@ def being_erased(account: StoreDatabase, store_name: str, *, is_account: bool) -
 
 
 class Withdrawn(Repository):
-    """The rows of all agents of a store that nothing may be done with, within one transaction."""
+    """The rows of all agents of a store that must not be used any more, within one transaction."""
 
     def among(self, table: Table, keys: Collection[Any], erasing: Sequence[BeingErased]) -> set[Any]:
         """Return those of these rows, by key, that are gone, were forgotten, or are being erased."""
@@ -103,7 +102,7 @@ class Withdrawn(Repository):
 
 
 def _condition(table: Table, subject: Subject) -> str:
-    """Return the condition that rows of a table meet if a subject's erasure removes them or what they are part of."""
+    """Return the condition for rows of a table that a subject's erasure removes, or whose source it removes."""
     own = conditions_in(table, subject).get(subject.kind)
     found = [own] if own else []
     if TABLES[table].has_session_row:
@@ -120,7 +119,7 @@ def _condition(table: Table, subject: Subject) -> str:
             "row_id IN (SELECT l.message_row FROM message_chunks AS l WHERE l.chunk_id = chunks.id)",
             subject,
         )
-        # A chunk begins with the question before it, which may be somebody else's message.
+        # A chunk's `lead` is the question before it, which may be another person's message.
         before = _belonging_to("messages", "session_row = chunks.session_row", subject)
         found += [f"lead <> '' AND {one}" for one in before]
     return " OR ".join(f"({one})" for one in found)
@@ -158,7 +157,7 @@ class KeptOut(Repository):
         return self._value("SELECT 1 FROM forgotten_sessions LIMIT 1") is not None
 
     def drop(self, *, up_to: int) -> int:
-        """Drop the marks up to a time: nothing that was accepted before is on its way any more. Return how many."""
+        """Drop the marks up to a number and return how many: all items accepted before are settled."""
         return self._execute("DELETE FROM forgotten_sessions WHERE forgotten_at <= :at", at=up_to).rowcount
 
 
@@ -166,7 +165,7 @@ class Marks(AgentRepository):
     """The marks of one agent, as ingest looks them up."""
 
     def forgotten_at(self, *, user: str | None = None) -> int:
-        """Return the time up to which items of the agent, or of one of its users, are kept out; 0 without a mark."""
+        """Return the number up to which items of the agent, or of one of its users, are kept out; 0 without a mark."""
         keys = [AGENT_MARK, *([USER_MARK + user] if user else [])]
         sql = (
             "SELECT max(forgotten_at) FROM forgotten_sessions WHERE agent_id IN (:agent, '')"
@@ -175,7 +174,7 @@ class Marks(AgentRepository):
         return int(self._value(sql, keys=keys) or 0)
 
     def messages_forgotten_at(self, session: str, ids: Sequence[str]) -> dict[str, int]:
-        """Return the times up to which deliveries of these messages of a session are kept out, for those that are."""
+        """Return the numbers up to which deliveries of these messages of a session are kept out, by message."""
         sql = (
             "SELECT session_id, max(forgotten_at) FROM forgotten_sessions WHERE agent_id IN (:agent, '')"
             " AND session_id IN (SELECT value FROM json_each(:keys)) GROUP BY session_id"

@@ -1,4 +1,4 @@
-"""What memory extraction reads: sessions with new messages, its position in each, and the memories to compare with.
+"""The rows that memory extraction reads: sessions with new messages, positions in them, and memories to compare with.
 
 The position in a session is stored under the session's ref code, which is never reused; a row number may be reused
 after the session is forgotten.
@@ -31,7 +31,7 @@ EXTRACT_STAGE: Final = "extract"
 class WaitingSession:
     """A session with messages after `position`, up to which memories were extracted. Times are microseconds.
 
-    A group has several users: `user` is only the first of them.
+    `user` of a group is only the first of its users.
     """
 
     row_id: int
@@ -46,7 +46,7 @@ class WaitingSession:
     is_group: bool = False
 
     def speaker(self, message: SourceMessage) -> str | None:
-        """Return the user who said a message: the one that it names, else the only one of the session, if any."""
+        """Return the user who said a message: the user that it names, else the session's only user, if any."""
         return message.user or (None if self.is_group else self.user)
 
 
@@ -54,7 +54,7 @@ class WaitingSession:
 class SourceMessage:
     """The parts of a message that extraction reads.
 
-    `created_at` is never after the time at which the message was stored. Otherwise a message that a wrong clock dates
+    `created_at` is never after the time at which the message was stored. Otherwise a message that a wrong clock dated
     to next year would override everything said until then. `user` is the end user it was stored for, if it named one.
     """
 
@@ -142,9 +142,9 @@ class ExtractionProgress(Repository):
         self._progress = JobLeases(connection)
 
     def waiting(self, *, now: int, limit: int, agent: str | None = None) -> list[WaitingSession]:
-        """Return sessions with new messages that are not postponed, the longest inactive first.
+        """Return sessions with new messages that are not postponed, longest inactive first.
 
-        With `agent` only that agent's.
+        With `agent`, only sessions of that agent.
         """
         return self._records(WaitingSession, _WAITING, since=self.watermark(now), now=now, limit=limit, agent=agent)
 
@@ -190,25 +190,25 @@ class ExtractionProgress(Repository):
         return True
 
     def postpone(self, session: WaitingSession, *, now: int, first_seconds: float, longest_seconds: float) -> None:
-        """Try a session again later: twice as long after the failure as last time."""
+        """Postpone a session after a failure; each pause is twice as long as the last."""
         item = f"retry {session.ref_code}"
         last = self._value("SELECT position - at FROM job_progress WHERE job = :job AND item = :item", item=item)
         pause = min(2 * int(last), int(longest_seconds * 1e6)) if last else int(first_seconds * 1e6)
         self._progress.set(self._job, item, now + pause, now=now)
 
     def begin(self, sessions: Sequence[WaitingSession], *, now: int) -> None:
-        """Note that these sessions are about to be read: the note of one whose reader dies stays."""
+        """Count a beginning for each of these sessions. If its reader dies, the count stays."""
         for session in sessions:
             item = f"{_READING}{session.ref_code}"
             self._progress.set(self._job, item, self._progress.progress(self._job, item) + 1, now=now)
 
     def end(self, sessions: Sequence[WaitingSession]) -> None:
-        """Remove the notes of `begin`."""
+        """Remove the counts of `begin`: the readers have ended."""
         for session in sessions:
             self._progress.drop(self._job, f"{_READING}{session.ref_code}")
 
     def deaths(self) -> dict[str, int]:
-        """Return how often a reader of a session died, by ref code; those that are being read now are among them."""
+        """Return how often readers of each session died, by ref code. Sessions that are being read now are included."""
         found = self._execute(
             "SELECT item, position FROM job_progress WHERE job = :job AND item >= :first AND item < :last",
             job=self._job,
@@ -218,16 +218,16 @@ class ExtractionProgress(Repository):
         return {str(item).removeprefix(_READING): int(position) for item, position in found}
 
     def read_again(self, ref_code: str, *, after: int, now: int) -> None:
-        """Move the position of a session back to `after`, if it is behind it: what follows is read once more.
+        """Move the position of a session back to `after` if it is higher, so that later messages are read once more.
 
-        However long ago it was written.
+        This works for sessions of any age.
         """
         if self._progress.progress(self._job, ref_code) > after:
             self._progress.set(self._job, ref_code, after, now=now)
             self._progress.drop(self._job, _WATERMARK)
 
     def read_everything_again(self) -> None:
-        """Have every session of the workspace read from its start."""
+        """Forget all positions, so that every session of the workspace is read from its start."""
         self._execute("DELETE FROM job_progress WHERE job = :job")
 
     def watermark(self, now: int) -> int:
@@ -248,7 +248,7 @@ class ExtractionProgress(Repository):
 
 
 class KnownMemories(AgentRepository):
-    """The current memories of one agent within one transaction, to compare new ones with; of the account a tenant's."""
+    """The current memories of an agent, in the account of a tenant, to compare new ones with, in one transaction."""
 
     def __init__(self, connection: Connection, agent: str, tenant: str | None = None) -> None:
         super().__init__(connection, agent)
@@ -295,7 +295,7 @@ class KnownMemories(AgentRepository):
         )
 
     def ref_codes(self, rows: Sequence[int]) -> dict[int, str | None]:
-        """Return, of these account memories those that exist, the ref code of the session that each came from."""
+        """Return by row the ref code of the session from which each of these account memories came, if it exists."""
         found = self._execute(
             f"SELECT row_id, {_METADATA} ->> 'ref_code' FROM memories"
             " WHERE +agent_id = :agent AND row_id IN (SELECT value FROM json_each(:rows))",
@@ -315,7 +315,7 @@ class KnownMemories(AgentRepository):
     def contents(self, *, owner: str | None) -> dict[str, int]:
         """Return the contents of memories that belong to an owner or to nobody, with their rows.
 
-        Those of unconfirmed instructions are not among them.
+        Unconfirmed instructions are left out.
         """
         found = self._execute(
             "SELECT content, row_id FROM memories WHERE agent_id = :agent AND superseded_by IS NULL"

@@ -1,6 +1,6 @@
 """Standing instructions: what an agent was told to do from now on, by each user, and what is still in force.
 
-In force are current memories of the kind `instruction`, and preferences as important as a flagged message.
+Current memories of the kind `instruction` are in force, and preferences as important as a flagged message.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from storage.repository import AgentRepository
 from storage.rows import select_list
 from storage.viewer import of_memory
 
-# Read of a text, which may have 64 KiB: more than is ever told of one instruction.
+# Characters that are read of a text of up to 64 KiB: more than any context has of one instruction.
 READ_CHARACTERS: Final = 600
-# Counted at most, so that a context costs the same with a million of them.
+# Counting stops here, so that a context costs the same with a million instructions.
 MAX_COUNTED: Final = 1_000
-# As in the index `memories_in_force`, word for word: else SQLite does not use it.
+# The condition of the index `memories_in_force`, word for word: otherwise SQLite does not use it.
 _CURRENT: Final = "superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND importance >= 0.8))"
-# Nor does what a tool, a file or the web says order anything before a person has confirmed it.
+# Instructions from a tool, a file or the web are not in force before a person has confirmed them.
 _IN_FORCE: Final = f"{_CURRENT} AND {CONFIRMED} AND {HAS_RIGHT}"
 
 
@@ -46,7 +46,7 @@ class StandingInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Applies:
-    """Where instructions are to apply: the user, the session (its row, none in the account) and channel, the time.
+    """The place and time for which instructions are read: user, session (its row, None in the account), channel, time.
 
     With `until`, those given later are left out.
     """
@@ -76,12 +76,12 @@ class StandingInstructions(AgentRepository):
     """The instructions that are in force for an agent, within one transaction."""
 
     def newest(self, applies: Applies, *, limit: int) -> list[StandingInstruction]:
-        """Return the newest that apply, of the user and of nobody, and shared ones, newest first."""
+        """Return the newest instructions that apply: the user's, those of nobody, and shared ones; newest first."""
         found = [one for owner in self._owners(applies) for one in self._of(owner, applies, limit=limit)]
         return sorted(found, key=lambda one: (-one.created_at, -one.row_id))[:limit]
 
     def count(self, applies: Applies) -> int:
-        """Return how many apply, counting at most `MAX_COUNTED` of the user's, of nobody's, and of shared ones."""
+        """Return how many apply, counting at most `MAX_COUNTED` each of the user's, nobody's and shared ones."""
         sql = (
             f"SELECT count(*) FROM (SELECT 1 FROM memories AS m WHERE agent_id = :agent AND {{owner}}"
             f" AND {of_memory(self._viewer, 'm')} AND {_IN_FORCE}{_APPLIES} LIMIT {MAX_COUNTED})"
@@ -91,7 +91,7 @@ class StandingInstructions(AgentRepository):
     def of_owner(
         self, owner: str | None, *, tenant: str | None = None, limit: int = MAX_COUNTED
     ) -> list[StandingInstruction]:
-        """Return the newest of one owner, wherever they apply, newest first; of the account those of a tenant."""
+        """Return an owner's newest instructions, wherever they apply; in the account, those of a tenant."""
         sql = (
             f"SELECT {_COLUMNS} FROM memories AS m WHERE agent_id = :agent AND owner_user_id IS :owner AND {_IN_FORCE}"
             " AND tenant IS :tenant ORDER BY created_at DESC, row_id DESC LIMIT :limit"
@@ -99,8 +99,8 @@ class StandingInstructions(AgentRepository):
         return self._records(StandingInstruction, sql, owner=owner, tenant=tenant, limit=limit)
 
     def _owners(self, applies: Applies) -> list[str]:
-        """Return a condition for each index to read: what is of the user, of nobody, and shared by others."""
-        # What waits for an operator's approval is told to its owner alone, and to nobody if it has none.
+        """Return one condition for each look-up: the user's instructions, nobody's, and those shared by others."""
+        # An instruction that waits for approval applies to its owner alone, and to nobody if it has no owner.
         of_nobody = "owner_user_id IS NULL AND visibility <> 'requested'"
         others = "visibility = 'shared' AND owner_user_id IS NOT NULL AND owner_user_id IS NOT :user"
         return [*(["owner_user_id = :user"] if applies.user is not None else []), of_nobody, others]

@@ -1,10 +1,10 @@
 """Memories, facts and notes of one agent, in one table.
 
-The pipeline makes a memory's chunks from its content. Whoever removes or rewrites a memory removes its chunks from
-every index in the same transaction. An id, a note id, and a fact's category and key are each unique for an agent.
+The pipeline makes a memory's chunks from its content. Removing or rewriting a memory also removes its chunks from every
+index, in the same transaction. An id, a note id, and a fact's category and key are each unique for an agent.
 
-A memory holds until the one that replaced it was said: its end is not stored but follows from `superseded_by`, so that
-whatever restores or replaces the successor also restores or moves the end.
+A memory holds until its successor was said. This end is not stored but follows from `superseded_by`: restoring or
+replacing the successor also restores or moves the end.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class MemoryChunks(AgentRepository):
         SearchIndex(self._connection).remove_vectors(chunk_ids)
 
     def cancel_claims(self, row_ids: Sequence[int]) -> None:
-        """Take memories from the worker that is chunking them: what it read of them is out of date."""
+        """Cancel the claims of a worker that is chunking these memories: what it has read is out of date."""
         self._execute(
             "DELETE FROM claims WHERE stage = 'chunk-memories' AND item_id IN (SELECT value FROM json_each(:rows))",
             rows=row_ids,
@@ -115,11 +115,11 @@ _FROM: Final = (
     "FROM memories AS m LEFT JOIN sessions AS s ON s.row_id = m.session_row"
     " LEFT JOIN memories AS b ON b.row_id = m.superseded_by"
 )
-# What was merged into an older memory ends where it begins.
+# A memory that was merged into an older one ends at its own beginning.
 _VALID_TO: Final = "CASE WHEN b.row_id IS NOT NULL THEN max(m.created_at, b.created_at) END"
 _COMPUTED: Final = {"session": "s.id", "superseded_by": "b.id", "valid_from": "m.created_at", "valid_to": _VALID_TO}
 _SELECT: Final = f"SELECT {select_list(MemoryRecord, 'm', **_COMPUTED)} {_FROM}"
-# A current memory of the same kind and subject that says something else; the plus is for the index of subjects.
+# A current memory of the same kind and subject with another content; the plus makes SQLite use the index of subjects.
 _CONTRADICTS: Final = (
     "(SELECT o.id FROM memories AS o WHERE o.agent_id = m.agent_id AND o.subject = m.subject AND o.kind = m.kind"
     " AND o.superseded_by IS NULL AND o.visibility <> 'requested' AND o.content <> m.content"
@@ -215,11 +215,11 @@ class Memories(AgentRepository):
         return self._one("m.note_id = :note", note=note_id)
 
     def fact(self, category: str, key: str, *, owner: str | None = None) -> MemoryRecord | None:
-        """Return the current fact of an owner with this category and key; without an owner, the fact that has none."""
+        """Return an owner's current fact with this category and key; for an owner of None, the fact of nobody."""
         return self._one(f"{_FACT} AND m.owner_user_id IS :owner", category=category, key=key, owner=owner)
 
     def seen_fact(self, category: str, key: str) -> MemoryRecord | None:
-        """Return the current fact with this category and key: the viewer's own rather than one of others."""
+        """Return the current fact with this category and key: the viewer's own if there is one, else another."""
         where = f"{_FACT} ORDER BY m.owner_user_id IS {self._viewer_user} DESC, m.owner_user_id IS NULL DESC LIMIT 1"
         return self._one(where, category=category, key=key)
 
@@ -241,7 +241,7 @@ class Memories(AgentRepository):
         return self._records(DueMemory, sql, now=now, limit=limit)
 
     def states_before(self, at: int, *, owners: Sequence[str], limit: int) -> list[MemoryRecord]:
-        """Return current memories of states, last said before a time, of these users ("" is nobody): newest first."""
+        """Return current memories but events, last said before a time, of these users ("" is nobody), newest first."""
         where = (
             f"m.superseded_by IS NULL AND m.visibility <> 'requested' AND m.kind <> 'event' AND {_CONFIRMED_AT} < :at"
             " AND coalesce(m.owner_user_id, '') IN (SELECT value FROM json_each(:owners))"
@@ -249,7 +249,7 @@ class Memories(AgentRepository):
         return self._many(f"{where} ORDER BY m.row_id DESC LIMIT :limit", at=at, owners=owners, limit=limit)
 
     def unconfirmed(self, *, orders_only: bool, limit: int) -> list[MemoryRecord]:
-        """Return current memories that nobody has confirmed, newest first; or those that order without the right to."""
+        """Return current unconfirmed memories, newest first; or just instructions from untrusted sources."""
         orders = f"(m.kind IN ('instruction', 'preference') AND NOT {HAS_RIGHT})"
         where = (
             "m.superseded_by IS NULL AND m.visibility <> 'requested' AND m.confirmed_at IS NULL"
@@ -265,7 +265,7 @@ class Memories(AgentRepository):
             page_where = f"({where}) AND m.row_id > :after ORDER BY m.row_id LIMIT {_PAGE_ROWS}"
             page = self._many(page_where, **parameters, after=after)
             yield from page
-            # A short page is not the last, nor is an empty one: damaged rows are left out of them.
+            # Even an empty page need not be the last one: damaged rows are left out of pages.
             sql = f"SELECT m.row_id {_FROM} WHERE m.agent_id = :agent AND m.row_id > :after ORDER BY m.row_id LIMIT 1"
             if page:
                 after = page[-1].row_id
@@ -296,7 +296,7 @@ class Memories(AgentRepository):
             self._chunks.retag([row_id])
 
     def rewrite(self, row_id: int, content: str, *, now: int, value: str | None = None) -> None:
-        """Set the content of a memory (and the value of a fact), and have the pipeline make new chunks of it."""
+        """Set the content of a memory (and the value of a fact), and make the pipeline chunk it again."""
         self._chunks.remove([row_id])
         self._execute(
             "UPDATE memories SET content = :content, value = coalesce(:value, value), updated_at = :now,"
@@ -334,7 +334,7 @@ class Memories(AgentRepository):
     def detach_superseded(self, row_ids: Sequence[int]) -> None:
         """Detach the memories that these replaced, so that `delete`, called next, keeps them.
 
-        Each gets the next successor that stays, or becomes current again; the pipeline then makes new chunks of it.
+        Each gets the next successor that stays; without one it becomes current again, and the pipeline chunks it again.
         """
         removed = {"rows": list(self.by_rows(row_ids))}
         superseded = self._execute(
@@ -420,7 +420,7 @@ class AllMemories(Repository):
         return self._values("SELECT DISTINCT agent_id FROM memories ORDER BY 1")
 
     def current_counts(self) -> list[tuple[str, str | None, int]]:
-        """Return how many current memories each agent has, of the account by tenant: agent, tenant, number."""
+        """Return how many current memories each agent has, in the account for each tenant: agent, tenant, number."""
         rows = self._execute(
             "SELECT agent_id, tenant, count(*) FROM memories WHERE superseded_by IS NULL GROUP BY 1, 2 ORDER BY 1, 2"
         )

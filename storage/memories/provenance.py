@@ -1,7 +1,7 @@
-"""Where memories come from: who said it, when, in which message of which session, and which call or job made it.
+"""Where memories come from: who said them, when, in which message of which session, and which call or job made them.
 
-What a job made says what its message says, as far as the viewer may read it. What a call stored is the word of the
-caller: the message that it names is only named.
+The provenance of a job's memory is that of its message, as far as the viewer may read the message. A memory that a call
+stored is the caller's word, whatever message it names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from storage.viewer import is_source, of_message
 
 _JOBS: Final = frozenset({EXTRACTION, DREAM_SWEEP})
 _UNKNOWN: Final = "unknown"
-# What a memory of the account came from is in another database: its metadata name the session.
+# The source of an account's memory is in another database: the memory's metadata name the session.
 _METADATA: Final = valid_json("m.metadata")
 _ORIGINS: Final = f"""
     SELECT m.id AS id, m.made_by AS made_by, m.source AS source, m.owner_user_id AS owner, m.created_at AS created_at,
@@ -62,10 +62,10 @@ class Provenances(AgentRepository):
 
 def _provenance(origin: _Origin) -> Provenance:
     by_job = origin.made_by in _JOBS
-    # Extraction reads what users say, and nothing else.
+    # Extraction reads only messages of users.
     role = (origin.role or ("user" if origin.made_by == EXTRACTION else None)) if by_job else None
     trust = (role or _UNKNOWN) if by_job else origin.source
-    if origin.made_by == IMPORT and trust_class(trust) in ("user", "agent"):  # what is trusted less stays so
+    if origin.made_by == IMPORT and trust_class(trust) in ("user", "agent"):  # less trusted sources keep their class
         trust = IMPORT
     return Provenance(
         made_by=origin.made_by or _UNKNOWN,

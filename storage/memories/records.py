@@ -17,7 +17,7 @@ TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
 LIFETIMES: Final[tuple[Lifetime, ...]] = get_args(Lifetime)
 # The source of user-written memories: no job changes their content.
 USER_SOURCE: Final = "user"
-# Preferences of this importance are told in every context, like instructions; and so are flagged messages of a session.
+# Every context has preferences of this importance, as it has instructions and flagged messages of its session.
 MIN_STANDING_IMPORTANCE: Final = 0.8
 _MANUAL_SOURCES: Final = frozenset({USER_SOURCE, "agent"})
 
@@ -28,8 +28,8 @@ class NewMemory:
 
     Its owner alone sees it unless its `visibility` is "shared"; "requested" waits for an operator's approval. A memory
     of the account has the `tenant` of the workspace that it came from, if that is not the local one. A note has a
-    `note_id`; a fact has `category`, `key` and `value`, and its `content` is made of the three. `made_by` is the call
-    or job that stores it; callers do not choose it. `confirmed_at` is when it was last said again.
+    `note_id`. A fact has `category`, `key` and `value`; its `content` is made of these three. `made_by` is the call or
+    job that stores it; callers do not choose it. `confirmed_at` is when it was last said again.
     """
 
     id: str
@@ -89,7 +89,7 @@ class MemoryRecord(NewMemory):
 
     @property
     def waits(self) -> bool:
-        """Return whether it was extracted, and is told to nobody before it is approved."""
+        """Return whether it was extracted and is withheld from everybody until it is approved."""
         is_for_all = self.kind in ("instruction", "preference") or self.owner_user_id is None
         return self.visibility == "requested" and self.source == "extraction" and is_for_all
 
@@ -112,13 +112,13 @@ class MemoryRecord(NewMemory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueMemory(MemoryRecord):
-    """A memory that a person should look at; `contradicts` is the id of one that says something else, if one does."""
+    """A memory that a person should look at; `contradicts` is the id of a memory that contradicts it, if any."""
 
     contradicts: str | None = None
 
 
-# For how long what was said counts as confirmed, by kind. Jobs and places change in a year, tastes seldom; events and
-# notes stay as they are.
+# For how many days a statement counts as confirmed, by kind. Jobs and places change in a year, tastes seldom; events
+# and notes stay true.
 UNCONFIRMED_DAYS: Final[Mapping[MemoryKind, int]] = {
     "task": 30,
     "fact": 365,
@@ -126,13 +126,13 @@ UNCONFIRMED_DAYS: Final[Mapping[MemoryKind, int]] = {
     "preference": 1_095,
     "instruction": 1_095,
 }
-# What extraction found among other words is in force for nobody, its owner included, before it is confirmed.
+# An instruction that extraction found among other words is in force for nobody, not even its owner, until confirmed.
 EXTRACTION_SOURCE: Final = "extraction"
 CONFIRMED: Final = f"NOT (visibility = 'requested' AND source = '{EXTRACTION_SOURCE}')"
 
 
 def is_standing(kind: str, importance: float) -> bool:
-    """Return whether such a memory is told in every context: an instruction, or an important preference."""
+    """Return whether every context has such a memory: an instruction, or an important preference."""
     return kind == "instruction" or (kind == "preference" and importance >= MIN_STANDING_IMPORTANCE)
 
 
@@ -151,10 +151,10 @@ def is_protected(lifetime: Lifetime, source: str, *, pinned: bool, is_note_or_fa
 class MemoryFilter:
     """Conditions on an agent's memories, all of which must hold; None or an empty tuple sets no condition.
 
-    `text` is a part of the content in any case; a memory must have all of `tags`. `active` true takes current
-    memories only, false superseded ones only, None both. `facts` and `notes` take only such, or none of them.
-    `unexpired_at` leaves out what has expired by that time, in microseconds. `held_at` takes what held at a time: use
-    it with `active` None. `since` and `until`, the latter excluded, are of when it was stored.
+    `text` is a part of the content, ignoring case; a memory must have all of `tags`. `active` true takes current
+    memories only, false superseded ones only, None both. `facts` and `notes` take only facts or notes if true, none if
+    false. `unexpired_at` leaves out memories that expired by that time, in microseconds. `held_at` takes memories that
+    held at a time: use it with `active` None. `since` and `until` (exclusive) limit the time of storing.
     """
 
     tiers: tuple[str, ...] = ()
@@ -181,7 +181,7 @@ class MemoryFilter:
 
 DecayProfile = Literal["standard", "fast"]
 
-# The share of a memory's relevance that is left after an hour. The rate of conversations affects ranking alone.
+# The share of a memory's relevance that is left after an hour. The rate of the conversation tier affects only ranking.
 RATES: Final[Mapping[DecayProfile, Mapping[Tier, float]]] = {
     "standard": {"account": 0.999, "workspace": 0.998, "channel": 0.995, "conversation": 0.99},
     "fast": {"account": 0.998, "workspace": 0.995, "channel": 0.990, "conversation": 0.99},

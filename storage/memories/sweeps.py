@@ -18,7 +18,7 @@ from storage.repository import AgentRepository
 from storage.rows import is_vector, select_list, to_json
 from storage.viewer import author_of, seen_by_several
 
-# A join in this order: with IN, SQLite reads the whole index of the agent's memories for each batch.
+# The order of the join counts: with IN, SQLite reads the whole index of the agent's memories for each batch.
 _LISTED: Final = "FROM json_each(:rows) AS j CROSS JOIN memories AS m ON m.row_id = j.value WHERE m.agent_id = :agent"
 _REMOVE_CHUNKS: Final = "DELETE FROM chunks WHERE agent_id = :agent AND memory_row = :row RETURNING id"
 _MERGE: Final = """
@@ -30,7 +30,7 @@ _MERGE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class MemoryOutline:
-    """A current memory without its content: what decides whether it is kept, promoted or merged."""
+    """A current memory without its content: the fields that decide whether it is kept, promoted or merged."""
 
     row_id: int
     id: str
@@ -75,7 +75,7 @@ _OUTLINE: Final = "SELECT " + select_list(
     audience="CASE WHEN m.owner_user_id IS NULL AND m.session_row IS NOT NULL THEN"
     " (SELECT os.audience FROM sessions AS os WHERE os.row_id = m.session_row) END",
 )
-# Recalls of named users other than the author, as dream sweeps count them.
+# Recalls by named users other than the author, as dream sweeps count them.
 _LITTLE_KNOWN: Final = f"""
     SELECT m.row_id FROM json_each(:rows) AS j CROSS JOIN memories AS m ON m.row_id = j.value
     WHERE m.agent_id = :agent AND {seen_by_several("m")} AND EXISTS (
@@ -101,7 +101,7 @@ class MemorySweeps(AgentRepository):
     """Bulk changes to the memories of one agent within one transaction."""
 
     def outlines(self, row_ids: Sequence[int] | None = None) -> list[MemoryOutline]:
-        """Return the current memories, all or those of these rows, oldest row first."""
+        """Return the current memories, all or only these rows, oldest row first."""
         if row_ids is None:
             sql = (
                 f"{_OUTLINE} FROM memories AS m WHERE m.agent_id = :agent AND m.superseded_by IS NULL ORDER BY m.row_id"
@@ -111,7 +111,7 @@ class MemorySweeps(AgentRepository):
         return self._records(MemoryOutline, sql, rows=row_ids)
 
     def little_known(self, row_ids: Sequence[int], *, min_users: int, min_days: int) -> set[int]:
-        """Return the rows of those memories that several users see, and too few have recalled, or on too few days."""
+        """Return the rows of the memories that several users see and that too few have recalled, or on too few days."""
         return set(self._values(_LITTLE_KNOWN, rows=row_ids, min_users=min_users, min_days=min_days))
 
     def count(self, tier: Tier | None = None) -> int:
@@ -128,7 +128,7 @@ class MemorySweeps(AgentRepository):
         return {int(row[0]): str(row[1]) for row in rows}
 
     def single_chunk_vectors(self, row_ids: Sequence[int]) -> dict[int, bytes]:
-        """Return the vectors (float32, little-endian, of the active model) of the memories that are one chunk."""
+        """Return the vectors (float32, little-endian, of the active model) of the memories with a single chunk."""
         active = SearchIndex(self._connection).active("vector")
         if active is None:
             return {}

@@ -1,7 +1,7 @@
-"""Whose word a memory, message or file is, as one of six classes, and what an operator lets contexts tell of each.
+"""The source of a memory, message or file as one of six classes, and an operator's policy for each class in contexts.
 
-With the policy `review`, a memory is told once it is confirmed: what was confirmed is a person's word, too.
-Confirmation is stored already (`confirmed_at`), so another policy holds at once, for what was stored before as well.
+With the policy `review`, contexts have a memory only once it is confirmed, which makes it a person's word, too.
+Confirmations are stored (`confirmed_at`), so a new policy also holds at once for memories stored before.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from storage.memories.records import MemoryRecord, is_standing
 TrustClass = Literal["user", "agent", "tool", "file", "import", "web"]
 Policy = Literal["told", "review", "never"]
 
-# Roles and sources by which a class goes; whatever else a caller names as its source is its own word: the agent's.
+# The classes of roles and sources. Any other source that a caller names counts as the agent's own word.
 _CLASSES: Final[Mapping[str, TrustClass]] = {
     "user": "user", "tool": "tool", "function": "tool", "file": "file", "import": "import", "web": "web",
 }  # fmt: skip
-# Sources whose orders are no instructions of the user's before a person has confirmed them.
+# Sources whose instructions do not count as the user's before a person has confirmed them.
 _NO_RIGHT: Final = tuple(source for source, one in _CLASSES.items() if one in ("tool", "file", "web"))
 _LISTED: Final = ", ".join(f"'{source}'" for source in _NO_RIGHT)
 HAS_RIGHT: Final = f"(lower(m.source) NOT IN ({_LISTED}) OR m.confirmed_at IS NOT NULL)"
@@ -32,7 +32,7 @@ def trust_class(trust: str) -> TrustClass:
 
 
 def orders_without_right(memory: MemoryRecord) -> bool:
-    """Return whether a memory has the form of an instruction, but is the word of a tool, a file or the web."""
+    """Return whether a memory has the form of an instruction but comes from a tool, a file or the web."""
     return (
         is_standing(memory.kind, memory.importance)
         and memory.source.lower() in _NO_RIGHT
@@ -42,7 +42,7 @@ def orders_without_right(memory: MemoryRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TrustPolicy:
-    """What is told of each class; a class that is not named is told."""
+    """The policy for each class; contexts have all memories of classes that are not named."""
 
     policies: Mapping[TrustClass, Policy] = field(default_factory=dict)
 
@@ -51,12 +51,12 @@ class TrustPolicy:
         return any(policy != "told" for policy in self.policies.values())
 
     def tells(self, trust: str, *, confirmed: bool = True) -> bool:
-        """Return whether something with this `trust` is told; only a memory may be unconfirmed."""
+        """Return whether contexts may have something with this `trust`; only memories can be unconfirmed."""
         policy = self.policies.get(trust_class(trust), "told")
         return policy == "told" or (policy == "review" and confirmed)
 
     def tells_memory(self, provenance: Provenance | None, *, confirmed: bool) -> bool:
-        """Return whether a memory is told. Only one that was removed meanwhile has no provenance."""
+        """Return whether contexts may have a memory. Only a memory that was removed meanwhile has no provenance."""
         return provenance is None or self.tells(provenance.trust, confirmed=confirmed)
 
     @classmethod

@@ -1,8 +1,8 @@
 """The migrations of store files: one SQL file for each step, applied in the order of their numbers.
 
 A workspace has the tables of `workspace/`. The account's file has these too, because it has memories, and those of
-`account/`. How far a file has come in each line is in its table `schema_version`, with the oldest program that can use
-it: an older program goes on beside a newer one if the migration says so. Never edit a released migration.
+`account/`. The table `schema_version` of a file has its version in each line, and the oldest program that can use the
+file: an older program may run beside a newer one if the migration says so. Never edit a released migration.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ACCOUNT_FILE: Final = "account.db"
 # The lines (series) of migrations that apply to each kind of file.
 LINES: Final[dict[Kind, tuple[Kind, ...]]] = {"workspace": ("workspace",), "account": ("account", "workspace")}
 _FOLDER: Final = Path(__file__).parent
-# The first line of a migration that the program before it can live with: the newest migration that such a program has.
+# The first line of a migration that older programs tolerate: it names the newest migration of the oldest such program.
 _OLDEST_PROGRAM: Final = re.compile(r"\A-- oldest program: (\d+)\n")
 # The version of a file whose tables are from before the first release.
 _UNRELEASED: Final = ""
@@ -29,7 +29,7 @@ _UNRELEASED: Final = ""
 
 @cache
 def scripts(line: Kind) -> dict[str, Path]:
-    """Return the files of a line of migrations by their versions, oldest first.
+    """Return the files of a line of migrations by version, oldest first.
 
     The first is 0100: lower numbers were those of versions that were never released.
     """
@@ -37,14 +37,14 @@ def scripts(line: Kind) -> dict[str, Path]:
 
 
 def newest_version(line: Kind) -> str:
-    """Return the newest migration that this code has."""
+    """Return the version of the newest migration in this code."""
     return list(scripts(line))[-1]
 
 
 def oldest_program(script: Path) -> str:
     """Return the newest migration of the oldest program that can use a store after this migration: by default, its own.
 
-    A migration that only adds what an older program does not miss begins with `-- oldest program: 0100`.
+    A migration without which older programs work as well begins with `-- oldest program: 0100`, for example.
     """
     found = _OLDEST_PROGRAM.match(script.read_text(encoding="utf-8"))
     return found[1] if found else script.name.split("_")[0]
@@ -70,7 +70,7 @@ def read_versions(execute: Callable[[str], Iterable[Any]]) -> dict[str, str]:
 
 
 def check_known(path: Path, line: Kind, version: str | None, oldest: str | None = None) -> None:
-    """Raise `StoreUnusable` when a file is at a migration that this code does not have, and cannot do without.
+    """Raise `StoreUnusable` when a file has a migration that this code neither has nor tolerates.
 
     A `version` of None is before the first migration; `oldest` is the oldest program that can use the file.
     """

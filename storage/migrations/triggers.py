@@ -1,11 +1,10 @@
-"""The triggers of a workspace that follow from its tables: they count what is stored, and record what jobs change.
+"""The triggers of a workspace, which follow from its tables: some count stored rows, others record what jobs change.
 
-A migration says only what changes in the tables; in its transaction the triggers that count are made anew where they
-differ.
+A migration only changes the tables. In its transaction, counting triggers that differ afterwards are made anew.
 
-In SQLite, those that record are temporary triggers of the connection that records. SQLite parses the whole schema of a
-file each time that one is opened, and these triggers would be half of it: 1.2 of 2.5 ms, in every process for every
-workspace, most of which no job ever changes.
+In SQLite, the recording triggers are temporary triggers of the connection that records. SQLite parses the whole schema
+of a file each time that one is opened, and these triggers would be half of it: 1.2 of 2.5 ms, in every process for
+every workspace, most of which no job ever changes.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from storage.catalogue import TABLES, Counted
 from storage.engines import OPTION
 
 AMOUNTS: Final = ("messages", "memories", "schedules")
-# Where a connection notes the version of the schema for which it has the triggers that record.
+# The key under which a connection notes the schema version of its recording triggers.
 _MADE: Final = "recorders_of_schema"
 
 
 def make_triggers(connection: Connection) -> None:
-    """Make the triggers that count where they are missing, or their table has other columns now."""
+    """Make the counting triggers that are missing, or whose tables have other columns now."""
     for name in _recorders_in_file(connection):
         connection.exec_driver_sql(f"DROP TRIGGER {name}")
     query = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'"
@@ -59,14 +58,14 @@ def _change(counted: Counted, row: str, sign: str) -> str:
 
 
 def make_recorders(connection: Connection) -> None:
-    """Give this connection to a workspace the triggers that record, unless it has them.
+    """Create the recording triggers on this connection to a workspace, unless it has them.
 
     Call it within a transaction that writes. A database server has them in its schema.
     """
     if connection.get_execution_options().get(OPTION) is not None:
         return
     version = connection.exec_driver_sql("PRAGMA main.schema_version").scalar()
-    # A transaction that was rolled back has taken its new triggers away.
+    # A rolled back transaction has removed the triggers that it created.
     present = list(connection.exec_driver_sql("SELECT name FROM sqlite_temp_schema WHERE type = 'trigger'").scalars())
     if present and connection.info.get(_MADE) == version:
         return
@@ -79,15 +78,15 @@ def make_recorders(connection: Connection) -> None:
 
 
 def _recorders_in_file(connection: Connection) -> list[str]:
-    """Return the triggers that record which a file of an earlier build has; the next migration drops them."""
+    """Return the recording triggers in a file of an earlier build; the next migration drops them."""
     sql = "SELECT name FROM main.sqlite_schema WHERE type = 'trigger' AND substr(name, -9) = '_recorded'"
     return list(connection.exec_driver_sql(sql).scalars())
 
 
 def recorders(connection: Connection) -> Iterator[tuple[str, str]]:
-    """Yield the names of the triggers that record, and what follows them in `CREATE TRIGGER`.
+    """Yield the names of the recording triggers, and the text after the name in `CREATE TRIGGER`.
 
-    They do so while `curation_recording` names an entry.
+    They record while `curation_recording` names an entry.
     """
     for table, recorded in ((name, entry.recorded) for name, entry in TABLES.items() if entry.recorded is not None):
         query = f"SELECT name FROM pragma_table_info('{table}')"
@@ -107,7 +106,7 @@ def recorders(connection: Connection) -> Iterator[tuple[str, str]]:
 
 
 def _image(row: str, columns: str, blobs: Sequence[str]) -> str:
-    """Return SQL that represents a row as JSON, with blobs in hexadecimal, also those that damage has left."""
+    """Return SQL for a row as JSON, with blobs in hexadecimal, even blobs in columns of text, left by damage."""
     columns_json = [
         f"'{name}', iif(typeof({row}.{name}) = 'blob', hex({row}.{name}), {row}.{name})" for name in columns.split(", ")
     ]

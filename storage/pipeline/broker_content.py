@@ -1,8 +1,8 @@
-"""The content of the broker by whose numbers a store tells what was accepted before something was forgotten.
+"""Tracks the content of the broker, whose numbers show what was accepted before something was forgotten.
 
-A broker that was flushed or replaced begins to number anew, by its clock. If that is behind, what it accepts has
-smaller numbers than the marks of what was forgotten before. These marks are for items that were lost with the old
-content, so they end with it.
+A broker that was flushed or replaced begins its numbers anew, from its clock. If the clock is behind, new items have
+smaller numbers than the marks of earlier forgets. These marks are only for items that were lost with the old content,
+so they end with it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from storage.repository import Repository
 
-# Contents that are remembered, so that a worker with items of an old one does not take it for a new one.
+# So many contents are remembered, so that a worker with items of an old content does not take it for a new one.
 _REMEMBERED: Final = 10
 
 
@@ -21,7 +21,7 @@ class BrokerContent(Repository):
     def follow(self, content: str) -> bool:
         """Note the content that a number came from, before it is compared or stored; return whether it is a new one.
 
-        Then the marks of the old one are dropped. An empty id, of an item that came from no broker, changes nothing.
+        A new content drops the marks of the old one. An empty id, of an item that came from no broker, changes nothing.
         """
         if not content or self._value("SELECT 1 FROM broker_content WHERE id = :id", id=content) is not None:
             return False
@@ -40,5 +40,5 @@ class BrokerContent(Repository):
         return not is_first
 
     def is_file_of_earlier(self, row_id: int) -> bool:
-        """Return whether a file was accepted by an earlier content: its number says nothing of later ones."""
+        """Return whether a file was accepted by an earlier content: its number cannot be compared with later ones."""
         return row_id <= int(self._value("SELECT max(files_before) FROM broker_content") or 0)

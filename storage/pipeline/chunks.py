@@ -40,7 +40,7 @@ TABLE_OF: Final[Mapping[SourceKind, Literal["messages", "files", "memories"]]] =
 }
 _SIZE_OF_DOCUMENT: Final = "octet_length(content)"
 _SIZE_OF_MESSAGE: Final = "octet_length(content) + coalesce(octet_length(tool_calls), 0)"
-# Materialized, for otherwise PostgreSQL adds the sizes of all rows up anew for each row that waits.
+# Materialized: otherwise PostgreSQL adds up the sizes of all rows again for each waiting row.
 _FIRST_BYTES: Final = """
     WITH sized AS MATERIALIZED (
         SELECT row_id, sum({size}) OVER (ORDER BY row_id) - ({size}) AS bytes_before FROM {table}
@@ -111,18 +111,18 @@ class Chunks(Repository):
     def sources(self, kind: SourceKind, row_ids: Sequence[int], *, max_bytes: int = sys.maxsize) -> list[SourceText]:
         """Return the first of these claimed messages, files or memories that still wait to be chunked.
 
-        Only as many as begin within `max_bytes` of text, at least one: 256 messages may have 500 MB.
+        Returns only sources that begin within `max_bytes` of text, at least one: 256 messages may have 500 MB.
         """
         return self._records(SourceText, _first_bytes(kind, _SOURCES[kind]), ids=row_ids, max_bytes=max_bytes)
 
     def source_rows(self, kind: SourceKind, row_ids: Sequence[int], *, max_bytes: int) -> list[int]:
-        """Return the rows of what `sources` returns, and of those that are damaged, which it leaves out."""
+        """Return the rows of the sources that `sources` returns, and of the damaged ones that it leaves out."""
         more = " AND superseded_by IS NULL" if kind == "memory" else ""
         sql = _first_bytes(kind, f"SELECT row_id FROM {TABLE_OF[kind]} WHERE chunked_at IS NULL{more}")
         return self._values(sql, ids=row_ids, max_bytes=max_bytes)
 
     def add_message_chunks(self, cut: Sequence[tuple[SourceText, Sequence[NewChunk]]], *, now: int) -> None:
-        """Store the chunks of messages; a text that its session has already only extends that chunk's range."""
+        """Store the chunks of messages; a text that the session already has only extends the range of its chunk."""
         known = self._known_hashes(cut)
         first_id = next_id = self._next_id()
         new: list[dict[str, Any]] = []
@@ -155,7 +155,7 @@ class Chunks(Repository):
     def add_document_chunks(
         self, kind: SourceKind, source: SourceText, pieces: Sequence[NewChunk], *, now: int
     ) -> None:
-        """Store chunks of a file or a memory; a text that it repeats, or has already, is stored once."""
+        """Store chunks of a file or memory; a text that the source repeats or has already is stored only once."""
         column = "file_row" if kind == "file" else "memory_row"
         known = set(
             self._values(
@@ -225,7 +225,7 @@ class Chunks(Repository):
         )
 
     def remove_damaged_vectors(self, chunk_ids: Sequence[int]) -> list[int]:
-        """Remove the vectors of chunks that do not have their dimension, so that they are made again; return which."""
+        """Remove vectors with a wrong number of bytes, so that they are made again; return their chunks."""
         sql = (
             "DELETE FROM chunks_vec WHERE chunk_id IN (SELECT value FROM json_each(:ids))"
             " AND length(embedding) <> 4 * dim RETURNING chunk_id"
@@ -293,7 +293,7 @@ class Chunks(Repository):
         return {(row[0], bytes(row[1])): int(row[2]) for row in rows}
 
     def _next_id(self) -> int:
-        """Return the id after the highest ever used: ids are never reused, so a late writer hits no new chunk."""
+        """Return the id after the highest ever used: ids are never reused, so late writers hit no new chunk."""
         return int(self._value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0) + 1
 
 

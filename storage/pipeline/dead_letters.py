@@ -21,7 +21,7 @@ _INSERT: Final = f"""
         attempts = dead_letters.attempts + excluded.attempts
 """
 
-# A letter of a stage whose row is gone, or was worked on since, stands for nothing.
+# A stage's letter is obsolete if its row is gone or was worked on since.
 _OBSOLETE: Final = " OR ".join(
     f"(l.stage = '{stage}' AND NOT EXISTS ({waiting_row_sql(stage, 'CAST(l.item_id AS INTEGER)')}))" for stage in STAGES
 )

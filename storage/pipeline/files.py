@@ -1,8 +1,8 @@
 """Files of one agent: one row for each source, indexed again only when its content hash changes.
 
-A file that was forgotten or replaced and is too large to be deleted in one transaction is set aside by a change of its
-row: from then on it belongs to no agent, its text is gone, and nothing of it is found. It waits at the stage that cuts
-files, which removes what it had in short steps, whatever is killed meanwhile.
+A file that was forgotten or replaced, but is too large to be deleted in one transaction, is set aside by a change of
+its row: it then belongs to no agent, has no text and is not found. It waits at the stage that cuts files, which removes
+its rows in short steps, also after a kill.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage.viewer import of_file
 
 # The agent of files that were set aside; the name of an agent is never empty.
 NOBODY: Final = ""
-# What is deleted at once: some 100 ms under the write lock.
+# Chunks deleted in one transaction: some 100 ms under the write lock.
 STEP_CHUNKS: Final = 150
 
 _SET_ASIDE: Final = """
@@ -73,15 +73,15 @@ _OF_SOURCE: Final = (
     "agent_id = :agent AND source_uri = :uri AND coalesce(session_row, 0) = coalesce(:session_row, 0)"
     " AND coalesce(user_id, '') = coalesce(:user, '')"
 )
-# Prefixes that mark forgotten files in a column of session ids, which contain no control characters.
+# Prefixes that mark forgotten files in the column for session ids, which contain no control characters.
 _DELIVERY: Final = "\x1ffile\x1f"
 _SOURCE: Final = "\x1fsource\x1f"
-# Keeps out what was accepted before a mark.
+# This mark keeps out items that were accepted before it.
 NOTE_FORGOTTEN: Final = """
     INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :key, :at)
     ON CONFLICT (agent_id, session_id) DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
 """
-# By what each stage works on: a delivery, the row of a file, and a chunk.
+# Dead letters by the item of their stage: a delivery, the row of a file, or a chunk.
 _DROP_DEAD_LETTERS: Final = """
     DELETE FROM dead_letters WHERE agent_id = :agent AND (
         (stage = 'ingest' AND item_id = :id)
@@ -92,7 +92,7 @@ _DROP_DEAD_LETTERS: Final = """
 
 
 class FileVersion(NamedTuple):
-    """The stored version of a source: what it has besides its text (as JSON), and when it was accepted."""
+    """The stored version of a source: its fields other than the text (as JSON), and when it was accepted."""
 
     row_id: int
     id: str
@@ -131,7 +131,7 @@ class Files(AgentRepository):
         return self._records(File, f"{_SELECT} WHERE f.agent_id = :agent AND {of_ids}", ids=ids)
 
     def row(self, file_id: str) -> int | None:
-        """Return the row of the file with this id, whoever may see it; None without one."""
+        """Return the row of the file with this id, regardless of the viewer; None if there is none."""
         row: int | None = self._value("SELECT row_id FROM files WHERE agent_id = :agent AND id = :id", id=file_id)
         return row
 
@@ -140,15 +140,15 @@ class Files(AgentRepository):
         return self.row(file_id) is not None
 
     def forget(self, file_id: str, *, forgotten_at: int) -> bool:
-        """Delete a file with its chunks, vectors, full text and dead letters, and keep out what is still on its way.
+        """Delete a file with its chunks, vectors, full text and dead letters, and keep out deliveries not stored yet.
 
-        A large one is set aside: nobody finds it any more, and its chunks are removed in steps.
-        Neither this delivery nor another one of the same source is stored if it was accepted up to `forgotten_at`.
-        False when there is no such file; its delivery is kept out all the same.
+        A large one is set aside: nobody finds it any more, and its chunks are removed in steps. Neither this delivery
+        nor another one of the same source is stored if it was accepted up to `forgotten_at`. Returns False if there is
+        no such file; its delivery is kept out even then.
         """
         where = "f.agent_id = :agent AND f.id = :id AND (f.session_row IS NULL OR s.agent_id = f.agent_id)"
         found = self._record(File, f"{_SELECT} WHERE {where} AND {of_file(self._viewer, 'f')}", id=file_id)
-        if found is None and self.exists(file_id):  # another user's
+        if found is None and self.exists(file_id):  # it belongs to another user
             return False
         self._note_forgotten(_DELIVERY + file_id, forgotten_at)
         if found is None:
@@ -181,7 +181,7 @@ class Files(AgentRepository):
     def rewrite(self, row_id: int, row: dict[str, Any]) -> None:
         """Give a source with these tags and this visibility its new text.
 
-        When the new text is cut, chunks that the old text had as well are taken over. Until then it is not found.
+        It is not found until the new text is cut, which takes over chunks that the old text had, too.
         """
         self._execute(
             "UPDATE files SET id = :id, content = :content, content_hash = :content_hash, metadata = :metadata,"

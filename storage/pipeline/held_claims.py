@@ -1,7 +1,7 @@
-"""Claims that a living worker has given up but cannot release, because the disk is full.
+"""Claims that a living worker has given up but cannot release, for example because the disk is full.
 
 A lease that ends is counted as the death of its worker. A worker whose last write failed is not dead: it notes the
-tokens of its claims here, and every process can ask whether a token is noted by one that lives. A note is a lock on one
+tokens of its claims here, and every process can ask whether a living process has noted a token. A note is a lock on one
 byte of a file, at the position of the token: it needs no space on the disk, and the kernel removes it when the process
 ends.
 """
@@ -16,8 +16,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
-# `struct flock` of Linux and macOS differ, and locks that belong to an open file exist on Linux only. Elsewhere notes
-# are known to their own process.
+# `struct flock` of Linux and macOS differ, and locks that belong to an open file exist on Linux only. Elsewhere only
+# the own process knows its notes.
 _SET_LOCK: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None)
 _GET_LOCK: Final[int | None] = getattr(fcntl, "F_OFD_GETLK", None)
 _FLOCK: Final = struct.Struct("@hhqqi4x")
@@ -37,14 +37,14 @@ class HeldClaims:
         """Note that this process has given up the claim of a token, or will settle it by itself."""
         with self._guard:
             self._tokens.add(token)
-            # Without a lock file the lease ends like that of a dead worker, which three times in a row is unlikely.
+            # Without a lock file, the lease ends like that of a dead worker; three such ends in a row are unlikely.
             with contextlib.suppress(OSError):
                 if self._descriptor is None:
                     self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 self._lock(self._descriptor, fcntl.F_WRLCK, token)
 
     def forget(self, token: int) -> None:
-        """Remove a note of this process, after what it stands for was written."""
+        """Remove a note of this process, once its claim was settled in the store."""
         with self._guard:
             if token not in self._tokens:
                 return
@@ -63,7 +63,7 @@ class HeldClaims:
             return frozenset(self._tokens)
 
     def is_noted(self, token: int) -> bool:
-        """Return whether a process that lives has noted a token."""
+        """Return whether a living process has noted a token."""
         with self._guard:
             if token in self._tokens:
                 return True
@@ -71,7 +71,7 @@ class HeldClaims:
             return False
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:  # there is none: nobody has noted anything
+        except OSError:  # no file: nobody has noted anything
             return False
         try:
             asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, token, 1, 0)

@@ -20,7 +20,7 @@ _SIZE: Final = " + ".join(
     f"coalesce(octet_length(m.{column}), 0)" for column in ("content", "metadata", "tool_calls", "original")
 )
 _PAGE_MESSAGES: Final = 1_000
-# The last messages by their sequence: those that begin within so many bytes, counted from the last one.
+# The last messages by sequence, as many as begin within some bytes, counted back from the last one.
 _LAST: Final = f"""
     SELECT {select_list(WholeMessage, "m", session="s.id")}{_FROM} AND m.row_id IN (
         SELECT row_id FROM (
@@ -34,7 +34,7 @@ _WHOLE: Final = (
     f"SELECT {select_list(WholeMessage, 'm', session='s.id')}{_FROM} AND m.session_row = :row"
     " AND m.id IN (SELECT value FROM json_each(:ids))"
 )
-# A message without a user is its session's, unless several users share that.
+# A message without a user belongs to its session's user, unless several users share the session.
 _USER: Final = "coalesce(m.user_id, CASE WHEN NOT s.is_group THEN s.user_id END)"
 _SPEAKER: Final = f"coalesce({_USER}, m.name, '')"
 _SPOKEN: Final = f"SELECT {select_list(SpokenMessage, 'm', session='s.id', speaker=_SPEAKER)}{_FROM}"
@@ -42,14 +42,14 @@ _SOURCES: Final = f"""
     SELECT k.row_id, min(m.row_id) FROM memories AS k JOIN messages AS m ON {is_source("m", "k")}
     WHERE k.agent_id = :agent AND k.row_id IN (SELECT value FROM json_each(:rows)) GROUP BY k.row_id
 """
-# Materialized, and with IS, for otherwise PostgreSQL reads all messages and all sessions of the agent.
+# Materialized and with IS: otherwise PostgreSQL reads all messages and all sessions of the agent.
 _BY_ROWS: Final = f"""
     WITH chosen AS MATERIALIZED (SELECT * FROM messages WHERE row_id IN (SELECT value FROM json_each(:rows)))
     SELECT {select_list(MessageRecord, "m", session="s.id")} FROM chosen AS m
     JOIN sessions AS s ON s.row_id = m.session_row AND s.agent_id IS m.agent_id
     WHERE m.agent_id = :agent AND {{visible}} ORDER BY m.created_at, m.id
 """
-# One by one, for otherwise PostgreSQL reads all messages of the session.
+# Looked up one by one: otherwise PostgreSQL reads all messages of the session.
 _USED_SEQUENCES: Final = """
     SELECT j.value FROM json_each(:sequences) AS j WHERE (SELECT 1 FROM messages
         WHERE session_row = :row AND sequence = j.value AND agent_id = :agent) IS NOT NULL
@@ -63,7 +63,7 @@ class Messages(AgentRepository):
     """The messages of one agent within one transaction."""
 
     def whole(self, session_row: int, ids: Iterable[str]) -> list[WholeMessage]:
-        """Return those of these messages of a session that exist, whoever may see them."""
+        """Return those of these messages of a session that exist, regardless of the viewer."""
         return self._records(WholeMessage, _WHOLE, row=session_row, ids=ids)
 
     def row(self, session_row: int, message_id: str) -> int | None:
@@ -107,7 +107,7 @@ class Messages(AgentRepository):
     def last(self, session_row: int, *, before: int, limit: int, max_bytes: int) -> list[WholeMessage]:
         """Return the last messages below a sequence, in the order in which they were stored.
 
-        At most `limit`, and no more than begin within `max_bytes`, but one in any case if there is one.
+        At most `limit`, and only messages that begin within `max_bytes`, but always at least one.
         """
         sql = _LAST.format(visible=of_message(self._viewer, "m", "s"))
         return self._records(WholeMessage, sql, row=session_row, before=before, limit=limit, max_bytes=max_bytes)
@@ -190,7 +190,7 @@ class Messages(AgentRepository):
         return {message.id: message for message in found}
 
     def with_id(self, message_id: str) -> list[MessageRecord]:
-        """Return the messages with an id, each of another session."""
+        """Return the messages with an id, which several sessions may have."""
         return self._messages("m.id = :id", id=message_id)
 
     def sources_of(self, memory_rows: Iterable[int]) -> dict[int, MessageRecord]:

@@ -66,7 +66,7 @@ class MessageRecord:
 
 @dataclass(frozen=True, slots=True)
 class SpokenMessage:
-    """A message, read to find what it is about; `speaker` is its user, or that of its session, or its name."""
+    """A message, read to find what it is about; `speaker` is its user, else its session's user, else its name."""
 
     session_row: int
     sequence: int
@@ -80,7 +80,7 @@ class SpokenMessage:
 
 @dataclass(frozen=True, slots=True)
 class WholeMessage(MessageRecord):
-    """A stored message with the form that its caller keeps it in, which may be large."""
+    """A stored message with its original, the caller's own form of it, which may be large."""
 
     original: str | None = None
 
@@ -109,7 +109,7 @@ class SourceText:
 class NewChunk:
     """A piece of text cut from a source. Chunks with the same `content_hash` in a session or file are stored once.
 
-    `lead` is the question asked just before: recall also finds the chunk by its words. `words` are the hashes of both.
+    `lead` is the question asked just before: recall finds the chunk by its words, too. `words` are the hashes of both.
     """
 
     text: str
@@ -153,7 +153,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class NewDeadLetter:
-    """A dead letter to store; the store sets its time. `variant` tells apart the deliveries of one item id."""
+    """A dead letter to store; the store sets its time. `variant` distinguishes deliveries with the same item id."""
 
     agent: str
     session: str | None

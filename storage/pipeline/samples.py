@@ -14,7 +14,7 @@ SAMPLES_KEPT: Final = 24 * 60
 
 @dataclass(frozen=True, slots=True)
 class PipelineSample:
-    """One minute, numbered from 1970: items accepted ever since, items in the inboxes, and the lag in seconds."""
+    """One minute (numbered from 1970): all items accepted so far, items in the inboxes, and the lag in seconds."""
 
     minute: int
     accepted: int
@@ -31,7 +31,7 @@ class PipelineSamples(AccountRepository):
     """The samples of an installation. Each method is a transaction of its own."""
 
     def add(self, sample: PipelineSample) -> None:
-        """Keep a sample, unless its minute has one, and drop those of more than a day before, or of the future."""
+        """Store a sample, unless its minute has one; drop samples older than a day, or of the future."""
         with self._account.atomic() as connection:
             execute(connection, _ADD, **to_parameters(sample))
             execute(

@@ -34,14 +34,14 @@ _WAITING: Final[dict[Stage, tuple[str, str, str]]] = {
     "index": ("chunks", "id", "embedded_at IS NOT NULL AND indexed_at IS NULL"),
 }
 STAGES: Final[tuple[Stage, ...]] = tuple(_WAITING)
-# What was said at most an hour before it was handed over is live; the rest is history that somebody has imported.
+# Messages that were handed over within an hour of being said are live; others are imported history.
 LIVE_MICROS: Final = 3_600_000_000
 # These conditions, too, equal those of partial indexes.
 _LIVE: Final[dict[Stage, str]] = {
     "chunk": f"accepted_at < created_at + {LIVE_MICROS}",
     "embed": f"stored_at < created_at + {LIVE_MICROS}",
 }
-# Of a batch at most this part is for live rows alone, so that history goes on meanwhile.
+# Live rows get at most this share of a batch for themselves, so that history makes progress, too.
 _LIVE_SHARE: Final = 0.75
 
 # A lease of the embed stage grows with the batch size; no setting makes it longer.
@@ -61,7 +61,7 @@ _RETRYABLE: Final = f"""
         AND (({_ENDED}) OR ({_DUE}))
     ORDER BY 3 DESC, next_attempt_at LIMIT :limit
 """
-# Not EXISTS: while PostgreSQL's statistics know of no claims, it reads all of them for each row that waits.
+# No NOT EXISTS: if PostgreSQL's statistics know of no claims, it would read all claims for each waiting row.
 _FRESH: Final = """
     SELECT {key} FROM {table} AS waiting WHERE {condition}
     AND (SELECT 1 FROM claims WHERE stage = :stage AND item_id = waiting.{key}) IS NULL
@@ -85,8 +85,8 @@ _STILL_CLAIMED: Final = f"SELECT item_id FROM claims WHERE {_OWN_CLAIMS}"
 class Claim:
     """Rows of one stage that a worker may work on until `lease_until`.
 
-    `crashes` is how often a worker died with these rows: they are claimed in ever smaller groups and in the end alone,
-    so that a row that kills its worker is found without affecting others. `is_all` is true if nothing else was due.
+    `crashes` is how often workers died with these rows. Such rows are claimed in ever smaller groups and finally alone,
+    to find a row that kills its worker without affecting others. `is_all` is true if nothing else was due.
     """
 
     stage: Stage
@@ -114,7 +114,7 @@ class WorkQueue(Repository):
     def claim(
         self, stage: Stage, *, now: int, lease_seconds: float, limit: int, given_up: HeldClaims | None = None
     ) -> Claim | None:
-        """Claim up to `limit` rows, first those to be tried again, then fresh ones; None when nothing is due.
+        """Claim up to `limit` rows, first rows to be tried again, then fresh ones; None when nothing is due.
 
         Claims that were noted in `given_up` are due again, and no crash is counted for them.
         """
@@ -136,7 +136,7 @@ class WorkQueue(Repository):
         return claim
 
     def _release_noted(self, stage: Stage, given_up: HeldClaims, now: int, lease_seconds: float) -> None:
-        """Release the claims of this process that it could not release, and those of others whose lease has ended."""
+        """Release the noted claims of this process, and those of other processes whose lease has ended."""
         ended = self._values(
             f"SELECT DISTINCT token FROM claims WHERE stage = :stage AND {_ENDED}",
             stage=stage,
@@ -152,7 +152,7 @@ class WorkQueue(Repository):
         return set(self._values(_STILL_CLAIMED, stage=claim.stage, token=claim.token, items=items or claim.items))
 
     def finish(self, claim: Claim, items: Sequence[int]) -> None:
-        """Remove the claims on rows whose result is written in this transaction, and their dead letters of before."""
+        """Remove the claims, and earlier dead letters, of rows whose result is written in this transaction."""
         self._end_claims(claim, items)
         if self._value("SELECT 1 FROM dead_letters LIMIT 1") is not None:
             self._execute(
@@ -251,7 +251,7 @@ class WorkQueue(Repository):
     def fresh(self, stage: Stage, limit: int) -> tuple[int, ...]:
         """Return the first rows that wait at a stage and were never claimed, live ones before history.
 
-        Whoever imports a million messages must not make what is said meanwhile wait for them.
+        An import of a million messages must not delay the messages that are said meanwhile.
         """
         oldest = self._fresh(stage, limit)
         if stage not in _LIVE or len(oldest) < limit:

@@ -20,7 +20,7 @@ _REFERENCE: Final = re.compile(
 )
 _VIEW: Final = re.compile(r"^CREATE VIEW (\w+) ", re.MULTILINE)
 _STORE: Final = "store_id"
-# Tables that SQLite does not have: the stores themselves, search indexes, and the hosts.
+# Tables that exist only in PostgreSQL: the stores themselves, search indexes, and the hosts.
 OF_ENGINE: Final = frozenset(
     {
         "stores",
@@ -63,12 +63,12 @@ def shared_tables() -> frozenset[str]:
 
 @cache
 def references() -> frozenset[tuple[str, str]]:
-    """Return the tables whose rows refer to rows of a table, each with that table."""
+    """Return pairs of tables: one whose rows refer to rows of another, and that other table."""
     return frozenset(_REFERENCE.findall(_text()))
 
 
 def read_from(schema: str | None) -> None:
-    """Read another schema than that of the file: the one that is being derived; None for that of the file again."""
+    """Read the schema that is being derived instead of the file; None goes back to the file."""
     _source[:] = [] if schema is None else [schema]
     for read in (tables, shared_tables, references):
         read.cache_clear()

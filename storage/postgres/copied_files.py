@@ -1,4 +1,4 @@
-"""Copies what a data folder has besides databases: keys, secrets, histories of memory files, what the broker keeps."""
+"""Copies the other files of a data folder: keys, secrets, histories of memory files, the broker's files."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LEFT_OUT: Final = frozenset(
         "workspaces.lock",
     }
 )
-# Of any folder: databases, and the marks of folders, which name a store of another database.
+# Left out of every folder: databases, and the marks of folders, which name a store of the source.
 _OF_ANY_FOLDER: Final = ("account.db", "memory.db", ".new-", "store.id")
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy all files of a data folder but databases, into one whose databases were copied. Safe to repeat.
+    """Copy all files of a data folder except databases to a folder whose databases were copied. Safe to repeat.
 
     Nobody may write the source meanwhile. Raises `StoreUnavailable` when a file cannot be copied.
     """

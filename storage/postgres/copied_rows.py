@@ -1,4 +1,4 @@
-"""Rows of stores on their way from one engine to the other: the tables, their rows in key order, and digests of them.
+"""Reads the rows of stores to be copied to another engine: the tables, their rows in key order, and digests.
 
 Both engines compare keys byte by byte, so that the rows of a table come in the same order from both.
 """
@@ -27,13 +27,14 @@ from storage.postgres.columns import (
 from storage.postgres.dialect import STORE_OPTION
 from storage.postgres.translation import STORE
 
-# A batch ends with whichever comes first.
+# A batch ends at the limit that is reached first.
 _BATCH_ROWS: Final = 5_000
 _BATCH_BYTES: Final = 8 * 1024 * 1024
-# Rows that the server sends at a time; those of files have up to 16 MiB.
+# Rows that the server sends at a time; a row of a file has up to 16 MiB.
 _FETCHED_ROWS: Final = 500
 _FETCHED_FILES: Final = 4
-# The tables whose deleted numbers PostgreSQL keeps by store. For others its sequences say what was used.
+# Tables for which PostgreSQL stores the highest deleted number of each store. For other tables, the last value of the
+# sequence shows which numbers were used.
 _KEPT_BY_STORE: Final = ("chunks", "files", "forward_changes", "curation_log")
 
 Row = tuple[Any, ...]
@@ -54,14 +55,14 @@ class CopiedTable:
         return ", ".join(f'"{column}"' for column in self.columns)
 
     def name_row(self, row: Row) -> str:
-        """Return what names a row in an error: its table and key, but nothing of its content."""
+        """Return the name of a row for errors: its table and key, but nothing of its content."""
         values = dict(zip(self.columns, row, strict=True))
         return f"{self.name} " + ", ".join(f"{column} {values[column]!r}" for column in self.key)
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCopy:
-    """A copy of a store: what the source was when it was copied (empty: not complete), and the copy afterwards."""
+    """The state of the source of a copy when it was copied (empty if not complete), and of the copy afterwards."""
 
     source: str
     copy: str
@@ -80,14 +81,14 @@ class Digest(NamedTuple):
 
 
 class RunningDigest:
-    """Computes the digest of rows that pass."""
+    """Computes the digest of rows while they are passed on."""
 
     def __init__(self) -> None:
         self._rows, self._hash = 0, blake2b(digest_size=16)
         self._encode = msgspec.msgpack.Encoder().encode
 
     def passing(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows as they are, and add them to the digest."""
+        """Yield the rows unchanged, and add them to the digest."""
         for row in rows:
             self._hash.update(self._encode(row))
             self._rows += 1
@@ -160,7 +161,7 @@ def count_rows(connection: Connection, store: str) -> int:
 
 
 def used_numbers(connection: Connection, store: str) -> dict[str, int]:
-    """Return the highest numbers that tables have used, of rows that are there or were deleted."""
+    """Return the highest number that each table has used, for present or deleted rows."""
     found = {}
     for table in copied_tables(store):
         column = tables()[table.name].numbered
@@ -172,7 +173,7 @@ def used_numbers(connection: Connection, store: str) -> dict[str, int]:
 
 
 def _deleted_number(connection: Connection, table: str, column: str) -> int:
-    """Return the highest number of rows that were deleted, as far as the engine keeps it."""
+    """Return the highest number of deleted rows, as far as the engine records it."""
     if not is_postgres(connection):
         return _number(connection, f"SELECT max(seq) FROM sqlite_sequence WHERE name = '{table}'")
     if table not in _KEPT_BY_STORE:

@@ -1,7 +1,7 @@
 """Where stores are copied to: a PostgreSQL database, or the files of a new data folder.
 
 A copy in PostgreSQL is made in one transaction, by COPY into a temporary table and from there with INSERT: PostgreSQL
-refuses COPY into tables with row-level security. Triggers do nothing meanwhile, for what they would do is copied, too.
+refuses COPY into tables with row-level security. Triggers are off meanwhile, because their results are copied, too.
 
 A copy in SQLite is written to a file of its own, which takes its place only when it is complete. Indexes and triggers
 are out of the way while rows are inserted.
@@ -49,12 +49,12 @@ _STORES_OF_OTHERS: Final = """
 # The number of the advisory lock that a process holds while it copies.
 _LOCK: Final = 0x434F_5059
 _NAMES_SHOWN: Final = 3
-# So many new rows that the planner needs to know of them: without, checking a copy of 210,000 took a minute.
+# After this many new rows the planner's statistics are refreshed: without, checking a copy of 210,000 took a minute.
 _STATISTICS_ROWS: Final = 10_000
 # https://www.postgresql.org/docs/current/sql-copy.html#SQL-COPY-BINARY-FORMAT
 _BINARY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _BINARY_END: Final = b"\xff\xff"
-# SQLite stores values that do not fit the type of their column.
+# Python types that a column cannot take: SQLite stores values that do not fit the type of their column.
 _REFUSED: Final[Mapping[str, tuple[type, ...]]] = {
     "text": (bytes,),
     "bigint": (str, float, bytes),
@@ -83,7 +83,7 @@ class PostgresCopies:
     def claim(self, source: str) -> None:
         """Take the database for copies of one installation, until `close`.
 
-        Raises `Conflict` when it has anything else, when a copy was written since, or when another process copies.
+        Raises `Conflict` when it has other stores, when a copy was written since, or when another process is copying.
         """
         lock = self._closing.enter_context(self._server.writing())
         if not lock.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({_LOCK})").scalar():
@@ -137,7 +137,7 @@ class PostgresCopies:
         return verify(self._stores.workspace(name, create=False))
 
     def note(self, name: str, source: str) -> None:
-        """Note that a copy is complete, and what its source was."""
+        """Note that a copy is complete, and the state of its source."""
         values = {"name": name, "source": source, "copy": self._now(name)}
         with self._server.writing() as connection:
             sql = "UPDATE copies SET source = %(source)s, copy = %(copy)s WHERE name = %(name)s"
@@ -159,11 +159,11 @@ class PostgresCopies:
         self._rows_without_statistics = 0
 
     def close(self) -> None:
-        """Close the connections, which gives the database free."""
+        """Close the connections, which releases the database."""
         self._closing.close()
 
     def _replace_key(self, table: str, key: bytes) -> None:
-        """Put a key in the place of one that a host left here which has opened the database, and stored nothing."""
+        """Replace a key that a host left behind when it opened the database without storing anything."""
         with self._server.writing() as connection:
             connection.exec_driver_sql(
                 f"INSERT INTO {table} (only_row, key) VALUES (1, %(key)s)"
@@ -220,7 +220,7 @@ class PostgresWriter:
         self.rows += len(rows)
 
     def set_numbers(self, numbers: Mapping[str, int]) -> None:
-        """Reserve the numbers up to these, so that no new row of the tables gets one again."""
+        """Reserve the numbers up to these, so that no new row of the tables gets a used number."""
         for table, number in numbers.items():
             column = tables()[table].numbered
             if column is None or number < 1:
@@ -258,8 +258,8 @@ class PostgresWriter:
 
 
 def _delete_rows(connection: Connection, name: str, number: int) -> None:
-    """Delete the rows of an earlier copy, and those that a new store has from its beginning."""
-    if name == ACCOUNT_STORE:  # its triggers refuse to delete entries of the audit log that are to be kept
+    """Delete the rows of an earlier copy, and the rows that every new store has."""
+    if name == ACCOUNT_STORE:  # its triggers refuse to delete recent entries of the audit log
         connection.exec_driver_sql("DELETE FROM audit_retention")
         values = {"end": _MICROSECONDS_END}
         connection.exec_driver_sql("INSERT INTO audit_retention (only_row, ended_at) VALUES (1, %(end)s)", values)
@@ -295,10 +295,10 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
-# The notes about the copies in a folder. The file stays there, and does no harm when the folder is used.
+# The file with the notes about the copies. It stays in the folder and is harmless later on.
 NOTES_FILE: Final = "copies.json"
 _LOCK_FILE: Final = "copies.lock"
-# Where a copy is until it is complete.
+# The folder of a copy until it is complete.
 SCRATCH: Final = "copying"
 _SUFFIXES: Final = ("-wal", "-shm", "")
 
@@ -349,7 +349,7 @@ class SqliteCopies:
 
     @contextmanager
     def replacing(self, name: str) -> Iterator[SqliteWriter]:
-        """Open the transaction that writes a new copy, which takes the place of an earlier one at its end."""
+        """Open the transaction that writes a new copy; at its end, the copy replaces an earlier one."""
         self._copies[name] = StoreCopy("", "")
         self._write_notes()
         final, scratch = self._stores.database_path(name), self._folder / SCRATCH
@@ -393,7 +393,7 @@ class SqliteCopies:
         """Do nothing: a job does it each day."""
 
     def close(self) -> None:
-        """Close the files, and give the folder free."""
+        """Close the files, and release the folder."""
         self._stores.close()
         self._closing.close()
 
@@ -446,7 +446,7 @@ class SqliteWriter:
         self._connection.exec_driver_sql(sql, list(rows))
 
     def set_numbers(self, numbers: Mapping[str, int]) -> None:
-        """Have no row of these tables get one of these numbers again, where SQLite keeps them."""
+        """Reserve the numbers up to these for tables whose used numbers SQLite records."""
         sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%AUTOINCREMENT%'"
         kept = set(self._connection.exec_driver_sql(sql).scalars())
         self._connection.exec_driver_sql("DELETE FROM sqlite_sequence")

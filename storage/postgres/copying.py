@@ -1,8 +1,8 @@
-"""Copies all stores of an installation from one engine to the other, while they are written or not.
+"""Copies all stores of an installation from one engine to the other, even while they are being written.
 
 Each store is read in one snapshot and written in one transaction, with the numbers of its rows, and compared row by row
-before that transaction commits. What is noted of a copy says what its source was: a store that was not written since is
-not copied again, and one whose copy is not complete is begun anew.
+before that transaction commits. The note about a copy has the state of its source: a store that was not written since
+is not copied again, and an incomplete copy is begun anew.
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ from storage.postgres.stores import PostgresStores
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 
-# Stores that were written since they were copied are copied again this many times at most: those of a Reverie that runs
-# are written without end.
+# Stores that were written since are copied again at most this many times: a running Reverie writes without end.
 _ROUNDS: Final = 4
 _POSTGRES: Final = ("postgresql:", "postgresql+psycopg:", "postgres:")
 
-# Where stores are copied to, and what writes the copy of one.
+# The targets of copies, and the writers of single stores.
 CopyTarget = PostgresCopies | SqliteCopies
 _Writer = PostgresWriter | SqliteWriter
 Progress = Callable[[str, int, int], None]
@@ -48,10 +47,10 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class CopyReport:
-    """The result of a copy: rows by store in this run, and the stores that are to be copied again.
+    """The result of a copy. `rows` are the rows that this run copied, by store.
 
-    `kept` are the stores whose copies were complete before, `written` those that were written since they were copied,
-    `wrong` what is inconsistent in copies, by store, and `removed` the copies of stores that were deleted.
+    `kept` are the stores whose copies were complete before, `written` the stores that have to be copied again, `wrong`
+    the faults found in copies, by store, and `removed` the stores whose copies were removed, since they were deleted.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -62,7 +61,7 @@ class CopyReport:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the copy has all that the source has, and nothing was written meanwhile."""
+        """Return whether the copy is sound and has everything that the source has."""
         return not self.written and not self.wrong
 
 
@@ -90,8 +89,8 @@ def open_target(source: Stores, to: str) -> CopyTarget:
 def copy_all(source: Stores, target: CopyTarget, progress: Progress = lambda _name, _done, _total: None) -> CopyReport:
     """Copy all stores that are not copied yet or were written since, in rounds while the source is written.
 
-    `progress` gets the store, the rows that were copied or compared, and how many these are in all. Raises `Conflict`
-    for a target with anything else, and the errors of both engines: what is complete by then stays.
+    `progress` gets the store, the rows copied or compared so far, and their number in all. Raises `Conflict` for a
+    target with other data, and the errors of both engines; copies that are complete by then stay.
     """
     source.account()
     target.claim(_installation_of(source))
@@ -114,7 +113,7 @@ def copy_all(source: Stores, target: CopyTarget, progress: Progress = lambda _na
 
 
 def _waiting(source: Stores, target: CopyTarget, report: CopyReport) -> list[str]:
-    """Return the stores whose copies are not complete, or which were written since, but for inconsistent ones."""
+    """Return the stores that have no complete copy or were written since, except those with faulty copies."""
     copies = target.copies()
     return [
         name
@@ -124,14 +123,14 @@ def _waiting(source: Stores, target: CopyTarget, report: CopyReport) -> list[str
 
 
 def _state(source: Stores, name: str) -> str:
-    """Return what differs as soon as a store was written, or was deleted and created again."""
+    """Return a text that changes when a store is written, or deleted and created again."""
     return f"{source.file_of(name)} {source.stamp(name)}"
 
 
 def _copy(source: Stores, target: CopyTarget, name: str, progress: Progress, report: CopyReport) -> None:
     try:
         store = source.workspace(name, create=False)
-        # The next write makes an empty log longer, so that it shows even if file times have not advanced meanwhile.
+        # The next write makes the empty log longer, so it is noticed even if file times have not advanced.
         store.database.truncate_log()
         stamp, state = source.stamp(name), _state(source, name)
         rows = copy_store(store, target, lambda done, total: progress(name, done, total))
@@ -148,8 +147,7 @@ def _copy(source: Stores, target: CopyTarget, name: str, progress: Progress, rep
 def copy_store(store: Store, target: CopyTarget, progress: Callable[[int, int], None]) -> int:
     """Copy one store and compare the copy row by row; return how many rows it has.
 
-    `progress` gets the rows that were read or compared, and how many these are in all. Raises `Permanent` if the copy
-    differs.
+    `progress` gets the rows read or compared so far, and their number in all. Raises `Permanent` if the copy differs.
     """
     with store.reading() as tx, target.replacing(store.name) as writer:
         total = 2 * count_rows(tx.connection, store.name)

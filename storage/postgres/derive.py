@@ -29,15 +29,15 @@ _TYPES: Final = {
     "REAL": "double precision",
     "BLOB": "bytea",
 }
-# SQLite's own tables, the versions of its schema, and the indexes that each engine makes in its own way.
+# Left out: SQLite's own tables, the versions of its schema, and the search indexes, which each engine makes itself.
 _LEFT_OUT: Final = re.compile(r"sqlite_|schema_version$|chunks_fts_|chunks_index_")
-# Functions find the tables whatever the search path of a connection is: that of a superuser, say, or of pg_restore.
+# Lets functions find the tables with any search path of a connection, such as a superuser's or pg_restore's.
 _OWN_PATH: Final = " SET search_path = reverie, public, pg_temp"
-# Columns that an index has besides. The planner takes the shorter of two indexes for a session that is longer than the
-# others were when they were counted: to find a chunk by its hash, it would read all chunks of the session.
+# Additional columns of an index. If a session is longer than sessions were when statistics were made, the planner takes
+# the shorter index: to find a chunk by its hash, it would read all chunks of the session.
 _MORE_KEYS: Final = {"chunks_by_session": ("content_hash",)}
 _INDEX: Final = re.compile(r"CREATE (UNIQUE )?INDEX (\w+) ON (\w+) \(")
-# A column of a database server holds values of its type alone: there is nothing to test.
+# In a database server, all values of a column have its type, so this test is dropped.
 _BLOB_TEST: Final = re.compile(r"iif\(typeof\((\w+\.\w+)\) = 'blob', hex\(\1\), \1\)")
 _TRIGGER: Final = re.compile(
     r"CREATE TRIGGER (?P<name>\w+)\s+(?P<time>AFTER|BEFORE) (?P<event>INSERT|DELETE|UPDATE)"

@@ -13,7 +13,7 @@ from storage.postgres.columns import OF_ENGINE, shared_tables, tables
 from storage.postgres.translation import STORE, Translated, for_values, translate
 from storage.rows import to_json
 
-# The execution option with the store that a connection is limited to.
+# The execution option that names the store to which a connection is limited.
 STORE_OPTION: Final = "reverie_store"
 
 
@@ -40,7 +40,7 @@ class PostgresDialect:
             connection.execute(parsed(_text(sql, translated, (values,))), values)
 
     def tables(self, connection: Connection) -> Mapping[str, frozenset[str]]:
-        """Return the tables of the store: all of the account, and those that workspaces have, too, of a workspace."""
+        """Return the tables of the store: for the account all tables, for a workspace those that workspaces have."""
         sql = "SELECT name FROM stores WHERE id = %(store)s"
         store = connection.get_execution_options().get(STORE_OPTION)
         is_account = connection.exec_driver_sql(sql, {"store": store}).scalar() == ACCOUNT_STORE
@@ -81,5 +81,5 @@ def _value(value: Any, *, as_array: bool) -> Any:
 
 
 def _without_nul(text: str) -> str:
-    """Return what PostgreSQL can keep of a text. Contents have no NUL, but a query that is recorded may."""
+    """Return a text without NUL, which PostgreSQL cannot store. Contents have none, but a recorded query may."""
     return text.replace("\0", "\ufffd") if "\0" in text else text

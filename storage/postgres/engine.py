@@ -57,7 +57,7 @@ class Turns:
     def turn(self, name: str) -> Iterator[None]:
         """Wait for a turn, unless the thread has one. Raises `StoreUnavailable` after half a minute.
 
-        What another thread ends, such as a streamed answer, gives back the turn of the thread that began it.
+        If another thread ends the work, such as a streamed answer, the turn of the thread that began it is given back.
         """
         open_turns: list[None] = self._local.__dict__.setdefault("open_turns", [])
         is_first = not open_turns
@@ -72,7 +72,7 @@ class Turns:
                 self._free.release()
 
 
-# Tables grow little in this time, and a hundred statements that are planned anew are a hundredth of it.
+# Tables grow little in this time, and planning a hundred statements anew takes a hundredth of it.
 RENEW_SECONDS: Final = 5.0
 
 
@@ -102,9 +102,9 @@ SCHEMA: Final = "reverie"
 LOCK_WAIT_SECONDS: Final = 30.0
 MAX_CONNECTIONS: Final = TURNS * CONNECTIONS_OF_A_TURN
 _POOL_WAIT_SECONDS: Final = 30
-# A process that is stopped within a transaction keeps the store from others for less time than they wait for it.
+# A process that is stopped within a transaction blocks a store for less time than other writers wait for it.
 IDLE_WRITER_SECONDS: Final = 20
-# A reader keeps nobody waiting, and an export may be read slowly; but nothing that it sees can be vacuumed.
+# A reader blocks nobody, and an export may be read slowly; but vacuum cannot remove the rows that a reader sees.
 IDLE_READER_SECONDS: Final = 3_600
 _CONNECT_SECONDS: Final = 10
 _OPTIONS: Final = {OPTION: PostgresDialect(), SEARCH_INDEX: PostgresSearchIndex}
@@ -182,8 +182,8 @@ class PostgresServer:
         self._turns = Turns(turns)
         self._opened = _OpenedConnections()
         event.listen(self.engine, "connect", self._opened.note)
-        # For who forgets to close it, or uses it once more: the server has a limited number of connections. Not at the
-        # end of the process: a forked one must not end what it shares with its parent.
+        # For callers who forget to close this object, or use it again: the server's connections are limited. Not at the
+        # end of the process: a forked process must not end the connections of its parent.
         finalize(self, self._opened.close).atexit = False
 
     @contextmanager
@@ -201,7 +201,7 @@ class PostgresServer:
                 yield limited
 
     def close(self) -> None:
-        """Close all connections, also those that a reader holds who stopped early."""
+        """Close all connections, even those of readers that stopped early."""
         self.engine.dispose()
         self._opened.close()
 
@@ -218,7 +218,7 @@ class PostgresDatabase:
         when_deleted: Callable[[], None] = lambda: None,
         on_long_write: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """`store` is its number, `path` where this host keeps what is not in the database.
+        """`store` is its number, `path` the folder of this host's files of the store.
 
         `when_deleted` is called when a writer finds that the store was deleted, `on_long_write` after a transaction
         that held it for long, with the seconds.
@@ -226,12 +226,12 @@ class PostgresDatabase:
         self.server, self.store, self._path, self._when_deleted = server, store, path, when_deleted
         self._on_long_write = on_long_write
         # Writers of this process wait for each other without a connection: a store that is locked for long must not
-        # take those of all others.
+        # take all connections.
         self._writing = threading.Lock()
 
     @property
     def path(self) -> Path:
-        """Return where this host keeps what belongs to the store."""
+        """Return the path of this host's files of the store."""
         return self._path
 
     @contextmanager
@@ -260,7 +260,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _next_writer(self, wait_seconds: float) -> Iterator[float]:
-        """Wait for the other writers of this process; yield the seconds that are left to wait for those of others."""
+        """Wait for the other writers of this process; yield the seconds left to wait for writers of other processes."""
         begun = time.monotonic()
         if not self._writing.acquire(timeout=wait_seconds):
             raise StoreUnavailable(
@@ -281,24 +281,24 @@ class PostgresDatabase:
                 isolation_level="REPEATABLE READ",
             )
             with reader.begin():
-                # Not by the option of the connection: its pool would ask for READ WRITE afterwards. A standby refuses
-                # that, even from a transaction that only reads.
+                # Not by the connection's option: its pool would ask for READ WRITE afterwards, which a standby refuses
+                # even if nothing is written.
                 reader.exec_driver_sql(_BEGIN_READING, {"store": str(self.store)})
                 yield reader
 
     def free_pages(self, limit: int) -> int:
-        """Return 0: autovacuum frees the room of deleted rows."""
+        """Return 0: autovacuum frees the space of deleted rows."""
         return 0
 
     def refresh_statistics(self) -> None:
         """Do nothing: autovacuum does it."""
 
     def truncate_log(self) -> tuple[bool, int, int]:
-        """Return that nothing was to do: the log is the server's."""
+        """Return that there was nothing to do: the log belongs to the server."""
         return False, 0, 0
 
     def problems(self, connection: Connection, *, quick: bool) -> list[str]:
-        """Return nothing: PostgreSQL checks references when rows are written, and pages by their checksums."""
+        """Return no problems: PostgreSQL checks references when rows are written, and pages by their checksums."""
         return []
 
     @property
@@ -358,15 +358,14 @@ def _on_connect(raw: psycopg.Connection[Any], _record: object) -> None:
 def _on_checkout(raw: psycopg.Connection[Any], _record: object, _fairy: object) -> None:
     """Replace a connection that the server has ended while nobody used it, as at a restart.
 
-    It costs no round trip: an idle connection has nothing to read, until the server reports its end, or a change of its
-    settings.
+    It costs no round trip: an idle connection has nothing to read until the server reports its end or changed settings.
     """
     if has_ended(raw):
         raise exc.DisconnectionError
 
 
 def has_ended(raw: psycopg.Connection[Any]) -> bool:
-    """Return whether a connection that nobody uses at the moment was ended, or has something to report."""
+    """Return whether an idle connection was ended or has something to read."""
     if raw.closed:
         return True
     asked = select.poll()

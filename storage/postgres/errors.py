@@ -1,6 +1,6 @@
 """Translates errors of PostgreSQL: try again later, a person has to act, or the statement is at fault.
 
-The SQLSTATE decides. Only an attempt to connect that fails has none, because libpq does not pass it on.
+The SQLSTATE decides. Only failed attempts to connect have no SQLSTATE, because libpq does not pass it on.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _BUSY: Final = ("40001", "40P01", "55P03")
 
 
 class ServerUnavailable(StoreUnavailable):
-    """The database server does not serve at the moment, as at a restart: who calls over HTTP may ask again."""
+    """The database server is away for the moment, as at a restart: callers over HTTP may try again."""
 
     retry_after_seconds: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What an error is to Reverie, and its text: `{name}` is the database, `{text}` what the server reported."""
+    """Reverie's class and text for an error: `{name}` is the database, `{text}` the text of the server."""
 
     kind: type[ReverieError]
     message: str
@@ -49,7 +49,7 @@ _OTHER_SCHEMA: Final = _Rule(
     "{name} does not have the tables of this version ({text}): use the same version of Reverie on all hosts, and start"
     " it again",
 )
-# By SQLSTATE or the beginning of one: the longest that fits holds.
+# By SQLSTATE or its beginning: the longest key that fits counts.
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _RULES: Final = {
     **dict.fromkeys(_BUSY, _BUSY_RULE),
@@ -105,13 +105,13 @@ _RULES: Final = {
         "{name} was upgraded while this process ran ({text}): install the same version of Reverie on all hosts, and"
         " restart it",
     ),
-    # A table was changed while this connection had a plan for it: the next transaction makes a new one.
+    # A table was changed while this connection had a plan for it: the next transaction makes a new plan.
     "0A000": _Rule(StoreUnavailable, "{name} was changed meanwhile ({text}): try again"),
     "XX001": _Rule(StoreUnusable, "{name} is damaged ({text}): stop Reverie and restore a backup of the database"),
     "XX002": _Rule(StoreUnusable, "{name} is damaged ({text}): stop Reverie and restore a backup of the database"),
 }
-# Why a connection was not made, by the text of libpq or the server. Servers that report in another language than
-# English get the rule of a server that cannot be reached: all is tried again, and their text is shown.
+# Why a connection was not made, by the text of libpq or the server. Texts in other languages get the rule for a server
+# that cannot be reached: the call is retried, and the text is shown.
 _CONNECTING: Final = (
     (re.compile(r"too many clients|connection slots are reserved|too many connections for"), "53300"),
     (re.compile(r"session is read-only|hot standby mode is"), _READ_ONLY),
@@ -148,7 +148,7 @@ def translated(name: str, error: BaseException) -> ReverieError:
     """Return Reverie's error for one of psycopg; `name` is the address of the database."""
     rule = _rule_of(error)
     text = _shown(error)
-    if isinstance(error, psycopg.IntegrityError):  # its text names tables and columns
+    if isinstance(error, psycopg.IntegrityError):  # the text of the error names tables and columns
         return Permanent("a database refused a row that contradicts others, so nothing was stored: this is a defect")
     if rule is None:
         return Permanent(f"{name}: {text}")
@@ -161,7 +161,7 @@ def is_locked(error: BaseException) -> bool:
 
 
 def end_of_primary(context: ExceptionContext) -> None:
-    """Have the pool replace its connections once a server can only be read: another one may be the primary now."""
+    """Make the pool replace its connections once a server is read-only: another server may be the primary now."""
     if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
         context.is_disconnect = True
 
@@ -185,5 +185,5 @@ def _cause(error: BaseException | None) -> BaseException:
 
 
 def _shown(error: BaseException) -> str:
-    """Return the first line of an error, which says what is wrong; hints and other attempts follow."""
+    """Return the first line of an error, which says what is wrong; later lines have hints and other attempts."""
     return str(error).strip().split("\n")[0] or type(error).__name__

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from storage.postgres.engine import PostgresServer
 from storage.trust.hosts import HostRecord, HostReport
 
-# The number of the advisory lock of whoever adds tombstones.
+# The number of the advisory lock for adding tombstones.
 _TOMBSTONES_LOCK: Final = 0x5245_5453
 _WAITS: Final = (
     "e.step = 'hosts' AND e.finished_at IS NULL AND NOT EXISTS ("
@@ -46,20 +46,20 @@ class Hosts:
         return self._share("installation_key", proposed)
 
     def add_tombstones(self, contents: Sequence[str]) -> None:
-        """Give tombstones to all hosts, one host after the other: who reads up to a number must miss none."""
+        """Add tombstones for all hosts. Only one host adds at a time, so that readers up to a number miss none."""
         with self._server.writing() as connection:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TOMBSTONES_LOCK})")
             sql = "INSERT INTO tombstones (content) SELECT unnest(%(contents)s::text[]) ON CONFLICT DO NOTHING"
             connection.exec_driver_sql(sql, {"contents": list(contents)})
 
     def tombstones(self, *, after: int) -> list[tuple[int, str]]:
-        """Return the tombstones after one with this number."""
+        """Return the tombstones with higher numbers than this."""
         sql = "SELECT number, content FROM tombstones WHERE number > %(after)s ORDER BY number"
         with self._server.writing() as connection:
             return [(int(row[0]), str(row[1])) for row in connection.exec_driver_sql(sql, {"after": after})]
 
     def join(self, host_id: str, name: str) -> bool:
-        """Add a host, or note that it was heard of; return whether it was there already."""
+        """Add a host, or note that it was heard of; return whether it had joined already."""
         with self._server.writing() as connection:
             sql = "UPDATE hosts SET name = %(name)s, seen_at = clock_timestamp() WHERE id = %(id)s"
             if connection.exec_driver_sql(sql, {"id": host_id, "name": name}).rowcount:
@@ -86,7 +86,7 @@ class Hosts:
             return _hosts(connection, f"{_HOSTS} ORDER BY h.name, h.id")
 
     def forget(self, host_id: str) -> bool:
-        """Remove a host, for which no erasure waits any more; return whether there was one."""
+        """Remove a host, so that no erasure waits for it any more; return whether there was one."""
         return bool(self._remove("h.id = %(id)s", {"id": host_id}))
 
     def forget_unseen(self, days: float) -> list[HostRecord]:
@@ -102,7 +102,7 @@ class Hosts:
             return [str(one) for one in connection.exec_driver_sql(sql, {"id": host_id}).scalars()]
 
     def report(self, erasure_id: str, report: HostReport) -> None:
-        """Note what a host has done for an erasure; in the place of an earlier report of it."""
+        """Store a host's report on an erasure, in place of an earlier one."""
         columns = ("done", "files", "bytes", "histories", "lines", "leftovers")
         sql = (
             f"INSERT INTO host_erasures (erasure_id, host_id, name, {', '.join(columns)})"
@@ -149,7 +149,7 @@ class Hosts:
             connection.exec_driver_sql(sql, {"erasure": erasure_id})
 
     def _share(self, table: str, proposed: bytes) -> bytes:
-        """Return the only key in a table, which is the proposed one if there was none."""
+        """Return the only key in a table; the proposed key is stored if there was none."""
         with self._server.writing() as connection:
             present = connection.exec_driver_sql(f"SELECT key FROM {table}").scalar()
             if present is None:
@@ -159,7 +159,7 @@ class Hosts:
         return bytes(present)
 
     def _remove(self, condition: str, values: Mapping[str, Any]) -> list[HostRecord]:
-        """Remove hosts, and note for each erasure in progress that it was not carried out there."""
+        """Remove hosts, and note for each erasure in progress that these hosts have not carried it out."""
         with self._server.writing() as connection:
             found = _hosts(connection, f"{_HOSTS} WHERE {condition} FOR UPDATE OF h", values)
             if found:

@@ -1,4 +1,4 @@
-"""The schema of a PostgreSQL database: created, and migrated, by the process that comes first, in one transaction."""
+"""The schema of a PostgreSQL database: the first process creates or migrates it, in one transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OLDEST_VECTOR: Final = (0, 8)
 _FILE: Final = Path(__file__).with_name("schema.sql")
 # The number of the advisory lock that processes hold while they create or migrate the schema.
 _LOCK: Final = 0x5245_5645
-# How long a migration waits for whoever uses a table, in attempts of this length, with pauses in which others go on.
+# A migration waits for users of a table in attempts of this length, with pauses in which others can go on.
 MIGRATION_WAIT_SECONDS: Final = 30.0
 _ATTEMPT_MILLISECONDS: Final = 500
 _BETWEEN_ATTEMPTS_SECONDS: Final = 0.5
@@ -88,7 +88,7 @@ def _create_once(server: PostgresServer) -> int:
 def _migrate(server: PostgresServer, version: int, file: Path) -> None:
     """Apply one migration and record it, unless another process has just done it.
 
-    It waits for locks in short attempts: whoever comes while it waits for a table would wait behind it.
+    It waits for locks in short attempts: everybody who needs the table meanwhile waits behind it.
     """
     deadline = time.monotonic() + MIGRATION_WAIT_SECONDS
     while not _try_to_migrate(server, version, file, last_attempt=time.monotonic() >= deadline):
@@ -96,7 +96,7 @@ def _migrate(server: PostgresServer, version: int, file: Path) -> None:
 
 
 def _try_to_migrate(server: PostgresServer, version: int, file: Path, *, last_attempt: bool) -> bool:
-    """Return whether the schema has the migration now; False if others used the tables and this is no last attempt."""
+    """Return True once the schema has the migration; False if others used the tables in an attempt but the last."""
     try:
         with server.writing() as connection:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")

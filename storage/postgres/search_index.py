@@ -1,7 +1,7 @@
 """Search indexes in PostgreSQL: words as `tsvector`, vectors of pgvector.
 
-Both are shared by all stores. A search reads the words of its store, of which the agent is one, and the vectors of its
-agent.
+Both are shared by all stores. A search reads the words of its store (the agent counts as one of the words) and the
+vectors of its agent.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _IS_SEARCHED: Final = "chunk_id >= (SELECT min(chunk_id) FROM searched) AND chun
 class PostgresSearchIndex(SearchIndex):
     """The indexes of a store in PostgreSQL within one transaction."""
 
-    # These tables answer only while the index of a large agent is being built in memory, which takes both cores of a
-    # small machine by itself. To compare the words and vectors of 50,000 chunks takes about half a second, those of a
+    # These tables are searched only while the index of a large agent is being built in memory, which takes both cores
+    # of a small machine. To compare the words and vectors of 50,000 chunks takes about half a second, those of a
     # million half a minute.
     max_searched = 50_000
 
@@ -102,15 +102,15 @@ class PostgresSearchIndex(SearchIndex):
         return set(self._values(sql, generation=generation.id))
 
     def vector_slots(self, generation: Generation, *, agents: int) -> int | None:
-        """Return None: vacuum frees the room of deleted vectors."""
+        """Return None: vacuum frees the space of deleted vectors."""
         return None
 
     def merge_texts(self, generation: Generation) -> bool:
-        """Return that there is nothing to do: words are looked at row by row."""
+        """Return that there is nothing to do: a search reads words row by row."""
         return False
 
     def overwrite_deleted(self, generation: Generation) -> None:
-        """Do nothing: deleted rows are overwritten once vacuum has freed their room."""
+        """Do nothing: deleted rows are overwritten once vacuum has freed their space."""
 
     def differs_from_texts(self, generation: Generation) -> bool:
         """Compare the words of each chunk with those in the index."""
@@ -121,7 +121,7 @@ class PostgresSearchIndex(SearchIndex):
         return self._execute(sql, generation=generation.id).scalar() is not None
 
     def _search_text(self, generation: Generation, match: str, chunks: ChunkFilter, limit: int) -> list[Hit]:
-        """Return the chunks with any of the words, ranked by how many they have, and how often for their length."""
+        """Return the chunks with any of the words, ranked by how many words they have and how often for their size."""
         return self._records(
             Hit,
             f"{_searched_sql(chunks)} SELECT chunk_id AS chunk_id, words_rank(words, :match) AS score"

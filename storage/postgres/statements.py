@@ -1,8 +1,8 @@
-"""Writes what repositories run on PostgreSQL to `statements.sql`: `python -m storage.postgres.statements [--check]`.
+"""Writes the SQL of repositories for PostgreSQL to `statements.sql`: `python -m storage.postgres.statements [--check]`.
 
-Statements are found in the source of `storage/` where they are run, and are translated as in production. One that is
-composed while the program runs is shown in forms that its parts allow: names in it stand for what is assigned to them
-or passed by callers in the module, or else for samples of their types.
+Statements are found in the source of `storage/` where they are run, and are translated as in production. A statement
+that is composed at run time is shown in the forms that its parts allow: names stand for values that are assigned to
+them or passed by callers in the module, or else for samples of their types.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CONNECTION: Final = SimpleNamespace(get_execution_options=lambda: {OPTION: _DAT
 
 
 class _Module:
-    """A module whose expressions are evaluated with all that their names stand for."""
+    """A module whose expressions are evaluated with all values of their names."""
 
     def __init__(self, path: Path) -> None:
         self.name = ".".join(path.relative_to(_ROOT).with_suffix("").parts)
@@ -87,7 +87,7 @@ class _Module:
         return node
 
     def _evaluate(self, expression: ast.expr) -> Iterator[Any]:
-        """Yield the values of an expression; combinations of what its names stand for that are errors do not occur."""
+        """Yield the values of an expression, except for combinations of values of its names that raise errors."""
         bound = (_names(node.target) for node in ast.walk(expression) if isinstance(node, ast.comprehension))
         unknown = sorted(_names(expression).difference(self._values, *bound))
         for chosen in islice(product(*(self._values_of(name, expression) for name in unknown)), 64):
@@ -118,7 +118,7 @@ class _Module:
         return found
 
     def _passed(self, name: str, function: ast.FunctionDef) -> Iterator[Any]:
-        """Yield what callers in this module pass to a parameter, or else samples of its type."""
+        """Yield the arguments that callers in this module pass to a parameter, or else samples of its type."""
         parent = self._parents[function]
         owner = self._values[parent.name] if isinstance(parent, ast.ClassDef) else None
         if name == "self" and owner is not None:
@@ -134,7 +134,7 @@ class _Module:
             if ast.unparse(call.func).removeprefix("self.") == function.name:
                 given = dict(zip(names, call.args, strict=False)) | {one.arg: one.value for one in call.keywords}
                 found += self._evaluate(given[name]) if name in given else ()
-        with suppress(TypeError, NameError):  # a type that is no value at run time decides about no statement
+        with suppress(TypeError, NameError):  # a type that does not exist at run time does not affect statements
             hints = typing.get_type_hints(getattr(owner, function.name) if owner else self._values[function.name])
             yield from found or (_samples(hints[name]) if name in hints else ())
 
@@ -144,7 +144,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _parts(name: str, target: ast.expr, values: Any) -> Iterator[Any]:
-    """Yield what a name gets of values that are assigned to a target."""
+    """Yield the parts of assigned values that a name in the target gets."""
     for value in values:
         if isinstance(target, ast.Tuple):
             for part, one in zip(target.elts, value, strict=False):
@@ -154,7 +154,7 @@ def _parts(name: str, target: ast.expr, values: Any) -> Iterator[Any]:
 
 
 def _samples(hint: Any) -> Iterator[Any]:
-    """Yield values of a type, those by which a statement may have another form."""
+    """Yield the values of a type that may give a statement different forms."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         yield from chain.from_iterable(map(_samples, arguments))

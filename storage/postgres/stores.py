@@ -1,15 +1,15 @@
 """The stores of a PostgreSQL database: workspaces and the account, each a number in every row of shared tables.
 
-The folders in which a host keeps what belongs to workspaces, each marked with the store that it is of.
+Each host has folders for files of workspaces, marked with their store.
 
-A workspace that was deleted on another host leaves its folder here, and a later one of its name must not get it. So a
-process that first uses a store looks at the mark, and each host removes the folders of stores that are gone. Folders
+A workspace that was deleted on another host leaves its folder here, which a later workspace of its name must not get.
+So a process looks at the mark when it first uses a store, and each host removes folders of deleted stores. Folders
 without a mark are left alone: nobody has used them with this database, and they may hold files of SQLite.
 
-Notes of claims that every host sees: locks in the database server.
+Notes of claims that every host sees are locks in the database server.
 
 A lock on a number needs neither space on a disk nor a row, so it can be taken when nothing can be written, and the
-server gives it back when the process that holds it ends. Notes in a file are seen on their own host only.
+server releases it when its process ends. Notes in a file are seen on their own host only.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def make_folder(folder: Path) -> None:
 
 
 def claim_folder(data_dir: Path, folder: Path, store: str, set_aside: Callable[[Path], Path]) -> Path | None:
-    """Make a store's folder on this host, or mark it as the store's; return where the one before was moved, if any.
+    """Make or mark a store's folder on this host; return where the folder of an earlier store was moved, if any.
 
-    `store` is what tells the store from all others: its database and its key. What another database has left in the
-    folder stays: whoever points a data folder to another one wants to keep it. Raises `StoreUnavailable`.
+    `store` identifies the store: its database and its key. Files that another database has left in the folder stay: a
+    data folder that is pointed to another database should keep its files. Raises `StoreUnavailable`.
     """
     if _mark_of(folder) == store:
         return None
@@ -84,12 +84,12 @@ def claim_folder(data_dir: Path, folder: Path, store: str, set_aside: Callable[[
 def move_foreign_folders(
     data_dir: Path, installation: str, present: Callable[[], Mapping[str, str]], set_aside: Callable[[Path], Path]
 ) -> dict[str, Path]:
-    """Move the folders of stores that a database does not have any more; return where they are now, by their names.
+    """Move the folders of stores that a database does not have any more; return their new paths by name.
 
     `present` returns the keys of the stores that the database has, by name. Raises `StoreUnavailable`.
     """
     with _locked(data_dir):
-        # Before the stores are read: a store is in the database before it has a folder.
+        # Read before the stores: a store is in the database before it has a folder.
         marks = {folder: mark for folder in _folders(data_dir) if (mark := _mark_of(folder)) is not None}
         own = {folder: key for folder, mark in marks.items() for base, key in [mark.split()] if base == installation}
         keys = present() if own else {}
@@ -158,7 +158,7 @@ class HeldTokens:
         self._connection: PoolProxiedConnection | None = None
 
     def hold(self, token: int) -> None:
-        """Hold a token until `release`, or the end of the process. Raises `StoreUnavailable`, and holds it later."""
+        """Hold a token until `release` or the end of the process. After `StoreUnavailable` it is held later."""
         with self._guard, translate_errors(self._server.name):
             is_new = token not in self._wanted
             self._wanted.add(token)
@@ -168,7 +168,7 @@ class HeldTokens:
                 raw.execute(_HOLD, [token])
 
     def release(self, token: int) -> None:
-        """Give a token back. Raises `StoreUnavailable` when it is given back by the loss of the connection."""
+        """Release a token. Raises `StoreUnavailable` when the connection is lost, which also releases it."""
         with self._guard, translate_errors(self._server.name):
             self._wanted.discard(token)
             if self._is_connected():
@@ -176,7 +176,7 @@ class HeldTokens:
             self._disconnect_if_idle()
 
     def is_held(self, token: int) -> bool:
-        """Return whether a process on any host holds a token. Raises `StoreUnavailable` when that cannot be asked."""
+        """Return whether a process on any host holds a token. Raises `StoreUnavailable` when the server is away."""
         with self._guard, translate_errors(self._server.name):
             row = self._raw().execute(_IS_HELD, {"token": token}).fetchone()
             self._disconnect_if_idle()
@@ -186,7 +186,7 @@ class HeldTokens:
         return self._connection is not None and not has_ended(self._driver_of(self._connection))
 
     def _raw(self) -> psycopg.Connection[Any]:
-        """Return the connection. A new one holds all that was held by one that ended, as at a restart of the server."""
+        """Return the connection. After a restart of the server, a new connection takes all tokens again."""
         if self._connection is None or not self._is_connected():
             self._connection = None
             connection = self._server.engine.raw_connection()
@@ -211,7 +211,7 @@ class HeldTokens:
 
 
 class PostgresHeldClaims(HeldClaims):
-    """Notes that processes of every host see, and of this one also while the database cannot be reached."""
+    """Notes that processes of all hosts see; this process sees its own even while the database is away."""
 
     def __init__(self, path: Path, tokens: HeldTokens) -> None:
         super().__init__(path)
@@ -220,7 +220,7 @@ class PostgresHeldClaims(HeldClaims):
     def note(self, token: int) -> None:
         """Note that this process has given up the claim of a token, or will settle it by itself."""
         super().note(token)
-        # Without a connection nobody else can take the claim over, and the next note or look takes the lock.
+        # Without a connection nobody can take over the claim either; the next call takes the lock.
         with contextlib.suppress(ReverieError):
             self._held.hold(token)
 
@@ -229,15 +229,15 @@ class PostgresHeldClaims(HeldClaims):
         is_own = token in self.own()
         super().forget(token)
         if is_own:
-            with contextlib.suppress(ReverieError):  # then the server has given it back
+            with contextlib.suppress(ReverieError):  # then the server has released it
                 self._held.release(token)
 
     def is_noted(self, token: int) -> bool:
-        """Return whether a process that lives has noted a token. Raises `StoreUnavailable` when nobody can tell."""
+        """Return whether a living process has noted a token. Raises `StoreUnavailable` when the server is away."""
         return super().is_noted(token) or self._held.is_held(token)
 
 
-# The longest time from the note of a write, made when it begins, to its commit.
+# The longest time between the beginning of a write, when its time is noted, and its commit.
 _WATCH_SECONDS: Final = 180.0
 _WRITTEN: Final = """
     SELECT name FROM stores WHERE name <> %(account)s AND written_at >= to_timestamp(%(since)s)
@@ -245,7 +245,7 @@ _WRITTEN: Final = """
 
 
 class PostgresWritten:
-    """Tells which workspaces were written, by the clock of the database."""
+    """Knows which workspaces were written lately, by the database server's clock."""
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
@@ -268,13 +268,13 @@ class PostgresWritten:
 
 # A workspace that another process deletes and creates again is found within this time; until then nothing is written.
 _KNOWN_SECONDS: Final = 0.5
-# The number of the advisory lock of whoever makes the identity of the database.
+# The number of the advisory lock for making the identity of the database.
 _IDENTITY_LOCK: Final = 0x5245_4944
 _DELETED: Final = "DELETE FROM {table} WHERE store_id = %(store)s"
 
 
 class WriteStamp(FileStamp):
-    """How often a store was written, and when: an equal stamp proves that nothing was written."""
+    """The number of writes of a store, and the last time: an equal stamp proves that nothing was written."""
 
     __slots__ = ()
 
@@ -292,7 +292,7 @@ class PostgresStores(Stores):
     """All stores of one database, for one process. Open it after a fork, never before."""
 
     def __init__(self, data_dir: Path, url: str, *, turns: int = TURNS) -> None:
-        """`data_dir` is where this host keeps what is not in the database; `turns` as for `PostgresServer`."""
+        """`data_dir` is the folder of this host's files; `turns` as for `PostgresServer`."""
         KEPT.open(data_dir / "run" / FILE)
         self._server = PostgresServer(url, turns=turns)
         with ExitStack() as on_error:
@@ -304,7 +304,7 @@ class PostgresStores(Stores):
         # By name: the store, and when it was last found to exist.
         self._known: dict[str, tuple[Store, float]] = {}
         self._numbers: dict[str, int] = {}
-        # How many stores there were, and the newest, when the folders of this host were compared with them.
+        # The number of stores, and the newest, when this host's folders were last compared with them.
         self._folders_checked: tuple[int, ...] | None = None
         super().__init__(data_dir)
         self.written = PostgresWritten(self._server)
@@ -322,7 +322,7 @@ class PostgresStores(Stores):
             self._forget(name)
             raise NotFound(f"there is no workspace {name!r}", field="workspace")
         with self._guard:
-            known = self._known.get(name, known)  # perhaps opened since the look above
+            known = self._known.get(name, known)  # perhaps another thread has just opened it
             if known is not None and self._numbers.get(name) == number:
                 store = known[0]
             else:
@@ -410,7 +410,7 @@ class PostgresStores(Stores):
         return True
 
     def file_of(self, name: str) -> str:
-        """Return what tells the present store of a name from a later one in its place; empty without one."""
+        """Return an id that distinguishes the store of a name from later ones; empty if there is none."""
         number = self._number(name, create=False)
         return "" if number is None else f"store {number}"
 
@@ -440,11 +440,11 @@ class PostgresStores(Stores):
         return sorted(moved)
 
     def installation(self) -> str:
-        """Return what tells this database from all others; it is made when it is first asked for."""
+        """Return the id of this database, which is made at the first call."""
         with self._server.writing() as connection:
             if connection.exec_driver_sql(f"SELECT to_regclass('{SCHEMA}.installation')").scalar() is not None:
                 present = connection.exec_driver_sql("SELECT id FROM installation").scalar()
-                if present is not None:  # also on a standby, which can make none
+                if present is not None:  # first a read, which a standby can do, too
                     return str(present)
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_IDENTITY_LOCK})")
             connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.installation (id text NOT NULL)")
@@ -460,7 +460,7 @@ class PostgresStores(Stores):
         self._server.close()
 
     def _make_folder(self, name: str, number: int, folder: Path) -> None:
-        """Make the folder of a store on this host; one of a deleted workspace of this name is removed before."""
+        """Make the folder of a store on this host; a folder of a deleted workspace of this name is removed before."""
         if name == ACCOUNT_STORE:
             make_folder(folder)
             return

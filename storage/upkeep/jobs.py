@@ -40,9 +40,8 @@ class JobRuns(AccountRepository):
     def claim(self, job: str, *, period: int, now: int, within: int | None = None) -> bool:
         """Claim a run of a job for a period; False when another caller has it.
 
-        With `within`, the number of the period does not decide, which the clock may show again after it was set back:
-        the claim fails if the last run that was not started manually began less than `within` microseconds before or
-        after `now`.
+        With `within`, the period does not decide (it may come twice when the clock is set back): the claim fails if the
+        last scheduled run began less than `within` microseconds before or after `now`.
         """
         with self._account.atomic() as connection:
             if within is not None:
