@@ -83,6 +83,11 @@ def test_an_instruction_among_other_words_waits(message: str) -> None:
     assert all(one.unconfirmed for one in found)
 
 
+def test_nothing_waits_of_a_text_that_is_to_be_worked_on() -> None:
+    """Given a mail that is to be proofread, then an instruction in it is nobody's who speaks to the agent."""
+    assert find_instructions("Can you proofread this mail?\n\nHi all. Always use the green forms. Thanks, B") == []
+
+
 @pytest.mark.parametrize("message", messages("traps"))
 def test_few_of_the_traps_wait_for_a_confirmation(message: str) -> None:
     """Given ordinary talk without an instruction of anybody, then nothing waits either."""

@@ -191,6 +191,10 @@ _WORKS_ON_TEXT = starting(
     r"|print|convert|format|write|draft|say|send|text|email|mail|post|publish|tell|edit|describe)\b"
     r"[^,]{0,400}\b(?:always|never|don't|do not|from now on,? \w)"
 )
+_WORK = re.compile(
+    r"\b(?:re-?writ|re-?phras|paraphras|translat|proof-?read|summari[sz]|transcrib|e-?mail|letter|newsletter)\w{0,20}",
+    re.IGNORECASE,
+)
 _COMMA = re.compile(r",(?!\d)\s{0,3}")
 _MAX_STARTS: Final = 3
 _START = re.compile(r"[,:;\u2013\u2014>|*#-]\s{0,3}|^(?:and|so|but|btw|also|oh|okay?|actually) ", re.IGNORECASE)
@@ -234,7 +238,11 @@ def parts_of(message: str) -> Iterator[Sentence]:
     """Yield the other places where an instruction may begin: each sentence, and the part after a lead-in."""
     if len(message) > MAX_MESSAGE_CHARACTERS or JOKE.search(message):
         return
-    for sentence, mark in _sentences(covered_text(message), message):
+    covered = covered_text(message)
+    # Behind a request to work on a text, another paragraph is that text.
+    work = _WORK.search(covered)
+    covered = covered if work is None else covered[: work.end()] + covered[work.end() :].partition("\n\n")[0]
+    for sentence, mark in _sentences(covered, message):
         if _ASKS & set(mark) or REPORTED.search(sentence.text):
             continue
         starts = [0, *(found.end() for found in _START.finditer(sentence.text))][: _MAX_STARTS + 1]

@@ -135,7 +135,9 @@ _GAME_ENDS = re.compile(
     re.IGNORECASE,
 )
 JOKE = re.compile(
-    r"\b(?:just )?kidding\b|\bjk\b|\bjoking\b|\bsarcas\w{1,40}|(?<!\w)/s\b|\bapril fools?\b", re.IGNORECASE
+    r"\b(?:just )?kidding\b|\bjk\b|\bjoking\b|\bsarcas\w{1,40}|(?<!\w)/s\b|\bapril fools?\b"
+    r"|\b(?:great|wonderful|fantastic|lovely|brilliant|perfect|awesome)\b,? (?:another|just what|more of)\b",
+    re.IGNORECASE,
 )
 # Corrections of what the speaker has just said: "no wait, it's cherry", "sorry, I meant May".
 _CORRECTION = re.compile(
@@ -152,7 +154,7 @@ LAUGHTER = re.compile(
 # In `I prefer tea, so what can I order?`, the part before the question is a statement.
 _ASKING_CLAUSE: Final = re.compile(
     r",\s(?:(?:so|and|but)\s)?(?:(?:can|could|would|will|do|are|have) you|what|how|which|where|is|are|do|any"
-    r"|can|should)\b",
+    r"|can|should|does|did|will|would|why)\b",
     re.IGNORECASE,
 )
 _ABBREVIATED: Final = (
@@ -186,8 +188,9 @@ def sentences_of(message: str) -> Iterator[Sentence]:
 
 def is_taken_back(message: str) -> bool:
     """Return whether a message corrects what its sender has just said, or calls it a joke."""
-    is_short = len(message.split()) <= _MAX_WORDS_OF_CORRECTION
-    return is_short and bool(_CORRECTION.match(with_plain_apostrophes(message)) or JOKE.search(message))
+    corrects = _CORRECTION.match(with_plain_apostrophes(message)) is not None
+    said = ABBREVIATED_END.split(message, maxsplit=1)[0] if corrects else message
+    return len(said.split()) <= _MAX_WORDS_OF_CORRECTION and (corrects or JOKE.search(message) is not None)
 
 
 def is_game(message: str, *, before: bool) -> bool:
