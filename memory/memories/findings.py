@@ -81,18 +81,22 @@ def found_by_patterns(
     """
     in_game = False
     names: dict[str, dict[str, str]] = defaultdict(dict)
+    last: dict[str, str] = {}
     for message in before:
         in_game = is_game(message.content, before=in_game)
         if message.role == "user" and not in_game:
             names[message.name or ""].update(names_told(message.content))
+            last[message.name or ""] = message.content
     for place, message in enumerate(messages):
         in_game = is_game(message.content, before=in_game)
         next_one = next((one for one in messages[place + 1 :] if one.name == message.name), None)
         if in_game or (next_one is not None and is_taken_back(next_one.content)):
             continue
-        named = names[message.name or ""]
+        named, said_before = names[message.name or ""], last.get(message.name or "", "")
         named.update(names_told(message.content))
-        for statement in _statements(message, instructions_only, named):
+        last[message.name or ""] = message.content
+        for statement in _statements(message, instructions_only, named, said_before):
+            named.update(names_told(statement.content.replace("User's", "my", 1)))
             # Messages with a speaker's name are people talking to each other: their requests are not for the agent.
             if message.name and (is_standing(statement.kind, statement.importance) or statement.takes_back is not None):
                 continue
@@ -103,9 +107,9 @@ def found_by_patterns(
 
 
 def _statements(
-    message: SourceMessage, instructions_only: Callable[[SourceMessage], bool], names: Mapping[str, str]
+    message: SourceMessage, instructions_only: Callable[[SourceMessage], bool], names: Mapping[str, str], before: str
 ) -> list[Statement]:
-    found = find_statements(message.content, at=message.created_at, names=names)
+    found = find_statements(message.content, at=message.created_at, names=names, before=before)
     if instructions_only(message):
         found = [*find_instructions(message.content), *(one for one in found if one.only_changes)]
     return [*found, *find_revocations(message.content)]

@@ -22,7 +22,7 @@ SEARCHED_FOR_SECRETS: Final = (
     "=/+",
 )
 SEARCHED_FOR_STATEMENTS: Final = (
-    "I ", "my ", "'", '"', "and I ", "a", ", ", "(", "`", "I love ", "\n", "remember ",
+    "I ", "my ", "'", '"', "and I ", "a", ", ", "(", "`", "I love ", "\n", "remember ", "my sister, she is ",
 )  # fmt: skip
 TAGGED: Final = ("word ", "a", "a.", "'a", "a\u0301", "东")
 

@@ -55,6 +55,44 @@ def test_what_is_said_of_a_known_name_is_told_of_whose_it_is(message: str, conte
     assert all(one.quote in message for one in found)
 
 
+@pytest.mark.parametrize(
+    ("message", "contents"),
+    [
+        ("My sister is here, she's diabetic.", ["User's sister is diabetic."]),
+        ("I saw my son. He's twelve and he plays the cello.", ["User's son is twelve.", "User's son plays the cello."]),
+        (
+            "My brother called. His name is Ivo, he's a nurse.",
+            ["User's brother's name is Ivo.", "User's brother is a nurse."],
+        ),
+        ("She's allergic to eggs.", ["User's niece Ida is allergic to eggs."]),
+        ("My sister called yesterday.", []),
+        ("My mum and my sister are here, she's diabetic.", []),
+        ("My sister's boss is here, she's diabetic.", []),
+        ("My sister met a nurse. She's vegan.", []),
+        ("My mum met Olga. She's vegan.", []),
+        ("She told me to call my sister, she's vegan.", []),
+        ("He's vegan.", []),
+    ],
+)
+def test_a_pronoun_stands_for_the_only_one_whom_it_can_mean(message: str, contents: list[str]) -> None:
+    """Given a relative of whom the user speaks, then "she" is that relative, unless it could be anybody else."""
+    found = find_statements(message, at=AT, before="My niece Ida is ill.")
+    assert [one.content for one in found if "met" not in one.content] == contents
+    assert all(one.quote in message for one in found)
+
+
+def test_a_name_told_by_a_pronoun_is_known_from_then_on(pipe: Pipeline) -> None:
+    """Given "her name is Ida" about the user's niece, then what is said of Ida is about the niece."""
+    extracting = Extracting(pipe)
+    tell(
+        pipe,
+        *({"content": one} for one in ("My niece is ill.", "Her name is Ida.", "Ida is allergic to eggs.")),
+        user="kate",
+    )
+    extracting.close()
+    assert "User's niece Ida is allergic to eggs." in extracting.contents()
+
+
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[Pipeline]:
     pipe = Pipeline(tmp_path / "data")

@@ -149,10 +149,18 @@ def _pronouns(match: PatternMatch) -> Statement:
 def _relation_named(match: PatternMatch) -> Statement | None:
     if not is_name(match.covered_value):
         return None
-    key, content = f"{match.key}'s name", f"User's {match.key}'s name is {match.value}."
-    if match.key in words.NOT_UNIQUE:
-        return _one_of_several(match, key, match.value, content)
-    return _fact(match, key, match.value, content, importance=0.6)
+    return named(match.key, match.value, match.quote())
+
+
+def named(who: str, name: str, quote: str, *, several: bool = False) -> Statement:
+    """Return the name of a relative or a pet as a fact, of which there may be `several`."""
+    key = words.SYNONYMS.get(f"{who}'s name", f"{who}'s name")
+    is_one = who not in words.NOT_UNIQUE and not several
+    return Statement(
+        content=f"User's {who}'s name is {name}.", kind="fact", quote=quote, confidence=0.9, importance=0.6,
+        subject=key if is_one else f"{key} {as_subject(name)}", lifetime="long_term",
+        key=key if is_one else None, value=name if is_one else None,
+    )  # fmt: skip
 
 
 def _has_a_pet(match: PatternMatch) -> Statement | None:
@@ -243,8 +251,9 @@ def _allergic(match: PatternMatch) -> Statement | None:
     value, quote = _listed(match)
     if not is_plain(value, max_words=6) or re.search(words.NO_ALLERGENS, value, re.IGNORECASE):
         return None
+    is_not = "not " if match.regex_match.groupdict().get("no") else ""
     return Statement(
-        content=f"User is allergic to {value}.", kind="fact", quote=quote,
+        content=f"User is {is_not}allergic to {value}.", kind="fact", quote=quote,
         subject=f"allergic to {as_subject(value)}", confidence=0.95, importance=0.9, lifetime="long_term",
         tags=("health",),
     )  # fmt: skip
@@ -300,7 +309,8 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"i(?: have|'ve got) an? (?:(?:severe|mild|bad|serious"
         rf"|strong){BLANKS})?(?P<value>(?!{words.NO_ALLERGY_TO})[a-z]{{1,40}}(?: [a-z]{{1,40}})?)"
         r" allergy(?! to)",
-        rf"{I_AM}{ADVERB}(?:(?:severely|highly|deathly|very|a bit|mildly){BLANKS})?allergic to{BLANKS}{VALUE}",
+        rf"{I_AM}{ADVERB}(?P<no>(?:not|no longer){BLANKS})?"
+        rf"(?:(?:actually|severely|highly|deathly|very|a bit|mildly){BLANKS})?allergic to{BLANKS}{VALUE}",
         rf"i(?: have|'ve got) an? (?:(?:severe|mild|bad|serious){BLANKS})?allergy to{BLANKS}{VALUE}",
     ),
     rule(

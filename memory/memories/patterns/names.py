@@ -1,9 +1,13 @@
-"""The names of people and pets that a user has told, so that "Duke is afraid of thunder" is about the user's dog."""
+"""Of whom a user speaks: by a name that was told ("Duke" is the user's dog), or by "she" after "my sister".
+
+A pronoun stands for the one relative or pet of its sex that was spoken of before it; if there is anybody else whom it
+could mean, it is left alone.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -14,9 +18,11 @@ NO_NAMES_TOLD: Final[Mapping[str, str]] = MappingProxyType({})
 _NAME: Final = r"(?-i:[A-Z\u00c0-\u00de][a-z\u00df-\u00ff]{1,20})"
 _WHO: Final = rf"(?P<who>{words.RELATIONS}|{words.PETS}|(?P<child>eldest|oldest|youngest|boy|girl))"
 _CALLED: Final = r"(?:'s name is|'s called|'s named| is called| is named|,? called|,? named)"
+# "My colleague Tom wrote it", "our dog, Rex, is old".
+APPOSITION: Final = re.compile(rf"\b(?:my|our) {_WHO},? (?P<names>{_NAME})\b", re.IGNORECASE)
 _TOLD: Final = (
     re.compile(rf"\b(?:my|our|the(?: new)?) {_WHO}(?:{_CALLED}| is) (?P<names>{_NAME})\b", re.IGNORECASE),
-    re.compile(rf"\b(?:my|our) {_WHO},? (?P<names>{_NAME})\b", re.IGNORECASE),
+    APPOSITION,
     re.compile(
         rf"\b(?:an?|one|two|three|four|five|six|my|our) (?:[a-z-]{{2,20}} ){{0,2}}{_WHO}(?:s|ren)?(?:{_CALLED}|,|:)"
         rf" (?P<names>{_NAME}(?:, {_NAME}){{0,5}}(?:,? and {_NAME})?)(?=\s{{0,3}}(?:[.,;!?)]|\Z))",
@@ -39,8 +45,60 @@ def names_told(message: str) -> dict[str, str]:
     return found
 
 
-def with_relation(clause: Sentence, names: Mapping[str, str]) -> Sentence:
-    """Return a clause that begins with a known name with the relation put before the name: "my dog Duke is"."""
-    found = _BEGINS.match(clause.text)
-    who = names.get(found["name"]) if found is not None else None
-    return clause if who is None else Sentence(f"my {who} {clause.text}", f"my {who} {clause.original}")
+_SHE: Final = (
+    "wife girlfriend mother mom mum mam sister daughter grandmother grandma granny gran nan aunt niece landlady"
+)
+_HE: Final = "husband boyfriend father dad brother son grandfather grandpa grandad grandson uncle nephew landlord"
+_SEX: Final = dict.fromkeys([*_SHE.split(), "girl", "woman"], "she") | dict.fromkeys([*_HE.split(), "boy", "man"], "he")
+_DAY: Final = re.compile(rf"{words.MONTHS}|{words.WEEKDAYS}", re.IGNORECASE)
+_PERSON: Final = re.compile(
+    r"\b(?P<whose>my|our|his|her|their|your|the|an?|\w{1,20}'s)\s(?:[a-z-]{2,12}\s){0,2}?"
+    rf"(?P<who>{words.RELATIONS}|{words.PETS}|girl|boy|woman|man|lady|guy|nurse|chef|[a-z]{{3,20}}(?:er|or|ist|ian|nt))\b"
+    rf"(?:,? (?P<name>{_NAME}))?(?P<of>'s(?=\s(?!name|got|birthday)))?|\b(?P<pronoun>s?he)\b"
+    rf"|(?<=[a-z,] )(?<!\bin )(?<!\bto )(?<!\bat )(?<!\bfrom )(?<!\bis )(?<!\bcalled )(?P<stranger>{_NAME})",
+    re.IGNORECASE,
+)
+_PRONOUN: Final = re.compile(r"s?he(?='s\s|\s)|(?P<possessive>her|his)(?= name\b| birthday\b)", re.IGNORECASE)
+
+
+def with_relation(clause: Sentence, before: Callable[[], str], names: Mapping[str, str]) -> Sentence:
+    """Return a clause that begins with a known name or a pronoun with whose that is: "my dog Duke is", "my sister is".
+
+    `before` returns what was said before, by which a pronoun is understood.
+    """
+    by_name, pronoun = _BEGINS.match(clause.text), _PRONOUN.match(clause.text)
+    start, end = None, 0
+    if by_name is not None and by_name["name"] in names:
+        start = f"my {names[by_name['name']]} "
+    elif pronoun is not None:
+        start, end = _meant("he" if pronoun[0].lower() in ("he", "his") else "she", before(), names), pronoun.end()
+        start = f"{start}'s" if start is not None and pronoun["possessive"] else start
+    return clause if start is None else Sentence(start + clause.text[end:], start + clause.original[end:])
+
+
+def is_of_somebody(text: str) -> bool:
+    """Return whether a text speaks of a person or a pet, other than by a pronoun."""
+    return any(not one["pronoun"] for one in _PERSON.finditer(text))
+
+
+def _meant(pronoun: str, before: str, names: Mapping[str, str]) -> str | None:
+    people: set[str] = set()
+    named: set[str] = set()
+    for one in _PERSON.finditer(before):
+        if one["pronoun"]:
+            if not people and one["pronoun"].lower() == pronoun:
+                return None
+            continue
+        stranger = one["stranger"] or ""
+        who = (one["who"] or names.get(stranger, "")).lower()
+        is_nobody = not who and (stranger in words.NO_NAMES or _DAY.fullmatch(stranger))
+        if is_nobody or _SEX.get(re.split("[ -]", who.removesuffix("-in-law"))[-1], pronoun) != pronoun:
+            continue
+        if not who or (one["who"] and (one["whose"].lower() not in ("my", "our") or one["of"])):
+            return None
+        people.add(who)
+        named.update(filter(None, (one["name"], stranger)))
+    if len(people) != 1 or len(named) > 1:
+        return None
+    who = people.pop()
+    return " ".join(("my", who, *(named if who in words.NOT_UNIQUE else ())))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from memory.memories.patterns import facts, traits
 from memory.memories.patterns import vocabulary as words
@@ -22,19 +23,21 @@ from memory.memories.patterns.matching import (
     Sentence,
     Statement,
     as_subject,
+    covered_text,
     first_match,
+    is_name,
     is_plain,
     rule,
     rules,
     sentences_of,
     starting,
 )
-from memory.memories.patterns.names import NO_NAMES_TOLD, with_relation
-from memory.memories.patterns.told import find_told, in_third_person, whole
+from memory.memories.patterns.names import APPOSITION, NO_NAMES_TOLD, is_of_somebody, with_relation
+from memory.memories.patterns.told import find_told, in_third_person, whole, with_date
 from reverie.memories.types import MemoryKind
 from storage.recall.chunk_sources import CHANGED
 from storage.recall.claims import with_apostrophes
-from storage.recall.days import end_of
+from storage.recall.days import days_in, end_of
 from storage.recall.dependence import changes_between
 from storage.recall.turns import turns_of
 
@@ -294,13 +297,14 @@ _REQUESTS: Final = (
 _LEAD_IN = starting(
     r"(?:(?:so|well|also|ok(?:ay)?|hi|hey|hello|oh|and|but|btw|by the way|fyi|actually|anyway|plus|yes|yeah"
     r"|yep|yup|no(?! longer)|nope|nah|sure|right|thanks|thank you|great|cool|nice|awesome|personally|honestly|for me"
-    r"|just so you know|in fact|as for me|(?:it )?turn(?:s|ed) out(?: that)?|i mean|you know|good (?:morning|afternoon"
-    r"|evening)|hmm{1,10}|um{1,10}|wow|definitely|absolutely|totally)"
+    r"|just so you know|before i forget|(?:quick |small )?update|in fact|as for me|(?:it )?turn(?:s|ed) out(?: that)?"
+    r"|i mean|you know|good (?:morning|afternoon|evening)|hmm{1,10}|um{1,10}|wow|definitely|absolutely|totally)"
     r"(?: there)?(?:\s{0,3}[,!:\u2013\u2014-]{1,40})?\s{1,3}){1,5}",
 )
 # Sentences with these words are somebody else's, or about something unreal.
 _NOT_PLAIN = re.compile(
-    r"\b(?:if|unless|whether|wish|would|wouldn't|could have|should have|might|maybe|perhaps|guess|suppose|once|used to"
+    r"\b(?:if|unless|whether|wish|would|wouldn't|could have|should have|might|maybe|perhaps|guess|suppose|once"
+    r"|(?<!\bi )used to"
     r"|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|back then|dream(?:ed|t)?(?! is to)|said|says|saying"
     r"|tells?"
     r"|told|asks?|asked|claims?|claimed|wrote|writes"
@@ -317,7 +321,7 @@ _SPEECH_TAG_AFTER = re.compile(
 _CLAUSES = re.compile(
     r"(?:\s{0,3}[,;:\u2013\u2014]\s{0,3}(?:(?:and|but|so|plus|because|since|as)(?: now)?\s{1,3})?|\s{1,3}-{1,10}\s{1,3}"
     r"|\s{1,3}(?:and now|but now|and|but|so|because|since|why|how much|reasons?(?: why)?)\s{1,3})"
-    r"(?=(?:i|i'm|i've|my|call me)\b)",
+    r"(?=(?:i|i'm|i've|my|call me|s?he|s?he's|(?:her|his) name)\b)",
     re.IGNORECASE,
 )
 _RELATIVE_OF_MINE: Final = (
@@ -338,6 +342,7 @@ _SHORTENED: Final = (
         starting(
             rf"(?P<subject>{_RELATIVE_OF_MINE}(?: (?-i:[A-Z][a-z]{{1,20}}))?)'s (?:(?P<has>got\s|(?=been\b))"
             r"|(?=(?:an?|in|on|at|from|not|now|always|still|due|allergic|married|engaged|divorced|pregnant|retired|scared|afraid"
+            r"|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
             r"|terrified|obsessed|vegan|vegetarian|diabetic|c(?:o)?eliac|autistic|deaf|blind|\d{1,3}|turning|getting"
             r"|going|coming|having|studying|learning|expecting|(?:moving|starting|living|working|training|staying)"
             r"(?=\s(?:to|in|into|on|at|from|a|an|the|for|with|as|back|out|away)\b))\b(?!'s)))"
@@ -345,18 +350,54 @@ _SHORTENED: Final = (
         r"\g<subject> ",
     ),
 )
+_APPOINTMENT: Final = (
+    r"(?:physio|haircut|interview|exam|test|appointment|meeting|flight|surgery|operation|scan|check-?up|therapy|viewing"
+    r"|dinner|lunch|rehearsal|class|lesson|concert|gig|party|wedding|funeral|deadline|shift)"
+)
+_NO_SUBJECT: Final = (
+    r"(?!(?:i|my|we|our|you|your|he|she|his|her|they|their|the|an?|this|that|any|some|no|not|when|what|how|is|was|for"
+    r"|at|in|on|to|from|after|before|book|schedule|plan|set|get|find|make|see|have|had)\b)"
+)
+# What people leave out where a sentence begins: "dentist tomorrow at 9", "last shift is 8 May", "sold it on Friday".
+_LEFT_OUT: Final = tuple(
+    (starting(f"(?={pattern})"), words_left_out)
+    for pattern, words_left_out in (
+        (
+            rf"{_NO_SUBJECT}(?:[a-z-]{{2,15}} ){{0,2}}(?:{_APPOINTMENT}|dentist|doctor|gp|optician|vet)"
+            r"(?: (?:with|w|in|at|for|of) [\w' -]{1,30}?)? (?:on|tomorrow|tonight|today|next|this|in (?:an?|\d\d?))\b"
+            r"(?!.{0,400}\b(?:is|are|was|were|be|has|have|will|got|moved|cancelled|please)\b)",
+            "I have my ",
+        ),
+        (
+            rf"(?:(?:last|first) day is|{_NO_SUBJECT}(?:[a-z-]{{2,15}} )?(?:{_APPOINTMENT}|thesis) is"
+            r"|(?:rent|salary|deposit|mortgage|budget) is(?= .?\d)"
+            rf"|{words.RELATIONS} is (?:called|named)(?= (?-i:[A-Z])\w{{1,20}}(?:\s?[.,;!(]|\Z)))\s",
+            "my ",
+        ),
+        (
+            r"(?:(?:bought|sold|got|quit|started|finished|passed|failed|booked|joined|gave|lost|broke|signed|adopted"
+            r"|handed|went|met|saw|had|did|ran) (?:my|our|the|an?|in|up|for|back|notice)|(?:moved|went) to)\b",
+            "I ",
+        ),
+    )
+)
+_RELATIVE_DAY = re.compile(r"(?:last|next|yesterday|this|.{1,15}ago\Z)", re.IGNORECASE)
 _REASON = re.compile(r"\b(?:because|since|why|how much|reasons?)\s{1,3}", re.IGNORECASE)
 _RULES: Final = (*facts.RULES, *_PREFERENCES, *traits.RULES)
 
 
-def find_statements(message: str, *, at: int, names: Mapping[str, str] = NO_NAMES_TOLD) -> list[Statement]:
+def find_statements(
+    message: str, *, at: int, names: Mapping[str, str] = NO_NAMES_TOLD, before: str = ""
+) -> list[Statement]:
     """Return the user's plain statements in a message sent `at` (microseconds), in order; each content once.
 
     `names` are those of people and pets that the user has named before, with the relation: `{"Duke": "dog"}`.
+    `before` is the message that the user has sent just before: a pronoun may stand for whom it is about.
     """
     message = with_apostrophes(message)
     instructions = find_instructions(message)
-    candidates = (statement for sentence in sentences_of(message) for statement in _in_sentence(sentence, at, names))
+    told = _Told(at, names, covered_text(before[-_NEAR:]), covered_text(message))
+    candidates = [statement for sentence in sentences_of(message) for statement in _with_names(sentence, told)]
     # An instruction is found once: `I prefer short answers` is not a taste as well.
     statements = (one for one in candidates if not any(one.quote in found.quote for found in instructions))
     found = {statement.content: statement for statement in [*instructions, *statements]}
@@ -376,13 +417,32 @@ def _is_replaced(statement: Statement, found: Iterable[str]) -> bool:
     return held != statement.content and any(one.split()[:3] == held.split()[:3] for one in found)
 
 
-def _in_sentence(sentence: Sentence, at: int, names: Mapping[str, str]) -> Iterator[Statement]:
+# How far back somebody is looked for whom a pronoun means.
+_NEAR: Final = 600
+
+
+class _Told(NamedTuple):
+    """What is known when a message is read: when it was sent, names, the message before it, and its own text."""
+
+    at: int
+    names: Mapping[str, str]
+    before: str
+    text: str
+
+    def until(self, clause: str) -> str:
+        """Return what was said before a clause; of the message before only if nobody is spoken of in this one."""
+        end = max(self.text.find(clause), 0)
+        own = self.text[max(end - _NEAR, 0) : end]
+        return own if is_of_somebody(own) else f"{self.before}\n{own}"
+
+
+def _in_sentence(sentence: Sentence, told: _Told) -> Iterator[Statement]:
     body = _after_lead_in(sentence)
-    request = match_request(body, at)
+    request = match_request(body, told.at)
     if request is not None:
         yield _as_statement(request, body) or request
         return
-    found = list(_in_clauses(body, at, names))
+    found = list(_in_clauses(body, told))
     yield from found
     is_own = COVER not in body.text and not _NOT_PLAIN.search(body.text.replace("until", ""))
     if not found and is_own and turns_of(body.original):
@@ -393,24 +453,45 @@ def _in_sentence(sentence: Sentence, at: int, names: Mapping[str, str]) -> Itera
         )  # fmt: skip
 
 
-def _in_clauses(body: Sentence, at: int, names: Mapping[str, str]) -> Iterator[Statement]:
+def _with_names(sentence: Sentence, told: _Told) -> Iterator[Statement]:
+    """Yield the statements in a sentence, and the names in it that they do not tell: "my colleague Tom wrote it"."""
+    found = list(_in_sentence(sentence, told))
+    yield from found
+    for named in APPOSITION.finditer(sentence.text):
+        who, name = named["who"].lower(), named["names"]
+        if is_name(name) and not any(name in one.content for one in found):
+            is_pet = re.fullmatch(words.PETS, who) is not None
+            yield facts.named(who, name, sentence.original[: named.end()], several=is_pet)
+
+
+def _in_clauses(body: Sentence, told: _Told) -> Iterator[Statement]:
     end = 0
     for start in _clause_starts(body.text):
         if start < end:  # an earlier clause stated it, with the day for example
             continue
         written = Sentence(body.text[start:], body.original[start:])
-        clause = _in_full(with_relation(written, names))
+        clause = with_relation(written, partial(told.until, written.text), told.names)
+        clause = _in_full(clause, _SHORTENED if start else (*_LEFT_OUT, *_SHORTENED))
         statement = first_match(clause, _RULES)
         if statement is None and not _REASON.search(body.text, max(0, start - 10), start):
-            statement = find_told(clause, at)
+            statement = find_told(clause, told.at)
         if statement is None:
             continue
+        statement = _with_days(statement, told.at)
         if clause is not written:
             length = len(statement.quote) + len(written.text) - len(clause.text)
             statement = replace(statement, quote=written.original[:length])
         end = start + len(statement.quote)
         if not (_NOT_PLAIN.search(body.text, 0, end) or _SPEECH_TAG_AFTER.search(body.text[end:])):
             yield statement
+
+
+def _with_days(statement: Statement, at: int) -> Statement:
+    """Return a statement with the days that "last week" and the like in it mean."""
+    days = days_in(statement.content, at, is_past=True)
+    if days is None or not _RELATIVE_DAY.match(statement.content[days.start : days.end]):
+        return statement
+    return replace(statement, content=with_date(statement.content, days, statement.content))
 
 
 def _as_statement(request: Statement, body: Sentence) -> Statement | None:
@@ -432,13 +513,14 @@ def _after_lead_in(sentence: Sentence) -> Sentence:
     return Sentence(sentence.text[start:], sentence.original[start:])
 
 
-def _in_full(clause: Sentence) -> Sentence:
+def _in_full(clause: Sentence, shortened: Sequence[tuple[re.Pattern[str], str]]) -> Sentence:
     """Return a clause about a relative with the words that were left out or shortened at its beginning."""
-    for pattern, full in _SHORTENED:
+    for pattern, full in shortened:
         found = pattern.match(clause.text)
         if found is not None:
             start = found.expand(full) + (("has " if found["has"] else "is ") if "has" in found.groupdict() else "")
-            clause = Sentence(start + clause.text[found.end() :], start + clause.original[found.end() :])
+            rest = (text[found.end() :] for text in (clause.text, clause.original))
+            clause = Sentence(*(start + (text[:1].lower() + text[1:] if start[:1] == "I" else text) for text in rest))
     return clause
 
 

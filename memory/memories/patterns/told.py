@@ -183,7 +183,7 @@ _PLANS: Final = starting(
     rf"{_SUBJECT}(?P<verb>(?:'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?:going to|planning (?:to|on|a|an)|(?:going"
     rf"|having|getting|doing(?=\s(?:the|an?)\s(?-i:[A-Z]))|seeing(?=\s(?:dr|my|the|an?)\b)|{_DOING_NOW})(?! ready))"
     rf"|(?:'ll|\s{{1,3}}will)\s{{1,3}}{_ADVERBS}(?:be )?(?!let|keep|look|be\b)[a-z]{{2,20}}"
-    rf"|\s{{1,3}}{_ADVERBS}(?:plan|have) (?:to|on|a|an)|(?:'ve|\s{{1,3}}have)\sgot (?:to|an?))\b{_REST}"
+    rf"|\s{{1,3}}{_ADVERBS}(?:plan|have) (?:to|on|a|an|my)|(?:'ve|\s{{1,3}}have)\sgot (?:to|an?))\b{_REST}"
 )
 # With a day in the future these are plans, too: "I'm on call next week", "I start on Monday", "my last day is 3 May".
 _WILL_DO: Final = starting(
@@ -208,7 +208,7 @@ _GOT: Final = re.compile(
 _WE: Final = starting(r"we(?P<verb>'re|'ve|'ll|\s(?:are|were))?(?=\s)")
 _AS_ONE: Final = {"'re": "'m", " are": " am", " were": " was"}
 _OF_RELATIVE: Final = starting(
-    rf"{_RELATIVE}\s{{1,3}}{_ADVERBS}(?!(?:thinks?|says?|said|knows?|wants?|told|tells?|asks?|asked|thought|would|could"
+    rf"{_RELATIVE}\s{{1,3}}{_ADVERBS}(?!(?:thinks?|says?|said|called|rang|phoned|texted|emailed|messaged|knows?|wants?|told|tells?|asks?|asked|thought|would|could"
     rf"|can|will|may|might|should)\b)(?P<verb>(?:is|are)(?=\s(?:an?|in|at|from|on|named|called|allergic|married"
     rf"|\d{{1,2}}(?! (?:minutes|hours|days)\b)|getting|{_DOING_NOW})\b)|(?!is|was|has been|motivates|inspires|supports"
     rf"|means)[a-z]{{2,20}}s|{_PAST}|have|live|work|love|go|start)\b{_REST}"
@@ -353,7 +353,7 @@ def _with_we(text: str, we: re.Match[str], at: int) -> Statement | None:
     days = days_in(text, at, is_past=found.expires_at is None) if found is not None else None
     if found is None or (days is None and not _MILESTONE.search(as_one)):
         return None
-    content = f'User said: "{_with_date(text, days, text) if days is not None else text}."'
+    content = f'User said: "{with_date(text, days, text) if days is not None else text}."'
     return replace(found, content=content, quote=text)
 
 
@@ -365,7 +365,7 @@ def _plan(text: str, at: int) -> Statement | None:
     if found.re is not _PLANS and not _is_ahead(found, days, text, at):
         return None
     content = _about_user(found, text) if found.re is not _OF_THING else text
-    content = _with_date(content, days, text)
+    content = with_date(content, days, text)
     if found.re is _OF_THING:
         whose, thing = content.split(maxsplit=1)
         if whose.lower() == "the":
@@ -399,7 +399,7 @@ def _event(text: str, at: int) -> Statement | None:
     content = _about_user(found, text)
     kind: MemoryKind = "fact" if is_origin else "event"
     # The date of a birth is not completed with the last year that had such a day.
-    return _statement(text, content if days is None or is_origin else _with_date(content, days, text), kind, None)
+    return _statement(text, content if days is None or is_origin else with_date(content, days, text), kind, None)
 
 
 def _state(text: str, at: int) -> Statement | None:
@@ -413,7 +413,7 @@ def _state(text: str, at: int) -> Statement | None:
         return None
     content = _about_user(found, text)
     if days is not None and not text[: days.start].lower().endswith("since "):
-        return _statement(text, _with_date(content, days, text), "event", None)
+        return _statement(text, with_date(content, days, text), "event", None)
     # In the third person, a second verb would need an `s`, too.
     if (found.re in (_DOES, _HABIT) and " and " in text) or (found.re in (_DOES, _HAS) and _SECOND_VERB.search(text)):
         content = f'User said: "{text}."'
@@ -456,7 +456,7 @@ def _relative(text: str, at: int) -> Statement | None:
     days = days_in(text, at, is_past=is_past)
     content = "User's " + in_third_person(text.split(maxsplit=1)[1])
     if days is not None:
-        content = _with_date(content, days, text)
+        content = with_date(content, days, text)
     lasts = days is None or _ORIGIN.search(text) is not None
     is_ahead = not is_past and days is not None and days.last > from_micros(at).date()
     expires_at = end_of_day(days.last) if is_ahead and days is not None else None
@@ -517,10 +517,11 @@ def in_third_person(text: str) -> str:
     return _FIRST_PERSON.sub(third, text)
 
 
-def _with_date(content: str, days: Days, text: str) -> str:
+def with_date(content: str, days: Days, text: str) -> str:
     """Return a content with a date after the words for that day, unless these words are the date."""
     words_of_day = text[days.start : days.end]
     written = str(days)
-    if written.lower() in words_of_day.lower() or words_of_day not in content:
+    is_dated = written.lower() in words_of_day.lower() or f"{words_of_day} (" in content
+    if is_dated or words_of_day not in content:
         return content
     return content.replace(words_of_day, f"{words_of_day} ({written})", 1)

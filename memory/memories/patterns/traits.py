@@ -205,7 +205,7 @@ def _goal(match: PatternMatch) -> Statement | None:
 
 _HEAD: Final = re.compile(
     rf"\A(?:i|we)(?:(?P<am>'m| am|'re| are)|(?P<have>'ve got|'ve| have got| have(?=\s(?:never|been|gone)\b))|(?P<not>"
-    rf" (?:don't|do not))|(?P<not_had> haven't)|(?P<same> (?:can't|cannot|can not|never|was|would))|(?P<like>'d)"
+    rf" (?:don't|do not))|(?P<not_had> haven't)|(?P<same> (?:can't|cannot|can not|never|was|would|used))|(?P<like>'d)"
     rf"|(?= {ADVERB}(?P<verb>[a-z]{{2,20}})))(?=\s)",
     re.IGNORECASE,
 )
@@ -283,6 +283,8 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"|podcast|channel|newsletter|start-?up|talk) is (?:about|on){BLANKS}"
         rf"(?!(?:done|finished|ready|to|fire|hold|track|time|\w{{3,6}}day)\b){_OPEN}",
         rf"we(?: have|'ve got| have got) an?{BLANKS}(?P<value>(?:[a-z-]{{1,20}} ){{0,2}}{_OF_A_HOME}\b{REST})",
+        rf"i used to{BLANKS}(?:be (?=an?{BLANKS}{words.PROFESSIONS}\b)|(?:work|live|study) (?:as|at|for|in|near|with) "
+        rf"|(?:play|teach|own|drive|run) ){_OPEN}",
         rf"i was {ADVERB}diagnosed with{BLANKS}{_OPEN}",
         rf"{I_AM}{ADVERB}{_FEAR}{BLANKS}{_OPEN}",
         rf"{I_AM}{ADVERB}(?:(?:really |very |quite |pretty )?(?:good|bad|terrible|hopeless) (?:at|with)"
