@@ -46,11 +46,14 @@ def serve_mcp(
     server.report()
     if sys.stdin.isatty():
         note("reverie: this speaks MCP; add it to an MCP client (docs/mcp.md). Ctrl-D ends it.")
+    import anyio
+
     from server.mcp.building import build_server
+    from server.mcp.stdio import serve
 
     code = 0
     try:
-        build_server(lambda: server).run("stdio")
+        anyio.run(serve, build_server(lambda: server))
     except KeyboardInterrupt:
         note("reverie: interrupted")
         code = 130

@@ -113,6 +113,28 @@ def test_nonsense_on_standard_input_ends_nothing(url: str, tmp_path: Path) -> No
     assert "Traceback" not in ended.stderr
 
 
+def test_a_request_that_cannot_be_read_is_answered(url: str, tmp_path: Path) -> None:
+    """Given requests with half a character, a key twice, or nested deeply, then each is told so, and the next works."""
+    whole = call(2, "list_memories")
+    lines = [
+        whole.replace('"id": 2', f'"id": {id}').replace('"arguments": {}', f'"arguments": {{{arguments}}}')
+        for id, arguments in (
+            (3, r'"text": "\ud83d"'),
+            (4, '"text": "a", "text": "b"'),
+            (5, f'"text": {"[" * 500}{"]" * 500}'),
+            ('"six"', r'"\udc00": 1'),
+        )
+    ]
+    environment = {"REVERIE_URL": url, "REVERIE_TOKEN": OPERATORS}
+    ended = session(tmp_path, [INITIALIZE, INITIALIZED, *lines, whole], **environment)
+    answers = {answer.get("id"): answer for answer in map(json.loads, ended.stdout.splitlines())}
+    assert "twice" in answers[4]["error"]["message"]
+    for id in (3, 5, "six"):
+        assert answers[id]["error"]["message"].startswith("the message cannot be read")
+    assert answers[2]["result"]["isError"] is False
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_cancelled_call_frees_the_client_and_fifty_at_once_are_answered(url: str, tmp_path: Path) -> None:
     """Given a server that does not answer, when a call is cancelled, then the connection goes on; 50 calls go well."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
