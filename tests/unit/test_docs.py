@@ -134,6 +134,14 @@ def test_every_option_of_a_command_shown_exists(path: Path) -> None:
     assert unknown == []
 
 
+def test_every_token_shown_names_its_workspaces() -> None:
+    """Given `reverie tokens create` with options on a page or in an example, then it says for which workspaces."""
+    shown = [line for path in PAGES for line in code_of(path)]
+    shown += (ROOT / "monitoring" / "prometheus.yml").read_text("utf-8").splitlines()
+
+    assert [line for line in shown if "tokens create --" in line and not re.search("--(all-)?workspace", line)] == []
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_every_variable_shown_is_a_setting(path: Path) -> None:
     """Given `REVERIE_...` on a page, then a setting has that name, or a client or Compose reads it."""
