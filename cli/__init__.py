@@ -42,7 +42,7 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         # An unexpected error of a file or folder: it names the path and the reason.
-        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), code=1)
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error), code=1)
 
 
 def clear_interrupt() -> None:

@@ -68,7 +68,7 @@ def up(
     from worker.supervision.processes import private_folder
     from worker.supervision.supervisor import Supervisor
 
-    _make_folder(settings.data)
+    make_folder(settings.data)
     _refuse_second(settings)
     refuse_taken_port(settings.host, settings.port)
     if settings.broker:
@@ -295,7 +295,7 @@ def _refuse_second(settings: Settings) -> None:
         raise already_running(settings.data, pid)
 
 
-def _make_folder(data: Path) -> None:
+def make_folder(data: Path) -> None:
     """Create the data folder. Raises `Unavailable` when it cannot be written."""
     from worker.supervision.processes import private_folder
 

@@ -32,13 +32,14 @@ import redis  # noqa: F401
 from rich.console import Console
 
 from cli import clear_interrupt
+from cli.stack import make_folder
 from reverie import Reverie, contract
 from reverie.errors import ReverieError, Unavailable
 from reverie.recall.types import RecallResult
 from worker.settings import PREFIX
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.data_lock import supervisor_pid
-from worker.supervision.processes import private_folder, spawn
+from worker.supervision.processes import spawn
 from worker.supervision.server_file import running_server
 
 DEFAULT_PORT = 7437
@@ -67,6 +68,7 @@ class Stack:
 @contextlib.contextmanager
 def running_stack(data: Path, workspace: str) -> Iterator[Stack]:
     """Yield the stack on a data folder. If none is running, start one and stop it at the end."""
+    make_folder(data)
     if supervisor_pid(data) is not None:
         yield _found(data)
         return
@@ -81,7 +83,6 @@ def running_stack(data: Path, workspace: str) -> Iterator[Stack]:
 
 def _start(data: Path, workspace: str, port: int) -> subprocess.Popen[bytes]:
     """Start `reverie up` in a session of its own, so that Ctrl-C only reaches this program, which then stops it."""
-    private_folder(data / "logs")
     command = [sys.executable, "-P", "-m", "cli", "--data", os.fspath(data), "--workspace", workspace]
     # If this program is killed, the kernel sends the supervisor SIGTERM, so nothing is left running.
     return spawn([*command, "up", "--port", str(port)], {}, _log_path(data), signal.SIGTERM)
@@ -292,7 +293,8 @@ def _print_next_steps(stack: Stack) -> None:
         console.print(f"  {reverie} up                  the same stack, until Ctrl-C; then, in another shell:")
     console.print(f"  {reverie} --workspace demo --agent demo recall 'what must I not eat?'")
     console.print(f"  {reverie} status")
-    console.print("  README.md                   five minutes of use, from your own code")
+    page = f"http://127.0.0.1:{DEFAULT_PORT}" if stack.own else stack.url
+    console.print(f"  {reverie} tokens show-local   the token with which to log in to the memory page, {page}/")
 
 
 def _conversation() -> dict[str, list[Any]]:

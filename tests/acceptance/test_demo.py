@@ -136,6 +136,17 @@ def test_an_interrupt_while_a_string_is_executed_ends_with_130(folder: Path) -> 
     assert (ended.returncode, ended.stderr) == (130, "demo: interrupted; nothing is left running\n")
 
 
+def test_a_folder_that_cannot_be_written_is_told_with_what_to_do(folder: Path) -> None:
+    """Given a file in the place of the data folder, then one line names it and the option that chooses another."""
+    (folder / ".reverie").touch()
+    demo = start(folder)
+    _, errors = demo.communicate(timeout=60)
+
+    assert (demo.returncode, errors.count("\n")) == (1, 1)
+    assert "the data folder .reverie cannot be written" in errors
+    assert "choose another with --data" in errors
+
+
 def test_a_killed_demonstration_takes_its_stack_with_it(folder: Path) -> None:
     """Given a demo whose stack is up, when it gets SIGKILL, then its stack ends by itself."""
     demo = start(folder)
