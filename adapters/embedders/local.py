@@ -37,16 +37,19 @@ from adapters.embedders.base import (
     normalised,
     require_text,
 )
-from adapters.embedders.model_files import BUNDLED_NAMES, fetch_from_hub, find_multilingual, find_sentence_transformer
-
-if TYPE_CHECKING:
-    from adapters.embedders.packed_bert import PackedBert
-from typing import TYPE_CHECKING
-
-from adapters.embedders.model_files import TOKENIZER, find_onnx
+from adapters.embedders.model_files import (
+    BUNDLED_NAMES,
+    TOKENIZER,
+    fetch_from_hub,
+    find_multilingual,
+    find_onnx,
+    find_sentence_transformer,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+    from adapters.embedders.packed_bert import PackedBert
 
 
 # Torch's libraries take memory outside of Python that grows with every new shape of a batch: 300 MB after the load were
@@ -123,35 +126,24 @@ def choose_dtype(requested: DTypeChoice, device: str, capabilities: Mapping[str,
 ModelT = TypeVar("ModelT")
 
 
-class LocalTransformer(TextEmbedder, Generic[ModelT]):
-    """Opens a model once, on first use, whichever thread comes first.
+class LocalEmbedder(TextEmbedder, Generic[ModelT]):
+    """Opens a model of this process once, on first use, whichever thread comes first."""
 
-    `device` and `dtype` are the requested ones until `load` has resolved "auto".
-    """
-
-    def __init__(self, spec: EmbedderSpec, *, model: str, dimension: int) -> None:
-        self.model = model
-        self.dimension = dimension
-        self.device: str = spec.device
-        self.dtype: str = spec.dtype
+    def __init__(self, spec: EmbedderSpec) -> None:
         self._spec = spec
         self._opened: ModelT | None = None
         self._loading = threading.Lock()
 
     def load(self) -> None:
-        """Read the model, about 2 s the first time. Call it after a fork, never before.
+        """Read the model, up to 2 s the first time. Call it after a fork, never before.
 
         Raises EmbedderUnavailable if the files are missing, damaged or unreadable.
         """
         self._loaded()
 
     @abstractmethod
-    def _find(self) -> Path:
-        """Return the file or folder of the model. Raises EmbedderUnavailable."""
-
-    @abstractmethod
-    def _open(self, path: Path, device: str, dtype: DType) -> tuple[ModelT, int]:
-        """Return the opened model and its dimension."""
+    def _open_here(self) -> ModelT:
+        """Find and open the model. Raises EmbedderUnavailable."""
 
     def _loaded(self) -> ModelT:
         opened = self._opened
@@ -160,6 +152,25 @@ class LocalTransformer(TextEmbedder, Generic[ModelT]):
                 opened = self._opened or self._open_here()
                 self._opened = opened
         return opened
+
+
+class LocalTransformer(LocalEmbedder[ModelT]):
+    """A model that torch runs: `device` and `dtype` are the requested ones until `load` has resolved "auto"."""
+
+    def __init__(self, spec: EmbedderSpec, *, model: str, dimension: int) -> None:
+        super().__init__(spec)
+        self.model = model
+        self.dimension = dimension
+        self.device: str = spec.device
+        self.dtype: str = spec.dtype
+
+    @abstractmethod
+    def _find(self) -> Path:
+        """Return the file or folder of the model. Raises EmbedderUnavailable."""
+
+    @abstractmethod
+    def _open(self, path: Path, device: str, dtype: DType) -> tuple[ModelT, int]:
+        """Return the opened model and its dimension."""
 
     def _open_here(self) -> ModelT:
         path = self._find()
@@ -247,72 +258,9 @@ def open_with_library(folder: Path, device: str, dtype: DType) -> tuple[Encode, 
     return encode, dimension or encode(["dimension"]).shape[1]
 
 
-NEUTRAL_TEXTS: Final = (
-    "Thank you, I will have a look at it tomorrow.",
-    "The train arrives at a quarter past nine.",
-    "She asked me whether the shop was still open.",
-    "We had soup for lunch and went for a walk.",
-    "What do you think about the new chair?",
-    "My brother is learning to play the piano.",
-    "It has been raining since this morning.",
-    "Please send me the list when you have finished it.",
-    "谢谢，我明天会看一下。",
-    "火车九点一刻到站。",
-    "她问我商店是不是还开着。",
-    "我们中午喝了汤，然后去散步。",
-    "你觉得那把新椅子怎么样？",
-    "我弟弟正在学弹钢琴。",
-    "从早上开始一直在下雨。",
-    "写完以后请把清单发给我。",
-    "Gracias, lo miraré mañana.",
-    "El tren llega a las nueve y cuarto.",
-    "Mi hermano está aprendiendo a tocar el piano.",
-    "¿Qué te parece la silla nueva?",
-    "Merci, je regarderai ça demain.",
-    "Elle m'a demandé si le magasin était encore ouvert.",
-    "Il pleut depuis ce matin.",
-    "Nous avons mangé de la soupe et fait une promenade.",
-    "Danke, ich sehe es mir morgen an.",
-    "Der Zug kommt um Viertel nach neun an.",
-    "Was hältst du von dem neuen Stuhl?",
-    "Bitte schick mir die Liste, wenn du fertig bist.",
-    "Obrigado, vou ver isso amanhã.",
-    "O meu irmão está a aprender piano.",
-    "Grazie, ci darò un'occhiata domani.",
-    "Piove da stamattina.",
-    "Спасибо, я посмотрю завтра.",
-    "Мой брат учится играть на пианино.",
-    "С самого утра идёт дождь.",
-    "Дякую, я подивлюся завтра.",
-    "Dziękuję, zajrzę do tego jutro.",
-    "ありがとう、明日見てみます。",
-    "弟はピアノを習っています。",
-    "朝からずっと雨が降っています。",
-    "고마워요, 내일 볼게요.",
-    "아침부터 비가 오고 있어요.",
-    "شكرا، سألقي نظرة عليه غدا.",
-    "أخي يتعلم العزف على البيانو.",
-    "תודה, אסתכל על זה מחר.",
-    "धन्यवाद, मैं इसे कल देखूँगा।",
-    "सुबह से बारिश हो रही है।",
-    "ধন্যবাদ, আমি কাল দেখব।",
-    "Teşekkürler, yarın bakacağım.",
-    "Kardeşim piyano çalmayı öğreniyor.",
-    "Terima kasih, saya akan melihatnya besok.",
-    "Cảm ơn, ngày mai tôi sẽ xem.",
-    "Trời mưa từ sáng đến giờ.",
-    "ขอบคุณ พรุ่งนี้ฉันจะดู",
-    "Asante, nitaiangalia kesho.",
-    "Bedankt, ik kijk er morgen naar.",
-    "Tack, jag tittar på det i morgon.",
-    "Ευχαριστώ, θα το κοιτάξω αύριο.",
-    "متشکرم، فردا نگاهش می‌کنم.",
-    "Kiitos, katson sitä huomenna.",
-    "Köszönöm, holnap megnézem.",
-    "Děkuji, podívám se na to zítra.",
-    "Mulțumesc, mă uit mâine.",
-    "நன்றி, நாளை பார்க்கிறேன்.",
-)
+def neutral_texts() -> list[str]:
+    """Return texts that are about nothing in particular, in many of the languages that the model knows."""
+    return Path(__file__).with_name("neutral_texts.txt").read_text(encoding="utf-8").splitlines()
 
 
 _DIMENSION: Final = 384
@@ -356,7 +304,7 @@ class MultilingualEmbedder(LocalTransformer[_Model]):
         from adapters.embedders.packed_bert import PackedBert, read_e5
 
         bert = PackedBert(read_e5(path), getattr(torch, dtype), device)
-        neutral = [_with_role(bert, NEUTRAL_TEXTS, role) for role in (_QUERY, _PASSAGE)]
+        neutral = [_with_role(bert, neutral_texts(), role) for role in (_QUERY, _PASSAGE)]
         return _Model(bert, np.concatenate(neutral).mean(axis=0)), bert.dimension
 
 
@@ -372,24 +320,21 @@ ALIASES: Final = {
 }
 
 
-class Model2VecEmbedder(TextEmbedder):
+class Model2VecEmbedder(LocalEmbedder[Any]):
     """A model2vec StaticModel from a folder or from the hub."""
 
     device: Final = "cpu"
     dtype: Final = "float32"
 
     def __init__(self, spec: EmbedderSpec) -> None:
+        super().__init__(spec)
         self.model = ALIASES.get(spec.model, spec.model)
         self.dimension = 0
-        self._static: Any = None
-        self._loading = threading.Lock()
 
-    def load(self) -> None:
-        """Read the model from its folder, else from the hub. Raises EmbedderUnavailable."""
-        with self._loading:
-            if self._static is None:
-                self._static = _read_static_model(self.model)
-                self.dimension = int(self._static.dim)
+    def _open_here(self) -> Any:
+        static = _read_static_model(self.model)
+        self.dimension = int(static.dim)
+        return static
 
     def _embed(self, texts: list[str]) -> NDArray[np.float32]:
         """Return vectors of texts.
@@ -397,7 +342,7 @@ class Model2VecEmbedder(TextEmbedder):
         A text without any known word has no direction: it gets the first axis instead of an error, so that it is stored
         and can be found by keyword.
         """
-        found = np.asarray(self._static.encode(texts, use_multiprocessing=False), dtype=np.float32)
+        found = np.asarray(self._loaded().encode(texts, use_multiprocessing=False), dtype=np.float32)
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         first_axis = np.eye(1, self.dimension, dtype=np.float32)
         return np.where(lengths > 0, found / np.maximum(lengths, np.float32(1e-30)), first_axis)
@@ -422,7 +367,7 @@ ONNX_DEVICE: Final = "onnx"
 _MAX_TOKENS: Final = 256
 
 
-class OnnxEmbedder(TextEmbedder):
+class OnnxEmbedder(LocalEmbedder["tuple[Any, Tokenizer]"]):
     """Embeds one text at a time: 180 short ones a second on two cores. Batches of 8 or 32 differ by less than 10 %."""
 
     model: Final = DEFAULT_MODEL
@@ -430,19 +375,7 @@ class OnnxEmbedder(TextEmbedder):
     device: Final = "cpu (onnxruntime)"
     dtype: Final = "int8"
 
-    def __init__(self, spec: EmbedderSpec) -> None:
-        self._spec = spec
-        self._session: Any = None
-        self._tokenizer: Tokenizer | None = None
-        self._loading = threading.Lock()
-
-    def load(self) -> None:
-        """Read the model, 0.5 s. Call it after a fork. Raises EmbedderUnavailable."""
-        with self._loading:
-            if self._session is None:
-                self._open()
-
-    def _open(self) -> None:
+    def _open_here(self) -> tuple[Any, Tokenizer]:
         if self._spec.device not in ("auto", "cpu", ONNX_DEVICE):
             raise EmbedderUnavailable(
                 f"embedding_device {self._spec.device!r} needs torch: pip install 'reverie-pipeline[local]'"
@@ -467,15 +400,14 @@ class OnnxEmbedder(TextEmbedder):
         tokenizer = Tokenizer.from_file(str(TOKENIZER))
         tokenizer.no_padding()
         tokenizer.enable_truncation(_MAX_TOKENS)
-        self._tokenizer = tokenizer
-        self._session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"]), tokenizer
 
     def _embed(self, texts: list[str]) -> NDArray[np.float32]:
-        assert self._tokenizer is not None
-        encoded = self._tokenizer.encode_batch_fast(texts)
-        return normalised(np.stack([self._mean(encoding.ids) for encoding in encoded]), source=self.model)
+        session, tokenizer = self._loaded()
+        encoded = tokenizer.encode_batch_fast(texts)
+        return normalised(np.stack([self._mean(session, encoding.ids) for encoding in encoded]), source=self.model)
 
-    def _mean(self, ids: list[int]) -> NDArray[np.float32]:
+    def _mean(self, session: Any, ids: list[int]) -> NDArray[np.float32]:
         """Return the mean of the vectors of a text's tokens."""
         tokens = np.array([ids], dtype=np.int64)
         inputs = {
@@ -483,5 +415,5 @@ class OnnxEmbedder(TextEmbedder):
             "attention_mask": np.ones_like(tokens),
             "token_type_ids": np.zeros_like(tokens),
         }
-        mean: NDArray[np.float32] = self._session.run(["last_hidden_state"], inputs)[0][0].mean(axis=0)
+        mean: NDArray[np.float32] = session.run(["last_hidden_state"], inputs)[0][0].mean(axis=0)
         return mean

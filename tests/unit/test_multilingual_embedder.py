@@ -14,7 +14,7 @@ from embedder_conformance import EmbedderConformance
 
 from adapters.embedders import model_files
 from adapters.embedders.base import EmbedderSpec, EmbedderUnavailable
-from adapters.embedders.local import NEUTRAL_TEXTS, MultilingualEmbedder
+from adapters.embedders.local import MultilingualEmbedder, neutral_texts
 from adapters.embedders.packed_bert import PackedBert, read_e5
 from adapters.embedders.record import build_embedder
 from adapters.tokens import EstimatedTokens, build_token_counter
@@ -65,8 +65,8 @@ def test_the_role_of_a_text_changes_its_vector(made: MultilingualEmbedder) -> No
 
 def test_what_all_texts_share_is_subtracted(made: MultilingualEmbedder, file: Path) -> None:
     """Given neutral texts, then their mean has less than half the length that it has without subtracting."""
-    plain = PackedBert(read_e5(file), torch.float32).embed([f"passage: {text}" for text in NEUTRAL_TEXTS])
-    centred = made.embed(NEUTRAL_TEXTS)
+    plain = PackedBert(read_e5(file), torch.float32).embed([f"passage: {text}" for text in neutral_texts()])
+    centred = made.embed(neutral_texts())
 
     assert np.linalg.norm(centred.mean(axis=0)) < np.linalg.norm(plain.mean(axis=0)) / 2
 
