@@ -15,7 +15,7 @@ umask 077
 tool=${1:-auto}
 state=${XDG_STATE_HOME:-$HOME/.local/state}/reverie
 spool=$state/hooks
-# What is kept at most: events, and kilobytes in all.
+# The most that is kept: the number of events, and kilobytes in all.
 max_events=5000
 max_kilobytes=65536
 
@@ -54,7 +54,7 @@ main() {
     exit 0
 }
 
-# Whether this is the hook of a plugin, and `reverie connect` has given the tool hooks as well, which hand over the same.
+# Whether this is a plugin's hook, although `reverie connect` has given the tool hooks that hand over the same events.
 is_double() {
     [ "$0" != "$state/reverie-hook.sh" ] && [ -e "$state/connected/$tool" ]
 }
@@ -114,13 +114,13 @@ is_waiting() {
     return 1
 }
 
-# Keep what hooks that were killed had in hand: a hook lasts seconds. What is not whole the server refuses for good.
+# Keep the events of hooks that were killed: a hook lasts only seconds. The server refuses an incomplete event for good.
 adopt() {
     find "$spool" -name '*.part.out' -mmin +1 -exec rm -f {} +
     find "$spool" -name '*.part' -mmin +1 | while read -r left; do mv "$left" "${left%.part}.json"; done
 } 2>/dev/null
 
-# Keep an event, unless there are too many already: the oldest are worth more, as the transcript has the others.
+# Keep an event, unless too many are kept already: then it is dropped, as a transcript still has the newest ones.
 keep() {
     set -- "$spool"/*.json
     size=$(du -sk "$spool" 2>/dev/null) size=${size%%[!0-9]*}
@@ -132,8 +132,8 @@ keep() {
     fi
 }
 
-# The tool waits for the end of what the hook prints, not for the hook: a job behind it must hold none of its pipes open,
-# and redirections of a subshell leave copies of them in some shells.
+# The tool waits until the hook's output is closed, not until the hook ends. So a background job must not hold its pipes
+# open; in some shells the redirections of a subshell leave copies of them, hence 3 to 9.
 deliver_in_background() {
     is_waiting && {
         (
