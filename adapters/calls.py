@@ -311,7 +311,7 @@ class Endpoint:
             return self._calls.call(lambda: self._exchange(request, max_bytes), timeout_seconds=self._timeout_seconds)
         except TimeoutError as error:
             self.close()  # an exchange that goes on byte by byte ends with its connection
-            raise self._slow() from error
+            raise self._timed_out() from error
 
     def _exchange(self, request: dict[str, Any], max_bytes: int) -> Response:
         """Send a request and read its response; the client's timeout applies to each wait by itself."""
@@ -327,7 +327,7 @@ class Endpoint:
                     retry_after_seconds(response.headers.get("retry-after"), answered_at=response.headers.get("date")),
                 )
         except httpx2.TimeoutException as error:
-            raise self._slow() from error
+            raise self._timed_out() from error
         except httpx2.InvalidURL as error:
             raise self._errors.unavailable(
                 f"{self.url} is not a URL: {error}. Correct {self._errors.base_url_setting}"
@@ -397,7 +397,7 @@ class Endpoint:
             text = text.replace(self._key, "***")
         return " ".join(text.split())[:MAX_REASON_CHARACTERS]
 
-    def _slow(self) -> ServiceUnavailable:
+    def _timed_out(self) -> ServiceUnavailable:
         return self._errors.unavailable(
             f"{self.url} did not answer within {self._timeout_seconds:g} s; is timeout_seconds long enough?"
         )

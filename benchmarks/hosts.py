@@ -107,7 +107,7 @@ def main() -> None:
         with installation.opened() as store:
             found = audit_workspace(watch, store, load)
         fired = _await_schedules(watch, last_due, tell)
-        deaf = hosts.deaf()
+        deaf = hosts.count_workers_without_tasks()
         result.notes += [f"unsuccessful run: {', '.join(map(str, row))}" for row in watch.rows(_UNSUCCESSFUL)[:10]]
     result.settings["done"] = dict(harm.done_by_kind)
     if ended is not None:

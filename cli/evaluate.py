@@ -95,7 +95,7 @@ def evaluate(
     after_micros = 0 if since is None else micros_of(time_since(since))
     _check_captured(command, agent, after_micros)
     with _copied(command) as data:
-        now, changed = (_settings_of(command, data, values) for values in ({}, _of(_settings(), changes)))
+        now, changed = (_settings_of(command, data, values) for values in ({}, _with_names(_settings(), changes)))
         if not allow_endpoints:
             for settings in (now, changed):
                 _check_endpoints(settings, data)
@@ -134,8 +134,8 @@ def _changes(pairs: Sequence[str], model: str | None) -> dict[str, str]:
         raise Rejected(
             f"--setting {unknown[0]}: no recall or context depends on it; known are {names}", field="setting"
         )
-    convert({"query": "x", **_of(_OF_RECALL, given)}, Recall, name="recall", from_text=True).checked()
-    convert({"session": "x", **_of(_OF_CONTEXT, given)}, GetContext, name="context", from_text=True)
+    convert({"query": "x", **_with_names(_OF_RECALL, given)}, Recall, name="recall", from_text=True).checked()
+    convert({"session": "x", **_with_names(_OF_CONTEXT, given)}, GetContext, name="context", from_text=True)
     return given
 
 
@@ -159,7 +159,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name.strip().lower().removeprefix("reverie_"), value.strip()
 
 
-def _of(names: Sequence[str], changes: Mapping[str, str]) -> dict[str, Any]:
+def _with_names(names: Sequence[str], changes: Mapping[str, str]) -> dict[str, Any]:
     """Return those of the changes that have one of these names."""
     found: dict[str, Any] = {name: value for name, value in changes.items() if name in names}
     # The two weights sum to 1: if one is changed, the captured value of the other is dropped.
@@ -310,14 +310,14 @@ def _ask(services: Services, workspace: str, question: CapturedQuery, changes: M
     response: RecallResponse | Context
     try:
         if question.kind == "recall":
-            raw |= {"query": question.query, **_of(_OF_RECALL, changes)}
+            raw |= {"query": question.query, **_with_names(_OF_RECALL, changes)}
             recall = convert(raw, RecallRequest, name="recall", from_text=True)
             limit = recall.limit
             recall = replace(recall, limit=min(max(limit, *CUTS), MAX_RESULTS))
             started = time.perf_counter()
             response = services.recall(caller, recall)
         else:
-            raw |= {"refine": False, **_of(_OF_CONTEXT, changes)}
+            raw |= {"refine": False, **_with_names(_OF_CONTEXT, changes)}
             context = convert(raw, GetContext, name="context", from_text=True)
             limit = sys.maxsize
             started = time.perf_counter()

@@ -45,7 +45,7 @@ def export(command: Invocation, call: ReadExport, output: ExportFile = None, as_
     With --user it is about this person in all agents and workspaces, with --agent or --workspace before the command
     only in these. Without any, it is everything. Only you can read the file. docs/portability.md describes it.
     """
-    call = _within(call, command)
+    call = _with_flags(call, command)
     if call.dry_run:
         counts = command.send(call).counts
         _print_numbers(counts, as_json, f"{counted(sum(counts.values()), 'record')} would be exported.")
@@ -144,7 +144,7 @@ def _imported(command: Invocation, file: Path, call: ImportRecords, dry_run: boo
         )
 
 
-def _within(call: ReadExport, command: Invocation) -> ReadExport:
+def _with_flags(call: ReadExport, command: Invocation) -> ReadExport:
     """Return a call limited by the agent and the workspace that were given before the command."""
     if call.session is not None:
         return replace(call, agent=command.agent, workspace=command.workspace)

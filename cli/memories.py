@@ -220,7 +220,7 @@ def _print_memories(memories: Sequence[Memory], as_json: bool, *, empty: Callabl
     if any(memory.owner_user_id for memory in memories):
         columns["user"] = lambda memory: memory.owner_user_id or "-"
     if any(memory.expires_at for memory in memories):
-        columns["expires"] = _end
+        columns["expires"] = _expiry_text
     if any(memory.valid_to for memory in memories):
         columns["valid"] = lambda memory: period(memory.valid_from, memory.valid_to)
     rows = (
@@ -229,7 +229,7 @@ def _print_memories(memories: Sequence[Memory], as_json: bool, *, empty: Callabl
     print_table((*_PROPERTIES, *columns, "content"), rows, empty=empty)
 
 
-def _end(memory: Memory) -> str:
+def _expiry_text(memory: Memory) -> str:
     ended = memory.expires_at is not None and memory.expires_at <= datetime.now(UTC)
     return "expired" if ended else when(memory.expires_at)
 

@@ -220,12 +220,12 @@ Letter = Annotated[int | None, typer.Argument(help="The number of a dead letter.
 Everything = Annotated[bool, typer.Option("--all", help="Every dead letter of the agent.")]
 
 
-def _none(call: calls.ListDeadLetters) -> str:
+def _empty_text(call: calls.ListDeadLetters) -> str:
     of_all = call.all_agents and not call.offset
     return "No agent has dead letters in workspace {workspace}." if of_all else "dead letters"
 
 
-@dead.lists("list", calls.ListDeadLetters, ("id", "agent", "stage", "item", "at", "error"), none=_none)
+@dead.lists("list", calls.ListDeadLetters, ("id", "agent", "stage", "item", "at", "error"), none=_empty_text)
 def _letter_row(letter: calls.DeadLetter) -> Row:
     """List dead letters, newest first."""
     item, at = shortened(letter.item_id, 20), when(letter.created_at)

@@ -64,7 +64,7 @@ def run_job(command: Invocation, call: upkeep.RunJob, *, as_json: bool, workspac
     command.target.existing_data()
     calls = [replace(call, workspace=name) for name in workspaces] or [call]
     try:
-        report = _together([command.answer(one) for one in calls])
+        report = _summed([command.answer(one) for one in calls])
     except KeyboardInterrupt:
         note("reverie: interrupted: finished work is kept, and the next run does the rest")
         raise typer.Exit(130) from None
@@ -81,7 +81,7 @@ def run_job(command: Invocation, call: upkeep.RunJob, *, as_json: bool, workspac
         )
 
 
-def _together(reports: Sequence[upkeep.JobReport]) -> upkeep.JobReport:
+def _summed(reports: Sequence[upkeep.JobReport]) -> upkeep.JobReport:
     """Return the report on all of these runs."""
     counts: dict[str, Any] = {}
     for name, value in (item for report in reports for item in report.counts.items()):
@@ -134,14 +134,14 @@ class _UndoEntries(Call[upkeep.Undone], frozen=True):
     entries: Annotated[Sequence[str], Meta(description="The ids of entries.")]
 
 
-def _none(call: upkeep.ListCuration) -> str:
+def _empty_text(call: upkeep.ListCuration) -> str:
     of_agent = "agent {agent} in workspace {workspace}"
     if call.memory or call.job or call.action or call.offset:
         return f"No entry of {of_agent} matches."
     return f"No job has changed memories of {of_agent} yet."
 
 
-@curation.lists("list", upkeep.ListCuration, ("id", "at", "job", "action", "undone", "about", "why"), none=_none)
+@curation.lists("list", upkeep.ListCuration, ("id", "at", "job", "action", "undone", "about", "why"), none=_empty_text)
 def _entry_row(entry: upkeep.CurationEntry) -> Row:
     """List what jobs changed, newest first. Ids of entries about the account tier begin with account-."""
     about, why = shortened(_about(entry), 44), shortened(entry.why, 100)

@@ -189,7 +189,7 @@ class Rates:
         if len(self._buckets) > _TOKENS:
             self._buckets.popitem(last=False)
         now = self._monotonic()
-        left = {resource: self._left(buckets, resource, now) for resource in wanted}
+        left = {resource: self._available(buckets, resource, now) for resource in wanted}
         for resource, amount in wanted.items():
             limit = self._limits[resource]
             lacking = min(amount, limit) - left[resource]
@@ -202,7 +202,7 @@ class Rates:
                 )
         buckets.update({resource: (now, left[resource] - amount) for resource, amount in wanted.items()})
 
-    def _left(self, buckets: Mapping[Resource, tuple[float, float]], resource: Resource, now: float) -> float:
+    def _available(self, buckets: Mapping[Resource, tuple[float, float]], resource: Resource, now: float) -> float:
         limit = self._limits[resource]
         at, left = buckets.get(resource, (now, float(limit)))
         return min(float(limit), left + (now - at) * limit / _MINUTE_SECONDS)

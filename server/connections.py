@@ -124,7 +124,7 @@ class GuardedProtocol(H11Protocol):
         super().connection_made(transport)
         self.address = network_of(self.client[0]) if self.client else ""
         if self.guard.admit(self, self.loop.time()):
-            self._follow()
+            self._set_deadline()
         else:
             self._refuse()
 
@@ -132,12 +132,12 @@ class GuardedProtocol(H11Protocol):
         """Take what the client sent."""
         if not self._refused:
             super().data_received(data)
-            self._follow()
+            self._set_deadline()
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         super().on_response_complete()
-        self._follow()
+        self._set_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the place back."""
@@ -167,7 +167,7 @@ class GuardedProtocol(H11Protocol):
         self.guard.remove(self)
         self.transport.abort()
 
-    def _follow(self) -> None:
+    def _set_deadline(self) -> None:
         """Set the deadline for the phase that the connection is in."""
         phase = self._current_phase()
         if phase == self._phase:

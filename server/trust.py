@@ -154,13 +154,13 @@ def _erase(services: Services, caller: Caller, call: calls.Erase) -> calls.Erasu
 
 @endpoints.serves(calls.GetErasure, tag="erasures")
 def _get_erasure(services: Services, caller: Caller, call: calls.GetErasure) -> calls.Erasure:
-    return _reached(services, caller, erasures.read_erasure(services.runtime.stores, call.id))
+    return _visible_erasure(services, caller, erasures.read_erasure(services.runtime.stores, call.id))
 
 
 @endpoints.serves(calls.ListErasures, tag="erasures")
 def _list_erasures(services: Services, caller: Caller, call: calls.ListErasures) -> calls.ErasureList:
     found = erasures.list_erasures(services.runtime.stores, limit=call.limit, offset=call.offset)
-    return calls.ErasureList(erasures=[one for one in found if _reaches(services, caller, one)])
+    return calls.ErasureList(erasures=[one for one in found if _may_see(services, caller, one)])
 
 
 def _scope(services: Services, caller: Caller, call: calls.Erase) -> Scope:
@@ -215,7 +215,7 @@ def _selected(call: calls.Erase) -> tuple[calls.ErasureKind, str]:
     return ("agent", "") if call.agent is not None else ("workspace", "")
 
 
-def _reaches(services: Services, caller: Caller, erasure: calls.Erasure) -> bool:
+def _may_see(services: Services, caller: Caller, erasure: calls.Erasure) -> bool:
     principal = caller.principal
     if erasure.requested_by == principal.name:
         return True  # also after the names of its workspace and agent were removed
@@ -233,8 +233,8 @@ def _is_of(services: Services, erasure: calls.Erasure, user: str) -> bool:
     return erasure.target_hash == hashed
 
 
-def _reached(services: Services, caller: Caller, erasure: calls.Erasure) -> calls.Erasure:
-    if not _reaches(services, caller, erasure):
+def _visible_erasure(services: Services, caller: Caller, erasure: calls.Erasure) -> calls.Erasure:
+    if not _may_see(services, caller, erasure):
         raise NotFound(f"there is no erasure {erasure.id!r}", field="id")
     return erasure
 
@@ -273,7 +273,7 @@ def _import_records(services: Services, caller: Caller, call: exports.ImportReco
     if call.first and not call.dry_run:
         workspaces = {record.workspace for record in call.records}
         into = replace(caller, workspace=workspaces.pop() if len(workspaces) == 1 else "")
-        services.audit(into, "import", _given_to(services, call.user))
+        services.audit(into, "import", _audited_user(services, call.user))
     for name in sorted(done.stores):
         runtime.notify_stage("chunk", name)
     for name, sessions in done.sessions.items():
@@ -328,13 +328,13 @@ def _exported_scope(services: Services, caller: Caller, call: exports.ReadExport
 def _target(services: Services, selection: Selection) -> str:
     """Return the audit log's name for an export's target, with a hash in place of a name that may be a person's."""
     if selection.user is not None:
-        return _given_to(services, selection.user)
+        return _audited_user(services, selection.user)
     if selection.session is not None:
         return audited_name(services.runtime.settings.data, "session", selection.session)
     named = {"agent": selection.agent, "workspace": selection.workspace}
     return next((f"{kind} {name}" for kind, name in named.items() if name is not None), "everything")
 
 
-def _given_to(services: Services, user: str | None) -> str:
+def _audited_user(services: Services, user: str | None) -> str:
     """Return the audit log's name of a user: the same hash that receipts of erasures have."""
     return audited_name(services.runtime.settings.data, "user", user or "")

@@ -157,7 +157,7 @@ class WorkerInbox(Inbox):
         Return an empty list when there are none, while another worker holds items, and during a pause. No further item
         is taken once the values exceed `max_bytes`.
         """
-        self._pay()
+        self._give_back()
         token = new_id()
         keys = [*self._keys(workspace, "", ":due", ":taken", ":tries", ":pause", ":holder"), self._state_key]
         arguments = [limit, LEASE_SECONDS * 1_000_000, max_bytes, token, new_id()]
@@ -230,9 +230,9 @@ class WorkerInbox(Inbox):
             fields, tried = [item.field for item in items], [item.field for item in begun]
             self._owed.append(_Owed(workspace, items[0].token, fields, tried, delay_seconds))
             with contextlib.suppress(Unavailable):
-                self._pay()
+                self._give_back()
 
-    def _pay(self) -> None:
+    def _give_back(self) -> None:
         """Give back the items that are owed. Raises `Unavailable`, and keeps those that are left."""
         while self._owed:
             owed = self._owed[0]

@@ -37,16 +37,16 @@ class QueuedTasks:
 
         A task that a worker has taken but not begun counts as lost: usually it begins within milliseconds.
         """
-        looked_at, queued = self._look(TASK_QUEUES[task])
+        looked_at, queued = self._read_queue(TASK_QUEUES[task])
         return (task, workspace) not in queued and self._inbox.reclaim_notification(task, workspace, before=looked_at)
 
     def workspaces(self, tasks: Iterable[str]) -> set[str]:
         """Return the workspaces that have one of these tasks in its queue."""
         wanted = frozenset(tasks)
         queues = {TASK_QUEUES[task] for task in wanted}
-        return {name for queue in queues for task, name in self._look(queue)[1] if task in wanted}
+        return {name for queue in queues for task, name in self._read_queue(queue)[1] if task in wanted}
 
-    def _look(self, queue: str) -> tuple[int, frozenset[tuple[str, str]]]:
+    def _read_queue(self, queue: str) -> tuple[int, frozenset[tuple[str, str]]]:
         if queue not in self._looks:
             # Read the time before the queue: the task of a flag that is set later may be missing in what was read.
             self._looks[queue] = self._inbox.now_micros(), frozenset(self._queued(queue))

@@ -214,7 +214,7 @@ class RecallBuffer:
                 return
             self._notes.append((workspace, encoded))
             self._bytes += len(encoded)
-            self._shrink()
+            self._drop_oldest()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="recall-log", daemon=True)
                 self._thread.start()
@@ -304,10 +304,10 @@ class RecallBuffer:
             with self._lock:
                 self._notes.extendleft(reversed(notes))
                 self._bytes += sum(len(note) for _, note in notes)
-                self._shrink()
+                self._drop_oldest()
                 self._some.set()
 
-    def _shrink(self) -> None:
+    def _drop_oldest(self) -> None:
         while self._bytes > self._bound_bytes:
             self._bytes -= len(self._notes.popleft()[1])
             self._dropped += 1

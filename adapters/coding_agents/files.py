@@ -240,7 +240,7 @@ def remove(changes: Sequence[Change], known: Iterable[Written]) -> list[Path]:
 
 
 def _applied(text: str, change: Change, tool: str) -> str:
-    with _naming(change.file):
+    with _errors_naming(change.file):
         if change.kind == "table":
             return _with_table(text, change, tool)
         text = text if text.strip() else "{}\n"
@@ -279,7 +279,7 @@ def _with_item(text: str, change: Change) -> str:
 
 def _without_entries(text: str, changes: Sequence[Change], record: Written | None) -> str:
     for change in changes:
-        with _naming(change.file):
+        with _errors_naming(change.file):
             if change.kind == "table":
                 if is_own(_at(parsed_toml(text), change.keys)):
                     text = without_table(text, change.keys)
@@ -346,7 +346,7 @@ def _copied(file: Path) -> str | None:
     if not file.exists():
         return None
     copy = file.with_name(file.name + _COPY)
-    with _naming(copy):
+    with _errors_naming(copy):
         _replace(copy, file.read_bytes(), mode=stat.S_IMODE(file.stat().st_mode))
     return str(copy)
 
@@ -355,7 +355,7 @@ def _restore(file: Path, record: Written) -> None:
     if record.copy is None:
         file.unlink()
         return
-    with _naming(file):
+    with _errors_naming(file):
         _replace(file, Path(record.copy).read_bytes())
         Path(record.copy).unlink()
 
@@ -363,7 +363,7 @@ def _restore(file: Path, record: Written) -> None:
 def _replace(file: Path, content: bytes, *, mode: int | None = None) -> None:
     """Put a content in a file's place at once, with the rights of the one before. A link stays one."""
     target = file.resolve()
-    with _naming(file):
+    with _errors_naming(file):
         target.parent.mkdir(parents=True, exist_ok=True)
         if mode is None:
             mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
@@ -381,7 +381,7 @@ def _replace(file: Path, content: bytes, *, mode: int | None = None) -> None:
 
 
 @contextlib.contextmanager
-def _naming(file: Path) -> Any:
+def _errors_naming(file: Path) -> Any:
     """Let errors name the file."""
     try:
         yield

@@ -192,10 +192,10 @@ def read_chatgpt(file: Path, reading: Reading) -> Iterator[ExportedRecord]:
         reason = _CLAUDES if is_claudes else _UNKNOWN_CONVERSATION
         conversation = converted(element.value, _Tree, element.where, reading, reason=reason)
         if conversation is not None:
-            yield from _of(conversation, element.where, reading)
+            yield from _conversation_records(conversation, element.where, reading)
 
 
-def _of(conversation: _Tree, where: str, reading: Reading) -> Iterator[ExportedRecord]:
+def _conversation_records(conversation: _Tree, where: str, reading: Reading) -> Iterator[ExportedRecord]:
     id = conversation.conversation_id or conversation.id
     if not id and not conversation.title and not conversation.create_time:
         reading.leave("conversations without an id, a title and a time", where)

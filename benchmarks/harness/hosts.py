@@ -47,8 +47,8 @@ class Network:
 
     def __enter__(self) -> Self:
         self._add_namespace(_HUB)
-        self._in(_HUB, "link", "add", _BRIDGE, "type", "bridge")
-        self._in(_HUB, "link", "set", _BRIDGE, "up")
+        self._run_in(_HUB, "link", "add", _BRIDGE, "type", "bridge")
+        self._run_in(_HUB, "link", "set", _BRIDGE, "up")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -61,20 +61,20 @@ class Network:
         self._add_namespace(name)
         self._hosts.append(name)
         here, there = f"v{len(self._hosts)}a", f"v{len(self._hosts)}b"
-        self._in(_HUB, "link", "add", here, "type", "veth", "peer", "name", there, "netns", self._namespace(name))
-        self._in(_HUB, "link", "set", here, "master", _BRIDGE, "up")
+        self._run_in(_HUB, "link", "add", here, "type", "veth", "peer", "name", there, "netns", self._namespace(name))
+        self._run_in(_HUB, "link", "set", here, "master", _BRIDGE, "up")
         address = f"10.77.0.{len(self._hosts)}"
-        self._in(name, "address", "add", f"{address}/24", "dev", there)
-        self._in(name, "link", "set", there, "up")
+        self._run_in(name, "address", "add", f"{address}/24", "dev", there)
+        self._run_in(name, "link", "set", there, "up")
         return address
 
     def cut(self, name: str) -> None:
         """Cut the link of a host: what it sends is lost, and nobody is told."""
-        self._in(_HUB, "link", "set", self._link(name), "down")
+        self._run_in(_HUB, "link", "set", self._link(name), "down")
 
     def mend(self, name: str) -> None:
         """Connect a host again."""
-        self._in(_HUB, "link", "set", self._link(name), "up")
+        self._run_in(_HUB, "link", "set", self._link(name), "up")
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:
@@ -103,9 +103,9 @@ class Network:
 
     def _add_namespace(self, name: str) -> None:
         subprocess.run(["ip", "netns", "add", self._namespace(name)], check=True)
-        self._in(name, "link", "set", "lo", "up")
+        self._run_in(name, "link", "set", "lo", "up")
 
-    def _in(self, name: str, *words: str) -> None:
+    def _run_in(self, name: str, *words: str) -> None:
         subprocess.run(["ip", "-netns", self._namespace(name), *words], check=True)
 
 
@@ -206,7 +206,7 @@ class Hosts:
                 stack.check_alive(deadline)
             time.sleep(_POLL_SECONDS)
 
-    def deaf(self) -> int:
+    def count_workers_without_tasks(self) -> int:
         """Return how often a worker ended itself because it took no task although it could."""
         logs = (log for stack in self.stacks for log in stack.data.glob("logs/*.log*"))
         return sum(log.read_text("utf-8", "replace").count("worker_takes_no_tasks") for log in logs)
@@ -283,9 +283,9 @@ class Faults:
         while self._plan and self._plan[0].at <= now:
             fault = self._plan.pop(0)
             self.done_by_kind[fault.what] += 1
-            yield f"{fault.what}: {self._do(fault)}"
+            yield f"{fault.what}: {self._cause(fault)}"
 
-    def _do(self, fault: Fault) -> str:
+    def _cause(self, fault: Fault) -> str:
         """Cause a fault; return which process, host or link it was."""
         match fault.what:
             case "process":

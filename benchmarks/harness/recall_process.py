@@ -142,7 +142,7 @@ def compare_with_exact(runtime: Runtime, workspace: str, questions: Sequence[Ask
     for agent, of_agent in groupby(sorted(questions), key=lambda question: question.agent):
         agent_data = _load(store, runtime.indexes, agent)
         for question in of_agent:
-            by_meaning, by_default = (_found(runtime, workspace, question, mode) for mode in _MODES)
+            by_meaning, by_default = (_chunk_ids(runtime, workspace, question, mode) for mode in _MODES)
             vector.append(_vector_recall(agent_data, question, embedder, by_meaning))
             hybrid.append(_hybrid_recall(agent_data, question, embedder, by_default))
     return Exactness(vector=fmean(vector), hybrid=fmean(hybrid), questions=len(vector))
@@ -162,7 +162,7 @@ def _load(store: Store, indexes: AgentIndexes, agent: str) -> _OneAgent:
     return _OneAgent(snapshot, vectors)
 
 
-def _found(runtime: Runtime, workspace: str, question: Asked, mode: Mode) -> list[int]:
+def _chunk_ids(runtime: Runtime, workspace: str, question: Asked, mode: Mode) -> list[int]:
     request = RecallRequest(query=question.text, agent=question.agent, mode=mode, limit=DEPTH)
     return [hit.chunk_id for hit in runtime.recaller.recall(workspace, request).hits]
 

@@ -115,7 +115,7 @@ class Stack:
         process, self._process = self._process, None
         if process is None:
             return
-        family = _family(process.pid)
+        family = _descendants(process.pid)
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -126,7 +126,7 @@ class Stack:
         """Kill all processes at once, as when the power fails."""
         process, self._process = self._process, None
         if process is not None:
-            _kill(process, _family(process.pid))
+            _kill(process, _descendants(process.pid))
 
     def has_ended(self) -> bool:
         """Return whether `reverie up` was started and has ended by itself."""
@@ -261,7 +261,7 @@ def _kill(process: subprocess.Popen[bytes], family: Sequence[psutil.Process]) ->
     psutil.wait_procs(family, timeout=5)
 
 
-def _family(pid: int) -> list[psutil.Process]:
+def _descendants(pid: int) -> list[psutil.Process]:
     with contextlib.suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).children(recursive=True)
     return []

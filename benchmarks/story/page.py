@@ -45,8 +45,8 @@ def _lines(result: Result, days: Sequence[Day], rows: Sequence[Sequence[str]]) -
     yield ""
     yield from _quality(rows, count)
     yield from _done(days)
-    yield from _end(result, days)
-    yield from _again(result)
+    yield from _last_day(result, days)
+    yield from _how_to_repeat(result)
 
 
 def _quality(rows: Sequence[Sequence[str]], count: str) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _done(days: Sequence[Day]) -> Iterator[str]:
     yield ""
 
 
-def _end(result: Result, days: Sequence[Day]) -> Iterator[str]:
+def _last_day(result: Result, days: Sequence[Day]) -> Iterator[str]:
     last = days[-1]
     figures = result.figures
     kinds = Counter(one.kind for one in last.standing).most_common()
@@ -110,7 +110,7 @@ def _listed(counts: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts) or "none"
 
 
-def _again(result: Result) -> Iterator[str]:
+def _how_to_repeat(result: Result) -> Iterator[str]:
     yield "## Repeating it"
     yield ""
     yield "    make story ARGS='--locomo path/to/locomo.json'"

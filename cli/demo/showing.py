@@ -70,7 +70,7 @@ def running_stack(data: Path, workspace: str) -> Iterator[Stack]:
     """Yield the stack on a data folder. If none is running, start one and stop it at the end."""
     make_folder(data)
     if supervisor_pid(data) is not None:
-        yield _found(data)
+        yield _running(data)
         return
     port = _free_port()
     process = _start(data, workspace, port)
@@ -115,7 +115,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             process.kill()  # the kernel ends its children with it
 
 
-def _found(data: Path) -> Stack:
+def _running(data: Path) -> Stack:
     """Return the stack that runs on this folder. Raises Unavailable if its server is not running."""
     server = running_server(data)
     if server is None:

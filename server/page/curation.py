@@ -97,7 +97,7 @@ async def _run(visit: Visit) -> Response:
 @pages.get("/log/entry")
 async def _entry(visit: Visit) -> Response:
     entry = await visit.send(upkeep.GetCurationEntry(visit.query("id")))
-    changes, hidden = _readable(entry.changes), _hidden(entry.changes)
+    changes, hidden = _readable(entry.changes), _hidden_rows(entry.changes)
     memories = [change.after or change.before or {} for change in entry.changes if change.table == "memories"]
     texts = {str(row["id"]): str(row["content"]) for row in memories}
     return visit.page("log_entry.html", entry=entry, changes=changes, hidden=hidden, names=_NAMES, texts=texts)
@@ -151,7 +151,7 @@ def _readable(changes: list[upkeep.CurationChange]) -> list[RowChange]:
     return [_row(change) for change in changes if change.table not in _HIDDEN_TABLES]
 
 
-def _hidden(changes: list[upkeep.CurationChange]) -> int:
+def _hidden_rows(changes: list[upkeep.CurationChange]) -> int:
     """Return how many rows of search indexes followed the change."""
     return sum(change.table in _HIDDEN_TABLES for change in changes)
 

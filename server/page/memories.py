@@ -91,7 +91,7 @@ pages = Pages()
 async def _memories(visit: Visit) -> Response:
     query = visit.query("q")
     filters = {name: visit.query(name) for name in _FILTERS if visit.query(name)}
-    view = await (_found(visit, query, filters) if query else _listed(visit, filters))
+    view = await (_search_view(visit, query, filters) if query else _list_view(visit, filters))
     view |= {
         "query": query,
         "filters": filters,
@@ -107,7 +107,7 @@ async def _memories(visit: Visit) -> Response:
     return visit.page("memories.html", **view, choices=_CHOICES, can_write=visit.allows(Remember))
 
 
-async def _found(visit: Visit, query: str, filters: Mapping[str, str]) -> dict[str, Any]:
+async def _search_view(visit: Visit, query: str, filters: Mapping[str, str]) -> dict[str, Any]:
     only = visit.query("only") if visit.query("only") in _RESULT_KINDS else ""
     session = filters.get("session")
     call = Recall(
@@ -135,7 +135,7 @@ async def _found(visit: Visit, query: str, filters: Mapping[str, str]) -> dict[s
     }
 
 
-async def _listed(visit: Visit, filters: Mapping[str, str]) -> dict[str, Any]:
+async def _list_view(visit: Visit, filters: Mapping[str, str]) -> dict[str, Any]:
     offset, replaced = visit.number("offset"), bool(visit.query("replaced"))
     given = {name: value for name, value in filters.items() if name not in ("tag", *_DAYS)}
     since, until = (day_of(filters[name], visit.zone) if name in filters else None for name in _DAYS)

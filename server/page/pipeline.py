@@ -137,7 +137,7 @@ async def _stream(visit: Visit, event: str) -> AsyncIterator[str]:
     yield f"retry: {_RETRY_MILLISECONDS}\n\n"
     yield event
     with anyio.move_on_after(_STREAM_SECONDS):
-        while await _passed(visit, _TICK_SECONDS):
+        while await _wait(visit, _TICK_SECONDS):
             try:
                 await visit.check_login()
                 yield await _event(visit)
@@ -145,7 +145,7 @@ async def _stream(visit: Visit, event: str) -> AsyncIterator[str]:
                 return
 
 
-async def _passed(visit: Visit, seconds: float) -> bool:
+async def _wait(visit: Visit, seconds: float) -> bool:
     """Wait; return False if the server begins to stop meanwhile."""
     for _ in range(round(seconds / _LOOK_SECONDS)):
         if visit.services.stopping.is_set():

@@ -350,7 +350,7 @@ class Visit:
     def _calls(self) -> BoundToRequest:
         request = self.request
         if self.place is not None:
-            request = Request(_about(request.scope, self.place))
+            request = Request(_scope_for_place(request.scope, self.place))
         # A person who looks around must not make memories last: only what the agent recalls counts.
         return BoundToRequest(self._site.services, self._site.endpoints, request, notes_recalls=False)
 
@@ -380,7 +380,7 @@ def _asks_as_user(call: Call[Any]) -> bool:
     return (named is None or named is msgspec.UNSET) and not isinstance(call, (Erase, ListErasures))
 
 
-def _about(scope: AsgiScope, place: Place) -> AsgiScope:
+def _scope_for_place(scope: AsgiScope, place: Place) -> AsgiScope:
     """Return the scope of a request with the headers that name an agent and a workspace."""
     named: Iterable[tuple[str, str]] = ((AGENT_HEADER, place.agent), (WORKSPACE_HEADER, place.workspace))
     ours = {name.lower().encode() for name in (AGENT_HEADER, WORKSPACE_HEADER, USER_HEADER)}

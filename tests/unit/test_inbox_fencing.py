@@ -127,7 +127,9 @@ def test_a_broker_that_hangs_is_not_taken_for_a_worker_that_died(
                 raise Unavailable("the broker did not answer in time")
 
             patch.setattr(WorkerInbox, name, silent)
-            patch.setattr(WorkerInbox, "_pay", lambda self: None if name == "take" else hangs() if self._owed else None)
+            patch.setattr(
+                WorkerInbox, "_give_back", lambda self: None if name == "take" else hangs() if self._owed else None
+            )
             with pytest.raises(Unavailable):
                 pipe.ingest()
         pipe.make_due()

@@ -376,7 +376,7 @@ class Filters:
         fields = fields_of(memory)
         if not self.scope.covers(Scope(*(fields.get(name) for name in IDENTITIES))):
             return False
-        return _holds(self._conditions, {**fields.pop("metadata", {}), **fields})
+        return _all_match(self._conditions, {**fields.pop("metadata", {}), **fields})
 
 
 def _check(conditions: Mapping[str, Any]) -> None:
@@ -398,17 +398,17 @@ def _check(conditions: Mapping[str, Any]) -> None:
                 )
 
 
-def _holds(conditions: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
-    return all(_meets(name, condition, fields) for name, condition in conditions.items())
+def _all_match(conditions: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
+    return all(_matches(name, condition, fields) for name, condition in conditions.items())
 
 
-def _meets(name: str, condition: Any, fields: Mapping[str, Any]) -> bool:
+def _matches(name: str, condition: Any, fields: Mapping[str, Any]) -> bool:
     if name == "AND":
-        return all(_holds(part, fields) for part in condition)
+        return all(_all_match(part, fields) for part in condition)
     if name == "OR":
-        return any(_holds(part, fields) for part in condition)
+        return any(_all_match(part, fields) for part in condition)
     if name == "NOT":
-        return not any(_holds(part, fields) for part in condition)
+        return not any(_all_match(part, fields) for part in condition)
     if not isinstance(condition, Mapping):
         return name in fields and (condition == _ANY or bool(fields[name] == condition))
     return all(_compare(key, fields, name, value) for key, value in condition.items())

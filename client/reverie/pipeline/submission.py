@@ -150,15 +150,15 @@ def build_message(raw: object, *, agent: str, session_input: SessionInput, trace
         "content": given.content or "",
         "created_at": _micros(given.created_at),
         "tags": normalise_tags(given.tags) if given.tags else [],
-        "user": _same("user", check_label("user", given.user), session_input.user),
-        "visibility": _same("visibility", given.visibility, session_input.visibility),
+        "user": _agreed_value("user", check_label("user", given.user), session_input.user),
+        "visibility": _agreed_value("visibility", given.visibility, session_input.visibility),
     }
     payload = MessagePayload(agent=agent, trace=trace, **asdict(session_input) | asdict(given) | own)
     check_payload(payload)
     return payload
 
 
-def _same(field: str, own: Any, of_call: Any) -> Any:
+def _agreed_value(field: str, own: Any, of_call: Any) -> Any:
     """Return the value of a field in a message, else in its call. Raises `Rejected` if the two differ."""
     if own is not None and of_call is not None and own != of_call:
         raise Rejected(f"{field} of the message is {own!r}, that of the call {of_call!r}: leave one out", field=field)

@@ -57,7 +57,7 @@ _WAIT_SECONDS: Final = 120.0
 _PAUSE_SECONDS: Final = 0.5
 
 
-def _unseen(_done: int, _total: int) -> None:
+def _no_progress(_done: int, _total: int) -> None:
     """Show no progress."""
 
 
@@ -108,7 +108,7 @@ def import_file(
 
 
 def write_export_file(
-    send: Send, call: ReadExport, write: Callable[[bytes], Any], *, progress: Progress = _unseen
+    send: Send, call: ReadExport, write: Callable[[bytes], Any], *, progress: Progress = _no_progress
 ) -> ExportEnd:
     """Write an export page by page; `progress` gets how many records of how many. Raises what `send` raises."""
     page = send(call)
@@ -146,7 +146,7 @@ def send_import(
     user: str | None = None,
     trusted: bool = False,
     dry_run: bool = False,
-    progress: Progress = _unseen,
+    progress: Progress = _no_progress,
     approve: Callable[[ImportReport], None] = lambda _plan: None,
 ) -> ImportReport:
     """Have the server check a whole export, then store it; raises what `send` raises.
