@@ -43,13 +43,11 @@ def endpoints() -> Iterator[Endpoint]:
         yield from part.endpoints
 
 
-def create_app(runtime: Runtime, *, token: str | None = None, access: Access | None = None) -> Starlette:
+def create_app(runtime: Runtime, *, access: Access) -> Starlette:
     """Return the application. Requests below /v1 need a token: a stored one, or one that `access` names.
 
-    `token` is short for an access with only this token; without both, everyone who reaches the server has all rights.
     The caller closes `app.state.ledger`, and sets `app.state.stopping` when the server begins to stop.
     """
-    access = access or Access(tokens={"operator": token} if token else {}, open=token is None)
     app = Starlette()
     # A redirect for a trailing slash would change session ids that end with one.
     app.router.redirect_slashes = False

@@ -200,7 +200,7 @@ class GuardedProtocol(H11Protocol):
         seconds = self.guard.limits.header_seconds
         error = TooSlow(f"the headers of the request did not arrive within {seconds:g} s: send it again")
         if self.conn.trailing_data[0]:
-            self._write_problem(503, b"Service Unavailable", msgspec.json.encode(problem_of(error)))
+            self._write_problem(error)
         self.transport.close()
 
     def _refuse(self) -> None:
@@ -208,8 +208,7 @@ class GuardedProtocol(H11Protocol):
         self.connections.discard(self)
         self.guard.refusing += 1
         error = Unavailable("too many connections: try again, and use one connection for several requests")
-        retry_after = b"retry-after: %d\r\n" % RETRY_AFTER_SECONDS
-        self._write_problem(503, b"Service Unavailable", msgspec.json.encode(problem_of(error)), retry_after)
+        self._write_problem(error, b"retry-after: %d\r\n" % RETRY_AFTER_SECONDS)
         if self.guard.refusing > _MAX_REFUSALS:
             self.transport.close()
             return
@@ -218,11 +217,13 @@ class GuardedProtocol(H11Protocol):
             self.transport.write_eof()
         self._deadline = self.loop.call_later(_REFUSAL_SECONDS, self.transport.abort)
 
-    def _write_problem(self, status: int, reason: bytes, body: bytes, more: bytes = b"") -> None:
-        """Write a whole response. h11 has no request to respond to yet."""
+    def _write_problem(self, error: Unavailable, header: bytes = b"") -> None:
+        """Write a whole response with the status 503. h11 has no request to respond to yet."""
+        body = msgspec.json.encode(problem_of(error))
         self.transport.write(
-            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n%b"
-            % (status, reason, CONTENT_TYPE.encode(), len(body), more, body)
+            b"HTTP/1.1 503 Service Unavailable\r\n"
+            b"content-type: %b\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n%b"
+            % (CONTENT_TYPE.encode(), len(body), header, body)
         )
 
     def _stop_timers(self) -> None:

@@ -35,12 +35,18 @@ from reverie.upkeep import GetReview
 from server.caller import Caller, lacking
 from server.endpoints import Endpoints
 from server.services import Services
+from storage.memories.records import MemoryRecord
 
 endpoints = Endpoints(
     "memories",
     memory_id=lambda _services, _caller, call: call.id,
     trust=lambda services, _caller, _call: services.runtime.settings.trust,
     held_at=lambda services, _caller, call: micros_until(call.as_of, now=services.runtime.now()),
+    draft=lambda _services, _caller, call: call,
+    changes=lambda _services, _caller, call: call,
+    trace=lambda _services, caller, _call: caller.trace,
+    # What one user changes of what all users see waits for an operator.
+    needs_approval=lambda _services, caller, _call: caller.user is not None,
 )
 
 
@@ -48,10 +54,14 @@ def _of_operator(services: Services, caller: Caller, _: Call[Any]) -> AgentMemor
     return services.agent_memories(caller)
 
 
-def notify_pipeline(services: Services, stored: StoredMemory) -> StoredMemory:
-    """Notify the pipeline to index a stored memory; if the broker is down, the sweep finds it."""
+def _notified(services: Services, stored: StoredMemory) -> MemoryRecord:
+    """Notify the pipeline to index a stored memory, and return it; if the broker is down, the sweep finds it."""
     services.runtime.notify_stage("chunk", stored.store.name)
-    return stored
+    return stored.record
+
+
+def _note(services: Services, stored: StoredMemory) -> types.Note:
+    return to_note(_notified(services, stored))
 
 
 @endpoints.serves(calls.Remember, waits=lambda call: call.wait == "searchable")
@@ -66,7 +76,7 @@ def _remember(services: Services, caller: Caller, call: calls.Remember) -> types
         draft = replace(draft, user=draft.owner_user_id)
     memories = services.memories(caller, draft)
     stored = remember(memories, owned(draft, memories.viewer), now=now, trace=caller.trace)
-    notify_pipeline(services, stored)
+    _notified(services, stored)
     if call.wait == "searchable":
         with_vectors = runtime.embedder_for(stored.store) is not None
         wait_until_searchable(stored, with_vectors=with_vectors, timeout_seconds=call.timeout_seconds)
@@ -110,7 +120,7 @@ def _update_memory(services: Services, caller: Caller, call: calls.UpdateMemory)
         changes = replace(changes, visibility="requested")
     memories = services.memories(caller, call)
     stored = update_memory(memories, call.id, changes, now=now, needs_approval=caller.user is not None)
-    return convert(notify_pipeline(services, stored).record, types.Memory)
+    return convert(_notified(services, stored), types.Memory)
 
 
 endpoints.passes(calls.Forget, forget, Services.memories)
@@ -119,40 +129,14 @@ endpoints.passes(calls.GetFact, read_fact, Services.memories, tag="facts")
 endpoints.passes(calls.GetFactHistory, fact_history, Services.memories, tag="facts")
 
 
-@endpoints.serves(calls.SetFact, tag="facts")
-def _set_fact(services: Services, caller: Caller, call: calls.SetFact) -> types.Fact:
-    stored = set_fact(
-        services.memories(caller, call),
-        call,
-        now=services.runtime.now(),
-        trace=caller.trace,
-        needs_approval=caller.user is not None,
-    )
-    return convert(notify_pipeline(services, stored).record, types.Fact)
-
-
+endpoints.passes(calls.SetFact, set_fact, Services.memories, tag="facts", then=_notified)
 endpoints.passes(calls.ForgetFact, forget_fact, Services.memories, tag="facts")
 endpoints.passes(calls.ListNotes, list_notes, Services.memories, tag="notes")
 endpoints.passes(calls.GetNote, read_note, Services.memories, tag="notes")
 
 
-@endpoints.serves(calls.AddNote, tag="notes")
-def _add_note(services: Services, caller: Caller, call: calls.AddNote) -> types.Note:
-    stored = store_note(services.memories(caller, call), call, now=services.runtime.now(), trace=caller.trace)
-    return to_note(notify_pipeline(services, stored).record)
-
-
-@endpoints.serves(calls.UpdateNote, tag="notes")
-def _update_note(services: Services, caller: Caller, call: calls.UpdateNote) -> types.Note:
-    stored = update_note(
-        services.memories(caller, call),
-        call,
-        now=services.runtime.now(),
-        needs_approval=caller.user is not None,
-    )
-    return to_note(notify_pipeline(services, stored).record)
-
-
+endpoints.passes(calls.AddNote, store_note, Services.memories, tag="notes", then=_note)
+endpoints.passes(calls.UpdateNote, update_note, Services.memories, tag="notes", then=_note)
 endpoints.passes(calls.DeleteNote, delete_note, Services.memories, tag="notes")
 endpoints.passes(calls.ExportMemories, export_memories, Services.memories)
 

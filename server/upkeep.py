@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -20,7 +21,14 @@ from server.services import Services
 from storage.curation import CurationFilter
 from worker.job_runs import list_jobs, run_job_now
 
-endpoints = Endpoints("curation")
+
+def _matching(_services: Services, _caller: Caller, call: Any) -> CurationFilter:
+    """Return the conditions of a list of entries or of runs."""
+    names = ("memory", "job", "action", "due")
+    return CurationFilter(**{name: getattr(call, name) for name in names if name in call.__struct_fields__})
+
+
+endpoints = Endpoints("curation", matching=_matching)
 
 # An undo leaves work for the pipeline: memories to chunk again, chunks to embed with another model.
 _STAGES = ("chunk", "embed")
@@ -34,20 +42,8 @@ def _notebooks(services: Services, _caller: Caller, _call: object) -> Notebooks:
     return services.runtime.notebooks
 
 
-@endpoints.serves(calls.ListCuration)
-def _list_entries(services: Services, caller: Caller, call: calls.ListCuration) -> calls.CurationList:
-    matching = CurationFilter(memory=call.memory, job=call.job, action=call.action)
-    logs = _logs(services, caller)
-    return calls.CurationList(entries=list(logs.list(matching, limit=call.limit, offset=call.offset)))
-
-
-@endpoints.serves(calls.ListCurationRuns)
-def _list_runs(services: Services, caller: Caller, call: calls.ListCurationRuns) -> calls.CurationRunList:
-    matching = CurationFilter(job=call.job, due=call.due)
-    logs = _logs(services, caller)
-    return calls.CurationRunList(runs=list(logs.runs(matching, limit=call.limit, offset=call.offset)))
-
-
+endpoints.passes(calls.ListCuration, CurationLogs.list, _logs)
+endpoints.passes(calls.ListCurationRuns, CurationLogs.runs, _logs)
 endpoints.passes(calls.GetCurationRun, CurationLogs.run, _logs)
 endpoints.passes(calls.AcceptChanges, CurationLogs.accept, _logs)
 endpoints.passes(calls.GetCurationEntry, CurationLogs.show, _logs)

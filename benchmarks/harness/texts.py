@@ -42,9 +42,9 @@ class Texts:
     turns: Sequence[Turn]
     source: str
 
-    def payloads(self, *, agent: str = "bench", label: str = "") -> list[MessagePayload]:
+    def payloads(self, *, agent: str = "bench") -> list[MessagePayload]:
         """Return each turn as a message with a new id, its conversation as its session."""
-        return [payload_of(turn, agent=agent, label=label) for turn in self.turns]
+        return [payload_of(turn, agent=agent) for turn in self.turns]
 
 
 def load_texts(path: Path | None, count: int, *, seed: int) -> Texts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -92,9 +92,7 @@ class Watch:
         """Return whether `count` messages are stored and nothing waits."""
         return self.messages() >= count and self.waiting() == 0
 
-    def wait_searchable(
-        self, count: int, timeout_seconds: float, *, tell: Callable[[str], None] | None = None
-    ) -> float:
+    def wait_searchable(self, count: int, timeout_seconds: float) -> float:
         """Return the monotonic time at which `count` messages were searchable.
 
         Raises TimeoutError: if it took too long.
@@ -106,7 +104,5 @@ class Watch:
                     f"{self.messages()} of {count} messages stored, {self.waiting()} rows waiting after"
                     f" {timeout_seconds:g} s"
                 )
-            if tell is not None:
-                tell(f"{self.messages():,} of {count:,} stored, {self.waiting():,} rows waiting")
             time.sleep(_POLL_SECONDS)
         return time.monotonic()

@@ -33,7 +33,8 @@ def running_server(
     listening = socket.create_server(("127.0.0.1", port))
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = listening.getsockname()[1]
-    app = create_app(runtime, token=token, access=access)
+    access = access or Access(tokens={"operator": token} if token else {}, open=token is None)
+    app = create_app(runtime, access=access)
     guard = Connections(ConnectionLimits(512, 384, 10.0))
     config = uvicorn.Config(
         wrapped(app),
