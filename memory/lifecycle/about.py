@@ -172,11 +172,11 @@ def terms(about: str) -> list[Term]:
 # --- finding ---
 
 
-def _name_pattern(name: str) -> re.Pattern[str]:
+def _name_pattern(name: str, *, any_case: bool = False) -> re.Pattern[str]:
     parts = [re.escape(part) for part in re.split(r"[\s_-]+", name)]
     if ord(name[0]) >= 0x2E80:  # scripts without blanks between words
         return re.compile(r"\s?".join(parts))
-    joined, flags = r"[\s_-]?".join(parts), re.IGNORECASE if len(parts) > 1 else 0
+    joined, flags = r"[\s_-]?".join(parts), re.IGNORECASE if any_case or len(parts) > 1 else 0
     return re.compile(rf"(?<![\w@./-]){joined}(?![\w@-]|\.\w)", flags)
 
 
@@ -229,7 +229,8 @@ class _Person:
         if by_noun and not self._names_another(text):
             return "named" if self.asked_noun in self.nouns and self.asked_noun else "alias"
         for name in self.names:
-            found = [one for one in _name_pattern(name).finditer(text) if not _is_part(name, text, one)]
+            pattern = _name_pattern(name, any_case=not self.is_word)
+            found = [one for one in pattern.finditer(text) if not _is_part(name, text, one)]
             if any(not (self.is_word and _begins_sentence(text, one)) for one in found):
                 return "named" if name == self.asked_name else "alias"
         return None
@@ -353,6 +354,13 @@ def _with_all_words(term: Term, read: Callable[[], Iterable[Said]]) -> list[tupl
     return near[0] or (near[1] if len(wanted) > 3 else [])
 
 
+# Around a word in lower case that is no name: "I will", "a rose", "mark it".
+_ORDINARY: Final = (
+    r"\b(?:an?|the|[Ii]|you|we|they|he|she|it|not|no|this|that|please|would|can|could)\s{0}\b"
+    r"|\b{0}\s(?:you|me|i|it|the|an?|we|that|be)\b"
+)
+
+
 def _learn(person: _Person, read: Callable[[], Iterable[Said]]) -> list[str]:
     """Learn the other ways in which texts call a person; return whom they may be, if these are several people."""
     asked, others = person.asked_noun, set[tuple[str, str]]()
@@ -369,10 +377,6 @@ def _learn(person: _Person, read: Callable[[], Iterable[Said]]) -> list[str]:
             speakers |= {said.speaker} if said.role == "user" and said.speaker else set()
         if person.first and person.first in text:
             others |= person.others(text)
-        lower = person.asked_name.lower()
-        person.is_word = person.is_word or (
-            lower != "" and lower in text and re.search(rf"\b{re.escape(lower)}\b", text) is not None
-        )
     if len(speakers) > 1:
         return [f"my {asked} (said by {speaker}: name the user)" for speaker in sorted(speakers)]
     if asked and not person.names:
@@ -390,6 +394,8 @@ def _learn(person: _Person, read: Callable[[], Iterable[Said]]) -> list[str]:
     person.is_shared = bool(others)
     if person.first and person.first not in person.names:
         person.names.append(person.first)
+    ordinary = re.compile(_ORDINARY.format(re.escape(person.first.lower())))
+    person.is_word = person.first != "" and any(ordinary.search(_plain(said.content)) for said in read())
     return []
 
 

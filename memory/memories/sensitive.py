@@ -24,7 +24,7 @@ _WORDS: Final = {
         "|psychiatrists?|medications?|prescri(?:bed|ptions?)|antidepressants?|painkillers?|surger(?:y|ies)"
         "|hospitali[sz]ed|blood pressure|cholesterol|symptoms?|injur(?:y|ies|ed)|disabilit(?:y|ies)|disabled"
         "|addict(?:ed|ion)|rehab|sober|overdose|epileptic|wheelchair|blood thinners|statins|dialysis|transplant"
-        "|arthritis|dyslexi[ac]|insomnia|alcoholic|suicid(?:e|al)|self-harm"
+        r"|\d{1,4} ?mg|arthritis|dyslexi[ac]|insomnia|alcoholic|suicid(?:e|al)|self-harm"
     ),
     "beliefs": (
         "church(?:es)?|mosque|synagogue|religio(?:n|us)|pray(?:s|ed|ing|ers?)?|bible|qur'?an|ramadan|christian|catholic"

@@ -125,6 +125,16 @@ def test_what_is_about_somebody_else_stays(first: str, after: str) -> None:
     assert "s1" not in ids("my sister", talk(first, after))
 
 
+@pytest.mark.parametrize("about", ["my sister", "Priya", "my sister / Priya"])
+def test_a_name_is_found_in_lower_case_unless_it_is_a_word_too(about: str) -> None:
+    """Given a name that is also typed in lower case, then it is found; "a rose" says nothing about Rose."""
+    said = [*talk("My sister Priya is here."), *talk("priya got a pump", "Priya left.", "i called priya", session="t")]
+    assert list(ids(about, said)) == ["s0", "t0", "t1", "t2"]
+    assert list(ids("Rose", [*talk("My friend Rose sings."), *talk("a rose fades", "roses rose", session="t")])) == [
+        "s0"
+    ]
+
+
 def test_an_ordinary_word_is_no_name() -> None:
     """Given `Will`, then a sentence that begins with the word is not found, nor what only has the word."""
     said = talk("Will Smith is a friend, and will come.", "Will you come?", "I will.", "Will's car is red.")

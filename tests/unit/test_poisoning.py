@@ -229,12 +229,14 @@ def test_what_is_sensitive_and_of_nobody_waits_where_the_agent_has_users(pipelin
     tell(pipeline, "I am allergic to cats.", session="of-kate", user="kate")
     tell(pipeline, "I live in Lisbon, close to the river.", session="of-kate", user="kate")
     tell(pipeline, "I go to church on Sundays.", session="of-kate", user="kate")
+    tell(pipeline, "I take losartan 50mg in the mornings.", session="of-kate", user="kate")
     by_content = {one.content: one for one in made_of(pipeline, extracting)}
     assert {content: one.visibility for content, one in by_content.items()} == {
         "User is allergic to peanuts.": "requested",
         "User is allergic to cats.": "private",
         "User lives in Lisbon.": "private",
         "User goes to church on Sundays.": "private",
+        "User takes losartan 50mg in the mornings.": "private",
     }
     pipeline.settle()
     with pipeline.store.reading() as tx:
@@ -249,11 +251,13 @@ def test_what_is_sensitive_and_of_nobody_waits_where_the_agent_has_users(pipelin
         "User is allergic to cats.": "health",
         "User lives in Lisbon.": None,
         "User goes to church on Sundays.": "beliefs",
+        "User takes losartan 50mg in the mornings.": "health",
     }
-    assert due == 3
+    assert due == 4
     assert approve_all(pipeline) == 1
     with pipeline.store.reading() as tx:
         assert {one.memories for one in tx.for_agent("ana").curation.page(CurationFilter(due=True))} == {
             (by_content["User is allergic to cats."].id,),
             (by_content["User goes to church on Sundays."].id,),
+            (by_content["User takes losartan 50mg in the mornings."].id,),
         }, "whoever approves a memory has read it"
