@@ -193,8 +193,7 @@ def _present(store: Store, agent: str, context: NewContext) -> dict[tuple[str, s
     """Return the items of a context that the viewer still finds in a store, with their present texts."""
     found: dict[tuple[str, str | None, str], _Present] = {}
     keys = {_key(item, context) for item in context.items}
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         memories = rows.memories.with_ids(_ids(keys, "memory", None))
         found |= {("memory", None, id): _Present(one.content, one.updated_at) for id, one in memories.items()}
         files = rows.files.with_ids(_ids(keys, "file", None))

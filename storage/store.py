@@ -15,7 +15,7 @@ from storage.lifecycle.withdrawn import BeingErased, Table
 from storage.opening import inode_of
 from storage.pipeline.held_claims import HeldClaims
 from storage.rows import execute
-from storage.transaction import Transaction
+from storage.transaction import AgentRepositories, Transaction
 from storage.viewer import Viewer
 
 _serials = itertools.count(1)
@@ -89,6 +89,18 @@ class Store:
         began = time.monotonic()
         with self.database.reading() as connection:
             yield Transaction(connection, self.viewer, began)
+
+    @contextmanager
+    def writing_as(self, agent: str) -> Iterator[AgentRepositories]:
+        """Open a transaction as `writing` does, on the rows of one agent."""
+        with self.writing() as tx:
+            yield tx.for_agent(agent)
+
+    @contextmanager
+    def reading_as(self, agent: str) -> Iterator[AgentRepositories]:
+        """Open a transaction as `reading` does, on the rows of one agent."""
+        with self.reading() as tx:
+            yield tx.for_agent(agent)
 
 
 def viewer_of(store: Store | None, agent: str, *, user: str | None, session: str | None) -> Viewer:

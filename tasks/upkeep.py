@@ -113,7 +113,5 @@ def optimize_store(runtime: Runtime, *, workspace: str | None = None, manual: bo
 @periodic_task(contract.VERIFY_STORE)
 def verify_store(runtime: Runtime, *, workspace: str | None = None, manual: bool = False) -> dict[str, Any]:
     """Compare rows, chunks, the full-text index and vectors with each other."""
-    idle_stores = None if manual else runtime.idle_stores
-    return maintenance.verify_stores(
-        runtime.stores, now=runtime.now(), scope=JobScope(workspace), idle_stores=idle_stores
-    )
+    idle = None if manual else runtime.idle_stores
+    return maintenance.verify_stores(runtime.stores, now=runtime.now(), scope=JobScope(workspace), idle_stores=idle)

@@ -57,8 +57,7 @@ def delete_schedule_with_records(
 
     Raises `NotFound`, and `Rejected` for one that does not belong to the viewer.
     """
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         rows.schedules.own(schedule_id)
         found, runs = rows.exported.schedule(schedule_id, workspace=workspace)
         rows.schedules.delete(schedule_id)

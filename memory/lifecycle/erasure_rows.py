@@ -157,8 +157,7 @@ class RowErasure:
     def _erase_part(self, store: Store, agent: str, subject: Subject, part: Selection) -> int | None:
         """Remove a part and return the number of rows; None for a session that is not the subject's alone any more."""
         self._keep_fragments(store, agent, part)
-        with store.reading() as tx:  # which takes long for a large session, and must hold no lock
-            rows = tx.for_agent(agent)
+        with store.reading_as(agent) as rows:  # which takes long for a large session, and must hold no lock
             sessions = [(agent, name) for name in rows.erased.sessions_of(part)]
             counts = rows.erased.count(part)
         self._drop_cached(store.name, sessions)
@@ -184,8 +183,7 @@ class RowErasure:
 
     def _erase_rest(self, store: Store, agent: str) -> int:
         """Remove what no selection names, once nothing newer of the agent is there."""
-        with store.writing() as tx:
-            rows = tx.for_agent(agent)
+        with store.writing_as(agent) as rows:
             newer = rows.erased.select(Subject("agent"))
             if not newer.is_empty():
                 return 0

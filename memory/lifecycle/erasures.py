@@ -43,8 +43,7 @@ def find_to_erase(
 
     def read() -> Iterator[Said]:
         for store in reversed(places):
-            with store.reading() as tx:
-                rows = tx.for_agent(agent)
+            with store.reading_as(agent) as rows:
                 for one in rows.messages.spoken(user=user, session=session):
                     yield Said("message", one.id, one.session, one.role, one.speaker, one.content, one.created_at)
                 for memory in rows.memories.iterate(every):

@@ -110,8 +110,7 @@ class AgentMemories:
     def changing(self, memory_id: str) -> Iterator[tuple[Store, AgentRepositories, MemoryRecord]]:
         """Open a write transaction on the store that holds a memory and read it there. Raises `NotFound`."""
         store = self.get(memory_id).store
-        with store.writing() as tx:
-            rows = tx.for_agent(self.agent)
+        with store.writing_as(self.agent) as rows:
             record = rows.memories.get(memory_id)
             self.check_own(record)
             yield store, rows, record

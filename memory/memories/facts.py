@@ -37,8 +37,7 @@ def set_fact(
     waits for an operator's approval again.
     """
     store = memories.store_for_tier("workspace")
-    with store.writing() as tx:
-        rows = tx.for_agent(memories.agent)
+    with store.writing_as(memories.agent) as rows:
         current = rows.memories.fact(call.category, call.key, owner=call.user)
         if current is not None and current.value == call.value:
             return StoredMemory(store, _refresh(rows, current, call, now, needs_approval))

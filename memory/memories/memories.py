@@ -118,8 +118,7 @@ def remember(memories: AgentMemories, draft: MemoryDraft, *, now: int, trace: st
     if existing is not None:
         return StoredMemory(existing.store, _check_same(existing.record, draft))
     store, said_at = memories.store_for_tier(draft.tier), _said_at(memories, draft, now)
-    with store.writing() as tx:
-        rows = tx.for_agent(memories.agent)
+    with store.writing_as(memories.agent) as rows:
         stored = rows.memories.find(draft.id)
         if stored is not None:
             return StoredMemory(store, _check_same(stored, draft))
@@ -156,8 +155,7 @@ def read_memories(memories: AgentMemories, memory_ids: list[str], *, superseded:
     """Return the current ones of these memories, or with `superseded` all of them, in the order of the ids."""
     found: dict[str, Memory] = {}
     for store in memories.existing_stores():
-        with store.reading() as tx:
-            rows = tx.for_agent(memories.agent)
+        with store.reading_as(memories.agent) as rows:
             records = rows.memories.with_ids(memory_ids).values()
             shown = to_memories(rows, [record for record in records if superseded or record.active])
         # On the same id in both stores, the workspace store wins: it is read first.
@@ -188,8 +186,7 @@ def _newest(memories: AgentMemories, conditions: MemoryFilter, *, limit: int, of
     only_one = len(matching) < 2
     found: list[Memory] = []
     for store in matching:
-        with store.reading() as tx:
-            rows = tx.for_agent(memories.agent)
+        with store.reading_as(memories.agent) as rows:
             page = rows.memories.page(
                 conditions, limit=limit if only_one else offset + limit, offset=offset if only_one else 0
             )

@@ -29,8 +29,7 @@ def store_note(memories: AgentMemories, draft: NoteDraft, *, now: int, trace: st
     """Store a checked note. Idempotent. Raises `Conflict` when its id belongs to another note or memory."""
     assert draft.note_id is not None
     store = memories.store_for_tier("workspace")
-    with store.writing() as tx:
-        rows = tx.for_agent(memories.agent)
+    with store.writing_as(memories.agent) as rows:
         existing = rows.memories.by_note(draft.note_id) or rows.memories.find(draft.note_id)
         if existing is not None:
             if existing.note_id is None or existing.content != draft.content:

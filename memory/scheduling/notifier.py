@@ -64,8 +64,7 @@ def list_notifications(store: Store, call: ListNotifications, *, agent: str) -> 
 
 def acknowledge(store: Store, ids: Sequence[str], *, agent: str, now: int) -> Acknowledged:
     """Mark notifications as acknowledged and their runs as notified; unknown ids are ignored."""
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         records = rows.notifications.acknowledge(ids, now=now)
         rows.runs.mark_notified([record.run for record in records if record.run is not None and record.kind == "run"])
     return Acknowledged(acknowledged=len(records))
@@ -225,8 +224,7 @@ def _push_next(store: Store, pushing: Pushing, table: PushedTable) -> dict[str, 
         with store.writing() as tx:
             getattr(tx, table).retry_later(record, clock=clock, not_before=not_before, error=str(error))
         return {"put_back": 1, "unavailable": int(error.unavailable)}
-    with store.writing() as tx:
-        rows = tx.for_agent(record.agent)
+    with store.writing_as(record.agent) as rows:
         delivered: Reminders | Notifications = getattr(rows, table)
         delivered.mark_delivered(record.id, record.token, now=pushing.now())
         if isinstance(record, NotificationRecord) and record.run is not None and record.kind == "run":

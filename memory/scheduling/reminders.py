@@ -123,8 +123,7 @@ def cancel_reminder(store: Store, reminder_id: str, *, agent: str) -> bool:
 
     Raises `Rejected` for one that does not belong to the viewer.
     """
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         if rows.reminders.find(reminder_id) is None:
             return False
         rows.reminders.own(reminder_id)

@@ -306,8 +306,7 @@ def delete_schedule(store: Store, schedule_id: str, *, agent: str) -> bool:
 
     Raises `Rejected` for one that does not belong to the viewer.
     """
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         if rows.schedules.find(schedule_id) is None:
             return False
         rows.schedules.own(schedule_id)
@@ -425,8 +424,7 @@ def _json(value: Any) -> str:
 
 def run_history(store: Store, schedule_id: str, *, agent: str, limit: int, offset: int = 0) -> list[ScheduleRun]:
     """Return runs of a schedule, newest first. Raises `NotFound`."""
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         rows.schedules.get(schedule_id)
         return [to_run(run) for run in rows.runs.history(schedule_id, limit=limit, offset=offset)]
 
@@ -471,8 +469,7 @@ def cancel_run(store: Store, run_id: str, *, agent: str, rules: ScheduleRules, n
     Raises `NotFound`, `Rejected` for a schedule that does not belong to the viewer, and `Conflict` if the run ended
     otherwise.
     """
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         run = rows.runs.get(run_id)
         rows.schedules.own(run.schedule)
         if run.status != "cancelled":

@@ -31,8 +31,7 @@ def read_channel(store: Store, *, agent: str, channel: str) -> Channel:
 def create_channel(store: Store, *, agent: str, channel: str, description: str = "", now: int) -> Channel:
     """Create a channel, or describe one that is known from messages only. Raises `Rejected` and `Conflict`."""
     name, checked = check_label("channel", channel, required=True), check_description("description", description)
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         if name == DEFAULT_CHANNEL or rows.channels.has_row(name):
             raise Conflict(f"agent {agent} already has a channel {name!r}: update that one", field="id")
         _ensure_default(rows, now)
@@ -43,8 +42,7 @@ def create_channel(store: Store, *, agent: str, channel: str, description: str =
 def describe_channel(store: Store, *, agent: str, channel: str, description: str, now: int) -> Channel:
     """Set the description of a channel. Raises `Rejected` and `NotFound`."""
     checked = check_description("description", description)
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         _get(rows, channel)
         _ensure_default(rows, now)
         rows.channels.ensure(channel, now=now, description=checked)
@@ -53,8 +51,7 @@ def describe_channel(store: Store, *, agent: str, channel: str, description: str
 
 def delete_channel(store: Store, *, agent: str, channel: str) -> None:
     """Delete an empty channel. Raises `NotFound`, and `Conflict` for the default channel and one that is not empty."""
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         found = _get(rows, channel)
         if found.is_default:
             raise Conflict(f"channel {channel!r} is the default channel: it cannot be deleted", field="id")
@@ -70,8 +67,7 @@ def delete_channel(store: Store, *, agent: str, channel: str) -> None:
 
 def move_session(store: Store, *, agent: str, session: str, channel: str, now: int) -> Session:
     """Move a session into an existing channel. Idempotent. Raises `NotFound`."""
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         found = rows.sessions.get(session)
         _get(rows, channel)
         _ensure_default(rows, now)

@@ -53,8 +53,7 @@ def start_session(store: Store, call: StartSession, *, agent: str, now: int) -> 
     Fields of the call fill in what is not known of the session yet. Raises `Rejected`, and `Conflict` for an archived
     session and for the chat of another one.
     """
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         if call.provider and call.chat_id:
             owner = rows.sessions.id_by_chat(call.provider, call.chat_id)
             if owner not in (None, call.session):
@@ -86,8 +85,7 @@ def archive_session(
 
 def session_by_ref(store: Store, *, agent: str, ref_code: str) -> Session:
     """Return the session with this reference code. Raises `NotFound`."""
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         found = rows.sessions.id_by_ref_code(ref_code)
         if found is None:
             raise NotFound(f"agent {agent} has no session with reference code {ref_code!r}", field="ref_code")
@@ -184,8 +182,7 @@ def _end_inactive(run: JobRun, name: SessionName, before: int) -> None:
 def _clear_leftovers(run: JobRun, name: SessionName) -> None:
     """Clear conversation memories that were stored after the session had ended."""
     if run.dry_run:
-        with run.store.reading() as tx:
-            rows = tx.for_agent(name.agent)
+        with run.store.reading_as(name.agent) as rows:
             session_row = rows.sessions.get(name.session).row_id
             run.counts["cleared"] += len(rows.session_lifecycle.clearable(session_row, limit=_COUNTED))
         return

@@ -34,8 +34,7 @@ def restore_session(store: Store, counter: TokenCounter, *, agent: str, session:
     """
     if token_budget < 1:
         raise Rejected(f"token_budget is {token_budget}; it must be a whole number above 0", field="token_budget")
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         record = rows.sessions.get(session)
         whole_summary = rows.sessions.summary(record.row_id) or ""
         (used,) = counter.count([last_lines(whole_summary, token_budget // _SUMMARY_SHARE, counter)])

@@ -18,8 +18,7 @@ from storage.transaction import AgentRepositories
 
 def read_items(store: Store, *, agent: str, session: str) -> ScratchpadList:
     """Return the list of a session."""
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         row = _row_of(rows, session)
         items, at = rows.scratchpads.items(row) if row is not None else ([], None)
     return ScratchpadList(items=items, updated_at=from_micros(at) if at is not None else None)
@@ -28,16 +27,14 @@ def read_items(store: Store, *, agent: str, session: str) -> ScratchpadList:
 def write_items(store: Store, *, agent: str, session: str, items: Sequence[str], now: int) -> ScratchpadList:
     """Replace the list of a session. Raises `Rejected`."""
     checked = check_items("items", items)
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         rows.scratchpads.replace(rows.sessions.ensure(session, now=now).row_id, checked, now=now)
     return ScratchpadList(items=checked, updated_at=from_micros(now))
 
 
 def clear_items(store: Store, *, agent: str, session: str) -> int:
     """Delete the list; return how many items it had."""
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         row = _row_of(rows, session)
         if row is None:
             return 0
@@ -48,16 +45,14 @@ def clear_items(store: Store, *, agent: str, session: str) -> int:
 
 def list_keys(store: Store, *, agent: str, session: str) -> list[ScratchpadEntry]:
     """Return all keys of a session with their values."""
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         row = _row_of(rows, session)
         return rows.scratchpads.keys(row) if row is not None else []
 
 
 def read_key(store: Store, *, agent: str, session: str, key: str) -> ScratchpadEntry:
     """Return one key with its value. Raises `NotFound`."""
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         row = _row_of(rows, session)
         found = rows.scratchpads.find(row, key) if row is not None else None
     if found is None:
@@ -68,8 +63,7 @@ def read_key(store: Store, *, agent: str, session: str, key: str) -> ScratchpadE
 def write_key(store: Store, *, agent: str, session: str, key: str, value: Any, now: int) -> ScratchpadEntry:
     """Set a key to a value. Raises `Rejected`, also if there are too many keys."""
     name, checked = check_key("key", key), check_value("value", value)
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         row = rows.sessions.ensure(session, now=now).row_id
         if rows.scratchpads.find(row, name) is None and rows.scratchpads.count(row) >= MAX_KEYS:
             raise Rejected(f"the scratchpad has {MAX_KEYS} keys, the limit: delete one first", field="key")
@@ -78,8 +72,7 @@ def write_key(store: Store, *, agent: str, session: str, key: str, value: Any, n
 
 def delete_keys(store: Store, *, agent: str, session: str, key: str | None = None) -> int:
     """Delete one key, or all without a `key`; return how many there were."""
-    with store.writing() as tx:
-        rows = tx.for_agent(agent)
+    with store.writing_as(agent) as rows:
         row = _row_of(rows, session)
         return rows.scratchpads.delete(row, key) if row is not None else 0
 

@@ -32,15 +32,13 @@ def list_sessions(
     store: Store, *, agent: str, limit: int, offset: int, status: str | None, ids: Sequence[str] = ()
 ) -> list[Session]:
     """Return sessions, the most recently active first; with a `status` or `ids`, only those."""
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         return _described(rows, rows.sessions.list(limit=limit, offset=offset, status=status, ids=ids))
 
 
 def read_session(store: Store, *, agent: str, session: str) -> Session:
     """Return one session. Raises `NotFound`."""
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         return session_of(rows, session)
 
 
@@ -87,8 +85,7 @@ def read_messages(
 
     Raises `NotFound`.
     """
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         session_row = rows.sessions.get(session).row_id
         if around is not None:
             offset = max(0, rows.messages.position(session_row, around) - limit // 2)
@@ -118,8 +115,7 @@ def newest_messages(store: Store, working: WorkingMemory, *, agent: str, session
 
 def export_session(store: Store, *, agent: str, session: str) -> SessionExport:
     """Return a session with all its messages, read in one transaction. Raises `NotFound`."""
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         record = rows.sessions.get(session)
         found = rows.messages.in_session(record.row_id, limit=record.messages)
         originals = rows.messages.originals(one.row_id for one in found)
@@ -129,8 +125,7 @@ def export_session(store: Store, *, agent: str, session: str) -> SessionExport:
 
 
 def _newest_stored(store: Store, agent: str, session: str, limit: int) -> list[Message]:
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         found = rows.messages.in_session(rows.sessions.get(session).row_id, limit=limit, newest=True)
     return [convert(record, Message) for record in found]
 
@@ -141,8 +136,7 @@ _PAGE_BYTES: Final = 16 * 1024 * 1024
 
 def read_newest(store: Store, *, agent: str, session: str, limit: int, before: int | None = None) -> list[Message]:
     """Return the last messages of a session, or the last below sequence `before`, oldest first. Raises `NotFound`."""
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         row = rows.sessions.get(session).row_id
         last = rows.messages.last(row, before=before or MAX_COUNT, limit=limit, max_bytes=_PAGE_BYTES)
     return [convert(record, Message) for record in last]

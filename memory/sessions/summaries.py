@@ -239,8 +239,7 @@ def due_summary(
 
     `summary_limit` is the tokens that its summary may have. Reads a bounded part of the session, the oldest first.
     """
-    with store.reading() as tx:
-        rows = tx.for_agent(name.agent)
+    with store.reading_as(name.agent) as rows:
         state = rows.summaries.state(name.session)
         sizes = rows.summaries.unsummarised(state.row_id)
         batch = _first_batch(sizes)
@@ -264,8 +263,7 @@ def due_summary(
 
 def may_exceed(store: Store, name: SessionName, *, tokens: float) -> bool:
     """Return whether a session may use more than `tokens`: a token has at least one byte. Raises `NotFound`."""
-    with store.reading() as tx:
-        rows = tx.for_agent(name.agent)
+    with store.reading_as(name.agent) as rows:
         state = rows.summaries.state(name.session)
         sizes = rows.summaries.unsummarised(state.row_id)
     return sum(size.size_bytes + MESSAGE_OVERHEAD_TOKENS + 1 for size in sizes) + len(state.text.encode()) > tokens

@@ -220,8 +220,7 @@ def _choose(
     candidates = candidates if limit > 0 else ()
     for first in range(0, len(candidates), _READ_BATCH):
         batch = candidates[first : first + _READ_BATCH]
-        with run.store.reading() as tx:
-            rows = tx.for_agent(agent)
+        with run.store.reading_as(agent) as rows:
             excluded = undone | rows.dreams.promoted([_memory_id(agent, candidate) for candidate in batch])
             for candidate in batch:
                 if _memory_id(agent, candidate) in excluded:

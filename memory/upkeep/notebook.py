@@ -116,16 +116,14 @@ def diff(notebooks: Notebooks, workspace: str, agent: str, a: str, b: str | None
 
 def promotions(store: Store, *, agent: str, limit: int, offset: int = 0) -> list[types.Promotion]:
     """Return what dream sweeps promoted, newest first, with the current content of memories that are not forgotten."""
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         found = rows.dreams.ledger(limit=limit, offset=offset)
         memories = rows.memories.with_ids([promotion.memory_id for promotion in found])
     return [_to_promotion(one, memories.get(one.memory_id)) for one in found]
 
 
 def _render(store: Store, agent: str, notebooks: Notebooks, now: int) -> RenderedFiles:
-    with store.reading() as tx:
-        rows = tx.for_agent(agent)
+    with store.reading_as(agent) as rows:
         ledger = rows.dreams.whole_ledger()
         promoted = _promoted_memories(rows, ledger)
         facts = [fact for fact in rows.memories.iterate(MemoryFilter(facts=True)) if not fact.waits]

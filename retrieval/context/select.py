@@ -279,8 +279,7 @@ def _key(candidate: Candidate) -> tuple[str, str]:
 
 
 def _read_session(store: Store, request: ContextRequest) -> _Session:
-    with store.reading() as tx:
-        rows = tx.for_agent(request.agent)
+    with store.reading_as(request.agent) as rows:
         session = rows.sessions.get(request.session)
         if request.channel is not None:
             rows.channels.check_exists(request.channel)
@@ -669,8 +668,7 @@ def _read_instructions(stores: Iterable[Store | None], request: ContextRequest, 
     for store in stores if request.instruction_tokens > 0 else ():
         if store is None:
             continue
-        with store.reading() as tx:
-            rows = tx.for_agent(request.agent)
+        with store.reading_as(request.agent) as rows:
             newest = rows.instructions.newest(applies, limit=limit)
             found += newest
             total += len(newest) if len(newest) < limit else rows.instructions.count(applies)
