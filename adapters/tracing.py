@@ -69,7 +69,7 @@ class Tracing:
         self._closing = threading.Lock()
 
     def start(self, name: str, trace: str, kind: SpanKind, *, started_ns: int | None = None) -> Span:
-        """Begin a span of the trace, below the span that the trace names, if it does; the caller ends it.
+        """Begin a span of the trace, as a child of the span that the trace names, if any; the caller ends it.
 
         A trace that is not sampled gives a span that records nothing.
         """

@@ -68,7 +68,7 @@ def serve_mcp(
 
 
 class RunningServer:
-    """Sends calls to the server that runs, wherever that is by then: it may be started, or restarted, at any time."""
+    """Sends each call to the server that runs at that time: it may be started, or restarted elsewhere, meanwhile."""
 
     def __init__(self, flags: dict[str, Any], *, agent: str, agent_named: bool, user: str | None) -> None:
         self.user = user

@@ -285,11 +285,11 @@ def _command(
     agent: Annotated[str | None, _option("agent", "The agent.")] = None,
     broker: Annotated[str | None, _option("broker", "The URL of a broker.")] = None,
 ) -> None:
-    """Carry the options, from which Typer makes those that are added to the commands."""
+    """Declare the common options: Typer makes them from this signature, and they are added to the commands."""
 
 
 def add_common_options(command: Any) -> None:
-    """Let a command, or each command of a group, take the common options that are no options of its own."""
+    """Add the common options to a command, or to each command of a group, unless it has an option of that name."""
     if hasattr(command, "commands"):
         for inner in command.commands.values():
             add_common_options(inner)

@@ -171,7 +171,7 @@ def show_secret(
     """
     if rotate and notifier:
         raise typer.BadParameter("rotate the notifier's by webhook_secret: give several, separated by blanks")
-    # No call returns the secret: whoever may use the server must not be able to forge its webhooks. It is read from the
+    # No call returns the secret: a user of the server must not be able to forge its webhooks. It is read from the
     # settings and the data folder, which is only created if the user names it.
     if command.target.named_data is None:
         command.target.existing_data()

@@ -241,7 +241,7 @@ def _forked(target: Callable[[], None]) -> Callable[[], None] | None:
 
 
 def _import_for_forks(settings: Settings) -> None:
-    """Import what the forks need, once for all of them: the server needs little that the workers do not."""
+    """Import the modules that the forks need, once for all of them: the server needs nearly the same as workers."""
     from worker.running import import_for_forks
 
     if sys.platform == "linux":

@@ -1,6 +1,6 @@
 """Find which Reverie a command is for, and send its calls: to the server that runs, or to its handlers in this process.
 
-Reads only what this takes, not all settings: loading those costs more than a whole call to the server.
+It reads only the few settings that this needs: loading all of them takes longer than a whole call to the server.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class Rates:
     holder of the local token are not limited. Messages that a client puts into the broker itself do not pass here.
 
     A rate is a bucket that holds the amount of a minute and fills steadily, so a burst may use up a minute at once. A
-    call that is larger than that is admitted when the bucket is full.
+    call for more than that is admitted when the bucket is full.
     """
 
     def __init__(self, limits: Mapping[Resource, int], monotonic: Callable[[], float] = time.monotonic) -> None:

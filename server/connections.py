@@ -42,7 +42,7 @@ _REST_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections there may be, in all and from one address, and the seconds for headers."""
+    """The most connections, in all and from one address, and the seconds for the headers of a request."""
 
     total: int
     per_address: int

@@ -72,8 +72,8 @@ class Endpoint:
 
     `waits` returns whether a call waits for the workers: such calls have threads of their own.
 
-    A call about the server is not for tokens that are bound to a workspace, and one about a workspace not for tokens
-    that are bound to agents, unless the handler limits itself to what the token allows (`limits_itself`).
+    Tokens bound to a workspace may not make calls about the server, and tokens bound to agents may not make calls about
+    a workspace, unless the handler limits itself to what the token allows (`limits_itself`).
     """
 
     kind: type[Call[Any]]

@@ -303,7 +303,7 @@ def _record_event(services: Services, caller: Caller, call: calls.RecordEvent) -
 
 
 def _context(services: Services, caller: Caller, event: HookEvent) -> str:
-    """Return what the agent should know of the project and its user; empty if nothing is remembered."""
+    """Return the context for the project and its user; empty if nothing is remembered."""
     query = f"What should be known about the project {event.project}?" if event.project else "What should be known?"
     asked = GetContext(
         event.session,

@@ -43,7 +43,7 @@ class KeySlot(msgspec.Struct, frozen=True, kw_only=True):
 class Sealing:
     """Makes the address of a content, and the bytes that are written for it: compressed, and addressed by SHA-256.
 
-    It detects damage, but not the work of somebody who can write the files.
+    It detects damage, but not changes by somebody who can write the files.
     """
 
     def address(self, content: bytes) -> str:

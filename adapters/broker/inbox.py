@@ -224,7 +224,7 @@ class WorkerInbox(Inbox):
         """Put items of one take back in their old order; nothing is taken until the delay is over.
 
         Items in `begun` count as not tried. Items that another worker holds by now stay with that worker. Never raises:
-        without a broker it is done with the next take.
+        if the broker is away, they are put back with the next take.
         """
         if items:
             fields, tried = [item.field for item in items], [item.field for item in begun]

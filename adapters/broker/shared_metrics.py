@@ -1,7 +1,7 @@
 """Counters and histograms of all processes, kept in one hash of the broker.
 
-Workers come and go: a child is replaced after some thousands of tasks, and nothing scrapes it. So each process adds up
-what it does, and adds its sums to those in the broker after each task, a server before each scrape. The sums therefore
+Workers come and go: a child is replaced after some thousands of tasks, and nothing scrapes it. So each process keeps
+sums, and adds them to those in the broker: a worker after each task, a server before each scrape. The sums therefore
 survive restarts of workers and servers, and are the same whichever server is asked. They begin anew only when the
 broker loses its content, which Prometheus takes for the restart of a process. A killed process loses the counts that it
 has not added yet: those of its current task or, in a server, those since the last scrape.

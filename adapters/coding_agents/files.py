@@ -147,7 +147,7 @@ def with_table(text: str, keys: Sequence[str], values: Mapping[str, Any], *, too
 
 
 def without_table(text: str, keys: Sequence[str]) -> str:
-    """Return the text without a table: its header, the line that says who wrote it, and its values."""
+    """Return the text without a table: without its header, the comment that says who wrote it, and its values."""
     name = ".".join(keys)
     lines = text.splitlines(keepends=True)
     begin = next((place for place, line in enumerate(lines) if line.split("#")[0].strip() == f"[{name}]"), None)

@@ -26,7 +26,7 @@ class Outcome:
     dead_letters: int = 0
     not_searchable: int = 0
     wrong: list[str] = field(default_factory=list)
-    """What `verify` found, and messages whose text is another one."""
+    """Findings of `verify`, and messages whose stored text is wrong."""
     reasons: list[str] = field(default_factory=list)
     """Why dead letters were set aside."""
 
@@ -52,7 +52,7 @@ class Accepted:
 
         Raises:
             Unavailable: they were not accepted, as far as the caller can know; they are not expected to be there.
-            WaitTimeout: they were accepted, and are not where `wait` wants them yet.
+            WaitTimeout: they were accepted, but have not reached the state `wait` yet.
         """
         payloads = [_payload(content, session) for content in contents]
         self._stack.producer(workspace).enqueue(

@@ -22,7 +22,7 @@ class Others:
     """Two threads in a workspace of their own; use it in a `with` statement.
 
     One sends a message and waits until it is searchable, one recalls over HTTP. A call that fails is repeated at once,
-    and the wait goes on until it succeeds: that is what an agent would see.
+    and its wait counts until it succeeds, as an agent would see it.
     """
 
     def __init__(self, stack: Stack, accepted: Accepted) -> None:

@@ -20,9 +20,9 @@ def short_folder(prefix: str) -> Path:
 
 
 def paths_below(folder: Path) -> Iterator[Path]:
-    """Yield every folder and file below a folder, without what is removed before its turn comes.
+    """Yield every folder and file below a folder, except those that are removed before their turn comes.
 
-    `Path.rglob` raises FileNotFoundError then. What this yields may be gone when the caller opens it.
+    `Path.rglob` would raise FileNotFoundError for these. A path may be gone when the caller opens it.
     """
     for parent, folders, files in os.walk(folder):
         yield from (Path(parent, name) for name in (*folders, *files))

@@ -80,7 +80,7 @@ BROKER_TIMEOUT_SECONDS: Final = 5.0
 # The header that carries the caller's trace id through the queue.
 TRACE_HEADER: Final = "reverie_trace"
 
-# The header that says when a task was sent, in seconds since 1970: how long it waited is measured by it.
+# The header with the time at which a task was sent, in seconds since 1970: its waiting time is measured from it.
 SENT_AT_HEADER: Final = "reverie_sent_at"
 
 # A task that its worker has not finished within this time is delivered again. It must exceed the hard time limit of a

@@ -238,7 +238,7 @@ class Forgotten(BaseModel):
 class Tools:
     """The tools: methods whose arguments a model chooses. `current` returns the connection of the call.
 
-    recall and context read. Others store, change, list and forget memories, and erase what is about somebody; the last
+    recall and context read. Others store, change, list and forget memories, and erase all about somebody; the last
     two are for schedules and reminders.
     """
 

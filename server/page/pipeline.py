@@ -64,7 +64,7 @@ def curves(samples: Sequence[PipelineSample], *, minute: int) -> list[Curve]:
 
 
 def _rates(samples: Sequence[PipelineSample]) -> dict[int, float]:
-    """Return the items a second of each minute; none after the broker began to count anew."""
+    """Return the items per second of each minute, except one in which the broker began to count anew."""
     return {
         later.minute: (later.accepted - earlier.accepted) / (60 * (later.minute - earlier.minute))
         for earlier, later in pairwise(samples)

@@ -604,7 +604,7 @@ class Pages:
         self._pages: list[Page] = []
 
     def get(self, path: str, *, has_place: bool = True) -> Callable[[Handler], Handler]:
-        """Register the decorated function as what makes a page.
+        """Register the decorated function as the handler of a page.
 
         A page that has a place is about one agent: an address that names none leads to the one that is most likely
         meant.
@@ -612,7 +612,7 @@ class Pages:
         return self._adding(path, "GET", has_place)
 
     def post(self, path: str, *, has_place: bool = True) -> Callable[[Handler], Handler]:
-        """Register the decorated function as what carries out a form. Only forms of pages of the same login arrive."""
+        """Register the decorated function as the handler of a form. It gets only forms from pages of the same login."""
         return self._adding(path, "POST", has_place)
 
     def routes(self, site: Site) -> Iterator[NamedRoute]:

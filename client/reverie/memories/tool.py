@@ -81,7 +81,7 @@ _MODES: Final = ("keyword", "vector", "hybrid")
 def memory_tool(client: Reverie, action: object = None, **arguments: object) -> dict[str, Any]:
     """Execute a call of the tool; return `{ok, id}`, `{ok, results: [{id, content, tags}]}` or `{ok}`.
 
-    A result has `duplicates` if other memories that say the same were left out: how many.
+    `duplicates` of a result is the number of memories that say the same and were left out, if any.
 
     Errors of Reverie are returned as `{"ok": False, "error": ...}` with what to do.
     """

@@ -155,7 +155,7 @@ class Producer:
                     self._send_again([one for one in payloads if one.id in missing], reply_to, wait)
                 why = ""
             except Unavailable as error:  # they are accepted: the broker may be back in time
-                why, replies = f"the broker is away ({error}), or it was", []
+                why, replies = f"the broker is or was away ({error})", []
                 time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
             outcomes.update((outcome.id, outcome) for outcome in replies)
             missing -= outcomes.keys()
