@@ -1,8 +1,8 @@
 """Ranks the chunks of one store, or of a workspace and the account together, by the ranking that a request asks for.
 
 The chunk ids of the account's store are negated, as ids of two stores overlap. A recall of an earlier time also ranks
-memories that held then and were replaced since. They are in no index, so they are scored with the chunks by the same
-ranking; their numbers are above those of all chunks.
+memories that held then and were replaced since. No index has them, so they are scored together with the chunks by the
+same ranking. Their numbers are above the ids of all chunks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from storage.recall.words import hashes_of
 from storage.stores import Store
 
 _FIRST_NUMBER: Final = 1 << 62
-# Embedded by each recall that looks back, which takes the default model about half a second; others are found by words.
+# A recall that looks back embeds so many, which takes the default model half a second; others are found by words.
 _MAX_EMBEDDED: Final = 256
 
 
@@ -72,14 +72,14 @@ class Past:
 
 
 def is_past(number: int) -> bool:
-    """Return whether a number is that of a memory that was replaced, and not of a chunk."""
+    """Return whether a number stands for a replaced memory and not for a chunk."""
     return number >= _FIRST_NUMBER
 
 
 def read_past(
     stores: Sequence[tuple[Store, RecallRequest]], prepared: PreparedQuery, embedder_for: EmbedderFor
 ) -> Past | None:
-    """Read and embed what held at the time of the query, in stores with the request that each gets; None if nothing.
+    """Read and embed memories that held at the query's time, from each store by its request; None without any.
 
     Call it outside any transaction: an embedder may be slow.
     """
@@ -102,7 +102,7 @@ def read_past(
 
 
 def _not_withdrawn(held: Sequence[tuple[Store, PastMemory]]) -> list[int]:
-    """Return the places of the memories that were not forgotten and are not being erased."""
+    """Return the positions of the memories that were not forgotten and are not being erased."""
     withdrawn = {
         store: store.withdrawn("memories", [memory.row_id for other, memory in held if other is store])
         for store in {store for store, _ in held}
@@ -121,7 +121,7 @@ def _embedded(
     prepared: PreparedQuery,
     embedder: Embedder | None,
 ) -> tuple[list[int], bytes]:
-    """Return the numbers and vectors of the memories, of very many only those that share most words with the query."""
+    """Return the numbers and vectors of the memories: of very many, only those with most words of the query."""
     generation = prepared.generation
     if embedder is None or generation is None:
         return [], b""
@@ -156,7 +156,7 @@ _Retrieve = Callable[[StoreQuery, int, IndexSnapshot | None], list[Hit]]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One of the sets that are ranked together: the chunks of one store, or the memories that were replaced.
+    """One of the sets that are ranked together: the chunks of one store, or the replaced memories.
 
     The number of a chunk is its id times `sign`. `statistics` is the index whose word counts are used for its scores,
     by default its own.
@@ -168,11 +168,11 @@ class _Part:
     past: Past | None = None
 
     def has(self, number: int) -> bool:
-        """Return whether a number is of this part."""
+        """Return whether a number belongs to this part."""
         return self.sign * number > 0 and is_past(number) == (self.past is not None)
 
     def texts(self, numbers: Sequence[int]) -> Mapping[int, ChunkSource]:
-        """Return the message, file or memory behind those of these numbers that are of this part."""
+        """Return the message, file or memory behind those numbers that belong to this part."""
         if self.past is not None:
             return {number: self.past.memory(number) for number in filter(self.has, numbers)}
         ids = [self.sign * number for number in filter(self.has, numbers)]
@@ -180,7 +180,7 @@ class _Part:
         return {self.sign * chunk_id: text for chunk_id, text in found.items()}
 
     def created_at(self, numbers: Sequence[int]) -> Mapping[int, int]:
-        """Return the time of those of these numbers that are of this part, in microseconds."""
+        """Return the times, in microseconds, of those numbers that belong to this part."""
         if self.past is not None:
             return {number: text.created_at for number, text in self.texts(numbers).items()}
         ids = [self.sign * number for number in filter(self.has, numbers)]
@@ -188,7 +188,7 @@ class _Part:
         return {self.sign * chunk_id: at for chunk_id, at in found.items()}
 
     def relevances(self, ranked: Sequence[Fused], texts: Mapping[int, ChunkSource]) -> dict[int, Relevance]:
-        """Return the relevance of those of these chunks that are of this part, by their numbers."""
+        """Return the relevance of those chunks that belong to this part, by number."""
         items = [item for item in ranked if self.has(item.chunk_id)]
         if self.query.snapshot is None:
             return {item.chunk_id: _relevance_without_index(item) for item in items}
@@ -214,19 +214,19 @@ class _Part:
 class Candidates:
     """The ranked chunks of a request.
 
-    `account` is the same query bound to the account's store, if it is searched, `past` what was replaced since the time
-    that the request looks back to.
+    `account` is the same query bound to the account's store, if it is searched, `past` the memories that were replaced
+    since the time that the request looks back to.
     """
 
     def __init__(self, query: StoreQuery, account: StoreQuery | None = None, past: Past | None = None) -> None:
         self.query = query
         self.request = query.prepared.request
         self._parts = [_Part(query)]
-        # Word statistics for all chunks are those of the workspace, so that scores are comparable.
+        # All chunks are scored with the workspace's word statistics, so that scores are comparable.
         statistics = query.snapshot if query.snapshot is not None and query.snapshot.documents else None
         if account is not None:
             self._parts.append(_Part(account, -1, statistics))
-        if past is not None:  # filtered when it was read
+        if past is not None:  # filtered when they were read
             unfiltered = ChunkFilter(query.prepared.request.agent)
             of_past = replace(query, snapshot=past.snapshot, filter=unfiltered, vectors=past.vectors)
             self._parts.append(_Part(of_past, 1, statistics, past))
@@ -245,7 +245,7 @@ class Candidates:
         return {number: text for part in self._parts for number, text in part.texts(numbers).items()}
 
     def replacements(self, owner: str | None) -> list[Replacement]:
-        """Return what has been replaced among the memories of an end user, up to the time that is looked back to."""
+        """Return the replacements among an end user's memories, up to the time that the request looks back to."""
         query = self.query
         found = query.repositories.past_memories.replacements(owner)
         return [one for one in found if query.prepared.until is None or one.at <= query.prepared.until]

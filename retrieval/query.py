@@ -42,7 +42,7 @@ class RecallRequest(Recall, kw_only=True, frozen=True):
     """A call of `recall` on behalf of an agent.
 
     A memory and its source message are one result, the message, unless `separate_memories` is set. Texts that say the
-    same are one result, the best of them, unless `separate_duplicates` is set. The memories of `visible_channel` are
+    same are one result, the best one, unless `separate_duplicates` is set. The memories of `visible_channel` are
     visible from the session instead of those of the session's own channel.
     """
 
@@ -87,7 +87,7 @@ class RecallRequest(Recall, kw_only=True, frozen=True):
 
 
 def chunk_filter(repositories: AgentRepositories, request: RecallRequest, *, until: int | None = None) -> ChunkFilter:
-    """Return the filter of a request for what was said `until` a time in microseconds.
+    """Return the filter of a request for texts said `until` a time in microseconds.
 
     Raises `NotFound` for a session or channel that the agent does not have.
     """
@@ -229,8 +229,8 @@ EmbedderFor = Callable[[Transaction], Embedder | None]
 class PreparedQuery:
     """A request prepared outside a transaction: its query without names, and its vector or why there is none.
 
-    `generation` is the vector index that the vector is made for. `until` is the time of a recall `as_of` a time, in
-    microseconds.
+    `generation` is the vector index that the vector is made for. `until` is the time that a recall looks back to
+    (`as_of`), in microseconds.
     """
 
     request: RecallRequest
@@ -251,7 +251,7 @@ class StoreQuery:
     """A prepared query bound to one transaction: the agent's index and repositories, and the filter in this store.
 
     `snapshot` is None while the index of a very large agent is being built. `vectors` reads the exact vectors of an
-    index that is in memory alone; others are read from the store.
+    index that exists only in memory; other vectors are read from the store.
     """
 
     store: str
@@ -266,7 +266,7 @@ class StoreQuery:
     def bind(cls, prepared: PreparedQuery, store: Store, tx: Transaction, indexes: AgentIndexes) -> StoreQuery:
         """Bind a query to a transaction on a store. Raises `NotFound` for an unknown session or channel.
 
-        If the embedding model was changed since the query was prepared, it is searched for by words only.
+        If the embedding model was changed since the query was prepared, the search is by words only.
         """
         request = prepared.request
         if prepared.vector is not None and not _same_model(tx.index.active("vector"), prepared.generation):
@@ -278,12 +278,12 @@ class StoreQuery:
             snapshot = replace(snapshot, newest=min(snapshot.newest, prepared.until))
         filter = chunk_filter(repositories, request, until=prepared.until)
         if snapshot is not None and not snapshot.audience_names and filter.audiences and filter.audiences.everybody:
-            filter = replace(filter, audiences=None)  # nothing in the store belongs to anybody
+            filter = replace(filter, audiences=None)  # nothing in the store belongs to a user
         return cls(store.name, tx, repositories, snapshot, prepared, filter)
 
     @property
     def degraded(self) -> str:
-        """Why the answer is less than requested; empty if it is not."""
+        """Why the answer is less than requested; empty if it is complete."""
         if self.prepared.degraded or self.snapshot:
             return self.prepared.degraded
         newest = self.tx.index.max_searched
@@ -316,7 +316,7 @@ def prepare_query(
 
 
 def account_request(request: RecallRequest) -> RecallRequest:
-    """Return a request as it is put to the account's store, which has no sessions."""
+    """Return a request in the form for the account's store, which has no sessions."""
     return structs.replace(request, session=None, channel=None, scope=None, kinds=("memory",))
 
 

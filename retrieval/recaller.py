@@ -1,14 +1,14 @@
 """Recall of an agent's messages, files and memories: finds the stores, prepares the query, searches and ranks.
 
-A request is answered from the workspace's store and, if nothing limits it to less, from the memories of the account's
+A request is answered from the workspace's store and, if nothing limits it further, from the memories of the account's
 store, in one ranking. Ties go to the newer chunk, and all chunks of one message, file or memory are one result. Without
 an embedder or vectors, recall is by words alone and the response says so. A reranker, if there is one, orders the best
 results after the transactions have ended.
 
-Sessions are ranked by their best chunk and by what people said in them, with three scores, each as a share of its best,
-added up: the best cosine of any chunk; the best contextual score of a chunk of a person; BM25 of all that people said,
-as one document. People are users, and everybody with a name. Their messages tell what happened to them; the answers of
-an assistant are long and mention everything. A date in the query counts half. Memories are no part of a session, except
+Sessions are ranked by their best chunk and by what people said in them, by the sum of three scores, each as a share of
+its best: the best cosine of any chunk; the best contextual score of a person's chunk; BM25 of all that people said, as
+one document. People are users, and everybody with a name. Their messages tell what happened to them; an assistant's
+answers are long and mention everything. A date in the query counts half. Memories are no part of a session, except
 notes that belong to it.
 """
 
@@ -58,7 +58,7 @@ from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from storage.viewer import Viewer
 
-# A query may be a whole document: its beginning says what it is about, and models read little more.
+# A query may be a whole document, whose beginning says what it is about; models read little more.
 _QUERY_CHARACTERS: Final = 2_000
 
 
@@ -78,8 +78,8 @@ class Reranking:
     def reorder(self, query: str, found: Sequence[FoundResult]) -> tuple[list[FoundResult], str]:
         """Return the results in their new order and "", or in the old order and the reason.
 
-        Results that the reranker does not score follow in their old order. Equal scores keep theirs, too. Call it
-        outside any transaction: a reranker may be slow.
+        Results that the reranker does not score follow in their old order. Results with equal scores keep their order,
+        too. Call it outside any transaction: a reranker may be slow.
         """
         shown, rest = found[: self.candidates], found[self.candidates :]
         if len(shown) < 2:
@@ -93,13 +93,13 @@ class Reranking:
 
 
 def applies(request: RecallRequest) -> bool:
-    """Return whether a request is reranked: the default ranking of a query in words, unless it is switched off."""
+    """Return whether a request is reranked: it has a text and the default ranking, and does not switch it off."""
     by_default = request.mode == "hybrid" and request.fusion == "contextual"
     return request.rerank and by_default and bool(request.query.strip())
 
 
 def _passage(result: RecallResult) -> str:
-    """Return the text that was found: a chunk, whatever the length of its message or file."""
+    """Return the text that was found: a chunk, regardless of the length of its message or file."""
     return result.excerpt or result.text
 
 
@@ -117,8 +117,8 @@ class RecallOutcome:
 
     A hit's score is a share of the best possible score, on [0, 1], so that scores of different queries and rankings can
     be recorded and compared. `folded` are the hits of memories whose source message was returned in their place, and of
-    duplicates of a result. `past` has the hits that were replaced since the time that a recall looked back to: they are
-    chunks of no store. `viewer` is the viewer who asked, `stores` the stores that were searched.
+    duplicates of a result. `past` has the hits of memories that were replaced since the time that the recall looked
+    back to: no store has chunks of them. `viewer` made the request, `stores` were searched.
     """
 
     response: RecallResponse
@@ -129,7 +129,7 @@ class RecallOutcome:
     stores: tuple[Store, ...] = ()
 
     def withdrawn(self, chunks: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
-        """Return those of these chunks, by store and id, that were forgotten since, or are being erased."""
+        """Return those of these chunks, by store and id, that were forgotten meanwhile or are being erased."""
         return _withdrawn(chunks, self.stores, self.past)
 
 
@@ -160,7 +160,7 @@ class Recaller:
     def recall(self, workspace: str, request: RecallRequest, *, viewer: Viewer | None = None) -> RecallOutcome:
         """Return the best matches for a query among what one agent has stored; none for an empty query.
 
-        `viewer` is who asks, by default the request's user, else the users of its session.
+        `viewer` makes the request, by default the request's user, else the users of its session.
 
         Raises `Rejected` for an invalid request and `NotFound` for an unknown session or channel.
         """
@@ -180,7 +180,7 @@ class Recaller:
             if account is None or not _has_chunks(account, request.agent):
                 empty = RecallResponse(results=[], mode=request.mode, degraded=_empty(workspace))
                 return RecallOutcome(empty, viewer=viewer)
-            store, account = account, None  # the account's memories are found in a new workspace too
+            store, account = account, None  # a new workspace finds the account's memories, too
         reranking = self._reranking if self._reranking is not None and applies(request) else None
         searched = reranking.deepened(request) if reranking is not None else request
         prepared = prepare_query(store, searched, self._indexes, self._embedder_for, until=until)
@@ -234,7 +234,7 @@ class Recaller:
             return find_sessions(StoreQuery.bind(prepared, store, tx, self._indexes))
 
     def embedding_once(self) -> Recaller:
-        """Return a recaller for one call that searches several times: it embeds the same query only once."""
+        """Return a recaller for one call with several searches: it embeds the same query only once."""
         made: dict[int, QueryCachingEmbedder] = {}
 
         def embedder_for(tx: Transaction) -> Embedder | None:
@@ -262,7 +262,7 @@ def _empty(workspace: str) -> str:
 
 
 _DATE_WEIGHT: Final = 0.5
-# How many of the best chunks are read if only the indexes on disk can be searched: several of them may belong to one
+# So many of the best chunks are read if only the indexes on disk can be searched: several chunks may belong to one
 # session. With a `min_score`, the texts of this many chunks are read to find out in which script they are written.
 _DEPTH: Final = 300
 _KINDS: Final = ("message", "file", "note")
@@ -311,7 +311,7 @@ def find_sessions(query: StoreQuery) -> FoundSessions:
 
 
 def _best(query: StoreQuery, texts: dict[int, ChunkSource]) -> list[_BestMatch]:
-    """Return the best matches of the best sessions that reach the floor of the request, the best session first.
+    """Return the best matches of the best sessions that reach the request's `min_score`, the best session first.
 
     Adds the texts that it reads to `texts`.
     """
@@ -388,10 +388,10 @@ def _rank(query: StoreQuery, snapshot: IndexSnapshot) -> _RankedSessions:
 
 
 def _rows_of_people(snapshot: IndexSnapshot, session_of: Rows) -> NDArray[np.bool_]:
-    """Mark the rows said by users and by whoever has a name, and notes of sessions; all live rows if there are none.
+    """Mark the rows said by users and by everybody with a name, and notes of sessions; all live rows without any.
 
-    In a conversation of two people one has the role of an assistant. Without this person's messages, LoCoMo's sessions
-    with the answer are among the first five for 79 % of the questions, with them for 83 %.
+    In a conversation of two people one has the role of an assistant. Without that person's messages, LoCoMo's session
+    with the answer is among the first five for 79 % of the questions, with them for 83 %.
     """
     people = (snapshot.rows_of_role("user") | (snapshot.speakers >= 0)) & snapshot.alive
     if not people.any():

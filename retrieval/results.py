@@ -1,8 +1,8 @@
 """Turns ranked chunks into results: one for each message, file or memory, with its neighbours if requested.
 
 A memory and the message that it came from are one result: the message, at its own rank, which takes the text around it
-into account. Ranked by the better of the two, notes taken during a conversation displaced the conversation itself from
-the first five results (docs/recall.md).
+into account. When the better rank of both counted, notes taken during a conversation displaced the conversation itself
+from the first five results (docs/recall.md).
 
 Results that say the same as a better one, by their words (`storage.recall.sameness`), are its duplicates. Two messages
 say the same only if the same person said them, and nothing of one end user is a duplicate of something of another.
@@ -39,7 +39,7 @@ _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """The statement of a text, the speaker if it is a message, and the end user it belongs to."""
+    """The statement of a text, its speaker if it is a message, and the end user to whom it belongs."""
 
     statement: Statement
     speaker: tuple[str | None, str | None] | None = None
@@ -57,7 +57,7 @@ class Twins:
 
     def __init__(self) -> None:
         self._count = 0
-        # Keyed by the parts that must be equal, so that few texts are compared.
+        # The keys are the parts that must be equal, so that few texts have to be compared.
         self._accepted: dict[tuple[object, ...], list[tuple[int, Twin]]] = defaultdict(list)
 
     def accept(self, twin: Twin) -> None:
@@ -66,7 +66,7 @@ class Twins:
         self._count += 1
 
     def find(self, twin: Twin) -> int | None:
-        """Return the place of the first accepted text that says the same, or None."""
+        """Return the position of the first accepted text that says the same, or None."""
         alike = self._accepted.get(twin.statement.exact, ())
         return next((place for place, other in alike if _say_the_same(twin, other)), None)
 
@@ -87,7 +87,7 @@ def normalised(text: str) -> str:
     return _BETWEEN_WORDS.sub(" ", folded).strip() or " ".join(folded.split())
 
 
-# Chunks that are looked at for results that reach a floor, at least.
+# With a `min_score`, at least so many chunks are looked at.
 _DEPTH_WITH_FLOOR: Final = 100
 
 # A kind, the session of a message, and an id.
@@ -111,7 +111,7 @@ class FoundResult:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A ranked chunk with its text, the key of its result, and its hit; folded: its result is its source message."""
+    """A ranked chunk with its text, the key of its result, and its hit. If `folded`, its result is its source."""
 
     item: Fused
     text: ChunkSource
@@ -162,15 +162,15 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
     return with_later_changes(ordered, candidates.replacements, now=now)
 
 
-# What a longer text claims is not all that it says.
+# Longer texts say more than their claims.
 _CLAIM_CHARACTERS: Final = 600
 
 
 def newest_first(results: Sequence[FoundResult]) -> list[FoundResult]:
-    """Return results with the one that gives an attribute its newest value before those that it replaces.
+    """Return results in an order in which the newest value of an attribute comes before the values that it replaces.
 
-    These keep their order, and say by what they are replaced. Only what was said to be somebody's own is compared with
-    what the same speaker said, and nothing of one end user with something of another.
+    Replaced results keep their order, and name their replacement. Claims about the speaker are compared only with
+    claims of the same speaker, and nothing of one end user with something of another.
     """
     claims_by_subject: dict[tuple[object, ...], list[_PlacedClaim]] = defaultdict(list)
     for place, found in enumerate(results):
@@ -192,7 +192,7 @@ def newest_first(results: Sequence[FoundResult]) -> list[FoundResult]:
 
 
 class _PlacedClaim(NamedTuple):
-    """A claim of a result, when it was told, and minus the place of the result."""
+    """A claim of a result, the time of the result, and its negated position as `rank`."""
 
     at: datetime
     rank: int
@@ -200,7 +200,7 @@ class _PlacedClaim(NamedTuple):
 
 
 def _replacing(one: _PlacedClaim, several: Sequence[_PlacedClaim]) -> _PlacedClaim | None:
-    """Return the newest of several claims that replaces one; None if that was told again later."""
+    """Return the newest of several claims that replaces `one`; None if `one` was said again later."""
     newer = [other for other in several if other.at > one.at]
     found = max((other for other in newer if replaces(other.claim, one.claim)), default=None)
     again = any(other.at > found.at and other.claim.value == one.claim.value for other in newer) if found else False
@@ -223,17 +223,17 @@ def _replaced(found: FoundResult, by: RecallResult) -> FoundResult:
     return replace(found, result=changed)
 
 
-# Whoever reads as several users sees what changed for the first of them.
+# A viewer who reads as several users sees the changes of only so many of them.
 _MAX_OWNERS: Final = 8
 
 
 def with_later_changes(
     results: Sequence[FoundResult], replacements: Callable[[str | None], Sequence[Replacement]], *, now: int
 ) -> list[FoundResult]:
-    """Return results; one that depends on something that was replaced after it was said tells the newest change.
+    """Return results; those that depend on something that was replaced later get the newest of these changes.
 
-    A plan whose day has passed by `now` (microseconds) tells that. What was replaced is looked up among the memories of
-    the end user of a result, and among the results.
+    Plans whose day has passed by `now` (microseconds) get that day. Replacements are looked up among the memories of a
+    result's end user, and among the results.
     """
     owners = [*dict.fromkeys(found.owner for found in results)][:_MAX_OWNERS]
     known = {owner: changes_of(replacements(owner)) for owner in owners}
@@ -251,19 +251,19 @@ def with_later_changes(
 
 
 def _person(result: RecallResult) -> str | None:
-    """Return the name of whoever says a text, empty for the end user; None if it is the word of no person."""
+    """Return the name of the person who says a text, empty for the end user; None if no person says it."""
     if result.kind == "memory":
         return ""
     return (result.name or "").casefold() if result.kind == "message" and result.role == "user" else None
 
 
 def _told_by(person: str, change: Change) -> Change:
-    """Return a change of somebody who tells it, as the texts of others call it: "my" landlord is "Kate's"."""
+    """Return a change in its speaker's life with the owner as other people's texts name them: "my" becomes "Kate's"."""
     return change._replace(owner=f"{person}'s") if person and change.owner == "my" else change
 
 
 def _as_told_to(person: str, change: Change) -> Change:
-    """Return a change as the person calls it whom it is about."""
+    """Return a change with the owner as this person would name them: "Kate's" becomes "my" for Kate."""
     if not person:
         return change
     return change._replace(owner="my" if change.owner == f"{person}'s" else "")
@@ -289,7 +289,7 @@ class _Duplicates:
         self._keys: list[_Key] = []
 
     def take(self, found: _Found, results: Mapping[_Key, FoundResult]) -> bool:
-        """Add a chunk to the duplicates of a result that says the same. False if none does, or it is a result's own."""
+        """Add a chunk to the duplicates of a result that says the same. False if no other result does."""
         twin = twin_of(found.text)
         if found.key not in results:
             place = self._twins.find(twin)
@@ -310,7 +310,7 @@ def _with_duplicates(found: FoundResult) -> FoundResult:
 def _find_batch(candidates: Candidates, batch: Sequence[Fused], now: int) -> list[_Found]:
     """Return the unexpired chunks of a batch, each with the key of its result.
 
-    A message is as relevant as the memory made from it, if that is the more relevant one.
+    A message gets the relevance of the memory made from it, if that is higher.
     """
     texts = {
         number: text
@@ -341,7 +341,7 @@ def _key(source: ChunkSource) -> _Key:
 def _source_messages(candidates: Candidates, texts: Mapping[int, ChunkSource]) -> dict[int, ChunkSource]:
     """Return the messages that memories came from, by the memories' chunks, as far as the request may find them.
 
-    Ids of messages are unique within a session: a memory that does not say of which belongs to the one with its id, if
+    Ids of messages are unique within a session. A memory without a session belongs to the message with that id, if
     there is only one.
     """
     request, query = candidates.request, candidates.query

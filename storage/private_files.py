@@ -1,4 +1,4 @@
-"""Keeps what Reverie writes for the user alone: modes of files and folders, and no commit of a data folder to git."""
+"""Keeps Reverie's files private to the user: modes of files and folders, and a data folder is not committed to git."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IGNORE_FILE: Final = ".gitignore"
 def write_private_by_default() -> None:
     """Make every file and folder of this process and its children accessible to the user alone.
 
-    Without it, what libraries and the broker create would have the mode that the user's umask allows.
+    Without this, files that libraries and the broker create would have the modes that the user's umask allows.
     """
     os.umask(_UMASK)
 
@@ -43,7 +43,7 @@ def write_private(path: Path, content: bytes) -> None:
         path.write_bytes(content)
         return
     target = path.resolve()
-    # Not by the process: threads have the same id, and so may processes of containers that share the folder.
+    # Not named after the process: threads share its id, and so may processes in containers that share the folder.
     draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -88,7 +88,7 @@ def _thread(row: Any) -> int:
 # About 20 ms under the write lock.
 _BATCH: Final = 500
 
-# The vectors that an index is built from: chunks have two from the start of a change of model until the old are gone.
+# The vectors of an index: during a change of model, a chunk has two vectors until the old ones are removed.
 _OF_ACTIVE_MODEL: Final = "model = (SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active')"
 
 CHANGE_UNDER_WAY: Final = "a change of model is in progress: finish it with `reverie db reembed`"
@@ -133,7 +133,7 @@ def _steps(store: Store, kind: IndexKind, now: int) -> Iterator[int]:
     while True:
         with store.writing() as tx:
             generation = tx.index.building(kind)
-            # Ids are reused: a change of model that dropped this rebuild may have taken its id.
+            # Ids are reused: a change of model may have dropped this rebuild and taken its id.
             if generation is None or (generation.id, generation.model) != (building.id, building.model):
                 return  # another process finished it
             filled = _fill(tx, generation)
@@ -146,7 +146,7 @@ def _steps(store: Store, kind: IndexKind, now: int) -> Iterator[int]:
 
 
 def remove_replaced(store: Store, *, deadline: float = math.inf) -> None:
-    """Remove what replaced indexes contained, in short transactions, until a time of the monotonic clock."""
+    """Remove the content of replaced indexes in short transactions, until a time of the monotonic clock."""
     while time.monotonic() < deadline:
         with store.writing() as tx:
             if not tx.index.remove_step():
@@ -154,7 +154,7 @@ def remove_replaced(store: Store, *, deadline: float = math.inf) -> None:
 
 
 def _fill(tx: Transaction, generation: Generation) -> int:
-    """Add the next chunks after those the generation covers, and advance `built_to`."""
+    """Add the next chunks that the generation does not cover yet, and advance `built_to`."""
     key = "id" if generation.kind == "text" else "chunk_id"
     ids = list(
         execute(
@@ -205,7 +205,7 @@ _LEFT_OVER: Final = """
 
 @dataclass(frozen=True, slots=True)
 class ModelChange:
-    """A change of a workspace's model: the index that is searched now, and that of the next model."""
+    """A change of a workspace's model: the index that is searched now, and the index of the next model."""
 
     active: Generation
     target: Generation
@@ -285,7 +285,7 @@ def has_leftovers(tx: Transaction) -> bool:
 def remove_leftovers(store: Store, *, deadline: float = math.inf) -> int:
     """Delete the vectors of models that no index names, in short transactions; returns how many.
 
-    Stops at `deadline` (of the monotonic clock); the next call deletes the rest. So it does with replaced indexes.
+    Also removes the content of replaced indexes. Stops at `deadline` (monotonic clock); the next call does the rest.
     """
     remove_replaced(store, deadline=deadline)
     with store.reading() as tx:
@@ -307,5 +307,5 @@ def remove_leftovers(store: Store, *, deadline: float = math.inf) -> int:
 
 
 def _is_same(found: Generation | None, expected: Generation) -> bool:
-    # The id alone is not enough: the id of an index that was dropped while being built is reused.
+    # The id alone is not enough: the id of an index that was dropped while it was built is reused.
     return found is not None and (found.id, found.model, found.dim) == (expected.id, expected.model, expected.dim)

@@ -16,7 +16,7 @@ Record = TypeVar("Record")
 
 
 class Repository:
-    """Statements within one transaction. A collection given as a value is bound as JSON, for `json_each`."""
+    """Statements within one transaction. A value that is a collection is bound as JSON, for `json_each`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -42,7 +42,7 @@ class Repository:
     def _records(self, record: type[Record], sql: str, /, **values: Any) -> list[Record]:
         """Return all rows of a query as records, without damaged ones.
 
-        A page (`limit` rows from `offset`) has the rows that follow in their place, so that only the last one is short.
+        In a page (`limit` rows from `offset`), later rows replace damaged ones, so that only the last page is short.
         """
         found: list[Record] = []
         while True:
@@ -66,7 +66,7 @@ class Repository:
         return self._execute(sql, **values).scalar()
 
     def _integer(self, sql: str, /, **values: Any) -> int | None:
-        """Return the first column of the first row; None when there is none, or what it holds is damaged."""
+        """Return the first column of the first row as a number; None if there is no row or the value is damaged."""
         found = self._value(sql, **values)
         return found if isinstance(found, int) else None
 
@@ -81,7 +81,7 @@ class AgentRepository(Repository):
         self._bound = {"agent": agent}
 
     def restrict_to(self, viewer: Viewer) -> None:
-        """Have statements read only what a viewer may see, those that name the viewer's conditions."""
+        """Limit statements that include the viewer's conditions to what this viewer may see."""
         self._viewer = viewer
         self._bound = {**self._bound, **viewer.parameters()}
 

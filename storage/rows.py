@@ -2,11 +2,11 @@
 
 A query names its columns like the fields of the record it is read into, so columns may come in any order and a new
 field is declared in the record alone. Fields of a collection type are stored as JSON, booleans as 0 and 1, times as
-microseconds. What a caller gets as it is stored is read into the struct that the call returns.
+microseconds. Rows that a caller gets unchanged are read into the struct that the call returns.
 
-Invariant: a row that nothing could have written, because its file is damaged, makes no record. A query for many rows
-leaves it out, so that one damaged row fails no page and stops no job; a query for one row raises `DamagedRow`.
-`reverie db verify` names each such row (`storage/verify.py`). No error quotes what a row holds.
+Invariant: a row that only a damaged file can have makes no record. A query for many rows leaves it out, so that one
+damaged row fails no page and stops no job; a query for one row raises `DamagedRow`. `reverie db verify` names each such
+row (`storage/verify.py`). No error quotes the content of a row.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _COLUMN_NAMES: Final[Mapping[str, str]] = {
     "trigger": "trigger_kind",
     "user": "user_id",
 }
-# FTS5 and sqlite-vec keep what they have in tables whose names begin like that of the index.
+# FTS5 and sqlite-vec store their data in tables whose names begin with the name of the index.
 _TABLES: Final = """
     SELECT t.name, json_group_array(c.name) FROM sqlite_schema AS t CROSS JOIN pragma_table_info(t.name) AS c
     WHERE t.type = 'table' AND t.sql NOT LIKE 'CREATE VIRTUAL%' AND t.name NOT LIKE 'sqlite!_%' ESCAPE '!'
@@ -53,7 +53,7 @@ _TABLES: Final = """
 _IF_DAMAGED: Final = "if_damaged"
 _decode_json = msgspec.json.Decoder().decode
 
-# The times of the years 1 to 9999, in microseconds: no other one is ever stored.
+# The times of the years 1 to 9999, in microseconds: no other times are stored.
 FIRST_MICROS: Final = -62_135_596_800_000_000
 LAST_MICROS: Final = 253_402_300_799_999_999
 _TIMES: Final = frozenset({"at", "claim_until", "deadline", "valid_from", "valid_to"})
@@ -70,7 +70,7 @@ def is_possible_time(micros: int) -> bool:
 
 
 def if_damaged(value: Any) -> Mapping[str, Any]:
-    """Return the metadata of a field that may be damaged without making its row unusable; this value replaces it."""
+    """Return the metadata of a field whose damage does not make its row unusable; `value` replaces a damaged value."""
     return {_IF_DAMAGED: value}
 
 
@@ -80,7 +80,7 @@ class DamagedText(str):
     __slots__ = ()
 
 
-# Not empty: an empty agent or session means something.
+# Not empty, because an empty agent or session has a meaning.
 _DAMAGED_TEXT: Final = DamagedText("\N{REPLACEMENT CHARACTER}")
 
 
@@ -105,11 +105,11 @@ def execute(connection: Connection, sql: str, /, **values: Any) -> CursorResult[
 
 
 def stream(connection: Connection, sql: str, /, **values: Any) -> CursorResult[*tuple[Any, ...]]:
-    """Run one query whose rows are fetched as they are read: there may be more of them than fit into memory."""
+    """Run one query whose rows are fetched as they are read, because they may not fit into memory."""
     dialect: Dialect | None = connection.get_execution_options().get(OPTION)
     if dialect is not None:
         return dialect.execute(connection, sql, values, streamed=True)
-    return execute(connection, sql, **values)  # SQLite's driver does so with every query
+    return execute(connection, sql, **values)  # SQLite's driver streams every query
 
 
 def tables_of(connection: Connection) -> Mapping[str, frozenset[str]]:
@@ -221,21 +221,21 @@ def to_json(value: Any) -> str:
 
 
 def from_json(value: str) -> Any:
-    """Return the value of JSON text. Raises `DamagedRow` for anything else: the file is damaged."""
+    """Return the value of JSON text. Raises `DamagedRow` if it is no JSON, because the file is damaged."""
     try:
         return _decode_json(value)
     except (msgspec.DecodeError, TypeError, UnicodeDecodeError):  # NaN, which `json` writes, or damage
         pass
     try:
         found = json.loads(value)
-        to_json([found]).encode()  # a lone surrogate is in no text that was stored
+        to_json([found]).encode()  # no stored text has a lone surrogate
     except (ValueError, TypeError, RecursionError) as error:
         raise damaged_row("JSON") from error
     return found
 
 
 class DamagedRow(Permanent):
-    """A row that nothing could have written: its file is damaged. The rest of the store can be used."""
+    """A row has a value that Reverie cannot have written: its file is damaged. The rest of the store can be used."""
 
 
 def is_vector(stored: Any, dim: int) -> bool:
@@ -244,7 +244,7 @@ def is_vector(stored: Any, dim: int) -> bool:
 
 
 def valid_json(column: str) -> str:
-    """Return SQL for a column of JSON, with empty JSON for damaged values, which would fail the whole statement."""
+    """Return SQL for a column of JSON with empty JSON in place of damaged values, which would fail the statement."""
     return f"CASE WHEN json_valid({column}) THEN {column} ELSE '[]' END"
 
 
@@ -262,7 +262,7 @@ _readers: dict[tuple[type, tuple[str, ...]], Callable[[Sequence[Any]], Any]] = {
 
 
 def _reader(record: type[Record], columns: tuple[str, ...]) -> Callable[[Sequence[Any]], Record]:
-    """Return a function that makes a record of a row with these columns; made once for each record and query."""
+    """Return a function that makes a record of a row with these columns; it is made once for each record and query."""
     read = _readers.get((record, columns))
     if read is None:
         read = _readers[record, columns] = _make_reader(record, columns)
@@ -283,7 +283,7 @@ def _make_reader(record: type[Record], columns: tuple[str, ...]) -> Callable[[Se
     arguments = (
         f"{name}=convert_{name}({name})" if f"convert_{name}" in converters else f"{name}={name}" for name in columns
     )
-    # A generated call: with the 34 fields of a memory, a dict of keyword arguments takes twice as long.
+    # The call is generated code: for a memory's 34 fields, a dict of keyword arguments takes twice as long.
     found = [_test(name, hints[name]) for name in columns if name not in spared]
     tests = " and ".join(f"({test})" for test in found if test) or "True"
     source = f"lambda {', '.join(columns)}: record({', '.join(arguments)}) if {tests} else damaged()"
@@ -297,7 +297,7 @@ def _make_reader(record: type[Record], columns: tuple[str, ...]) -> Callable[[Se
 
 
 def _sparing(name: str, hint: Any, instead: Any) -> Callable[[Any], Any]:
-    """Return how a stored value becomes that of a field, with another one in place of a damaged value."""
+    """Return a function that converts a stored value for a field, and replaces a damaged value by `instead`."""
     is_sound = eval(f"lambda {name}: {_test(name, hint) or 'True'}")  # noqa: S307 - field names of our own
     convert = _converter(hint)
 
@@ -311,7 +311,7 @@ def _sparing(name: str, hint: Any, instead: Any) -> Callable[[Any], Any]:
 
 
 def _test(name: str, hint: Any) -> str:
-    """Return the Python expression that a value as stored must meet to be one of a field; empty where all do."""
+    """Return a Python expression that is true for valid stored values of a field; empty if all values are valid."""
     kind, optional = _kind_of(hint)
     if kind in (int, datetime):
         test = f"{name}.__class__ is int"
@@ -345,7 +345,7 @@ def _kind_of(hint: Any) -> tuple[Any, bool]:
 
 
 def _converter(hint: Any) -> Callable[[Any], Any] | None:
-    """Return how a stored value becomes one of this type, or None where it already is."""
+    """Return a function that converts a stored value to this type, or None if no conversion is needed."""
     kind, optional = _kind_of(hint)
     if kind is bool:
         return bool
@@ -363,7 +363,7 @@ def _converter(hint: Any) -> Callable[[Any], Any] | None:
 
 
 def from_json_of(kind: type, value: str) -> Any:
-    """Return the value of JSON text, which is of this type. Raises `DamagedRow` for anything else."""
+    """Return the value of JSON text as this type. Raises `DamagedRow` for anything else."""
     found = from_json(value)
     if not isinstance(found, kind):
         raise damaged_row(f"JSON without a {kind.__name__}")

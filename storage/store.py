@@ -23,7 +23,7 @@ _SESSION: Final = "SELECT user_id, is_group FROM sessions WHERE agent_id = :agen
 
 
 def new_serial() -> int:
-    """Return a number that no store of this process has had."""
+    """Return a number that no store in this process had before."""
     return next(_serials)
 
 
@@ -31,7 +31,7 @@ class Store:
     """The database of one workspace, or of the account.
 
     `serial` differs when a workspace of the same name was deleted and created again. It stays the same when the same
-    file is closed and opened again, so what was read of it may be kept meanwhile.
+    file is closed and opened again, so data read from it may be cached meanwhile.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Store:
         held_claims: Callable[[Path], HeldClaims] = HeldClaims,
         being_erased: Callable[[], Sequence[BeingErased]] = list,
     ) -> None:
-        """`held_claims` makes the notes of claims, given a file of this host.
+        """`held_claims` makes the notes of claims from the path of a file on this host.
 
         `being_erased` returns the scopes of unfinished erasures in this store.
         """
@@ -53,7 +53,7 @@ class Store:
         self.inode = inode_of(database.path)
         self._being_erased = being_erased
         noted = database.path.with_name(f"{database.path.name}.held")
-        # Claims of rows that this process has given up, and of runs whose outcome it still has to write.
+        # Claims that this process has given up, and claims of runs whose outcome it still has to write.
         self.given_up = held_claims(noted)
         self.unsaved_runs = held_claims(noted)
 
@@ -64,9 +64,9 @@ class Store:
         return seen
 
     def withdrawn(self, table: Table, keys: Collection[Any]) -> set[Any]:
-        """Return those of these rows that nothing may be done with: gone, forgotten, or being erased.
+        """Return the rows among these that must not be used any more: gone, forgotten, or being erased.
 
-        Asked before rows are taken up, and again before each call by which something of them leaves the process.
+        Call it before work on rows begins, and again before each call by which their content leaves the process.
         """
         if self.inode is not None and inode_of(self.database.path) != self.inode:
             return set(keys)  # the workspace was deleted: this process still has its file open
@@ -104,7 +104,7 @@ class Store:
 
 
 def viewer_of(store: Store | None, agent: str, *, user: str | None, session: str | None) -> Viewer:
-    """Return the viewer of a call: its `user`, else those of its `session`; `store` is None before anything is stored.
+    """Return the viewer of a call: its `user`, else the users of its `session`; `store` is None if it is missing.
 
     A session of several users sees what all of them see: its own rows, and rows without an owner.
     """

@@ -45,7 +45,7 @@ _R = TypeVar("_R")
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
 # A worker that closes a database may recreate its log while the folder is being emptied: it does so once or twice.
 _REMOVE_ATTEMPTS: Final = 5
-# Where the folders of deleted workspaces are until their files are removed.
+# The folder of deleted workspaces whose files are not removed yet.
 _DELETED: Final = "deleted"
 
 
@@ -64,11 +64,11 @@ class FileStamp(NamedTuple):
 
     @property
     def is_of_file(self) -> bool:
-        """Return whether sizes are those of files."""
+        """Return whether the sizes are those of files on this host."""
         return True
 
     def is_settled(self, now: int) -> bool:
-        """Return whether an equal stamp later on proves that nothing was written since; `now` in microseconds."""
+        """Return whether an equal stamp later on will prove that nothing was written since; `now` in microseconds."""
         return now * 1_000 - self.written_ns > _SETTLED_NANOSECONDS
 
 
@@ -86,7 +86,7 @@ class Stores:
         """`patience_seconds` limits the wait for a workspace that is being opened; `connections` how many are kept."""
         self._data_dir = data_dir
         self._lock = threading.RLock()
-        # Called after a transaction that held the write lock of a store for long, with the seconds.
+        # Called with the seconds after a transaction that held the write lock of a store for long.
         self.on_long_write: Callable[[float], None] = lambda _: None
         self._register = KnownStores(data_dir)
         self._names = WorkspaceNames(data_dir / "workspaces")
@@ -200,7 +200,7 @@ class Stores:
         return Quotas(self.account(), self._kept_quotas.forget)
 
     def known_quotas(self) -> list[QuotaRecord]:
-        """Return the quotas that were set, a change by another process at most half a second late."""
+        """Return the quotas that were set; changes by other processes are seen within half a second."""
         return self._kept_quotas.get(None, lambda: self.quotas().all())
 
     def known_tenants(self) -> dict[str, str]:
@@ -223,7 +223,7 @@ class Stores:
         return None if tenant == LOCAL_TENANT else tenant
 
     def names(self) -> list[str]:
-        """Return the names of all workspaces, with those whose files are lost; each use of these is an error.
+        """Return the names of all workspaces, even those whose files are lost, which cannot be used.
 
         A folder with an invalid name (a manual copy) is left out.
         """
@@ -238,7 +238,7 @@ class Stores:
         return [*account, *self.names()]
 
     def last_written(self) -> list[str]:
-        """Return the names of all workspaces, those that were written last first, those without rights last."""
+        """Return the names of all workspaces, last written first; workspaces that may not be read come last."""
         written: dict[str, int] = {}
         for name in self.names():
             with suppress(StoreUnavailable):
@@ -273,7 +273,7 @@ class Stores:
             raise cannot_read(path, error) from error
         try:
             log = os.stat(f"{path}-wal")  # noqa: PTH116
-        except OSError:  # there is none
+        except OSError:  # there is no log
             return FileStamp(main.st_size, main.st_mtime_ns, 0, 0)
         # An empty log counts as none: opening and closing the file creates and removes it.
         return FileStamp(main.st_size, main.st_mtime_ns, log.st_size, log.st_mtime_ns if log.st_size else 0)
@@ -281,8 +281,8 @@ class Stores:
     def is_idle(self, name: str, stages: Sequence[Stage]) -> bool:
         """Return whether a store has no work left, checked without opening it in full: 1.5 ms instead of 3 ms.
 
-        False for a store that is open in this process: the caller can query that one directly. False, too, for one
-        that cannot be read or has an older schema: opening it reports the first and mends the second.
+        False for a store that is open in this process, which the caller can query directly. False, too, for one that
+        cannot be read or has an older schema: opening it reports the first and mends the second.
         """
         if name in self._open or (name == ACCOUNT_STORE and self._account is not None):
             return False
@@ -323,10 +323,10 @@ class Stores:
             yield raw
 
     def accept(self, name: str) -> Path | None:
-        """Take what is there as the file of a store: another sound database, or none, and the store begins anew.
+        """Accept the present file of a store: another sound database, or none, and then the store begins anew.
 
-        A file that is no database is moved aside; return where it is then, None if nothing was moved. The caller makes
-        sure that no other process uses the data folder.
+        A file that is no database is moved aside; return its new path, None if nothing was moved. The caller makes sure
+        that no other process uses the data folder.
         """
         path = self.database_path(name)
         self._open.forget(name)
@@ -349,9 +349,9 @@ class Stores:
     def delete_workspace(self, name: str, *, when_closed: Callable[[], None] = lambda: None) -> bool:
         """Remove a workspace with all its files; False when it does not exist.
 
-        `when_closed` is called at the moment from which on nothing can be written to it: what is to go with it is
-        removed there. Later writes go to a new workspace of this name. Killed half-way, either nothing is deleted, or
-        the workspace is gone and `remove_deleted` removes its files.
+        `when_closed` is called once nothing can be written to it any more, to remove other data of the workspace. Later
+        writes go to a new workspace of this name. Killed half-way, either nothing is deleted, or the workspace is gone
+        and `remove_deleted` removes its files.
 
         Raises `StoreUnavailable` when another writer holds its lock for long, or its folder cannot be removed.
         """
@@ -368,7 +368,7 @@ class Stores:
             try:
                 if path.exists():
                     held.enter_context(database.atomic())
-            except (StoreUnavailable, StoreUnusable) as error:  # damaged, or no space for its log: nobody writes it
+            except (StoreUnavailable, StoreUnusable) as error:  # damaged, or no space for its log: nobody can write it
                 if is_locked(error):
                     raise
             when_closed()
@@ -378,7 +378,7 @@ class Stores:
         return True
 
     def remove_deleted(self) -> int:
-        """Remove the files of workspaces whose deletion was interrupted; return of how many."""
+        """Remove the files of workspaces whose deletion was interrupted; return how many workspaces."""
         folder = self._data_dir / _DELETED
         found = list(folder.iterdir()) if folder.exists() else []
         for one in found:
@@ -392,7 +392,7 @@ class Stores:
         return []
 
     def file_of(self, name: str) -> str:
-        """Return what tells the present file of a workspace from a later one in its place; empty without one."""
+        """Return an id that distinguishes a workspace's file from later ones in its place; empty without a file."""
         path = self.database_path(name)
         inode = inode_of(path)
         if inode is None:
@@ -402,7 +402,7 @@ class Stores:
         return str(inode)
 
     def _set_aside(self, folder: Path) -> Path:
-        """Rename the folder of a workspace, which deletes it in one step; return where it is now."""
+        """Rename the folder of a workspace, which deletes it in one step; return its new path."""
         deleted = self._data_dir / _DELETED / secrets.token_hex(8)
         try:
             deleted.parent.mkdir(mode=0o700, exist_ok=True)
@@ -416,11 +416,11 @@ class Stores:
         self._remove_empty()
 
     def _remove_empty(self) -> None:
-        with suppress(OSError):  # another is being deleted
+        with suppress(OSError):  # another deleted workspace is still there
             (self._data_dir / _DELETED).rmdir()
 
     def empty_logs(self) -> None:
-        """Move into their databases what processes that were killed left in logs; damaged databases are left alone."""
+        """Copy the logs that killed processes left behind into their databases, except damaged databases."""
         for name in self.all_names():
             with suppress(StoreUnavailable, StoreUnusable):
                 stamp = self.stamp(name)

@@ -59,14 +59,14 @@ class _Lazy(Generic[T]):
         repository: T = self._repository(*owner._arguments)
         if owner.viewer is not None and isinstance(repository, AgentRepository):
             repository.restrict_to(owner.viewer)
-        owner.__dict__[self._name] = repository  # found before this descriptor from now on
+        owner.__dict__[self._name] = repository  # from now on, this attribute is found before the descriptor
         return repository
 
 
 class AgentRepositories:
     """The repositories of one agent within one transaction: none of their queries reaches another agent's rows.
 
-    With a viewer, what is read is only what that user may see.
+    With a viewer, only rows that this user may see are read.
     """
 
     sessions = _Lazy(Sessions)
@@ -142,7 +142,7 @@ class Transaction:
     def __init__(self, connection: Connection, viewer: Viewer | None = None, began: float = -math.inf) -> None:
         self.connection = connection
         self.viewer = viewer
-        # A time of the monotonic clock: the transaction sees all that was committed before.
+        # On the monotonic clock: the transaction sees everything that was committed before this time.
         self.began = began
         self._arguments: tuple[Any, ...] = (connection,)
 
@@ -151,5 +151,5 @@ class Transaction:
         return AgentRepositories(self.connection, agent, self.viewer)
 
     def for_everybody(self, agent: str) -> AgentRepositories:
-        """Return the repositories of one agent in this transaction, without a viewer: for what checks it otherwise."""
+        """Return the repositories of one agent in this transaction without a viewer, for callers with own checks."""
         return AgentRepositories(self.connection, agent)

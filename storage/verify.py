@@ -31,13 +31,13 @@ from storage.trust.quotas import wrong_amounts
 # The characters that `str.strip` removes: a message of only these has no chunk. SQL's trim removes only spaces.
 _BLANKS: Final = ", ".join(str(code) for code in range(0x3001) if chr(code).isspace())
 _ACTIVE_MODEL: Final = "(SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active')"
-# Each query counts rows that must not exist; the key describes the fault.
+# Each query counts rows that must not exist; its key describes the fault.
 _CHECKS: Final[dict[str, str]] = {
     "messages marked as chunked whose text has no chunk": (
         "SELECT count(*) FROM messages AS m WHERE m.chunked_at IS NOT NULL"
         f" AND trim(m.content, char({_BLANKS})) <> ''"
         " AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE message_row = m.row_id)"
-        # A session that was set aside loses its chunks before its messages.
+        # Of a session that was set aside, chunks are removed before messages.
         " AND EXISTS (SELECT 1 FROM sessions AS s WHERE s.row_id = m.session_row AND s.agent_id <> '')"
     ),
     "chunks that belong to no message, file or memory": (
@@ -66,7 +66,7 @@ _CHECKS: Final[dict[str, str]] = {
         " JOIN chunks AS c ON c.id = l.chunk_id WHERE c.agent_id <> m.agent_id"
     ),
     "vectors whose model is not that of the index": (
-        # During a change of model there are two models, each with an index: one that no index names is left over.
+        # During a change of model there are two models, each with an index. Vectors of any other model are left over.
         f"SELECT count(*) FROM chunks_vec AS v WHERE {_ACTIVE_MODEL} IS NOT NULL AND NOT EXISTS"
         " (SELECT 1 FROM indexes AS i WHERE i.kind = 'vector' AND i.model = v.model AND i.dim = v.dim)"
     ),
@@ -107,7 +107,7 @@ class Verdict:
 class SampledChunk:
     """A chunk of a message: its agent, its text, the text of the whole message, and its words in the forward index.
 
-    `user` sees it, or the users of the session `group`; if neither is set, everybody does.
+    `user` sees it, or the users of the session `group`; if neither is set, everybody sees it.
     """
 
     agent: str
@@ -138,8 +138,8 @@ def sampled_chunks(store: Store, limit: int) -> list[SampledChunk]:
 def verify(store: Store, *, quick: bool = False, block_writers: bool = True) -> Verdict:
     """Check the consistency of a store in one read transaction; a damaged file is reported as a problem.
 
-    `quick` skips reading every page. FTS5 compares full text word by word under the write lock, so this step is
-    skipped when `quick`, and without `block_writers`.
+    `quick` skips reading every page. FTS5 compares full text word by word under the write lock, so this step needs
+    `block_writers` and is skipped when `quick`.
     """
     verdict = Verdict()
     try:
@@ -186,7 +186,7 @@ def _compare_vectors(tx: Transaction, verdict: Verdict) -> None:
 
 
 def _compare_next(tx: Transaction, building: Generation, verdict: Verdict) -> None:
-    """Check the index being built: its entries have chunks, and in a change of model all new vectors are in it."""
+    """Check the index being built: its entries have chunks, and during a change of model it has all new vectors."""
     held = tx.index.vector_ids(building)
     chunks = set(execute(tx.connection, "SELECT id FROM chunks").scalars())
     if held - chunks:
@@ -241,7 +241,7 @@ Test = Callable[[Any], str]
 
 
 def damaged_values(connection: Connection) -> Iterator[str]:
-    """Yield a line for each damaged value, up to 20 of a table, and then how many more rows of it are damaged."""
+    """Yield a line for each damaged value, up to 20 for each table, then the number of further damaged rows."""
     for table, columns in sorted(tables_of(connection).items()):
         yield from _damaged_in(connection, table, sorted(columns))
         if table == "chunks_vec":
@@ -252,7 +252,7 @@ def damaged_values(connection: Connection) -> Iterator[str]:
 def _damaged_in(connection: Connection, table: str, columns: list[str]) -> Iterator[str]:
     types = _declared(connection, table)
     tests = {name: _test(table, name, *types.get(name, ("", False))) for name in columns}
-    # Blobs are not read: their kind is enough, and vectors are most of a store.
+    # Blobs are not read: their type is enough, and most of a store are vectors.
     read = [f'typeof("{name}") AS "{name}"' if types.get(name, ("",))[0] == "BLOB" else f'"{name}"' for name in columns]
     more = named = 0
     for row in stream(connection, f"SELECT {', '.join(read)} FROM {table}").mappings():
@@ -266,7 +266,7 @@ def _damaged_in(connection: Connection, table: str, columns: list[str]) -> Itera
 
 
 def _declared(connection: Connection, table: str) -> dict[str, tuple[str, bool]]:
-    """Return the declared type of each column, and whether it may be NULL; a database server keeps both itself."""
+    """Return the declared type of each column, and whether it may be NULL; a database server enforces both itself."""
     if connection.get_execution_options().get(OPTION) is not None:
         return {}
     rows = connection.exec_driver_sql(f"PRAGMA table_info({table})")

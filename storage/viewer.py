@@ -1,8 +1,8 @@
-"""Who reads: an end user of an agent, and what of the agent's content that user may see.
+"""Viewers: end users of an agent, and the content of the agent that each of them may see.
 
-Content belongs to the user who was named when it was stored, and is seen by that user alone unless it is shared. Rows
-without an owner are seen by everybody. A session with several users is seen by each of them. Jobs read without a
-viewer, and see everything.
+Content belongs to the user who was named when it was stored, and only that user sees it unless it is shared. Everybody
+sees rows without an owner. Each user of a session with several users sees it. Jobs read without a viewer and see
+everything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GROUPS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A user, or nobody in particular; `group` is a session of several users that reads as all of them.
+    """A user, or nobody in particular; `group` is a session of several users, read with their common rights.
 
     In the account's store, `tenant` is the tenant of the workspace that is read from; None in a workspace.
     """
@@ -82,7 +82,7 @@ def of_memory(viewer: Viewer | None, alias: str) -> str:
 def seen_by_several(memory: str) -> str:
     """Return a condition on the memories under this alias that more than one user sees.
 
-    One without an owner is seen like the session that it came from.
+    A memory without an owner is visible to those who see its session.
     """
     return (
         f"({memory}.visibility = 'shared' OR ({memory}.owner_user_id IS NULL AND coalesce((SELECT os.audience"
@@ -93,7 +93,8 @@ def seen_by_several(memory: str) -> str:
 def is_source(message: str, memory: str) -> str:
     """Return a condition on the message under an alias that a memory under another came from.
 
-    An id is unique within a session only. A memory that names a message and no session may mean any with that id.
+    An id is unique within a session only. A memory that names a message but no session may mean any message with that
+    id.
     """
     return (
         f"{message}.agent_id = {memory}.agent_id AND {message}.id = {memory}.source_message"
@@ -102,7 +103,7 @@ def is_source(message: str, memory: str) -> str:
 
 
 def author_of(memory: str) -> str:
-    """Return an expression for the user whose words a memory has: its owner, or else who said its message."""
+    """Return an expression for the user whose words a memory has: its owner, or else the speaker of its message."""
     return (
         f"coalesce({memory}.owner_user_id, (SELECT min(am.user_id) FROM messages AS am"
         f" WHERE {is_source('am', memory)}))"
@@ -112,8 +113,8 @@ def author_of(memory: str) -> str:
 def of_schedule(viewer: Viewer | None, alias: str) -> str:
     """Return a condition on schedules, notifications or reminders that a viewer may see.
 
-    These are the rows of the viewer, of its groups, and without an owner. A row without a user belongs to the users of
-    its session; if its session does not exist, the row has no owner.
+    These are rows of the viewer, rows of the viewer's groups, and rows without an owner. A row without a user belongs
+    to the users of its session; if its session does not exist, the row has no owner.
     """
     if viewer is None:
         return "1"

@@ -1,11 +1,11 @@
-"""Which workspaces were written lately, known to every process of a data folder without looking at each file.
+"""Tells every process of a data folder which workspaces were written lately, without a look at each file.
 
 Every process that begins to write a workspace appends the hash of its name to one small file, and every process reads
 the hashes that were appended since it last looked. So the cost of a sweep follows the workspaces that changed: looking
-at the files of 10,000 takes a tenth of a second, which several sweeps would spend every few seconds.
+at the files of 10,000 workspaces takes a tenth of a second, and several sweeps would do that every few seconds.
 
-Invariant: `since` leaves out only workspaces that were not written. Writes that are missing in the file (at the first
-call, after a new file was begun, or by other programs) are found by looking at all files, now or within ten minutes.
+Invariant: `since` leaves out only workspaces that were not written. Looking at all files, now or within ten minutes,
+finds writes that are not in the file (before the first call, after a new file was begun, or by other programs).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ WRITTEN_FILE: Final = "written"
 _RECORD_BYTES: Final = 8
 # A file with 131,072 notes is begun anew, after which every process looks at all workspaces once.
 _MAX_FILE_BYTES: Final = 1024 * 1024
-# Read by a process that begins: thousands of notes, of more than the last minutes.
+# A new process reads this much of the end: thousands of notes, of more than the last minutes.
 _TAIL_BYTES: Final = 64 * 1024
-# A process notes a workspace once in this time, however often it writes it.
+# A process notes a workspace at most once in this time.
 _NOTE_SECONDS: Final = 30.0
-# A note is made before a write. This covers the time until the next one, the wait for the lock, and the transaction.
+# A note is made before a write. This covers the time until the next note, the wait for the lock, and the transaction.
 _WATCH_SECONDS: Final = 180.0
 # How often all files are looked at, to find writes by other programs.
 LOOK_SECONDS: Final = 600.0
@@ -67,7 +67,7 @@ class WrittenStores:
         self._names, self._stamp, self._monotonic = names, stamp, monotonic
         self._lock = threading.Lock()
         self._noted: dict[str, float] = {}
-        # When each workspace was last found to have been noted, the latest last.
+        # When a note of each workspace was last found, the latest last.
         self._written: OrderedDict[str, float] = OrderedDict()
         self._by_hash: dict[bytes, str] = {}
         self._stamps: dict[str, Any] = {}
@@ -80,7 +80,7 @@ class WrittenStores:
         now = self._monotonic()
         if now - self._noted.get(name, -_NOTE_SECONDS) < _NOTE_SECONDS:
             return
-        # A full disk, or no data folder yet: looking at all files finds what was written.
+        # A full disk, or no data folder yet: the look at all files finds the write.
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -111,7 +111,7 @@ class WrittenStores:
             return found, now
 
     def _read(self, now: float) -> None:
-        """Read what was appended; look at all files when that does not tell everything."""
+        """Read the appended notes; look at all files if the notes may be incomplete."""
         try:
             with self._path.open("rb") as file:
                 state = os.fstat(file.fileno())
@@ -123,7 +123,7 @@ class WrittenStores:
                     self._note_all(content[: len(content) // _RECORD_BYTES * _RECORD_BYTES], now)
                     self._read_to += len(content) // _RECORD_BYTES * _RECORD_BYTES
                 elif not known:
-                    # The newest notes may be of writes that go on.
+                    # The writes of the newest notes may not have ended.
                     self._read_to = state.st_size // _RECORD_BYTES * _RECORD_BYTES
                     file.seek(max(0, self._read_to - _TAIL_BYTES))
                     self._note_all(file.read(min(self._read_to, _TAIL_BYTES)), now)
@@ -136,7 +136,7 @@ class WrittenStores:
         hashes = {content[at : at + _RECORD_BYTES] for at in range(0, len(content), _RECORD_BYTES)}
         if not hashes <= self._by_hash.keys():
             self._by_hash = {hash_of(name): name for name in self._names()}
-        for name in filter(None, map(self._by_hash.get, hashes)):  # others were deleted since
+        for name in filter(None, map(self._by_hash.get, hashes)):  # the other workspaces were deleted since
             self._add(name, now)
 
     def _look(self, now: float) -> None:
@@ -146,10 +146,10 @@ class WrittenStores:
         for name in self._names():
             try:
                 stamps[name] = self._stamp(name)
-            except ReverieError:  # whoever uses this workspace gets the error
+            except ReverieError:  # callers who use this workspace get the error
                 stamps[name] = None
             stamp = stamps[name]
-            # The first call returns all names, so only stores that were just written have to be named again.
+            # The first call returns all names, so later calls have to return only stores that were just written.
             if stamp is None or (stamp.written_ns > lately_ns if is_first else stamp != self._stamps.get(name)):
                 self._add(name, now)
         for name in self._written.keys() - stamps.keys():
@@ -166,7 +166,8 @@ def hash_of(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=_RECORD_BYTES).digest()
 
 
-# A change by another process is seen within a second. Within this time no file is looked at.
+# A change by another process is seen within a second, because values are returned for this long without a look at the
+# file.
 FRESH_SECONDS: Final = 0.5
 _KEPT: Final = 4_096
 _NANOSECONDS_IN_MICROSECOND: Final = 1_000
@@ -186,11 +187,12 @@ class KeptReads(Generic[_K, _V]):
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._generation = 0
-        # By key: the value, the stamp before it was read (None if that proves nothing), and when it was last checked.
+        # By key: the value, the stamp before the value was read (None if it proves nothing), and the time of the last
+        # check.
         self._kept: OrderedDict[_K, tuple[_V, Any, float]] = OrderedDict()
 
     def get(self, key: _K, read: Callable[[], _V]) -> _V:
-        """Return a value that was right at most `FRESH_SECONDS` ago; `read` reads it if it is not known."""
+        """Return a value that was right within the last `FRESH_SECONDS`; `read` reads a value that is not known."""
         found = self._kept.get(key)
         now = self._monotonic()
         if found is not None and now - found[2] < FRESH_SECONDS:
@@ -209,7 +211,7 @@ class KeptReads(Generic[_K, _V]):
         return found[0]
 
     def forget(self) -> None:
-        """Read every value again: this process has changed some."""
+        """Forget all values, because this process has changed some."""
         with self._lock:
             self._generation += 1
             self._kept.clear()

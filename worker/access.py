@@ -1,4 +1,4 @@
-"""Whether a server may start with its settings: on which address, with which tokens of the operator."""
+"""Decides whether a server may start with its settings: its address and the operator's token."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reverie.errors import Rejected
 from storage.opened import open_stores
 from worker.settings import PREFIX, Settings
 
-# 16 random bytes have 32 hexadecimal digits. Shorter tokens tend to be words, which can be guessed.
+# 16 random bytes have 32 hexadecimal digits. Shorter tokens tend to be guessable words.
 _MIN_CHARACTERS: Final = 32
 
 

@@ -1,4 +1,4 @@
-"""The Celery app of the workers, and what surrounds every task: trace ids, logs, heartbeats, the end of the parent."""
+"""The Celery app of the workers, and everything around a task: trace ids, logs, heartbeats, ending with the parent."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from worker.supervision.processes import die_with_parent, lower_priority_now
 
 # Hard limit of a task; a stage returns after seconds. Must stay below the broker's visibility timeout.
 TASK_TIME_LIMIT_SECONDS: Final = 300
-# A worker goes from one workspace to the next, and opens one again in 3 ms. A connection that is kept takes some 2.5 MB
-# with its schema: the 300 of a server took 1 GB in the processes of the workers after a thousand workspaces.
+# A worker goes from one workspace to the next, and reopens a workspace in 3 ms. An open connection takes some 2.5 MB
+# with its schema: with a server's limit of 300, worker processes took 1 GB after a thousand workspaces.
 _KEPT_CONNECTIONS: Final = 20
-# A backup copies every database that was written, each as a whole.
+# A backup copies every database that was written since, always as a whole.
 _TIME_LIMITS_SECONDS: Final = {contract.BACK_UP: 540}
 # Long-lived connections of sqlite-vec are reported to leak memory, so pool children are replaced after this many tasks.
 TASKS_PER_CHILD: Final = 20_000
 # Threads may finish hundreds of tasks a second: report them together. The next heartbeat reports the remainder.
 _THREADS_REPORT_SECONDS: Final = 0.25
-# A store is usually open after some milliseconds; one that migrates much data would hold the only child of the pool.
+# A store usually opens in milliseconds. A store that migrates much data would block the only child of the pool.
 STORE_PATIENCE_SECONDS: Final = 5.0
-# A connection to a host that is gone is given up when the broker has not answered for this long. kombu's 25 s, which it
-# counts twice, leave a worker waiting for nearly a minute.
+# A connection is given up when the broker has not answered for this long. kombu's default of 25 s, counted twice, makes
+# a worker wait for nearly a minute for a host that is gone.
 _BROKER_CHECK_SECONDS: Final = 10
-# Embedding takes longest: the short steps of other workers, and recalls, have priority.
+# Embedding takes longest, so the short steps of other workers, and recalls, have priority.
 _EMBED_NICENESS: Final = 10
 _REQUEST: Final = "worker.consumer:PoolRequest"
 # The arguments of tasks that appear in log lines. Any program may send a task with arguments of other names.
@@ -97,8 +97,8 @@ def create_app(settings: Settings) -> Celery:
     app.conf.update(celery_settings(settings.broker_prefix))
     app.conf.broker_transport_options["health_check_interval"] = _BROKER_CHECK_SECONDS
     app.conf.update(
-        # A task is acknowledged after it has ended; if its worker died, it is delivered again. That is safe because
-        # every task may run twice, and bounded because the rows count crashes.
+        # A task is acknowledged after its end; if its worker dies, it is delivered again. This is safe because every
+        # task may run twice, and bounded because rows count crashes.
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         task_acks_on_failure_or_timeout=False,
@@ -129,7 +129,7 @@ _pool_signs: PoolSigns | None = None
 
 
 def prepare_threads() -> None:
-    """Make the resources that the threads of this process share, before they start: each would make its own."""
+    """Make the resources that the threads of this process share before they start, or each would make its own."""
     _reporter.every_seconds = _THREADS_REPORT_SECONDS
     runtime = current_runtime()
     runtime.make_all()
@@ -151,7 +151,7 @@ def current_runtime() -> Runtime:
 
 @contextmanager
 def use_runtime(other: Runtime) -> Iterator[None]:
-    """Have the tasks of this process use another runtime, for instance one with a fake clock."""
+    """Make the tasks of this process use another runtime, for instance one with a fake clock."""
     global _runtime
     before, _runtime = _runtime, other
     try:
@@ -166,8 +166,8 @@ _reporter = TaskReporter(current_runtime)
 def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
     """Register a task under its name in the contract. It takes keyword arguments and returns counts, which are logged.
 
-    Errors end here: each is logged once, with ids, never with content. Celery retries nothing: the rows record what to
-    retry, and when.
+    Errors end here: each is logged once, with ids, never with content. Celery retries nothing: the rows say what to
+    retry and when.
     """
 
     def register(function: Callable[..., Mapping[str, Any]]) -> Any:
@@ -197,7 +197,7 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
         run.__doc__ = function.__doc__
         run.__module__ = function.__module__
         limit_seconds = _TIME_LIMITS_SECONDS.get(name)
-        # Its queue is in `task_routes`.
+        # The queue of the task is in `task_routes`.
         registered = app.task(name=name, bind=True, time_limit=limit_seconds, Request=_REQUEST)(run)
         registered.body = function  # for `reverie run`, which needs the counts and the errors
         return registered
@@ -206,7 +206,7 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
 
 
 def _bind_trace(request: Any) -> str:
-    """Give the log lines of a task its ids; return its trace id, empty if it was sent without."""
+    """Bind the ids of a task to its log lines; return its trace id, empty if it was sent without one."""
     trace = (request.headers or {}).get(contract.TRACE_HEADER) or getattr(request, contract.TRACE_HEADER, None) or ""
     structlog.contextvars.bind_contextvars(trace_id=trace, task=request.task, task_id=request.id)
     sent_at = getattr(request, contract.SENT_AT_HEADER, None)
@@ -228,7 +228,7 @@ def _log_end(counts: Mapping[str, Any], started: float, arguments: Mapping[str, 
 
 @signals.celeryd_init.connect  # type: ignore[untyped-decorator]
 def _begin_worker(sender: str, instance: Any, options: Mapping[str, Any], **_: Any) -> None:
-    """Name a worker that `celery -A worker.app` started by its node, and keep what Celery prints out of JSON logs."""
+    """Name a worker that `celery -A worker.app` started after its node, and keep Celery's prints out of JSON logs."""
     os.environ.setdefault("REVERIE_PROCESS", sender)
     if options.get("logfile"):
         os.environ.setdefault(LOG_FILE, node_format(str(options["logfile"]), sender))
@@ -245,7 +245,7 @@ def _configure_logging(**_: Any) -> None:
 
 @signals.worker_process_init.connect  # type: ignore[untyped-decorator]
 def _start_child(**_: Any) -> None:
-    """Have a pool child end with its parent: an orphan would continue to take tasks unseen."""
+    """Make a pool child end with its parent: an orphan would go on taking tasks unseen."""
     die_with_parent(os.getppid(), signal=signal.SIGKILL)
     if _pool_signs is not None:
         _pool_signs.give(current_process().index)
@@ -260,7 +260,7 @@ def _start_child(**_: Any) -> None:
 
 
 def _load_embedder(embedder: GuardedEmbedder | None) -> None:
-    """Load the model, then give way to other processes. The load itself does not: the first messages wait for it."""
+    """Load the model, then lower the priority. Loading keeps its priority, because the first messages wait for it."""
     try:
         if embedder is not None:
             embedder.load()
@@ -273,14 +273,14 @@ def _load_embedder(embedder: GuardedEmbedder | None) -> None:
 @signals.worker_process_shutdown.connect  # type: ignore[untyped-decorator]
 @signals.worker_shutdown.connect  # type: ignore[untyped-decorator]
 def _close_runtime(**_: Any) -> None:
-    """Close what this process has open: the last one that closes a database moves its log into the file."""
+    """Close all that this process has open: the last process to close a database copies its log into the file."""
     if _runtime is not None and _runtime.pid == os.getpid():
         _runtime.close()
 
 
 @signals.task_failure.connect  # type: ignore[untyped-decorator]
 def _note_killed(sender: Any = None, exception: Any = None, **_: Any) -> None:
-    """Record the run of a job whose process was killed. Sent to the parent of the pool; tasks raise nothing."""
+    """Record the run of a job whose process was killed. Only the pool's parent sends it: tasks raise nothing."""
     if not isinstance(exception, (TimeLimitExceeded, WorkerLostError)) or sender is None:
         return
     killed_at_limit = isinstance(exception, TimeLimitExceeded)
@@ -306,7 +306,7 @@ def _count_task(**_: Any) -> None:
 
 @signals.worker_init.connect  # type: ignore[untyped-decorator]
 def _prepare_pool(**_: Any) -> None:
-    """Make the memory in which the children of this worker's pool give their signs, before there are any."""
+    """Make the shared memory for the signs of life of this worker's pool, before it has children."""
     global _pool_signs
     _pool_signs = PoolSigns()
 
@@ -323,7 +323,7 @@ def _start_heartbeat(sender: Any = None, **_: Any) -> None:
         return consumption.works()
 
     give_alive_signs(os.environ, works)
-    # A worker that is told to end finishes its tasks first, and takes no others.
+    # A worker that is told to end finishes its tasks first, and takes no new ones.
     signals.worker_shutting_down.connect(lambda **_: consumption.end(), weak=False)
 
 
@@ -343,7 +343,7 @@ def _send_heartbeats(consumption: Consumption, queues: list[str]) -> None:
         )
         if other is not None:
             consumption.broker_answered()
-            # At the first heartbeat, the other sign of life may be that of this worker's predecessor, which has ended.
+            # At the first heartbeat, the other worker of this name may be this worker's predecessor, which has ended.
             if other and not is_first and not shares_name_with:
                 log.warning("worker_name_is_taken", name=name, other=other, advice="start one of them with another -n")
             is_first, shares_name_with = False, "" if is_first else other

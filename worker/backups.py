@@ -1,6 +1,6 @@
-"""Periodic backups: decides by the existing backups whether one is due, and makes it.
+"""Periodic backups: decides from the existing backups whether a new one is due, and makes it.
 
-A backup that fails leaves none, so it is due at the next look, some minutes later.
+A failed backup leaves no backup, so it is due again at the next look, some minutes later.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from storage.viewer import Viewer
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
 
-# Messages of each workspace that are recalled by their own words.
+# So many messages of each workspace are recalled by their own words.
 _RECALLS: Final = 20
-# Words of a message that are asked for.
+# So many words of a message make the query.
 _WORDS: Final = 24
 _LEAST_WORDS: Final = 3
-# A result that shares so many of the words that were asked for stands for the message: where hundreds of messages
-# differ in one number, which ten of them are found says nothing about the backup.
+# A result with so many words of the query counts as the message: if hundreds of messages differ in one number, it does
+# not matter which ten of them are found.
 _SHARED_WORDS: Final = 0.5
 
 
@@ -63,9 +63,9 @@ class BackupCheck:
 def backup_source(runtime: Runtime, scratch: Path | None = None, *, with_keys: bool = False) -> BackupSource:
     """Return the source of a backup: the runtime's data folder, its settings, and its inbox if the broker answers.
 
-    Its keys are in encrypted backups, and `with_keys` in others, too.
+    The installation's keys are in encrypted backups, and with `with_keys` also in others.
 
-    Raises `Unavailable` if a broker is configured and does not answer: what is queued in it would be missing.
+    Raises `Unavailable` if a broker is configured and does not answer: its queued messages would be missing.
     """
     if runtime.settings.database:
         raise Rejected(
@@ -101,7 +101,7 @@ def check_backup(repository: Repository, manifest: Manifest, scratch: Path) -> B
     report = restore(repository, manifest, data, RestoreOptions(now=now_micros))
     check = BackupCheck(manifest.id, report.bytes, stored_from_queue=report.stored_from_queue)
     check.wrong |= {name: [reason] for name, reason in manifest.failed.items()}
-    # Words alone: the check must work where the model is not installed, and send nothing to a reranker.
+    # By words only: the check must work without an installed model, and send nothing to a reranker.
     runtime = Runtime(load_settings(data=data, embedding_provider="none"), reranker=None)
     try:
         for name in runtime.stores.all_names():
@@ -120,7 +120,7 @@ def _recall(runtime: Runtime, workspace: str, check: BackupCheck) -> None:
     asked = found = 0
     for chunk in sampled_chunks(runtime.stores.workspace(workspace), _RECALLS):
         words = chunk.text.split()
-        if len(words_of(chunk.text)) < _LEAST_WORDS:  # nothing can be found by emoji or dots
+        if len(words_of(chunk.text)) < _LEAST_WORDS:  # a message of emoji or dots cannot be found
             continue
         request = RecallRequest(agent=chunk.agent, query=" ".join(words[:_WORDS]), limit=10)
         viewer = Viewer(chunk.user, group=chunk.group)
@@ -134,7 +134,7 @@ def _recall(runtime: Runtime, workspace: str, check: BackupCheck) -> None:
 
 
 def _is_recalled(chunk: SampledChunk, query: str, texts: Sequence[str]) -> bool:
-    """Return whether the words of a chunk are in the index, and a recall found its message or one like it."""
+    """Return whether the words of a chunk are in the index, and a recall found its message or a similar one."""
     if hashes_of(f"{chunk.lead} {chunk.text}").tobytes() != chunk.words:
         return False
     asked = set(hashes_of(query).tolist())
@@ -175,7 +175,7 @@ def secret_in(path: Path) -> bytes:
     return content
 
 
-# The id of the folder of backups that was used last: an empty folder in its place is a disk that is not mounted.
+# The id of the last used folder of backups: if an empty folder is in its place, its disk is not mounted.
 _USED = "backups.used"
 
 
@@ -201,7 +201,7 @@ def back_up_if_due(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
                 counts = {"backups": 1, "stores": len(newest.stores), "new_bytes": newest.new_bytes}
                 counts["removed"] = len(removed)
             kept = len(repository.ids())
-    except Conflict:  # a backup or restore that somebody has started
+    except Conflict:  # somebody has started a backup or restore
         return {"busy": 1}
     if newest is not None and newest.failed:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in newest.failed.items())
@@ -211,7 +211,7 @@ def back_up_if_due(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
 
 
 def _is_due(newest: Manifest, runtime: Runtime, hours: float) -> bool:
-    """Return whether the next backup is due; a backup of the future means that the clock was set back."""
+    """Return whether the next backup is due; a backup from the future means that the clock was set back."""
     now: datetime = from_micros(runtime.now())
     return not newest.created_at <= now < newest.created_at + timedelta(hours=hours)
 

@@ -27,7 +27,7 @@ from worker.reports import HEARTBEAT_SECONDS, send_heartbeat
 from worker.supervision.alive_signs import LOOP_SECONDS, give_alive_signs
 
 BEAT_NAME: Final = "beat"
-# A worker that lives takes tasks within seconds, and one that runs a long job within minutes.
+# A living worker takes tasks within seconds, or within minutes while it runs a long job.
 _MOST_WAITING: Final = 1_000
 _CLOCK_STEP: Final = timedelta(seconds=2)
 _NONE: Final = timedelta()
@@ -56,7 +56,7 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
             last_runs = {}
         for job in PERIODIC_JOBS:
             self.schedule[job.task] = self._entry(job, last_runs.get(job.task), now)
-            # A job that first runs later than after its interval begins with a last run in the future.
+            # A job whose first run comes later than its interval begins with a last run in the future.
             self._first_runs_late[job.task] = max(_NONE, job.first_after - job.every(settings))
         start_host_upkeep(settings)
         self._heartbeat_at = 0.0
@@ -74,11 +74,11 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
         return float(super().tick(*arguments, **keywords))
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
-        """Send the task of a job, unless the broker does not answer, or nobody takes tasks from its queue.
+        """Send the task of a job, unless the broker is away or nobody takes tasks from the job's queue.
 
-        A task costs some 600 bytes in the broker, and the jobs of a day 20 MB. The job's next time comes in any case.
+        Queued tasks take some 600 bytes each in the broker, 20 MB for a day's jobs. The job's next time comes anyway.
         """
-        self._acted_at = time.monotonic()  # a broker that hangs makes each job of a tick wait
+        self._acted_at = time.monotonic()  # if the broker hangs, each job of a tick waits
         queue = entry.options["queue"]
         try:
             waiting = current_runtime().monitor.queue_depths()[queue]
@@ -91,11 +91,11 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
         super().apply_entry(entry, producer)
 
     def _ensure_connected(self) -> Any:
-        """Return the connection as it is: Celery's method would wait in a tick until the broker is there."""
+        """Return the connection as it is: Celery's method would wait within a tick until the broker is back."""
         return self.connection
 
     def _follow_clock(self) -> None:
-        """Correct last runs that lie in the future because the machine's clock was set back: jobs would wait for it."""
+        """Correct last runs that are in the future because the clock was set back: jobs would wait until then."""
         now = datetime.now(UTC)
         ahead = [
             entry
@@ -106,7 +106,7 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
             entry.last_run_at = now
         if ahead:
             log.warning("clock_was_set_back", jobs=len(ahead))
-            self._heap = None  # celery's ordered entries, which it then rebuilds
+            self._heap = None  # Celery's sorted entries, which it then rebuilds
 
     def _entry(self, job: PeriodicJob, last: JobRun | None, now: datetime) -> ScheduleEntry:
         every = job.every(settings)

@@ -18,9 +18,9 @@ import structlog
 
 from storage.private_files import write_private
 
-# Clocks are kept right in smaller steps.
+# Clocks are corrected in smaller steps than this.
 TOLERANCE_MICROS: Final = 60_000_000
-# How old the last time that was seen may become: it tells a clock that is behind after a restart of the machine.
+# How often the last seen time is noted: after a restart of the machine, it shows whether the clock is behind.
 _NOTED_EVERY_MICROS: Final = 600_000_000
 # A smaller drift is not worth noting.
 _DRIFT_MICROS: Final = 1_000_000
@@ -29,9 +29,8 @@ _DRIFT_MICROS: Final = 1_000_000
 class ClockState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the clock since the machine started. All numbers are microseconds.
 
-    `offset` is the clock's distance from the time since the start, `trusted` the offset that counts as right.
-    `jumped_at` is the time since the start at which they parted, None while they agree. `seen_at` is the clock's last
-    time.
+    `offset` is the clock minus the time since the start, `trusted` the offset that counts as right. `jumped_at` is the
+    time since the start at which the two began to differ, None while they agree. `seen_at` is the last time seen.
     """
 
     boot: str
@@ -42,12 +41,12 @@ class ClockState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def jumped_by(self) -> int:
-        """Return how far the clock is ahead of where it is believed to be; negative if it is behind."""
+        """Return how far the clock is ahead of the trusted time; negative if it is behind."""
         return 0 if self.jumped_at is None else self.offset - self.trusted
 
 
 def steady_micros() -> int:
-    """Return the microseconds since the machine started, in which it slept or not; nobody can set this clock."""
+    """Return the microseconds since the machine started, including sleep; nobody can set this clock."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime_ns(clock) // 1_000
 
@@ -57,7 +56,7 @@ def next_state(state: ClockState | None, *, now: int, steady: int, boot: str, se
     offset = now - steady
     if state is None:
         return ClockState(boot=boot, offset=offset, trusted=offset, jumped_at=None, seen_at=now)
-    if state.boot != boot:  # nothing to compare with, except that time does not run backwards
+    if state.boot != boot:  # after a restart, only a clock that runs backwards can be noticed
         behind = now < state.seen_at - TOLERANCE_MICROS
         trusted = offset + (state.seen_at - now if behind else 0)
         return ClockState(boot=boot, offset=offset, trusted=trusted, jumped_at=steady if behind else None, seen_at=now)
@@ -83,7 +82,7 @@ log = structlog.get_logger(__name__)
 
 
 class ClockWatch:
-    """The clock of one data folder. Looking twice at once, in two processes, finds the same."""
+    """The clock of one data folder. Two processes that look at the same time find the same state."""
 
     def __init__(self, folder: Path, *, now: Callable[[], int], steady: Callable[[], int]) -> None:
         """`now` and `steady` return microseconds."""
@@ -106,10 +105,10 @@ class ClockWatch:
         return found
 
     def seconds_to_wait(self, settle_seconds: float = SETTLE_SECONDS) -> float:
-        """Return how long not to act on the word of the clock: 0 unless it has just jumped ahead.
+        """Return for how many seconds not to act on the clock: 0 unless it has just jumped ahead.
 
-        A clock that is behind makes things younger than they are: nothing is removed or fired too early by it.
-        `settle_seconds` is how long a jump has to last for this, if less than to be believed.
+        With a clock that is behind, things look younger, so nothing is removed or fired too early. `settle_seconds` is
+        how long after a jump to wait, if that is shorter than until the jump is believed.
         """
         state = self.look()
         if state.jumped_at is None or state.jumped_by < 0:
@@ -126,5 +125,5 @@ class ClockWatch:
 def _boot_id() -> str:
     try:
         return _BOOT_ID.read_text().strip()
-    except OSError:  # not Linux: a restart is recognised by the time since the start
+    except OSError:  # not Linux: the time since the start shows a restart
         return ""

@@ -36,7 +36,7 @@ def build_condenser(runtime: Runtime) -> Condenser:
 
 
 def summary_rules(settings: Settings) -> SummaryRules:
-    """Return when sessions are summarised, and the lengths to reach."""
+    """Return the rules for when sessions are summarised, and to which length."""
     return SummaryRules(settings.context_token_budget, RollingRules(), CompactionRules(), MAX_SUMMARY_TOKENS)
 
 

@@ -1,7 +1,7 @@
-"""Takes messages from a worker's queues, also again after the broker was unavailable.
+"""Takes messages from a worker's queues, and does so again after the broker was unavailable.
 
-A message that is no task of Reverie is removed (`worker.consumer`). Nothing that fails while the broker is away
-may keep the worker from taking messages again, or block its event loop, which also looks after the pool.
+A message that is no task of Reverie is removed. Failures while the broker is away must not keep the worker from taking
+messages later, or block its event loop, which also looks after the pool.
 
 A worker accepts only tasks in the form in which Reverie sends them.
 
@@ -35,14 +35,14 @@ from reverie.checks import check_workspace
 from reverie.errors import Rejected
 from worker.consumption import Consumption
 
-# A task carries the name of a workspace and ids: a kilobyte with everything around it.
+# A task has the name of a workspace and ids: a kilobyte in all.
 MAX_MESSAGE_BYTES: Final = 64 * 1024
 _MAX_TEXT: Final = 1_024
-# Parameters that a message must not have: the runtime of the process, and a scope, which is no text.
+# Parameters that a message must not set: the runtime of the process, and a scope, which is no text.
 _NOT_IN_MESSAGES: Final = ("runtime", "scope")
 _TEXTS: Final = ("workspace", "run")
 _MAX_ID: Final = 255
-# The headers that are passed on. A time limit is not among them, since each task has its own.
+# The headers that are passed on, without time limits, since each task has its own.
 _HEADERS: Final = (
     "id", "task", "lang", "expires", "retries", "root_id", "parent_id", "origin", "ignore_result", "argsrepr",
     "kwargsrepr", contract.TRACE_HEADER, contract.SENT_AT_HEADER,
@@ -75,10 +75,10 @@ def check_envelope(raw: object) -> None:
 
 
 def check_task(message: Any, tasks: Mapping[str, Any]) -> None:
-    """Check a message whose envelope was checked, and leave of its headers what a task needs. Raises `Refused`.
+    """Check a message with a checked envelope, and keep only the headers that a task needs. Raises `Refused`.
 
-    `tasks` are the registered ones by name; those of Celery itself are not meant for messages. Raises also what
-    decoding raises.
+    `tasks` are the registered tasks by name; Celery's own tasks are not meant for messages. Also raises errors of
+    decoding.
     """
     headers: dict[str, Any] = message.headers
     name = headers.get("task")
@@ -102,7 +102,7 @@ def check_task(message: Any, tasks: Mapping[str, Any]) -> None:
 
 
 def _arguments_in(payload: object) -> dict[str, Any]:
-    """Return the named arguments in a body. Raises `Refused` for anything else in it."""
+    """Return the named arguments in a body. Raises `Refused` if it has anything else."""
     if not isinstance(payload, list) or len(payload) != 3:
         raise Refused("its body is not that of a task")
     positional, named, embedded = payload
@@ -139,17 +139,17 @@ def _is_text(value: object, longest: int) -> bool:
 
 def log_refusal(error: Exception) -> None:
     """Log why a message was removed."""
-    # Not the text of an error of Python, which quotes the message.
+    # Not the text of a Python error, which quotes the message.
     reason = str(error) if isinstance(error, Refused) else f"it cannot be read ({type(error).__name__})"
     log.warning("task_message_refused", reason=reason)
 
 
-# Celery waits up to 30 s between two tries to connect, in which nothing is taken though the broker is back.
+# Celery's default is up to 30 s between two tries to connect, during which a returned broker is not used.
 _LONGEST_WAIT_TO_CONNECT_SECONDS: Final = 3
 
 
 class _Acknowledging(kombu_redis.QoS):
-    """Counts the unsettled messages of a channel, which gets no more than its worker has room for."""
+    """Counts the unsettled messages of a channel, so that it gets no more than its worker has room for."""
 
     def ack(self, delivery_tag: Any) -> None:
         """Acknowledge a message whose task has ended. See `_freed`."""
@@ -163,12 +163,11 @@ class _Acknowledging(kombu_redis.QoS):
 
     @contextmanager
     def _freed(self, delivery_tag: Any) -> Iterator[None]:
-        """Free the place of a message on this channel, also if the broker cannot be told that it is settled.
+        """Free the place of a message on this channel, even if the broker cannot be told that it is settled.
 
-        Celery logs an acknowledgement that failed and goes on. A place that stayed taken was never free again: the
-        channel sent no BRPOP any more, and so did not even see that its connection was lost. With the place free, it
-        sends one, which finds out: then the worker connects anew. The broker delivers the message again after its
-        visibility timeout.
+        Celery only logs a failed acknowledgement. If the place stayed taken, the channel would never send a BRPOP
+        again, and would not even notice that its connection is lost. With a free place it sends one, notices the loss,
+        and the worker connects anew. The broker delivers the message again after its visibility timeout.
         """
         try:
             yield
@@ -195,7 +194,7 @@ class Channel(kombu_redis.Channel):
     consumption: Consumption
 
     def __init__(self, connection: Any, *arguments: Any, **keywords: Any) -> None:
-        # A reference of its own: a channel outlives its connection for the tasks that came through it.
+        # A reference of its own: for tasks in progress, a channel outlives its connection.
         self.consumption = connection.consumption
         super().__init__(connection, *arguments, **keywords)  # type: ignore[no-untyped-call]
 
@@ -206,7 +205,7 @@ class Channel(kombu_redis.Channel):
             self.consumption.changed()
             self.consumption.looked()
             return taken
-        except KeyError as error:  # which kombu counts among the errors of a connection
+        except KeyError as error:  # kombu treats this as an error of the connection
             log_refusal(error)
         except Empty:
             self.consumption.looked()
@@ -230,7 +229,7 @@ class Transport(kombu_redis.Transport):
 
 
 class QueueConsumer(Consumer):  # type: ignore[misc]  # celery has no types
-    """The consumer of a worker that is given only tasks as Reverie sends them."""
+    """The consumer of a worker, which gets only tasks in the form in which Reverie sends them."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -240,14 +239,14 @@ class QueueConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         self.consumption = Consumption(max(limits, default=self.app.conf.task_time_limit))
 
     def ensure_connected(self, conn: Any) -> Any:
-        """Connect, as soon as the broker is there, with a transport that checks what it delivers."""
+        """Connect as soon as the broker is there, with a transport that checks its messages."""
         conn.ensure_connection = partial(conn.ensure_connection, interval_max=_LONGEST_WAIT_TO_CONNECT_SECONDS)
         if conn.transport_cls in ("redis", "rediss"):
             conn.transport_cls = type("_Transport", (Transport,), {"consumption": self.consumption})
         return super().ensure_connected(conn)
 
     def register_with_event_loop(self, hub: Any) -> None:
-        """Have the event loop note each of its turns."""
+        """Make the event loop note each of its turns."""
         super().register_with_event_loop(hub)
         hub.on_tick.add(self._note_turn)
 
@@ -282,7 +281,7 @@ class PoolRequest(Request):  # type: ignore[misc]  # celery has no types
     """A task that a worker has given to its pool."""
 
     def on_failure(self, exc_info: Any, *arguments: Any, **keywords: Any) -> None:
-        """Tell of a task whose process died of a signal: Celery puts such a task back without telling anybody."""
+        """Report a task whose process was killed by a signal: Celery puts such a task back without any report."""
         error = getattr(exc_info.exception, "exc", exc_info.exception)
         if isinstance(error, WorkerLostError):
             signals.task_failure.send(sender=self.task, task_id=self.id, exception=error)
@@ -295,8 +294,8 @@ class _Dispatcher(EventDispatcher):  # type: ignore[misc]  # celery has no types
     def send(self, type: str, *arguments: Any, **keywords: Any) -> Any:
         """Send an event, once.
 
-        Celery's heartbeat tries again for as long as the broker does not answer, in the event loop. Meanwhile no task
-        is taken or acknowledged, and no time limit kept. An error here has the worker connect anew instead.
+        Celery's heartbeat tries again for as long as the broker does not answer, in the event loop. Meanwhile, no task
+        would be taken or acknowledged, and no time limit enforced. An error here makes the worker connect anew instead.
         """
         return super().send(type, *arguments, **{**keywords, "retry": False})
 

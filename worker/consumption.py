@@ -1,7 +1,8 @@
-"""Whether a worker takes tasks from its queues, as its own event loop shows.
+"""Decides from a worker's own event loop whether it takes tasks from its queues.
 
-A heartbeat thread shows that a process exists, not that it takes tasks. So every sign of a worker, for its supervisor
-and for the status, comes from here: the loop has looked into the queues, or has no free place because its pool works.
+A heartbeat thread shows that a process exists, not that it takes tasks. So every sign of life of a worker, for its
+supervisor and for the status, comes from here: the loop has looked into the queues, or has no free place because its
+pool works.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from memory.pipeline.faults import STALLED_SECONDS
 from worker.supervision.alive_signs import Silence
 
 # A worker that could take tasks and has taken none for this long ends itself, so that its supervisor starts it again.
-# The time is long enough for the fault to be seen in the status before.
+# The status shows the fault before that.
 _END_SECONDS: Final = 2 * STALLED_SECONDS
-# Heartbeats go to the broker every five seconds: without an answer to the last two, it is the broker that is away.
+# Heartbeats go to the broker every five seconds: if two have no answer, the broker is away.
 _BROKER_SECONDS: Final = 10.0
-# A pool may need this much longer than the limit of a task to end it.
+# A pool may need this much longer than a task's time limit to end the task.
 _GRACE_SECONDS: Final = 30.0
 
 log = structlog.get_logger(__name__)
@@ -66,9 +67,9 @@ class Consumption:
         self._ending = True
 
     def judge(self) -> float:
-        """Return for how long, in seconds, the worker has taken no task although it could; end it after 40 s.
+        """Return for how many seconds the worker has taken no task although it could; end the process after 40 s.
 
-        The time in which the broker is away does not count: it cannot be consumed from.
+        Time during which the broker is away does not count.
         """
         now = self._clock()
         if self._ending or now - self._broker_answered_at > _BROKER_SECONDS:
@@ -81,10 +82,10 @@ class Consumption:
         self.stalled_seconds = self._silence.seconds((self._looks, self._turns if working else 0), now)
         if self.stalled_seconds > _END_SECONDS:
             log.critical("worker_takes_no_tasks", stalled_seconds=round(self.stalled_seconds), advice="it ends itself")
-            # At once: a shutdown goes through the loop that does not turn. The children of the pool end with it.
+            # Exit at once: an ordinary shutdown needs the stuck loop. The children of the pool end with this process.
             os._exit(os.EX_TEMPFAIL)
         return self.stalled_seconds
 
     def works(self) -> bool:
-        """Return whether the worker takes tasks, or has no place for one: the sign for its supervisor."""
+        """Return whether the worker takes tasks or has no place for one: its sign of life for the supervisor."""
         return self.judge() < STALLED_SECONDS

@@ -31,7 +31,7 @@ class RunningStack(msgspec.Struct, frozen=True):
 def nearest_data_folder(start: Path) -> Path | None:
     """Return the folder `.reverie` in `start` or in the nearest folder above it.
 
-    Raises `Rejected` if another user could have put it there: it names the server that is sent what the user types.
+    Raises `Rejected` if another user could have put it there: it decides which server gets the user's texts.
     """
     folders = (folder / DEFAULT_NAME for folder in (start, *start.parents))
     found = next((folder for folder in folders if folder.is_dir()), None)
@@ -41,9 +41,9 @@ def nearest_data_folder(start: Path) -> Path | None:
 
 
 def find_data_folder(start: Path) -> Path | None:
-    """Return the data folder for a command run in `start` without naming one, or None if there is none yet.
+    """Return the data folder for a command that is run in `start` without naming one; None if there is none yet.
 
-    It is the nearest `.reverie` in `start` or above, else that of the running stack, else the user's own. Raises
+    It is the nearest `.reverie` in `start` or above, else the folder of the running stack, else the user's own. Raises
     `Conflict` if several stacks run, and `Rejected` if the nearest one is not the user's own.
     """
     nearest = nearest_data_folder(start)
@@ -60,7 +60,7 @@ def find_data_folder(start: Path) -> Path | None:
 
 
 def default_data_folder() -> Path:
-    """Return the folder in which a stack that is started here without naming one keeps its data.
+    """Return the data folder of a stack that is started here without naming one.
 
     It is the nearest `.reverie`, else the user's own. Raises `Rejected` if the nearest one is not the user's own.
     """
@@ -68,11 +68,11 @@ def default_data_folder() -> Path:
 
 
 def user_data_folder() -> Path:
-    """Return the folder for Reverie's data where the platform keeps a user's.
+    """Return the folder for Reverie's data among the user's data of this platform.
 
     It is `~/.local/share/reverie` on Linux, unless `XDG_DATA_HOME` is set.
     """
-    from platformdirs import user_data_path  # only here: few commands get this far, and importing it takes 5 ms
+    from platformdirs import user_data_path  # imported only here: few commands get this far, and it takes 5 ms
 
     return user_data_path("reverie", appauthor=False)
 
@@ -89,7 +89,7 @@ def running_stacks() -> list[RunningStack]:
 
 @contextlib.contextmanager
 def registered(data: Path) -> Iterator[None]:
-    """Register a stack while it runs. A state folder that cannot be written does not keep it from running."""
+    """Register a stack while it runs. It runs even if the state folder cannot be written."""
     from storage.private_files import write_private
 
     entry = _entry(data)

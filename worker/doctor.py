@@ -65,12 +65,12 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
             msgspec.structs.force_setattr(self, "runbook", f"docs/operations.md#{RUNBOOKS[self.subject]}")
 
 
-# Yields what it finds. Raises one of Reverie's errors, whose text says what to do.
+# Yields findings. Raises Reverie's errors, whose texts say what to do.
 Check: TypeAlias = Callable[[], Iterator[Finding]]
 
 
 def run_check(subject: str, check: Check) -> Iterator[Finding]:
-    """Yield the findings of a check. An error ends it, and is a problem."""
+    """Yield the findings of a check. An error ends the check and is a problem."""
     try:
         yield from check()
     except ReverieError as error:
@@ -127,7 +127,7 @@ def check_broker_program(settings: Settings) -> Iterator[Finding]:
 _SPACE_BYTES: Final = 2**30
 _LEAST_SPACE_BYTES: Final = 2**27
 _LEAST_LOG_BYTES: Final = 2**20
-# SQLite's write-ahead log needs shared memory, which these do not have.
+# SQLite's write-ahead log needs shared memory, which these file systems do not have.
 _NETWORK_FILE_SYSTEMS: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smbfs", "smb3", "afpfs", "fuse.sshfs", "9p", "glusterfs", "ceph", "lustre", "beegfs"}
 )
@@ -169,7 +169,7 @@ def check_disk(data: Path) -> Iterator[Finding]:
 
 
 def check_logs(data: Path) -> Iterator[Finding]:
-    """Check that processes can write their logs; without them they go on, but nobody learns of their errors."""
+    """Check that processes can write their logs; without logs they go on, but nobody learns of their errors."""
     folder = data / "logs"
     closed = [path for path in folder.glob("*.log") if not path.is_file() or not os.access(path, os.W_OK)]
     if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
@@ -238,14 +238,14 @@ _OLD_SECONDS: Final = 40.0
 _NEARLY_FULL: Final = 0.8
 # Schedules and reminders are looked at every few seconds.
 _LATE_SECONDS: Final = 60.0
-# A job that has not run for so many of its periods is not run any more.
+# A job that has not run for so many of its periods has stopped running.
 _MISSED_PERIODS: Final = 3
 # A running host reports every few seconds, except while it removes erased texts from its files.
 _SILENT_SECONDS: Final = 600.0
 
 
 def check_broker(status: PipelineStatus) -> Iterator[Finding]:
-    """Check that the broker answers and keeps what it is given."""
+    """Check that the broker answers and does not lose messages."""
     if status.broker == "down":
         yield Finding("Broker", "problem", f"does not answer: {status.broker_error}", "start it, or correct its URL")
         return
@@ -257,7 +257,7 @@ def check_broker(status: PipelineStatus) -> Iterator[Finding]:
 
 
 def check_workers(status: PipelineStatus) -> Iterator[Finding]:
-    """Check that each queue has a worker, that beat runs, and that what is accepted is worked on."""
+    """Check that each queue has a worker, that beat runs, and that accepted messages are processed."""
     yield from (Finding("Faults", "problem", fault) for fault in status.faults)
     if not status.faults:
         yield Finding("Workers", "ok", f"{counted(len(status.workers), 'process')} alive, all queues served")
@@ -296,7 +296,7 @@ def check_backlog(status: PipelineStatus) -> Iterator[Finding]:
 
 
 def check_jobs(status: PipelineStatus, settings: Settings) -> Iterator[Finding]:
-    """Check the latest run of each periodic job, and that what is due is carried out."""
+    """Check the latest run of each periodic job, and that due schedules and reminders are carried out."""
     failed = {name: job.error for name, job in status.jobs.items() if job.error}
     for name, error in failed.items():
         yield Finding(
@@ -319,7 +319,7 @@ def check_jobs(status: PipelineStatus, settings: Settings) -> Iterator[Finding]:
 
 
 def check_models(status: PipelineStatus) -> Iterator[Finding]:
-    """Check the models of the workers, or of the server where none has reported one."""
+    """Check the models of the workers, or of the server if no worker has reported one."""
     in_workers = sorted({worker.embedder for worker in status.workers if worker.embedder})
     embedder = status.embedder
     if in_workers:

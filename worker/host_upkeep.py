@@ -1,8 +1,8 @@
 """Opens the stores of this host, and looks after its files where several hosts share a database.
 
-One process of each host does that, in a thread. All long-lived processes have the thread, and the one that holds a lock
-in the data folder works: at its start, every two seconds for erasures and deletions on other hosts, and every hour for
-the memory files. If its process dies, another one goes on.
+All long-lived processes of a host have a thread for this, and the process that holds a lock in the data folder works:
+at its start, every two seconds for erasures and deletions on other hosts, and every hour for the memory files. If that
+process dies, another one goes on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from worker.settings import Settings
 
 POLL_SECONDS: Final = 2.0
 _REFRESH_SECONDS: Final = 3_600.0
-# A server answers requests: it leaves the work to workers, if its host has any.
+# A server is busy with requests: it waits this long so that workers of its host, if there are any, do the work.
 SERVER_WAITS_SECONDS: Final = 20.0
 
 log = structlog.get_logger(__name__)
@@ -57,7 +57,7 @@ def host_folder(settings: Settings, stores: Stores, now: Callable[[], int]) -> H
     hosts = hosts_of(stores)
     if hosts is None:
         return None
-    # Also with `workspace_git` off: there may be files from before.
+    # Even with `workspace_git` off: there may be files from earlier.
 
     @cache  # only a success is cached: once is enough for a process
     def join() -> None:
@@ -81,12 +81,12 @@ class HostUpkeep:
         self._settings = settings
         self._first_after_seconds = first_after_seconds
         self._closing = threading.Event()
-        self._error: str | None = None  # not known at the start: an earlier process may have reported one
+        self._error: str | None = None  # None: not known, because an earlier process may have reported an error
         self._thread = threading.Thread(target=self._run, name="host-upkeep", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread once its present work is done."""
+        """End the thread after its current work."""
         self._closing.set()
         self._thread.join()
 
@@ -102,7 +102,7 @@ class HostUpkeep:
                 self._note(None, str(error))
 
     def _lead(self) -> None:
-        """Look after the files until this process ends; with connections of its own, as tasks use those of theirs."""
+        """Look after the files until this process ends, with connections other than those of tasks."""
         with closing(open_own_stores(self._settings)) as stores:
             folder = host_folder(self._settings, stores, now_micros)
             assert folder is not None
@@ -123,12 +123,12 @@ class HostUpkeep:
                     return
 
     def _note(self, folder: HostFolder | None, error: str) -> None:
-        """Log an error, and have all hosts know of it, once for as long as it stays the same."""
+        """Log an error and tell all hosts of it, unless it is the same as before."""
         if error == self._error:
             return
         self._error = error
         if error:
             log.warning("host_files_not_kept_true", error=error)
         if folder is not None:
-            with suppress(ReverieError):  # the database may be what fails
+            with suppress(ReverieError):  # the database itself may have failed
                 folder.note_error(error)

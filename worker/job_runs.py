@@ -1,6 +1,6 @@
 """Runs of periodic jobs: at most one per period, with the outcome kept in `job_runs`, and on request at any time.
 
-`POST /v1/jobs/{job}/run` and `reverie run` have a job run in the process that asks.
+`POST /v1/jobs/{job}/run` and `reverie run` run a job in the process that gets the request.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from worker.clock_watch import SETTLE_SECONDS
 from worker.runtime import Runtime
 from worker.settings import Settings
 
-# Periods are a little shorter than the interval: two ticks of one beat, the first of them a little late, must not fall
-# into the same period, or a sweep would be skipped.
+# Periods are a little shorter than the interval. Otherwise two ticks, the first of them a little late, could fall into
+# the same period, and a sweep would be skipped.
 _PERIOD_SHARE: Final = 0.8
 
 # Effects of a job that depend on the clock and cannot be undone.
@@ -34,7 +34,7 @@ Settles = Literal["removing", "firing"]
 # How long the clock must be steady after a jump. A clock that is ahead for a moment must not fire all reminders of a
 # year, and one that was set right must not delay them for long.
 _SETTLE_SECONDS: Final[dict[Settles, float]] = {"removing": SETTLE_SECONDS, "firing": 60.0}
-# Workspaces that the record of one run names.
+# The record of a run names at most so many workspaces.
 MOST_NAMED: Final = 20
 
 
@@ -93,9 +93,8 @@ def periodic_task(
 ) -> Callable[[Callable[..., dict[str, Any]]], Any]:
     """Register a job of the table in `beat_schedule` as a task: a function that takes the runtime and returns counts.
 
-    The task takes `manual` and the options of the function. Where `enabled` is false it returns `{"disabled": 1}`.
-    A job that `settles` does not work while the machine's clock has just jumped: if it removes something by its age, or
-    fires something that is due.
+    The task takes `manual` and the options of the function. Where `enabled` is false it returns `{"disabled": 1}`. A
+    job that removes things by their age, or fires due things, waits after a jump of the clock: `settles` says which.
     """
 
     def register(function: Callable[..., dict[str, Any]]) -> Any:
@@ -138,7 +137,7 @@ def run_job(
     try:
         counts = work()
     except (SystemExit, KeyboardInterrupt):
-        # A worker that kills its child at the time limit lets it end first. It knows the reason; this process does not.
+        # A worker that kills its child at the time limit lets it end first. Only the worker knows the reason.
         jobs.stop(job, period=period, now=runtime.now())
         raise
     except BaseException as error:  # the boundary of the job: record and raise
@@ -150,7 +149,7 @@ def run_job(
 
 
 def bounded(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return counts with at most twenty entries where they are by workspace, entries with errors first.
+    """Return counts with at most twenty entries by workspace, entries with errors first.
 
     Otherwise the runs of a job, each with a line for 10,000 workspaces, would fill the account's database and the log.
     """
@@ -233,5 +232,5 @@ def _jobs_with(option: str) -> str:
 
 def _registered(task: str) -> PeriodicTask:
     if task not in registered_jobs:
-        app.loader.import_default_modules()  # the modules of the tasks, which lie above this one
+        app.loader.import_default_modules()  # imported by name: the modules of tasks are above this one
     return registered_jobs[task]

@@ -1,4 +1,4 @@
-"""Configures one log for structlog and the standard library, so for Celery, Uvicorn and all other packages.
+"""Configures one log for structlog and the standard library, and so for Celery, Uvicorn and all other packages.
 
 Every line has the process and, within a task or a request, the trace id. Message content is never logged.
 """
@@ -28,7 +28,7 @@ _NOISY_LOGGERS = (
 )  # fmt: skip
 
 
-# A token, also one that was cut off or lengthened.
+# A token, even if it was cut off or lengthened.
 _TOKEN = re.compile(r"rv_[A-Za-z0-9_-]{16,}")
 
 
@@ -40,7 +40,7 @@ _OUTPUTS: Final = (1, 2)
 class RotatedLog(logging.handlers.WatchedFileHandler):
     """Writes to a log file that may be renamed at any time: the next line goes to a new file of its name.
 
-    With `owns_outputs`, standard output and error of the process follow, for what is written past the log.
+    With `owns_outputs`, standard output and error of the process go there, too, for texts that bypass the log.
     """
 
     def __init__(self, path: Path, *, owns_outputs: bool) -> None:
@@ -87,7 +87,7 @@ def configure_logging(settings: Settings, *, process: str, file: Path | None = N
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[_drop_meta, *_renderer(settings)])
     )
-    # A full disk is reported where it is met; a traceback for each failed log line would hide that report.
+    # A full disk is reported where it happens; a traceback for each failed log line would hide that report.
     logging.raiseExceptions = False
     logging.captureWarnings(True)
     root = logging.getLogger()
@@ -144,7 +144,7 @@ def _plain(*, colors: bool) -> structlog.dev.ConsoleRenderer:
 
 
 def _without_tokens(_logger: object, _name: str, line: Any) -> str:
-    """Return a line of the log without the tokens in it. None is ever passed to it on purpose."""
+    """Return a line of the log without tokens. No code logs a token on purpose."""
     return _TOKEN.sub("rv_(removed)", str(line))
 
 

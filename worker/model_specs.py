@@ -1,4 +1,4 @@
-"""The models that the settings select, as the adapters take them."""
+"""The specifications of the models that the settings select, in the form that the adapters take."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def reranker_spec(settings: Settings) -> RerankerSpec | None:
 
 
 def remote_services(settings: Settings) -> tuple[str, ...]:
-    """Return what receipts call the services outside that have seen content."""
+    """Return the names, for receipts, of the services outside that have seen content."""
     services = {
         "the embedding endpoint": settings.embedding_base_url,
         "the language model": settings.language_model_base_url,

@@ -23,8 +23,8 @@ from reverie.errors import Rejected
 def check_own(path: Path, *, what: str, instead: str, field: str) -> None:
     """Raise `Rejected` if somebody else could have written a file or folder.
 
-    `what` names the kind of path, as in "settings file"; `instead` is a sentence that says how to name
-    the path explicitly, to use it anyway. Of a path that does not exist, the existing folders above it are checked.
+    `what` names the kind of path, as in "settings file"; `instead` is a sentence that says how to name the path
+    explicitly, to use it anyway. If a path does not exist, the existing folders above it are checked.
     """
     reason = _reason(path)
     if reason is not None:
@@ -33,7 +33,7 @@ def check_own(path: Path, *, what: str, instead: str, field: str) -> None:
 
 def _reason(path: Path) -> str | None:
     """Return why a path cannot be trusted, with what to do about it; None if it can."""
-    # A symbolic link is as safe as the folder that it is in, and as what it leads to.
+    # A symbolic link is as safe as its folder and its target.
     real, folder = path.resolve(), path.absolute().parent.resolve()
     places = dict.fromkeys((real, *real.parents, folder, *folder.parents))
     # The root folder is not checked: a user who can write to it can do everything anyway.
@@ -62,7 +62,7 @@ def _others_can_write(status: os.stat_result) -> bool:
 
 @cache
 def _is_private_group(gid: int) -> bool:
-    """Return whether a group is that of the user alone: systems that give each user one make files writable for it."""
+    """Return whether a group is the user's private one: systems with such groups make files writable for them."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:

@@ -51,7 +51,7 @@ def look_after_broker(runtime: Runtime) -> dict[str, Any]:
 
 
 def keep_figures(runtime: Runtime) -> None:
-    """Keep the figures of this minute for the pipeline page; without a broker there are none."""
+    """Store the figures of this minute for the pipeline page; without a broker there are none."""
     with contextlib.suppress(Unavailable):
         take_sample(runtime.stores.pipeline_samples(), runtime.inbox, runtime.monitor, now=runtime.now())
 

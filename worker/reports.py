@@ -39,7 +39,7 @@ def send_heartbeat(
 ) -> str | None:
     """Report that the process `name` is alive. `started_at` is in seconds.
 
-    Return the other process that reported under this name before, empty if none did; None if the broker is away.
+    Return the other process that last reported under this name, empty if there was none; None if the broker is away.
     """
     heartbeat = WorkerStatus(
         name=name,
@@ -103,7 +103,7 @@ def _embedder_state(runtime: Runtime) -> str:
     if embedder is None:
         return ""
     error_text = f" ({embedder.last_error})" if embedder.last_error else ""
-    if "auto" in (embedder.dtype, embedder.device):  # not loaded: another worker says on what it runs
+    if "auto" in (embedder.dtype, embedder.device):  # not loaded: the worker that loads it reports its device
         return f"{embedder.model}: {embedder.state}{error_text}" if error_text else ""
     return f"{embedder.model} {embedder.dtype} on {embedder.device}: {embedder.state}{error_text}"
 
@@ -146,14 +146,14 @@ def count_task(runtime: Runtime, task: str, outcome: str, seconds: float | None 
         runtime.shared_metrics.observe(TASK_DURATION, [seconds], contract.TASK_QUEUES[task])
 
 
-# Counts of a task that say how much it did.
+# The counts of a task that show how much it did.
 _SHOWN_COUNTS: Final = ("taken", "stored", "done", "buried", "retried")
 
 
 def trace_task(
     runtime: Runtime, task: str, *, counts: Mapping[str, Any], trace: str, failed: bool, seconds: float
 ) -> None:
-    """Record a task that ended now, in each of the traces that its counts name, else in the one that it was sent with.
+    """Record a task that has just ended in each trace that its counts name, else in the trace with which it was sent.
 
     Does nothing without a collector, or for a task that belongs to no trace, such as a sweep.
     """

@@ -20,8 +20,8 @@ from storage.index.search_index import Generation
 from storage.stores import Store
 from storage.transaction import Transaction
 
-# Models in memory in addition to the configured one. A model takes hundreds of megabytes; the least recently used is
-# dropped first.
+# Models in memory in addition to the configured one. A model takes hundreds of MB; the least recently used is dropped
+# first.
 _MAX_MODELS: Final = 4
 
 log = structlog.get_logger(__name__)

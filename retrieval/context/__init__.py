@@ -1,1 +1,1 @@
-"""The context document: what is selected for it, what fits its token budget, and how it is written."""
+"""The context document: selecting its content, fitting it into a token budget, and writing it."""

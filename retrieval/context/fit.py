@@ -1,9 +1,9 @@
 """Fits the selected items into a token budget: the second of the three phases of a context.
 
-The newest turn is always included. Among the turns of the conversation, the first one that does not fit ends the list,
-so the last are dropped first: relevant turns, important turns, and the oldest of the recent turns. Memories from
+The newest turn is always included. The first turn of the conversation that does not fit ends the list of turns, so the
+last are dropped first: relevant turns, then important turns, then the oldest of the recent turns. Memories from
 elsewhere fill the rest: an item that does not fit is skipped, and smaller ones of a lower rank may still fit. If not
-all fit, the first are told whole, and of each further message only the sentence that has most of the query's words.
+all fit, the first are included whole, and of each further message only the sentence with most of the query's words.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ from storage.sessions.summaries import without_quoted
 
 # Lines are counted in groups of about this many characters, so that not many more are counted than fit.
 _COUNT_GROUP_CHARACTERS: Final = 65_536
-# At most this fraction (1/n) of the room is for the summary, for instructions, and for everything but the items: the
-# turns come first.
+# At most this fraction (1/n) of the room is for the summary, for instructions, and for all but the items: turns come
+# first.
 _SUMMARY_SHARE: Final = 4
 _INSTRUCTION_SHARE: Final = 4
 _FRAME_SHARE: Final = 2
-# An instruction that is longer than this share (1/n) of the tokens for all is cut: it must not displace all others.
+# An instruction longer than this share (1/n) of the tokens for instructions is cut: it must not displace all others.
 _LONGEST_INSTRUCTION_SHARE: Final = 2
-# With fewer tokens for memories, the sessions that they come from would take the place of memories.
+# With fewer tokens for memories, the names of their sessions would take the place of memories.
 _PLACES_FROM_TOKENS: Final = 1_000
 # Hardly any item has fewer tokens: a date, a speaker and a few words.
 _SHORT_ITEM_TOKENS: Final = 16
-# This part (1/n) of the room for memories is for whole texts: docs/recall-measurements.md has the figures.
+# This part (1/n) of the room for memories is for whole texts. docs/recall-measurements.md has the figures.
 _WHOLE_SHARE: Final = 3
 # An excerpt that has more than this share of a text saves too little.
 _EXCERPT_SHARE: Final = 0.8
 _SENTENCE = re.compile("(?<=[.!?])\\s{1,9}|(?<=[\u3002\uff01\uff1f])|\n")
 _QUESTION_MARKS: Final = ("?", "\uff1f", "\u061f")
-# Origins of an instruction that need no mark: a user, or the agent itself, which was given it for its users.
+# Origins of an instruction that need no mark: a user, or the agent itself, on behalf of its users.
 _OWN_WORD: Final = frozenset({"user", "agent", "unknown"})
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A document that keeps to its tokens: the frame and the items that fit, most important first, and its text.
+    """A document within its tokens: the frame and the items that fit, most important first, and its text.
 
-    `selected` are all items that were to be included, `instructions` those that the frame tells. `shortened` counts
+    `selected` are all items that should be included, `instructions` the instructions in the frame. `shortened` counts
     messages that were cut.
     """
 
@@ -96,7 +96,7 @@ def fit(
 ) -> Fitted:
     """Return the document of a selection with as many of the items as fit into `room` tokens.
 
-    Of these, `memory_room` are for memories, and at most `instruction_room` for the section of standing instructions.
+    Of these tokens, `memory_room` are for memories, and at most `instruction_room` for standing instructions.
     """
     instructions, section = instruction_section(
         selection.instructions, counter, room=min(instruction_room, room // _INSTRUCTION_SHARE)
@@ -107,7 +107,7 @@ def fit(
     frame, items = _frame(selection, section, counter, room), selected
     (overhead,) = counter.count([frame.text() + headings_of(items)])
     if overhead > room // _FRAME_SHARE:
-        # Too little room for more than the newest turns: neither facts nor summary, one heading.
+        # There is room only for the newest turns: no facts, no summary, one heading.
         frame, items = Frame(instructions=section), [item for item in items if item.kind == "recent"]
         (overhead,) = counter.count([frame.text() + headings_of(items)])
     included, shortened = _included(items, counter, room - overhead, memory_room, selection.query)
@@ -137,7 +137,7 @@ def _without_quotes(frame: Frame, summary: str, shown: Sequence[Item], counter: 
 def _included(
     items: Sequence[Item], counter: TokenCounter, room: int, memory_room: int, query: str
 ) -> tuple[list[Item], int]:
-    """Return the items that fit, the last turn cut if it must be, and how many were cut."""
+    """Return the items that fit, the last turn cut if necessary, and the number of cut items."""
     turns = [item for item in items if item.kind != "memory"]
     costs = list(_with_days(_costs(turns, counter)))
     count, cut_to = fitting_prefix(costs, room, cuttable=sum(item.kind == "recent" for item in turns))
@@ -155,7 +155,7 @@ def _included(
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """The tokens of an item, and those of the line of its day, which the items of that day share."""
+    """The tokens of an item, and the tokens of the line of its day, which all items of that day share."""
 
     tokens: int
     day: tuple[str, str]
@@ -183,7 +183,7 @@ def _line_costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[int]:
 
 
 def _with_days(costs: Iterable[_Cost]) -> Iterator[int]:
-    """Yield the tokens of each item, the first of each day together with the line of that day."""
+    """Yield the tokens of each item; the first item of a day includes the line of that day."""
     days: set[tuple[str, str]] = set()
     for cost in costs:
         yield cost.tokens + (0 if cost.day in days else cost.day_tokens)
@@ -194,11 +194,11 @@ def _with_days(costs: Iterable[_Cost]) -> Iterator[int]:
 
 
 def fitting_prefix(costs: Iterable[int], room: int, *, cuttable: int) -> tuple[int, int | None]:
-    """Return how many items fit into `room` tokens, and the tokens to which the last of them must be cut, if it must.
+    """Return how many items fit into `room` tokens, and the tokens to which the last one has to be cut, or None.
 
-    `costs` are the tokens of the items, read no further than needed. The first item is always included. One of the
-    first `cuttable` items that is larger than the whole room is included as the last, cut to the tokens that are left,
-    if a document could have that few.
+    `costs` are the tokens of the items, read no further than needed. The first item is always included. If one of the
+    first `cuttable` items is larger than the whole room, it is included as the last, cut to the tokens that are left,
+    if these are enough for a document.
     """
     used = count = 0
     for cost in costs:
@@ -212,10 +212,10 @@ def fitting_prefix(costs: Iterable[int], room: int, *, cuttable: int) -> tuple[i
 
 
 def _filling(items: Sequence[Item], counter: TokenCounter, room: int, query: str) -> list[Item]:
-    """Return the items that fit into `room` tokens, each taken if it fits into what is left.
+    """Return the items that fit into `room` tokens; each is taken if it fits into the rest of the room.
 
-    Items behind the first third of the room are taken as their excerpts. What is left in the end makes them whole
-    again, best first.
+    After the first third of the room, items are taken as excerpts. Tokens that are left in the end replace excerpts by
+    whole texts again, best first.
     """
     chosen: list[tuple[Item, Item, int]] = []
     days: set[tuple[str, str]] = set()
@@ -243,7 +243,7 @@ def _filling(items: Sequence[Item], counter: TokenCounter, room: int, query: str
 def _excerpt(item: Item, asked: frozenset[str]) -> Item:
     """Return a message with the one sentence of it that has most of the words `asked`, preferably no question.
 
-    Items that are no messages are returned unchanged, and so are those with a remark about the whole text.
+    Other items are returned unchanged, and so are messages with a remark about the whole text.
     """
     is_message = item.candidate is not None and item.candidate.result.kind == "message"
     sentences = [part.strip() for part in _SENTENCE.split(item.text) if part.strip()]
@@ -261,7 +261,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _cut(item: Item, limit: int, counter: TokenCounter) -> Item:
-    """Cut an item's text so that it has at most `limit` tokens with its day; without text it may still have more."""
+    """Cut an item's text so that item and day have at most `limit` tokens; even without text they may have more."""
     (day,) = counter.count([item.day[1]])
     allowed = limit = limit - day
     while True:
@@ -271,12 +271,12 @@ def _cut(item: Item, limit: int, counter: TokenCounter) -> Item:
             return shorter
         if allowed <= 0:
             return shorter.nameless()
-        # What precedes the text, and the quote mark of each of its lines, cost tokens too.
+        # The part before the text and the quotation mark of each line cost tokens, too.
         allowed = min(allowed - 1, allowed * limit // tokens) if limit > 0 else 0
 
 
 def _shrunk(fitted: Fitted, counter: TokenCounter, room: int) -> Fitted:
-    """Assemble the text, and drop or cut items until it fits: a whole may have more tokens than its parts."""
+    """Assemble the text, and drop or cut items until it fits: it may have more tokens than its parts together."""
     items, shortened = fitted.items, fitted.shortened
     while True:
         text = assemble(fitted.frame, items)
@@ -315,7 +315,7 @@ def _instruction_line(one: StandingInstruction, instructions: Instructions, coun
     text = " ".join(line.strip() for line in lines_of(one.content) if line.strip())
     (tokens,) = counter.count([text])
     shown = truncate(text, limit, counter) if tokens > limit else text
-    # Whose an instruction is, if it is neither the user's own nor the agent's; tokens are few here.
+    # The origin of an instruction, if it is neither the user nor the agent; it has to be short.
     marks = [] if one.owner in (None, instructions.user) else [f"of {label(one.owner or '')}, for all"]
     provenance = instructions.provenances.get(one.id)
     if provenance is not None and provenance.trust not in _OWN_WORD:

@@ -1,7 +1,7 @@
-"""Questions over a whole history: in which order something happened, or a summary of it.
+"""Recognises questions about a whole history: in which order something happened, or a summary of it.
 
-No single text answers them. The results that fit best only name the subject: small talk, and long answers of an
-assistant that repeat it. What happened is told step by step, in messages of people that hardly name the subject.
+No single text answers them. The best results only name the subject: small talk, and long answers of an assistant that
+repeat it. The events themselves are in many messages of people, which hardly name the subject.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WHOLE: Final = re.compile(
     r"|\bfirst\b.{1,80}\b(?:second|next|then)\b",
     re.IGNORECASE | re.DOTALL,
 )
-# "What did you recommend": the words of the assistant are asked for.
+# Questions for the assistant's words: "What did you recommend".
 _OF_ASSISTANT: Final = re.compile(
     r"\b(?:your|you(?:'ve| have| had)?)"
     r" (?:advi[cs]e|answer|explain|explanation|gave|given|propos|recommend|said|suggest|told)",
@@ -31,7 +31,7 @@ _OF_ASSISTANT: Final = re.compile(
 
 
 def asks_for_history(query: str) -> bool:
-    """Return whether a question is about a whole history, as people told it."""
+    """Return whether a question is about a whole history as people told it."""
     if len(query) > _MAX_CHARACTERS or _OF_ASSISTANT.search(query):
         return False
     return _WHOLE.search(query) is not None

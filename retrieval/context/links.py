@@ -1,8 +1,8 @@
-"""Follows what the results of a recall name to what else is known of it: "the mayor of the town where she was born".
+"""Follows names in the results of a recall to other texts with these names: "the mayor of the town where she was born".
 
 A question may describe somebody or something instead of naming it. Then the first recall finds who is meant, and the
-rest of the answer is in texts that share no name with the question. So the texts that name what the best results name
-are searched for by words, and of them those are kept that also say something that the question asks for.
+rest of the answer is in texts that share no name with the question. So texts with the names in the best results are
+searched for by words. Of these, the texts are kept that also have words of the question.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from storage.recall.words import hash_of, is_function_word, words_of
 _SEARCHES: Final = 3
 # Texts that are followed after each search.
 _FOLLOWED: Final = 5
-# Of the first texts only those that say at least this share of what the best of them says of the question.
+# Of the first texts, those are followed whose words of the question weigh at least this share of the best text's.
 _SHARE_OF_BEST: Final = 0.75
 _MAX_WORDS: Final = 48
-# Results of the recall that stay before all others.
+# So many results of the recall stay before all others.
 _KEPT: Final = 5
-# A text that is longer tells of more than one thing.
+# Longer texts are about more than one thing.
 _MAX_CHARACTERS: Final = 400
 # Words in more of the texts than this share are not what a text is about.
 _COMMON: Final = 0.2
-# "the capital of", "the country that": a thing described by another; and "who is the ...", which asks for that alone.
+# Words for a thing described by another: "the capital of", "the country that"; and questions: "who is the ...".
 _RELATIONS: Final = frozenset(["of", "by", "for", "from", "to", "who", "whom", "whose", "where", "which", "that", "in"])
 _RELATION_REACH: Final = 5
 _ASKING: Final = frozenset(["who", "what", "when", "where", "which"])
@@ -42,7 +42,7 @@ _WITHIN_A_NAME: Final = frozenset(["of", "the", "and", "de", "van", "von", "al"]
 
 
 def searches_for(query: str) -> int:
-    """Return how many searches a question needs that describes something: none if it names all that it asks about."""
+    """Return how many searches a question needs for the things that it describes; 0 if it names everything."""
     words = query.lower().replace("\u2019", "'").split()
     described = sum(_describes(words[place + 1 : place + 1 + _RELATION_REACH]) for place in _places(words, {"the"}))
     owned = sum(word.endswith("'s") for word in words[:-1])
@@ -59,14 +59,14 @@ def _places(words: Sequence[str], wanted: Collection[str]) -> list[int]:
 
 
 def _describes(words: Sequence[str]) -> bool:
-    """Return whether these words, which follow "the", are a thing and what relates it to another."""
+    """Return whether these words after "the" are a thing and a word that relates it to another thing."""
     place = next((place for place, word in enumerate(words) if word in _RELATIONS or word == "the"), 0)
     return place > 0 and words[place] != "the"
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A result with the hashes of its words, and those of the question that it and the texts before it do not have."""
+    """A result with the hashes of its words, and the words of the question that it and the texts before it lack."""
 
     result: RecallResult
     words: frozenset[int]
@@ -110,7 +110,7 @@ def follow_names(query: str, found: RecallOutcome, search: Callable[[str], Recal
 
 
 def _at_most(result: RecallResult, hit: Hit, best: float) -> tuple[RecallResult, Hit]:
-    """Return a result no more relevant than the best of the first recall: it is evidence only together with that."""
+    """Return a result with at most the relevance of the first recall's best: alone it is no evidence."""
     if hit.relevance <= best:
         return result, hit
     any_speaker = min(hit.relevance_of_any_speaker, best)
@@ -133,7 +133,7 @@ def _weights(words: Iterable[int], pool: Collection[_Text]) -> dict[int, float]:
 
 
 def _first(pool: Collection[_Text], asked: frozenset[int]) -> list[_Text]:
-    """Return the texts that say most of the question."""
+    """Return the texts with most of the question's words, by weight."""
     weights = _weights(asked, pool)
     rated = [(sum(weights[word] for word in asked & text.words), text) for text in pool]
     least = _SHARE_OF_BEST * max((rate for rate, _ in rated), default=0.0)
@@ -142,7 +142,7 @@ def _first(pool: Collection[_Text], asked: frozenset[int]) -> list[_Text]:
 
 
 def _next(texts: Sequence[_Text], names: Mapping[tuple[str, ...], _Text], pool: Collection[_Text]) -> list[_Text]:
-    """Return the texts that have one of the names, those first that say most of what is missing."""
+    """Return the texts with one of the names; those with most of the missing words come first."""
     hashed = {frozenset(map(hash_of, name)): text for name, text in names.items()}
     weights = _weights({word for words, text in hashed.items() for word in (*words, *text.missing)}, pool)
     rated = []
@@ -159,7 +159,7 @@ def _next(texts: Sequence[_Text], names: Mapping[tuple[str, ...], _Text], pool: 
 
 
 def _names_of(text: _Text, pool: Collection[_Text], used: Collection[int]) -> list[tuple[str, ...]]:
-    """Return the names in a text that were not searched for; without capitals, its runs of words that are rare."""
+    """Return the names in a text that were not searched for yet; without capitals, its runs of rare words."""
     found = [name for name in _capitalised(text.result.text) if not all(hash_of(word) in used for word in name)]
     found = [name for name in found if not all(map(is_function_word, name))]
     if found:

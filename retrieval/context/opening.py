@@ -14,7 +14,7 @@ from storage.memories.records import decay
 
 _LINE_CHARACTERS: Final = 400
 _PROMPT_CHARACTERS: Final = 160
-# At most this part (1/n) of the room is for earlier sessions, since memories have been extracted from them.
+# Earlier sessions get at most this part (1/n) of the room, since memories have been extracted from them.
 _SESSIONS_SHARE: Final = 3
 _SECONDS_PER_HOUR: Final = 3_600
 
@@ -30,7 +30,7 @@ class EarlierSession:
 
 
 def strongest(memories: Iterable[Memory], *, now: datetime, rates: Mapping[Tier, float]) -> list[Memory]:
-    """Return memories by their decayed importance, the highest first; `rates` is the share that an hour leaves of it.
+    """Return memories by their decayed importance, highest first; `rates` is the share that is left after an hour.
 
     Pinned memories come first; of equal ones, the newest comes first.
     """

@@ -1,13 +1,13 @@
-"""Selects what goes into a context, before tokens are counted: turns of the session, and memories from elsewhere.
+"""Selects the content of a context, before tokens are counted: turns of the session, and memories from elsewhere.
 
 This is the first of the three phases of a context: select, fit, write. It takes two recalls: one over all that is
-visible from the session, and one within it. Standing instructions are asked for by no query: every context has those
-that are in force. They are the only stored text that an agent is told to follow, so one that another user gave is never
-among them.
+visible from the session, and one within it. No query asks for standing instructions: every context has those that are
+in force. They are the only stored text that an agent is told to follow, so another user's instruction is never among
+them.
 
 Memories keep the order of the recall. The ranking `decay` orders them by the recall's score times the decay of their
-tier instead: what is old or was seldom recalled sinks, however well it fits. A tier decides how fast something fades
-and where it is placed in the document. It is not a weight as well: that would discount the wider tiers twice.
+tier instead: old or seldom recalled memories sink, however well they fit. A tier decides how fast something fades and
+where it is placed in the document. It is not also a weight, which would discount the wider tiers twice.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ from storage.sessions.summaries import until_day
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 
-# Recalls in the workspace of the context.
+# A recall in the workspace of the context.
 Recall = Callable[[RecallRequest], RecallOutcome]
 
 # Cosine to the query. all-MiniLM-L6-v2 gives paraphrases about 0.7 and turns on one subject about 0.4.
 _MIN_COSINE: Final = 0.65
-# A turn used as the query may be a whole document: its beginning says what it is about.
+# A turn used as the query may be a whole document, whose beginning says what it is about.
 _QUERY_CHARACTERS: Final = 2_000
-# Results below this share of the best result's relevance would only pad a context. Nor is anything told that has hardly
-# anything in common with the query: no word, and a cosine below .08. Who said it does not matter here: an answer is
-# often said by somebody else than the person that the query names. docs/recall-measurements.md has the figures.
+# Results below this share of the best result's relevance would only pad a context. Results that have hardly anything in
+# common with the query (no word, and a cosine below .08) are left out, too. The speaker does not matter here: often
+# somebody else than the person named in the query gives the answer. docs/recall-measurements.md has the figures.
 _SHARE_OF_BEST: Final = 0.05
 _LEAST_FIT: Final = 0.012
 _NO_QUERY: Final = "there is no query and no user message in the session: nothing was searched"
-# An excerpt has some 20 tokens: this is twice as many results as fit, because some are duplicates or too long for the
-# rest. Questions over a whole history get all that a recall can return.
+# An excerpt has some 20 tokens. This asks for twice as many results as fit, because some are duplicates or too long.
+# Questions over a whole history get all that a recall can return.
 _TOKENS_OF_RESULT: Final = 10
 _LEAST_RESULTS: Final = 25
 # Two memories whose vectors have a higher cosine may contradict each other.
 _MAX_COSINE: Final = 0.9
-# Hardly any instruction has fewer tokens, so no more than this many can fit.
+# Hardly any instruction has fewer tokens, which limits how many can fit.
 _SHORT_INSTRUCTION_TOKENS: Final = 8
-# A message that says little more than an instruction repeats it.
+# A message that is at most this much longer than an instruction repeats it.
 _REPEATS_CHARACTERS: Final = 60
 
 
@@ -78,10 +78,10 @@ class ContextRequest:
     document has at most `max_messages` of the session's messages, the `recency_window` among them. `rates` are the
     decay rates of each tier per hour, for the ranking `decay`; `now` is in microseconds. Standing instructions get at
     most `instruction_tokens`. Results with a relevance below `min_score` are left out. `memory_tokens` limits the
-    tokens of results from elsewhere than the session. With a `min_best`, all results are left out if the best has a
-    lower relevance; otherwise those whose relevance, regardless of the speaker, is less than a twentieth of the best's.
-    With `until`, a time in microseconds, it is the context of that time. It has the texts that `user` may see, by
-    default the user of the session. Of what is not from the session, it has those that `trust` lets it tell.
+    tokens of results from outside the session. With a `min_best`, all results are left out if the best has a lower
+    relevance. Otherwise results whose relevance, regardless of the speaker, is less than a twentieth of the best's are
+    left out. With `until`, a time in microseconds, it is the context of that time. It has the texts that `user` may
+    see, by default the user of the session. From outside the session, it has only texts that `trust` allows.
     """
 
     agent: str
@@ -134,7 +134,7 @@ class Candidate:
 
     @property
     def number(self) -> int:
-        """Its chunk id, negated in the account's store: unique over both stores."""
+        """Its chunk id, negated for the account's store, so that it is unique across both stores."""
         return -self.chunk_id if self.store == ACCOUNT_STORE else self.chunk_id
 
     @property
@@ -157,7 +157,7 @@ class Instructions:
     user: str | None = None
 
     def repeated_by(self, candidate: Candidate) -> bool:
-        """Return whether a candidate says the same as one of the instructions, or is the message that one came from."""
+        """Return whether a candidate repeats one of the instructions, or is the source message of one."""
         result = candidate.result
         memory = result.id if result.kind == "memory" else None
         message = message_of(result, candidate.provenance)
@@ -173,7 +173,7 @@ class Instructions:
         )
 
     def _session_of(self, one: StandingInstruction) -> str | None:
-        """Return the session of the message that an instruction came from, which the account does not have as a row."""
+        """Return the session of an instruction's source message. The account has no session rows, only provenances."""
         provenance = self.provenances.get(one.id)
         return provenance.session if provenance is not None else one.session
 
@@ -239,7 +239,7 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         degraded = visible.response.degraded
         if request.ranking == "recall":
             visible = follow_names(session.query, visible, lambda words: recall(_by_words(words, request)))
-        if session.record.messages > len(session.recent):  # else all its messages are told anyway
+        if session.record.messages > len(session.recent):  # otherwise the context has all its messages anyway
             within = recall(_within_session(session.query, request))
             nearest, degraded = _near_enough(within, request), degraded or within.response.degraded
     across = _read_account(account, visible, request) if account and visible else _MemoryDetails()
@@ -324,7 +324,7 @@ def _all_visible(query: str, request: ContextRequest) -> RecallRequest:
         limit=limit,
         min_score=request.min_score,
         separate_memories=True,
-        separate_duplicates=True,  # removed later, by the rank in the context
+        separate_duplicates=True,  # duplicates are removed later, by the rank in the context
         as_of=None if request.until is None else rfc3339(request.until),
         rerank=request.ranking == "recall",
     )
@@ -335,14 +335,14 @@ def _is_over_history(query: str, request: ContextRequest) -> bool:
 
 
 def _by_words(words: str, request: ContextRequest) -> RecallRequest:
-    """Return a recall over the same that is by words alone, of few results."""
+    """Return a recall over the same texts by words alone, with few results."""
     return structs.replace(_all_visible(words, request), mode="keyword", limit=_LEAST_RESULTS)
 
 
 def _within_session(query: str, request: ContextRequest) -> RecallRequest:
     """Return the recall of the nearest messages of the session.
 
-    It finds so many that some are left after the recent and important ones are skipped.
+    It finds enough messages that some are left after the recent and important ones are skipped.
     """
     return RecallRequest(
         query=query,
@@ -394,7 +394,7 @@ def _choose_conversation(
 
 
 def _read_account(account: Store, visible: RecallOutcome, request: ContextRequest) -> _MemoryDetails:
-    """Read what the account knows of its memories that were recalled."""
+    """Read details of the recalled memories of the account."""
     pairs = zip(visible.response, visible.hits, strict=True)
     found = {hit.chunk_id: result.id for result, hit in pairs if hit.store == ACCOUNT_STORE}
     if not found:
@@ -447,14 +447,14 @@ def _candidates(
         chunk = (across.attributes if hit.store == ACCOUNT_STORE else own).get(hit.chunk_id)
         if visible.past is not None and is_past(hit.chunk_id):
             chunk = visible.past.memory(hit.chunk_id).attributes()
-        if chunk is not None and not chunk.waits:  # None: deleted since the recall
+        if chunk is not None and not chunk.waits:  # None if it was deleted since the recall
             tier = tier_of(chunk, session=request.session, channel=channel)
             candidates.append(_candidate(result, hit, chunk, tier, provenance))
     return [one for one in candidates if one.fit >= least_fit]
 
 
 def _told_by_trust(rows: AgentRepositories, candidates: list[Candidate], trust: TrustPolicy) -> list[Candidate]:
-    """Return the candidates that may be told, by whose word they are."""
+    """Return the candidates that the trust policy allows in the context."""
     if not trust:
         return candidates
     own = [one.result.id for one in candidates if one.result.kind == "memory" and one.store != ACCOUNT_STORE]
@@ -518,7 +518,7 @@ def _choose_memories(
     conversation: Conversation,
     request: ContextRequest,
 ) -> tuple[list[Candidate], int]:
-    """Return the candidates that are told, with their past, and how many say the same as one of them."""
+    """Return the chosen candidates with their past, and the number of others that say the same as one of them."""
     if request.ranking != "recall":
         now = request.now if request.until is None else request.until
         candidates = ranked(candidates, now=now, rates=request.rates)
@@ -564,7 +564,7 @@ def distinct(
 
     Their words are compared, so that no difference is lost. A memory and its source message say the same. A candidate
     that repeats a message of `known`, the selected turns, is left out and not counted. Of two candidates that say the
-    same, the newer one takes the place of the better one. Of the candidates that are messages of the session
+    same, the newer one is returned, at the place of the better one. Of the candidates that are messages of the session
     `turns_of`, at most `max_turns` are returned.
     """
     chosen: list[Candidate] = []
@@ -631,7 +631,7 @@ def _with_past(chosen: Sequence[Candidate], own: _MemoryDetails, across: _Memory
 
 
 def _contradicted(candidates: Sequence[Candidate], vectors: Mapping[int, NDArray[np.float32]]) -> dict[int, int]:
-    """Return, for memories that another one seems to contradict, the time of that: once for each pair, at the newer.
+    """Return, for each pair of memories that seem to contradict each other, the older one's time at the newer one.
 
     `vectors` has the numbers of the candidates as keys.
     """
@@ -641,7 +641,7 @@ def _contradicted(candidates: Sequence[Candidate], vectors: Mapping[int, NDArray
     for position, newer in enumerate(memories):
         for older in memories[:position]:
             is_near = float(vectors[newer.number] @ vectors[older.number]) > _MAX_COSINE
-            is_told = older.result.replaced_by is not None  # which is more than that they may contradict
+            is_told = older.result.replaced_by is not None  # a known replacement is more than a possible contradiction
             if is_near and not is_told and _are_at_odds(newer, older):
                 found[newer.number] = to_micros(older.result.created_at)
     return found
@@ -650,7 +650,7 @@ def _contradicted(candidates: Sequence[Candidate], vectors: Mapping[int, NDArray
 def _are_at_odds(one: Candidate, other: Candidate) -> bool:
     """Return whether two memories with nearly the same vector seem to contradict each other.
 
-    The values of two categories or keys never do.
+    Values of two different facts never do.
     """
     are_values = one.keyed and other.keyed
     return not are_values and contradicts(statement(one.result.text), statement(other.result.text))
@@ -675,7 +675,7 @@ def _read_instructions(stores: Iterable[Store | None], request: ContextRequest, 
             if newest:
                 provenances |= rows.provenances.of([one.id for one in newest])
     found.sort(key=lambda one: (-one.created_at, -one.row_id))
-    # The newest of each owner and subject: one may be of the workspace, and what it replaces of the account.
+    # Only the newest of each owner and subject: one in the workspace may replace one in the account.
     distinct_ones: dict[tuple[str | None, str], StandingInstruction] = {}
     for one in found:
         distinct_ones.setdefault((one.owner, one.subject or one.id), one)

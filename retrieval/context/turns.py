@@ -1,4 +1,4 @@
-"""Which turns of its session a context tells: the recent ones, important ones and those near the query, each once."""
+"""Chooses the turns of its session for a context: recent ones, important ones and those near the query, each once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes a context: the last of its three phases, in which a language model may leave out some of what was fitted.
+"""Writes a context: the last of its three phases, in which a language model may leave out some of the fitted items.
 
 No language model is called unless a refiner is given: the same store, query and time give the same document. The
 refiner answers with the numbers of items only, so none of its text gets into the document. Any other answer changes
@@ -93,7 +93,7 @@ def write(
 ) -> BuiltContext:
     """Return the document of a selection, without the items that the refiner drops.
 
-    The refiner is not called if some of the items were forgotten in the session's `store` since.
+    The refiner is not called if some of the items were forgotten in the session's `store` meanwhile.
     """
     written, why = fitted, ""
     if refiner is not None:
@@ -157,7 +157,7 @@ def _memory(text: str, candidate: Candidate) -> ContextMemory:
 
 
 def _left_out(written: Fitted, *, refined: int) -> LeftOut:
-    """Count the selected items of each kind that are not included, and of them those that the refiner dropped."""
+    """Count the selected items of each kind that are not included, and how many of these the refiner dropped."""
 
     def missing(kind: str) -> int:
         return sum(item.kind == kind for item in written.selected) - sum(item.kind == kind for item in written.items)
@@ -174,12 +174,12 @@ def _left_out(written: Fitted, *, refined: int) -> LeftOut:
 
 # --- what was told, and why ---
 
-# More of what was left out is not kept: it is the least relevant.
+# At most so many left out items are recorded: further ones are the least relevant.
 _LEFT_OUT_KEPT: Final = 30
 
 
 def _served(selection: Selection, fitted: Fitted, written: Fitted) -> list[ServedItem]:
-    """Return what the document tells, in its order, and then what was left out, with the reason."""
+    """Return the items of the document, in its order, and then the left out items with the reason."""
     found = {(one.kind, one.id): one.relevance for one in (selection.recalled.response if selection.recalled else ())}
 
     def served(section: ServedSection, kind: ItemKind, id: str, session: str | None, why: LeftOutBecause) -> ServedItem:
@@ -213,7 +213,7 @@ def _served(selection: Selection, fitted: Fitted, written: Fitted) -> list[Serve
 
 
 def _passed_over(result: RecallResult, selection: Selection) -> LeftOutBecause:
-    """Return why a result of the recall was not selected, as far as the selection tells."""
+    """Return why a result of the recall was not selected, as far as the selection shows."""
     if (result.kind, result.id) in selection.held_back:
         return "held back"
     least = min((one.fit for one in selection.memories), default=None)
@@ -237,10 +237,10 @@ class NoVerdict(Exception):
 def _refined(
     selection: Selection, fitted: Fitted, counter: TokenCounter, refiner: LanguageModel, store: Store | None
 ) -> tuple[Fitted, str]:
-    """Return the document without the items that the model drops, and why it was not refined.
+    """Return the document without the items that the model drops, and the reason if it was not refined.
 
-    Recent turns have no number, so a model cannot drop them. It is told neither the summary nor the instructions, which
-    may have words of what is being erased.
+    Recent turns have no number, so a model cannot drop them. It does not get the summary and the instructions, which
+    may have words of something that is being erased.
     """
     optional = [item for item in in_document_order(fitted.items) if item.kind != "recent"]
     numbers = {item.key: position for position, item in enumerate(optional, start=1)}

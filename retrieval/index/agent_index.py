@@ -9,7 +9,7 @@ many. A row is scaled so that its largest number is 127; the cosine of a code di
 The signs of 64 numbers are packed into one word, stored by column, so that a million rows are compared in 4 ms.
 
 `Postings` is the inverted index: for each word the rows that contain it, and how often. It is immutable: adding rows
-returns a new index that shares segments with the old one. A segment that has grown to half of the previous one is
+returns a new index, which shares segments with the old one. A segment that has grown to half of the previous one is
 merged into it, so that a word is looked up in few segments and adding rows stays cheap.
 """
 
@@ -35,7 +35,7 @@ _BLOCK: Final = 1_024
 
 
 class VectorCodes:
-    """The codes of rows 0 to n, grown in place: rows that a reader knows do not change, later ones may."""
+    """The codes of rows 0 to n, grown in place: rows that a reader knows do not change, later rows may."""
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
@@ -270,11 +270,11 @@ class Neighbourhood:
         return means
 
 
-# Chunks on each side that a window has at most. In an index too large to be scored whole, as many rows are scored on
-# each side of a hit.
+# Chunks on each side that a window has at most. In an index too large to be scored whole, so many rows on each side of
+# a hit are scored, too.
 REACH: Final = 8
-# Words on each side that a window has at most. Short turns fill it with eight or more; of an assistant's long answers
-# eight chunks are one or two turns, whose words say little about the one between them.
+# Words on each side that a window has at most. Eight or more short turns have so many. Eight chunks of an assistant's
+# long answers are only one or two turns, whose words say little about the turn between them.
 REACH_WORDS: Final = 300
 
 
@@ -307,7 +307,7 @@ K1: Final = 1.2
 B: Final = 0.75
 # An index is rebuilt when more than this share of its rows is deleted.
 _MAX_DELETED_SHARE: Final = 0.1
-# Rows from which a large index estimates how much text is around its chunks.
+# So many rows serve to estimate how much text is around the chunks of a large index.
 _SAMPLED: Final = 50_000
 _ROLE_NUMBERS: Final = {"user": 0, "assistant": 1, "system": 2, "tool": 3, "file": 4, "memory": 5}
 _COLUMNS: Final[dict[str, type[np.generic]]] = {
@@ -330,11 +330,11 @@ class IndexSnapshot:
 
     `order` lists the live rows by thread and sequence; `places` is its inverse (-1 for a deleted row). `speakers` are
     indexes into `names` (-1 for none), `audiences` into `audience_names` (-1 for everybody), `lengths` count words,
-    `embedded` marks the rows that have a vector of the model that is searched. Statistics cover only the live rows that
-    are not memories, the `documents`, so that jobs that add memories do not change the ranking of conversations; if
-    there are only memories, they cover those. `norms` is what BM25 adds to a count for the length of each row;
-    `surrounded_share` is how much of the text around a chunk is not its own, on average; `oldest` and `newest` are
-    times in microseconds (0 if empty).
+    `embedded` marks the rows with a vector of the searched model. Statistics cover only the live rows that are not
+    memories, the `documents`, so that jobs that add memories do not change the ranking of conversations; if there are
+    only memories, they cover those. `norms` is what BM25 adds to a count for the length of each row; `surrounded_share`
+    is how much of the text around a chunk is not its own, on average; `oldest` and `newest` are times in microseconds
+    (0 if empty).
     """
 
     rows: int
@@ -377,7 +377,7 @@ class IndexSnapshot:
         return int(np.count_nonzero(self.roles[rows] != _ROLE_NUMBERS["memory"]))
 
     def searched(self, allowed: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-        """Mark the live rows, of them only the allowed ones if there is a filter."""
+        """Mark the live rows, or with a filter only the allowed ones among them."""
         return self.alive if allowed is None else self.alive & allowed
 
     def rows_of(self, chunk_ids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -385,7 +385,7 @@ class IndexSnapshot:
         return _find_sorted(self.chunk_ids, chunk_ids)
 
     def rows_for(self, audiences: Collection[str], *, everybody: bool) -> NDArray[np.bool_] | None:
-        """Mark the rows of these audiences and, with `everybody`, those for everybody; None if that is every row."""
+        """Mark the rows of these audiences and, with `everybody`, the rows for everybody; None if that is every row."""
         if not self.audience_names and everybody:
             return None
         allowed = np.array([*(name in audiences for name in self.audience_names), everybody])
@@ -448,7 +448,7 @@ class AgentIndex:
         """Put `count` rows, in the order of their chunk ids, and their vectors into the empty index."""
         self._reserve(count)
         words = [self._add(batch) for batch in rows]
-        if words:  # all at once: adding them batch by batch would sort the same postings repeatedly
+        if words:  # all at once: adding batch by batch would sort the same postings repeatedly
             lengths = self._arrays["lengths"][: self._rows].astype(np.int64)
             self._postings = Postings().with_rows(0, np.frombuffer(b"".join(words), "<u4"), lengths)
         columns = [self._arrays[name][: self._rows] for name in ("chunk_ids", "sequences", "threads")]
@@ -608,7 +608,7 @@ def snapshot_of(
 
 
 def _number_in(names: dict[str, int], name: str | None) -> int:
-    """Return the number of a name, a new one gets the next; -1 for none."""
+    """Return the number of a name; a new name gets the next number; -1 stands for no name."""
     return -1 if name is None else names.setdefault(name, len(names))
 
 

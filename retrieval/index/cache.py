@@ -24,12 +24,12 @@ from storage.transaction import Transaction
 
 # Up to this many chunks the index is built in the caller's transaction.
 MAX_FOREGROUND_CHUNKS: Final = 50_000
-# How long after the beginning of its build callers wait for an index that is built in the background. Later ones are
-# answered from disk at once.
+# Callers wait for an index that is built in the background until this long after the beginning of its build; later
+# callers are answered from disk at once.
 PATIENCE_SECONDS: Final = 1.0
 _MIN_WARMED_CHUNKS: Final = 2_000
 _MAX_WARMED_AGENTS: Final = 1_000
-# Drops that are remembered. They come at most once a second, and no transaction lasts as long.
+# So many drops are remembered: they come at most once a second, and no transaction lasts as many seconds.
 _REMEMBERED_DROPS: Final = 1_000
 DEFAULT_BUDGET_BYTES: Final = 1024 * 1024 * 1024
 
@@ -101,7 +101,7 @@ class AgentIndexes:
     def warm(self, store: Store) -> int:
         """Build the indexes of a workspace's largest agents, within half of the budget; return how many.
 
-        Small ones are skipped: they take no longer than a recall.
+        Small indexes are skipped: building them takes no longer than a recall.
         """
         with store.reading() as tx:
             largest = largest_agents(tx.connection, limit=_MAX_WARMED_AGENTS)
@@ -123,7 +123,7 @@ class AgentIndexes:
     def drop(self, holds: Callable[[str, str], bool]) -> int:
         """Drop the indexes for which `holds(store, agent)`; return how many. Recalls in progress keep theirs.
 
-        One that is being read of an earlier state of its store is not kept either.
+        An index that is just being read from an earlier state of its store is not kept either.
         """
         with self._lock:
             self._drops.append((self._monotonic(), holds))
@@ -151,7 +151,7 @@ class AgentIndexes:
                 del self._indexes[key]
 
     def _store(self, key: _Key, index: AgentIndex, began: float) -> None:
-        """Keep an index that was read in a transaction, unless it was dropped since that `began`."""
+        """Keep an index that was read in a transaction, unless it was dropped after the transaction `began`."""
         with self._lock:
             if any(at >= began and holds(key.workspace, key.agent) for at, holds in self._drops):
                 return
@@ -169,7 +169,7 @@ class AgentIndexes:
                 total -= oldest.nbytes
 
     def _build_in_background(self, key: _Key, store: Store) -> _Build | None:
-        """Build an index in a thread, unless that has begun; return the build, None if it has just ended."""
+        """Build an index in a thread, unless it is being built; return the build, None if it has just ended."""
         build = self._begin(key)
         if build is None:
             with self._lock:

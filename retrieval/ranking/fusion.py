@@ -94,8 +94,8 @@ class Scored:
 
     A retriever that does not apply to the query is absent. `memories` marks the rows that are memories; None if the
     index has none. The shares of some retrievers are multiplied by `factors`: the words around chunks count by the
-    share of chunks that have any, since otherwise the chunks' own words would count twice. The final score of each row
-    is multiplied by its boost, if there are any.
+    share of chunks that have neighbours, since otherwise a lone chunk's own words would count twice. The final score of
+    each row is multiplied by its boost, if there are any.
     """
 
     chunk_ids: NDArray[np.int64]
@@ -180,9 +180,9 @@ def merge(workspace: Scored, other: Scored) -> Scored:
 def weighted_ranking(scored: Scored, weights: Mapping[RetrieverName, float]) -> Ranking:
     """Rank rows by the weighted sum of each retriever's share of its best score.
 
-    Messages and files are ranked by shares of their own best, so that memories never change their order. If memories
-    score better than the best of them, the scores of messages and files are scaled by one factor, chosen so that the
-    best of them keeps the score that it has among all rows.
+    Messages and files are ranked by shares of the best among them, so that memories never change their order. If
+    memories score better, the scores of all messages and files are scaled by one factor, so that the best of these
+    keeps the score that it has among all rows.
     """
     normalised = _shares(scored.retriever_scores, scored.factors)
     scores = _weighted_sum(normalised, weights, len(scored.rows))

@@ -40,7 +40,7 @@ _WORD_OR_POSSESSIVE = re.compile(r"(\w+)(?:['\u2019]s(?!\w))?")
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A query and what is left of it without the names of speakers: the text to embed and the words to search for.
+    """A query without the names of speakers: the text to embed and the words to search for.
 
     `named` are the indexes of the speakers that the original query names.
     """
@@ -103,7 +103,7 @@ _NUMBERS: Final = {
     "ten": 10, "couple of": 2, "few": 3,
 }  # fmt: skip
 _UNIT_DAYS: Final = {"day": 1, "week": 7, "month": 30, "year": 365}
-# Events are talked about in the days after them: after a week the preference has fallen to a third.
+# People talk about events in the days after them: after a week the preference has fallen to a third.
 _FADE_DAYS: Final = 7.0
 # More than any real query mentions, ten years of a month included. Each is compared with every chunk.
 _MAX_PERIODS: Final = 100
@@ -126,7 +126,7 @@ _ASKS_FOR_A_TIME = re.compile(
     r"\b(?:how many (?:days|weeks|months|years)|(?:what|which) (?:date|year|month|day|week))\b"
 )
 _BEGINS_ASKING: Final = ("when ", "how long ", "since when ")
-# Words of texts that tell a time. "May" and "second" are mostly other words.
+# Words of texts with a time. "May" and "second" mostly mean something else.
 TIME_WORDS: Final = (
     *(name for name in _MONTHS if name != "may"), *_WEEKDAYS, *_UNIT_DAYS, "yesterday", "today", "tonight", "tomorrow",
     "ago", "weekend", "since", "recently",
@@ -143,7 +143,7 @@ def asks_for_a_time(query: str) -> bool:
 
 
 def with_days_meant(text: str, said_at: int) -> str:
-    """Return a text said at a time (microseconds) with the day behind "last Friday", the month behind "next month"."""
+    """Return a text said at a time (microseconds) with dates added after words such as "last Friday"."""
 
     def dated(match: re.Match[str]) -> str:
         days = days_in(match[0], said_at)
@@ -172,7 +172,7 @@ def periods_in(query: str, *, newest: int, years: tuple[int, int]) -> list[Perio
     """Return the times that a query mentions.
 
     `newest` is the time of the newest message in microseconds. `years` are the first and last year with messages: a
-    month without a year means that month of each of them.
+    month without a year means that month in each of these years.
     """
     text = query.lower()
     found = _unique(chain(_iso_dates(text), _with_month(text, years), _relative_to(from_micros(newest).date(), text)))

@@ -12,8 +12,8 @@ that has the same scale for every query and store:
     relevance = 1 / (1 + exp(-(a + b * cosine + c * words + d * date - e * other)))
 
 The coefficients were fitted once, to all development sets at once; docs/recall-measurements.md says how reliable it is.
-Chunks or queries without a vector are estimated from the words alone, by coefficients of their own. So are, from all
-but the words, those in two scripts by a model that knows both: they cannot share words, so none is missing.
+Chunks or queries without a vector are estimated from the words alone, by coefficients of their own. Queries and chunks
+in two scripts, with a model that knows both, are estimated without the words, which they cannot share.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Relevance(NamedTuple):
 _WITH_VECTOR: Final = _Coefficients(base=-4.7, cosine=3.6, words=4.4, date=0.7, other_speaker=2.6)
 _WORDS_ONLY: Final = _Coefficients(base=-3.9, cosine=0.0, words=6.1, date=0.5, other_speaker=2.6)
 _ACROSS_SCRIPTS: Final = _Coefficients(base=-6.4, cosine=12.2, words=0.0, date=0.5, other_speaker=3.4)
-# Rare words found after which more words add little.
+# After so many rare words, more words add little.
 _HALF_AMOUNT: Final = 2.0
 # About the BM25 score of one rare word in a large index (ln 100,000).
 _BM25_OF_A_RARE_WORD: Final = 12.0
-# A store of few messages does not show how common a word is. So words are counted as if there were this many chunks
-# more, of which each function word ("when", "my") is in half, and no other word in any.
+# A store of few messages does not show how common a word is. So words are counted as if there were this many more
+# chunks: each function word ("when", "my") is in half of them, and no other word in any.
 _ADDED_DOCUMENTS: Final = 100
 _WITH_FUNCTION_WORD: Final = 50
 # About a third of the character pairs in a text without spaces are words; the others cross a border between words. A
@@ -77,7 +77,7 @@ _PAIRS_THAT_ARE_WORDS: Final = 1 / 3
 # Characters of a text that tell its script.
 _SCRIPT_READ: Final = 100
 _DIGITS: Final = 3
-# A relevance is never rounded to 0: nothing is certain not to fit.
+# A relevance is never rounded to 0: it is never certain that a text does not fit.
 _MIN_RELEVANCE: Final = 0.001
 
 
@@ -93,8 +93,8 @@ def estimate(
 ) -> list[Relevance]:
     """Return the relevance of each of these rows, on (0, 1). `vector` is the embedding of `query.text` by `model`.
 
-    `texts` are those of the rows; without them all are taken for texts in the script of the query. Words are counted
-    in `statistics`, by default the snapshot itself. The result does not depend on the other rows.
+    `texts` are the texts of the rows; without them, all rows count as texts in the script of the query. Words are
+    counted in `statistics`, by default the snapshot itself. The result does not depend on the other rows.
     """
     compared = statistics or snapshot
     dates = date_fit(snapshot, rows, query.original, compared)
@@ -118,7 +118,7 @@ def estimate(
 def estimate_without_index(cosine: float | None, bm25: float) -> Relevance:
     """Return the relevance of a chunk found while there is no index in memory, by its cosine and its BM25 score.
 
-    BM25 stands for the weights found: without the index, those of the words that are missing are unknown.
+    BM25 replaces the weights of the found words: without the index, the weights of missing words are unknown.
     """
     amount = bm25 / _BM25_OF_A_RARE_WORD
     evidence = _Evidence(cosine=cosine or 0.0, words=amount / (amount + _HALF_AMOUNT))
@@ -132,7 +132,7 @@ def shown_relevance(relevance: float) -> float:
 
 
 def _estimates(evidence: _Evidence, embedded: NDArray[np.bool_], in_another_script: NDArray[np.bool_]) -> Floats:
-    """Return the relevance by the evidence that each row has: with a vector or without, in another script or not."""
+    """Return the relevance of each row by its evidence: with or without a vector, in another script or not."""
     with_vector = _probability(_WITH_VECTOR, evidence)
     across = np.maximum(with_vector, _probability(_ACROSS_SCRIPTS, evidence))  # a name may be shared
     estimates = np.where(
@@ -142,7 +142,7 @@ def _estimates(evidence: _Evidence, embedded: NDArray[np.bool_], in_another_scri
 
 
 def _in_another_script(query: str, texts: Sequence[str], count: int) -> NDArray[np.bool_]:
-    """Mark the texts mostly in Latin script for a query that is not, and the reverse."""
+    """Mark the texts mostly in Latin script for a query in another script, and the reverse."""
     asked = is_outside_latin(query)
     if asked is None or not texts:
         return np.zeros(count, np.bool_)

@@ -1,8 +1,8 @@
 """The retrievers: they score the chunks of an agent by words, by meaning, by speaker and by date.
 
-The default ranking scores a chunk by its own text and by the text around it, by words and by meaning. Six retrievers,
-each as a share of its best score, weighted and summed. docs/recall.md has the reasons and measurements. The cost
-depends only on how much the agent has stored.
+The default ranking scores a chunk by its own text and by the text around it, by words and by meaning. The scores of six
+retrievers, each as a share of the retriever's best score, are weighted and summed. docs/recall.md has the reasons and
+measurements. The cost depends only on how much the agent has stored.
 
     keyword         BM25 of the chunk, with the question that it answers
     keyword_around  BM25 of the chunk and up to 8 chunks or 300 words on each side, as one document
@@ -43,8 +43,8 @@ from storage.index.forward import ForwardIndex
 from storage.index.search_index import Hit, SearchIndex
 from storage.recall.words import hash_of, is_outside_latin, words_of
 
-# IDF of a word in more than half of the chunks. Not 0, as in FTS5, so that it is still found in a small store in which
-# all chunks share it.
+# IDF of a word in more than half of the chunks. Not 0, as in FTS5, so that a small store in which all chunks share the
+# word still finds it.
 _MIN_IDF: Final = 1e-6
 # In larger indexes such words are skipped.
 _MANY_ROWS: Final = 1_000
@@ -77,8 +77,7 @@ def surrounding_scores(
 ) -> Scores:
     """Return the BM25 score of each row's window taken as one document.
 
-    A memory has no neighbours. Its window counts as at least of mean length, so that a short text gains nothing by
-    being alone.
+    A memory has no neighbours. Its window counts as at least of mean length, so that a short text gains nothing.
     """
     statistics = statistics or snapshot
     chunks = statistics.documents
@@ -125,9 +124,9 @@ def _norms(snapshot: IndexSnapshot, statistics: IndexSnapshot) -> Scores:
 
 # Vectors of this embedder have no meaning in any language.
 WITHOUT_MEANING: Final = frozenset({HashEmbedder.model})
-# To a model that cannot read it, any text in another script is much like any other. With half the weight Chinese
-# questions about Chinese memories (MADial, all-MiniLM-L6-v2) reach 61.3 and 73.1 any@5 and any@10 instead of 59.4 and
-# 70.0; with none 60.0 and 71.9.
+# To a model that cannot read a script, all texts in that script look alike. With half the weight Chinese questions
+# about Chinese memories (MADial, all-MiniLM-L6-v2) reach 61.3 and 73.1 any@5 and any@10 instead of 59.4 and 70.0; with
+# none 60.0 and 71.9.
 _UNREAD: Final = 0.5
 _OF_VECTORS: Final = ("vector", "vector_around")
 
@@ -147,7 +146,7 @@ def weights_for(weights: Mapping[RetrieverName, float], query: str, model: str |
 # Mean and standard deviation of the default model's cosines between a query and the chunks of a store.
 _MEAN_COSINE: Final = 0.1
 _COSINE_DEVIATION: Final = 0.1
-# Rows whose cosines are compared for that, and how many rows the default model's values count for.
+# The size of the sample of rows for this, and the number of rows that the default model's values count for.
 _SAMPLED_ROWS: Final = 512
 _PRIOR_ROWS: Final = 20
 
@@ -167,10 +166,10 @@ def on_default_scale(snapshot: IndexSnapshot, vector: Floats, cosines: Floats) -
 
 
 def ranked_on_default_scale(model: str | None) -> bool:
-    """Return whether the cosines of a model are moved for the ranking, too, where shares of the best are added up.
+    """Return whether a model's cosines are moved to that scale for the ranking, too, which adds up shares of the best.
 
-    Only the multilingual model was measured: its cosines vary so little among Chinese texts that in the sum its
-    vectors counted for less than words (MADial, any@10 in Chinese: 84.4, moved 88.8; in English 88.1 and 89.4).
+    Only the multilingual model was measured: among Chinese texts its cosines vary so little that vectors counted less
+    than words in the sum (MADial, any@10 in Chinese: 84.4, moved 88.8; in English 88.1 and 89.4).
     """
     return model is not None and model.partition("@")[0] == MULTILINGUAL_MODEL
 
@@ -189,7 +188,7 @@ _NEIGHBOUR_WEIGHTS: Final = {1: 0.5, 2: 0.25}
 # With its full cosine, a verbatim copy of a worse turn ranked above a better turn: with every turn of a conversation
 # copied, any@5 fell from 86.7 to 82.0; with this factor it is 87.3.
 _MEMORY_FACTOR: Final = np.float32(1.0 / (1.0 + 2.0 * sum(_NEIGHBOUR_WEIGHTS.values())))
-# Up to this many chunks all are scored; in larger indexes only those near the seeds of a first pass.
+# Up to this many chunks, all are scored; in larger indexes only those near the seeds of a first pass.
 SCORED_WHOLE: Final = 50_000
 NEAREST_SEEDS: Final = 1_000
 KEYWORD_SEEDS: Final = 500
@@ -263,7 +262,7 @@ def _scored_rows(
 ) -> Neighbourhood:
     """Return all rows, or in a large index those around the best by words and by the signs of their vectors.
 
-    Memories get seeds of their own, as many again, so that they displace no messages.
+    Memories get the same number of seeds of their own, so that they displace no messages.
     """
     if exhaustive or snapshot.documents <= SCORED_WHOLE:
         return Neighbourhood(snapshot)
@@ -344,8 +343,9 @@ def date_fit(snapshot: IndexSnapshot, rows: Rows, query: str, statistics: IndexS
     return fit_periods(periods, snapshot.created_at[rows]) if periods else None
 
 
-# The factor of chunks that tell a time, where a question asks for one. LoCoMo, 155 such questions, any@5 and any@10:
-# 89.0 and 93.5 without it, 89.7 and 94.8 with 1.1, which no factor beat in any of five folds, 89.7 and 92.3 with 1.4.
+# The factor of chunks that mention a time, for questions that ask for one. LoCoMo, 155 such questions, any@5 and
+# any@10: 89.0 and 93.5 without it, 89.7 and 94.8 with 1.1, which no factor beat in any of five folds, 89.7 and 92.3
+# with 1.4.
 _TELLS_A_TIME: Final = 1.1
 
 
@@ -364,9 +364,9 @@ def _year(micros: int) -> int:
 
 
 # The cosine of a quantised vector is off by about 0.002. So this many more rows than needed are scored exactly; the
-# nearest are among them.
+# nearest rows are among them.
 _EXTRA_RESCORED: Final = 50
-# In indexes of more than `SCORED_WHOLE` chunks: rows taken by their signs, for each hit and at least.
+# In indexes of more than `SCORED_WHOLE` chunks: rows selected by their signs, for each hit, and the minimum.
 _SIGNS_PER_HIT: Final = 20
 _MIN_BY_SIGNS: Final = 1_000
 

@@ -1,6 +1,6 @@
 """Translates statements from SQLite's SQL, in which repositories write them, to PostgreSQL's.
 
-Besides the syntax, each table that holds rows of many stores is limited to the rows of one: the parameter `store_id`.
+Besides changing the syntax, it limits each table with rows of many stores to one store: the parameter `store_id`.
 Row-level security limits it a second time.
 
 Row-level security keeps conditions that call functions from finding rows, for they could show those of others: only
@@ -63,7 +63,7 @@ class KeptTranslations:
             self._known |= found
 
     def find(self, key: str, make: Callable[[], Translation]) -> Translation:
-        """Return what is known of a statement, else what `make` returns, which is then kept."""
+        """Return the known translation of a statement; without one, call `make` and keep its result."""
         if key not in self._known:
             self._known[key] = make()
             if self._path is not None:
@@ -78,7 +78,7 @@ class KeptTranslations:
 
 
 def _code() -> str:
-    """Return a hash of what translates: this package and the parser."""
+    """Return a hash of the code that translates: this package and the parser."""
     content = blake3(version("sqlglot").encode())
     for module in sorted(Path(__file__).parent.glob("*.py")):
         content.update(module.read_bytes())
@@ -113,7 +113,7 @@ def separate_booleans(tree: exp.Expr) -> exp.Expr:
 
 
 def _wrap(node: exp.Expr, outside: exp.Expr, inside: exp.Expr) -> None:
-    """Put a node into another expression, which takes its place."""
+    """Replace a node by another expression around it."""
     node.replace(outside)
     inside.set("this", node)
 
@@ -123,7 +123,7 @@ def _is_assignment(node: exp.Expr) -> bool:
 
 
 def _expects_condition(node: exp.Expr) -> bool:
-    """Return whether a condition is expected in the place of a node."""
+    """Return whether PostgreSQL expects a condition in the place of a node."""
     parent, key = node.parent, node.arg_key
     while isinstance(parent, exp.Paren):
         key, parent = parent.arg_key, parent.parent
@@ -188,7 +188,7 @@ def _is_of(column: exp.Expr, table: str) -> bool:
 
 
 def _can_be_computed_before(value: exp.Expr, table: str) -> bool:
-    """Return whether a value is computed, and from other tables than the one that is joined."""
+    """Return whether a value is computed from other tables than the one that is joined."""
     outer = [column for column in value.find_all(exp.Column) if column.parent_select is value.parent_select]
     return not isinstance(value.unnest(), _PLAIN) and all(column.table not in ("", table) for column in outer)
 
@@ -210,7 +210,7 @@ def type_of(node: exp.Expr) -> str:
 
 
 def can_be_null(column: exp.Column) -> bool:
-    """Return whether a column can be NULL, as those that are not columns of a table may be."""
+    """Return whether a column can be NULL; True for columns that belong to no table."""
     table = _table_of(column)
     return table is None or column.name in tables()[table].nullable
 
@@ -257,7 +257,7 @@ def _is_call(table: exp.Expr) -> bool:
 
 
 def _only_source(query: exp.Expr | None) -> exp.Expr | None:
-    """Return what `SELECT value FROM json_each(...)` reads, if a query is just that."""
+    """Return the argument of `SELECT value FROM json_each(...)` if a query is nothing else."""
     query = query.this if isinstance(query, exp.Subquery) else query
     if not isinstance(query, exp.Select) or {name for name, value in query.args.items() if value} != {
         "expressions",
@@ -305,7 +305,7 @@ def _type_of_value(tree: exp.Expr, table: exp.Table) -> str:
 
 
 STORE: Final = "store_id"
-# Of this process: a store's processes translate the same statements.
+# The translations that this process knows.
 KEPT: Final = KeptTranslations()
 
 
@@ -408,7 +408,7 @@ def _untyped(tree: exp.Expr) -> list[str]:
 
 
 def _name_conflicts(tree: exp.Expr) -> exp.Expr:
-    """Name the store in the key of a conflict, and read `INSERT OR IGNORE` as one without a key."""
+    """Add the store to the key of a conflict; `INSERT OR IGNORE` becomes a conflict without a key."""
     for insert in tree.find_all(exp.Insert):
         if insert.args.get("alternative") == "IGNORE":
             insert.set("alternative", None)
@@ -462,7 +462,7 @@ def _name_plainly(tree: exp.Expr) -> exp.Expr:
 
 
 def _know_numbers(tree: exp.Expr) -> exp.Expr:
-    """Ask a function for the highest number that a table has used, which SQLite keeps in a table."""
+    """Read the highest number that a table has used from a function; SQLite has it in a table."""
     for select in list(tree.find_all(exp.Select)):
         source = select.args.get("from_")
         if source is not None and source.this.name == "sqlite_sequence":
@@ -475,7 +475,7 @@ def _know_numbers(tree: exp.Expr) -> exp.Expr:
 
 
 def _compare_nulls(tree: exp.Expr) -> exp.Expr:
-    """Return NULL from `max(a, b)` and `min(a, b)` if either is: PostgreSQL leaves it out."""
+    """Make `max(a, b)` and `min(a, b)` NULL if either is NULL: PostgreSQL ignores NULL."""
     for node in list(tree.find_all(exp.Max, exp.Min, exp.Greatest, exp.Least)):
         values = [node.this, *node.expressions]
         if len(values) < 2:
@@ -497,7 +497,7 @@ def _can_be_null(node: exp.Expr) -> bool:
 
 
 def _limit_rows(tree: exp.Expr) -> exp.Expr:
-    """Have a limit of -1 mean all rows, which PostgreSQL refuses."""
+    """Translate a limit of -1, which PostgreSQL refuses, to no limit."""
     for limit in tree.find_all(exp.Limit):
         if isinstance(limit.expression, exp.Placeholder):
             number = exp.cast(limit.expression.copy(), "bigint")
@@ -513,7 +513,7 @@ def _ignore_case(tree: exp.Expr) -> exp.Expr:
 
 
 def _order_nulls(tree: exp.Expr) -> exp.Expr:
-    """Say where NULL comes only for what can be NULL: otherwise no index would be used for the order."""
+    """State the position of NULL only for columns that can be NULL: for others, it would rule out an index."""
     for ordered in tree.find_all(exp.Ordered):
         key = ordered.this
         if not isinstance(key, exp.Column) or not can_be_null(key):
@@ -522,7 +522,7 @@ def _order_nulls(tree: exp.Expr) -> exp.Expr:
 
 
 def _read_json(tree: exp.Expr) -> exp.Expr:
-    """Convert texts to JSON before a value is read from them, and the value to the type that it is compared with."""
+    """Convert texts to JSON before a value is read from them, and the value to the type it is compared with."""
 
     def as_document(node: exp.Expr) -> exp.Expr:
         if isinstance(node, (exp.JSONExtract, exp.JSONExtractScalar)) and not node.meta.get("read"):

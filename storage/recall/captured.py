@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from storage.repository import Repository
 from storage.rows import to_parameters
 
-# What was asked in a session is left out if that is gone. One that began later is another one.
+# Queries of a session that is gone are left out. A session of that id that began later is another session.
 _RECORD: Final = """
     INSERT INTO captured_queries (id, agent_id, session_row, user_id, at, kind, query, parameters, found)
     SELECT :id, :agent, s.row_id, :user, :at, :kind, :query, :parameters, :found
@@ -63,7 +63,7 @@ class CapturedQueries(Repository):
     """The captured queries of a workspace within one transaction. It crosses agents: for workers and operators only."""
 
     def record(self, captured: Sequence[CapturedQuery]) -> int:
-        """Store queries; returns how many are new. One whose session is gone is left out."""
+        """Store queries; return how many are new. Queries of sessions that are gone are left out."""
         return sum(self._execute(_RECORD, **to_parameters(one)).rowcount for one in captured)
 
     def newest(self, *, agent: str | None, since: int, limit: int) -> list[CapturedQuery]:
@@ -71,7 +71,7 @@ class CapturedQueries(Repository):
         return self._records(CapturedQuery, _NEWEST, agent=agent, since=since, limit=limit)
 
     def answers(self, query: CapturedQuery, *, until: int, limit: int) -> list[str]:
-        """Return the first answers after a query in its session; without one, only the next to its user."""
+        """Return the first answers after a query in its session; without a session, the next answer to its user."""
         values: dict[str, Any] = {"agent": query.agent, "session": query.session, "user": query.user, "at": query.at}
         return self._values(_ANSWERS, **values, until=until, limit=limit if query.session else 1)
 

@@ -22,10 +22,9 @@ class ChunkSource:
     """The message, file or memory that a chunk came from, as recall shows it.
 
     For a memory `tier` is its tier, `source_message` the id of the message it was made from, and `source_session` the
-    reference code of that message's session, both as far as the memory names them. A source with
-    `expires_at` must not be shown from then on. `ref_code` is the reference code of its session.
-    `owner` is the end user of its session, or that a memory belongs to. A memory that was replaced held until
-    `valid_to`; one that was said again was so at `confirmed_at`.
+    reference code of that message's session, both as far as the memory names them. A source with `expires_at` must not
+    be shown from then on. `ref_code` is the reference code of its session. `owner` is the end user of its session, or
+    of a memory. A replaced memory held until `valid_to`; `confirmed_at` is when a memory was last confirmed.
     """
 
     chunk_id: int
@@ -51,9 +50,9 @@ class ChunkSource:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A memory of a user, by its text, that another one has replaced: what that one says, and since when.
+    """The replacement of a user's memory: the text of the old memory, the text of the new one, and since when it holds.
 
-    Memories that are nobody's have an empty `owner`. One that only says that something changed has no `older` text.
+    Memories of nobody have an empty `owner`. `older` is empty if the new memory only says that something changed.
     """
 
     older: str
@@ -67,9 +66,9 @@ class Replacement:
 class ChunkAttributes:
     """The attributes of a chunk that ranking uses. `accessed_at` is None if it was never found.
 
-    `tier` and `kind` (fact, preference and so on) are those of a memory; messages and files have neither. `keyed`: it
-    is the value of a category and key. `waits`: it is no one's, or an instruction, and waits for approval. `confirmed`:
-    it was said again, or a person has confirmed it.
+    `tier` and `kind` (fact, preference and so on) are those of a memory; messages and files have neither. `keyed` marks
+    the value of a category and key, `waits` a memory of nobody or an instruction that waits for approval, `confirmed` a
+    memory that was said again or that a person has confirmed.
     """
 
     chunk_id: int
@@ -88,7 +87,7 @@ class ChunkAttributes:
 
 # The length of the first chunk of a memory.
 SHOWN_CHARACTERS: Final = 640
-# No more are scored, the last said first.
+# At most so many are scored, those said last.
 _LIMIT: Final = 10_000
 
 
@@ -108,7 +107,7 @@ class PastMemory(ChunkSource):
     keyed: bool
 
     def attributes(self) -> ChunkAttributes:
-        """Return what a ranking needs to know of it."""
+        """Return the attributes that rankings use."""
         return ChunkAttributes(
             self.chunk_id,
             self.session,
@@ -196,7 +195,7 @@ _REPLACEMENTS: Final = f"""
         ORDER BY m.created_at DESC LIMIT :limit
     ) AS changed
 """
-# The newest replacements are enough: what was said before older ones has been said again, or is past.
+# Only the newest replacements count: statements from before older ones have been said again or are past.
 _MAX_REPLACEMENTS: Final = 50
 _MAX_REPLACEMENTS_OF_ALL: Final = 1_000
 
@@ -205,7 +204,7 @@ class PastMemories(AgentRepository):
     """The superseded memories of one agent within one transaction."""
 
     def held(self, chunk_filter: ChunkFilter) -> list[PastMemory]:
-        """Return those that held at the filter's `until` and pass the filter, the last said first."""
+        """Return the memories that held at the filter's `until` and pass the filter, the last said first."""
         if chunk_filter.kinds and "memory" not in chunk_filter.kinds:
             return []
         clauses = [of_memory(self._viewer, "m")]
@@ -233,7 +232,7 @@ class PastMemories(AgentRepository):
         return _REPLACEMENTS.format(visible=visible, visible_too=visible_too, of_owner=of_owner)
 
     def histories(self, memory_ids: Sequence[str]) -> dict[str, list[Said]]:
-        """Return the versions of each memory, itself and what it superseded, newest first, if there are several."""
+        """Return the versions of each memory that has several: itself and those that it superseded, newest first."""
         found: dict[str, list[Said]] = {}
         visible = of_memory(self._viewer, "m")
         for said in self._records(Said, _HISTORIES.format(visible=visible), ids=memory_ids):
@@ -367,7 +366,7 @@ class ChunkSources(AgentRepository):
         )
 
     def first_of_messages(self, message_ids: Sequence[str], chunk_filter: ChunkFilter) -> list[int]:
-        """Return the first chunk that passes a filter of each message, of whatever session, with one of these ids."""
+        """Return the first chunk that passes a filter, for each message with one of these ids in any session."""
         return self._values(
             "SELECT min(c.id) FROM messages AS m JOIN message_chunks AS l ON l.message_row = m.row_id"
             " JOIN chunks AS c ON c.id = l.chunk_id WHERE m.agent_id = :agent"

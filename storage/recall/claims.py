@@ -1,4 +1,4 @@
-"""What a plain sentence claims: the value of one attribute of a subject, which a later sentence can replace.
+"""Reads the claims of plain sentences: values of attributes of a subject, which later sentences can replace.
 
 "Kate lives in Porto" and "Kate moved to Faro" are about one attribute, and so are "the capital of X is Y" and "the
 capital of X is Z". Only attributes that have one value at a time are read, by the form of the sentence: what something
@@ -7,8 +7,8 @@ definite is ("my desk is on floor 4"), where and with whom somebody lives or wor
 and the versions in use: they are replaced only by a sentence that says so, such as "I don't go to the gym any more" and
 "the meeting was moved to Friday".
 
-A sentence that is read wrongly hides what holds, so doubt means no claim: questions, conditions, other negations and
-quotations are none, nor is a sentence about a pronoun of the third person, nor what is pasted or is to be worked on.
+A sentence that is read wrongly hides something that holds, so doubt means no claim: questions, conditions, other
+negations and quotations make none, nor do sentences about `he`, `she` or `they`, pasted text, or text to be worked on.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _MAX_WORDS: Final = 30
 _MAX_VALUE_WORDS: Final = 12
 _MAX_NAME_WORDS: Final = 4
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\w]*[A-Z0-9])|\n+")
-# Code and quoted lines, and what follows words that lead to a text of others: "summarise this: I moved to London".
+# Code, quoted lines, and text after words that lead to another person's text: "summarise this: I moved to London".
 PASTED = re.compile(
     r"```.*?(?:```|\Z)|^ {0,3}>[^\n]*|(?:^|(?<=[.!?\n]))[^:.!?\n]{0,60}\b(?:this|these|following|below|text|translate"
     r"|summari[sz]e|proofread|wrote|writes|says|said|reads|fwd|forwarded|from|subject)\b[^:.!?\n]{0,60}:\s.*"
     r"|\b(?:following|below|text)\b[^\n]{0,60}\n.*",
     re.IGNORECASE | re.DOTALL | re.MULTILINE,
 )
-# What a memory quotes of its speaker, who may leave out apostrophes.
+# A memory's quotation of its speaker, who may leave out apostrophes.
 _SAID = re.compile(r"\AUser said: \"(?P<said>[^\"]{1,500})\"\.?\Z")
 _LEFT_OUT = re.compile(
     r"\b(?:i(?=(?:m|ve)\b)|(?:do|does|did|ca|wo|is|are|was|were|have|has|could|would|should)n(?=t\b))", re.IGNORECASE
@@ -47,14 +47,14 @@ _LEFT_OUT = re.compile(
 _NUMBERED = re.compile(r"\A\s*(?:\d+[.)]|[-*\u2022])\s+")
 _WORD = re.compile(r"[\w][\w'\u2019&./-]*")
 _QUESTION = re.compile(r"\?\s{0,3}\Z")
-# Words with which a sentence is no plain statement.
+# Words of sentences that are no plain statements.
 _DOUBT = re.compile(
     r"[?\"\u201c\u201d]|\b(?:if|would|could|should|might|may|wish|unless|whether|maybe|perhaps|probably|suppose|imagine"
     r"|not|never|no longer|nor|neither|used to|almost|hope|hopes|want|wants|let's|please)\b|n['\u2019]t\b"
 )
 _BE: Final = words_in("is was are were am be became becomes remains 's \u2019s")
 _PREPOSITIONS: Final = words_in("in at to by with of for from on as under near")
-# Verbs of states that one has once at a time, by their stems, with the attribute that they tell.
+# Verbs of states of which a person has one at a time, by their stems, with the attribute that they state.
 _STATES: Final = {
     "live": "live", "lives": "live", "lived": "live", "reside": "live", "resides": "live", "moved": "live",
     "relocated": "live", "work": "work", "works": "work", "worked": "work", "joined": "work", "study": "study",
@@ -63,7 +63,7 @@ _STATES: Final = {
     "meets": "meet", "costs": "cost", "drive": "drive", "drives": "drive",
 }  # fmt: skip
 _MOVES: Final = frozenset({"moved", "relocated"})
-# As the speaker or several say them; else they are nouns: "good work on", "files on drive".
+# Verbs only after `I` or a plural subject; otherwise nouns: "good work on", "files on drive".
 _OF_SEVERAL: Final = frozenset({"live", "reside", "work", "study", "play", "speak", "drive"})
 _LOOSE: Final = words_in(
     "now currently just recently today still actually already also has have had been i've the a an finally"
@@ -73,7 +73,7 @@ _PRONOUNS: Final = words_in(
     "nothing everyone here"
 )
 _RELATIVE: Final = frozenset({"that", "where", "who", "which", "whose", "when"})
-# Moods that look like what was done to somebody: "interested in", of which one has many.
+# Moods that look like passives: "interested in". People have many at once.
 _MOODS: Final = words_in(
     "interested excited determined worried scared used supposed tired inspired obsessed pleased concerned surprised "
     "involved prepared expected needed"
@@ -88,7 +88,7 @@ _SPEAKER: Final = {
 }  # fmt: skip
 # Memories say "Ana is" where she said "I am": both are read in the first person.
 _FIRST_PERSON: Final = {"is": "am", "has": "have", "does": "do", "goes": "go"}
-# What somebody or something has one of: "the city of Lisbon" says what Lisbon is, and that there is no other.
+# Things of which there is one: "the city of Lisbon" says what Lisbon is, and there is no other.
 _CLASSES: Final = words_in(
     "city town village country continent state province region position role sport language religion field rank office"
 )
@@ -125,7 +125,7 @@ _SWITCH = re.compile(
     re.IGNORECASE,
 )
 _NO_MORE = re.compile(r"\A\s{0,3}(?:i|we|user) (?:have|has) no (?P<thing>\w{1,30}) any ?more\b", re.IGNORECASE)
-# Who lives with somebody does not live alone, and the other way round.
+# A person lives with somebody or alone, not both.
 _COMPANY = re.compile(
     r"\A\s{0,3}(?:i|user|i['\u2019](?:ve|m))\s(?:\w{1,12}\s)?(?:(?:live|lives|living) (?P<alone>alone\b|on my own\b)"
     r"|(?:(?:live|lives|living)|moved (?:back )?in) with\b)",
@@ -137,7 +137,7 @@ _NEW = re.compile(
     re.IGNORECASE,
 )
 
-# Where a sentence goes on about the speaker, with or without a word for the speaker.
+# Where a sentence goes on about the speaker, with or without `I`.
 _AS_SPEAKER = re.compile(
     r"\A\s{0,3}(?:i|we|user|i['\u2019]m|we['\u2019]re|i['\u2019]ve|we['\u2019]ve)\s", re.IGNORECASE
 )
@@ -179,7 +179,7 @@ _TIME: Final = (
     rf"|\d{{1,2}}(?::\d\d)?(?:st|nd|rd|th)?(?:\s?[ap]m|\so'clock)?(?:\s(?:of\s)?{MONTHS}(?=\W|\Z))?)"
 )
 _MOVED: Final = r"(?:moved|changed|postponed|rescheduled|pushed|shifted|delayed|extended|brought)"
-# A memory says the day in brackets, too: "on Friday (6 November 2026)".
+# A memory adds the date in brackets: "on Friday (6 November 2026)".
 _AT_A_TIME: Final = (
     rf"(?:(?:on|at|by)\s)?(?:the\s)?(?P<time>{_TIME}[\w:., ]{{0,30}}?)(?P<now>\snow)?"
     r"(?:\s\([^()]{4,40}\))?[.!]?\s{0,3}\Z"
@@ -219,23 +219,23 @@ _VERSION = re.compile(
     r"\s(?P<name>[A-Za-z][A-Za-z.+#]{0,20})\s(?P<version>v?\d{1,5}(?:\.\d{1,5}){0,4})\b",
     re.IGNORECASE,
 )
-# Who is spoken to: "my friend, this is great". "My dentist, Dr Lee, is" is about the dentist, but hardly ever said.
+# The person spoken to: "my friend, this is great". "My dentist, Dr Lee, is" is about the dentist, but rare.
 _ADDRESSED = re.compile(r"\A\s{0,3}my \w{1,20}, ", re.IGNORECASE)
 
 
 def with_apostrophes(text: str) -> str:
-    """Return a text with plain apostrophes, and with those that were left out: "i dont" is "i don't"."""
+    """Return a text with plain apostrophes, also where they were left out: "i dont" becomes "i don't"."""
     return _LEFT_OUT.sub(r"\g<0>'", text.replace("\u2019", "'"))
 
 
 def said_in(text: str) -> str:
-    """Return what a memory quotes of its speaker if it does nothing else, and any other text as it is."""
+    """Return the quoted words of a memory that is nothing but a quotation, and any other text as it is."""
     quoted = _SAID.match(text)
     return quoted["said"] if quoted is not None else text
 
 
 def as_said(text: str) -> str:
-    """Return what a text says in the words of its speaker, with all apostrophes."""
+    """Return a text in the words of its speaker, with all apostrophes."""
     return with_apostrophes(said_in(text))
 
 
@@ -245,7 +245,7 @@ _NAMED = re.compile(
     r"(?:'s name is|\sis (?:called|named))\s",
     re.IGNORECASE,
 )
-# Of these one has several: another name is that of another one, unless it is the new one.
+# Things of which people have several: another name belongs to another one, unless it is the new one.
 _ONE_OF_MANY = re.compile(
     r"\A\s{0,3}(?:my|our|user's)\s(?:(?!new)\w{1,10}\s)?(?:friend|cousin|aunt|uncle|niece|nephew|colleague|neighbou?r|client|dog|cat|puppy"
     r"|kitten|horse|rabbit)(?:'s name)?\sis\s(?!now\b)",
@@ -260,9 +260,9 @@ _ONE_OF_ITS_KIND = re.compile(
 
 
 class Claim(NamedTuple):
-    """An attribute of a subject, and its value, both normalised. One about the speaker is of that speaker alone.
+    """An attribute of a subject, and its value, both normalised. With `is_own`, it is about the speaker.
 
-    Without a `value`, it says that the attribute has none any more. A claim that `adds` a value replaces no other.
+    An empty `value` says that the attribute has none any more. A claim that `adds` a value replaces no other.
     """
 
     attribute: str
@@ -296,12 +296,12 @@ def claims_of(text: str) -> tuple[Claim, ...]:
 
 
 def replaces(newer: Claim, older: Claim) -> bool:
-    """Return whether a claim gives the attribute of another one a different value, or says that it is no more."""
+    """Return whether a claim gives another claim's attribute a different value, or says that it has none any more."""
     if newer.attribute != older.attribute or newer.value == older.value or newer.adds:
         return False
     if not newer.value:
         return True
-    # "Lisbon" and "Lisbon, Portugal" are one value, told more or less exactly.
+    # "Lisbon" and "Lisbon, Portugal" are one value, more or less exact.
     short, long = sorted((newer.value.split(), older.value.split()), key=len)
     return long[: len(short)] != short and long[-len(short) :] != short
 
@@ -312,7 +312,7 @@ def head_of(words: Sequence[str]) -> str | None:
 
 
 def _clauses(sentence: str) -> list[str]:
-    """Return what a sentence says of the speaker, each with its subject: "I sold it and drive a Tesla now" is two."""
+    """Return the clauses of a sentence, each with its subject: "I sold it and drive a Tesla now" has two."""
     if not _AS_SPEAKER.match(sentence):
         return _NEXT_OF_SPEAKER.split(sentence)
     first, *others = _NEXT_WITHOUT_SUBJECT.split(sentence)
@@ -320,7 +320,7 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def _habit(clause: str) -> Claim | None:
-    """Return what the speaker does, has or is among other things, has given up, or has so many of now."""
+    """Return the claim that the speaker does, has or is something, has given it up, or has a number of it now."""
     words = _spoken(clause)
     if not 3 <= len(words) <= _MAX_WORDS or words[0] != "i" or _CONDITION.search(clause):
         return None
@@ -343,13 +343,13 @@ def _habit(clause: str) -> Claim | None:
 
 
 def _without(clause: str) -> Claim | None:
-    """Return that something which the speaker has no more has no name any more."""
+    """Return the claim that something which the speaker no longer has does not have its name any more."""
     found = _NO_MORE.match(clause)
     return found and Claim(f"my {found['thing'].casefold()} be name", "", is_own=True)
 
 
 def _company(clause: str) -> Claim | None:
-    """Return that the speaker no longer lives alone, or no longer with somebody."""
+    """Return the claim that the speaker no longer lives alone, or no longer with somebody."""
     found = _COMPANY.match(clause)
     if found is None or _DOUBT.search(clause):
         return None
@@ -358,7 +358,7 @@ def _company(clause: str) -> Claim | None:
 
 
 def _switch(clause: str) -> Claim | None:
-    """Return what the speaker uses, has or does in place of something else."""
+    """Return the claim that the speaker no longer uses one thing, since another has replaced it."""
     found = _SWITCH.match(clause)
     if found is None or _CONDITION.search(clause):
         return None
@@ -373,7 +373,7 @@ def _new(clause: str) -> Claim | None:
 
 
 def _appointment(clause: str) -> Claim | None:
-    """Return when something takes place; that it was moved replaces another time."""
+    """Return the claim when something takes place; a new time replaces the one before."""
     found = _APPOINTMENT.match(clause) or _OWN_APPOINTMENT.match(clause)
     if found is None or _CONDITION.search(clause):
         return None
@@ -384,7 +384,7 @@ def _appointment(clause: str) -> Claim | None:
 
 
 def _preferred(clause: str) -> Claim | None:
-    """Return which kind of a thing the speaker prefers; that it is so now replaces another kind."""
+    """Return the claim which kind of a thing the speaker prefers; with `now` it replaces another kind."""
     found = _PREFERRED.match(clause)
     if found is None:
         return None
@@ -395,7 +395,7 @@ def _preferred(clause: str) -> Claim | None:
 
 
 def _version(clause: str) -> Claim | None:
-    """Return which version of something the speaker uses; that it was updated replaces another version."""
+    """Return the claim which version of something the speaker uses; an update replaces another version."""
     found = _VERSION.match(clause)
     if found is None or _CONDITION.search(clause):
         return None
@@ -414,7 +414,7 @@ def _claim(sentence: str) -> Claim | None:
     written = [word.rstrip(".,;:!") for word in _WORD.findall(sentence)]
     if not 3 <= len(written) <= _MAX_WORDS:
         return None
-    if not written[1][:1].isupper():  # else it may begin with a name: "Hope Solo", "Will Smith"
+    if not written[1][:1].isupper():  # otherwise the text may begin with a name: "Hope Solo", "Will Smith"
         sentence = sentence[:1].lower() + sentence[1:]
         written[0] = written[0][:1].lower() + written[0][1:]
     if _DOUBT.search(sentence) or _ADDRESSED.match(sentence):
@@ -437,7 +437,7 @@ def _claim(sentence: str) -> Claim | None:
         if words[place] in _BE:
             value = place + 1 + len(rest) - len(_skip(rest))
             return _of_be(subject, rest, is_name=value < len(written) and written[value][:1].isupper())
-        if words[place] == "joined" and not written[place + 1][:1].isupper():  # a choir, say, and not an employer
+        if words[place] == "joined" and not written[place + 1][:1].isupper():  # such as a choir, not an employer
             return None
         if words[place] in _STATES:
             return _of_state(subject, words[place], _skip(rest))
@@ -458,7 +458,7 @@ def _of_be(subject: list[str], rest: list[str], *, is_name: bool = False) -> Cla
     if rest[0] == "my" and len(rest) > 1 and rest[1] in _ROLES and subject[0] not in _OWN:  # "Tom is my boss"
         return _made(["my", rest[1], "be", "name"], subject, rest)
     if _is_definite(subject):
-        # How somebody's head or patience is says nothing that lasts.
+        # The state of somebody's head or patience does not last.
         passes = rest[0].endswith(("ing", "ly")) or rest[0] in _DEGREES or rest[0] == "my"
         passes = passes or (rest[0] in ("in", "on") and len(rest) > 3)
         if subject[0] not in _OWN:
@@ -476,7 +476,7 @@ def _of_be(subject: list[str], rest: list[str], *, is_name: bool = False) -> Cla
 
 
 def _sort_of(word: str, *, is_name: bool) -> str:
-    """Return the sort of a value by its first word: a car may be red, a Golf and in the garage, all at once."""
+    """Return the sort of a value by its first word: a car may be red, a Golf and in the garage at the same time."""
     if word[0].isdigit() or word in _NUMBERS:
         return "number"
     if word in _PREPOSITIONS:
@@ -522,7 +522,7 @@ def _classifier(rest: list[str], start: int) -> int:
 
 
 def _is_definite(subject: list[str]) -> bool:
-    """Return whether a subject is something's one attribute: "the capital of France", "my sister's name"."""
+    """Return whether a subject is an attribute with one value: "the capital of France", "my sister's name"."""
     is_one = not subject[-1].endswith("s") or subject[-1].endswith("ss")
     if subject[0] == "my" and len(subject) > 1:
         return is_one

@@ -25,7 +25,7 @@ _EVERY = re.compile(r"\b(?:every|each|daily|weekly|always|\w{1,20}days)\b", re.I
 _ANY_WEEKDAY: Final = rf"(?:{WEEKDAYS}|mon|tues?|wed|thurs?|fri|sat|sun)"
 # The first day of `24 to 27 October`.
 _FROM: Final = r"(?:(?P<first>\d{1,2})(?:st|nd|rd|th)?(?:\s(?:to|until|till)\s(?:the )?|\s?[-\u2013]\s?))?"
-# Before the day of something that was booked, bought or planned for it, and how long ago such a day may be.
+# Words before the day for which something was booked, bought or planned, and how long ago such a day may be.
 FOR_WHICH: Final = re.compile(r"(?:\bfor|,|\()\s{1,3}(?:the\s)?\Z", re.IGNORECASE)
 _NOT_LONG_AGO: Final = timedelta(days=60)
 _TIME = re.compile(
@@ -71,8 +71,8 @@ class Days(NamedTuple):
 def days_in(text: str, at: int, *, is_past: bool = False) -> Days | None:
     """Return the first days that a text names, None if it has none or they recur; `at` is the time of the message.
 
-    A day without a year, and a weekday, is the next one to come; if the text tells something past, the last one. But
-    what was booked for a day is past while the day is ahead, unless it was one of the last weeks.
+    A day without a year, and a weekday, is the next one to come; in a text about the past, the last one. A day for
+    which something was booked is ahead even then, unless it was in the last weeks.
     """
     found = _TIME.search(text)
     if found is None or _EVERY.search(text):
@@ -91,7 +91,7 @@ def end_of(text: str, at: int) -> int | None:
 
 
 def end_of_day(day: date) -> int:
-    """Return when a day has ended everywhere, in microseconds; the end of time for the last one of the calendar."""
+    """Return when a day has ended everywhere, in microseconds; for the last day of the calendar, the end of time."""
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
     latest = datetime.max.replace(tzinfo=UTC)
     return to_micros(midnight + min(timedelta(days=1) + _LATEST_ZONE, latest - midnight))
@@ -149,7 +149,7 @@ def _weekday(found: re.Match[str], today: date, *, is_past: bool) -> date:
     ahead = (_DAYS.index(found["weekday"][:3].lower()) - today.weekday()) % 7
     if which in ("last", "this past") or (is_past and which == "on"):
         return today + timedelta(days=ahead - 7)
-    if which == "next":  # that of the next week: on a Friday, next Wednesday is five days away
+    if which == "next":  # in the next week: on a Friday, next Wednesday is five days away
         return today + timedelta(days=7 - today.weekday() + _DAYS.index(found["weekday"][:3].lower()))
     return today + timedelta(days=ahead)
 
@@ -185,7 +185,7 @@ def _named(found: re.Match[str], today: date, *, is_past: bool) -> date:
 
 
 def _year_of(named: tuple[int, ...], now: tuple[int, ...], year: int, *, is_past: bool) -> int:
-    """Return the year (or month) in which something named recurs next, or was last: this one, or one beside it."""
+    """Return the year (or month) in which a named day comes next, or came last: this, the next or the last."""
     if is_past:
         return year if named <= now else year - 1
     return year if named >= now else year + 1

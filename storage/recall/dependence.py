@@ -1,10 +1,11 @@
-"""Which texts depend on something that has changed since: a landlord told before a move, a desk before a new job.
+"""Finds texts that depend on something that has changed since: a landlord before a move, a desk before a new job.
 
 A move, a new job or a new address says nothing about the landlord, the rent or the desk, so it replaces none of them;
-but what was said about them before may no longer hold. Three kinds of texts depend on such a change: those about things
-that hardly ever outlive it, those about something at the place that was left ("my studio is in Lisbon"), and what the
-same person said before about something that ended or changed in free words. What the speaker was, liked or visited at a
-place does not depend on it, nor what is said about others. In doubt there is no dependence, as with claims.
+but what was said about them before may no longer hold. Three kinds of texts depend on such a change: texts about things
+that hardly ever outlive it, texts about something at the place that was left ("my studio is in Lisbon"), and earlier
+texts of the same person about something that, in free words, ended or changed. Statements about what the speaker was,
+liked or visited at a place do not depend on it, nor do statements about others. In doubt there is no dependence, as
+with claims.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ _OF_HOME: Final = words_in(
 _OF_WORK: Final = words_in(
     "boss manager supervisor team desk office commute salary colleague colleagues coworker coworkers shift"
 )
-# What governs them: where somebody lives and works, as claims name it.
+# The attributes, as claims name them, on which these things depend: where somebody lives and works.
 _GOVERNS: Final = re.compile(r"\A(?P<subject>\S.{0,60}?) (?P<verb>live|work)(?: \w{1,20})?\Z")
 _GOVERNED: Final = {"live": _OF_HOME, "work": _OF_WORK, "address": _OF_HOME, "job": _OF_WORK, "employer": _OF_WORK}
 _GOVERNING_THING: Final = re.compile(r"\A(?P<owner>my|\S{1,40}'s) (?P<thing>address|job|employer) be\b")
-# What people do regularly where they live, or on the way there; those who visit a place or come from it may not.
+# Verbs of what people do regularly where they live or work, or on the way; visitors of a place hardly do these.
 _SETTLED: Final = frozenset(
     str(hash_of(verb))
     for verb in words_in(
         "go work train swim shop park study bank volunteer teach commute rent take walk drive bike cycle eat bring"
     )
 )
-# "I'm going to ask my boss" is none.
+# Intentions are no habits: "I'm going to ask my boss".
 _INTENTION: Final = re.compile(r"to (?!(?:work|my|our|the|an?)\b)")
 _PLACES_OF_WORK: Final = frozenset({("to", "work"), ("at", "work"), ("the", "office")})
 
@@ -53,9 +54,9 @@ _MOVED: Final = re.compile(
 
 
 class Change(NamedTuple):
-    """That something of somebody changed: `owner` is "my" or "Kate's", `governed` what depends on it.
+    """A change in somebody's life: `owner` is "my" or "Kate's", `governed` the things that depend on it.
 
-    `left` is the value that holds no more. With a `turn`, what the owner said of that depends on it.
+    `left` is the value that no longer holds. With a `turn`, earlier statements of the owner about it depend on it.
     """
 
     owner: str
@@ -66,7 +67,7 @@ class Change(NamedTuple):
 
 @lru_cache(maxsize=4_096)
 def changes_between(older: str, newer: str) -> tuple[Change, ...]:
-    """Return what has changed for somebody if a newer text replaced one, or was said if that is empty."""
+    """Return the changes that a newer text makes: it replaced the older text, or, if that is empty, was just said."""
     by = claims_of(newer)
     changes = [
         change
@@ -79,12 +80,12 @@ def changes_between(older: str, newer: str) -> tuple[Change, ...]:
 
 
 def changes_of(replacements: Iterable[Replacement]) -> list[tuple[Replacement, Change]]:
-    """Return what replacements have changed, each with its replacement."""
+    """Return the changes that replacements make, each with its replacement."""
     return [(one, change) for one in replacements for change in changes_between(one.older, one.newer)]
 
 
 def newest_change(text: str, said_at: int, changes: Iterable[tuple[Replacement, Change]]) -> LaterChange | None:
-    """Return the newest change on which a text depends that was said before it; None if there is none."""
+    """Return the newest of the later changes on which a text depends; None if there is none."""
     claims = claims_of(text)
     later = ((one, change) for one, change in changes if one.at > said_at)
     doubts = (one for one, change in later if _is_doubtful(text, claims, change))
@@ -136,14 +137,14 @@ def _depends(claim: Claim, change: Change) -> bool:
 
 
 def _names_governed(value: Sequence[str], change: Change) -> bool:
-    """Return whether what somebody goes on doing has to do with what depends on the change: "walk to my office"."""
+    """Return whether a habit names something that depends on the change: "walk to my office"."""
     at_work = change.governed is _OF_WORK and any(pair in _PLACES_OF_WORK for pair in pairwise(value))
     mine = {word for before, word in pairwise(value) if before == "my"}
     return at_work or not mine.isdisjoint(change.governed)
 
 
 def _is_there(claim: Claim, change: Change) -> bool:
-    """Return whether something is said to be at what was left, if that has a name of a few words."""
+    """Return whether something is said to be at the place that was left, if that place has a name."""
     return bool(change.left) and any(
         f" {preposition} {change.left} " in f" {claim.value} " for preposition in ("in", "at", "near")
     )

@@ -2,8 +2,8 @@
 
 An event is deleted with its chunk. A recall and a chunk make one event, however often it is delivered.
 
-Of a context the ids of what it included and left out are kept, never a text. A context is deleted with its session,
-with its user, and by an erasure of what it names. A worker writes it, as it writes recall events.
+Of a context, the ids of the items that it included and left out are kept, never a text. A context is deleted with its
+session, with its user, and by an erasure of what it names. A worker writes it, as it writes recall events.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from storage.repository import AgentRepository, Repository
 from storage.rows import to_parameters
 from storage.viewer import LOCAL_TENANT, of_session
 
-# A chunk stored after the recall is not the one that was found: the workspace was deleted and created again.
+# A chunk that was stored after the recall is another chunk: the workspace was deleted and created again.
 _RECORD: Final = """
     INSERT INTO recall_events (agent_id, recall, chunk_id, query, score, at, user_id)
     SELECT :agent, :recall, c.id, :query, CAST(hit.value ->> 1 AS REAL), :at, :user
@@ -67,7 +67,7 @@ _PRUNE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class NewRecall:
-    """One recall of a user to record: the chunks it found with their scores, best first; `at` in microseconds."""
+    """One recall of a user to record: the found chunks with their scores, best first; `at` in microseconds."""
 
     agent: str
     recall: str
@@ -83,7 +83,7 @@ class RecallEvents(Repository):
     def record(self, recalls: Sequence[NewRecall]) -> int:
         """Store an event for each chunk found and count it on the chunk; returns how many events were new.
 
-        A recall that is stored already changes nothing. A chunk that is gone or another agent's is left out.
+        A recall that is stored already changes nothing. Chunks that are gone, or belong to another agent, are left out.
         """
         found: dict[int, tuple[int, int]] = {}
         for recall in recalls:
@@ -131,7 +131,7 @@ class RecallHistory(AgentRepository):
         return self._records(RecallEvent, sql, limit=limit, offset=offset, memory=memory)
 
 
-# A session that began after the context is another one: the earlier one was forgotten.
+# A session that began after the context is another session: the earlier one was forgotten.
 _RECORD_CONTEXT: Final = """
     INSERT INTO contexts (id, agent_id, session_row, user_id, at, query, token_budget, tokens, degraded, items)
     SELECT :id, :agent, s.row_id, :user, :at, :query, :token_budget, :tokens, :degraded, :items FROM sessions AS s
@@ -168,7 +168,7 @@ class AllContexts(Repository):
     """The contexts of a workspace within one transaction. It crosses agents: for workers only."""
 
     def record(self, contexts: Sequence[NewContext]) -> int:
-        """Store contexts; returns how many are new. One whose session is gone is left out."""
+        """Store contexts; return how many are new. Contexts of sessions that are gone are left out."""
         return sum(self._execute(_RECORD_CONTEXT, **_values(context)).rowcount for context in contexts)
 
     def prune(self, *, before: int, limit: int) -> int:

@@ -1,7 +1,7 @@
-"""For which day a text plans or expects something, so that it is not told as something to come once that day is over.
+"""Finds the day for which a text plans something, so that contexts do not show it as still to come afterwards.
 
 The days of plans are those ahead when they were said: "I'm going to Lisbon on 3 March", "the deadline is next Friday".
-What holds from a day on, recurs, or is told in the past tense has none. Doubt means none, as for claims.
+Texts about something that holds from a day on, recurs, or is past have no such day. Doubt means none, as for claims.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.recall.days import WEEKDAYS, days_in, end_of_day
 # Longer texts say more than one thing.
 _MAX_CHARACTERS: Final = 600
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-# What holds from that day on is not over with it.
+# Something that holds from a day on is not over with that day.
 _BEGINS_THEN = re.compile(r"\b(?:since|from|starting|beginning|of|after|per)\s{1,3}(?:on\s)?\Z", re.IGNORECASE)
 _NO_PLAN = re.compile(
     r"\?|\b(?:if|unless|would|could|might|wish|never|don't|do not|please|prefers?|usually|normally"
@@ -25,7 +25,7 @@ _NO_PLAN = re.compile(
     rf"|afternoons|ever|{WEEKDAYS} and {WEEKDAYS})\b",
     re.IGNORECASE,
 )
-# "Got" among them stands for the past only without a "have" before it: "I've got an exam on Friday" is to come.
+# "Got" is a past tense only without "have" before it: "I've got an exam on Friday" is about the future.
 _IRREGULAR_PAST: Final = """
 was were became began broke brought built bought caught chose came did drew drank drove ate fell felt fought found flew
 forgot gave went grew had heard hid hit held hurt kept knew led left lost made met paid put quit read rode ran saw sold
@@ -34,7 +34,7 @@ lent cut bent dug fed sewed cleaned ordered learnt got stuck struck swung clung 
 tore shook rang sank
 """
 IRREGULAR_PAST: Final = tuple(_IRREGULAR_PAST.split())
-# In the past tense a day without its year is one that is over: "I moved on 3 May" is no plan, "it is planned for" is.
+# In the past tense, a day without its year is over: "I moved on 3 May" is no plan, but "it is planned for" is.
 _PAST = re.compile(
     rf"\b(?:had|did|been|(?<!'ve )(?<!have )(?<!has )(?:{'|'.join(IRREGULAR_PAST)})"
     r"|(?<!\bis )(?<!\bare )(?<!\bam )(?<!\bbe )(?<!'s )(?<!'m )(?<!'re )(?!need)\w{2,20}ed)\b",
@@ -66,7 +66,7 @@ def _planned_day(sentence: str, said_at: int) -> date | None:
         return further
     as_past = days_in(sentence, said_at, is_past=True)
     is_ahead = as_past is not None and as_past.first > today
-    # "This week was busy" is said while the week lasts. Before a day, its verb stands before it, and behind a colon:
-    # "User asked to remember: my flight leaves on Friday".
+    # "This week was busy" is said while the week lasts. For a later day, only the verb before it counts, and only after
+    # a colon: "User asked to remember: my flight leaves on Friday".
     with_verb = sentence[: days.start].rpartition(":")[2] if days.first > today else sentence
     return further if not is_ahead and _PAST.search(with_verb) else max(days.last, further or days.last)

@@ -4,8 +4,8 @@ No vector decides that. With all-MiniLM-L6-v2, these pairs have a cosine above .
 to Paris" and "from Paris to Rome" (.998), "tea over coffee" and "coffee over tea" (.996), "on the left shelf" and "on
 the right shelf" (.984), releases 2.3.1 and 2.3.2 (.981), "must pass" and "must never pass" (.979), "Anna owes Ben" and
 "Ben owes Anna" (.976), Monday and Tuesday (.972), the 5th and the 6th (.958); "floor 3" and "floor 4" have .937. So two
-texts say the same only if they have the same words, but for small ones, inflection and spelling.
-It errs on the safe side: if it finds a difference where there is none, both texts stay.
+texts say the same only if they have the same words, except for small words, inflection and spelling. It errs on the
+safe side: if it finds a difference where there is none, both texts stay.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _sides() -> dict[str, str]:
     return {word: side[0] for side in sides for word in side}
 
 
-# The first word of its side, by word.
+# For each word, the first word of its side.
 SIDES: Final = _sides()
 
 _NEGATIONS: Final = (
@@ -116,7 +116,7 @@ _OTHERS: Final = (
     " triple dozen"
 )
 
-# Words that are numbers, and their digits if there is only one way to write them.
+# Words for numbers, with their digits if they are unambiguous.
 NUMBERS: Final = (
     {word: word for word in _OTHERS.split()}
     | {word: f"{number}." for number, word in enumerate(_ORDINALS.split())}
@@ -124,11 +124,11 @@ NUMBERS: Final = (
 )
 
 
-# Two texts with more different words than this contradict each other in nothing: they are about different things.
+# Two texts with more different words are about different things and cannot contradict each other.
 _MAX_NEW_WORDS: Final = 2
-# For a longer text no other order of its parts is tried, because that takes time with the square of the length.
+# For longer texts no other order of their parts is tried: it takes time with the square of the length.
 _MAX_TURNED_WORDS: Final = 60
-# `king` and `thing` are no forms of another word.
+# `king` and `thing` are no gerunds.
 _MIN_GERUND_LETTERS: Final = 5
 _CJK: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _APOSTROPHE: Final = "['\u2019]"
@@ -140,7 +140,7 @@ _OWNER: Final = re.compile(rf"{_APOSTROPHE}s?$")
 # done is not done. Not `too`: too hot is not hot.
 _SMALL_WORDS: Final = "a an the is are am be been do does it its that of and very really just also so please then"
 _SMALL: Final = frozenset(_SMALL_WORDS.split())
-# Names if they are written in capitals, else words of another meaning: a text in capitals alone has none of them.
+# Names if they are written in capitals, else ordinary words. In a text of capitals alone they are no names.
 _IN_CAPITALS: Final = frozenset({"IT", "US", "WHO"})
 # Characters besides words that change a statement: currency signs, question marks, emojis such as a thumb down.
 _MARK: Final = re.compile(
@@ -149,8 +149,8 @@ _MARK: Final = re.compile(
 _MINUS: Final = re.compile(r"(?<!\w)[-\u2212](?=\d)")
 # The two ways to spell English.
 _SPELLINGS: Final = ((re.compile(r"(?<=\w{3})our"), "or"), (re.compile(r"(?<=\w{3})is(?=e[sd]?$|ing$|ation)"), "iz"))
-# A comparison says how much: the sides of an opposite do not tell `good` from `better`.
-# `https` is no plural, nor is `tls`.
+# A comparative is not its adjective: opposites do not distinguish `good` from `better`. `https` and `tls` are no
+# plurals.
 _VOWEL: Final = re.compile(r"[aeiouy]|[^\x00-\x7f]")
 _COMPARING: Final = re.compile(r"(?:er|est|most|more|less|best|worse|worst)$")
 
@@ -159,9 +159,9 @@ _COMPARING: Final = re.compile(r"(?:er|est|most|more|less|best|worse|worst)$")
 class Statement:
     """The features of a text that are compared: `exact` must be equal, `says_the_same` compares the rest.
 
-    `names` are the words with a capital letter, but for a stop word at the beginning: `plan A` is not `the plan`.
-    `tokens` are all words but stop words, in order: a number in digits, a negation, and of an opposite the first word
-    of its side.
+    `names` are the words with a capital letter, except a stop word at the beginning: `plan A` is not `the plan`.
+    `tokens` are all words but stop words, in order: numbers in digits, negations, and for an opposite the first word of
+    its side.
     """
 
     exact: tuple[object, ...]
@@ -202,7 +202,7 @@ def says_the_same(first: Statement, second: Statement) -> bool:
 
 
 def contradicts(first: Statement, second: Statement) -> bool:
-    """Return whether two texts with nearly the same vector differ in a number, a negation or an opposite alone."""
+    """Return whether two texts with nearly the same vector differ only in a number, a negation or an opposite."""
     if first.exact[:3] == second.exact[:3]:
         return False
     one, other = _beside_marks(first), _beside_marks(second)
@@ -214,8 +214,8 @@ def contradicts(first: Statement, second: Statement) -> bool:
 class NameMasks:
     """Bit masks that rule out pairs of very many statements by their names: `says_the_same` would reject those, too.
 
-    Each statement has 64 bits for its names and 64 for its words: a name whose bit the words of the other do not have
-    is not among them.
+    Each statement has 64 bits for its names and 64 for its words: if a name's bit is not among the bits of the other's
+    words, the other does not have the name.
     """
 
     def __init__(self, statements: Sequence[Statement]) -> None:
@@ -280,7 +280,7 @@ def _is_form_of(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def _bases(word: str) -> frozenset[str]:
-    """Return the words of which a word may be a form: `living` and `lives` of `live`. The past is none: it is over."""
+    """Return the words of which a word may be a form: `living` and `lives` of `live`. Past tenses are not included."""
     if word.endswith("ies"):
         return frozenset({word, word[:-3] + "y"})
     if word.endswith(("ses", "xes", "zes", "ches", "shes", "oes")):

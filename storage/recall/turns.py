@@ -1,9 +1,10 @@
-"""Which texts say in free words that something changed, and what they name: "got rid of the car", "the trip is off".
+"""Finds texts that say in free words that something changed, and the thing: "got rid of the car", "the trip is off".
 
-Such a sentence gives no attribute a new value, so it replaces nothing, but what was said of it before is told with it.
-Its form says so: what was done to a thing ("the talk was moved to the 26th"), what somebody ended ("I gave up the
-choir"), what is not so after all, the new one of its kind, and what is so now. An older text is touched if it names the
-same thing, unless it tells what was done once. Doubt means that nothing changed.
+Such a sentence gives no attribute a new value, so it replaces nothing, but it is shown with earlier statements about
+the thing. Five forms are recognised: something was done to a thing ("the talk was moved to the 26th"), somebody ended
+something ("I gave up the choir"), something is not true after all, there is a new thing of its kind, or something is
+true now. It touches older texts that name the same thing, except those about a single past action. Doubt means that
+nothing changed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _DONE: Final = (
     r"|abandoned|withdrawn|closed(?: down)?(?!\s(?:on|at|every|from|for)\b)|transferred to|handed (?:over )?to"
     r"|taken over by|replaced by|(?:increased|raised|reduced|lowered|upgraded) to)"
 )
-# What stands before them was done away with, put off or handed over.
+# The thing before these words was given up, put off or handed over.
 _OF_THING = re.compile(
     r"\A(?!(?:i|we|it|that|this|these|those|everything|he|she|they|you|there)\b)"
     rf"(?:(?:the|my|our|his|her|their)\s)?(?P<thing>{_WORD}(?:\s{_WORD}){{0,6}}?)"
@@ -67,7 +68,7 @@ _ENDED: Final = (
     r"|dropped(?= (?:the|my|our) [\w ]{0,30}(?:course|class|project|plan|idea)\b)"
     r"|changed(?= (?:my|our)\s(?!mind|view|life|perspective|opinion|outlook)))"
 )
-# One word names what follows them; of the others, only "the choir", "my job" and a name do.
+# After these verbs a single word names the thing; after others only "the choir", "my job" or a name does.
 _ENDED_PLAINLY: Final = (
     r"(?:quit|gave up|given up|g[oe]t(?:ten)? rid of|dropped out of|resigned from|retired from|outgr[eo]wn?|ditched"
     r"|(?:broke|broken|split) up with|divorced|unsubscribed from|pulled out of|done with|stopped(?= \w{2,20}ing\b)"
@@ -101,7 +102,7 @@ _NEW = re.compile(
     rf"|{_WHO}(?:got|bought|have|has|found|hired|adopted|ordered)\sa(?:nother)?\s(?:new|different)\s(?P<got>{_WORD})(?=\Z|,|\s{_NEXT}))",
     re.IGNORECASE,
 )
-# What is so now, or is done instead: "Olga now works on Atlas", "I start on the 16th instead", "I switched to tea".
+# Something is true now, or done instead: "Olga now works on Atlas", "I start on the 16th instead", "I switched to tea".
 _NOW = re.compile(
     r"\A(?:(?i:i|we|user)(?=\s(?!(?:am|are|is|was|were|will|needs?|have|has|had|can|want|got|do|think|feel|see|know|understand)\b)\w)"
     r"|(?!My|Our|The|This|It|That|From|For)[A-Z]\w{1,20}(?:\s[A-Z]\w{0,20})?"
@@ -118,7 +119,7 @@ _CORRECTS = re.compile(
 _NOT_THEN = re.compile(r"\A(?P<thing>.{2,40}?)\s(?:is|are)\s.{1,40}\snot\s(?:on\s|at\s)?(?:the\s)?\d", re.IGNORECASE)
 _ADVERB = re.compile(r"\b[a-z]{2,20}ly\b")
 _BEHIND = re.compile(r"\s(?:after|because|since|for|due to|btw|as of)\b.{0,200}")
-# What somebody did once stays as it is, unless it began what they do or have.
+# A single past action does not change later, unless it began a state (these verbs): "I joined the choir".
 _BEGAN: Final = (
     r"(?:joined|started|moved|got|bought|adopted|booked|planned|signed|hired|switched|migrated|registered|used|asked"
     r"|accepted|subscribed|enrolled|applied|rented|leased|found|took|made|set|decided|agreed|promised|stored|lived|worked)"
@@ -134,14 +135,15 @@ _EMPTY: Final = words_in(
     "second trip date plan plans appointment event re ve don didn doesn isn aren wasn weren won couldn shouldn hasn "
     "haven person people way"
 )
-# Before what is theirs; the last is what is left of "user's".
+# Words before a person's things; `s` is the rest of "user's".
 _OWNERS: Final = frozenset({"my", "our", "s"})
 
 
 class Turn(NamedTuple):
     """What changed: the hashes of the words that name it, and how many of them an older text must name.
 
-    What is so `now` touches what was told otherwise, what `began` what was refused before, a `new` thing the speaker's.
+    `now` touches texts with only some of the words, `began` texts that refused the thing, `new` the speaker's own
+    thing.
     """
 
     named: frozenset[int]
@@ -151,21 +153,21 @@ class Turn(NamedTuple):
 
 @lru_cache(maxsize=4_096)
 def turns_of(text: str) -> tuple[Turn, ...]:
-    """Return what a text says to have changed."""
+    """Return the changes that a text states."""
     clauses = _CLAUSE.split(_SORRY.sub(r"\g<1> ", PASTED.sub(" ", as_said(text))))
     found = (_turn(LEAD_IN.sub("", clause.strip(" ,.;:!-"))) for clause in clauses if len(clause.split()) <= _MAX_WORDS)
     return tuple(turn for turn in found if turn is not None)
 
 
 def touches(turn: Turn, text: str) -> bool:
-    """Return whether an older text speaks of what changed."""
+    """Return whether an older text is about the thing that changed."""
     shared = [turn.named & one.get(turn.kind, one["named"]) for one in _sentences(text)]
     return any(len(one) >= turn.least and not (turn.kind == "now" and one == turn.named) for one in shared)
 
 
 @lru_cache(maxsize=4_096)
 def _sentences(text: str) -> tuple[dict[str, frozenset[int]], ...]:
-    """Return, for each sentence that states something, the words by which each kind of change touches it."""
+    """Return for each statement, by kind of change, the words by which a change can touch it."""
     statements = [
         one
         for one in SENTENCE.split(PASTED.sub(" ", as_said(text)))

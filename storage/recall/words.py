@@ -3,9 +3,9 @@
 A word is folded (case, accents), stemmed (Porter2) and stored as a 32-bit hash: of 100,000 different words about two
 share one. Chinese, Japanese and Korean, which put no spaces between words, are split into pairs of characters.
 
-Stop words are words of the calendar, of grammar and of small talk, which say nothing about the topic of a text. How
-much of a store is in another script or language is estimated from a sample of its chunks, as a share of texts: a
-Chinese text has a third of the letters of its translation.
+Stop words are words of the calendar, of grammar and of small talk, which say nothing about the topic of a text. The
+share of texts in another script or language is estimated from a sample of a store's chunks. It counts texts, not
+letters: a Chinese text has a third of the letters of its translation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _thread = local()
 def words_of(text: str) -> list[str]:
     """Return the words of a text in order, folded but not stemmed; pairs of characters for scripts without spaces."""
     runs = _RUN.findall(_folded(text))
-    if text.isascii():  # no script without spaces
+    if text.isascii():  # the text has no script without spaces
         return [run[:_MAX_WORD] for run in runs]
     return [word for run in runs for word in _split(run)]
 
@@ -151,7 +151,7 @@ _CHINESE_GRAMMAR: Final = frozenset(
     "的了吗呢吧啊呀嘛么着们我你您他她它这那哪谁什怎是在有没不也都就还很和与跟把被给让从对为得地嗎麼著們這誰沒還與給讓從對為"
 )
 
-# Words of grammar alone.
+# Words that have only a grammatical function.
 FUNCTION_WORDS: Final = frozenset((_GRAMMAR + _OTHER_LANGUAGES).split())
 # A message of only such words, as "OK, thanks" or "Of course", acknowledges another one and says nothing itself.
 FILLER_WORDS: Final = frozenset((_GRAMMAR + _SMALL_TALK + _ACKNOWLEDGEMENTS).split())
@@ -159,7 +159,7 @@ STOP_WORDS: Final = frozenset((_CALENDAR + _GRAMMAR + _SMALL_TALK + _OTHER_LANGU
 
 
 def is_function_word(word: str) -> bool:
-    """Return whether a folded word, or a pair of Chinese characters, is of grammar alone, or nearly."""
+    """Return whether a folded word, or a pair of Chinese characters, has little but a grammatical function."""
     return word in FUNCTION_WORDS or not _CHINESE_GRAMMAR.isdisjoint(word)
 
 
@@ -193,7 +193,7 @@ NO_LANGUAGES: Final = Languages()
 
 
 def languages_of(raw: Any) -> Languages:
-    """Return in which languages the chunks of a store are; `raw` runs statements."""
+    """Return the shares of languages in the chunks of a store; `raw` runs statements."""
     texts = [text for (text,) in raw.execute(_SAMPLE, {"sampled": _SAMPLED}) if isinstance(text, str)]
     return Languages(_share(map(is_outside_latin, texts)), _share(map(_is_not_english, texts)))
 
@@ -206,8 +206,8 @@ def _share(judged: Iterable[bool | None]) -> float:
 def _is_not_english(text: str) -> bool | None:
     """Return whether too few words of a text are those of English grammar; None for a short text in Latin script.
 
-    Of the turns of LoCoMo's development half 0.2 % are judged so, and of the messages to assistants in LongMemEval's
-    1.3 %, some of which are code, lists, or in other languages.
+    This is true of 0.2 % of the turns in LoCoMo's development half, and of 1.3 % of the messages to assistants in
+    LongMemEval's; some of these are code, lists, or in other languages.
     """
     words = _LETTERS.findall(text.lower())
     if len(words) < _JUDGED_WORDS:

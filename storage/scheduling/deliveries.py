@@ -1,8 +1,8 @@
-"""Reminders and notifications: rows that are listed, and pushed until somebody has received them.
+"""Reminders and notifications: rows that callers can list, and that are pushed until they are received.
 
 Each is delivered by one claimant at a time, whose claim expires. Whether a reminder is due depends on the caller's
 `now`; claims expire by the machine's clock (`clock`). Both are microseconds. A notification is written in the
-transaction that it reports on, so it is written if and only if that happened.
+transaction of the event that it reports, so it exists if and only if the event happened.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INSERT_REMINDER: Final = insert_sql("reminders", NewReminder, agent_id=":agent"
 _INSERT_NOTIFICATION: Final = insert_sql(
     "notifications", NewNotification, id=":id", agent_id=":agent", created_at=":now"
 )
-# A claim is for the timeout of one push.
+# A claim lasts for the timeout of one push.
 _CLAIM_OVER: Final = is_over("claim_until", longest_seconds=600)
 _UNCLAIMED: Final = f"delivered_at IS NULL AND {_CLAIM_OVER}"
 _PUSHABLE: Final = f"{_CLAIM_OVER} AND {PUSH_PAUSE_OVER}"
@@ -47,7 +47,7 @@ _STATUSES: Final = {
 
 
 class _Delivery(AgentRepository):
-    """The rows of one agent that are delivered, within one transaction."""
+    """The reminders or notifications of one agent, within one transaction."""
 
     table: ClassVar[str]
 
@@ -97,9 +97,9 @@ class Reminders(_Delivery, OwnedRows[ReminderRecord]):
     def claim(
         self, *, recipient: str | None, now: int, clock: int, until: int, limit: int, has_notifier: bool = True
     ) -> tuple[list[ReminderRecord], int]:
-        """Claim due reminders of the viewer for whoever delivers them; returns them and the token of the claim.
+        """Claim due reminders of the viewer for their delivery; return them and the token of the claim.
 
-        The longest due come first. Without a notifier, reminders meant to be pushed are included.
+        Reminders that have been due for longest come first. Without a notifier, reminders to be pushed are included.
         """
         token = secrets.randbits(62)
         claimed = self._records(
@@ -170,17 +170,17 @@ class _AllDeliveries(Repository, Generic[_Delivered]):
     table: ClassVar[str]
     key: ClassVar[str]
     record: type[_Delivered]
-    # Which rows are to be pushed, as in the index `TABLE_to_push`; which of them are due; and which is the first.
+    # SQL: the condition of rows to be pushed, as in the index `TABLE_to_push`; the condition of due ones; the order.
     to_push: ClassVar[str]
     due: ClassVar[str]
     order: ClassVar[str]
-    # What else a claim sets.
+    # Additional columns that a claim sets.
     claimed: ClassVar[str]
-    # The time after which a row is kept for a while.
+    # The column with the time from which a row is kept for a while.
     kept_from: ClassVar[str]
 
     def claim_next(self, *, now: int, clock: int, until: int) -> _Delivered | None:
-        """Claim the row that has waited longest of those that are to be pushed."""
+        """Claim the due row that has waited longest to be pushed."""
         first = (
             f"SELECT {self.key} FROM {self.table} WHERE {self.to_push} AND {self.due} AND {_PUSHABLE}"
             f" ORDER BY {self.order} LIMIT 1"
@@ -211,11 +211,11 @@ class _AllDeliveries(Repository, Generic[_Delivered]):
         return released.rowcount > 0
 
     def oldest(self) -> int | None:
-        """Return the first of the times after which the stored rows are kept for a while; None without any."""
+        """Return the earliest time from which a stored row is kept for a while; None without such rows."""
         return self._integer(f"SELECT min({self.kept_from}) FROM {self.table} WHERE {self.kept_from} IS NOT NULL")
 
     def prune(self, *, before: int, limit: int) -> int:
-        """Delete up to `limit` rows that are kept no longer, those from before a time; returns how many."""
+        """Delete up to `limit` rows that are kept from a time before `before`; return how many."""
         return self._execute(
             f"DELETE FROM {self.table} WHERE ({self.key}) IN (SELECT {self.key} FROM {self.table}"
             f" WHERE {self.kept_from} < :before ORDER BY {self.kept_from} LIMIT :limit)",
@@ -225,7 +225,7 @@ class _AllDeliveries(Repository, Generic[_Delivered]):
 
 
 class AllReminders(_AllDeliveries[ReminderRecord]):
-    """The reminders of all agents: pushed when they are due, and kept for a while after their delivery."""
+    """The reminders of all agents: pushed when they are due, and kept for a while after delivery."""
 
     table = "reminders"
     key = "agent_id, id"
@@ -239,7 +239,8 @@ class AllReminders(_AllDeliveries[ReminderRecord]):
     def next_push_at(self, *, now: int, clock: int) -> int | None:
         """Return when the next push is due, on the scale of `now`; None when nothing is to be pushed.
 
-        An overdue reminder may be held until a time of the machine's clock; one that is not yet due never is.
+        An overdue reminder may have to wait for a time of the machine's clock; a reminder that is not yet due never
+        has.
         """
         return self._integer(
             f"SELECT min(at) FROM (SELECT min(due_at) AS at FROM reminders WHERE {self.to_push} AND due_at > :now"
@@ -265,7 +266,7 @@ class AllNotifications(_AllDeliveries[NotificationRecord]):
     def next_push_at(self, *, clock: int) -> int | None:
         """Return when the next push is due, by the machine's clock; None when nothing is to be pushed."""
         due = self._value(f"SELECT 1 FROM notifications WHERE {self.to_push} AND {_PUSHABLE} LIMIT 1", clock=clock)
-        if due is not None:  # most of the time the first row that is read
+        if due is not None:  # usually the first row that is read
             return clock
         return self._integer(
             "SELECT min(max(coalesce(claim_until, 0), coalesce(not_before, 0)))"

@@ -15,7 +15,7 @@ from reverie.scheduling.types import (
     ScheduleStatus,
 )
 
-# A run in one of these has not ended; a schedule has at most one such run.
+# The statuses of runs that have not ended; a schedule has at most one such run.
 OPEN_STATUSES: Final = ("pending", "running")
 
 
@@ -42,7 +42,7 @@ class NewSchedule:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRecord(NewSchedule):
-    """A stored schedule. `revision` grows with every change; `retries` counts those of a failed one-shot."""
+    """A stored schedule. `revision` grows with every change; `retries` counts the retries of a failed one-shot."""
 
     agent: str
     status: ScheduleStatus
@@ -59,7 +59,7 @@ class ScheduleRecord(NewSchedule):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFilter:
-    """Conditions on schedules, all of which must hold. `text` is a part of the name or the goal, in any case."""
+    """Conditions on schedules, all of which must hold. `text` is a part of the name or the goal, ignoring case."""
 
     statuses: tuple[str, ...] = ()
     name: str | None = None

@@ -1,7 +1,7 @@
 """Runs of schedules: their history for an agent, and their way from pending to an end.
 
-Leases, deadlines and `sent_at` are times of the machine's clock (`clock`); what the history shows is on the scale of
-the caller's `now`. All are microseconds.
+Leases, deadlines and `sent_at` are times of the machine's clock (`clock`); times in the history are by the caller's
+`now`. All are microseconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OpenRun:
 _SELECT: Final = f"SELECT {select_list(RunRecord, 'r')} FROM schedule_runs AS r WHERE r.agent_id = :agent"
 # Both statuses are named so that SQLite uses the index of open runs; otherwise it reads every run.
 _SELECT_OPEN: Final = f"SELECT {select_list(OpenRun)} FROM schedule_runs WHERE status IN ('pending', 'running')"
-# A task sent before a run was postponed does not count as the one to send when its time has come.
+# A task that was sent before its run was postponed does not count: another is sent when the time has come.
 _SENT_BEFORE: Final = "min(sent_at, :not_before - 1)"
 
 _NEVER: Final = 2**62
@@ -84,7 +84,7 @@ class ScheduleRuns(AgentRepository):
     def end(self, run_id: str, end: RunEnd, *, now: int, token: int | None = None) -> bool:
         """Store how an open run ended; False, without a change, when it has ended already.
 
-        With a `token` also False when the run is no longer this worker's.
+        With a `token`, also False when the run belongs to another worker by now.
         """
         ended = self._execute(
             "UPDATE schedule_runs SET status = :status, summary = :summary, output = :output, error = :error,"
@@ -116,9 +116,9 @@ class ScheduleRuns(AgentRepository):
         return self._value(sql, id=run_id) is not None
 
     def prune(self, schedule_id: str, *, keep: int, last: str) -> int:
-        """Delete the ended runs of a schedule except `keep`: the one that ended `last`, and the newest of the others.
+        """Delete the ended runs of a schedule except `keep`: the run `last`, which ended last, and the newest others.
 
-        The last to end may have an earlier due time than others, such as manual runs.
+        The run that ended last may have an earlier due time than others, for example manual runs.
         """
         ended = "agent_id = :agent AND schedule_id = :schedule AND id <> :last AND status NOT IN ('pending', 'running')"
         return self._execute(
@@ -141,7 +141,7 @@ class OpenRuns(Repository):
     def start(self, run_id: str, *, now: int, clock: int, lease_until: int, deadline: int) -> int | None:
         """Claim a pending run and return its token, without which nobody may end it; None when it cannot be claimed.
 
-        The first start time and deadline stay. A run past its deadline cannot be claimed: the sweep ends it.
+        The time of the first start and the deadline stay. A run past its deadline cannot be claimed: the sweep ends it.
         """
         token = secrets.randbits(62)
         started = self._execute(
@@ -159,7 +159,7 @@ class OpenRuns(Repository):
         return token if started.rowcount else None
 
     def postpone(self, run_id: str, *, clock: int, not_before: int) -> bool:
-        """Keep a run that could start pending until a time; False, without a change, when it could not start."""
+        """Postpone a run that could start until a time; False, without a change, when it could not start."""
         return self._change(
             f"UPDATE schedule_runs SET not_before = :not_before, sent_at = {_SENT_BEFORE}"
             " WHERE id = :id AND status = 'pending' AND coalesce(not_before, 0) <= :clock",
@@ -180,7 +180,7 @@ class OpenRuns(Repository):
     def retry_later(self, run_id: str, token: int, *, not_before: int, error: str, tried: bool = True) -> bool:
         """Make a failed run pending again from a time on; False when it is no longer this worker's.
 
-        The sweep sends its task when the time has come. Without `tried` the failure does not count as a try.
+        The sweep sends its task at that time. Without `tried`, the failure does not count as a try.
         """
         return self._change(
             "UPDATE schedule_runs SET status = 'pending', token = NULL, lease_until = NULL, tries = tries + :tries,"
@@ -232,8 +232,8 @@ class OpenRuns(Repository):
     def next_at(self, *, lost_after: int, clock: int = _NEVER) -> int | None:
         """Return when the sweep next has to check an open run, by the machine's clock; None without any.
 
-        A task counts as lost `lost_after` microseconds after it was sent. A run that was sent in the future is to be
-        brought back at once.
+        A task counts as lost `lost_after` microseconds after it was sent. A run that was sent in the future has to be
+        repaired at once.
         """
         check_at: int | None = self._integer(
             "SELECT min(CASE WHEN sent_at > :clock + :tolerance THEN :clock"

@@ -6,8 +6,8 @@ It crosses agents: only the sweep that fires schedules uses it.
 
 Reads the scheduling part of the status page: when schedules and reminders are due, and how runs went.
 
-It returns times rather than ages, so that a result cached for an unchanged store still shows later what is overdue.
-Of each kind it reads at most the first or newest few thousand, from an index, so it is cheap in any store.
+It returns times rather than ages, so that a result cached for an unchanged store still shows later what is overdue. It
+reads at most a few thousand rows of each kind from an index, so it is cheap in any store.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class OwnedRows(AgentRepository, Generic[_Owned]):
         return self._record(self.record, sql, id=row_id)
 
     def is_taken(self, row_id: str) -> bool:
-        """Return whether the agent has a row with this id, whoever it belongs to."""
+        """Return whether the agent has a row with this id, of any user."""
         sql = f"SELECT 1 FROM {self.table} WHERE agent_id = :agent AND id = :id"
         return self._value(sql, id=row_id) is not None
 
@@ -158,7 +158,7 @@ class Schedules(OwnedRows[ScheduleRecord]):
         return " AND ".join(clauses), parameters
 
 
-# A schedule waits while it has an open run: all times missed meanwhile become one run afterwards.
+# A schedule waits while it has an open run: all times missed meanwhile become a single run.
 _WITHOUT_OPEN_RUN: Final = (
     "s.status = 'active' AND s.next_run_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM schedule_runs AS r"
     " WHERE r.agent_id = s.agent_id AND r.schedule_id = s.id AND r.status IN ('pending', 'running'))"
@@ -219,7 +219,7 @@ class DueSchedules(Repository):
         return bool(self._value(sql, limit=limit))
 
     def of_future(self, *, now: int, limit: int) -> list[ScheduleRecord]:
-        """Return schedules that have a run, or were changed, in the future."""
+        """Return schedules with a run or a change in the future."""
         sql = (
             f"{SELECT_SCHEDULES} WHERE s.updated_at > :future OR EXISTS (SELECT 1 FROM schedule_runs AS r"
             " WHERE r.agent_id = s.agent_id AND r.schedule_id = s.id AND r.created_at > :future) LIMIT :limit"
@@ -227,9 +227,9 @@ class DueSchedules(Repository):
         return self._records(ScheduleRecord, sql, future=now + CLOCK_TOLERANCE_MICROS, limit=limit)
 
     def bring_back(self, schedule: ScheduleRecord, *, next_run_at: int | None, now: int) -> None:
-        """Give a schedule its next time, and make what is recorded of it in the future count as of `now`.
+        """Set the next time of a schedule, and change its recorded times that lie in the future to `now`.
 
-        Its runs keep their order. They no longer count as those of due times that are still to come.
+        Its runs keep their order, and no longer count as runs for due times that are still to come.
         """
         self._execute(
             "UPDATE schedules SET next_run_at = :next, updated_at = min(updated_at, :now),"
@@ -262,7 +262,7 @@ class DueSchedules(Repository):
     def pause_webhooks(self, *, now: int) -> int:
         """Pause all active schedules that call a webhook, and cancel their open runs; return how many.
 
-        A restored database must not call the addresses that its backup names by itself. Safe to repeat.
+        A restored database must not call the addresses in its backup without being asked. Safe to repeat.
         """
         calls_webhook = f"{valid_json('s.executor')} ->> '$.type' = 'webhook'"
         self._execute(
@@ -280,8 +280,9 @@ class DueSchedules(Repository):
     def claim(self, due: ScheduleRecord, run: NewRun, *, next_run_at: int | None, now: int, sent_at: int) -> bool:
         """Create the run of a due schedule and set its next time; False when the schedule was changed meanwhile.
 
-        Of two that read the same due schedule, the second finds another revision. Also False when this due time has a
-        run already: the schedule moves on to its next time. A one-shot has none, so its run is due a microsecond later.
+        Of two callers that read the same due schedule, the second finds another revision. Also False when this due time
+        has a run already: the schedule moves on to its next time. A one-shot has no next time, so its run is due a
+        microsecond later.
         """
         moved = self._execute(
             f"UPDATE schedules AS s SET next_run_at = :next, revision = revision + 1 WHERE {_WITHOUT_OPEN_RUN}"
@@ -342,7 +343,7 @@ class GoalVectors(Repository):
         )
 
 
-# The maximum number of times of one kind that are read from one store: it takes milliseconds, and nobody reads more.
+# At most so many times of one kind are read from a store, which takes milliseconds; nobody reads more of them.
 MAX_TIMES: Final = 5_000
 
 _UNDELIVERED: Final = "FROM reminders WHERE delivered_at IS NULL"
@@ -385,8 +386,8 @@ class SchedulingCounts:
     """The schedules, runs, reminders and notifications of one store. All times are microseconds, lists ascending.
 
     `due` are the next times of active schedules without an open run. `pending_since` is when the first pending run
-    could have started. `remind_at` are the times of undelivered reminders, `push_at` of those among them that may be
-    pushed. `starts` and `failures` cover the runs that are kept.
+    could have started. `remind_at` are the times of undelivered reminders, `push_at` the times of those that may be
+    pushed. `starts` and `failures` cover the stored runs.
     """
 
     schedules: Mapping[str, int] = field(default_factory=dict)

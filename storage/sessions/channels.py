@@ -44,7 +44,7 @@ class Channels(AgentRepository):
         return self._records(Channel, _ALL, default=DEFAULT_CHANNEL, id=None)
 
     def find(self, channel: str) -> Channel | None:
-        """Return one channel, with a row of its own or only named by messages."""
+        """Return one channel, which may have no row of its own but be named by messages."""
         return self._record(Channel, _ALL, default=DEFAULT_CHANNEL, id=channel)
 
     def check_exists(self, channel: str) -> None:

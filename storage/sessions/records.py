@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from storage.rows import if_damaged
 
 _TITLE_CHARACTERS: Final = 90
-# The marks of Markdown at the beginning of a line, links and pictures, and what is emphasised or code.
+# Markdown: marks at the beginning of a line, links, pictures, emphasis and code.
 _MARKS: Final = re.compile(
     r"^[ \t]{0,9}(?:(?:#{1,6}|>|[-*+]|\d{1,3}[.)])[ \t]+|(?:```|~~~)\w{0,20}[ \t]*$)", re.MULTILINE
 )
@@ -24,7 +24,7 @@ _EMPHASISED: Final = re.compile(
 class SessionRecord:
     """One conversation of an agent. `messages` is how many it has; a group has several users, each of whom sees it.
 
-    A damaged field that does not decide to whom the session belongs is left out; `reverie db verify` names it.
+    A damaged field is left out unless it decides to whom the session belongs; `reverie db verify` names it.
     """
 
     row_id: int
@@ -47,7 +47,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class SessionContent:
-    """What a session's messages say about it: its first words, and the times that their callers gave the messages."""
+    """Fields of a session that come from its messages: its first words, and the times given for the messages."""
 
     session_row: int
     first_words: str | None = field(metadata=if_damaged(None))

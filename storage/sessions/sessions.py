@@ -1,10 +1,10 @@
 """Sessions: conversations of an agent, found by id, by ref code, or by provider and chat id, until they are forgotten.
 
-Deleting takes half a millisecond a chunk under the write lock: a minute for 100,000. So a large session is first set
-aside, which changes one row: from then on it belongs to no agent, and nothing of it is found, read or worked on. What
-it had is removed in short steps, by whoever forgot it or by a sweep.
+Deleting takes half a millisecond for each chunk under the write lock: a minute for 100,000. So a large session is first
+set aside, which changes one row: it then belongs to no agent, and none of its content is found, read or worked on. The
+caller or a sweep removes its rows in short steps.
 
-The life cycle of a session is active, idle, archived. A status is set in the transaction that read the one before it.
+The life cycle of a session is active, idle, archived. A status is set in the transaction that read the previous one.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from storage.viewer import of_session
 
 # The agent of sessions that were set aside; the name of an agent is never empty.
 NOBODY: Final = ""
-# What is deleted at once: some 100 ms under the write lock.
+# Rows deleted in one transaction: some 100 ms under the write lock.
 STEP_ROWS: Final = 150
 
 _SET_ASIDE: Final = """
     UPDATE sessions SET agent_id = '', id = ref_code || '-' || row_id, provider = NULL, chat_id = NULL,
         status = 'archived', last_sequence = 0, summary_text = NULL WHERE row_id = :row
 """
-# What a trigger deletes with a session of an agent; this one has no agent any more when its row goes.
+# Rows that a trigger deletes with an agent's session. A session that was set aside has no agent when it is deleted.
 _SCHEDULING: Final = (
     "DELETE FROM schedules WHERE agent_id = :agent AND session_id = :session AND user_id IS NULL",
     "DELETE FROM notifications WHERE agent_id = :agent AND session_id = :session AND user_id IS NULL",
@@ -49,21 +49,21 @@ class ForgottenSessions(Repository):
     """The sessions that were set aside, within one transaction."""
 
     def is_small(self, row: int) -> bool:
-        """Return whether what a session has can be deleted in one step."""
+        """Return whether a session with its content can be deleted in one step."""
         return not any(
             self._value(f"SELECT 1 FROM {table} WHERE session_row = :row LIMIT 1 OFFSET {STEP_ROWS}", row=row)
             for table in ("chunks", "messages", "files")
         )
 
     def set_aside(self, row: int, *, agent: str, session: str, has_user: bool) -> None:
-        """Take a session from its agent."""
+        """Set a session aside: take it from its agent."""
         if has_user:
             for sql in _SCHEDULING:
                 self._execute(sql, agent=agent, session=session)
         self._execute(_SET_ASIDE, row=row)
 
     def not_forgotten(self, ref_codes: Collection[str]) -> set[str]:
-        """Return those of these ref codes whose sessions exist, of whatever agent."""
+        """Return those of these ref codes whose sessions exist, of any agent."""
         sql = "SELECT ref_code FROM sessions WHERE agent_id <> '' AND ref_code IN (SELECT value FROM json_each(:codes))"
         return set(self._values(sql, codes=sorted(ref_codes)))
 
@@ -116,7 +116,7 @@ _SPEAKERS: Final = """
     WHERE session_row IN (SELECT value FROM json_each(:rows)) AND name IS NOT NULL AND sequence <= :last
     GROUP BY session_row, name ORDER BY session_row, min(sequence)
 """
-# Who speaks in a conversation has spoken by then.
+# Messages that are read to find the speakers of a session.
 _SPEAKERS_UP_TO: Final = 200
 _NOTE_FORGOTTEN: Final = """
     INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :session, :at)
@@ -127,7 +127,7 @@ _DROP_PROGRESS: Final = """
     DELETE FROM job_progress WHERE job IN (:extract, :summarize)
     AND item IN (:ref_code, 'retry ' || :ref_code, :name)
 """
-# Before the key of a chat where a session id is expected; a session id holds no control character.
+# Prefix of the key of a chat in a column for session ids, which contain no control characters.
 _CHAT_MARK: Final = "\x1f"
 _DROP_DEAD_LETTERS: Final = "DELETE FROM dead_letters WHERE agent_id = :agent AND session_id = :session"
 
@@ -162,7 +162,7 @@ class Sessions(AgentRepository):
         return self._value(sql, id=session_id) is not None
 
     def owner(self, session_id: str) -> str | None:
-        """Return the only user of a session; None for a group, for one without a user, and if there is none."""
+        """Return the only user of a session; None for a group, without a user, and if there is no such session."""
         sql = "SELECT user_id FROM sessions WHERE agent_id = :agent AND id = :id AND NOT is_group"
         owner: str | None = self._value(sql, id=session_id)
         return owner
@@ -185,7 +185,7 @@ class Sessions(AgentRepository):
         """Return the session with this id, created if needed; unknown fields of an existing one are filled in.
 
         A chat that belongs to another session stays with it. A new session belongs to the user who creates it. Raises
-        `NotFound` for one that its viewer may not see.
+        `NotFound` for a session that the viewer may not see.
         """
         if provider and chat_id and self.id_by_chat(provider, chat_id) not in (None, session_id):
             provider = chat_id = None
@@ -214,7 +214,7 @@ class Sessions(AgentRepository):
         return set(self._values("SELECT user_id FROM session_users WHERE session_row = :row", row=session.row_id))
 
     def add_users(self, session: SessionRecord, users: Iterable[str]) -> None:
-        """Note the users of messages: a session with several becomes a group, which each of them sees."""
+        """Note the users of messages: a session with several users becomes a group, which each of them sees."""
         new = set(users) - self.users(session)
         if not new:
             return
@@ -248,7 +248,7 @@ class Sessions(AgentRepository):
         self._execute(sql, row=row_id, metadata=metadata)
 
     def rows_in_channel(self, channel: str | None) -> tuple[int, ...]:
-        """Return the rows of the sessions in a channel; None is the default one, which holds sessions without any."""
+        """Return the rows of the sessions in a channel; None is the default channel."""
         is_default = channel in (None, DEFAULT_CHANNEL)
         rows = self._values(
             "SELECT row_id FROM sessions WHERE agent_id = :agent"
@@ -287,25 +287,25 @@ class Sessions(AgentRepository):
         return {one.session_row: one for one in self._records(SessionContent, _CONTENTS, rows=list(rows))}
 
     def speakers(self, rows: Sequence[int]) -> Mapping[int, Sequence[str]]:
-        """Return the names of those who speak in sessions, by their rows: the first to speak comes first."""
+        """Return the names of the speakers in sessions, by row of the session: the first to speak comes first."""
         found = self._records(SessionSpeaker, _SPEAKERS, rows=[*rows], last=_SPEAKERS_UP_TO)
         by_session = itertools.groupby(found, key=lambda one: one.session_row)
         return {row: [one.name for one in named if one.name is not None] for row, named in by_session}
 
     def forget(self, session_id: str, *, forgotten_at: int) -> bool:
-        """Delete a session with all that came from it, and keep out what is still on its way.
+        """Delete a session with all that came from it, and keep out its items that are not stored yet.
 
         Messages, files, chunks, vectors, full text, claims and dead letters go in this transaction, or if there are
         many, are set aside for `ForgottenSessions.remove_step`: either way nobody finds them any more. An item of this
-        session that was accepted up to `forgotten_at` is never stored. False when there is no such session; its items
-        are kept out all the same.
+        session that was accepted up to `forgotten_at` is never stored. Returns False if there is no such session; its
+        items are kept out even then.
         """
         self._note_forgotten(session_id, forgotten_at)
         session = self.find(session_id)
         if session is None:
             return False
         if session.provider and session.chat_id:
-            # Items and dead letters may name the session by its chat alone.
+            # Items and dead letters may name the session only by its chat.
             key = chat_key(session.provider, session.chat_id)
             self._execute(_NOTE_FORGOTTEN, session=_CHAT_MARK + key, at=forgotten_at)
             if key == session_id or self.find(key) is None:
@@ -341,10 +341,10 @@ class Sessions(AgentRepository):
         return self.forgotten_at(_CHAT_MARK + key)
 
     def free_id_for_chat(self, provider: str, chat_id: str, others: Collection[str] = ()) -> str:
-        """Return the id for the session of a chat that has none yet: its key, unless a session has that id.
+        """Return an id for a chat's new session: the key of the chat, unless another session has that id.
 
-        Whoever gave a session that id did not say that it was this chat's, and its words are not for this chat's users.
-        `others` are ids that are about to be used.
+        A caller chose that id without naming this chat, so that session's words are not for this chat's users. `others`
+        are ids that are about to be used.
         """
         key = chat_key(provider, chat_id)
         for number in itertools.count(2):
@@ -438,7 +438,7 @@ class SessionLifecycle(AgentRepository):
 class AllSessionLifecycles(Repository):
     """The sessions of all agents of a workspace within one transaction, for jobs. Times are microseconds.
 
-    With `agent` only those of one agent.
+    With `agent`, only the sessions of that agent.
     """
 
     def inactive(self, *, before: int, limit: int, agent: str | None = None) -> list[SessionName]:

@@ -68,12 +68,12 @@ def speaker_label(name: str) -> str:
 
 
 def until_day(summary: str, day: str) -> str:
-    """Return the lines of a summary about days before `day`, such as 2026-05-03; lines without a date are left out."""
+    """Return the lines of a summary about days before `day`, such as 2026-05-03, without lines that have no date."""
     return format_summary(line for line in parse_summary(summary) if line.date and line.date < day)
 
 
 def without_quoted(summary: str, texts: Iterable[str]) -> str:
-    """Return a summary without the lines that quote one of these texts: they are shown in full elsewhere."""
+    """Return a summary without the lines that quote one of these texts, which are shown in full elsewhere."""
     shown = [" ".join(text.split()) for text in texts]
     return "\n".join(raw for raw in summary.splitlines() if not _is_quoted(raw, shown))
 
@@ -109,7 +109,7 @@ _WRITE: Final = """
                 WHERE session_row = :row AND consolidated_at IS NULL), :max_sequence)), 0)
     WHERE row_id = :row AND agent_id = :agent AND id = :id AND summary_epoch = :epoch
 """
-# Not by joins, for then PostgreSQL reads the vectors of all chunks, in tables that were never analysed.
+# Not by joins: with tables that were never analysed, PostgreSQL would read the vectors of all chunks.
 _VECTORS: Final = """
     SELECT l.message_row, (SELECT text FROM chunks WHERE id = l.chunk_id AND agent_id = :agent) AS text,
         (SELECT embedding FROM chunks_vec WHERE chunk_id = l.chunk_id AND model = :model) AS embedding
@@ -134,7 +134,7 @@ _MAX_SEQUENCE: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class SummaryState:
-    """A session's summary as it was read. `undone_at` is when one was last undone, 0 if never (microseconds)."""
+    """A session's summary as it was read. `undone_at` is when a summary was last undone (microseconds; 0 if never)."""
 
     row_id: int
     session: str
@@ -197,10 +197,10 @@ class Summaries(AgentRepository):
     def write(self, state: SummaryState, summary: str, message_rows: Sequence[int], *, now: int) -> bool:
         """Write a summary that also covers these messages, unless something changed since `state` was read.
 
-        False when another summary was written or one undone, when one of the messages is gone or already covered, or
-        when the session was replaced: the caller must then roll the transaction back.
+        False when another summary was written or undone, when a message is gone or already covered, or when the session
+        was replaced: the caller must then roll the transaction back.
         """
-        if self.state(state.session) != state:  # an undo restores the epoch, so the epoch alone proves nothing
+        if self.state(state.session) != state:  # an undo restores the epoch, so an equal epoch alone proves nothing
             return False
         covered = self._execute(_MARK_COVERED, row=state.row_id, now=now, rows=message_rows)
         if covered.rowcount != len(message_rows):
@@ -231,7 +231,7 @@ class AllSummaries(Repository):
     def inactive_unsummarised(self, *, before: int, after: int, limit: int) -> list[tuple[int, SessionName]]:
         """Return sessions that ended, or had no message since `before`, and have messages no summary covers.
 
-        Each with its row, ascending from the first row past `after`.
+        Each comes with its row, ascending from the first row after `after`.
         """
         rows = self._execute(_UNSUMMARISED_INACTIVE, before=before, after=after, limit=limit)
         return [(int(row[0]), SessionName(row[1], row[2])) for row in rows]

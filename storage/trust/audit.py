@@ -1,6 +1,6 @@
 """The audit log, in the account's database: who did what to which id, from where, with which outcome.
 
-It holds no content. The database refuses changes of its entries; only the retention removes old ones.
+It has no content. The database refuses changes of its entries; only retention removes old ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AuditEntry:
 class AuditFilter(NamedTuple):
     """Which entries to list; None for any. `since` is in microseconds.
 
-    `actors` and `targets` are all that the log may have for one name.
+    `actors` and `targets` have all forms that a name may have in the log.
     """
 
     since: int | None = None

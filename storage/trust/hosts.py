@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class HostRecord:
-    """A host: when it joined, in microseconds, and how long nothing was heard of it, by the database's clock.
+    """A host: when it joined, in microseconds, and for how long it has been silent, by the database's clock.
 
     `erasures` is how many erasures wait for it, `error` why it cannot carry them out.
     """
@@ -28,7 +28,7 @@ class HostRecord:
 class HostReport:
     """What a host has done for an erasure: the rewritten histories and log lines, and the search of its files.
 
-    `leftovers` are the parts found by file. `done` is false of a host that was forgotten before it did anything.
+    `leftovers` has the fragments found, by file. `done` is false for a host that was removed before it reported.
     """
 
     host: str

@@ -57,14 +57,14 @@ _INSERT = "INSERT INTO quotas (holder, name, resource, amount) VALUES (:holder, 
 
 RESOURCES: Final[tuple[Resource, ...]] = ("messages", "bytes", "memories", "schedules")
 _SELECT: Final = f"SELECT {', '.join(RESOURCES)} FROM stored_amounts WHERE tenant = :tenant"
-# The tables whose rows count, apart from their bytes.
+# The tables whose rows count in an amount other than bytes.
 COUNTED_TABLES: Final = frozenset(
     name for name, table in TABLES.items() if table.counted is not None and table.counted.amount
 )
 
 
 def _counted_rows() -> Iterator[str]:
-    """Yield queries of what the numbers must be: one row for each row of a table that counts."""
+    """Yield queries for the correct numbers, with one row for each row of a table that counts."""
     for name, table in TABLES.items():
         if table.counted is not None:
             number = table.counted.condition.format(row=name)
@@ -91,7 +91,7 @@ def nothing_stored() -> Mapping[Resource, int]:
 
 
 def stored_amounts(connection: Connection, tenant: str = "") -> Mapping[Resource, int]:
-    """Return how much a store holds; in the account's store, how much of a tenant, empty for the local one."""
+    """Return how much a store holds; in the account's store, how much of a tenant (empty for the local tenant)."""
     row = execute(connection, _SELECT, tenant=tenant).one_or_none()
     return nothing_stored() if row is None else dict(zip(RESOURCES, row, strict=True))
 
@@ -146,7 +146,7 @@ class Tenants(AccountRepository):
         self._changed()
 
     def workspaces(self, tenant: str) -> list[str]:
-        """Return the workspaces for which this tenant was set, by name; those of `LOCAL_TENANT` are all others, too."""
+        """Return the workspaces for which this tenant was set, by name. All others belong to `LOCAL_TENANT`."""
         with self._account.reading() as connection:
             sql = "SELECT workspace FROM tenants WHERE tenant = :tenant ORDER BY workspace"
             return list(execute(connection, sql, tenant=tenant).scalars())

@@ -10,9 +10,9 @@ from reverie.contract import Scope
 from storage.repository import AccountRepository
 from storage.rows import execute, insert_sql, select_list, to_json, to_parameters
 
-# Noting when a token was used is worth no more than a moment's wait for the write lock.
+# The time at which a token was used is not worth a longer wait for the write lock.
 _LOCK_WAIT_SECONDS: Final = 1.0
-# Long enough to read the receipt of an erasure that one has asked for.
+# Time for the token that asked for an erasure to read its receipt.
 _SPARED_MICROSECONDS: Final = 3_600 * 1_000_000
 
 
@@ -20,7 +20,7 @@ _SPARED_MICROSECONDS: Final = 3_600 * 1_000_000
 class TokenRecord:
     """A stored token. `workspace` and `user` None, and no agents, mean any. Times are microseconds.
 
-    `hash` is the SHA-256 of the token, and `replaces` the id of the token that it took the place of.
+    `hash` is the SHA-256 of the token, and `replaces` the id of the token that it replaced.
     """
 
     id: str
@@ -78,7 +78,7 @@ class Tokens(AccountRepository):
     def replace(self, id: str, token: TokenRecord, *, ends_at: int | None) -> bool:
         """Store a token in the place of another, which ends at a time, or is revoked now if `ends_at` is None.
 
-        Return False, and store nothing, if the other one is not valid any more.
+        Return False, and store nothing, if the other token is no longer valid.
         """
         with self._account.atomic() as connection:
             earlier = "expires_at = min(:ends_at, coalesce(expires_at, :ends_at))"
@@ -93,10 +93,10 @@ class Tokens(AccountRepository):
     def forget_user(
         self, user: str, name: str, *, workspace: str | None, agent: str | None, now: int, spared: str
     ) -> frozenset[str]:
-        """Revoke the tokens of a user, and put a name that says nothing in the place of theirs and the user's.
+        """Revoke the tokens of a user, and replace their names and the user's name by a meaningless `name`.
 
-        With a `workspace` or an `agent`, only tokens that are for these alone. Tokens with the name `spared` read for
-        an hour instead. Returns the names that the tokens had.
+        With a `workspace` or an `agent`, only tokens that are limited to them. Tokens with the name `spared` may read
+        for an hour instead. Returns the names that the tokens had.
         """
         condition = (
             "user_id = :user AND (:workspace IS NULL OR workspace = :workspace)"
@@ -125,7 +125,7 @@ class Tokens(AccountRepository):
         return tuple(self._records(TokenRecord, f"{_SELECT} WHERE revoked_at IS NULL ORDER BY created_at, id"))
 
     def forget_name(self, id: str, name: str, *, now: int) -> None:
-        """Revoke one token, and put a name that says nothing in the place of its own and its user's."""
+        """Revoke one token, and replace its name and its user's name by a meaningless `name`."""
         sql = "UPDATE tokens SET user_id = :name, name = :name, revoked_at = coalesce(revoked_at, :now) WHERE id = :id"
         self._execute(sql, id=id, name=name, now=now)
 

@@ -14,16 +14,16 @@ from storage.repository import AgentRepository, Repository
 from storage.rows import insert_sql, select_list, to_parameters
 from storage.viewer import author_of, is_source, seen_by_several
 
-# In index order (time, then row), events of one recall adjacent. SQLite finds the first row by `at` alone: with the
-# time of the last event as its lower bound, a page costs what it contains.
+# In index order (time, then row): the events of one recall are adjacent. SQLite finds the first row by `at` alone: with
+# the time of the last event as its lower bound, a page costs what it contains.
 _EVENTS: Final = """
     SELECT id, chunk_id, recall, query, score, at, user_id AS user FROM recall_events
     WHERE agent_id = :agent AND at >= :since AND at <= :until AND (at, id) > (:after_at, :after_id)
     ORDER BY at, id LIMIT :limit
 """
 _MADE_OF_IT: Final = f"o.agent_id = :agent AND {is_source('g', 'o')} AND o.superseded_by IS NULL"
-# A message from which exactly one memory was made counts as that memory; with several, it counts as none. What is made
-# of a message belongs to who said it: in a session of several users to the user whom the message names.
+# A message from which exactly one memory was made counts as that memory; with several, it counts as none. A memory made
+# from a message belongs to its speaker: in a session of several users, the user whom the message names.
 _SOURCES: Final = f"""
     SELECT c.id, k.row_id, k.id, k.kind, x.row_id, x.id, x.kind, g.id, g.row_id,
         (SELECT gs.id FROM sessions AS gs WHERE gs.row_id = g.session_row),
@@ -46,7 +46,7 @@ _HAS_USERS: Final = """
         OR EXISTS (SELECT 1 FROM recall_events WHERE agent_id = :agent AND user_id IS NOT NULL)
 """
 _EVENTS_AT_ONCE: Final = 2_000
-# More rows than any ledger has. A page must know how many rows it may have, so it is not -1.
+# More rows than any ledger has. It is not -1, because a page must know its maximum of rows.
 _NO_LIMIT: Final = sys.maxsize
 
 

@@ -14,9 +14,9 @@ from storage.rows import execute, insert_sql, select_list, to_parameters
 
 # Enough to see a day of failures of the 15-second sweeps, and few enough to read at once.
 RUNS_KEPT_PER_JOB: Final = 200
-# A run that has not finished by then was killed: its period can be claimed again.
+# A run that has not finished after this time was killed: its period can be claimed again.
 ABANDONED_AFTER_SECONDS: Final = 600
-# The error of a run that ended without a word: of one whose worker was killed together with its children.
+# The error of a run that ended without a report, because its worker was killed together with its children.
 NEVER_ENDED: Final = "it did not end: its process was killed, or the machine stopped"
 # The error of a run whose own process was told to end, and does not know why.
 STOPPED: Final = "it was stopped: its process was told to end"
@@ -95,7 +95,7 @@ class JobRuns(AccountRepository):
             )
 
     def stop(self, job: str, *, period: int, now: int) -> bool:
-        """Store that a run was stopped; False when its end is stored already, by the process that stopped it."""
+        """Store that a run was stopped; False if the process that stopped it has stored its end already."""
         stopped = self._execute(
             "UPDATE job_runs SET finished_at = :now, error = :error"
             " WHERE job = :job AND period = :period AND finished_at IS NULL",
@@ -122,7 +122,7 @@ class JobRuns(AccountRepository):
         return failed > 0
 
     def last_runs(self, *, now: int | None = None) -> dict[str, JobRun]:
-        """Return the newest run of each job; one that must have ended by `now`, and has not, with an error."""
+        """Return the newest run of each job; a run that should have ended by `now` but has not gets an error."""
         sql = (
             f"SELECT {select_list(JobRun)} FROM job_runs AS r"
             " WHERE id = (SELECT max(id) FROM job_runs WHERE job = r.job) ORDER BY job"
@@ -149,7 +149,7 @@ def _is_too_soon(connection: Connection, job: str, now: int, within: int) -> boo
     return not was_killed
 
 
-# A caller is waiting; usage that cannot be written now can be added later.
+# A caller is waiting: usage that cannot be written now can be added later.
 _LOCK_WAIT_SECONDS: Final = 1.0
 
 

@@ -1,7 +1,7 @@
-"""What is removed because it has ended or is too old: a bounded number of rows in each transaction.
+"""Removes rows of things that have ended or are too old, a bounded number in each transaction.
 
-A message has expired when its session's summary covers it and it is older than the retention period. Nothing that waits
-is removed, such as an open schedule.
+A message has expired when its session's summary covers it and it is older than the retention period. Things that still
+wait, such as open schedules, are not removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from storage.index.search_index import SearchIndex
 from storage.repository import Repository
 
 # Session by session, by the index over (session_row, sequence): messages that no summary covers are never read. Both
-# times count: an imported conversation is kept as long after its import as one that took place here.
+# times count: an imported conversation is kept as long after its import as others after they took place.
 _EXPIRED: Final = """
     SELECT m.row_id AS row_id, s.row_id AS session_row, s.agent_id AS agent, s.id AS session FROM sessions AS s
     CROSS JOIN messages AS m ON m.session_row = s.row_id AND m.sequence <= s.summary_upper_sequence
@@ -24,14 +24,14 @@ _EXPIRED: Final = """
     AND coalesce(:agent, s.agent_id) = s.agent_id
     ORDER BY s.row_id, m.sequence LIMIT :limit
 """
-# Not by EXISTS, for then PostgreSQL reads all messages that summaries cover.
+# Not by EXISTS: PostgreSQL would read all messages that summaries cover.
 _DELETE: Final = """
     DELETE FROM messages WHERE row_id IN (SELECT value FROM json_each(:rows)) AND consolidated_at IS NOT NULL
     AND (SELECT 1 FROM sessions AS s WHERE s.row_id = messages.session_row
         AND messages.sequence <= s.summary_upper_sequence AND coalesce(s.summary_text, '') <> '') IS NOT NULL
     RETURNING row_id
 """
-# Materialized, for otherwise PostgreSQL reads all chunks of messages.
+# Materialized: otherwise PostgreSQL reads all chunks of messages.
 _UNUSED: Final = """
     WITH listed AS MATERIALIZED (
         SELECT id, file_row, memory_row FROM chunks WHERE id IN (SELECT value FROM json_each(:ids)))
@@ -101,16 +101,16 @@ _DELETE_ENDED: Final[Mapping[Ended, str]] = {
     " AND coalesce(last_run_at, 0) < :before AND NOT EXISTS (SELECT 1 FROM schedule_runs AS r"
     " WHERE r.agent_id = schedules.agent_id AND r.schedule_id = schedules.id"
     " AND r.status IN ('pending', 'running')) LIMIT :limit)",
-    # Reminders that were due and that nobody has fetched.
+    # Due reminders that nobody has fetched.
     "reminders": "DELETE FROM reminders WHERE (agent_id, id) IN (SELECT agent_id, id FROM reminders"
     " WHERE delivered_at IS NULL AND due_at < :before AND created_at < :before LIMIT :limit)",
     # Items whose time to live has ended.
     "items": "DELETE FROM items WHERE row_id IN (SELECT row_id FROM items"
     " WHERE expires_at IS NOT NULL AND expires_at <= :before LIMIT :limit)",
-    # What dream sweeps noted of memories and messages that are gone.
+    # Notes of dream sweeps about memories and messages that are gone.
     "promotions": "DELETE FROM memory_promotions WHERE (agent_id, memory_id) IN (SELECT p.agent_id, p.memory_id"
     f" FROM memory_promotions AS p WHERE p.promoted_at < :before AND {_OF_MEMORY} LIMIT :limit)",
-    # How far extraction has read sessions that are gone. Its items are reference codes, and `mark`.
+    # Extraction's positions in sessions that are gone. The items are ref codes, and `mark`.
     "progress": "DELETE FROM job_progress WHERE (job, item) IN (SELECT p.job, p.item FROM job_progress AS p"
     f" WHERE p.job = '{EXTRACT_MEMORIES}' AND p.item <> 'mark' AND NOT EXISTS (SELECT 1"
     " FROM sessions AS s WHERE s.ref_code = iif(p.item LIKE 'retry %', substr(p.item, 7), p.item)) LIMIT :limit)",
@@ -118,8 +118,8 @@ _DELETE_ENDED: Final[Mapping[Ended, str]] = {
 
 
 class Expiry(Repository):
-    """What a store holds of things that have ended, within one transaction. It crosses agents: only jobs use it."""
+    """The ended things in a store, within one transaction. It crosses agents: only jobs use it."""
 
     def remove(self, what: Ended, *, before: int) -> int:
-        """Delete at most `AT_ONCE` rows of what ended before a time in microseconds; return how many."""
+        """Delete at most `AT_ONCE` rows of things that ended before a time in microseconds; return how many."""
         return self._execute(_DELETE_ENDED[what], before=before, limit=AT_ONCE).rowcount
