@@ -142,8 +142,8 @@ class CurationLog(Repository):
     def entry(self, draft: EntryDraft, *, job: str, agent: str, action: str, at: int) -> Iterator[int]:
         """Record what the block changes as one entry; a block that changes nothing leaves none. Entries do not nest.
 
-        A block that fails also ends the recording, so that later statements of the transaction are not attributed to
-        the job.
+        A block that fails also ends the recording, so later statements of the transaction are not attributed to the
+        job.
         """
         entries = self.entries([draft], job=job, agent=agent, action=action, at=at)
         with closing(entries):
@@ -345,8 +345,7 @@ class CurationLog(Repository):
     ) -> list[tuple[int, str | None]]:
         """Return the entries with a memory that came into the account from a workspace (or from one session of it).
 
-        Each comes with the ref code of its session. This reads the whole log: do not call it in a transaction that
-        writes.
+        Each comes with the ref code of its session. This reads the whole log: not for a transaction that writes.
         """
         rows = self._execute(
             "SELECT DISTINCT l.id, c.metadata ->> 'ref_code' FROM"

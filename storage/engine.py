@@ -129,8 +129,8 @@ class Database:
     def _advance_version(self, raw: Any, *, has_changes: bool) -> None:
         """Note the committed version, and advance it with the first write after opening and every few minutes.
 
-        Only a version that an earlier transaction committed is noted, so the file is never behind its note, even after
-        a kill.
+        Only a version that an earlier transaction committed is noted: even after a kill, the file is not behind its
+        note.
         """
         assert self._on_version is not None
         advances = has_changes and time.monotonic() >= self._version_until
@@ -204,8 +204,7 @@ class Database:
         found = []
         if not quick:
             # SQLite checks full text by the format that this connection read last. If another connection's deletion has
-            # changed the format since, an emptied page looks damaged. Any read through the table reads the format
-            # again.
+            # changed the format since, an emptied page looks damaged. Any read of the table refreshes it.
             tables = "SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE % USING fts5(%'"
             for table in connection.exec_driver_sql(tables).scalars().all():
                 connection.exec_driver_sql(f"SELECT rowid FROM {table} WHERE rowid = 0").all()

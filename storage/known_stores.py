@@ -5,8 +5,7 @@ store's identity, which SQLite keeps in the header of the database (`application
 process was killed while it created the store) becomes known when it is next opened.
 
 A store also has a version, which is advanced while the store is written (`user_version` in its header). Committed
-versions are noted under `known/.versions/`: a file with a lower version is an older copy, or has lost its write-ahead
-log.
+versions are noted under `known/.versions/`: a file with a lower version is an older copy or lost its log.
 """
 
 from __future__ import annotations

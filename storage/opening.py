@@ -150,8 +150,7 @@ def _statements(script: str) -> Iterator[str]:
 def identity_of(database: Database) -> int:
     """Return a number that distinguishes a database from earlier ones in its place; 0 if it cannot be written now.
 
-    It is written into the header of the file when it is first opened. File systems give the inode of a deleted file to
-    the next one.
+    It is written into the file's header when it is first opened. Inodes of deleted files are used again.
     """
     with database.reading() as connection:
         found = int(connection.exec_driver_sql("PRAGMA application_id").scalar() or 0)

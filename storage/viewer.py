@@ -93,8 +93,7 @@ def seen_by_several(memory: str) -> str:
 def is_source(message: str, memory: str) -> str:
     """Return a condition on the message under an alias that a memory under another came from.
 
-    An id is unique within a session only. A memory that names a message but no session may mean any message with that
-    id.
+    An id is unique within a session only: a memory that names a message but no session may mean any with that id.
     """
     return (
         f"{message}.agent_id = {memory}.agent_id AND {message}.id = {memory}.source_message"

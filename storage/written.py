@@ -166,8 +166,7 @@ def hash_of(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=_RECORD_BYTES).digest()
 
 
-# A change by another process is seen within a second, because values are returned for this long without a look at the
-# file.
+# Values are returned for this long without a look at the file: changes by other processes are seen within a second.
 FRESH_SECONDS: Final = 0.5
 _KEPT: Final = 4_096
 _NANOSECONDS_IN_MICROSECOND: Final = 1_000
@@ -187,8 +186,7 @@ class KeptReads(Generic[_K, _V]):
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._generation = 0
-        # By key: the value, the stamp before the value was read (None if it proves nothing), and the time of the last
-        # check.
+        # By key: the value, the stamp before it was read (None if it proves nothing), and the time of the last check.
         self._kept: OrderedDict[_K, tuple[_V, Any, float]] = OrderedDict()
 
     def get(self, key: _K, read: Callable[[], _V]) -> _V:

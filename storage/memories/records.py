@@ -139,8 +139,7 @@ def is_standing(kind: str, importance: float) -> bool:
 def is_protected(lifetime: Lifetime, source: str, *, pinned: bool, is_note_or_fact: bool) -> bool:
     """Return whether no job may remove such a memory.
 
-    True for long-term memories that are pinned, standing or user-written, and for notes and facts that a user or agent
-    stored.
+    True for long-term memories that are pinned, standing or user-written, and for notes and facts of a user or agent.
     """
     if is_note_or_fact and source in _MANUAL_SOURCES:
         return True

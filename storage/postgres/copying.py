@@ -68,8 +68,7 @@ class CopyReport:
 def open_target(source: Stores, to: str) -> CopyTarget:
     """Return the place that `to` names: the address of a PostgreSQL database, or an empty folder.
 
-    Raises `Rejected` for the engine that the source uses, `StoreUnusable` and `StoreUnavailable` for a database that
-    cannot be used.
+    Raises `Rejected` for the source's own engine, `StoreUnusable` and `StoreUnavailable` for an unusable database.
     """
     if to.startswith("sqlite"):
         raise Rejected("--to names the folder for SQLite files by its path, such as /var/lib/reverie", field="to")

@@ -149,8 +149,7 @@ _MARK: Final = re.compile(
 _MINUS: Final = re.compile(r"(?<!\w)[-\u2212](?=\d)")
 # The two ways to spell English.
 _SPELLINGS: Final = ((re.compile(r"(?<=\w{3})our"), "or"), (re.compile(r"(?<=\w{3})is(?=e[sd]?$|ing$|ation)"), "iz"))
-# A comparative is not its adjective: opposites do not distinguish `good` from `better`. `https` and `tls` are no
-# plurals.
+# A comparative is not its adjective: opposites do not distinguish `good` from `better`. `tls` is no plural.
 _VOWEL: Final = re.compile(r"[aeiouy]|[^\x00-\x7f]")
 _COMPARING: Final = re.compile(r"(?:er|est|most|more|less|best|worse|worst)$")
 

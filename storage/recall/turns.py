@@ -142,8 +142,7 @@ _OWNERS: Final = frozenset({"my", "our", "s"})
 class Turn(NamedTuple):
     """What changed: the hashes of the words that name it, and how many of them an older text must name.
 
-    `now` touches texts with only some of the words, `began` texts that refused the thing, `new` the speaker's own
-    thing.
+    `now` touches texts with only some of the words, `began` texts that refused it, `new` the speaker's own thing.
     """
 
     named: frozenset[int]

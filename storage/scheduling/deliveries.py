@@ -239,8 +239,7 @@ class AllReminders(_AllDeliveries[ReminderRecord]):
     def next_push_at(self, *, now: int, clock: int) -> int | None:
         """Return when the next push is due, on the scale of `now`; None when nothing is to be pushed.
 
-        An overdue reminder may have to wait for a time of the machine's clock; a reminder that is not yet due never
-        has.
+        Only overdue reminders may have to wait for a time of the machine's clock.
         """
         return self._integer(
             f"SELECT min(at) FROM (SELECT min(due_at) AS at FROM reminders WHERE {self.to_push} AND due_at > :now"
