@@ -1,4 +1,4 @@
-"""Embedding of items that were put while the embedder was away, or with more text than a put embeds."""
+"""Embeds items that were put while the embedder was away, or that have more text than a put embeds."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
             return
         if not in_crowd:
             runtime.notify_stage("chunk", workspace, trace=min(batch.traces))
-        with contextlib.suppress(ReverieError):  # the sweep tells producers then
+        with contextlib.suppress(ReverieError):  # the sweep will tell producers
             runtime.quotas.refresh(workspace)
 
     report, more = drain_inbox(
@@ -56,7 +56,7 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
 
 
 def _in_crowd(runtime: Runtime, task: str) -> bool:
-    with contextlib.suppress(Unavailable):  # what is in hand does not wait for the broker
+    with contextlib.suppress(Unavailable):  # the present work does not wait for the broker
         return runtime.inbox.has_many_tasks(task)
     return False
 
@@ -68,7 +68,7 @@ def _run_next(runtime: Runtime, stage: Literal["chunk", "index"], workspace: str
     """
     try:
         (_chunk if stage == "chunk" else _index)(runtime, runtime.stores.workspace(workspace, create=False))
-    except ReverieError:  # a task of its own tries again, and reports it
+    except ReverieError:  # a separate task tries again and reports the error
         runtime.notify_stage(stage, workspace)
 
 
@@ -103,11 +103,11 @@ def _chunk(runtime: Runtime, store: Store) -> dict[str, Any]:
     return {**report.counts(), "traces": report.traces}
 
 
-# Chunks that the embed worker claims and embeds at once, and that the backfill does beside it.
+# Chunks that are claimed and embedded at once by the embed worker, and by the backfill beside it.
 _EMBED_AT_ONCE: Final = 256
 _BACKFILL_AT_ONCE: Final = 50
 # Stores whose chunks are embedded together: 16 short texts take a model hardly longer than two alone. A worker keeps
-# few connections; with more stores, those of the first would be closed and opened again before their turn.
+# few connections; with more stores, the first ones would be closed, and opened again for their own tasks.
 _STORES_AT_ONCE: Final = 16
 
 
@@ -122,7 +122,7 @@ def embed_chunks(*, workspace: str) -> Mapping[str, Any]:
 def embed_workspace(runtime: Runtime, workspace: str, *, batch_size: int, together: bool = False) -> dict[str, Any]:
     """Embed the new chunks of one workspace and return the counts; do nothing without an embedder.
 
-    `together` with others: those for which tasks lie in the queue.
+    With `together`, the chunks of other workspaces with queued tasks are embedded in the same batches.
     """
     store = runtime.stores.workspace(workspace, create=False)
     embedder = runtime.embedder_for(store)
@@ -145,11 +145,11 @@ def embed_workspace(runtime: Runtime, workspace: str, *, batch_size: int, togeth
 
 
 def _next_stores(runtime: Runtime, embedder: Embedder, workspace: str) -> Iterator[tuple[Store, embedding.EmbedHooks]]:
-    """Yield the stores of the next tasks in the queue that use this embedder. Their tasks find that little is left."""
+    """Yield the stores of the next queued tasks that use this embedder. Little is left for these tasks then."""
     queue = partial(next_in_queue, runtime.broker, prefix=runtime.settings.broker_prefix)
     with contextlib.suppress(Unavailable):
         for name in queue(task=contract.EMBED_CHUNKS, limit=_STORES_AT_ONCE):
-            with contextlib.suppress(ReverieError):  # its own task reports it
+            with contextlib.suppress(ReverieError):  # the task of that store reports the error
                 if name != workspace:
                     store = runtime.stores.workspace(name, create=False)
                     if runtime.embedder_for(store) is embedder:
@@ -192,7 +192,7 @@ def _index(runtime: Runtime, store: Store) -> dict[str, Any]:
 
 @periodic_task(contract.RECOVER_INBOX)
 def recover_inbox(runtime: Runtime) -> dict[str, Any]:
-    """Store items that no worker took from an inbox in time, and send the tasks again that were lost."""
+    """Store items that no worker took from an inbox in time, and send lost tasks again."""
     notify = runtime.sweep_notifier(runtime.queued_tasks())
 
     def on_batch(workspace: str, batch: IngestReport) -> None:
@@ -213,7 +213,7 @@ def recover_inbox(runtime: Runtime) -> dict[str, Any]:
 
 @periodic_task(contract.SWEEP_STAGES)
 def sweep_stages(runtime: Runtime) -> dict[str, Any]:
-    """Notify the stages that have work, and the recording of recalls; tell producers what is full; keep figures."""
+    """Notify stages with work, and the recording of recalls; tell producers what is full; store figures."""
     queued = runtime.queued_tasks()
     notify = runtime.sweep_notifier(queued)
     with_tasks = partial(queued.workspaces, STAGE_TASKS.values())

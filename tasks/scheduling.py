@@ -1,4 +1,4 @@
-"""Schedules that fire and runs that are executed, delivery of reminders and notifications, and embedding of goals."""
+"""Fires schedules, executes runs, delivers reminders and notifications, and embeds goals."""
 
 from __future__ import annotations
 

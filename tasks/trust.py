@@ -1,4 +1,4 @@
-"""Erasures: jobs that forget with a receipt; and what was being forgotten when its process was killed."""
+"""Erasures, which forget with a receipt, and forgets whose process was killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worker.runtime import Runtime
 
 @periodic_task(contract.CONTINUE_ERASURES)
 def continue_erasures(runtime: Runtime) -> dict[str, Any]:
-    """Work on the erasures that have not finished, and finish what was being forgotten."""
+    """Work on the unfinished erasures, and finish interrupted forgets."""
     erasures = runtime.erasure_services
     services = ForgetServices(
         runtime.stores, runtime.inbox, runtime.working_memory, runtime.recall_log, erasures.broker

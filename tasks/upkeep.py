@@ -59,7 +59,7 @@ def prune(
 def dream_sweep(
     runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA, manual: bool = False
 ) -> dict[str, Any]:
-    """Promote what was recalled often enough, and commit the memory files of the agents concerned."""
+    """Promote memories and messages that were recalled often enough, and commit the memory files of their agents."""
     return dreams.dream_sweep(
         runtime.stores,
         runtime.notebooks,

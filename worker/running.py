@@ -15,12 +15,12 @@ from storage.private_files import write_private_by_default
 from worker.settings import PREFIX, Settings
 from worker.supervision.processes import end_with_supervisor, lower_priority, raise_file_limit
 
-# Jobs have the lowest priority and workers of their own: otherwise a few jobs that wait for a language model would
-# take every process from incoming messages.
+# Jobs have the lowest priority and their own workers: otherwise a few jobs that wait for a language model would leave
+# no process for incoming messages.
 _MAINTENANCE_NICENESS: Final = 15
 # Runs of schedules mostly wait for webhooks and models, so they use threads.
 _SCHEDULES_AT_ONCE: Final = 16
-# What Celery imports when a worker or beat starts, with our classes that its settings name.
+# The modules that Celery imports when a worker or beat starts, and our classes that its settings name.
 _IMPORTED_AT_START: Final = (
     *("celery.app.amqp", "celery.app.control", "celery.app.log", "celery.backends.base", "kombu.transport.redis"),
     *("celery.concurrency.prefork", "celery.concurrency.thread", "celery.worker.autoscale", "worker.consumer"),
@@ -40,13 +40,13 @@ def environment_of(settings: Settings) -> dict[str, str]:
 
 
 def pass_on(settings: Settings) -> None:
-    """Write the settings to the environment, where `worker.app` and child processes read them."""
+    """Write the settings to the environment, from which `worker.app` and child processes read them."""
     os.environ.update(environment_of(settings))
     prepare_for_models()
 
 
 def prepare_for_models() -> None:
-    """Tell the libraries of a model how much to keep and how to wait, where the environment does not say it."""
+    """Set how much memory the libraries of a model keep and how they wait, unless the environment sets it."""
     for name, value in MODEL_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
@@ -54,7 +54,7 @@ def prepare_for_models() -> None:
 def import_for_forks(settings: Settings, *modules: str) -> None:
     """Import `modules` and what workers and beat need, once for all forks of this process, and share its memory."""
     pass_on(settings)
-    gc.disable()  # all that is imported stays: looking through it for garbage took a fifth of the time
+    gc.disable()  # imported objects stay: looking for garbage among them took a fifth of the time
     from worker.app import app
 
     app.loader.import_default_modules()  # the tasks
@@ -67,7 +67,7 @@ def import_for_forks(settings: Settings, *modules: str) -> None:
 
 
 def share_memory() -> None:
-    """Exclude the present objects from garbage collection, which would write to each, and so copy each in each fork."""
+    """Exclude the present objects from garbage collection, which would write to, and so copy, each in every fork."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -76,7 +76,7 @@ def share_memory() -> None:
 def run_worker(
     settings: Settings, queues: Sequence[str], concurrency: int | None, autoscale: int | None = None
 ) -> None:
-    """Run a worker for these queues until it is stopped; schedules alone are run by threads, others by processes.
+    """Run a worker for these queues until it is stopped; if these are only schedules, with threads, not processes.
 
     It has `concurrency` processes, and up to `autoscale` while tasks wait; these end once there is nothing to do.
     """
@@ -84,7 +84,7 @@ def run_worker(
     raise_file_limit()
     pass_on(settings)
     end_with_supervisor(os.environ)
-    # Unique on a host, so that `reverie status` tells workers of the same queues apart.
+    # Unique on a host, so that `reverie status` can distinguish workers of the same queues.
     os.environ.setdefault(PREFIX + "PROCESS", f"{'-'.join(queues)}-{os.getpid()}")
     if set(queues) <= {contract.QUEUE_MAINTENANCE, contract.QUEUE_EXTRACTION}:
         lower_priority(_MAINTENANCE_NICENESS)

@@ -89,7 +89,7 @@ log = structlog.get_logger(__name__)
 
 
 class ErasedIndexes:
-    """A thread that looks once a second whether an erasure has named an index of this process."""
+    """A thread that checks once a second whether an erasure concerns an index of this process."""
 
     def __init__(self, data: Path, indexes: AgentIndexes) -> None:
         self._data = data
@@ -158,7 +158,7 @@ def usage_recorder(stores: Stores, metrics: SharedMetrics, *, now: Callable[[], 
 
 
 def flush_at_end(metrics: SharedMetrics) -> None:
-    """Add what a process has counted, when it ends; without a broker it is lost."""
+    """Add a process's counts when it ends; without a broker they are lost."""
     with contextlib.suppress(Unavailable):
         metrics.flush()
 
@@ -211,18 +211,18 @@ class Runtime:
         self.embedder_made: GuardedEmbedder | None = None
         self.language_models_made: list[GuardedLanguageModel] = []
         self.schedule_parts: ScheduleParts = {}
-        # The name of the task that this thread carries out, empty outside of tasks.
+        # Returns the name of the task that this thread runs, empty outside of tasks.
         self.current_task: Callable[[], str] = lambda: ""
         self._paces: dict[str, Pace] = {}
-        # How long a caller waits for a workspace that is being opened or migrated; None for as long as it takes.
+        # How long a caller waits for a workspace that is being opened or migrated; None for no limit.
         self.store_patience_seconds: float | None = None
-        # How many connections to files of stores this process keeps open; None for as many as it may.
+        # How many connections to files of stores this process keeps open; None for as many as the system allows.
         self.kept_connections: int | None = None
         # CPU threads that a local embedding model uses; 0 for all cores.
         self.embedding_threads = 0
         self._closing = ExitStack()
         for name, part in parts.items():
-            setattr(self, name, part)  # takes the place of the cached property
+            setattr(self, name, part)  # replaces the cached property
 
     @cached_property
     def stores(self) -> Stores:
@@ -314,7 +314,7 @@ class Runtime:
 
     @cached_property
     def shared_metrics(self) -> SharedMetrics:
-        """The counters and histograms that all processes share. What was counted is added when this closes."""
+        """The counters and histograms that all processes share. Pending counts are added when this closes."""
         metrics = SharedMetrics(self.broker, prefix=self.settings.broker_prefix)
         self._closing.callback(flush_at_end, metrics)
         return metrics
@@ -424,7 +424,7 @@ class Runtime:
         settings = self.settings
         if not settings.workspace_git:
             return Notebooks(None, trust=settings.trust)
-        if self.host_folder is not None:  # which joins the hosts before anything is written
+        if self.host_folder is not None:  # this joins the hosts before anything is written
             return self.host_folder.notebooks
         return Notebooks(GitFolders(settings.data, looks_secret), trust=settings.trust)
 
@@ -469,15 +469,15 @@ class Runtime:
         return self.clock()
 
     def steady(self) -> int:
-        """Return microseconds of a clock that nobody sets, with any beginning."""
+        """Return microseconds of a clock that nobody sets and that may begin anywhere."""
         return self.steady_clock()
 
     def notify_stage(self, stage: str, workspace: str, *, trace: str = "") -> None:
-        """Send the task of a stage unless one is on its way. Broker errors are suppressed: the sweep sends it later."""
+        """Send a stage's task unless one is queued. Broker errors are suppressed: the sweep sends it later."""
         self._notify(self.inbox.claim_notification, stage, workspace, trace=trace)
 
     def queued_tasks(self) -> QueuedTasks:
-        """Return the tasks that lie in the queues, for one sweep."""
+        """Return the queued tasks, read once for a sweep."""
         return QueuedTasks(self.inbox, self.broker, prefix=self.settings.broker_prefix)
 
     def sweep_notifier(self, queued: QueuedTasks) -> Callable[[str, str], None]:
@@ -501,7 +501,7 @@ class Runtime:
     def _guarded(self, spec: LanguageModelSpec | None) -> GuardedLanguageModel | None:
         if spec is None:
             return None
-        # Made first, so that they are closed after the model, which records its last usage.
+        # Made first, so that they are closed after the model, which still records its last usage.
         record_usage = usage_recorder(self.stores, self.shared_metrics, now=self.now)
         prices = Prices(self.settings.language_model_input_price, self.settings.language_model_output_price)
         tokens = self.settings.language_model_daily_tokens

@@ -1,6 +1,6 @@
 """Reads all settings once, from `reverie.toml`, the environment (`REVERIE_...`) and flags, and freezes them.
 
-An unknown name is an error that says which setting is similar, or what became of one that does not exist any more.
+An unknown name is an error, which names a similar setting, or what has replaced a former one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from worker.settings_declared import PREFIX, Settings, config_path
 
 __all__ = ["PREFIX", "Settings", "config_path", "load_settings"]
 
-# The standard's own variable, which other programs of the host may be configured by, too.
+# The variable of the OpenTelemetry standard, which may also configure other programs of the host.
 _OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 # Variables that are read elsewhere: by the client, the server or the supervisor.
 _OTHER_VARIABLES: Final = frozenset(
     {"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS", "LOG_FILE", "ALIVE_FILE", "WORKER_KEY"}
 )
 
-# Names that are no settings any more: by the setting that decides it now, or by the module that has it as a constant.
+# Former settings: by the setting that decides it now, or by the module that has it as a constant.
 _DECIDED_BY: Final = {
     "decay_profile": "decay_rate_account decay_rate_workspace decay_rate_channel decay_rate_conversation",
     "inbox_mb": "inbox_items inbox_workspace_items inbox_workspace_mb",
@@ -86,7 +86,7 @@ def load_settings(**flags: Any) -> Settings:
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             raise Rejected(_unknown(key, f"setting in {config_path()}:", Settings.model_fields), field=key) from error
-        # Not from the error, which shows every value.
+        # Not chained to the error, which shows every value.
         raise Rejected(f"setting {key}: {first['msg']}{_shown(key, first['input'])}", field=key) from None
     if "data" not in settings.model_fields_set and settings.data.exists():
         check_own(settings.data, what="data folder", instead=f"To use it as it is, set {PREFIX}DATA", field="data")
@@ -99,7 +99,7 @@ def load_settings(**flags: Any) -> Settings:
 def check_config_is_own() -> None:
     """Raise `Rejected` if there is a settings file in the current folder that another user could have written.
 
-    One that `REVERIE_CONFIG` names is used in any case.
+    A file that `REVERIE_CONFIG` names is used in any case.
     """
     path = config_path()
     if not os.environ.get(PREFIX + "CONFIG") and path.exists():
@@ -159,7 +159,7 @@ def _unknown(key: str, kind: str, known: Iterable[str]) -> str:
 
 
 def _check_together(settings: Settings) -> None:
-    """Raise `Rejected` for a value that its type and bounds do not rule out, or that does not fit another setting."""
+    """Raise `Rejected` for values that types and bounds do not rule out, or that do not fit another setting."""
     if settings.otlp_endpoint and not _is_http(settings.otlp_endpoint):
         raise Rejected(
             f"the collector {settings.otlp_endpoint!r:.80} must be a URL such as http://localhost:4318 (otlp_endpoint,"
@@ -192,7 +192,7 @@ def _check_together(settings: Settings) -> None:
         )
 
 
-# Settings that say nothing without the endpoint.
+# Settings that are meaningless without the endpoint.
 _OF_LANGUAGE_MODEL: Final = ("language_model", "extraction_model")
 _OF_RERANKER: Final = ("reranker_model", "reranker_api_key")
 
@@ -232,6 +232,6 @@ def _check_endpoint(settings: Settings, model: str, example: str, *, needing: It
 def _is_http(url: str | None) -> bool:
     try:
         parts = urlsplit(url or "")
-    except ValueError:  # brackets that are no address
+    except ValueError:  # brackets without a valid address
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "REVERIE_"
 _POSTGRESQL: Final = re.compile(r"postgres(ql)?(\+psycopg)?://")
-# The number of waiting items is limited, too: of short messages, names and signatures take more than the text.
+# The number of waiting items is limited, too: the names and signatures of short messages are larger than their texts.
 _BYTES_OF_ITEM: Final = 1_280
-# With each message that a token may send in a minute go so many bytes of bodies. So many messages count as much as one
-# memory or one schedule, which costs a transaction of its own and, later, an embedding or runs.
+# For each message that a token may send in a minute, it may send so many bytes of bodies. One memory, or one schedule,
+# counts as so many messages: it costs a transaction and, later, an embedding or runs.
 _BYTES_OF_MESSAGE: Final = 4_096
 _MESSAGES_OF_MEMORY: Final = 4
 _MESSAGES_OF_SCHEDULE: Final = 200
@@ -51,7 +51,7 @@ def config_path() -> Path:
 
 
 class GeneralSettings(BaseSettings):
-    """What every process needs."""
+    """The settings that every process needs."""
 
     title: ClassVar[str] = "General"
 
@@ -148,7 +148,7 @@ class GeneralSettings(BaseSettings):
 
     @property
     def inbox_limits(self) -> InboxLimits:
-        """How much may wait to be stored."""
+        """The limits for items that wait to be stored."""
         size = int(self.inbox_mb * 1e6)
         return InboxLimits(
             workspace_items=size // 2 // _BYTES_OF_ITEM,
@@ -159,7 +159,7 @@ class GeneralSettings(BaseSettings):
 
 
 class ServerSettings(BaseSettings):
-    """Where the HTTP server listens, and how much it takes from whom."""
+    """The settings of the HTTP server: its address, and the limits of its callers."""
 
     title: ClassVar[str] = "HTTP server and limits"
 
@@ -230,7 +230,7 @@ class ServerSettings(BaseSettings):
 
 
 class ModelSettings(BaseSettings):
-    """Which models make vectors and texts, and order results."""
+    """The models that make vectors and texts, and order results."""
 
     title: ClassVar[str] = "Models"
 
@@ -336,7 +336,7 @@ class ModelSettings(BaseSettings):
 
 
 class SessionSettings(BaseSettings):
-    """How long sessions live, what a context holds, and what is extracted, recalled and recorded."""
+    """The settings of sessions and contexts, and of extracting, recalling and recording."""
 
     title: ClassVar[str] = "Sessions, contexts and recall"
 
@@ -427,7 +427,7 @@ class SessionSettings(BaseSettings):
 
     @property
     def trust(self) -> TrustPolicy:
-        """What is told of each class of sources."""
+        """The policy of contexts for each class of sources."""
         return TrustPolicy.parse(self.trust_policy)
 
 
@@ -548,7 +548,7 @@ class SchedulingSettings(BaseSettings):
     @property
     def schedule_rules(self) -> ScheduleRules:
         """The limits of schedules and their reaction to failures."""
-        from memory.scheduling.rules import ScheduleRules  # here: it imports the storage layer, which takes 0.4 s
+        from memory.scheduling.rules import ScheduleRules  # imported here, since the storage layer takes 0.4 s
 
         return ScheduleRules(max_per_user=self.schedules_per_user)
 

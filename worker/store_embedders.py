@@ -45,9 +45,9 @@ class StoreEmbedders:
     def for_store(self, store: Store) -> GuardedEmbedder | None:
         """Return the embedder of the vectors that a store searches, loaded or not; None for keyword search only.
 
-        That is the configured one if the store has no vectors yet, if it made them, or if the store does not record how
-        to make another: then recall and the embed stage find that it does not match. Without a configured embedder
-        every store is searched by keywords only.
+        It is the configured embedder if the store has no vectors yet, if it made them, or if the store does not record
+        how to make another one: then recall and the embed stage notice that it does not match. Without a configured
+        embedder every store is searched by keywords only.
         """
         if self._configured is None:
             return None
@@ -69,7 +69,7 @@ class StoreEmbedders:
 
     def _is_configured(self, generation: Generation) -> bool:
         configured = self._configured
-        # Some models know their dimension only when loaded, so it is compared again on use.
+        # Some models know their dimension only once they are loaded, so it is compared again on use.
         return (
             configured is not None
             and configured.model == generation.model

@@ -17,7 +17,7 @@ from storage.scheduling.records import ScheduleRecord
 from storage.stores import Store
 from worker.runtime import Runtime
 
-# Longest text of one result: a chunk, and a few words of where it comes from.
+# The longest text of one result: a chunk, and a few words about its origin.
 _MAX_CHARACTERS: Final = 1_000
 # The relevance that the best memory or other result must reach for any to be put into a context. Measured: see
 # docs/recall-measurements.md.
@@ -27,7 +27,7 @@ CONTEXT_MIN_SCORE: Final = 0.05
 def recall_for_goal(runtime: Runtime, workspace: str, schedule: ScheduleRecord) -> GoalContext:
     """Recall texts for a schedule's goal, at most its `recall_limit` results. Errors leave the context empty.
 
-    What does not fit is left out, as in a context: without a model, anything recalled is worth a notification.
+    Results that do not fit the goal are left out, as in a context: without a model, any result causes a notification.
     """
     store = runtime.recaller.find_store(workspace) if schedule.recall_limit else None
     if store is None:
@@ -43,7 +43,7 @@ def _recall(runtime: Runtime, store: Store, schedule: ScheduleRecord) -> GoalCon
     request = RecallRequest(
         query=schedule.goal,
         agent=schedule.agent,
-        user=schedule.user,  # None: what the users of its session may see
+        user=schedule.user,  # None: the texts that the users of its session may see
         session=schedule.session,
         scope="account" if schedule.session is not None else None,
         mode="hybrid" if vector is not None else "keyword",
@@ -53,7 +53,7 @@ def _recall(runtime: Runtime, store: Store, schedule: ScheduleRecord) -> GoalCon
     )
     try:
         outcome = runtime.recaller.recall(store.name, request)
-    except NotFound:  # the session was forgotten or has not begun: recall without it
+    except NotFound:  # the session was forgotten or has not begun: recall without a session
         outcome = runtime.recaller.recall(store.name, replace(request, session=None, scope=None))
     chunks = [(hit.store, hit.chunk_id) for hit in outcome.hits]
     withdrawn = outcome.withdrawn(chunks)
@@ -69,7 +69,7 @@ def _recall(runtime: Runtime, store: Store, schedule: ScheduleRecord) -> GoalCon
 
 
 def _goal_vector(runtime: Runtime, store: Store, schedule: ScheduleRecord) -> tuple[list[float] | None, str]:
-    """Return the goal's vector if it is of the model that the store searches, else None and why.
+    """Return the goal's vector if it is of the model that the store searches, else None and the reason.
 
     A missing vector is requested, for the next run.
     """

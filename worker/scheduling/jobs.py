@@ -16,16 +16,16 @@ from worker.scheduling.goal_context import recall_for_goal
 _DAY_SECONDS: Final = 86_400
 # How long notifications and delivered reminders are kept.
 NOTIFICATION_DAYS: Final = 30
-# Added to the time of a run, so that what becomes due at its very end is pushed by it and not by the next.
+# Added to the time of a run, so that the run itself pushes what becomes due at its very end.
 _MARGIN_SECONDS: Final = 1.0
-# Pushes under way at once in one store. A process that is killed leaves as many that are pushed again.
+# Pushes at the same time in one store. After a kill, as many are pushed a second time.
 MAX_CONCURRENT_PUSHES: Final = 4
 # A manual run pushes everything that is due, within this time.
 _MANUAL_SECONDS: Final = 240.0
 
 
 def fire_due(runtime: Runtime, *, wait_seconds: float) -> dict[str, Any]:
-    """Fire the schedules that are due and, for `wait_seconds`, those that become due; returns counts."""
+    """Fire the schedules that are due, and for `wait_seconds` those that become due; returns counts."""
     return due_runs.fire_due(
         runtime.schedules.firing_loop,
         rules=runtime.settings.schedule_rules,

@@ -46,19 +46,19 @@ class ScheduleServices:
         self.destinations = Destinations()
         self.firing_loop = runtime.due_loop()
         self.delivery_loop = runtime.due_loop()
-        # Whether a run of the loops waits for what becomes due before the next run: only in processes in which it has a
-        # thread of its own and does not block other tasks.
+        # Whether a run of the loops waits for work that becomes due before the next run: only in processes where it has
+        # its own thread and does not block other tasks.
         self.waits_for_due = False
-        # If all 16 threads recall and write at once, they contend for the interpreter: a run costs 7.5 ms of CPU, but
-        # 5 ms with two at a time. Not one: it may wait for the lock of a database that the others do not need.
+        # If all 16 threads recall and write at once, they contend for the interpreter: a run costs 7.5 ms of CPU, but 5
+        # ms with two at a time. Not just one: it may wait for the lock of a store that the others do not need.
         self.run_slots = threading.Semaphore(2)
         self._closing = contextlib.ExitStack()
         for name, part in parts.items():
-            setattr(self, name, part)  # takes the place of the cached property
+            setattr(self, name, part)  # replaces the cached property
 
     @cached_property
     def policy(self) -> WebhookPolicy:
-        """Where webhooks may go, and how. Raises `Rejected` for an invalid setting."""
+        """The rules for where webhooks may go, and how. Raises `Rejected` for an invalid setting."""
         settings = self._settings
         entries = [part.strip() for part in settings.webhook_allow_private.split(",")]
         return policy_of(
@@ -82,7 +82,7 @@ class ScheduleServices:
         return AgentSecrets(self._runtime.stores, check_workspace(workspace))
 
     def webhook_signer(self, workspace: str, agent: str) -> Signer:
-        """Return what signs the webhooks of an agent now: its own secrets, and those shared by all."""
+        """Return the signer of an agent's webhooks at this moment: its own secrets, and the secrets that all share."""
         own = self.agent_secrets(workspace).secrets(agent, datetime.now(UTC))
         return Signer([*own, *self._shared_secrets])
 
@@ -107,7 +107,7 @@ class ScheduleServices:
 
     @cached_property
     def notifier(self) -> Notifier | None:
-        """The notifier, or None if agents ask for reminders and notifications themselves."""
+        """The notifier, or None if agents fetch reminders and notifications themselves."""
         url = self._settings.notifier_webhook_url
         if not url:
             return None
@@ -120,7 +120,7 @@ class ScheduleServices:
     @cached_property
     def _installation_key(self) -> bytes:
         if self._settings.database is not None:
-            _ = self._runtime.stores  # which makes the key that of all hosts
+            _ = self._runtime.stores  # this makes all hosts share the key
         return installation_key(self._settings.data)
 
     def has_waiting_tasks(self) -> bool:
@@ -166,7 +166,7 @@ class ScheduleServices:
             check_webhook_url(self._settings.notifier_webhook_url, self.policy, field="notifier_webhook_url")
 
     def prepare(self) -> None:
-        """Make everything now, before threads share it. Errors are suppressed: they fail the runs that need it."""
+        """Make everything now, before threads share it. Errors are suppressed here, and fail the runs that need it."""
         for make in (lambda: self.webhooks, lambda: self.agent_tasks, lambda: self.notifier):
             with contextlib.suppress(ReverieError):
                 make()

@@ -1,8 +1,8 @@
-"""Signs by which one process tells whether another works or hangs, and how long a sign has been missing.
+"""Signs of life, by which one process sees whether another works or hangs, and how long a sign has been missing.
 
 A supervised process touches a file for its supervisor, and a child of a worker's pool counts in memory that it shares
-with its worker. Neither passes through the broker, so a broker that hangs makes no process look as if it did. A process
-that is stopped, or whose interpreter is blocked, gives none.
+with its worker. Neither passes through the broker, so a hanging broker does not make processes look as if they hung. A
+process that is stopped, or whose interpreter is blocked, gives no signs.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ import structlog
 
 ALIVE_FILE: Final = "REVERIE_ALIVE_FILE"
 SIGN_SECONDS: Final = 2.0
-# An event loop that has not turned for this long gives no sign. Beat sleeps for up to 5 s between two turns.
+# A process whose event loop has not turned for this long gives no sign. Beat sleeps for up to 5 s between two turns.
 LOOP_SECONDS: Final = 10.0
-# A child that gives no sign and uses no processor for this long was stopped. A busy child gives signs from a thread,
-# and a child that waits for a processor is not sleeping.
+# A child that gives no sign and uses no processor time for this long was stopped. A busy child gives signs from a
+# thread, and a child that waits for a processor is not asleep.
 _CHILD_SILENT_SECONDS: Final = 30.0
-# For each child its process and its count.
+# For each child, its process id and its count.
 _SLOT: Final = struct.Struct("qq")
 
 log = structlog.get_logger(__name__)
 
 
 def give_alive_signs(environ: Mapping[str, str], works: Callable[[], bool] = lambda: True) -> None:
-    """Every two seconds, if `works` returns so, touch the file that the supervisor has named for this process, if any.
+    """Every two seconds, if `works` returns true, touch the file that the supervisor named for this process, if any.
 
     `works` is called in a thread of its own, in every process.
     """
@@ -47,14 +47,14 @@ def give_alive_signs(environ: Mapping[str, str], works: Callable[[], bool] = lam
 def _give_for_ever(path: Path | None, works: Callable[[], bool]) -> None:
     while True:
         if works() and path is not None:
-            # A full disk or a folder that was removed: no sign, and without a first one a process is not watched.
+            # A full disk or a removed folder: no sign is given. Without a first sign, a process is not watched.
             with contextlib.suppress(OSError):
                 path.touch(mode=0o600)
         time.sleep(SIGN_SECONDS)
 
 
 class Silence:
-    """For how long a sign has not changed, as seen by somebody who looks every two seconds."""
+    """The time for which a sign has not changed, for an observer that looks every two seconds."""
 
     def __init__(self) -> None:
         self._sign: object = None
@@ -88,7 +88,7 @@ class AliveWatch:
         self._silence = Silence()
 
     def hangs(self, now: float) -> bool:
-        """Return whether there was a sign once and none for too long. `now` is as in `Silence.seconds`."""
+        """Return whether the process has given a sign once, but none for too long. `now` is as in `Silence.seconds`."""
         try:
             sign = self._path.stat().st_mtime_ns
         except OSError:
@@ -124,7 +124,7 @@ class PoolSigns:
         """
         seen = {}
         for child, count in self._children():
-            # Whole seconds: threads that wait for the interpreter use a little of the processor.
+            # Whole seconds: threads that wait for the interpreter use a little processor time.
             used_seconds = int(sum(child.cpu_times()[:2]))
             waits_for_processor = child.status() == psutil.STATUS_RUNNING
             sign = (count, used_seconds, now if waits_for_processor else 0)
@@ -138,6 +138,6 @@ class PoolSigns:
     def _children(self) -> Iterator[tuple[psutil.Process, int]]:
         """Yield the children that have given a sign, with their count."""
         for pid, count in _SLOT.iter_unpack(self._memory[:]):
-            with contextlib.suppress(psutil.Error):  # it has ended
+            with contextlib.suppress(psutil.Error):  # the child has ended
                 if pid and psutil.Process(pid).ppid() == os.getpid():
                     yield psutil.Process(pid), count

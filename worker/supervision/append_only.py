@@ -1,12 +1,12 @@
 """Closes the gaps that a full disk leaves in the embedded broker's append-only files, so that it starts again.
 
-When a write falls short, valkey-server removes the part that it has written, but goes on writing behind it, unless it
-opened the file when it started. This leaves a gap of NUL bytes between two commands. When it happens again, the server
-removes as many bytes too many, and the gap follows half a command. The server refuses to load such a file ("Bad file
-format") and would never start again. No command can begin with NUL, so gaps can be recognised.
+After a partial write, valkey-server removes the written part but continues behind it, unless it opened the file when it
+started. This leaves a gap of NUL bytes between two commands. At the next partial write, the server removes that many
+bytes too many, so the gap follows half a command. The server refuses to load such a file ("Bad file format") and would
+never start again. No command can begin with NUL, so gaps can be recognised.
 
-`broker_sync` has a file with a gap rewritten while the server runs; this module is for a server that is killed before.
-For a broker that Reverie does not start: `python -m worker.supervision.append_only FOLDER`, while it does not run.
+`broker_sync` makes a running server rewrite a file with a gap; this module is for servers that are killed before. For a
+broker that Reverie does not start: `python -m worker.supervision.append_only FOLDER`, while it does not run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import structlog
 
 from worker.supervision.processes import private_folder
 
-# A gap follows the line break of a whole command, or has at least two NULs; few texts have either.
+# A gap begins after the line break of a whole command, or has at least two NULs; few texts have either.
 _SUSPICIOUS: Final = (b"\n\0", b"\0\0")
 _LINE_BYTES: Final = 32
 _NUL: Final = 0
@@ -32,13 +32,13 @@ log = structlog.get_logger(__name__)
 
 
 class _Damaged(Exception):
-    """The bytes that were read are no command."""
+    """The bytes at a position are no command."""
 
 
 def close_gaps(folder: Path) -> int:
     """Remove gaps, and the half commands before them, from the files of `folder`; return the bytes removed.
 
-    A file with other damage is left as it is, as is one that cannot be written; both are logged.
+    A file with other damage, or one that cannot be written, stays as it is; both cases are logged.
     """
     removed = 0
     for path in sorted(folder.glob("*.incr.aof")):
@@ -69,7 +69,7 @@ def _close_gaps_of(path: Path) -> int:
 def _sound_parts(content: mmap.mmap) -> Iterator[tuple[int, int]]:
     """Yield the parts between gaps, each from the first to the last complete command outside an open transaction.
 
-    The end of the file may be half a command: that is the server's to remove. Raises `_Damaged`.
+    The end of the file may be half a command, which the server itself removes. Raises `_Damaged`.
     """
     start = position = safe = 0
     is_open = False
@@ -78,7 +78,7 @@ def _sound_parts(content: mmap.mmap) -> Iterator[tuple[int, int]]:
             following, name = _command(content, position)
         except _Damaged:
             gap = content.find(b"\0\0", position)
-            # A gap of one byte is possible, too, at the beginning of a command.
+            # At the beginning of a command, a gap may have a single byte.
             begin = position if content[position] == _NUL else gap
             if begin < 0:
                 if _is_cut(content, position):
@@ -149,7 +149,7 @@ def _end_of_gap(content: mmap.mmap, position: int) -> int:
 
 
 def _write_parts(path: Path, content: mmap.mmap, parts: list[tuple[int, int]]) -> None:
-    """Put a file with these parts in the place of `path`, on disk before it takes its place."""
+    """Replace `path` by a file with these parts, which is flushed to disk before the replacement."""
     draft = private_folder(path.parent) / f"{path.name}.repaired"
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

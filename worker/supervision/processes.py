@@ -29,8 +29,8 @@ PARENT_PID_VARIABLE = "REVERIE_PARENT_PID"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_NAME = 15
 _PARENT_POLL_SECONDS = 1.0
-# Without CAP_SYS_ADMIN, the processes of a machine may set the niceness of their sessions once in 0.1 s, all together
-# (`proc_sched_autogroup_set_nice` in Linux): those of one start come at once.
+# Without CAP_SYS_ADMIN, all processes of a machine together may set the niceness of a session only once in 0.1 s
+# (`proc_sched_autogroup_set_nice` in Linux), but processes that start together do so at once.
 _SESSION_PAUSE_SECONDS = 0.1
 _SESSION_TRIES = 20
 _OPEN_FILES = 4_096
@@ -61,7 +61,7 @@ def raise_file_limit() -> None:
 
 
 def die_with_parent(expected_parent_pid: int | None = None, signal: int = signals.SIGTERM) -> None:
-    """Have this process receive `signal` when its parent dies, or now if it is already dead.
+    """Make this process receive `signal` when its parent dies, or now if the parent is already dead.
 
     Linux: the kernel sends it when the *thread* that forked this process ends. Elsewhere a daemon thread checks every
     second. Without `expected_parent_pid`, a parent that died before this call goes unnoticed.
@@ -71,7 +71,7 @@ def die_with_parent(expected_parent_pid: int | None = None, signal: int = signal
         threading.Thread(target=watch_parent, args=(parent_pid, signal), daemon=True).start()
         return
     set_parent_death_signal(signal)
-    if os.getppid() != parent_pid:  # it died before the call to prctl
+    if os.getppid() != parent_pid:  # the parent died before the call to prctl
         os.kill(os.getpid(), signal)
 
 
@@ -95,8 +95,8 @@ def lower_priority(niceness: int) -> None:
     If Linux divides the processors between sessions (sched(7), autogroups), a process's niceness counts only within its
     session, so a session leader, as every supervised process is, sets the niceness of the session as well.
 
-    A process that may not take its priority back does not give way: with the write lock of a store it would let others
-    wait (`storage.held_locks`).
+    A process that may not raise its priority again does not lower it: holding the write lock of a store, it would make
+    others wait (`storage.held_locks`).
     """
     if not can_take_priority_back():
         return
@@ -108,7 +108,8 @@ def lower_priority(niceness: int) -> None:
 def lower_priority_now(niceness: int) -> None:
     """Lower the CPU priority of all threads of this process, a child of a worker's pool.
 
-    If its worker leads the session, as every supervised worker does, also that of the session (see `lower_priority`).
+    If its worker leads the session, as every supervised worker does, the session's priority is lowered, too (see
+    `lower_priority`).
     """
     if not can_take_priority_back():
         return
@@ -139,8 +140,8 @@ def spawn(
             # Outside the terminal's foreground group: Ctrl-C reaches only the supervisor, which stops the others in
             # order.
             start_new_session=True,
-            # The supervisor has one thread, so code between fork and exec is safe. It is the only way to tie foreign
-            # programs (valkey-server) to the supervisor.
+            # The supervisor has one thread, so code between fork and exec is safe. There is no other way to make
+            # foreign programs (valkey-server) die with the supervisor.
             preexec_fn=_tie_to_parent(os.getpid(), parent_death_signal),
         )
 
@@ -176,7 +177,7 @@ def kill_group(group_id: int) -> None:
 
 
 def users_of(folder: Path) -> list[int]:
-    """Return the pids of this user's other processes that have a file in a folder open, as far as the system tells."""
+    """Return the pids of this user's other processes with an open file in a folder, if the system shows them."""
     import psutil
 
     inside = f"{folder.resolve()}{os.sep}"
@@ -218,7 +219,7 @@ def _open_log(path: Path) -> IO[bytes]:
 
 def _tie_to_parent(parent_pid: int, signal: int) -> Callable[[], None]:
     def before_exec() -> None:
-        # The supervisor's handler is still in place here and would swallow the signal until exec.
+        # Until exec, the supervisor's handler is still in place here and would swallow the signal.
         if signal != signals.SIGKILL:
             signals.signal(signal, signals.SIG_DFL)
         if _libc is not None:
@@ -236,7 +237,7 @@ def set_process_name(name: str) -> None:
 
 
 def set_parent_death_signal(signal: int) -> None:
-    """Have the kernel send this process `signal` when the thread that forked it ends; nothing where it cannot."""
+    """Make the kernel send this process `signal` when the thread that forked it ends, where the kernel can do that."""
     if _libc is not None and _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal), 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl(PR_SET_PDEATHSIG, {signal}): {os.strerror(number)}")

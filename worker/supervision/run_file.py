@@ -26,7 +26,7 @@ from worker.supervision.processes import kill_group, private_folder
 log = structlog.get_logger(__name__)
 
 _LEFTOVER_GRACE_SECONDS = 5.0
-_SAME_PROCESS_SECONDS = 1.0  # create_time is boot time, known to a second, plus ticks since
+_SAME_PROCESS_SECONDS = 1.0  # create_time is the boot time, exact to a second, plus ticks since then
 
 
 class RunFileEntry(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class RunFileEntry(msgspec.Struct, frozen=True):
     pid: int | None
     restarts: int
     started_at: datetime | None
-    created: float | None  # creation time as the kernel reports it, to tell it from a later process with that pid
+    created: float | None  # as the kernel reports it, to distinguish the process from a later one with its pid
     log_path: str | None
 
 
@@ -79,7 +79,7 @@ def hold_data_dir(data_dir: Path) -> Iterator[int]:
     """
     make_data_folder(data_dir)
     private_folder(data_dir / "run")
-    # Never unlinked: two processes could then hold locks on two files of one name.
+    # Never unlinked: otherwise two processes could hold locks on two files of the same name.
     descriptor = os.open(lock_path(data_dir), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
@@ -111,8 +111,8 @@ def already_running(data_dir: Path, pid: int | None) -> Conflict:
 def _end_leftovers(data_dir: Path) -> None:
     """End the processes of a supervisor that has died.
 
-    On Linux the kernel has already sent them a signal, and this waits for them; on macOS, which has no such signal, the
-    broker would run forever. The caller holds the lock, so no running supervisor owns these processes.
+    On Linux the kernel has already sent them a signal, and this waits for their end; macOS has no such signal, and the
+    broker would run for ever. The caller holds the lock, so no running supervisor owns these processes.
     """
     last = read_run_file(data_dir)
     leftovers = [found for entry in (last.processes if last else ()) if (found := _still_running(entry))]

@@ -1,7 +1,7 @@
 """The file `<data>/run/server.json`, in which a server says where it answers.
 
 It counts only while the server holds the lock on it, which the kernel releases however the server ends. With it, a
-command finds the server of a data folder, also one that no supervisor of this host has started.
+command finds the server of a data folder, even if no supervisor of this host has started it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ServerFile(msgspec.Struct, frozen=True):
 def announced(data_dir: Path, content: ServerFile) -> Iterator[None]:
     """Announce a server while it runs. A second server on the same data folder is not announced.
 
-    A folder that cannot be written is no reason not to serve.
+    If the folder cannot be written, the server runs anyway.
     """
     with contextlib.ExitStack() as closing:
         with contextlib.suppress(OSError):
@@ -47,7 +47,7 @@ def announced(data_dir: Path, content: ServerFile) -> Iterator[None]:
 def running_server(data_dir: Path) -> ServerFile | None:
     """Return where the server on a data folder answers, or None if none is running.
 
-    Raises `Unavailable` when one runs and its file is damaged: waiting for it would be in vain.
+    Raises `Unavailable` when one runs but its file is damaged: waiting for it would be useless.
     """
     try:
         descriptor = os.open(_path(data_dir), os.O_RDONLY)
@@ -63,7 +63,7 @@ def running_server(data_dir: Path) -> ServerFile | None:
 
 
 def _decoded(content: bytes, data_dir: Path) -> ServerFile | None:
-    """Return the content of the file; None while it is empty, which it is for a moment while the server starts."""
+    """Return the content of the file; None while it is empty, for a moment during the server's start."""
     if not content:
         return None
     try:
@@ -76,7 +76,7 @@ def _decoded(content: bytes, data_dir: Path) -> ServerFile | None:
 
 
 def local_url(host: str, port: int) -> str:
-    """Return the URL at which this host reaches a server, also when it listens on all addresses."""
+    """Return the URL at which this host reaches a server, even one that listens on all addresses."""
     host = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not bound
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 

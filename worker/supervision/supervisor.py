@@ -92,7 +92,7 @@ class Supervisor:
         """
         with hold_data_dir(self._data_dir) as lock, self._signals_caught():
             self._lock = lock
-            self._folder = os.open(self._data_dir, os.O_RDONLY)  # open: its inode goes to no other folder
+            self._folder = os.open(self._data_dir, os.O_RDONLY)  # kept open, so that no other folder gets its inode
             try:
                 self._rotate_logs()
                 self._start_all()
@@ -133,7 +133,7 @@ class Supervisor:
             return
         deadline = time.monotonic() + spec.ready_timeout_seconds
         while self._stop_signal is None:
-            # Check first that the process lives: another process may answer instead of a dead one.
+            # Check first that the process lives: another process may answer in place of a dead one.
             if child.pid is not None and not child.has_exited() and spec.ready():
                 self._emit("process_ready", child, pid=child.pid)
                 return
@@ -160,7 +160,7 @@ class Supervisor:
             in_place = os.path.samestat(self._data_dir.stat(), os.fstat(self._folder))
         except OSError as error:
             if not isinstance(error, FileNotFoundError | NotADirectoryError):
-                return  # a folder without rights may get them back
+                return  # an unreadable folder may become readable again
             in_place = False
         if not in_place:
             self._kill_now = True
@@ -247,7 +247,7 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _signals_caught(self) -> Iterator[None]:
-        """Catch stop signals; have them and the death of a child interrupt `_sleep`."""
+        """Catch stop signals; make them and the death of a child interrupt `_sleep`."""
         self._wakeup_read, self._wakeup_write = os.pipe()
         for end in (self._wakeup_read, self._wakeup_write):
             os.set_blocking(end, False)
