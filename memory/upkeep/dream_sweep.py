@@ -154,10 +154,11 @@ def _recalled(run: JobRun, agent: str, rules: DreamRules) -> tuple[list[Candidat
     for source, tally in tallies.items():
         signals = tally.signals(now=run.now, kind=source.kind)
         chunk_id = min(chunks[source], key=lambda chunk: (-chunks[source][chunk], chunk))
-        if signals.pass_gates(rules):
-            found.append(Candidate(source, signals, chunk_id))
+        candidate, why = Candidate(source, signals, chunk_id), signals.missed_gate(rules)
+        if not why:
+            found.append(candidate)
         elif run.dry_run:
-            missed.append((Candidate(source, signals, chunk_id), signals.missed_gate(rules)))
+            missed.append((candidate, why))
     return sorted(found, key=lambda one: one.order), sorted(missed, key=lambda one: one[0].order)
 
 
@@ -170,12 +171,13 @@ def _passing_shared_gates(
     known: list[Candidate] = []
     refused: list[LeftOut] = []
     for candidate in candidates:
-        gate = candidate.signals.missed_shared_gate(rules) if candidate.source.for_several else None
-        if gate is None:
+        missed = candidate.signals.missed_shared_gate(rules) if candidate.source.for_several else None
+        if missed is None:
             known.append(candidate)
         else:
+            gate, why = missed
             run.counts[f"left_out_{gate}"] += 1
-            refused.append((candidate, candidate.signals.explain_shared_gate(gate, rules)))
+            refused.append((candidate, why))
     return known, refused
 
 

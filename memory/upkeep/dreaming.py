@@ -89,10 +89,6 @@ class Signals:
         recalled = f"recalled {counted(self.hits, 'time')} by {counted(self.queries, 'query')}"
         return f"score {self.score:.3f}: {recalled}, last on {last} ({signals})"
 
-    def pass_gates(self, rules: DreamRules) -> bool:
-        """Return whether hits, queries and score reach the minimum of each."""
-        return not self.missed_gate(rules)
-
     def missed_gate(self, rules: DreamRules) -> str:
         """Return the minimum that was not reached, with its value; empty if all were reached."""
         if self.hits < rules.min_hits:
@@ -104,19 +100,17 @@ class Signals:
             return f"score {self.score:.3f}, needs {rules.min_score:g}"
         return ""
 
-    def missed_shared_gate(self, rules: DreamRules) -> SharedGate | None:
-        """Return the name of the gate for memories of several users that was not passed, or None."""
+    def missed_shared_gate(self, rules: DreamRules) -> tuple[SharedGate, str] | None:
+        """Return which minimum for what several users see was not reached, and what was counted for it, or None."""
         if self.users < rules.shared_min_users:
-            return "too_few_users"
-        return "too_few_days" if self.user_days < rules.shared_min_days else None
-
-    def explain_shared_gate(self, gate: SharedGate, rules: DreamRules) -> str:
-        """Return a text on a gate for memories of several users: what was counted, and what the gate needs."""
-        if gate == "too_few_users":
             users = counted(self.users, "named user")
-            return f"several users see it: recalled by {users} besides its author, needs {rules.shared_min_users}"
-        days = counted(self.user_days, "day")
-        return f"several users see it: recalled by such users on {days}, needs {rules.shared_min_days}"
+            needed = f"recalled by {users} besides its author, needs {rules.shared_min_users}"
+            return "too_few_users", f"several users see it: {needed}"
+        if self.user_days < rules.shared_min_days:
+            days = counted(self.user_days, "day")
+            needed = f"recalled by such users on {days}, needs {rules.shared_min_days}"
+            return "too_few_days", f"several users see it: {needed}"
+        return None
 
 
 @dataclass(slots=True)

@@ -120,11 +120,11 @@ def test_the_gates_are_hits_queries_and_score() -> None:
     rules = DreamRules()
     good = [event(1, query="a", days_ago=1), event(2, query="b", days_ago=2), event(3, query="b", days_ago=3)]
 
-    assert signals(*good).pass_gates(rules)
-    assert not signals(*good[:2]).pass_gates(rules)
-    assert not signals(*(event(n, query="a", score=1.0, days_ago=n) for n in range(9))).pass_gates(rules)
-    assert signals(*good).pass_gates(DreamRules(min_score=signals(*good).score))
-    assert not signals(*good).pass_gates(DreamRules(min_score=math.nextafter(signals(*good).score, 1)))
+    assert not signals(*good).missed_gate(rules)
+    assert signals(*good[:2]).missed_gate(rules)
+    assert signals(*(event(n, query="a", score=1.0, days_ago=n) for n in range(9))).missed_gate(rules)
+    assert not signals(*good).missed_gate(DreamRules(min_score=signals(*good).score))
+    assert signals(*good).missed_gate(DreamRules(min_score=math.nextafter(signals(*good).score, 1)))
 
 
 _EVENTS = st.lists(
