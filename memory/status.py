@@ -87,10 +87,6 @@ class _Workspaces:
         return dict(total)
 
 
-def _unlimited(_: str) -> Mapping[Resource, int]:
-    return {}
-
-
 @dataclass(slots=True)
 class StatusReader:
     """Reads the status repeatedly in one process; unchanged workspaces are cached.
@@ -104,7 +100,7 @@ class StatusReader:
     embedder: GuardedEmbedder | None
     language_model: GuardedLanguageModel | None = None
     reranker: GuardedReranker | None = None
-    limits: Callable[[str], Mapping[Resource, int]] = _unlimited
+    limits: Callable[[str], Mapping[Resource, int]] = lambda _: {}
     _seen: dict[str, tuple[FileStamp, StoreCounts]] = field(default_factory=dict, init=False)
 
     def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS) -> PipelineStatus:

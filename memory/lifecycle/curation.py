@@ -66,13 +66,12 @@ def list_entries(
     agent: str,
     matching: CurationFilter = EVERY_ENTRY,
     limit: int = 50,
-    offset: int = 0,
     with_texts: bool = False,
 ) -> list[CurationEntry]:
     """Return an agent's entries, newest first, without the changed rows; with their texts if asked for."""
     with store.reading() as tx:
         log = tx.for_agent(agent).curation
-        found = log.page(matching, limit=limit, offset=offset)
+        found = log.page(matching, limit=limit)
         changes = {entry.id: log.changes(entry.id) for entry in found} if with_texts else {}
     return [_to_entry(store, entry, changes.get(entry.id, ()), with_rows=False) for entry in found]
 

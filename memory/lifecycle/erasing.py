@@ -22,6 +22,7 @@ from adapters.broker.inbox import Taken, WorkerInbox
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
 from memory.fragments import FragmentSet, HashKey, Matcher, fragments_of
+from memory.jobs import LeaseLost
 from memory.lifecycle.erased_files import redact_logs, rewrite_notebooks
 from memory.lifecycle.erased_indexes import note_erased
 from memory.lifecycle.erasure_rows import RowErasure, Scope, agents_in, clear_deleted, end_tokens, erased_name
@@ -475,10 +476,6 @@ STEPS: Final = (*_RUN, "done")
 JOB: Final = CONTINUE_ERASURES
 # Renewed every few seconds. After a kill, the next run of the job has to wait until the lease has ended.
 LEASE_SECONDS: Final = 30.0
-
-
-class LeaseLost(Transient):
-    """Another process continues the erasures."""
 
 
 class ErasureLease:

@@ -68,10 +68,6 @@ class Identity(msgspec.Struct, frozen=True):
 AWAY_DAYS: Final = 30.0
 
 
-def _nothing() -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class HostFolder:
     """The data folder of this host, and the hosts that it shares its stores with.
@@ -125,7 +121,7 @@ class HostFolder:
             self.hosts.join(identity.id, self.name)
             return identity
 
-    def look(self, *, on_step: Callable[[], None] = _nothing) -> dict[str, int]:
+    def look(self, *, on_step: Callable[[], None] = lambda: None) -> dict[str, int]:
         """Carry out what waits for this folder; return counts. Only one process of a host may do this: see `leading`.
 
         A folder without files of workspaces and without logs does not join the hosts: there is nothing in it to erase,

@@ -106,7 +106,7 @@ class Quotas:
         holder, limits = self._holder(workspace, in_account=in_account)
         wanted = {name: amount for name, amount in amounts.items() if name in limits and amount}
         if not wanted:
-            yield _nothing
+            yield lambda: None
             return
         with self._lock:
             if in_account:
@@ -228,10 +228,6 @@ class Quotas:
             return f"workspace {workspace}", self.of_workspace(workspace)
         tenant = self._stores.tenant_of(workspace)
         return f"the account tier of tenant {tenant}", self.limits(None, tenant)
-
-
-def _nothing() -> None:
-    return
 
 
 def _exceeded(holder: str, quota: Quota, used: int, limit: int, more: int = 1) -> QuotaExceeded:
