@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
@@ -11,6 +12,7 @@ from adapters.broker.queued_tasks import next_in_queue
 from adapters.embedders.base import Embedder
 from memory.jobs import JobScope
 from memory.pipeline import chunking, embedding, indexing, recovery
+from memory.pipeline.faults import STUCK_SECONDS
 from memory.pipeline.ingest import drain_inbox
 from memory.pipeline.storing import IngestReport
 from memory.recall import sweep_recalls
@@ -138,6 +140,8 @@ def embed_workspace(runtime: Runtime, workspace: str, *, batch_size: int, togeth
         pace=runtime.pace_of(embedder),
         others=_next_stores(runtime, embedder, workspace) if in_crowd else (),
     )
+    if report.blocked:
+        runtime.embedding_blocked = (time.monotonic() + STUCK_SECONDS, report.blocked)
     observe_latencies(runtime, "embedded", report.latencies)
     if report.more:
         runtime.notify_stage("embed", workspace)

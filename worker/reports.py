@@ -17,6 +17,7 @@ from typing import Any, Final
 import structlog
 
 from adapters.broker.shared_metrics import INGESTED, MESSAGE_LATENCY, QUEUE_WAIT, TASK_DURATION, TASKS
+from memory.pipeline.faults import BLOCKED
 from memory.pipeline.storing import IngestReport
 from reverie import contract
 from reverie.errors import Unavailable
@@ -102,10 +103,14 @@ def _embedder_state(runtime: Runtime) -> str:
     embedder = runtime.embedder_made
     if embedder is None:
         return ""
-    error_text = f" ({embedder.last_error})" if embedder.last_error else ""
+    state: str = embedder.state
+    error, (until, blocked) = embedder.last_error, runtime.embedding_blocked
+    if state == "up" and time.monotonic() < until:
+        state, error = BLOCKED, blocked
+    error_text = f" ({error})" if error else ""
     if "auto" in (embedder.dtype, embedder.device):  # not loaded: the worker that loads it reports its device
-        return f"{embedder.model}: {embedder.state}{error_text}" if error_text else ""
-    return f"{embedder.model} {embedder.dtype} on {embedder.device}: {embedder.state}{error_text}"
+        return f"{embedder.model}: {state}{error_text}" if error_text else ""
+    return f"{embedder.model} {embedder.dtype} on {embedder.device}: {state}{error_text}"
 
 
 def _language_model_states(runtime: Runtime) -> str:

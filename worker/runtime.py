@@ -214,6 +214,8 @@ class Runtime:
         # Returns the name of the task that this thread runs, empty outside of tasks.
         self.current_task: Callable[[], str] = lambda: ""
         self._paces: dict[str, Pace] = {}
+        # Until when, by the monotonic clock, the last task that could embed nothing counts, and what it said.
+        self.embedding_blocked: tuple[float, str] = (0.0, "")
         # How long a caller waits for a workspace that is being opened or migrated; None for no limit.
         self.store_patience_seconds: float | None = None
         # How many connections to files of stores this process keeps open; None for as many as the system allows.

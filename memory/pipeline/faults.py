@@ -16,6 +16,9 @@ STALLED_SECONDS: Final = 20.0
 STUCK_SECONDS: Final = 60.0
 _SWEEPS: Final = (contract.SWEEP_STAGES, contract.RECOVER_INBOX)
 _SHOWN: Final = 5
+# The state of a worker's embedder, beside "up" and "down", while it is up and what waits is not for it.
+BLOCKED: Final = "blocked"
+_NOT_EMBEDDING: Final = (": down (", f": {BLOCKED} (")
 
 
 def find_worker_faults(workers: Sequence[WorkerStatus], queues: Mapping[str, int]) -> Iterator[str]:
@@ -83,6 +86,14 @@ def _stage_faults(name: str, state: StageStatus, workers: Sequence[WorkerStatus]
         yield (
             f"{counted(state.retrying, 'row')} failed at the stage {name} and will be tried again; the oldest that"
             f" waits there was stored {state.oldest_age_seconds:.0f} s ago: see the log of the worker for `{queue}`"
+        )
+        return
+    # Its tasks end at once, so that it seems to get on.
+    idle = [worker.embedder for worker in workers if any(words in worker.embedder for words in _NOT_EMBEDDING)]
+    if idle and name == contract.QUEUE_EMBED:
+        yield (
+            f"{counted(state.waiting, 'row')} wait at the stage {name}, the oldest for"
+            f" {state.oldest_age_seconds:.0f} s: {idle[0]}"
         )
         return
     serving = [worker.progress_at or worker.started_at for worker in workers if queue in worker.queues]

@@ -26,6 +26,7 @@ from storage.scheduling.records import NewReminder, NewSchedule
 from storage.status import StoreCounts
 from support.command_line import CommandLine
 from support.stages import drain, heartbeat, store_inbox
+from tasks.pipeline import embed_workspace
 from worker.job_runs import run_job
 from worker.reports import _embedder_state
 from worker.runtime import Runtime
@@ -177,6 +178,20 @@ def test_a_worker_that_has_not_loaded_its_model_says_nothing_of_it(make_runtime:
     assert _embedder_state(idle) == ""
     assert " on " in _embedder_state(loaded)
     assert "auto" not in _embedder_state(loaded)
+
+
+def test_a_worker_that_can_embed_nothing_of_a_workspace_says_why(make_runtime: Callable[..., Runtime]) -> None:
+    """Given vectors of one model and a worker of another, then its state names the workspace, until it can go on."""
+    here, there = make_runtime(), make_runtime(embedding_provider="sentence-transformers")
+    there.make_all()
+    say(here, "one")
+    drain(here)
+    say(here, "two")
+    drain(there)
+    assert embed_workspace(there, "default", batch_size=8)["blocked"]
+    assert ": blocked (workspace default has vectors of" in _embedder_state(there)
+    there.embedding_blocked = (time.monotonic(), "it was")
+    assert _embedder_state(there).endswith(": up")
 
 
 @pytest.mark.sqlite("damages files")

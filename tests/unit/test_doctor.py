@@ -266,8 +266,11 @@ def test_each_thing_that_stands_still_is_a_fault_of_its_own() -> None:
         "talks": faults(status, inboxes=[inbox]),
         "stage embed": faults(status, stages={"embed": stage}),
         "`embed` has finished": faults(status, workers=[hung, beat], stages={"embed": waits}),
+        "m: down (away)": faults(
+            status, workers=[msgspec.structs.replace(worker, embedder="m: down (away)"), beat], stages={"embed": waits}
+        ),
     }
-    assert [(len(texts), name in texts[0]) for name, texts in found.items()] == [(1, True)] * 7
+    assert [(len(texts), name in texts[0]) for name, texts in found.items()] == [(1, True)] * 8
     late = faults(status, workers=[worker, old_beat], at=later)
     assert ["sweep-stages" in late[0], "recover-inbox" in late[1], len(late)] == [True, True, 2]
     assert faults(status, workers=[worker, new_beat], at=later) == [], "it has not had the time yet"
