@@ -22,7 +22,7 @@ from reverie.errors import NotFound, Rejected, ReverieError
 from reverie.pipeline.calls import DropDeadLetter, GetDeadLetter, GetStatus, ListDeadLetters, ReplayDeadLetter
 from reverie.pipeline.status import PipelineStatus
 from reverie.scheduling import calls
-from reverie.scheduling.types import Cadence, Cron, Interval, ScheduleRun, ScheduleRunList
+from reverie.scheduling.types import Cadence, Cron, Interval, LlmExecutor, ScheduleRun, ScheduleRunList
 from reverie.trust.exports import ExportedRun, ExportedSchedule
 from server.authorisation import seen_store
 from server.caller import Caller
@@ -279,6 +279,7 @@ async def _schedule(visit: Visit) -> Response:
         next_times=(await visit.send(calls.GetNextRuns(id=id, count=_NEXT, all_users=everybody))).at,
         runs=_alike(await visit.send(calls.ListScheduleRuns(id=id, limit=_RUNS, all_users=everybody))),
         can_change=visit.allows(calls.AddSchedule),
+        lacks_model=isinstance(schedule.executor, LlmExecutor) and visit.services.runtime.language_model is None,
         notice=_SCHEDULE_NOTICES.get(visit.query("done"), ""),
     )
 
@@ -291,9 +292,9 @@ def _alike(found: ScheduleRunList) -> list[tuple[ScheduleRun, int]]:
 
 @pages.get("/schedule/new")
 async def _new_schedule(visit: Visit) -> Response:
-    return visit.page(
-        "schedule_edit.html", schedule=None, id=new_id(), cadences=_CADENCES, entered=("cron", "", visit.zone)
-    )
+    view: dict[str, Any] = {"entered": ("cron", "", visit.zone), "cadences": _CADENCES}
+    lacks_model = visit.services.runtime.language_model is None
+    return visit.page("schedule_edit.html", schedule=None, id=new_id(), lacks_model=lacks_model, **view)
 
 
 @pages.post("/schedule/new")

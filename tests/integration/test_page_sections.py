@@ -188,12 +188,14 @@ def test_a_schedule_is_added_and_changed(visitor: Visitor, operator: Reverie) ->
     """Given the form, when a schedule is added and its goal changed, then it fires as entered, and says so in words."""
     page = visitor.open("/schedules")
     page.get_by_role("link", name="New schedule").click()
+    expect(page.get_by_text("No language model is set: without a webhook, a run returns what is")).to_be_visible()
     page.get_by_label("What to do").fill("Summarise what is open")
     page.get_by_label("At what times").fill("0 9 * * 1-5")
     page.get_by_label("Time zone").fill("Europe/Lisbon")
     assert visitor.violations() == []
     page.get_by_role("button", name="Add").click()
     expect(page.get_by_text("At 09:00, Monday through Friday, cron 0 9 * * 1-5 (Europe/Lisbon)")).to_be_visible()
+    expect(page.get_by_text("No language model is set: a run returns what is recalled for it")).to_be_visible()
     (added,) = operator.schedules.list()
     page.get_by_role("link", name="Change").click()
     page.get_by_label("What to do").fill("Summarise what is new")
