@@ -291,6 +291,7 @@ def test_an_erasure_is_planned_confirmed_and_proved(visitor: Visitor, operator: 
     assert visitor.violations() == []
     page.get_by_role("button", name="See what would be removed").click()
     expect(page.get_by_role("table")).to_contain_text("messages")
+    expect(page.get_by_role("cell", name="vectors", exact=True)).to_be_visible()  # not the name of their table
     assert operator.sessions.list() != []
     assert visitor.violations() == []
     page.get_by_label("I know that this cannot be undone").check()
