@@ -37,7 +37,7 @@ _WORKSPACES_SHOWN: Final = 5
 _NEARLY_FULL: Final = 0.8
 # Due schedules and reminders are checked every few seconds: one this late is not being processed.
 _LATE_SECONDS: Final = 60.0
-# A host that runs is heard of every few seconds.
+# A running host reports every few seconds.
 _SILENT_SECONDS: Final = 60.0
 
 

@@ -78,7 +78,7 @@ def main() -> int:
 
 
 class _Server(uvicorn.Server):
-    """A server whose event loop shows that it turns, and which tells its streams when it stops, so that they end."""
+    """A server that notes each turn of its event loop, and tells its streams when it stops, so that they end."""
 
     def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:
         super().__init__(config)

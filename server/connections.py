@@ -28,8 +28,8 @@ _GRACE_SECONDS: Final = 1.0
 # A refused client gets this long to read why; beyond this number of them, a connection is just closed.
 _REFUSAL_SECONDS: Final = 1.0
 _MAX_REFUSALS: Final = 64
-# The connections of all addresses, and those of one address (of IPv6, one /64 network),
-# which leave a quarter to others.
+# The most connections from all addresses, and from one address (for IPv6, one /64 network):
+# one address leaves a quarter to the others.
 MAX_CONNECTIONS: Final = 512
 MAX_OF_ADDRESS: Final = 384
 # The time for the headers of a request: enough on a slow line, too little for a client that sends a byte a second.

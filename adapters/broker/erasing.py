@@ -65,7 +65,7 @@ class BrokerErasure:
         return int(found) if found is not None else None
 
     def values(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield every key of Reverie's with each of its values; of a hash, field and value together."""
+        """Yield each key of Reverie once for each value under it, with the key, the field and the value joined."""
         for key in self._keys():
             for element, value in self._elements(key):
                 yield key, b"\0".join((key, element, value))

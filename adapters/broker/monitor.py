@@ -177,7 +177,7 @@ def _info(broker: redis.Redis, section: str) -> Mapping[str, Any]:
     try:
         return cast("Mapping[str, Any]", call_broker(lambda: broker.info(section)))
     except Unavailable as error:
-        if isinstance(error.__cause__, redis.ResponseError):  # its user may not ask
+        if isinstance(error.__cause__, redis.ResponseError):  # the user may not run INFO
             return {}
         raise
 
@@ -186,7 +186,7 @@ def _setting(broker: redis.Redis, name: str) -> str:
     try:
         found = cast("Mapping[str, str]", call_broker(lambda: broker.config_get(name)))
     except Unavailable as error:
-        if isinstance(error.__cause__, redis.ResponseError):  # its user may not ask, or a provider hides it
+        if isinstance(error.__cause__, redis.ResponseError):  # the user may not run CONFIG, or a provider hides it
             return ""
         raise
     return found.get(name, "")

@@ -361,7 +361,7 @@ def _restore(file: Path, record: Written) -> None:
 
 
 def _replace(file: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Put a content in a file's place at once, with the rights of the one before. A link stays one."""
+    """Replace a file's content in one step, keeping its permissions. A symbolic link stays a link."""
     target = file.resolve()
     with _errors_naming(file):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -173,7 +173,7 @@ class _Scanner:
         raise Rejected(f"line {line} is not valid JSON: the file was left as it is, correct it first", field="file")
 
     def blank(self, place: int) -> int:
-        """Return where the next thing that is no blank and no comment is."""
+        """Return the place after the blanks and comments that start here."""
         found = _BLANK.match(self._text, place)
         return found.end() if found else place
 

@@ -1,4 +1,4 @@
-"""Builds embedders: of the settings, and of the record that is stored with the index of their vectors.
+"""Builds embedders: from the settings, and from the record that is stored with the index of their vectors.
 
 A record holds what determines the vectors, and nothing secret: keys, timeouts, device and dtype come from the settings
 of the process that builds the embedder.

@@ -396,7 +396,7 @@ def _item(row: dict[str, Any], file: Path, reading: Reading) -> ExportedMemory |
 
 
 def _text_in(value: Any) -> tuple[str, Any]:
-    """Return the text of a value, and the fields beside it; of a value without one that value as JSON."""
+    """Return the text of a value, and its other fields. A value without a text is returned as JSON."""
     if isinstance(value, str):
         return value, None
     if isinstance(value, dict):

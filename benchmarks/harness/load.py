@@ -186,7 +186,7 @@ def audit(stack: Stack, workspace: str, load: Load) -> Audit:
 
 
 def audit_workspace(watch: Watch, store: Store, load: Load) -> Audit:
-    """Do what `audit` does for a workspace wherever it is."""
+    """Do what `audit` does, for a workspace in files or in PostgreSQL."""
     found = Audit()
     rows = watch.rows("SELECT id, content FROM messages")
     searchable = {row.id for row in watch.searchable()}

@@ -166,7 +166,7 @@ class Month:
             hour = chance.uniform(7.0, 21.0)
             events.append(_Event(hour, partial(self._say, day, agent, messages)))
             events += self._noting(day, life, messages[0].session, hour)
-            # Half a minute without a message, and the next sweep.
+            # Extraction runs at the next sweep after half a minute without a message.
             events.append(_Event(hour + 0.02, partial(self._job, contract.EXTRACT_MEMORIES)))
         for _ in range(ASKED_A_DAY if life.asks else 0):
             # A seed has favourites: the first questions are asked again and again.

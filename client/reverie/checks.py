@@ -164,7 +164,7 @@ def _check_text(field: str, text: str) -> bytes:
 def check_time(field: str, moment: datetime) -> datetime:
     """Return a time that can be stored and shown: with a time zone, within the years 1 to 9999 in UTC.
 
-    Every time that a caller gives passes this one check, whatever it belongs to and however it comes in.
+    Every time that a caller gives goes through this check, over HTTP, in a file or in a call of the client.
     """
     if moment.utcoffset() is None:
         raise Rejected(f"{field} needs a time zone, as in 2027-05-01T09:30:00Z", field=field)

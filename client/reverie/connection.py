@@ -70,7 +70,7 @@ class HttpTransport:
         if parent := current_traceparent():
             request["headers"]["traceparent"] = parent
         if is_repeatable(type(call)):
-            # The same in each repetition of this request: the server carries it out once.
+            # The key is the same in each repetition of this request, so the server carries it out once.
             request["headers"]["Idempotency-Key"] = new_id()
         if route.has_body:
             request["headers"]["Content-Type"] = "application/json"

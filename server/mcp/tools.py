@@ -450,7 +450,7 @@ async def recalled_lines(bound: Bound, found: RecallResponse, *, excluded_ids: C
         try:
             memories[id] = await bound.send(GetMemory(id=id))
         except NotFound:
-            pass  # forgotten since: then it is not told either
+            pass  # the memory was forgotten since the recall: it is left out
         except ReverieError as error:  # the first is raised below: clients show no message of a group
             failures.append(error)
 

@@ -33,7 +33,7 @@ _WORD: Final = re.compile(r"(\w+)")
 _MINUTE: Final = 60
 # Units of time, in seconds, with their names.
 UNITS: Final = ((604_800, "week"), (86_400, "day"), (3_600, "hour"), (_MINUTE, "minute"), (1, "second"))
-# Beyond this a date says more than a number of days.
+# For times further away than this, a date is clearer than a number of days.
 _LONGEST_SPAN: Final = 28 * 86_400
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

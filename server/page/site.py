@@ -606,7 +606,7 @@ class Pages:
     def get(self, path: str, *, has_place: bool = True) -> Callable[[Handler], Handler]:
         """Register the decorated function as the handler of a page.
 
-        A page that has a place is about one agent: an address that names none leads to the one that is most likely
+        A page that has a place is about one agent: an address that names no agent leads to the one most likely
         meant.
         """
         return self._adding(path, "GET", has_place)

@@ -65,7 +65,7 @@ def sign_payload(key: bytes, workspace: str, field: str, payload: bytes) -> byte
 
 
 def split_payload(value: bytes) -> tuple[bytes, bytes]:
-    """Return the signature and the payload in a value of the inbox; without a signature, it is empty."""
+    """Return the signature and the payload in a value of the inbox. A missing signature is returned as empty."""
     end = len(_MARK) + _DIGITS
     if value.startswith(_MARK) and value[end : end + 1] == b" ":
         return value[len(_MARK) : end], value[end + 1 :]

@@ -56,7 +56,7 @@ def derive_worker_key(installation_key: bytes, workspace: str, agent: str) -> st
 
 
 def check_worker_key(key: str) -> str:
-    """Return a key that has the form of one. Raises `Rejected`, with an error that does not show it."""
+    """Check the form of a worker's key, and return the key. Raises `Rejected`, without showing the key."""
     digits = key.removeprefix(KEY_PREFIX)
     if digits == key or len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
         raise Rejected(
@@ -74,7 +74,7 @@ def sign_run(key: str, run: SignedRun) -> str:
 
 
 def check_run(key: str, run: SignedRun, signature: object, *, agent: str, workspace: str, now: float) -> None:
-    """Raise `Rejected` with the reason unless a run is signed by Reverie for this agent, and its time is not over.
+    """Raise `Rejected` with the reason unless Reverie signed the run for this agent and the run has time left.
 
     `now` is in seconds since 1970.
     """

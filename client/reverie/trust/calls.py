@@ -421,7 +421,7 @@ class Erase(Call[Erasure], kw_only=True, frozen=True):
     route: ClassVar = "POST /v1/erasures"
     required_scope: ClassVar = "forget"
     user: Annotated[str | None, label("Everything of this end user, or with `about` only texts about it.")] = None
-    session: Annotated[str | None, label("This session and what came from it, or the session of the message.")] = None
+    session: Annotated[str | None, label("This session and what came from it, or the session of `message`.")] = None
     message: Annotated[str | None, label("This message and what came from it.")] = None
     memory: Annotated[str | None, label("This memory, fact or note, with its history.")] = None
     about: Annotated[
