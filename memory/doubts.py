@@ -1,7 +1,7 @@
-"""What makes memories doubtful: a later change that they depend on, the end of their time, or a long silence.
+"""Finds doubtful memories: by a later change that they depend on, the end of their time, or a long silence.
 
-The review lists such memories, and the files of the notebook say it of theirs. The doubt is computed when memories are
-read and never stored, so it disappears with its cause.
+The review lists such memories, and the files of the notebook mark them. The doubt is computed when memories are read
+and never stored, so it disappears with its cause.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def later_changes(rows: AgentRepositories, memories: Iterable[MemoryRecord]) -> 
 
 
 def depending_on_changes(rows: AgentRepositories) -> list[tuple[MemoryRecord, LaterChange]]:
-    """Return the current memories that depend on what has changed since they were said, each with the change."""
+    """Return the current memories that depend on a later change, each with that change."""
     changes = _changes_by_owner(rows)
     newest = max((one.at for several in changes.values() for one, _ in several), default=None)
     if newest is None:
@@ -45,7 +45,7 @@ def past_their_day(rows: AgentRepositories, *, now: int) -> list[MemoryRecord]:
 
 
 def doubt(memory: MemoryRecord, change: LaterChange | None, *, now: int) -> str:
-    """Return why a memory may not hold any more, in a few words; empty if nothing is known against it."""
+    """Return why a memory may no longer hold, in a few words; empty if there is no reason."""
     if change is not None:
         return changed_text(change, clean=inert_line)
     if memory.expires_at is not None and memory.expires_at <= now:

@@ -56,7 +56,7 @@ def _content(text: str) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run found for a question, best first. An agent would have got the first `limit` of it.
+    """The items that one run found for a question, best first. An agent would have got the first `limit`.
 
     `degraded` says why the run found less than was asked for, `error` why the question could not be asked.
     """
@@ -134,7 +134,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a change does to captured questions, the most changed first.
+    """The effect of a change on captured questions, the most changed first.
 
     `overlap_with_then` is the share of the captured results that the run before the change returns, too; it falls if
     the store has changed. `better` and `worse` count the questions whose results of use are found better or worse.

@@ -53,7 +53,7 @@ ALL_DATA: Final = JobScope()
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How long a run may take, whether it only plans its changes, and what it is limited to."""
+    """The time limit of a run, whether it only plans its changes, and its scope."""
 
     dry_run: bool = False
     scope: JobScope = ALL_DATA

@@ -80,7 +80,7 @@ class _Workspaces:
             self.quota_use[name] = max(self.quota_use.get(name, 0.0), round(used, 3))
 
     def stored(self) -> dict[str, int]:
-        """Return what the workspaces hold together."""
+        """Return the amounts that all workspaces hold together."""
         total = Counter[str]()
         for line in self.lines:
             total.update(line.stored)

@@ -1,7 +1,7 @@
 """Tombstones: keyed hashes of what was erased, in a file outside the databases.
 
-A backup may hold what was erased after it was made. Before a restored data folder is opened, all that tombstones name
-is removed from it. The file only grows; without the key, which lies beside it, it reveals nothing.
+A backup may have rows that were erased after it was made. Before a restored data folder is opened, everything that
+tombstones name is removed from it. The file only grows; without the key, which lies beside it, it reveals nothing.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _KEY_BYTES: Final = 32
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
-    """One erasure: its kind, the hash of what was erased with its limits, and up to when (microseconds).
+    """One erasure: its kind, the hash of its target and limits, and up to when it erases (microseconds).
 
-    Rows that a plain call has removed have a tombstone, too, without an `erasure`.
+    Rows that an ordinary call has removed have a tombstone, too, without an `erasure`.
     """
 
     v: int = 1
@@ -57,7 +57,7 @@ def hash_key(data: Path) -> HashKey:
 
 
 def adopt_key(data: Path, secret: bytes) -> bool:
-    """Have a data folder use the key that its host shares with others; return whether it had another one.
+    """Make a data folder use the key that its host shares with others; return whether it had another one.
 
     A replaced key is set aside together with its tombstones, which belong to another installation. Raises
     `StoreUnavailable`.

@@ -121,7 +121,7 @@ class _Found:
 
 
 def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
-    """Return the results of a request, best first, without what has expired by `now` (microseconds).
+    """Return the results of a request, best first, without texts that have expired by `now` (microseconds).
 
     With a `min_score`, results below it are left out, and only the best chunks are looked at: a chunk that ranks below
     `_DEPTH_WITH_FLOOR` others is hardly ever more relevant than they are.
@@ -132,7 +132,7 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
     duplicates = None if request.separate_duplicates else _Duplicates()
     read: set[int] = set()
     count = 2 * request.limit  # several chunks may belong to one result
-    # What replaces a result may rank below all of them.
+    # The replacement of a result may rank below all of them.
     most = request.limit if request.neighbours else count
     if request.min_score is not None:
         count = max(_DEPTH_WITH_FLOOR, 2 * count)

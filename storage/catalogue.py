@@ -54,7 +54,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """Where the records of a part of an export come from, and how an import finds the records that are stored already.
+    """The source of the records of a part of an export, and how an import finds the records that are stored already.
 
     In SQL, `t` is the table, and `s` the session of a row if the row refers to one. `source` is the FROM of other
     cases; its first table has the agent. `order` are the columns by which the records are ordered. `of_user` selects

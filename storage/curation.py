@@ -140,7 +140,7 @@ class CurationLog(Repository):
 
     @contextmanager
     def entry(self, draft: EntryDraft, *, job: str, agent: str, action: str, at: int) -> Iterator[int]:
-        """Record what the block changes as one entry; a block that changes nothing leaves none. Entries do not nest.
+        """Record the changes of the block as one entry; a block without changes leaves none. Entries do not nest.
 
         A block that fails also ends the recording, so later statements of the transaction are not attributed to the
         job.
@@ -360,7 +360,7 @@ class CurationLog(Repository):
         return [(int(row[0]), row[1]) for row in rows]
 
     def forget_entries(self, entry_ids: Sequence[int]) -> int:
-        """Delete entries, so that no undo brings back what they contain; returns how many."""
+        """Delete entries, so that no undo can restore their rows; returns how many."""
         sql = "DELETE FROM curation_log WHERE id IN (SELECT value FROM json_each(:ids))"
         return self._execute(sql, ids=entry_ids).rowcount
 

@@ -328,7 +328,7 @@ def _on_begin(connection: Connection) -> None:
 
 
 def is_read_only(connection: Connection) -> bool:
-    """Return whether a connection is in a read-only transaction: what was read once need not be read again."""
+    """Return whether a connection is in a read-only transaction, which always sees the same rows."""
     return bool(connection.get_execution_options().get(READ_ONLY))
 
 

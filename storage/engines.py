@@ -1,4 +1,4 @@
-"""What an engine offers to stores and repositories: transactions, and statements in SQLite's SQL."""
+"""The interface of an engine to stores and repositories: transactions, and statements in SQLite's SQL."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class StoreDatabase(Protocol):
         ...
 
     def problems(self, connection: Connection, *, quick: bool) -> list[str]:
-        """Return what is wrong with pages and references; `quick` skips reading every page."""
+        """Return the problems of pages and references; `quick` skips reading every page."""
         ...
 
     def close(self) -> None:

@@ -167,7 +167,7 @@ class Stores:
                 )
             return self._account_store
 
-    # What the account's database has of the whole installation.
+    # Tables in the account's database for the whole installation.
     jobs = _of_account(JobRuns)
     usage = _of_account(UsageLog)
     pipeline_samples = _of_account(PipelineSamples)

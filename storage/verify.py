@@ -37,7 +37,7 @@ _CHECKS: Final[dict[str, str]] = {
         "SELECT count(*) FROM messages AS m WHERE m.chunked_at IS NOT NULL"
         f" AND trim(m.content, char({_BLANKS})) <> ''"
         " AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE message_row = m.row_id)"
-        # Of a session that was set aside, chunks are removed before messages.
+        # A session that was set aside may have lost its chunks while it still has messages.
         " AND EXISTS (SELECT 1 FROM sessions AS s WHERE s.row_id = m.session_row AND s.agent_id <> '')"
     ),
     "chunks that belong to no message, file or memory": (

@@ -60,17 +60,17 @@ def of_session(viewer: Viewer | None, alias: str) -> str:
 
 
 def of_message(viewer: Viewer | None, alias: str, session: str) -> str:
-    """Return a condition on messages and the sessions that they are joined with."""
+    """Return a condition on messages, joined with their sessions, that a viewer may see."""
     return "1" if viewer is None else f"({alias}.visibility = 'shared' OR {of_session(viewer, session)})"
 
 
 def of_file(viewer: Viewer | None, alias: str) -> str:
-    """Return a condition on the files under this alias."""
+    """Return a condition on the files under this alias that a viewer may see."""
     return "1" if viewer is None else _owned(viewer, alias, "user_id")
 
 
 def of_memory(viewer: Viewer | None, alias: str) -> str:
-    """Return a condition on the memories under this alias."""
+    """Return a condition on the memories under this alias that a viewer may see."""
     if viewer is None:
         return "1"
     owned = _owned(viewer, alias, "owner_user_id")

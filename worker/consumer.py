@@ -188,7 +188,7 @@ class _Acknowledging(kombu_redis.QoS):
 
 
 class Channel(kombu_redis.Channel):
-    """A channel of Redis that removes from its queues what it cannot read."""
+    """A channel of Redis that removes unreadable messages from its queues."""
 
     QoS = _Acknowledging
     consumption: Consumption
@@ -218,7 +218,7 @@ class Channel(kombu_redis.Channel):
 
 
 class Transport(kombu_redis.Transport):
-    """The transport of Redis whose channels check what they deliver."""
+    """The transport of Redis whose channels check the messages that they deliver."""
 
     Channel = Channel
     consumption: Consumption

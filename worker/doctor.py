@@ -48,9 +48,9 @@ RUNBOOKS: Final[Mapping[str, str]] = {
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The finding about one `subject`, and for a warning or a problem the remedy.
+    """The finding about one `subject`; a warning or a problem has the remedy as its `advice`.
 
-    A problem that has a part of docs/operations.md, the one that its alert names, has it as its `runbook`.
+    `runbook` is the section of docs/operations.md about a problem, the same as in its alert; empty if there is none.
     """
 
     subject: str

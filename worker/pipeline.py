@@ -40,7 +40,7 @@ def has_waiting_producers(runtime: Runtime, store: Store) -> bool:
 
 
 def look_after_broker(runtime: Runtime) -> dict[str, Any]:
-    """Tell producers how much may wait, and log what the broker has lost. Broker errors are suppressed."""
+    """Tell producers how much may wait, and log losses of the broker. Broker errors are suppressed."""
     lost = ""
     with contextlib.suppress(Unavailable):
         runtime.inbox.set_limits(runtime.settings.inbox_limits)

@@ -1,6 +1,6 @@
 """The settings, each declared once with its type, default, bounds and help. `docs/configuration.md` comes from them.
 
-What an operator decides is a setting; what was measured is a constant beside the code that uses it.
+An operator's decision is a setting; a measured value is a constant beside the code that uses it.
 """
 
 from __future__ import annotations
@@ -481,7 +481,7 @@ class UpkeepSettings(BaseSettings):
 
 
 class BackupSettings(BaseSettings):
-    """Where backups are made, how often, and how many are kept."""
+    """The folder of backups, how often they are made, and how many are kept."""
 
     title: ClassVar[str] = "Backups"
 

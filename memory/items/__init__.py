@@ -1,1 +1,1 @@
-"""Items: what they match, what of them is embedded, and how they are searched."""
+"""Items: storing, matching, embedding and searching them."""

@@ -172,7 +172,7 @@ def embed_waiting(
 
 
 def _vectors(embedder: Embedder | None, pieces: Sequence[str]) -> list[bytes] | None:
-    """Return the vectors of pieces, none for what the embedder refuses, None if it is away."""
+    """Return the vectors of pieces; an empty list if the embedder refuses them, None if it is away."""
     if embedder is None:
         return None
     try:

@@ -52,7 +52,7 @@ _EDGES: Final = "\"'\u2018\u2019\u201c\u201d`.,;:!?()[]{}<>*"
 _VERSION = re.compile(r"\d\.\d+\.\d")
 _MANY_DIGITS: Final = 6
 _WORD = re.compile(r"[^\W_]+(?:[-_][^\W_]+)*")
-# Words of a request that say nothing about what is meant.
+# Words of a request that do not help to find its subject.
 _EMPTY: Final = _each(
     "a an the my our your of on in at to for from with by about and or is was are were be does do did not no user"
     " everything all anything this that these those s"
@@ -129,7 +129,7 @@ _CALENDAR: Final = _each(
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One way to call what is asked for: identifiers, names, a relation to the user, or else all of some words."""
+    """One name for the subject of a request: identifiers, names, a relation to the user, or else several words."""
 
     text: str
 
@@ -160,7 +160,7 @@ class Term:
 
 
 def terms(about: str) -> list[Term]:
-    """Return the ways in which a request calls what it is about: `Ana / my sister`, and the same in two scripts."""
+    """Return the different names for its subject in a request: `Ana / my sister`, or one name in two scripts."""
     found: list[Term] = []
     for part in _ALTERNATIVES.split(_PREAMBLE.sub("", " ".join(_plain(about).split()), count=1)):
         scripts = _SCRIPT.findall(part)
@@ -296,7 +296,7 @@ def _described(name: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def find_about(about: str, read: Callable[[], Iterable[Said]]) -> Found:
-    """Find what is about something; `read` yields all texts, those of a session together and in their order.
+    """Find the texts about something. `read` yields all texts, the texts of a session together and in order.
 
     It is called several times. Nothing is guessed: if several people are meant, only `people` is filled.
     """

@@ -180,7 +180,7 @@ def _add_store(
 
 
 def _add_queued(source: BackupSource, repository: Repository, draft: _Draft) -> None:
-    """Add what is accepted and not stored yet: each item is a line of base64, its field and its value."""
+    """Add the accepted items that are not stored yet, each as a line with its field and its value in base64."""
     if source.inbox is None:
         return
     for workspace in source.inbox.workspaces():

@@ -1,9 +1,10 @@
 """Reads and undoes the curation logs: what jobs did to an agent's memories.
 
 Each workspace has a log, and the account tier has one. The id of an entry is its number, in the account's log with the
-prefix "account-". All entries of one run of a job have its time, so the two name the run, in both logs.
+prefix "account-". All entries of one run of a job have the time of the run, so job and time identify a run in both
+logs.
 
-A review is what a person should look at: sensitive changes, what waits for approval, and what may not hold any more.
+A review lists what a person should look at: sensitive changes, memories waiting for approval, doubtful ones.
 """
 
 from __future__ import annotations

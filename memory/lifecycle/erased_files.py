@@ -1,4 +1,4 @@
-"""Takes what was erased out of files of a host: log files, memory files of agents and their history in git."""
+"""Removes erased texts from files of a host: log files, memory files of agents and their history in git."""
 
 from __future__ import annotations
 

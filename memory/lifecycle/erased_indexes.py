@@ -1,4 +1,4 @@
-"""Tells every process of the host which in-memory indexes hold what was erased, through a small file.
+"""Tells every process of the host, through a small file, which in-memory indexes have erased rows.
 
 It names stores and agents by keyed hashes, each with the time of its last erasure. A process that keeps indexes looks
 at the file's time once a second (`worker/runtime.py`), and drops those that are named since.

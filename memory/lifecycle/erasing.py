@@ -150,13 +150,13 @@ def _note_failure(
     erasures: Erasures, erasure: ErasureRecord, step: str, error: Exception, *, next_try_at: int | None
 ) -> None:
     log.warning("erasure_waits", erasure=erasure.id, step=step, error_type=type(error).__name__)
-    # A library's error text may quote what is erased.
+    # A library's error text may quote erased texts.
     why = str(error) if isinstance(error, ReverieError) else f"{type(error).__name__} in step {step!r}"
     erasures.fail(erasure.id, why, next_try_at=next_try_at)
 
 
 def write_tombstones(data: Path, erasure_id: str, scope: Scope, *, at: int) -> None:
-    """Write the tombstones of an erasure of what was stored up to `at` (microseconds). Raises `StoreUnavailable`."""
+    """Write the tombstones of an erasure of rows stored up to `at` (microseconds). Raises `StoreUnavailable`."""
     key, limits = hash_key(data), {"workspace": scope.workspace, "agent": scope.agent}
     hashes = [(kind, target_hash(key, kind, **limits, target=target)) for kind, target in scope.parts]
     add_tombstones(data, [Tombstone(erasure=erasure_id, kind=kind, hash=hashed, at=at) for kind, hashed in hashes])

@@ -1,4 +1,4 @@
-"""The part of an erasure that is about rows: what it removes from each store, counted and removed in short steps."""
+"""The rows of an erasure: selects, counts and removes them in each store, in short steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.stores import Store, Stores
 
 # Rows of a kind in one transaction: some 50 ms under the write lock.
 _BATCH: Final = 200
-# How often a long removal reports that it goes on: the lease of the job is renewed then.
+# How often a long removal reports progress, at which the job's lease is renewed.
 _RENEWED_SECONDS: Final = 2.0
 
 
@@ -50,7 +50,7 @@ class Scope:
             check_workspace(self.workspace)
 
     def covers(self, payload: Payload, accepted_at: int) -> bool:
-        """Return whether an item on its way is erased: what was accepted up to the time limit."""
+        """Return whether an item that is not stored yet has to be erased: it was accepted up to `before`."""
         if self.agent not in (None, payload.agent) or accepted_at > self.before:
             return False
         match self.kind:
@@ -117,7 +117,7 @@ class RowErasure:
         key: HashKey | None = None,
         on_fragments: Callable[[FragmentSet], None] = lambda _: None,
     ) -> None:
-        """Take what keeps the numbers by store, and with a `key` what keeps the hashes of what is about to be removed.
+        """`on_removed` gets the numbers by store; with a `key`, `on_fragments` gets hashes of the rows to be removed.
 
         `forgotten_at` returns the broker's number; `drop_cached` drops the newest messages of sessions from the broker.
         """
@@ -130,9 +130,9 @@ class RowErasure:
     def erase(self, store: Store, agent: str, subject: Subject) -> int:
         """Remove everything of a subject, in as many transactions as it takes; return the number of rows."""
         removed = 0
-        self._remove_set_aside(store)  # what a killed process has left: its texts were noted before
+        self._remove_set_aside(store)  # left by a killed process, which noted the texts before
         skipped = True
-        while skipped:  # a session that became a group meanwhile keeps what others say there
+        while skipped:  # if a session became a group meanwhile, the others' messages there stay
             with store.reading() as tx:
                 selection = tx.for_agent(agent).erased.select(subject)
             parts = [self._erase_part(store, agent, subject, part) for part in selection.parts(_BATCH)]
@@ -155,9 +155,9 @@ class RowErasure:
         self._on_fragments(fragments)
 
     def _erase_part(self, store: Store, agent: str, subject: Subject, part: Selection) -> int | None:
-        """Remove a part and return the number of rows; None for a session that is not the subject's alone any more."""
+        """Remove a part and return the number of rows; None if one of its sessions has other users by now."""
         self._keep_fragments(store, agent, part)
-        with store.reading_as(agent) as rows:  # which takes long for a large session, and must hold no lock
+        with store.reading_as(agent) as rows:  # takes long for a large session, so it must not hold a lock
             sessions = [(agent, name) for name in rows.erased.sessions_of(part)]
             counts = rows.erased.count(part)
         self._drop_cached(store.name, sessions)
@@ -168,7 +168,7 @@ class RowErasure:
                 return None
             tx.broker_content.follow(forgotten_at.content)
             rows.removal.remove(part, forgotten_at=forgotten_at.value)
-        # Again, for what was stored and cached between the two steps.
+        # Again, for messages that were stored and cached between the two steps.
         self._drop_cached(store.name, sessions)
         self._on_removed(store.name, counts)
         if part.of("sessions") or part.of("files"):
@@ -182,7 +182,7 @@ class RowErasure:
             self._on_removed(store.name, nothing)
 
     def _erase_rest(self, store: Store, agent: str) -> int:
-        """Remove what no selection names, once nothing newer of the agent is there."""
+        """Remove the agent's rows that no selection includes, unless the agent has newer rows."""
         with store.writing_as(agent) as rows:
             newer = rows.erased.select(Subject("agent"))
             if not newer.is_empty():
@@ -196,15 +196,15 @@ _SHOWN_HASH: Final = 16
 
 
 def erased_name(target_hash: str) -> str:
-    """Return what stands in the place of an erased name, from the hash in the receipt."""
+    """Return the replacement of an erased name, made from the hash in the receipt."""
     return f"erased-{target_hash[:_SHOWN_HASH]}"
 
 
 def end_tokens(stores: Stores, erasure: ErasureRecord, scope: Scope, *, now: int) -> int:
     """Revoke the tokens of the user whom an erasure is about, and take the name out of them; return how many.
 
-    A token that was bound to an erased user is revoked, and names the user by the hash in the receipt. The one that
-    asked for the erasure reads for an hour, as nobody, so that the receipt reaches whoever asked. Safe to repeat.
+    A token that was bound to an erased user is revoked, and names the user by the hash in the receipt. The token that
+    asked for the erasure may read for an hour, as nobody, to get the receipt. Safe to repeat.
     """
     if scope.kind != "user":
         return 0

@@ -1,7 +1,7 @@
-"""Export what is about a user, a session, an agent, a workspace or everybody, page by page.
+"""Export the records of a user, a session, an agent, a workspace or everybody, page by page.
 
 The cursor says where to go on: the store, the tenant in the account, the agent, the part, and the key in it. An export
-is no snapshot: what is stored or removed while it is read may or may not be in it.
+is no snapshot: records that are stored or removed while it is read may or may not be in it.
 """
 
 from __future__ import annotations

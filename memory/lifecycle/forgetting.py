@@ -57,7 +57,7 @@ def forget_session(
         working.drop(store.name, [(agent, session)])
         found = _forget_in_store(stores, store, noted, forgotten_at.content)
     _forget_in_account(stores, noted)
-    # Again, for what was stored and cached between the two steps.
+    # Again, for messages that were stored and cached between the two steps.
     working.drop(store.name, [(agent, session)])
     with suppress(ReverieError):  # nobody finds the session any more: the sweep removes its rows
         if remove_forgotten(store, budget_seconds=_REMOVING_SECONDS):
@@ -208,7 +208,7 @@ def _forget_in_account(stores: Stores, record: ForgetRecord) -> None:
     """
 
     def existing(ref_codes: Collection[str]) -> set[str]:
-        """Return those of these sessions that the workspace has now: they came after what was forgotten."""
+        """Return those of these sessions that the workspace has now: they began after the forgotten ones."""
         with suppress(NotFound), stores.workspace(record.workspace, create=False).reading() as tx:
             return tx.forgotten_sessions.not_forgotten(ref_codes)
         return set()

@@ -1,9 +1,9 @@
 """The data folder of one of several hosts that share a database: the host's identity, and erasures in its files.
 
 Rows are erased once, files on each host. An erasure waits at the step "hosts" until every host that has joined has
-removed it from its own memory files and logs, and has searched all files of its folder. A host that is away does so
-when it comes back; one that was away for so long that it was forgotten no longer knows what to look for, and keeps
-only what the database has. Every step can be repeated: a host that is killed begins again.
+carried it out in its memory files and logs, and has searched all files of its folder. A host that is away does so when
+it comes back; one that was away for so long that it was forgotten no longer knows what to look for, and keeps only what
+the database has. Every step can be repeated: a host that is killed begins again.
 """
 
 from __future__ import annotations

@@ -343,7 +343,7 @@ class _Group:
 
 
 class _Tombstones:
-    """The erasures that were requested after an export was made, to recognise what they erased."""
+    """The erasures that were requested after an export was made, to recognise erased records."""
 
     def __init__(self, stores: Stores, exported_at: int | None) -> None:
         self._later: frozenset[str] = frozenset()

@@ -1,6 +1,6 @@
 """Searches files and rows for erased texts, and writes the receipt of an erasure.
 
-Every file of the data folder is searched byte by byte. What a live row contains, too, is no leftover.
+Every file of the data folder is searched byte by byte. Fragments that a live row contains are no leftovers.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def _adapt(draft: Path, manifest: Manifest, options: RestoreOptions, report: Res
     stores = Stores(draft)
     try:
         for path in sorted((draft / INBOX).glob("*")):
-            # Stored with the time of the backup: what was erased later must not look newer than its erasure.
+            # Stored with the time of the backup: a message that was erased later must not look newer.
             report.stored_from_queue += _store_queued(stores, path, int(manifest.created_at.timestamp() * 1_000_000))
         shutil.rmtree(draft / INBOX, ignore_errors=True)
         report.tombstones = _apply_tombstones(stores, draft, options.now())
@@ -262,11 +262,11 @@ def _private(folder: Path, draft: Path) -> None:
 
 
 def apply_tombstones(stores: Stores, *, now: int) -> dict[str, int]:
-    """Remove from all stores what was erased since they were copied; return how many rows of each table.
+    """Remove rows from all stores that were erased since the copy; return how many of each table.
 
     `now`, in microseconds, dates the commits of memory files.
 
-    Only rows that were stored before their erasure are removed: what the same person said afterwards stays. Running it
+    Only rows that were stored before their erasure are removed: later messages of the same person stay. Running it
     again changes nothing. No other process may use the data folder meanwhile. Raises `StoreUnavailable`.
     """
     tombstones: dict[str, Tombstone] = {}

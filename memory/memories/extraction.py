@@ -266,7 +266,7 @@ class SessionReader:
         """Commit findings with the new position; False if the session was read or forgotten in the meantime."""
         certain = [finding for finding in findings if finding.confidence >= self.extractor.rules.threshold]
         certain = self._without_account_memories(certain)
-        # What is taken back may apply in this workspace or in all.
+        # The instruction that is taken back may apply in this workspace or in all.
         in_account = [replace(finding, tier="account") for finding in certain if finding.takes_back is not None]
         self.counts["found"] += len(certain)
         if self.dry_run:

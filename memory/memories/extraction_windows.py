@@ -44,7 +44,7 @@ KNOWN_MEMORIES: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class ExtractionRules:
-    """What is extracted, and when. Patterns are used without a model, and with `fallback` also when it fails.
+    """The rules of extraction. Patterns are used without a model, and with `fallback` also when the model fails.
 
     User messages of fewer than `min_characters` are no evidence for a model, and are read by patterns alone; findings
     below `threshold` are dropped.

@@ -1,4 +1,4 @@
-"""What extraction found, with either method: one thing that a user said, with the messages that say it.
+"""The findings of extraction, by either method: each is one thing that a user said, with the messages that say it.
 
 Findings are stored as memories: known ones are skipped, newer ones supersede older ones. User-written memories are
 never changed. If a newer memory is known already, the finding becomes history. Each new memory is one entry of the

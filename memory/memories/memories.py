@@ -263,7 +263,7 @@ def confirm_memory(memories: AgentMemories, memory_id: str, *, now: int) -> Memo
 
 
 def forget(memories: AgentMemories, memory_id: str) -> bool:
-    """Permanently delete a memory with its chunks, its vectors, what it superseded and their curation entries.
+    """Permanently delete a memory with its chunks, vectors, superseded memories and curation entries.
 
     Returns False if there was none, and none in the curation logs that a job had removed.
     """
@@ -276,7 +276,7 @@ def forget(memories: AgentMemories, memory_id: str) -> bool:
 
 
 def delete_permanently(memories: AgentMemories, rows: AgentRepositories, records: list[MemoryRecord]) -> None:
-    """Delete memories, what they superseded, and every entry of the curation log that could restore them.
+    """Delete memories, the ones they superseded, and every entry of the curation log that could restore them.
 
     All of them get tombstones, so that no backup brings them back.
     """

@@ -1,8 +1,8 @@
 """Notes: texts that an agent stores under an id of its choice and may rewrite.
 
-A note about a user belongs to the session `memory:{user}`, so it is indexed apart and forgotten with that session; if
-somebody else has a session of that name, to none. The id of a note is also the id of its memory: what a recall finds
-can be updated.
+A note about a user belongs to the session `memory:{user}`, so it is indexed and forgotten with that session. If the
+session belongs to somebody else, the note has no session. The id of a note is also the id of its memory: what a recall
+finds can be updated.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def _outcome(store: Store, letter: DeadLetter) -> ReplayOutcome:
 
 
 def take_up_refused(store: Store) -> int:
-    """Have workers embed refused chunks again, and remove their dead letters; return the number of chunks.
+    """Make workers embed refused chunks again, and remove their dead letters; return the number of chunks.
 
     A chunk that is refused again becomes a dead letter again.
     """

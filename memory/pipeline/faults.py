@@ -12,7 +12,7 @@ from reverie.pipeline.status import InboxStatus, JobStatus, StageStatus, WorkerS
 
 # A worker looks into its queues every second. A broker that goes away may keep it from that for some 15 s.
 STALLED_SECONDS: Final = 20.0
-# Inboxes are emptied every second or so, and the sweeps that find what was left run every 15 s.
+# Inboxes are emptied about every second, and the sweeps for leftovers run every 15 s.
 STUCK_SECONDS: Final = 60.0
 _SWEEPS: Final = (contract.SWEEP_STAGES, contract.RECOVER_INBOX)
 _SHOWN: Final = 5

@@ -1,1 +1,1 @@
-"""Schedules, runs, reminders and notifications: what is due, what is executed, and who is notified."""
+"""Schedules, runs, reminders and notifications: finding due work, executing it, and notifying users."""

@@ -75,7 +75,7 @@ def fire_due(
     tasks_wait: Callable[[], bool],
     wait_seconds: float,
 ) -> dict[str, Any]:
-    """Fire what is due and, for `wait_seconds`, what becomes due, in all workspaces; returns counts.
+    """Fire the schedules of all workspaces that are due or, for `wait_seconds`, become due; returns counts.
 
     `send` sends a task for each run of a workspace and returns how many the broker took. `tasks_wait` returns whether
     tasks wait in the queue of schedules: then a task that has not begun counts as lost only after a longer time.
@@ -269,7 +269,7 @@ class LoopDueAt(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoopJob:
-    """What a run does. Idle stores are remembered under `name`; `work` adds to the counts of the run.
+    """The work of a run. Idle stores are remembered under `name`; `work` adds to the counts of the run.
 
     `should_stop` is asked before each store. After `max_rounds` over the due stores without a pause in between, the run
     pauses or ends although more may be due.
@@ -302,7 +302,7 @@ class DueLoop:
     def run(
         self, next_job: Callable[[], LoopJob], *, wait_seconds: float, budget_seconds: float = math.inf
     ) -> dict[str, Any]:
-        """Do what is due and, for `wait_seconds`, what becomes due, each at its time.
+        """Do the work that is due and, for `wait_seconds`, the work that becomes due, each at its time.
 
         `next_job` is called before each check. Starts no work after `budget_seconds`. Returns counts, and in
         `unreadable` the errors by workspace; a workspace with an error is left to the next run.

@@ -313,7 +313,7 @@ class GoalAnswers:
 
 
 def digest(execution: Execution, context: GoalContext, reason: str = "") -> RunResult:
-    """Return what is remembered for a goal as the output of a run, made without a model."""
+    """Return the memories for a goal as the output of a run without a model."""
     goal = execution.schedule.goal
     remembered = f"What is remembered for: {goal}\n\n{context.text}" if context.lines else ""
     parts = [reason, remembered or f"Nothing is remembered for: {goal}", context.degraded]

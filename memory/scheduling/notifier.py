@@ -83,7 +83,7 @@ _PRUNE: Final = f"{contract.DELIVER_REMINDERS}.prune"
 
 
 def deliver_due(loop: DueLoop, pushing: Pushing, *, budget_seconds: float, wait_seconds: float = 0.0) -> dict[str, Any]:
-    """Push what is due and, for `wait_seconds`, what becomes due; returns counts, as `DueLoop.run` does.
+    """Push the rows that are due or, for `wait_seconds`, become due; returns counts as `DueLoop.run` does.
 
     Starts nothing after `budget_seconds`, nor once the notifier is unavailable: the rest is left to the next run.
     """

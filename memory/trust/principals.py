@@ -40,5 +40,5 @@ class Principal:
         return self.workspace is not None or self.agents is not None or self.user is not None
 
 
-# Whoever works on the data folder itself (the command line without a server, and jobs) may do everything.
+# The principal of code that works on the data folder itself (jobs, commands without a server): it may do everything.
 OPERATOR: Final = Principal("operator")

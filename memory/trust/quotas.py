@@ -149,7 +149,7 @@ class Quotas:
         return sum(tenants.get(name, LOCAL_TENANT) == tenant for name in self._stores.names())
 
     def used(self, workspace: str, *, waiting: bool = False) -> dict[Resource, int]:
-        """Return what a workspace holds, with `waiting` including the messages in its inbox."""
+        """Return the amounts that a workspace holds, with `waiting` including the messages in its inbox."""
         # The inbox is read first: an item that is stored meanwhile is counted twice rather than not at all.
         in_inbox = self._inbox().stats(workspace).size if waiting else 0
         try:
@@ -160,7 +160,7 @@ class Quotas:
         return {**found, "messages": found["messages"] + in_inbox}
 
     def used_in_account(self, tenant: str) -> Mapping[Resource, int]:
-        """Return what a tenant holds in the account tier."""
+        """Return the amounts that a tenant holds in the account tier."""
         with self._stores.account_store().reading() as tx:
             return stored_amounts(tx.connection, "" if tenant == LOCAL_TENANT else tenant)
 
@@ -217,7 +217,7 @@ class Quotas:
         return None
 
     def _peek(self, workspace: str) -> Mapping[Resource, int]:
-        """Return what a workspace holds without opening its store, with the messages in its inbox."""
+        """Return the amounts that a workspace holds, with its inbox, without opening its store."""
         in_inbox = self._inbox().stats(workspace).size
         found = _held_by(self._stores, workspace)
         return {**found, "messages": found["messages"] + in_inbox}

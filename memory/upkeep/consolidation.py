@@ -405,7 +405,7 @@ _LARGE_SCOPE: Final = 5_000
 def consolidate(run: JobRun, policy: CurationPolicy, users: AgentUsers) -> dict[str, Plan]:
     """Consolidate the memories of every agent of a store, or only count the changes if the run is a dry run.
 
-    Returns what was planned for each agent.
+    Returns the plan for each agent.
     """
     plans: dict[str, Plan] = {}
     for agent in agents(run):
@@ -446,7 +446,7 @@ def plan_consolidation(run: JobRun, agent: str, policy: CurationPolicy) -> Plan:
 
 
 def read_memories(store: Store, agent: str, policy: CurationPolicy, *, now: int) -> Planner:
-    """Return a planner with the current memories of an agent, and what a person has undone."""
+    """Return a planner with the current memories of an agent, and the changes that a person has undone."""
     with store.reading() as tx:
         rows = {memory.row_id: memory for memory in MemorySweeps(tx.connection, agent).outlines()}
         exclusions = _exclusions(tx, agent)

@@ -187,7 +187,7 @@ def memory_id_of(agent: str, session: str, message_id: str) -> str:
 
 
 def _events(run: JobRun, agent: str, rules: DreamRules) -> Iterator[tuple[DreamEvent, DreamSource]]:
-    """Yield the events of the lookback period with what was recalled, oldest first, read in pages."""
+    """Yield the events of the lookback period with their recalled sources, oldest first, read in pages."""
     known: dict[int, DreamSource | None] = {}
     last: DreamEvent | None = None
     for pages in itertools.count(1):

@@ -1,4 +1,4 @@
-"""Upkeep of the stores: optimises and verifies each, and removes what has ended or is too old.
+"""Upkeep of the stores: optimises and verifies each, and removes rows that have ended or are too old.
 
 A workspace that fails does not stop the others. Only retention deletes messages: those that are covered by a summary
 and older than its period. This deletion is not logged and cannot be undone, because the operator has asked for it."""
@@ -132,7 +132,7 @@ def prune_log(store: Store, *, now: int, keep_days: float) -> int:
 def verify_stores(
     stores: Stores, *, now: int = 0, scope: JobScope = ALL_DATA, idle_stores: IdleStores | None = None
 ) -> dict[str, Any]:
-    """Verify each database; the counts name what is wrong.
+    """Verify each database; the counts name the faults.
 
     With `idle_stores`, only those that changed are verified, and each at least once a week. `now` is in microseconds.
     """

@@ -24,7 +24,7 @@ from storage.stores import Stores
 def prune_decayed(run: JobRun, policy: CurationPolicy) -> dict[str, Plan]:
     """Prune the memories of every agent of a store, or only count them if the run is a dry run.
 
-    Returns what was planned for each agent.
+    Returns the plan for each agent.
     """
     policy = replace(policy, memories_per_scope=None)  # consolidation enforces this limit after its merges
     plans: dict[str, Plan] = {}

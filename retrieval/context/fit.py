@@ -241,7 +241,7 @@ def _filling(items: Sequence[Item], counter: TokenCounter, room: int, query: str
 
 
 def _excerpt(item: Item, asked: frozenset[str]) -> Item:
-    """Return a message with the one sentence of it that has most of the words `asked`, preferably no question.
+    """Return a message shortened to the sentence with most of the words `asked`, preferably no question.
 
     Other items are returned unchanged, and so are messages with a remark about the whole text.
     """

@@ -38,5 +38,5 @@ def asks_for_history(query: str) -> bool:
 
 
 def is_of_person(result: RecallResult) -> bool:
-    """Return whether a result is the word of a person: a memory, or a message of a user or of whoever has a name."""
+    """Return whether a result is a person's word: a memory, or a message of a user or of somebody with a name."""
     return result.kind == "memory" or (result.kind == "message" and (result.role == "user" or bool(result.name)))

@@ -31,7 +31,7 @@ _MAX_WORDS: Final = 48
 _KEPT: Final = 5
 # Longer texts are about more than one thing.
 _MAX_CHARACTERS: Final = 400
-# Words in more of the texts than this share are not what a text is about.
+# Words in more than this share of the texts are not the subject of a text.
 _COMMON: Final = 0.2
 # Words for a thing described by another: "the capital of", "the country that"; and questions: "who is the ...".
 _RELATIONS: Final = frozenset(["of", "by", "for", "from", "to", "who", "whom", "whose", "where", "which", "that", "in"])

@@ -570,7 +570,7 @@ class AgentIndex:
         return low
 
     def make_snapshot(self) -> IndexSnapshot:
-        """Return a read view of what is in the index."""
+        """Return a read view of the index."""
         columns = {name: array[: self._rows] for name, array in self._arrays.items()}
         places = np.full(self._rows, -1, np.int32)
         places[self._order] = np.arange(len(self._order), dtype=np.int32)

@@ -56,8 +56,8 @@ class ChunkFilter:
     """Restricts a search to an agent's chunks that meet all conditions.
 
     `sessions` restricts messages and files, and memories too unless `memories` restricts those. `kinds` are message,
-    file, memory and note; a note is a memory. `until` leaves out what was said after it, in microseconds. `audiences`
-    leaves out what the user who asks may not see.
+    file, memory and note; a note is a memory. `until` leaves out texts that were said later, in microseconds.
+    `audiences` leaves out texts that the viewer may not see.
     """
 
     agent: str

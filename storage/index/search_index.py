@@ -67,7 +67,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One index: its table, what it contains, and the highest chunk that it covers.
+    """One index: its table, its kind and state, and the highest chunk that it covers.
 
     `embedder` is JSON from which the embedder of its vectors is created; empty if the settings describe it.
     """
@@ -334,9 +334,9 @@ class SearchIndex(Repository):
     def _search_text(self, generation: Generation, match: str, chunks: ChunkFilter, limit: int) -> list[Hit]:
         """Return the chunks that match, best BM25 first.
 
-        The filter applies to the rows that match: as a condition on the rowids of the index it would have FTS5 evaluate
-        the expression again for each chunk that passes. Of a million chunks, the 44 of one session took 1.3 s that way
-        instead of 0.3 s, and all took more than 8 minutes instead of 0.8 s.
+        The filter applies to the rows that match: as a condition on the rowids of the index, it would make FTS5
+        evaluate the expression again for each chunk that passes. Of a million chunks, the 44 of one session took 1.3 s
+        that way instead of 0.3 s, and all took more than 8 minutes instead of 0.8 s.
         """
         table = generation.table
         return self._records(

@@ -1,1 +1,1 @@
-"""What is done to all tables of a store: erasure, export, import, verification, copies and undo."""
+"""Work on all tables of a store: erasure, export, import, verification, copies and undo."""

@@ -35,7 +35,7 @@ _DISK_ERRORS: Final = (pysqlite3.SQLITE_BUSY, pysqlite3.SQLITE_FULL, pysqlite3.S
 
 @dataclass(frozen=True, slots=True)
 class CopiedState:
-    """What the copy contains: versions of the schema by table, rows by table, and the newest message."""
+    """The content of a copy: schema versions, rows by table, and the newest message."""
 
     schema: dict[str, str]
     counts: dict[str, int]

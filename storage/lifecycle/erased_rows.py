@@ -397,7 +397,7 @@ class StoredTexts(Repository):
         yield b"\0".join(block)
 
     def quoting(self, quotes: Callable[[bytes], bool]) -> dict[str, list[Any]]:
-        """Return the keys of records of work that quote what was erased, by table."""
+        """Return by table the keys of records of work that quote erased texts."""
         found: dict[str, list[Any]] = {}
         for table in tables_of(self._connection):
             entry = TABLES[table]

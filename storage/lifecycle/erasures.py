@@ -134,7 +134,7 @@ class Erasures(AccountRepository):
         self._execute(sql, id=erasure_id, cutoff=cutoff)
 
     def forget_target(self, erasure_id: str) -> None:
-        """Delete the id of what is erased: from now on only its keyed hash is known."""
+        """Delete the id of the target: from now on only its keyed hash is known."""
         self._execute("UPDATE erasures SET target = NULL WHERE id = :id", id=erasure_id)
 
     def rename_requester(self, name: str, to: str) -> None:
@@ -197,7 +197,7 @@ class Erasures(AccountRepository):
         return self._execute("DELETE FROM erasures WHERE finished_at < :before", before=before)
 
     def add_fragments(self, erasure_id: str, fragments: Mapping[str, bytes]) -> None:
-        """Keep hashes of parts of what is about to be removed, by kind."""
+        """Keep hashes, by kind, of fragments of the rows that are about to be removed."""
         with self._account.atomic() as connection:
             for kind, hashes in fragments.items():
                 if hashes:

@@ -42,7 +42,7 @@ _UNFINISHED: Final = "SELECT kind, target, agent_id, workspace, cutoff FROM eras
 
 @dataclass(frozen=True, slots=True)
 class BeingErased:
-    """What an erasure removes from one store; `agent` is None for all agents."""
+    """The subject that an erasure removes from one store; `agent` is None for all agents."""
 
     agent: str | None
     subject: Subject
@@ -142,7 +142,7 @@ class KeptOut(Repository):
         return [str(agent) for agent in self._values(f"SELECT agent_id FROM ({union}) ORDER BY 1") if agent]
 
     def add(self, subject: Subject, agent: str | None, *, at: int) -> None:
-        """Keep out what was accepted for the subject up to `at`, for one agent or all."""
+        """Keep out the subject's items that were accepted up to `at`, for one agent or all."""
         keys = {
             "session": subject.id,
             "message": _message_mark(subject.session, subject.id),

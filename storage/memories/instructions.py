@@ -1,4 +1,4 @@
-"""Standing instructions: what an agent was told to do from now on, by each user, and what is still in force.
+"""Standing instructions: how each user has told an agent to act from now on, and which of these are still in force.
 
 Current memories of the kind `instruction` are in force, and preferences as important as a flagged message.
 """

@@ -74,7 +74,7 @@ class StoreCopy:
 
 
 class Digest(NamedTuple):
-    """How many rows a table has in a store, and a hash of all of them in key order."""
+    """The number of a store's rows in a table, and a hash of these rows in key order."""
 
     rows: int
     hash: bytes

@@ -1,4 +1,4 @@
-"""Where stores are copied to: a PostgreSQL database, or the files of a new data folder.
+"""The targets of copies: a PostgreSQL database, or the files of a new data folder.
 
 A copy in PostgreSQL is made in one transaction, by COPY into a temporary table and from there with INSERT: PostgreSQL
 refuses COPY into tables with row-level security. Triggers are off meanwhile, because their results are copied, too.
@@ -108,7 +108,7 @@ class PostgresCopies:
             )
 
     def share_keys(self, *, erasures: bytes, installation: bytes) -> None:
-        """Have the hosts of the database use these keys: to recognise what was erased, and to derive secrets."""
+        """Make the hosts of the database use these keys: to recognise erased rows, and to derive secrets."""
         self._replace_key("erasure_key", erasures)
         self._replace_key("installation_key", installation)
 
@@ -150,7 +150,7 @@ class PostgresCopies:
             connection.exec_driver_sql("DELETE FROM copies WHERE name = %(name)s", {"name": name})
 
     def refresh_statistics(self) -> None:
-        """Refresh what the planner knows of the tables: nothing, until autovacuum comes to them."""
+        """Refresh the planner's statistics of the tables, which have none until autovacuum runs."""
         with self._server.writing() as connection:
             for table in copied_tables(ACCOUNT_STORE):
                 connection.exec_driver_sql(f"ANALYZE {table.name}")

@@ -33,7 +33,7 @@ class PostgresSearchIndex(SearchIndex):
         """Do nothing: the tables are there."""
 
     def _drop_tables(self, generation: Generation) -> None:
-        """Remove what an index contains."""
+        """Remove the rows of an index."""
         table = "text_index" if generation.kind == "text" else "vector_index"
         self._execute(f"DELETE FROM {table} WHERE generation = :generation", generation=generation.id)
 

@@ -225,7 +225,7 @@ class PostgresHeldClaims(HeldClaims):
             self._held.hold(token)
 
     def forget(self, token: int) -> None:
-        """Remove a note of this process, after what it stands for was written."""
+        """Remove a note of this process, once its claim was settled in the store."""
         is_own = token in self.own()
         super().forget(token)
         if is_own:

@@ -1,6 +1,7 @@
-"""What agents asked, as it was asked and with the ids of what was returned, for `reverie evaluate`.
+"""Recorded queries of agents, with the ids of their results, for `reverie evaluate`.
 
-It is kept only if the operator wishes, and goes with its session, its user, and an erasure of what it names or quotes.
+They are kept only if the operator wishes. A query is deleted with its session or user, and by an erasure of something
+that it names or quotes.
 """
 
 from __future__ import annotations

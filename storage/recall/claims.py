@@ -307,7 +307,7 @@ def replaces(newer: Claim, older: Claim) -> bool:
 
 
 def head_of(words: Sequence[str]) -> str | None:
-    """Return the word that says what a value is: "acme" of "at acme", and "gym" of "to the gym"."""
+    """Return the main word of a value: "acme" of "at acme", and "gym" of "to the gym"."""
     return next((word for word in words if word not in _BEFORE_HEADS), None)
 
 

@@ -136,7 +136,7 @@ _WORD: Final = re.compile(rf"[{_CJK}]|\d+(?:[.,:/-]\d+)*|[^\W\d_{_CJK}]+(?:{_APO
 _QUOTED: Final = re.compile('["\u201c\u201e\u00ab]([^"\u201c\u201d\u201e\u00ab\u00bb]{1,200})["\u201c\u201d\u00bb]')
 _NOT: Final = re.compile(rf"(?i:(?<=\bcan)(?:{_APOSTROPHE}t|not)|(?<!\bca)(?<=\w)n{_APOSTROPHE}t)\b")
 _OWNER: Final = re.compile(rf"{_APOSTROPHE}s?$")
-# Stop words: a sentence means the same without them. Not `have`: Ann has a boss, or is one. Not `being`: what is being
+# Stop words: a sentence means the same without them. Not `have`: Ann has a boss, or is one. Not `being`: a thing being
 # done is not done. Not `too`: too hot is not hot.
 _SMALL_WORDS: Final = "a an the is are am be been do does it its that of and very really just also so please then"
 _SMALL: Final = frozenset(_SMALL_WORDS.split())

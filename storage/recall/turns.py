@@ -22,7 +22,7 @@ _MAX_WORDS: Final = 30
 _CLAUSE = re.compile(
     r"(?<=[.!?;])\s+|\n+|,\s|\s-\s|\s\(|\s(?:and|but|so|because)\s(?=(?:i|we|he|she|my|our|the|now)\b)", re.IGNORECASE
 )
-# A question, a doubt, a condition, a feeling, or what is asked of somebody.
+# Words of questions, doubts, conditions, feelings and requests.
 _NO_STATEMENT = re.compile(
     r"[?\"\u201c\u201d]|\b(?:if|would|could|should|might|(?<!\d )(?<!in )may(?=\s[a-z])|maybe|perhaps|probably|wish"
     r"|hope|unless|whether|imagine|suppose|almost|nearly|used to|let's|please|think|thinking|you|your|you're|feels?"
@@ -140,7 +140,7 @@ _OWNERS: Final = frozenset({"my", "our", "s"})
 
 
 class Turn(NamedTuple):
-    """What changed: the hashes of the words that name it, and how many of them an older text must name.
+    """A change of a thing: the hashes of the words that name it, and how many of them an older text must have.
 
     `now` touches texts with only some of the words, `began` texts that refused it, `new` the speaker's own thing.
     """

@@ -1,4 +1,4 @@
-"""The hosts of an installation: data folders that hold files made from what is in a shared database.
+"""The hosts of an installation: data folders with files that are made from the rows of a shared database.
 
 Only stores in a database server have several hosts. Files of SQLite are on the one host that uses them.
 """
@@ -26,7 +26,7 @@ class HostRecord:
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """What a host has done for an erasure: the rewritten histories and log lines, and the search of its files.
+    """A host's report on an erasure: the rewritten histories and log lines, and the search of its files.
 
     `leftovers` has the fragments found, by file. `done` is false for a host that was removed before it reported.
     """

@@ -1,1 +1,1 @@
-"""Rows of background jobs: runs, dreams, what is kept and for how long; and the maintenance of database files."""
+"""Rows of background jobs: runs, dreams and retention; and the maintenance of database files."""

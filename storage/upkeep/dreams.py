@@ -1,4 +1,4 @@
-"""What dream sweeps read and write: recall events, the sources of the chunks found, and the ledger of promotions.
+"""The rows that dream sweeps read and write: recall events, the sources of found chunks, and the ledger of promotions.
 
 Rows of the ledger are permanent: they stay when their memory is forgotten, so that nothing is promoted twice.
 """
@@ -15,7 +15,7 @@ from storage.rows import insert_sql, select_list, to_parameters
 from storage.viewer import author_of, is_source, seen_by_several
 
 # In index order (time, then row): the events of one recall are adjacent. SQLite finds the first row by `at` alone: with
-# the time of the last event as its lower bound, a page costs what it contains.
+# the time of the last event as its lower bound, the cost of a page depends only on its rows.
 _EVENTS: Final = """
     SELECT id, chunk_id, recall, query, score, at, user_id AS user FROM recall_events
     WHERE agent_id = :agent AND at >= :since AND at <= :until AND (at, id) > (:after_at, :after_id)

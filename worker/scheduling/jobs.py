@@ -36,9 +36,9 @@ def fire_due(runtime: Runtime, *, wait_seconds: float) -> dict[str, Any]:
 
 
 def deliver(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
-    """Prune what was delivered long ago, and push what is due; returns counts.
+    """Prune rows that were delivered long ago, and push due rows; returns counts.
 
-    Unless `manual`, also push what becomes due before the next run.
+    Unless `manual`, also push rows that become due before the next run.
     """
     services = runtime.schedules
     pruned: dict[str, Any] = {}

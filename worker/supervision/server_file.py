@@ -19,7 +19,7 @@ from reverie.errors import Unavailable
 
 
 class ServerFile(msgspec.Struct, frozen=True):
-    """Where a server answers, its version, and the workspace of requests that name none."""
+    """The address of a server, its version, and the workspace of requests that name none."""
 
     url: str
     version: str

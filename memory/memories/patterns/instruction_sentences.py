@@ -1,8 +1,8 @@
 """The sentences of standing instructions: whether a message is one and nothing else, its subject, what it takes back.
 
-Who pastes, forwards or quotes a text puts something before it, behind it or around it. So an instruction holds only if
-the message begins with it and has nothing else. The message must be plain English on one line, without the characters
-of labels, lists, mails, logs, code and markup, and without invisible characters.
+People who paste, forward or quote a text put something before, after or around it. So an instruction holds only if the
+message begins with it and has nothing else. The message must be plain English on one line, without the characters of
+labels, lists, mails, logs, code and markup, and without invisible characters.
 
 Two instructions with the same subject cannot both be in force, the newer one holds. `Always use tabs` and `never use
 tabs` have one subject, as have `answer in English` and `answer in German`. Two instructions about the same thing in

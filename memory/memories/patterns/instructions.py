@@ -1,7 +1,7 @@
 """Patterns for standing instructions: how a user wants the agent to act or answer from now on.
 
-Precision comes first, because an agent follows what is found: one word too many in ordinary talk, in a quoted mail or
-in a task would change every later answer. So a sentence counts only if it is addressed to the agent (by an agent's
+Precision comes first, because an agent follows these instructions: one word too many in ordinary talk, in a quoted mail
+or in a task would change every later answer. So a sentence counts only if it is addressed to the agent (by an agent's
 verb, its answers or `me`) and says that it lasts (`always`, `from now on`, `whenever I ...`, `I prefer ... answers`). A
 message that names a manner of answering and no task, such as `Be brief.`, is an instruction, too.
 """

@@ -1,4 +1,4 @@
-"""What the patterns have in common: sentences in the user's own words, values, statements and rules.
+"""The common parts of the patterns: sentences in the user's own words, values, statements and rules.
 
 A message is split into sentences without code, quotes, pasted text, questions or fiction. Text that is not the user's
 own is covered with `COVER`, character by character, so that positions stay the same. Every repetition in a pattern has
@@ -93,7 +93,7 @@ _OWN_LABEL: Final = (
 )
 _LABEL: Final = rf"^[ \t]{{0,40}}(?!{_OWN_LABEL}:)(?:[^\n:]|(?<=\d):(?=\d)){{1,80}}(?<!\d):(?!//)[ \t]{{0,40}}\S"
 _LEADING_LINE: Final = r"[^\s.!?,;:\u2026][ \t]{0,40}\r?\n"
-# What follows is not about the user: material to work on, a role, a hypothesis.
+# Words after which a text is not about the user: material to work on, a role, a hypothesis.
 MATERIAL = re.compile(
     rf":[ \t]{{0,40}}(?:\n|\Z)|{_LABEL}|{_LEADING_LINE}"
     r"|\b(?:label|classify|annotate|tag|analy[sz]e|parse|identify|count|use)\b[^.!?\n]{0,40}\b(?:sentences?|statements?"
@@ -172,7 +172,7 @@ class Sentence:
     original: str
 
     def words(self, start: int, end: int) -> str:
-        """Return what was written between two positions of `text`."""
+        """Return the original words between two positions of `text`."""
         return self.original[start:end]
 
 

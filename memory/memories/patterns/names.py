@@ -1,7 +1,7 @@
-"""Of whom a user speaks: by a name that was told ("Duke" is the user's dog), or by "she" after "my sister".
+"""Finds whom a user means by a known name ("Duke" is the user's dog) or by a pronoun ("she" after "my sister").
 
-A pronoun stands for the one relative or pet of its sex that was spoken of before it; if there is anybody else whom it
-could mean, it is left alone.
+A pronoun stands for the only relative or pet of its sex that was mentioned before. If it could mean anybody else, it
+stays as it is.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ _PRONOUN: Final = re.compile(r"s?he(?='s\s|\s)|(?P<possessive>her|his)(?= name\b
 
 
 def with_relation(clause: Sentence, before: Callable[[], str], names: Mapping[str, str]) -> Sentence:
-    """Return a clause that begins with a known name or a pronoun with whose that is: "my dog Duke is", "my sister is".
+    """Return a clause with its first name or pronoun replaced by the relation: "my dog Duke is", "my sister is".
 
-    `before` returns what was said before, by which a pronoun is understood.
+    `before` returns the text before the clause, which says whom a pronoun means.
     """
     by_name, pronoun = _BEGINS.match(clause.text), _PRONOUN.match(clause.text)
     start, end = None, 0

@@ -223,7 +223,7 @@ def to_remember(sentence: Sentence) -> Sentence | None:
 
 
 def match_request(sentence: Sentence, at: int) -> Statement | None:
-    """Return what a sentence asks from its first word on, or None. `at` is the time of the message (microseconds)."""
+    """Return the request with which a sentence begins, or None. `at` is the time of the message (microseconds)."""
     if _SECRET.search(sentence.text):
         return None
     for patterns, make in _REQUESTS:
@@ -422,7 +422,7 @@ _NEAR: Final = 600
 
 
 class _Told(NamedTuple):
-    """What is known when a message is read: when it was sent, names, the message before it, and its own text."""
+    """The circumstances of a message: when it was sent, known names, the message before it, and its own text."""
 
     at: int
     names: Mapping[str, str]
@@ -430,7 +430,7 @@ class _Told(NamedTuple):
     text: str
 
     def until(self, clause: str) -> str:
-        """Return what was said before a clause; of the message before only if nobody is spoken of in this one."""
+        """Return the text before a clause; it includes the message before only if this message mentions nobody."""
         end = max(self.text.find(clause), 0)
         own = self.text[max(end - _NEAR, 0) : end]
         return own if is_of_somebody(own) else f"{self.before}\n{own}"
@@ -495,7 +495,7 @@ def _with_days(statement: Statement, at: int) -> Statement:
 
 
 def _as_statement(request: Statement, body: Sentence) -> Statement | None:
-    """Return what is to be remembered as a statement of its own kind, so that a newer one can supersede it."""
+    """Return the remembered text as a statement of its own kind, so that a newer one can supersede it."""
     rest = to_remember(body)
     if rest is None:
         return None

@@ -1,4 +1,4 @@
-"""Word lists of the patterns: what a user can have, be related to, work as or be called."""
+"""Word lists of the patterns: possessions, relations, jobs and names of users."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ REFERRING_STARTS: Final = frozenset(_REFERRING_STARTS.split())
 NO_NAMES: Final = frozenset(_NO_NAMES.split())
 # Lower-case words that are not names: `my name is important`.
 NO_LONE_NAMES: Final = frozenset(_NO_LONE_NAMES.split())
-# Words that mean nothing as the whole of what is liked.
+# Words that mean nothing as the only thing that a user likes.
 MEANINGLESS_ALONE: Final = frozenset(_MEANINGLESS_ALONE.split())
 # No noun phrase ends with these: it was cut too early.
 INCOMPLETE_ENDINGS: Final = frozenset(_INCOMPLETE_ENDINGS.split())
