@@ -142,8 +142,7 @@ class CurationLog(Repository):
     def entry(self, draft: EntryDraft, *, job: str, agent: str, action: str, at: int) -> Iterator[int]:
         """Record the changes of the block as one entry; a block without changes leaves none. Entries do not nest.
 
-        A block that fails also ends the recording, so later statements of the transaction are not attributed to the
-        job.
+        A block that fails also ends the recording: later statements of the transaction are not attributed to the job.
         """
         entries = self.entries([draft], job=job, agent=agent, action=action, at=at)
         with closing(entries):

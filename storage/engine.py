@@ -129,8 +129,7 @@ class Database:
     def _advance_version(self, raw: Any, *, has_changes: bool) -> None:
         """Note the committed version, and advance it with the first write after opening and every few minutes.
 
-        Only a version that an earlier transaction committed is noted: even after a kill, the file is not behind its
-        note.
+        Only versions that earlier transactions committed are noted: even after a kill, the file is not behind its note.
         """
         assert self._on_version is not None
         advances = has_changes and time.monotonic() >= self._version_until

@@ -1,8 +1,7 @@
 """Creates, migrates and opens the database files of stores.
 
 A new store is a copy of an empty one that this process has migrated once: copying takes 2 ms, and an installation may
-get thousands of workspaces. A lock file serialises processes that migrate a file at once; the second finds nothing left
-to do.
+get thousands of workspaces. A lock file serialises processes that migrate a file; the second finds nothing to do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Viewers: end users of an agent, and the content of the agent that each of them may see.
 
 Content belongs to the user who was named when it was stored, and only that user sees it unless it is shared. Everybody
-sees rows without an owner. Each user of a session with several users sees it. Jobs read without a viewer and see
-everything.
+sees rows without an owner. Each user of a session with several users sees it. Jobs have no viewer and see everything.
 """
 
 from __future__ import annotations

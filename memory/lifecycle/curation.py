@@ -1,8 +1,7 @@
 """Reads and undoes the curation logs: what jobs did to an agent's memories.
 
 Each workspace has a log, and the account tier has one. The id of an entry is its number, in the account's log with the
-prefix "account-". All entries of one run of a job have the time of the run, so job and time identify a run in both
-logs.
+prefix "account-". All entries of a run have its time, so job and time identify a run in both logs.
 
 A review lists what a person should look at: sensitive changes, memories waiting for approval, doubtful ones.
 """
@@ -306,7 +305,7 @@ class CurationLogs:
     def undo(self, entry: str, *, now: int, request: str) -> tuple[Store, CurationEntry]:
         """Restore all rows that an entry changed, in one transaction; return its store and the entry.
 
-        The store's pipeline has work if restored rows have to be chunked or embedded again. Raises the errors of
+        The store's pipeline has work if restored rows must be chunked or embedded again. Raises the errors of
         `undo_entry`.
         """
         store = self._store_of(entry)

@@ -325,8 +325,8 @@ def _check_same(record: MemoryRecord, draft: MemoryDraft) -> MemoryRecord:
 def _channel(rows: AgentRepositories, draft: MemoryDraft, now: int) -> str | None:
     """Return the channel of a memory: its own, or for the channel tier that of its session. Creates a missing session.
 
-    A session without a channel belongs to the default one. Raises `Conflict` for the conversation tier of an archived
-    session.
+    A session without a channel belongs to the default one. Raises `Conflict` for the conversation tier if it is
+    archived.
     """
     if draft.session is None:
         return draft.channel

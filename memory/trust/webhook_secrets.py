@@ -5,8 +5,7 @@ count is stored, in the workspace, so that it goes with backups and copies. It i
 agent's name. So an erasure of the agent has no name to remove here, and a later agent of that name does not get a
 secret that was replaced.
 
-Hosts that share a database share the key of the installation, too: webhooks are signed alike wherever they are sent
-from.
+Hosts that share a database share the installation's key, too, so that all of them sign webhooks alike.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class Merge:
 def mergeable_scopes(memories: Iterable[MemoryOutline]) -> list[list[MemoryOutline]]:
     """Return the memories that may be merged, by scope, in the order of precedence: earlier ones replace later ones.
 
-    Notes and facts are left out: they are replaced by key. User-written and pinned memories come first and are never
-    replaced.
+    Notes and facts are left out: they are replaced by key. User-written and pinned memories come first: nothing
+    replaces them.
     """
     scopes: dict[tuple[object, ...], list[MemoryOutline]] = defaultdict(list)
     for memory in memories:

@@ -261,8 +261,7 @@ class SearchIndex(Repository):
     def vector_slots(self, generation: Generation, *, agents: int) -> int | None:
         """Return how many slots the agents' vectors take, including the slots of deleted vectors; None without slots.
 
-        The last block of each agent is not counted: it is partly empty anyway. vec0 never reuses slots of deleted
-        vectors.
+        The last block of each agent, which is partly empty, is not counted. vec0 never reuses slots of deleted vectors.
         """
         sql = f"SELECT coalesce(sum(size), 0) FROM {generation.table}_chunks"
         return int(self._driver_sql(sql).scalar_one()) - agents * _VECTOR_BLOCK

@@ -391,8 +391,7 @@ class PostgresStores(Stores):
     def delete_workspace(self, name: str, when_closed: Callable[[], None] = lambda: None) -> bool:
         """Delete a workspace with all that it holds, and its folder on this host; False when it does not exist.
 
-        Killed half-way, either its rows are there, or they are gone and `remove_deleted` removes what is left of the
-        folder.
+        After a kill half-way, either all rows are there, or they are gone and `remove_deleted` removes the folder.
         """
         number = self._number(name, create=False)
         self._forget(name)

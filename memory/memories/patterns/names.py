@@ -1,7 +1,7 @@
 """Finds whom a user means by a known name ("Duke" is the user's dog) or by a pronoun ("she" after "my sister").
 
 A pronoun stands for the only relative or pet of its sex that was mentioned before. If it could mean anybody else, it
-stays as it is.
+stays.
 """
 
 from __future__ import annotations
