@@ -19,8 +19,7 @@ from storage.transaction import AgentRepositories
 def read_items(store: Store, *, agent: str, session: str) -> ScratchpadList:
     """Return the list of a session."""
     with store.reading_as(agent) as rows:
-        row = _row_of(rows, session)
-        items, at = rows.scratchpads.items(row) if row is not None else ([], None)
+        items, at = rows.scratchpads.items(_row_of(rows, session))
     return ScratchpadList(items=items, updated_at=from_micros(at) if at is not None else None)
 
 
@@ -36,8 +35,6 @@ def clear_items(store: Store, *, agent: str, session: str) -> int:
     """Delete the list; return how many items it had."""
     with store.writing_as(agent) as rows:
         row = _row_of(rows, session)
-        if row is None:
-            return 0
         items, _ = rows.scratchpads.items(row)
         rows.scratchpads.clear_items(row)
     return len(items)
@@ -46,15 +43,13 @@ def clear_items(store: Store, *, agent: str, session: str) -> int:
 def list_keys(store: Store, *, agent: str, session: str) -> list[ScratchpadEntry]:
     """Return all keys of a session with their values."""
     with store.reading_as(agent) as rows:
-        row = _row_of(rows, session)
-        return rows.scratchpads.keys(row) if row is not None else []
+        return rows.scratchpads.keys(_row_of(rows, session))
 
 
 def read_key(store: Store, *, agent: str, session: str, key: str) -> ScratchpadEntry:
     """Return one key with its value. Raises `NotFound`."""
     with store.reading_as(agent) as rows:
-        row = _row_of(rows, session)
-        found = rows.scratchpads.find(row, key) if row is not None else None
+        found = rows.scratchpads.find(_row_of(rows, session), key)
     if found is None:
         raise NotFound(f"the scratchpad of session {session!r} has no key {key!r}", field="key")
     return found
@@ -73,8 +68,7 @@ def write_key(store: Store, *, agent: str, session: str, key: str, value: Any, n
 def delete_keys(store: Store, *, agent: str, session: str, key: str | None = None) -> int:
     """Delete one key, or all without a `key`; return how many there were."""
     with store.writing_as(agent) as rows:
-        row = _row_of(rows, session)
-        return rows.scratchpads.delete(row, key) if row is not None else 0
+        return rows.scratchpads.delete(_row_of(rows, session), key)
 
 
 def _row_of(rows: AgentRepositories, session: str) -> int | None:

@@ -18,9 +18,9 @@ _COLUMNS: Final = select_list(ScratchpadEntry)
 
 
 class Scratchpads(AgentRepository):
-    """The scratchpads of one agent's sessions within one transaction; `session` is a session's row."""
+    """The scratchpads of one agent's sessions within one transaction; `session` is its row, or None without one."""
 
-    def items(self, session: int) -> tuple[list[str], int | None]:
+    def items(self, session: int | None) -> tuple[list[str], int | None]:
         """Return the list of a session and when it was written; an empty list and None without one."""
         row = self._execute(
             "SELECT items, updated_at FROM scratchpad_lists WHERE session_row = :row AND agent_id = :agent", row=session
@@ -38,12 +38,12 @@ class Scratchpads(AgentRepository):
             now=now,
         )
 
-    def clear_items(self, session: int) -> bool:
+    def clear_items(self, session: int | None) -> bool:
         """Delete the list of a session; False without one."""
         sql = "DELETE FROM scratchpad_lists WHERE session_row = :row AND agent_id = :agent"
         return self._execute(sql, row=session).rowcount > 0
 
-    def keys(self, session: int) -> list[ScratchpadEntry]:
+    def keys(self, session: int | None) -> list[ScratchpadEntry]:
         """Return all keys of a session with their values, ordered by key."""
         return self._records(
             ScratchpadEntry,
@@ -51,7 +51,7 @@ class Scratchpads(AgentRepository):
             row=session,
         )
 
-    def find(self, session: int, key: str) -> ScratchpadEntry | None:
+    def find(self, session: int | None, key: str) -> ScratchpadEntry | None:
         """Return one key of a session."""
         return self._record(
             ScratchpadEntry,
@@ -81,7 +81,7 @@ class Scratchpads(AgentRepository):
         assert row is not None
         return row
 
-    def delete(self, session: int, key: str | None = None) -> int:
+    def delete(self, session: int | None, key: str | None = None) -> int:
         """Delete one key of a session, or all of them; returns how many were deleted."""
         sql = "DELETE FROM scratchpads WHERE session_row = :row AND agent_id = :agent AND key = coalesce(:key, key)"
         return self._execute(sql, row=session, key=key).rowcount
