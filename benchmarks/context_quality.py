@@ -41,7 +41,7 @@ GOALS: Final[Mapping[int, tuple[float, float]]] = {500: (90.0, 80.0), 1_000: (94
 # The goal for questions over a whole history: the percentage of their evidence in the context, at these budgets.
 HISTORY_GOAL: Final = 65.0
 HISTORY_BUDGETS: Final = (500, 1_000)
-# The type of questions whose answer changed. The goal: in this percentage, the newest statement comes last.
+# Questions whose answer changed in the history. The goal: for this percentage, the newest statement comes last.
 UPDATES: Final = "knowledge-update"
 UPDATE_GOAL: Final = 90.0
 _GOAL_BUDGET: Final = 1_000

@@ -84,7 +84,7 @@ class FullSpeed:
 
     @property
     def rate(self) -> float:
-        """Return the messages made searchable per second meanwhile."""
+        """Return how many messages became searchable per second while the load ran."""
         return self.searchable / self.seconds if self.seconds else 0.0
 
     def _send(self) -> None:

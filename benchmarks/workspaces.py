@@ -183,7 +183,7 @@ _LOOKING_PROCESSES: Final = 4
 _MOST_DAYS_TO_SETTLE: Final = 7
 _GOAL_SHARE: Final = 0.01
 _GOAL_TURN: Final = 1.5
-# The stages that a message passes, by their tasks.
+# The tasks of the stages that a message goes through.
 _STAGES: Final = (
     contract.INGEST_MESSAGES,
     contract.CHUNK_MESSAGES,

@@ -83,7 +83,7 @@ class Invocation:
 
     @property
     def names_agent(self) -> bool:
-        """Whether the agent is named, or else the default."""
+        """Whether a flag or the environment names the agent. If neither does, it is the default agent."""
         return self.flags.get("agent") is not None or bool(os.environ.get("REVERIE_AGENT"))
 
     @property

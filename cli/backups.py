@@ -343,7 +343,7 @@ def restore(
     from memory.lifecycle import restore as restoring
     from storage.stores import Stores
 
-    command.starts_stack = True  # never the folder of a Reverie that runs elsewhere
+    command.starts_stack = True  # so never restore into the data folder of a Reverie that runs elsewhere
     target = (command.target.data or default_data_folder()).resolve()
     if backup_id is not None and at is not None:
         raise Rejected("give --id or --at", field="at")

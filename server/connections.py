@@ -155,7 +155,7 @@ class GuardedProtocol(H11Protocol):
             self._writing = self.loop.call_later(RESPONSE_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Go on, since the client takes its response."""
+        """Resume writing, since the client reads its response again, and cancel the deadline."""
         super().resume_writing()
         if self._writing is not None:
             self._writing.cancel()

@@ -237,8 +237,8 @@ def opening_of(
 ) -> str:
     """Return the opening of a new session: earlier sessions and memories, in at most `room` tokens.
 
-    `folder` is where the session works: only earlier sessions of the same folder are told. `included_ids`
-    are the memories that it was told already.
+    `folder` is where the session works: only earlier sessions in the same folder are included. Memories with
+    `included_ids` are left out, because the session has them already.
     """
     runtime = services.runtime
     memories = [one for one in _memories(services, caller) if one.id not in included_ids]

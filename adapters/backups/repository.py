@@ -73,7 +73,7 @@ def unpack(tar: tarfile.TarFile, folder: Path) -> None:
     for member in tar:
         target = folder / member.name
         if not (member.isfile() or member.isdir()) or not target.resolve().is_relative_to(folder.resolve()):
-            raise tarfile.TarError(f"{member.name!r} is no file or folder of it")
+            raise tarfile.TarError(f"{member.name!r} is no file or folder inside it")
         (target if member.isdir() else target.parent).mkdir(mode=0o700, parents=True, exist_ok=True)
         source = tar.extractfile(member)
         if source is not None:

@@ -35,7 +35,7 @@ class Monitor:
     """Reads and writes the monitoring data of one broker. Every method raises `Unavailable` without a broker."""
 
     def __init__(self, broker: redis.Redis, *, prefix: str, flushed: bool = False) -> None:
-        """With `flushed`, something else than the broker flushes its file to the disk."""
+        """With `flushed`, another process than the broker flushes the broker's file to the disk."""
         self._broker = broker
         self._prefix = prefix
         self._flushed = flushed

@@ -88,7 +88,7 @@ class EmbedderRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         return self.model if self.revision == 1 else f"{self.model}@{self.revision}"
 
     def same_embedder(self, other: Self) -> bool:
-        """Return whether both are of one embedder, whatever their revisions."""
+        """Return whether both records are of the same embedder, whatever their revisions."""
         return self.with_revision(1) == other.with_revision(1)
 
     def with_revision(self, revision: int) -> Self:

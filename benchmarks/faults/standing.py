@@ -1,4 +1,4 @@
-"""Whether anything accepted stands still while `reverie status --check` finds nothing wrong.
+"""Checks whether any accepted item stands still while `reverie status --check` finds nothing wrong.
 
 Every second the oldest item that waits at each stage of each workspace is looked up. Stages take the oldest first, so
 an item that stays the oldest is not worked on.

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from reverie import __version__
 
-# Tables have a dozen columns: where no terminal says how wide it is, as in a file, they need not be cut.
+# The width of tables that are written to a file: they have a dozen columns, and no terminal limits them.
 _FILE_COLUMNS: Final = 140
 console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
 BUSY_BEFORE: Final = "cpu_busy_before_percent"

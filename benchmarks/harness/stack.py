@@ -69,10 +69,10 @@ class Stack:
         broker: str | None = None,
         prefix: Sequence[str] = (),
     ) -> None:
-        """`env` is added to the environment; `broker` is the address of one that runs, in place of its own.
+        """`env` is added to the environment; `broker` is the address of a running broker to use, not one of its own.
 
-        With `REVERIE_DATABASE` in either environment, its stores are in that database.
-        `prefix` are the words of a program that runs `reverie up`.
+        With `REVERIE_DATABASE` in either environment, the stack's stores are in that database.
+        `prefix` is the command, with its arguments, that runs `reverie up`.
         """
         self.data = folder or short_folder("rvb-")
         self.port = _free_port()

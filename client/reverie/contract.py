@@ -130,9 +130,9 @@ DEFAULT_PREFIX: Final = "reverie:"
 
 
 def agent_queue(workspace: str, name: str) -> str:
-    """Return the Celery queue of an agent's workers. None is a queue of Reverie, or of another workspace.
+    """Return the Celery queue of an agent's workers. Its name is never that of a queue of Reverie or of another agent.
 
-    Neither part contains a full stop, so no two pairs have the same queue.
+    Neither the workspace nor the agent contains a full stop, so no two pairs have the same queue.
     """
     return f"agent.{workspace}.{name}"
 

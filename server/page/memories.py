@@ -265,7 +265,7 @@ async def _entries(visit: Visit, memory: Memory) -> list[CurationEntry]:
 
 
 async def _merged(visit: Visit, memory: Memory, entries: list[CurationEntry]) -> list[MergedText]:
-    """Return what was merged into a memory, by the rows that the log has kept."""
+    """Return the memories that were merged into this one, from the rows that the log has kept."""
     found = []
     merges = [entry for entry in entries if entry.action == "merge" and entry.undone_at is None]
     for entry in merges[:_MAX_MERGES]:

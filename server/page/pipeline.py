@@ -325,7 +325,7 @@ async def _change(visit: Visit) -> Response:
     form, everybody = visit.form, visit.sees_all_users
     before = await visit.send(calls.GetSchedule(visit.query("id"), all_users=everybody))
     kind, value, zone = _entered(before.cadence, visit)
-    # A cadence that is sent again would begin anew.
+    # Sending an unchanged cadence would restart it.
     is_same = (form.text("kind"), form.text("when"), form.text("tz")) == (kind, value, str(zone))
     cadence = {} if is_same else _cadence(form)
     await visit.send(

@@ -233,7 +233,7 @@ class Visit:
 
     @property
     def principal(self) -> Principal:
-        """Whose token the visitor has."""
+        """The principal of the visitor's token."""
         return principal_of(self.request)
 
     @property

@@ -103,7 +103,7 @@ class Gate:
             self._probe, self._probe_at = caller, now
 
     def leave(self, *, silent: bool) -> None:
-        """Note that a call was answered, or that it was not."""
+        """Note the end of a call: the broker answered it, or was `silent`."""
         if self._silent_since is None and not silent:
             return
         with self._lock:

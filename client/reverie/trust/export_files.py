@@ -332,7 +332,7 @@ class OlderExport:
     """A document that `memories.export` or `sessions.export` made, as records of an agent in a workspace."""
 
     def __init__(self, document: bytes, *, workspace: str, agent: str) -> None:
-        """Read a document. Raises `Rejected` for anything else."""
+        """Read the document. Raises `Rejected` if neither of the two made it."""
         self._records = list(_older_records(document, {"workspace": workspace, "agent": agent}))
         for record in self._records:
             _check(record)
