@@ -159,6 +159,16 @@ def test_an_export_that_is_interrupted_leaves_the_file_as_it_was(tmp_path: Path)
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("whole", 0o600)
 
 
+def test_an_export_that_is_not_finished_has_no_file_that_a_kill_would_leave(tmp_path: Path) -> None:
+    """Given a file that is being written, then its folder shows nothing of it, and all of it once it is finished."""
+    with private_file(tmp_path / "out") as file:
+        file.write(b"words")
+        file.flush()
+        assert list(tmp_path.iterdir()) == []
+    (written,) = tmp_path.iterdir()
+    assert (written.name, written.read_bytes(), written.stat().st_mode & 0o777) == ("out", b"words", 0o600)
+
+
 def test_a_pipe_and_a_device_are_written_to_and_stay(tmp_path: Path) -> None:
     """Given a pipe in place of a file, then a reader gets the export; a full device is an error; both stay there."""
     pipe, full = tmp_path / "pipe", Path("/dev/full")

@@ -184,12 +184,17 @@ def send_import(
     return stored.report()
 
 
+# Linux shows the open files of a process there.
+_DESCRIPTORS: Final = "/proc/self/fd"
+
+
 @contextlib.contextmanager
 def private_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that its owner alone can read, and put it in place when the block ends without an error.
 
     A device or a pipe, such as /dev/stdout, is written to and stays what it is. Raises `Rejected` if it cannot be
-    written; nothing is left of a file then, or when the block is interrupted.
+    written; nothing is left of a file then, or when the block is interrupted, where the system has files without a name
+    also not if the process is killed.
     """
     target = path.resolve()
     draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
@@ -198,17 +203,29 @@ def private_file(path: Path) -> Iterator[IO[bytes]]:
             with path.open("wb") as stream:
                 yield stream
             return
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        unnamed = _unnamed_file(target.parent)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        descriptor = os.open(draft, flags, 0o600) if unnamed is None else unnamed
         try:
             with os.fdopen(descriptor, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
+                if unnamed is not None:  # given a descriptor, even one that it does not need, `os.link` follows links
+                    os.link(f"{_DESCRIPTORS}/{descriptor}", draft, src_dir_fd=descriptor)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
     except OSError as error:
         raise Rejected(f"{path} cannot be written: {error.strerror}", field="path") from error
+
+
+def _unnamed_file(folder: Path) -> int | None:
+    """Open a new file of a folder that has no name yet; None if the system has no such files, or cannot name them."""
+    try:
+        return os.open(folder, os.O_WRONLY | os.O_TMPFILE, 0o600) if Path(_DESCRIPTORS).is_dir() else None
+    except (AttributeError, OSError):
+        return None
 
 
 class ReportSum:
