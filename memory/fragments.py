@@ -308,10 +308,10 @@ def _hash_batch(key: HashKey, forms: list[bytes]) -> FragmentSet:
         at += len(form)
     wide, narrow = key.windows(data)
     array = np.frombuffer(data, np.uint8)
-    return FragmentSet(_chosen(wide, array, starts[WIDE], WIDE), _chosen(narrow, array, starts[NARROW], NARROW))
+    return FragmentSet(_varied(wide, array, starts[WIDE], WIDE), _varied(narrow, array, starts[NARROW], NARROW))
 
 
-def _chosen(hashes: Hashes, data: NDArray[np.uint8], starts: list[NDArray[np.int64]], width: int) -> Hashes:
+def _varied(hashes: Hashes, data: NDArray[np.uint8], starts: list[NDArray[np.int64]], width: int) -> Hashes:
     """Return the hashes at these positions, without the windows that have too few different bytes."""
     if not starts:
         return _NONE

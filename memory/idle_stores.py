@@ -300,7 +300,7 @@ def run_where_changed(
     idle = idle_stores
     before = {name: stores.stamp(name) for name in idle.changed(job, stores, now=now)}
 
-    def note(store: Store, counts: Counter[str]) -> None:
+    def mark_if_idle(store: Store, counts: Counter[str]) -> None:
         stamp = before.get(store.name)
         if stamp is not None and stamp.is_settled(now) and not _changes(counts):
             if stores.stamp(store.name) != stamp:
@@ -312,7 +312,7 @@ def run_where_changed(
                 idle.mark(job, stores, store.name, IdleMark(written, until, _content(store)), now=now)
 
     only: Iterable[str] = [*(name for name in stores.all_names() if name == ACCOUNT_STORE), *before]
-    counts = run_on_stores(stores, job, work, now=now, options=options, only=list(only), on_done=note)
+    counts = run_on_stores(stores, job, work, now=now, options=options, only=list(only), on_done=mark_if_idle)
     idle.keep(job, now=now)
     return counts
 

@@ -245,7 +245,7 @@ def with_later_changes(
             changed = [Replacement("", result.id, result.text, to_micros(result.created_at))]
             if by is not None:
                 changed.append(Replacement(result.text, by.id, by.text, to_micros(by.created_at)))
-            changes = [(one, _told_by(person, change)) for one, change in changes_of(changed)]
+            changes = [(one, _with_named_owner(person, change)) for one, change in changes_of(changed)]
             known.setdefault(found.owner, []).extend(changes)
     return [_with_later_change(found, known.get(found.owner, ()), now) for found in results]
 
@@ -257,12 +257,12 @@ def _person(result: RecallResult) -> str | None:
     return (result.name or "").casefold() if result.kind == "message" and result.role == "user" else None
 
 
-def _told_by(person: str, change: Change) -> Change:
+def _with_named_owner(person: str, change: Change) -> Change:
     """Return a change in its speaker's life with the owner as other people's texts name them: "my" becomes "Kate's"."""
     return change._replace(owner=f"{person}'s") if person and change.owner == "my" else change
 
 
-def _as_told_to(person: str, change: Change) -> Change:
+def _from_view_of(person: str, change: Change) -> Change:
     """Return a change with the owner as this person would name them: "Kate's" becomes "my" for Kate."""
     if not person:
         return change
@@ -276,7 +276,7 @@ def _with_later_change(found: FoundResult, known: Sequence[tuple[Replacement, Ch
     if (day := passed_day(result.text, to_micros(result.created_at), now=now)) is not None:
         return replace(found, result=msgspec.structs.replace(result, changed_since=LaterChange(id="", text="", at=day)))
     said_at = max(to_micros(result.created_at), found.confirmed_at or 0)
-    changes = [(one, _as_told_to(person, change)) for one, change in known if one.id != result.id]
+    changes = [(one, _from_view_of(person, change)) for one, change in known if one.id != result.id]
     newest = newest_change(result.text, said_at, changes)
     return replace(found, result=msgspec.structs.replace(result, changed_since=newest)) if newest is not None else found
 

@@ -279,12 +279,12 @@ def _make_reader(record: type[Record], columns: tuple[str, ...]) -> Callable[[Se
     declared = getattr(record, "__dataclass_fields__", {})
     spared = {name for name in columns if name in declared and _IF_DAMAGED in declared[name].metadata}
     for name in spared:
-        converters[f"convert_{name}"] = _sparing(name, hints[name], declared[name].metadata[_IF_DAMAGED])
+        converters[f"convert_{name}"] = _converter_with_default(name, hints[name], declared[name].metadata[_IF_DAMAGED])
     arguments = (
         f"{name}=convert_{name}({name})" if f"convert_{name}" in converters else f"{name}={name}" for name in columns
     )
     # The call is generated code: for a memory's 34 fields, a dict of keyword arguments takes twice as long.
-    found = [_test(name, hints[name]) for name in columns if name not in spared]
+    found = [_validity_test(name, hints[name]) for name in columns if name not in spared]
     tests = " and ".join(f"({test})" for test in found if test) or "True"
     source = f"lambda {', '.join(columns)}: record({', '.join(arguments)}) if {tests} else damaged()"
 
@@ -296,9 +296,9 @@ def _make_reader(record: type[Record], columns: tuple[str, ...]) -> Callable[[Se
     return lambda row: make(*row)
 
 
-def _sparing(name: str, hint: Any, instead: Any) -> Callable[[Any], Any]:
+def _converter_with_default(name: str, hint: Any, instead: Any) -> Callable[[Any], Any]:
     """Return a function that converts a stored value for a field, and replaces a damaged value by `instead`."""
-    is_sound = eval(f"lambda {name}: {_test(name, hint) or 'True'}")  # noqa: S307 - field names of our own
+    is_sound = eval(f"lambda {name}: {_validity_test(name, hint) or 'True'}")  # noqa: S307 - field names of our own
     convert = _converter(hint)
 
     def read(value: Any) -> Any:
@@ -310,7 +310,7 @@ def _sparing(name: str, hint: Any, instead: Any) -> Callable[[Any], Any]:
     return read
 
 
-def _test(name: str, hint: Any) -> str:
+def _validity_test(name: str, hint: Any) -> str:
     """Return a Python expression that is true for valid stored values of a field; empty if all values are valid."""
     kind, optional = _kind_of(hint)
     if kind in (int, datetime):

@@ -152,17 +152,17 @@ class _Acknowledging(kombu_redis.QoS):
     """Counts the unsettled messages of a channel, so that it gets no more than its worker has room for."""
 
     def ack(self, delivery_tag: Any) -> None:
-        """Acknowledge a message whose task has ended. See `_freed`."""
-        with self._freed(delivery_tag):
+        """Acknowledge a message whose task has ended. See `_place_freed`."""
+        with self._place_freed(delivery_tag):
             super().ack(delivery_tag)  # type: ignore[no-untyped-call]
 
     def reject(self, delivery_tag: Any, requeue: bool = False) -> None:
-        """Remove a message without a task, or put it back into its queue. See `_freed`."""
-        with self._freed(delivery_tag):
+        """Remove a message without a task, or put it back into its queue. See `_place_freed`."""
+        with self._place_freed(delivery_tag):
             super().reject(delivery_tag, requeue)  # type: ignore[no-untyped-call]
 
     @contextmanager
-    def _freed(self, delivery_tag: Any) -> Iterator[None]:
+    def _place_freed(self, delivery_tag: Any) -> Iterator[None]:
         """Free the place of a message on this channel, even if the broker cannot be told that it is settled.
 
         Celery only logs a failed acknowledgement. If the place stayed taken, the channel would never send a BRPOP

@@ -122,12 +122,12 @@ def select_namespaces(
     found = {
         tuple(namespace[:max_depth])
         for namespace in namespaces
-        if _begins(namespace, prefix) and _begins(namespace[::-1], suffix[::-1])
+        if _begins_with(namespace, prefix) and _begins_with(namespace[::-1], suffix[::-1])
     }
     return [list(namespace) for namespace in sorted(found)]
 
 
-def _begins(labels: Sequence[str], pattern: Sequence[str]) -> bool:
+def _begins_with(labels: Sequence[str], pattern: Sequence[str]) -> bool:
     return len(labels) >= len(pattern) and all(
         wanted in (WILDCARD, label) for label, wanted in zip(labels, pattern, strict=False)
     )
@@ -218,12 +218,12 @@ def _scores(items: Items, prefix: Sequence[str], query: QueryVector, alive_at: i
                 field="query_vector",
             )
         matrix = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(len(blobs), -1)
-        for (row_id, _), score in zip(page, _compared(matrix, query), strict=True):
+        for (row_id, _), score in zip(page, _similarities(matrix, query), strict=True):
             scores[row_id] = max(score, scores.get(row_id, -np.inf))
     return scores
 
 
-def _compared(matrix: NDArray[np.float32], query: QueryVector) -> list[float]:
+def _similarities(matrix: NDArray[np.float32], query: QueryVector) -> list[float]:
     """Return how similar each row is to the query: a higher number is more similar, whatever the distance."""
     assert query.vector is not None
     if query.distance == "l2":

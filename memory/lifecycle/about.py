@@ -40,7 +40,7 @@ class Found:
     people: list[str] = field(default_factory=list)
 
 
-def _each(words: str) -> frozenset[str]:
+def _word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
@@ -53,7 +53,7 @@ _VERSION = re.compile(r"\d\.\d+\.\d")
 _MANY_DIGITS: Final = 6
 _WORD = re.compile(r"[^\W_]+(?:[-_][^\W_]+)*")
 # Words of a request that do not help to find its subject.
-_EMPTY: Final = _each(
+_EMPTY: Final = _word_set(
     "a an the my our your of on in at to for from with by about and or is was are were be does do did not no user"
     " everything all anything this that these those s"
 )
@@ -111,17 +111,17 @@ _ALTERNATIVES = re.compile(r" / | ?[(),] ?| (?:or|aka|also known as) ", re.IGNOR
 _SCRIPT = re.compile(r"[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff]+(?: [\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff]+)*")
 _CAPITALS = re.compile(r"[A-Z][\w-]*(?:\s(?:(?:van|von|de|da|di|del|bin|al)\s)*[A-Z][\w-]*)*")
 _RELATION = re.compile(r"(?i:my|our|your|(?:the )?user's)\s+([a-z][a-z-]*(?: [a-z][a-z-]*){0,2})\b")
-_FEMALE: Final = _each(
+_FEMALE: Final = _word_set(
     "sister mother mom mum mommy daughter wife girlfriend aunt grandmother grandma niece sister-in-law mother-in-law"
     " daughter-in-law fiancee stepmother stepsister"
 )
-_MALE: Final = _each(
+_MALE: Final = _word_set(
     "brother father dad daddy son husband boyfriend uncle grandfather grandpa nephew brother-in-law father-in-law"
     " son-in-law fiance stepfather stepbrother"
 )
 _PRONOUN = re.compile(r"\b(?:(she|her|hers|herself)|(he|him|his|himself)|(they|them|their|theirs))\b", re.IGNORECASE)
-_TITLES: Final = _each("Mr Mrs Ms Dr Prof Aunt Auntie Uncle Grandma Grandpa Miss Sir")
-_CALENDAR: Final = _each(
+_TITLES: Final = _word_set("Mr Mrs Ms Dr Prof Aunt Auntie Uncle Grandma Grandpa Miss Sir")
+_CALENDAR: Final = _word_set(
     "Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April May June July August"
     " September October November December I"
 )

@@ -88,7 +88,7 @@ def next_page(stores: Stores, scope: ExportScope, *, cursor: str | None) -> Expo
         kind = RECORD_TYPES[PARTS.index(place.part)]
         with store.reading() as tx:
             rows = tx.for_agent(place.agent).exported
-            workspace = place.store if place.store != ACCOUNT_STORE else _home(stores, scope, place.tenant)
+            workspace = place.store if place.store != ACCOUNT_STORE else _home_workspace(stores, scope, place.tenant)
             for record, key in rows.page(kind, _limits(scope, place), workspace=workspace, after=after):
                 records.append(record)
                 size += len(msgspec.json.encode(record))
@@ -162,7 +162,7 @@ def _shown_tenants(stores: Stores, scope: ExportScope, counts: Mapping[_Place, i
     return shown
 
 
-def _home(stores: Stores, scope: ExportScope, tenant: str) -> str:
+def _home_workspace(stores: Stores, scope: ExportScope, tenant: str) -> str:
     """Return the workspace under which the records of a tenant's account are exported."""
     if scope.selection.user is None:
         return _tenants(stores, scope)[tenant][0]

@@ -53,7 +53,7 @@ def forget_session(
         forgotten_at=forgotten_at.value,
         now=now_micros(),
     )
-    with _crossed_out_on_error(stores, noted):
+    with _note_removed_on_error(stores, noted):
         working.drop(store.name, [(agent, session)])
         found = _forget_in_store(stores, store, noted, forgotten_at.content)
     _forget_in_account(stores, noted)
@@ -66,7 +66,7 @@ def forget_session(
 
 
 @contextmanager
-def _crossed_out_on_error(stores: Stores, noted: ForgetRecord) -> Iterator[None]:
+def _note_removed_on_error(stores: Stores, noted: ForgetRecord) -> Iterator[None]:
     """Remove the note of a removal that failed before anything was forgotten: no sweep may forget it later."""
     try:
         yield
@@ -112,7 +112,7 @@ def forget_workspace(
     """
     inbox.stats(workspace)
     noted = stores.forgets().begin(workspace=workspace, incarnation=stores.file_of(workspace), now=now_micros())
-    with _crossed_out_on_error(stores, noted):
+    with _note_removed_on_error(stores, noted):
         found = _delete_files(stores, inbox, working, recalls, workspace)
     _forget_in_account(stores, noted)
     _drop_cached(working, recalls, workspace)

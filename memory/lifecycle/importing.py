@@ -88,12 +88,12 @@ def import_records(stores: Stores, records: Sequence[ExportedRecord], rules: Imp
     """
     done = Imported()
     for record in records:
-        with _naming(record):
+        with _name_in_errors(record):
             check_record(record)
     tombstones = _Tombstones(stores, rules.exported_at)
     allowed: list[ExportedRecord] = []
     for record in records:
-        kept = _within(record, rules)
+        kept = _as_allowed(record, rules)
         if kept is not None and (rules.lenient or not rules.operator) and tombstones.name(kept):
             kept = None
         if kept is None:
@@ -152,7 +152,7 @@ def place_in_tenants(stores: Stores, tenants: Mapping[str, Sequence[str]], *, dr
                 stores.tenants().set(workspace, tenant)
 
 
-def _within(record: ExportedRecord, rules: ImportRules) -> ExportedRecord | None:
+def _as_allowed(record: ExportedRecord, rules: ImportRules) -> ExportedRecord | None:
     """Return a record in the form in which the rules allow it; None if they do not allow it."""
     if not rules.operator and not isinstance(record, _CONTENT):
         return None
@@ -228,7 +228,7 @@ def _without_contradictions(
         if isinstance(record, types.ExportedMessage):
             own, name = content_hash(record, whose=False), (record.workspace, record.agent, record.session, record.id)
             if contents.setdefault(name, own) != own:
-                with _naming(record):
+                with _name_in_errors(record):
                     if not rules.lenient:
                         raise Conflict("an earlier record has this id and says something else", field="id")
                 done.left_out[part_of(record)] += 1
@@ -261,7 +261,7 @@ class _Group:
         conflicts = self._conflicts()
         if conflicts and not self._rules.lenient:
             place = min(conflicts)
-            with _naming(self._records[place]):
+            with _name_in_errors(self._records[place]):
                 raise conflicts[place]
         self._done.left_out.update(part_of(self._records[place]) for place in conflicts)
         return [record for place, record in enumerate(self._records) if place not in conflicts]
@@ -391,7 +391,7 @@ def _targets(record: ExportedRecord) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def _naming(record: ExportedRecord) -> Iterator[None]:
+def _name_in_errors(record: ExportedRecord) -> Iterator[None]:
     """Make errors in the block name the record."""
     try:
         yield

@@ -71,7 +71,7 @@ def receipt_of(
         erasure=erasure.id,
         finished_at=from_micros(now),
         removed={
-            _unnamed(place, erasure): dict(sorted(counts.items()))
+            _place_name(place, erasure): dict(sorted(counts.items()))
             for place, counts in sorted(erasure.counts.items())
             if place != KEPT_IN_ACCOUNT
         },
@@ -92,7 +92,7 @@ def receipt_of(
     return values
 
 
-def _unnamed(place: str, erasure: ErasureRecord) -> str:
+def _place_name(place: str, erasure: ErasureRecord) -> str:
     """Return the name of a place; an erased workspace is named by the hash."""
     store, space, rest = place.partition(" ")
     is_erased = erasure.kind == "workspace" and store == erasure.workspace

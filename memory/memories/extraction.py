@@ -200,7 +200,7 @@ class SessionReader:
         if self.extractor.model is not None and self.has_evidence(window):
             try:
                 by_model = self._by_model(self.extractor.model, window)
-                return [*by_model, *self._beside_model(by_users, by_model, window)]
+                return [*by_model, *self._added_by_patterns(by_users, by_model, window)]
             except LanguageModelUnavailable:
                 self.counts["model_unavailable"] += 1
             except LanguageModelRefused:
@@ -209,7 +209,7 @@ class SessionReader:
                 return None
         return list(found_by_patterns(by_users, now=self.now, before=window.before))
 
-    def _beside_model(
+    def _added_by_patterns(
         self, by_users: Sequence[SourceMessage], by_model: Sequence[Finding], window: Window
     ) -> list[Finding]:
         """Return the findings that patterns add to a model's: those of short messages, and revocations."""

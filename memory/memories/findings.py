@@ -196,7 +196,7 @@ class FindingSaver:
         """Return the user to whom a finding belongs: the user of its message, else the session's user."""
         return self._session.speaker(finding.message)
 
-    def _waits(self, finding: Finding) -> bool:
+    def _needs_approval(self, finding: Finding) -> bool:
         """Return whether a finding needs approval before the agent is told it.
 
         An unconfirmed instruction does, since it may be another person's words. A procedure learned from a user does,
@@ -227,7 +227,7 @@ class FindingSaver:
             return True
         if self._owner(finding) is not None:
             return rival.visibility != "shared"
-        return rival.visibility == "requested" or not self._waits(finding)
+        return rival.visibility == "requested" or not self._needs_approval(finding)
 
     def _contents_of(self, owner: str | None) -> dict[str, int]:
         """Return the rows of memories by their normalised contents."""
@@ -249,7 +249,7 @@ class FindingSaver:
             return "known"
         if (agent, memory_id) in self._undone:
             return "undone_before"
-        if finding.only_changes and not self._changes(finding):
+        if finding.only_changes and not self._makes_doubtful(finding):
             return "changes_nothing_known"
         rivals = self._rivals(finding)
         if same := next((rival for rival in rivals if _says_the_same(rival, finding)), None):
@@ -286,7 +286,7 @@ class FindingSaver:
             return "known"
         if (agent, memory_id) in self._undone:
             return "undone_before"
-        if self._owner(finding) is None and self._waits(finding):
+        if self._owner(finding) is None and self._needs_approval(finding):
             return "not_theirs_to_take_back"
         given = self._instructions.of_owner(self._owner(finding), tenant=self._tenant)
         fits = [(takes_back(words, one.content), one) for one in given if one.created_at <= finding.message.created_at]
@@ -325,7 +325,7 @@ class FindingSaver:
             if any(replaces(newer, older) for older in claims_of(content) for newer in claims)
         ]
 
-    def _changes(self, finding: Finding) -> bool:
+    def _makes_doubtful(self, finding: Finding) -> bool:
         """Return whether a finding makes a known memory doubtful."""
         changes = changes_of([Replacement("", "", finding.content, finding.message.created_at)])
         known = self._known.contents(owner=self._owner(finding))
@@ -369,7 +369,7 @@ class FindingSaver:
             made_by=EXTRACTION,
             owner_user_id=owner,
             # One user must not decide how the agent acts for all users.
-            visibility="requested" if self._waits(finding) else "private",
+            visibility="requested" if self._needs_approval(finding) else "private",
             tenant=self._tenant,
             concept_tags=concept_tags(finding.content),
             metadata=metadata,

@@ -55,7 +55,7 @@ def run_within_limit(
     ends_at = time.monotonic() + options.budget_seconds
     planned: dict[tuple[str, str], Plan] = {}
 
-    def noted(run: JobRun) -> None:
+    def work_and_note_plans(run: JobRun) -> None:
         plans = work(run)
         if run.dry_run:
             planned.update({(run.store.name, agent): plan for agent, plan in plans.items()})
@@ -63,7 +63,7 @@ def run_within_limit(
     counts = run_where_changed(
         stores,
         job,
-        noted,
+        work_and_note_plans,
         now=now,
         idle_stores=idle_stores,
         next_at=lambda store: next_pruning(store, policy),

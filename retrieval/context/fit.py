@@ -112,7 +112,7 @@ def fit(
         (overhead,) = counter.count([frame.text() + headings_of(items)])
     included, shortened = _included(items, counter, room - overhead, memory_room, selection.query)
     frame = _without_quotes(frame, selection.summary, included, counter)
-    return _shrunk(Fitted(selected, instructions, frame, included, shortened), counter, room)
+    return _shrunk_to_fit(Fitted(selected, instructions, frame, included, shortened), counter, room)
 
 
 def _frame(selection: Selection, section: str, counter: TokenCounter, room: int) -> Frame:
@@ -146,7 +146,7 @@ def _included(
         return [*included[:-1], _cut(included[-1], cut_to, counter)], 1
     if count == len(turns):
         memories = [item for item in items if item.kind == "memory"]
-        included += _filling(memories, counter, min(memory_room, room - sum(costs)), query)
+        included += _fitting_items(memories, counter, min(memory_room, room - sum(costs)), query)
     return included, 0
 
 
@@ -211,7 +211,7 @@ def fitting_prefix(costs: Iterable[int], room: int, *, cuttable: int) -> tuple[i
     return count, None
 
 
-def _filling(items: Sequence[Item], counter: TokenCounter, room: int, query: str) -> list[Item]:
+def _fitting_items(items: Sequence[Item], counter: TokenCounter, room: int, query: str) -> list[Item]:
     """Return the items that fit into `room` tokens; each is taken if it fits into the rest of the room.
 
     After the first third of the room, items are taken as excerpts. Tokens that are left in the end replace excerpts by
@@ -275,7 +275,7 @@ def _cut(item: Item, limit: int, counter: TokenCounter) -> Item:
         allowed = min(allowed - 1, allowed * limit // tokens) if limit > 0 else 0
 
 
-def _shrunk(fitted: Fitted, counter: TokenCounter, room: int) -> Fitted:
+def _shrunk_to_fit(fitted: Fitted, counter: TokenCounter, room: int) -> Fitted:
     """Assemble the text, and drop or cut items until it fits: it may have more tokens than its parts together."""
     items, shortened = fitted.items, fitted.shortened
     while True:

@@ -85,7 +85,7 @@ def follow_names(query: str, found: RecallOutcome, search: Callable[[str], Recal
     found_keys = set(hits)
     asked = {hash_of(word): word for word in words_of(query) if not is_function_word(word)}
     pool = {_key(result): _read(result) for result, _ in hits.values() if len(result.text) <= _MAX_CHARACTERS}
-    followed = _first(pool.values(), frozenset(asked))
+    followed = _best_matches(pool.values(), frozenset(asked))
     order, used = [_key(text.result) for text in followed], set(asked)
     chosen = set(order)
     for _ in range(searches):
@@ -98,18 +98,18 @@ def follow_names(query: str, found: RecallOutcome, search: Callable[[str], Recal
         for result, hit in zip(more.response.results, more.hits, strict=True):
             if len(result.text) <= _MAX_CHARACTERS and _key(result) not in hits:
                 hits[_key(result)], pool[_key(result)] = (result, hit), _read(result)
-        followed = _next([text for key, text in pool.items() if key not in chosen], names, pool.values())
+        followed = _naming([text for key, text in pool.items() if key not in chosen], names, pool.values())
         used.update(hash_of(word) for name in names for word in name)
         chosen.update(_key(text.result) for text in followed)
         order += [_key(text.result) for text in followed]
     best = max((hit.relevance for hit in found.hits), default=0.0)
     order = list(dict.fromkeys([*map(_key, found.response.results[:_KEPT]), *order, *hits]))
     order = [key for key in order if key in chosen or key in found_keys]
-    results, ordered = zip(*(_at_most(*hits[key], best) for key in order), strict=True) if order else ((), ())
+    results, ordered = zip(*(_capped_relevance(*hits[key], best) for key in order), strict=True) if order else ((), ())
     return replace(found, response=structs.replace(found.response, results=list(results)), hits=tuple(ordered))
 
 
-def _at_most(result: RecallResult, hit: Hit, best: float) -> tuple[RecallResult, Hit]:
+def _capped_relevance(result: RecallResult, hit: Hit, best: float) -> tuple[RecallResult, Hit]:
     """Return a result with at most the relevance of the first recall's best: alone it is no evidence."""
     if hit.relevance <= best:
         return result, hit
@@ -132,7 +132,7 @@ def _weights(words: Iterable[int], pool: Collection[_Text]) -> dict[int, float]:
     return {word: math.log((len(pool) + 1) / (sum(word in text.words for text in pool) + 0.5)) for word in words}
 
 
-def _first(pool: Collection[_Text], asked: frozenset[int]) -> list[_Text]:
+def _best_matches(pool: Collection[_Text], asked: frozenset[int]) -> list[_Text]:
     """Return the texts with most of the question's words, by weight."""
     weights = _weights(asked, pool)
     rated = [(sum(weights[word] for word in asked & text.words), text) for text in pool]
@@ -141,7 +141,7 @@ def _first(pool: Collection[_Text], asked: frozenset[int]) -> list[_Text]:
     return [replace(text, missing=asked - text.words) for rate, text in best if rate >= least]
 
 
-def _next(texts: Sequence[_Text], names: Mapping[tuple[str, ...], _Text], pool: Collection[_Text]) -> list[_Text]:
+def _naming(texts: Sequence[_Text], names: Mapping[tuple[str, ...], _Text], pool: Collection[_Text]) -> list[_Text]:
     """Return the texts with one of the names; those with most of the missing words come first."""
     hashed = {frozenset(map(hash_of, name)): text for name, text in names.items()}
     weights = _weights({word for words, text in hashed.items() for word in (*words, *text.missing)}, pool)

@@ -251,7 +251,7 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
             over_history = _is_over_history(session.query, request)
             share = 0.0 if over_history else _SHARE_OF_BEST
             candidates = _candidates(rows, visible, across, conversation.ids, request, channel, share)
-            trusted = _told_by_trust(rows, candidates, request.trust)
+            trusted = _allowed_by_trust(rows, candidates, request.trust)
             if over_history:
                 trusted.sort(key=lambda one: not is_of_person(one.result))
             held_back = frozenset(map(_key, candidates)) - frozenset(map(_key, trusted))
@@ -453,7 +453,7 @@ def _candidates(
     return [one for one in candidates if one.fit >= least_fit]
 
 
-def _told_by_trust(rows: AgentRepositories, candidates: list[Candidate], trust: TrustPolicy) -> list[Candidate]:
+def _allowed_by_trust(rows: AgentRepositories, candidates: list[Candidate], trust: TrustPolicy) -> list[Candidate]:
     """Return the candidates that the trust policy allows in the context."""
     if not trust:
         return candidates

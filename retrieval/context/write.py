@@ -207,12 +207,12 @@ def _served(selection: Selection, fitted: Fitted, written: Fitted) -> list[Serve
     known = {(one.kind, one.id) for one in (*served_items, *left)}
     for result in selection.recalled.response if selection.recalled else ():
         if (result.kind, result.id) not in known:
-            why = _passed_over(result, selection)
+            why = _reason_not_selected(result, selection)
             left.append(served("memory", result.kind, result.id, result.session, why))
     return [*served_items, *left[:_LEFT_OUT_KEPT]]
 
 
-def _passed_over(result: RecallResult, selection: Selection) -> LeftOutBecause:
+def _reason_not_selected(result: RecallResult, selection: Selection) -> LeftOutBecause:
     """Return why a result of the recall was not selected, as far as the selection shows."""
     if (result.kind, result.id) in selection.held_back:
         return "held back"

@@ -86,8 +86,8 @@ def _derived() -> str:
         *_triggers(workspace, scoped=True),
         *_triggers(own, scoped=False),
         _file("additions.sql"),
-        *_walls(["text_index", "vector_index", "deleted_numbers"]),
-        *_walls(entry.name for entry in workspace if entry.kind == "table"),
+        *_row_security(["text_index", "vector_index", "deleted_numbers"]),
+        *_row_security(entry.name for entry in workspace if entry.kind == "table"),
     ]
     return "\n".join(parts) + "\n"
 
@@ -268,8 +268,8 @@ def _file(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
 
 
-def _walls(tables: Iterable[str]) -> Iterator[str]:
-    """Yield what limits tables to one store, and lets the planner know nothing of how many rows each store has.
+def _row_security(tables: Iterable[str]) -> Iterator[str]:
+    """Yield statements that limit tables to one store and hide from the planner how many rows each store has.
 
     A store that was not there when statistics were collected would be taken for one without rows, and joined with
     itself row by row.

@@ -283,7 +283,7 @@ def claims_of(text: str) -> tuple[Claim, ...]:
                 _BECAME.sub("is", sentence) if " to " in sentence or " turned " in sentence else sentence
             ):
                 readers = (
-                    (_claim, _new, _habit, _without, _company, _switch, _version, _appointment, _preferred)
+                    (_claim, _new_role, _habit, _lost_thing, _lives_with, _switch, _version, _appointment, _preferred)
                     if _AS_SPEAKER.match(clause)
                     else (_claim, _appointment, _version)
                 )
@@ -342,13 +342,13 @@ def _habit(clause: str) -> Claim | None:
     return Claim(attribute, value, is_own=True, adds=ended is None)
 
 
-def _without(clause: str) -> Claim | None:
+def _lost_thing(clause: str) -> Claim | None:
     """Return the claim that something which the speaker no longer has does not have its name any more."""
     found = _NO_MORE.match(clause)
     return found and Claim(f"my {found['thing'].casefold()} be name", "", is_own=True)
 
 
-def _company(clause: str) -> Claim | None:
+def _lives_with(clause: str) -> Claim | None:
     """Return the claim that the speaker no longer lives alone, or no longer with somebody."""
     found = _COMPANY.match(clause)
     if found is None or _DOUBT.search(clause):
@@ -366,7 +366,7 @@ def _switch(clause: str) -> Claim | None:
     return None if old is None else Claim(f"i {hash_of('use')} {hash_of(old)}", "", is_own=True)
 
 
-def _new(clause: str) -> Claim | None:
+def _new_role(clause: str) -> Claim | None:
     """Return the claim in "we have a new landlord, Mrs Silva": the speaker's landlord is Mrs Silva."""
     found = _NEW.match(clause)
     return None if found is None else _claim(f"My {found['what']} is {found['value']}")

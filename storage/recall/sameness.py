@@ -196,7 +196,7 @@ def says_the_same(first: Statement, second: Statement) -> bool:
         and len(first.tokens) == len(second.tokens)
         and first.names <= second.words
         and second.names <= first.words
-        and (first.tokens == second.tokens or _is_turned(first.tokens, second.tokens))
+        and (first.tokens == second.tokens or _is_reordered(first.tokens, second.tokens))
     )
 
 
@@ -204,7 +204,7 @@ def contradicts(first: Statement, second: Statement) -> bool:
     """Return whether two texts with nearly the same vector differ only in a number, a negation or an opposite."""
     if first.exact[:3] == second.exact[:3]:
         return False
-    one, other = _beside_marks(first), _beside_marks(second)
+    one, other = _plain_words(first), _plain_words(second)
     if not ((first.names & one) <= second.words and (second.names & other) <= first.words):
         return False
     return len(one ^ other) <= _MAX_NEW_WORDS
@@ -233,7 +233,7 @@ def normalised_text(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", with_few_marks(text)).split()).rstrip(".!")
 
 
-def _beside_marks(text: Statement) -> frozenset[str]:
+def _plain_words(text: Statement) -> frozenset[str]:
     """Return the words that are neither stop words nor numbers, negations or one side of an opposite."""
     return frozenset(
         word
@@ -242,7 +242,7 @@ def _beside_marks(text: Statement) -> frozenset[str]:
     )
 
 
-def _is_turned(first: Sequence[str], second: Sequence[str]) -> bool:
+def _is_reordered(first: Sequence[str], second: Sequence[str]) -> bool:
     """Return whether one text is the other, or has its end before its beginning.
 
     "I drink tea in the morning" may become "In the morning I drink tea", but "Anna owes Ben" not "Ben owes Anna".
