@@ -126,7 +126,7 @@ def make_tracing(endpoint: str | None, *, process: str) -> Tracing | None:
 
 
 def mark_failed(span: Span) -> None:
-    """Mark the work of a span as failed. Its log has the error: an error may quote content."""
+    """Mark the work of a span as failed. The error is only in the log, not in the span, as it may quote content."""
     from opentelemetry.trace import StatusCode
 
     span.set_status(StatusCode.ERROR)

@@ -113,7 +113,7 @@ class Target:
 
     @property
     def names_workspace(self) -> bool:
-        """Whether the workspace is named, or else the default."""
+        """Whether a workspace is named. If none is, it is the default workspace."""
         return self._setting("workspace") is not None
 
     @property

@@ -48,7 +48,7 @@ class QueuedTasks:
 
     def _read_queue(self, queue: str) -> tuple[int, frozenset[tuple[str, str]]]:
         if queue not in self._looks:
-            # Read the time before the queue: the task of a flag that is set later may be missing in what was read.
+            # Read the time first: if a flag is set after it, the queue as read may not have the flag's task yet.
             self._looks[queue] = self._inbox.now_micros(), frozenset(self._queued(queue))
         return self._looks[queue]
 

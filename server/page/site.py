@@ -150,7 +150,7 @@ class Logins:
             return None
 
     def form_token(self, cookie: str | None) -> str:
-        """Return what every form of a login must send: no other site can know it."""
+        """Return the secret that every form of this login must send. Other sites cannot know it."""
         return blake3((cookie or _NO_COOKIE).encode(), key=self._form_key).hexdigest(length=16)
 
     def is_form_token(self, text: str, cookie: str | None) -> bool:
