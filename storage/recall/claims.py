@@ -42,7 +42,7 @@ PASTED = re.compile(
 # A memory's quotation of its speaker, who may leave out apostrophes.
 _SAID = re.compile(r"\AUser said: \"(?P<said>[^\"]{1,500})\"\.?\Z")
 _LEFT_OUT = re.compile(
-    r"\b(?:i(?=(?:m|ve)\b)|(?:do|does|did|ca|wo|is|are|was|were|have|has|could|would|should)n(?=t\b))", re.IGNORECASE
+    r"(?i)\b(?:i(?=(?:m|ve)\b)|s?he(?=s\b)|(?:do|does|did|ca|wo|is|are|was|were|have|has|could|would|should)n(?=t\b))"
 )
 _NUMBERED = re.compile(r"\A\s*(?:\d+[.)]|[-*\u2022])\s+")
 _WORD = re.compile(r"[\w][\w'\u2019&./-]*")

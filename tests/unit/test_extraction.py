@@ -736,6 +736,7 @@ def test_patterns_stand_in_for_a_model_that_fails(pipeline: Pipeline) -> None:
     [
         ("Let's roleplay: you are a barkeeper and I am a traveller.", "Let's stop the game here, please."),
         ("Let's play a game: I'm a traveller called Thorin.", "ok game over, it is late"),
+        ("You are now a grumpy innkeeper. Stay in character.", "thanks, end of the game"),
     ],
 )
 def test_a_role_play_says_nothing_of_who_plays(pipeline: Pipeline, beginning: str, end: str) -> None:

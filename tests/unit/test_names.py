@@ -28,6 +28,7 @@ AT = to_micros(datetime(2026, 5, 6, 15, 30, tzinfo=UTC))
         ("Fergus is my accountant.", {"Fergus": "accountant"}),
         ("My sister lives in Porto.", {}),
         ("My friend, this is great.", {}),
+        ("My teacher Mr Smith is great.", {}),
         ('He said "my dog Rex is old".', {}),
         ("I have a question, Claude.", {}),
     ],
@@ -79,6 +80,12 @@ def test_a_pronoun_stands_for_the_only_one_whom_it_can_mean(message: str, conten
     found = find_statements(message, at=AT, before="My niece Ida is ill.")
     assert [one.content for one in found if "met" not in one.content] == contents
     assert all(one.quote in message for one in found)
+
+
+def test_pronouns_and_verbs_without_their_apostrophes_are_read() -> None:
+    """Given "shes" and "cant", then they are read as "she's" and "can't"."""
+    found = find_statements("my sister is here, shes diabetic. i cant swim btw", at=AT)
+    assert [one.content for one in found] == ["User's sister is diabetic.", "User can't swim."]
 
 
 def test_a_name_told_by_a_pronoun_is_known_from_then_on(pipe: Pipeline) -> None:

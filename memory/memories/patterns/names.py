@@ -15,7 +15,7 @@ from memory.memories.patterns import vocabulary as words
 from memory.memories.patterns.matching import Sentence, covered_text
 
 NO_NAMES_TOLD: Final[Mapping[str, str]] = MappingProxyType({})
-_NAME: Final = r"(?-i:[A-Z\u00c0-\u00de][a-z\u00df-\u00ff]{1,20})"
+_NAME: Final = r"(?-i:(?!(?:Mrs?|Ms|Dr|Prof|Miss|Sir)\b)[A-Z\u00c0-\u00de][a-z\u00df-\u00ff]{1,20})"
 _WHO: Final = rf"(?P<who>{words.RELATIONS}|{words.PETS}|(?P<child>eldest|oldest|youngest|boy|girl))"
 _CALLED: Final = r"(?:'s name is|'s called|'s named| is called| is named|,? called|,? named)"
 # "My colleague Tom wrote it", "our dog, Rex, is old".
@@ -82,8 +82,7 @@ def is_of_somebody(text: str) -> bool:
 
 
 def _meant(pronoun: str, before: str, names: Mapping[str, str]) -> str | None:
-    people: set[str] = set()
-    named: set[str] = set()
+    people, named = set[str](), set[str]()
     for one in _PERSON.finditer(before):
         if one["pronoun"]:
             if not people and one["pronoun"].lower() == pronoun:
@@ -98,7 +97,5 @@ def _meant(pronoun: str, before: str, names: Mapping[str, str]) -> str | None:
             return None
         people.add(who)
         named.update(filter(None, (one["name"], stranger)))
-    if len(people) != 1 or len(named) > 1:
-        return None
-    who = people.pop()
-    return " ".join(("my", who, *(named if who in words.NOT_UNIQUE else ())))
+    who = people.pop() if len(people) == 1 and len(named) < 2 else None
+    return who and " ".join(("my", who, *(named if who in words.NOT_UNIQUE else ())))

@@ -183,7 +183,8 @@ _PLANS: Final = starting(
     rf"{_SUBJECT}(?P<verb>(?:'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?:going to|planning (?:to|on|a|an)|(?:going"
     rf"|having|getting|doing(?=\s(?:the|an?)\s(?-i:[A-Z]))|seeing(?=\s(?:dr|my|the|an?)\b)|{_DOING_NOW})(?! ready))"
     rf"|(?:'ll|\s{{1,3}}will)\s{{1,3}}{_ADVERBS}(?:be )?(?!let|keep|look|be\b)[a-z]{{2,20}}"
-    rf"|\s{{1,3}}{_ADVERBS}(?:plan|have) (?:to|on|a|an|my)|(?:'ve|\s{{1,3}}have)\sgot (?:to|an?))\b{_REST}"
+    rf"|\s{{1,3}}{_ADVERBS}(?:plan|have) (?:to|on|a|an|my)|(?:'ve|\s{{1,3}}have)\s(?:got (?:to|an?)"
+    rf"|(?:decided|arranged|planned|signed up|enrolled|registered) (?:to|for)))\b{_REST}"
 )
 # With a day in the future these are plans, too: "I'm on call next week", "I start on Monday", "my last day is 3 May".
 _WILL_DO: Final = starting(

@@ -125,7 +125,7 @@ _OPEN: Final = rf"(?P<value>\S{REST})"
 # The clause ends, or goes on with words such as `now` or `and`.
 _END: Final = (
     r"(?=\s{0,3}(?:$|[,;.!()\u2013\u2014]|-\s|\b(?:and|but|so|now|because|at the moment|right now|these days|though"
-    r"|with (?:no|two|three|four|\d))\b))"
+    r"|tho|btw|too|with (?:no|two|three|four|\d))\b))"
 )
 # Words about the moment, which are empty later on.
 _OF_NOW: Final = re.compile(
@@ -273,6 +273,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     *rules(
         _in_own_words,
+        rf"we {ADVERB}use{BLANKS}(?P<value>(?-i:[A-Z](?!t\b))\S{{1,20}}(?: \d\S{{,8}})?(?: for [a-z ]{{2,30}})?){_END}",
         rf"{LANGUAGE} is my (?P<value>(?:first|native|second|third) language){_END}",
         rf"we(?:'re| are) (?P<value>an? (?:family|household) of (?:two|three|four|five|six|seven|eight|\d{{1,2}})"
         rf"|(?:all |both )?{words.DIETS}(?: at home)?|a couple|renting|married|divorced|engaged){_END}",
