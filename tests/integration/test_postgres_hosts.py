@@ -153,7 +153,7 @@ def test_whichever_host_goes_on_with_an_erasure_knows_what_to_look_for(a: Runtim
     assert places_of(a.settings.data, SECRET, KATE) == places_of(b.settings.data, SECRET, KATE) == set()
 
 
-@pytest.mark.parametrize("step", ["_rewrite", "_leftovers"])
+@pytest.mark.parametrize("step", ["rewrite_notebooks", "HostFolder._leftovers"])
 def test_a_host_that_is_killed_while_it_removes_something_begins_again(
     a: Runtime, b: Runtime, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -164,11 +164,11 @@ def test_a_host_that_is_killed_while_it_removes_something_begins_again(
     class Killed(BaseException):
         pass
 
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(HostFolder, step, die)
+        patch.setattr(f"memory.lifecycle.host_folder.{step}", die)
         with pytest.raises(Killed):
             folder_of(b).look()
     assert go_on(a, waiting).state == "waiting"
