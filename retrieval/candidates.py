@@ -57,7 +57,7 @@ class Past:
         return self.memories[number - _FIRST_NUMBER][1]
 
     def vectors(self, numbers: list[int]) -> tuple[list[int], bytes]:
-        """Return those of these numbers that have a vector, and their float32 vectors concatenated."""
+        """Return the given numbers that have a vector, and their float32 vectors concatenated."""
         if self.snapshot.codes is None:
             return [], b""
         rows = self.snapshot.rows_of(np.asarray(numbers, np.int64))
@@ -65,7 +65,7 @@ class Past:
         return self.snapshot.chunk_ids[rows].tolist(), self.snapshot.codes.unit_vectors(rows).tobytes()
 
     def withdrawn(self, numbers: Collection[int]) -> set[int]:
-        """Return those of these numbers whose memories were forgotten or are being erased."""
+        """Return the given numbers whose memories were forgotten or are being erased."""
         asked = list(numbers)
         wanted = _not_withdrawn([self.memories[number - _FIRST_NUMBER] for number in asked])
         return set(asked) - {asked[place] for place in wanted}

@@ -129,7 +129,7 @@ class RecallOutcome:
     stores: tuple[Store, ...] = ()
 
     def withdrawn(self, chunks: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
-        """Return those of these chunks, by store and id, that were forgotten meanwhile or are being erased."""
+        """Return the store and id of the given chunks that were forgotten meanwhile or are being erased."""
         return _withdrawn(chunks, self.stores, self.past)
 
 

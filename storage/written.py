@@ -26,7 +26,7 @@ WRITTEN_FILE: Final = "written"
 _RECORD_BYTES: Final = 8
 # A file with 131,072 notes is begun anew, after which every process looks at all workspaces once.
 _MAX_FILE_BYTES: Final = 1024 * 1024
-# A new process reads this much of the end: thousands of notes, of more than the last minutes.
+# A new process reads this many bytes at the file's end: thousands of notes, more than the last minutes have.
 _TAIL_BYTES: Final = 64 * 1024
 # A process notes a workspace at most once in this time.
 _NOTE_SECONDS: Final = 30.0

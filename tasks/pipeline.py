@@ -149,7 +149,7 @@ def embed_workspace(runtime: Runtime, workspace: str, *, batch_size: int, togeth
 
 
 def _next_stores(runtime: Runtime, embedder: Embedder, workspace: str) -> Iterator[tuple[Store, embedding.EmbedHooks]]:
-    """Yield the stores of the next queued tasks that use this embedder. Little is left for these tasks then."""
+    """Yield the stores of the next queued tasks that use this embedder, so that their chunks join this batch."""
     queue = partial(next_in_queue, runtime.broker, prefix=runtime.settings.broker_prefix)
     with contextlib.suppress(Unavailable):
         for name in queue(task=contract.EMBED_CHUNKS, limit=_STORES_AT_ONCE):

@@ -194,7 +194,7 @@ class Channel(kombu_redis.Channel):
     consumption: Consumption
 
     def __init__(self, connection: Any, *arguments: Any, **keywords: Any) -> None:
-        # A reference of its own: for tasks in progress, a channel outlives its connection.
+        # The channel keeps its own reference: while tasks are in progress, it outlives its connection.
         self.consumption = connection.consumption
         super().__init__(connection, *arguments, **keywords)  # type: ignore[no-untyped-call]
 

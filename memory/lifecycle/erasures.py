@@ -153,7 +153,7 @@ def list_erasures(stores: Stores, *, limit: int, offset: int) -> list[Erasure]:
 
 
 def _shown(kind: str, target: str | None) -> str | None:
-    """Return the id of what is erased: for a message without its session, for a selection empty."""
+    """Return the id of what is erased: a message's id without its session; None for a selection."""
     if kind == "selection":
         return None
     return named_message(target)[1] if kind == "message" and target else target

@@ -208,7 +208,7 @@ def _forget_in_account(stores: Stores, record: ForgetRecord) -> None:
     """
 
     def existing(ref_codes: Collection[str]) -> set[str]:
-        """Return those of these sessions that the workspace has now: they began after the forgotten ones."""
+        """Return the given sessions that the workspace has now: they began after the forgotten ones."""
         with suppress(NotFound), stores.workspace(record.workspace, create=False).reading() as tx:
             return tx.forgotten_sessions.not_forgotten(ref_codes)
         return set()

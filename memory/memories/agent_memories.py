@@ -47,7 +47,7 @@ class AgentMemories:
     viewer: Viewer | None = None
 
     def existing_stores(self) -> list[Store]:
-        """Return those of the two stores that exist, the workspace store first."""
+        """Return the stores that exist of the two, the workspace store first."""
         return [store for name in (self.workspace, ACCOUNT_STORE) if (store := self._existing(name)) is not None]
 
     def store_for_tier(self, tier: str) -> Store:
@@ -191,7 +191,7 @@ _PAUSE_SECONDS: Final = 0.01
 
 T = TypeVar("T")
 
-# Returns those of these ref codes whose sessions exist.
+# Returns the given ref codes whose sessions exist.
 Existing = Callable[[Collection[str]], set[str]]
 
 

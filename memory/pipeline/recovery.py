@@ -115,8 +115,8 @@ def backfill(
     """Embed chunks without a vector, workspace by workspace in random order, within a time budget.
 
     `embed` gets the name of a workspace and returns its counts. With `take_up_refused`, chunks that an embedder refused
-    before are tried, too. An error in one workspace does not stop the others. `idle_stores` remembers those in which
-    every chunk has a vector; `now` in microseconds.
+    before are tried, too. An error in one workspace does not stop the others. `idle_stores` remembers the workspaces in
+    which every chunk has a vector; `now` is in microseconds.
     """
     counts = Counter({"done": 0})
 

@@ -287,7 +287,7 @@ def stored_rows(tx: Transaction, items: Sequence[Item], written: Written) -> dic
 
 
 def searchable_among(tx: Transaction, rows: Collection[tuple[str, int]]) -> list[ReadyMessage]:
-    """Return those of the messages and files (each a kind and a row) that can be recalled already."""
+    """Return the given messages and files (each a kind and a row) that can be recalled already."""
     with_vectors = _with_vectors(tx)
     messages = tx.chunks.ready_messages([row for kind, row in rows if kind == "message"], with_vectors=with_vectors)
     return messages + tx.chunks.ready_files([row for kind, row in rows if kind == "file"], with_vectors=with_vectors)

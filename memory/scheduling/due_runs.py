@@ -212,7 +212,7 @@ def _plan(schedule: ScheduleRecord, now: int) -> _Claim:
         latest, count = last_due(cadence, from_micros(first), from_micros(now))
         upcoming = next_run_for_cadence(cadence, from_micros(now))
     except (ReverieError, msgspec.MsgspecError, ArithmeticError, ValueError) as error:
-        # Such as a removed time zone or a row of another version: it must not stop the other schedules.
+        # A removed time zone, for example, or a row of another version: the other schedules must still run.
         return _Claim(schedule, failure=disable(schedule, f"its cadence cannot be computed: {error}"))
     due = max(first, to_micros(latest))
     run = NewRun(new_id(), due, first, max(0, count - 1), "schedule", 1, new_id())

@@ -141,7 +141,7 @@ class Planner:
         return capped
 
     def cappable(self, memories: Iterable[MemoryOutline]) -> list[MemoryOutline]:
-        """Return those of these memories that a limit may remove, the least relevant first."""
+        """Return the given memories that a limit may remove, the least relevant first."""
         removable = (m for m in memories if not m.protected and not self.exclusions.excludes(m, CAP))
         return sorted(removable, key=self.rank)
 
@@ -236,7 +236,7 @@ class _Steps:
             self._run.counts[count] += len(removals)
 
     def promote(self, memories: Sequence[MemoryOutline]) -> None:
-        """Make long-term those of the memories that are still recalled often enough."""
+        """Make the memories long-term that are still recalled often enough."""
         for batch in self._batches(memories):
             with self._run.writing() as tx:
                 sweeps = self._sweeps(tx)

@@ -61,9 +61,9 @@ class Notebooks:
 def publish(store: Store, notebooks: Notebooks, agent: str, message: str, *, now: int) -> CommitResult:
     """Render and commit an agent's files, unless nothing has changed or notebooks are disabled.
 
-    Refused files are returned and logged. `now` is in microseconds. Writes nothing to the database and holds none of
-    its locks meanwhile; the files are rendered while nobody else can commit. Raises `StoreUnavailable`: when the
-    repository cannot be written; `NotFound`: when the workspace is deleted.
+    Refused files are returned and logged. `now` is in microseconds. It neither writes to the database nor holds its
+    locks. Nobody else can commit while the files are rendered. Raises `StoreUnavailable`: when the repository cannot be
+    written; `NotFound`: when the workspace is deleted.
     """
     if notebooks.repositories is None:
         return CommitResult(None)

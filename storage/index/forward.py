@@ -143,7 +143,7 @@ class ForwardIndex(AgentRepository):
             yield _columns(batch, dim)
 
     def vectors_of(self, chunk_ids: Sequence[int], model: str, dim: int) -> tuple[list[int], bytes]:
-        """Return the canonical vectors of those of these chunks that have one, as `vectors` yields them."""
+        """Return the canonical vectors of the given chunks that have one, as `vectors` yields them."""
         found = self._execute(
             "SELECT chunk_id, embedding FROM chunks_vec AS v WHERE model = :model"
             " AND chunk_id IN (SELECT value FROM json_each(:ids))"

@@ -69,7 +69,7 @@ class Withdrawn(Repository):
     """The rows of all agents of a store that must not be used any more, within one transaction."""
 
     def among(self, table: Table, keys: Collection[Any], erasing: Sequence[BeingErased]) -> set[Any]:
-        """Return those of these rows, by key, that are gone, were forgotten, or are being erased."""
+        """Return the keys of the given rows that no longer exist, were forgotten, or are being erased."""
         key = TABLES[table].key[-1]
         rows = self._execute(
             f"SELECT {key}, agent_id FROM {table} WHERE {key} IN (SELECT value FROM json_each(:keys))"

@@ -199,12 +199,12 @@ class Memories(AgentRepository):
         return found
 
     def with_ids(self, memory_ids: Sequence[str]) -> dict[str, MemoryRecord]:
-        """Return those of these memories that exist, superseded or not, by id."""
+        """Return the memories with these ids that exist, superseded or not, by id."""
         found = self._many("m.id IN (SELECT value FROM json_each(:ids))", ids=memory_ids)
         return {memory.id: memory for memory in found}
 
     def by_rows(self, row_ids: Sequence[int]) -> dict[int, MemoryRecord]:
-        """Return those of these memories that exist, superseded or not, by row."""
+        """Return the memories in these rows that exist, superseded or not, by row."""
         # The unary plus keeps SQLite from reading the whole index of the agent's memories.
         where = "+m.agent_id = :agent AND m.row_id IN (SELECT value FROM json_each(:rows))"
         found = self._records(MemoryRecord, f"{_SELECT} WHERE {where}", rows=row_ids)

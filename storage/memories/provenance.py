@@ -54,7 +54,7 @@ class Provenances(AgentRepository):
     """Where the memories of one agent come from, within one transaction."""
 
     def of(self, memory_ids: Iterable[str]) -> dict[str, Provenance]:
-        """Return the provenance of those of these memories that exist, by id."""
+        """Return the provenance of the given memories by id, as far as they exist."""
         sql = _ORIGINS.format(readable=of_message(self._viewer, "g", "gs"))
         found = self._records(_Origin, sql, ids=list(memory_ids))
         return {origin.id: _provenance(origin) for origin in found}

@@ -175,7 +175,7 @@ class Chunks(Repository):
         self._execute_many(_INSERT_TAG, [{"tag": tag, "chunk": row["id"]} for row in new for tag in source.tags])
 
     def outdated(self, file_row: int, pieces: Sequence[NewChunk]) -> list[int]:
-        """Return the chunks of a file that are not among these: those of an earlier version."""
+        """Return the chunks of a file that are not among these pieces: they are from an earlier version."""
         current = {piece.content_hash for piece in pieces}
         rows = self._execute("SELECT id, content_hash FROM chunks WHERE file_row = :row", row=file_row)
         return [int(row[0]) for row in rows if bytes(row[1]) not in current]
@@ -191,7 +191,7 @@ class Chunks(Repository):
         self._execute(sql, now=now, ids=row_ids)
 
     def pending(self, chunk_ids: Sequence[int]) -> list[PendingChunk]:
-        """Return those of these claimed chunks that still have no vector."""
+        """Return the given claimed chunks that still have no vector."""
         return self._records(
             PendingChunk,
             f"SELECT {select_list(PendingChunk, 'c', speaker='f.speaker')} FROM chunks AS c"

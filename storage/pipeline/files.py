@@ -126,7 +126,7 @@ class Files(AgentRepository):
         return self._records(File, sql, session=session, limit=limit, offset=offset)
 
     def with_ids(self, ids: Sequence[str]) -> list[File]:
-        """Return those of these files that exist."""
+        """Return the given files that exist."""
         of_ids = f"f.id IN (SELECT value FROM json_each(:ids)) AND {of_file(self._viewer, 'f')}"
         return self._records(File, f"{_SELECT} WHERE f.agent_id = :agent AND {of_ids}", ids=ids)
 
@@ -190,7 +190,7 @@ class Files(AgentRepository):
             row_id=row_id,
             **{name: value for name, value in row.items() if name not in ("tags", "user", "visibility")},
         )
-        # A worker that is cutting the earlier text loses its claim and stores nothing of it.
+        # A worker that is splitting the earlier text into chunks loses its claim and stores nothing of it.
         self._execute("DELETE FROM claims WHERE stage = 'chunk-files' AND item_id = :row", row=row_id)
 
     def replace(self, source_uri: str, session_row: int | None, row: dict[str, Any]) -> None:

@@ -63,7 +63,7 @@ class Messages(AgentRepository):
     """The messages of one agent within one transaction."""
 
     def whole(self, session_row: int, ids: Iterable[str]) -> list[WholeMessage]:
-        """Return those of these messages of a session that exist, regardless of the viewer."""
+        """Return a session's messages with these ids, as far as they exist, regardless of the viewer."""
         return self._records(WholeMessage, _WHOLE, row=session_row, ids=ids)
 
     def row(self, session_row: int, message_id: str) -> int | None:
@@ -129,7 +129,7 @@ class Messages(AgentRepository):
             row, sequence = page[-1].session_row, page[-1].sequence
 
     def originals(self, row_ids: Iterable[int]) -> dict[int, str]:
-        """Return the originals of those of these messages that have one, by row."""
+        """Return the originals of the given messages by row; not every message has one."""
         rows = self._execute(
             "SELECT row_id, original FROM messages WHERE row_id IN (SELECT value FROM json_each(:rows))"
             " AND original IS NOT NULL",
@@ -183,7 +183,7 @@ class Messages(AgentRepository):
         return next(iter(self._messages(condition, row=session_row, role=role, until=until)), None)
 
     def with_ids(self, session_row: int, ids: Iterable[str]) -> dict[str, MessageRecord]:
-        """Return those of these messages of a session that exist, by id."""
+        """Return a session's messages with these ids, as far as they exist, by id."""
         found = self._messages(
             "m.session_row = :row AND m.id IN (SELECT value FROM json_each(:ids))", row=session_row, ids=ids
         )
@@ -214,7 +214,7 @@ class Messages(AgentRepository):
         return {int(row[0]): str(row[1]) for row in rows}
 
     def by_rows(self, row_ids: Iterable[int]) -> list[MessageRecord]:
-        """Return those of these messages that exist, in the order of `created_at`, then id."""
+        """Return the messages in these rows, as far as they exist, in the order of `created_at`, then id."""
         sql = _BY_ROWS.format(visible=of_message(self._viewer, "m", "s"))
         return self._records(MessageRecord, sql, rows=row_ids)
 

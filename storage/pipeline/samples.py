@@ -31,7 +31,7 @@ class PipelineSamples(AccountRepository):
     """The samples of an installation. Each method is a transaction of its own."""
 
     def add(self, sample: PipelineSample) -> None:
-        """Store a sample, unless its minute has one; drop samples older than a day, or of the future."""
+        """Store a sample, unless its minute has one; drop samples older than a day, or dated in the future."""
         with self._account.atomic() as connection:
             execute(connection, _ADD, **to_parameters(sample))
             execute(

@@ -211,7 +211,7 @@ class HeldTokens:
 
 
 class PostgresHeldClaims(HeldClaims):
-    """Notes that processes of all hosts see; this process sees its own even while the database is away."""
+    """Notes of claims that the processes of all hosts see; this process sees its own even without the database."""
 
     def __init__(self, path: Path, tokens: HeldTokens) -> None:
         super().__init__(path)

@@ -373,7 +373,7 @@ def _new_role(clause: str) -> Claim | None:
 
 
 def _appointment(clause: str) -> Claim | None:
-    """Return the claim when something takes place; a new time replaces the one before."""
+    """Return the claim that says when something takes place; a new time replaces the earlier one."""
     found = _APPOINTMENT.match(clause) or _OWN_APPOINTMENT.match(clause)
     if found is None or _CONDITION.search(clause):
         return None

@@ -63,7 +63,7 @@ class ForgottenSessions(Repository):
         self._execute(_SET_ASIDE, row=row)
 
     def not_forgotten(self, ref_codes: Collection[str]) -> set[str]:
-        """Return those of these ref codes whose sessions exist, of any agent."""
+        """Return the given ref codes whose sessions exist, under any agent."""
         sql = "SELECT ref_code FROM sessions WHERE agent_id <> '' AND ref_code IN (SELECT value FROM json_each(:codes))"
         return set(self._values(sql, codes=sorted(ref_codes)))
 

@@ -70,7 +70,7 @@ class Retention(Repository):
         )
 
     def remove(self, row_ids: Sequence[int]) -> tuple[int, int]:
-        """Delete those of these messages that a summary still covers; returns how many messages and chunks went.
+        """Delete the given messages that a summary still covers; returns how many messages and chunks were deleted.
 
         A chunk shared with another message of the session stays.
         """
