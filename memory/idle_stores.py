@@ -82,7 +82,7 @@ class _Known:
 
 
 class IdleStores:
-    """The stores in which a job had nothing to do, with the state of their files then and an end. One per process."""
+    """Stores in which a job had nothing to do, with their files' state at that time and an expiry. One per process."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from storage.opening import IDENTITY
 from storage.private_files import write_private
 
 _FOLDER: Final = "known"
-# A separate folder: these files change often, and each change would make the folder of the others be read again.
+# A separate folder: these files change often, and every change to `known` makes processes read that folder again.
 _VERSIONS: Final = ".versions"
 # https://sqlite.org/fileformat2.html#the_database_header
 _HEADER_BYTES: Final = 100

@@ -441,8 +441,7 @@ def run_now(
     """Make a manual run; the next time of the schedule does not change. The caller sends its task.
 
     If a run with the id `run_id` exists, it is returned unchanged. Raises `NotFound`, `Rejected` for a schedule that
-    does not belong to the viewer, and `Conflict` while another run of the schedule is open: only one may be open at a
-    time.
+    does not belong to the viewer, and `Conflict` while another run of the schedule is open.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent)

@@ -197,7 +197,7 @@ class ExtractionProgress(Repository):
         self._progress.set(self._job, item, now + pause, now=now)
 
     def begin(self, sessions: Sequence[WaitingSession], *, now: int) -> None:
-        """Count a beginning for each of these sessions. If its reader dies, the count stays."""
+        """Count that a reader has begun each of these sessions. If the reader dies, the count stays."""
         for session in sessions:
             item = f"{_READING}{session.ref_code}"
             self._progress.set(self._job, item, self._progress.progress(self._job, item) + 1, now=now)
