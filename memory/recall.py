@@ -24,7 +24,7 @@ from storage.recall.captured import CapturedQuery
 from storage.recall.events import NewContext, NewRecall
 from storage.stores import Store, Stores
 
-# At worst each has 100 results: 20,000 rows, a third of a second under the write lock.
+# At worst each recall has 100 results: 20,000 rows, a third of a second under the write lock.
 BATCH_RECALLS: Final = 200
 # The same as that of a stage, with which it shares a worker, so that others get their turn.
 _BUDGET_SECONDS: Final = 0.25

@@ -223,7 +223,7 @@ def _replaced(found: FoundResult, by: RecallResult) -> FoundResult:
     return replace(found, result=changed)
 
 
-# A viewer who reads as several users sees the changes of only so many of them.
+# The limit of owners whose changes are looked up, for a viewer who reads as several users.
 _MAX_OWNERS: Final = 8
 
 

@@ -217,7 +217,7 @@ def _is_due(newest: Manifest, runtime: Runtime, hours: float) -> bool:
 
 
 def _opened(runtime: Runtime, folder: Path) -> Repository:
-    """Return the folder of backups, created if it is empty and none was used before. Raises `Rejected`."""
+    """Return the folder of backups; an empty folder is set up if no backup was made before. Raises `Rejected`."""
     data = runtime.settings.data.resolve()
     if folder == data or folder.is_relative_to(data):
         raise Rejected(f"backup_folder {folder} lies in the data folder: name another", field="backup_folder")

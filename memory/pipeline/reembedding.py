@@ -301,7 +301,7 @@ def _create_next_index(
 
 
 def _matches(generation: Generation, record: EmbedderRecord, configured: EmbedderRecord | None) -> bool:
-    """Return whether an index is of this embedder; an index without a record is of `configured` if names agree."""
+    """Return whether this embedder made an index; an index without a record is `configured`'s if the names match."""
     known = EmbedderRecord.decode(generation.embedder)
     if known is None and configured is not None and generation.model == configured.name:
         known = msgspec.structs.replace(

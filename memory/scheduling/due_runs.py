@@ -37,7 +37,7 @@ from storage.transaction import Transaction
 # A task that has not begun this long after it was sent counts as lost, and another is sent. If both arrive after all,
 # the first that begins claims the run, and the second skips it.
 LOST_AFTER_SECONDS: Final = 15
-# The same limit while tasks wait in the queue, where this task probably waits, too.
+# The same limit while tasks wait in the queue: this task is probably one of them.
 LOST_IN_QUEUE_AFTER_SECONDS: Final = 120
 # A run fails after this many workers died while executing it: it is probably what kills them.
 MAX_CRASHES: Final = 5
@@ -307,7 +307,7 @@ class DueLoop:
         `next_job` is called before each check. Starts no work after `budget_seconds`. Returns counts, and in
         `unreadable` the errors by workspace; a workspace with an error is left to the next run.
         """
-        # The previous run is about to end. Without waiting, work due between the two would be left to a third.
+        # Wait for the previous run, which is about to end: otherwise a third run would do the work due between them.
         if not self._running.acquire(timeout=self.turn_seconds):
             return {"skipped": 1}
         try:

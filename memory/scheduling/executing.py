@@ -370,7 +370,7 @@ UNSAVED_SECONDS: Final = 1_800.0
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One attempt at a run that has begun. It may take `seconds`."""
+    """An attempt at a run that has begun. The attempt may take `seconds`."""
 
     schedule: ScheduleRecord
     run: RunRecord

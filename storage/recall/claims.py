@@ -73,7 +73,7 @@ _PRONOUNS: Final = words_in(
     "nothing everyone here"
 )
 _RELATIVE: Final = frozenset({"that", "where", "who", "which", "whose", "when"})
-# Moods that look like passives: "interested in". People have many at once.
+# Moods that look like passives, as in "interested in". A new mood does not end an earlier one.
 _MOODS: Final = words_in(
     "interested excited determined worried scared used supposed tired inspired obsessed pleased concerned surprised "
     "involved prepared expected needed"
