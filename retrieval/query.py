@@ -242,7 +242,7 @@ class PreparedQuery:
 
     @property
     def model(self) -> str | None:
-        """Return the model of the vector, as stored with the vectors that it is compared with."""
+        """Return the model of the vector, by the name that the searched index has stored for it."""
         return None if self.generation is None else self.generation.model
 
 

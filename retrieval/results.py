@@ -96,9 +96,9 @@ _Key = tuple[str, str | None, str]
 
 @dataclass(frozen=True, slots=True)
 class FoundResult:
-    """A result, the hit behind it, and the hits that it is returned in place of: of its memories, and of duplicates.
+    """A result, the hit behind it, and the hits that it replaces: those of its memories (`folded`), and `duplicates`.
 
-    Both by the key of the result that they would have been.
+    Each replaced hit has the key of the result that it would have been.
     """
 
     result: RecallResult

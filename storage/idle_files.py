@@ -43,7 +43,7 @@ class IdleMark(NamedTuple):
 class _Kept(msgspec.Struct, array_like=True):
     fingerprint: str
     at: int
-    # By the hash of the workspace's name: the four numbers of the stamp, the end (None without one), and the content.
+    # By the hash of the workspace's name: the stamp's four numbers, the mark's expiry or None, and the mark's content.
     marks: dict[str, tuple[int, int, int, int, float | None, str]]
 
 

@@ -75,7 +75,7 @@ class TextNotCut(Permanent):
 
 
 class _NextBatch(Exception):
-    """The time of a batch is up; the source that is being cut belongs to the next batch."""
+    """The time of a batch is up; the source that is being split is left to the next batch."""
 
 
 def chunk_messages(

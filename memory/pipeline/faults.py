@@ -10,13 +10,13 @@ from reverie import contract
 from reverie.counts import counted
 from reverie.pipeline.status import InboxStatus, JobStatus, StageStatus, WorkerStatus
 
-# A worker looks into its queues every second. A broker that goes away may keep it from that for some 15 s.
+# A worker looks into its queues every second. If the broker goes away, the worker may not look for some 15 s.
 STALLED_SECONDS: Final = 20.0
 # Inboxes are emptied about every second, and the sweeps for leftovers run every 15 s.
 STUCK_SECONDS: Final = 60.0
 _SWEEPS: Final = (contract.SWEEP_STAGES, contract.RECOVER_INBOX)
 _SHOWN: Final = 5
-# The state of a worker's embedder, beside "up" and "down", while it is up and what waits is not for it.
+# The state of a worker's embedder, beside "up" and "down", while it is up but may not embed the waiting chunks.
 BLOCKED: Final = "blocked"
 _NOT_EMBEDDING: Final = (": down (", f": {BLOCKED} (")
 

@@ -77,7 +77,7 @@ def broker_command(data_dir: Path) -> list[str]:
         "rdbcompression": "no",
         # After a power cut the file may end in half a command: drop that command rather than fail to start.
         "aof-load-truncated": "yes",
-        # A drained queue needs no file: rewrite it early, so that it stays small.
+        # Rewrite the broker's file early, so that it stays small: tasks that are done need no space in it.
         "auto-aof-rewrite-percentage": "100",
         "auto-aof-rewrite-min-size": "16mb",
         "maxmemory-policy": "noeviction",

@@ -75,7 +75,7 @@ STYLE: Final = (
     r"|small talk|filler(?: words)?|fluff|flattery|compliments|apologies|bullet points|markdown)"
 )
 UNITS: Final = r"(?:(?:the )?(?:metric|imperial)(?: system| units)?|celsius|fahrenheit|(?:british|american) spelling)"
-# Often about one answer, as in `Use bullet points for this one`: they count only if the message is nothing else.
+# These are often about a single answer (`Use bullet points for this one`): they count only as a whole message.
 PLAINNESS: Final = r"(?:bullet points|(?:simple|simpler|plain|easy) (?:words|language|terms|english))"
 # How an agent answers. `Be honest` and `be careful` are missing: people say them about one single thing.
 BEARING: Final = (
