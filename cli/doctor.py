@@ -17,10 +17,9 @@ from reverie.config import state_folder
 from reverie.counts import counted
 from reverie.errors import ReverieError
 from reverie.pipeline.calls import GetStatus
+from reverie.pipeline.status import Finding, by_harm
 
 if TYPE_CHECKING:
-    from reverie.pipeline.status import PipelineStatus
-    from worker.doctor import Finding
     from worker.settings import Settings
 
 _WIDTH: Final = 16
@@ -31,14 +30,20 @@ def doctor(command: Invocation, as_json: AsJson = False) -> None:
     """Check everything that can be wrong on this machine, and say what to do; exit code 1 for a problem.
 
     It changes nothing. What runs is checked if a Reverie runs; otherwise the embedding model is loaded to try it.
+    Problems and warnings are shown last, each group in order of harm.
     """
     findings = []
     for finding in _findings(command):
         findings.append(finding)
-        if not as_json:
+        if not as_json and finding.state == "ok":
             _print(finding)
+    findings = by_harm(findings)
     if as_json:
         print_json(findings)
+    else:
+        for finding in findings:
+            if finding.state != "ok":
+                _print(finding)
     problems = sum(finding.state == "problem" for finding in findings)
     warnings = sum(finding.state == "warning" for finding in findings)
     if not as_json:
@@ -55,7 +60,7 @@ def _print(finding: Finding) -> None:
 
 
 def _findings(command: Invocation) -> Iterator[Finding]:
-    from worker.doctor import Finding, check_broker_program, check_memory, check_open_files, check_programs, run_check
+    from worker.doctor import check_broker_program, check_memory, check_open_files, check_programs, run_check
 
     yield from run_check("SQLite", check_programs)
     yield from run_check("Open files", check_open_files)
@@ -74,12 +79,11 @@ def _findings(command: Invocation) -> Iterator[Finding]:
         yield from run_check("Server", partial(_check_starting, command))
         yield from run_check("Embedder", partial(_check_embedder, settings))
     else:
-        yield from _running_findings(command, settings, url)
+        yield from _running_findings(command, url)
     yield from run_check("Coding agents", _check_coding_agents)
 
 
 def _check_settings(settings: Settings) -> Iterator[Finding]:
-    from worker.doctor import Finding
     from worker.settings import config_path
 
     file = config_path()
@@ -89,7 +93,7 @@ def _check_settings(settings: Settings) -> Iterator[Finding]:
 
 
 def _folder_findings(settings: Settings) -> Iterator[Finding]:
-    from worker.doctor import Finding, check_backups, check_databases, check_disk, check_folder, check_logs, run_check
+    from worker.doctor import check_backups, check_databases, check_disk, check_folder, check_logs, run_check
 
     data = settings.data
     if not data.is_dir():
@@ -106,7 +110,6 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _check_starting(command: Invocation) -> Iterator[Finding]:
-    from worker.doctor import Finding
     from worker.supervision.server_file import refuse_taken_port
 
     if command.target.has_supervisor:
@@ -119,7 +122,6 @@ def _check_starting(command: Invocation) -> Iterator[Finding]:
 
 def _check_embedder(settings: Settings) -> Iterator[Finding]:
     from adapters.embedders.record import build_embedder
-    from worker.doctor import Finding
     from worker.model_specs import embedder_spec
 
     spec = embedder_spec(settings)
@@ -132,42 +134,24 @@ def _check_embedder(settings: Settings) -> Iterator[Finding]:
     yield Finding("Embedder", "ok", f"{embedder.model}, {dimension} dimensions, {embedder.dtype} on {embedder.device}")
 
 
-def _running_findings(command: Invocation, settings: Settings, url: str) -> Iterator[Finding]:
+def _running_findings(command: Invocation, url: str) -> Iterator[Finding]:
     from reverie import __version__
-    from worker.doctor import (
-        Finding,
-        check_backlog,
-        check_broker,
-        check_hosts,
-        check_jobs,
-        check_models,
-        check_workers,
-        run_check,
-    )
+    from worker.doctor import run_check
 
     server = command.target.server
     if server is not None and server.version != __version__:
         found = f"{url} is of version {server.version}, this command of {__version__}"
         yield Finding("Server", "problem", found, "restart it with the `reverie up` of this version")
-    read: list[PipelineStatus] = []
 
-    def check_server() -> Iterator[Finding]:
-        read.append(command.send(GetStatus()))
+    def check_running() -> Iterator[Finding]:
+        status = command.send(GetStatus())
         yield Finding("Server", "ok", f"answers at {url}")
+        yield from status.findings
 
-    yield from run_check("Server", check_server)
-    for status in read:
-        yield from run_check("Broker", partial(check_broker, status))
-        yield from run_check("Workers", partial(check_workers, status))
-        yield from run_check("Hosts", partial(check_hosts, status))
-        yield from run_check("Inbox", partial(check_backlog, status))
-        yield from run_check("Jobs", partial(check_jobs, status, settings))
-        yield from run_check("Embedder", partial(check_models, status))
+    yield from run_check("Server", check_running)
 
 
 def _check_coding_agents() -> Iterator[Finding]:
-    from worker.doctor import Finding
-
     spool = state_folder() / "hooks"
     waiting = sum(1 for _ in spool.glob("*.json"))
     dropped: Path = spool / "dropped.log"

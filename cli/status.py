@@ -21,6 +21,7 @@ from reverie.errors import Rejected, Unavailable
 from reverie.pipeline.calls import GetStatus
 from reverie.pipeline.status import (
     EmbedderStatus,
+    Finding,
     JobStatus,
     LanguageModelStatus,
     LanguageModelUse,
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
     from adapters.broker.monitor import Monitor
 
 _WORKSPACES_SHOWN: Final = 5
-_NEARLY_FULL: Final = 0.8
-# Due schedules and reminders are checked every few seconds: one this late is not being processed.
-_LATE_SECONDS: Final = 60.0
-# A running host reports every few seconds.
-_SILENT_SECONDS: Final = 60.0
 
 
 @root.command("status")
@@ -53,9 +49,8 @@ def status(
         print_json(state)
     else:
         _print(command, state)
-    working = any(worker.queues for worker in state.workers)
-    wrong = state.broker == "down" or not working or state.errors or state.faults or _late(command, state.time)
-    raise typer.Exit(1 if check and wrong else 0)
+    is_wrong = any(finding.state == "problem" for finding in state.findings)
+    raise typer.Exit(1 if check and is_wrong else 0)
 
 
 def _print(command: Invocation, pipeline: PipelineStatus) -> None:
@@ -63,13 +58,12 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     say(f"Reverie   {_reverie(target)}")
     if target.data is not None and not target.is_remote:
         say(f"Data      {target.data.resolve()}")
-    say(f"Broker    {pipeline.broker}{f': {pipeline.broker_error}' if pipeline.broker_error else ''}")
-    for warning in pipeline.broker_warnings:
-        say(f"          warning: {warning}")
-    for fault in pipeline.faults:
-        say(f"Fault     {fault}")
-    for line in _hosts(pipeline):
-        say(line)
+    say(f"Broker    {pipeline.broker}")
+    for finding in pipeline.findings:
+        if finding.state != "ok":
+            _print_finding(finding)
+    if pipeline.hosts:
+        say(f"Hosts     {counted(len(pipeline.hosts), 'host')} of this database")
     _print_inbox(pipeline)
     embedders = sorted({worker.embedder for worker in pipeline.workers if worker.embedder})
     say(f"Embedder  {'; '.join(embedders) or _embedder(pipeline.embedder)}")
@@ -78,13 +72,7 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     reranker = pipeline.reranker
     if reranker.state != "none":
         say(f"Reranker  {reranker.model}: {reranker.state}{f' ({reranker.error})' if reranker.error else ''}")
-    say(
-        f"Dead      {counted(pipeline.dead_letters, 'dead letter')}"
-        + (" (reverie dead-letters list)" if pipeline.dead_letters else "")
-    )
-    for store in (pipeline.account, *pipeline.workspaces):
-        if store.advice:
-            say(f"Language  {store.name}: {store.advice}")
+    say(f"Dead      {counted(pipeline.dead_letters, 'dead letter')}")
     say(f"Memories  {_memories(pipeline)}")
     for store in pipeline.workspaces:
         if store.full:
@@ -94,8 +82,6 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     say(f"Database  PostgreSQL, with {workspaces}" if pipeline.hosts else log)  # only a database has hosts
     for line in _time(pipeline.time):
         say(line)
-    for line in _late(command, pipeline.time):
-        say(f"          late: {line}")
     _print_tables(pipeline)
 
 
@@ -122,18 +108,20 @@ def _print_tables(pipeline: PipelineStatus) -> None:
         ],
         empty="No periodic job has run yet.",
     )
-    for name, error in pipeline.errors.items():
-        say(f"{name}: {error}")
+
+
+def _print_finding(finding: Finding) -> None:
+    subject = "" if finding.subject == "Faults" else f"{finding.subject}: "
+    say(f"{finding.state.capitalize():<10}{subject}{finding.found}")
+    if finding.advice:
+        say(f"          {finding.advice}")
 
 
 def _print_inbox(pipeline: PipelineStatus) -> None:
-    """Print what waits to be stored, which inboxes are nearly full, and how long messages took."""
+    """Print how much waits to be stored, and how long messages took."""
     inbox = pipeline.inbox
     if inbox.items:
         say(f"Inbox     {counted(inbox.items, 'item')}, {size(inbox.bytes)}, wait to be stored: {inbox.full:.0%} full")
-    for box in pipeline.inboxes:
-        if box.full >= _NEARLY_FULL:
-            say(f"Full      the inbox of {box.workspace} is {box.full:.0%} full: do workers run, and can they write?")
     lag = pipeline.lag
     if lag.samples:
         say(f"Lag       p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} of {lag.samples} in 5 minutes")
@@ -147,22 +135,6 @@ def _reverie(target: Target) -> str:
         return "not running: these are the files of the data folder (`reverie up` starts it)"
     pid = None if target.data is None or target.is_remote else supervisor_pid(target.data)
     return f"up at {target.url}" + (f" (pid {pid})" if pid else "")
-
-
-def _hosts(pipeline: PipelineStatus) -> list[str]:
-    """Return lines about the hosts that share a database: how many, and which were not heard of for a while."""
-    if not pipeline.hosts:
-        return []
-    silent = [host for host in pipeline.hosts if host.silent_seconds > _SILENT_SECONDS]
-    return [
-        f"Hosts     {counted(len(pipeline.hosts), 'host')} of this database",
-        *(
-            f"          {host.name}: not heard of for {_seconds(host.silent_seconds)}"
-            + (f"; it holds up {counted(host.erasures, 'erasure')} (reverie db hosts)" if host.erasures else "")
-            for host in silent
-        ),
-        *(f"          {host.name}: {host.error}" for host in pipeline.hosts if host.error),
-    ]
 
 
 def _embedder(status: EmbedderStatus) -> str:
@@ -229,20 +201,6 @@ def _runs(scheduling: TimeStatus) -> str:
     return (f"; runs {_listed(runs)}" if any(runs.values()) else "") + (
         f"{started}, of {lag.samples:,} in an hour" if lag.samples else ""
     )
-
-
-def _late(command: Invocation, scheduling: TimeStatus) -> list[str]:
-    """Return what is more than a minute late. Reminders that an agent pulls may wait, and do not count."""
-    overdue, pending = scheduling.schedules_oldest_overdue_seconds, scheduling.runs_oldest_pending_seconds
-    unpushed = scheduling.reminders_oldest_push_seconds
-    if unpushed > _LATE_SECONDS and not command.settings.notifier_webhook_url:
-        unpushed = 0.0
-    ages = {
-        "a schedule is overdue by {}: is beat running?": overdue,
-        "a run has waited for {} to be started: is a worker of schedules running?": pending,
-        "a reminder has waited for {} to be pushed: does the notifier's webhook answer?": unpushed,
-    }
-    return [line.format(_seconds(age)) for line, age in ages.items() if age > _LATE_SECONDS]
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -40,6 +40,7 @@ from storage.store import viewer_of
 from storage.stores import Store
 from storage.trust.audit import AuditEntry
 from storage.viewer import Viewer
+from worker.conditions import find_conditions
 from worker.doctor import check_logs, run_check
 from worker.runtime import Runtime
 
@@ -116,9 +117,10 @@ class Services:
         )
 
     def _read_status(self) -> PipelineStatus:
-        status = self._status_reader.read(now=self.runtime.now())
-        logs = [found.found for found in run_check("Logs", partial(check_logs, self.runtime.settings.data))]
-        return msgspec.structs.replace(status, faults=[*status.faults, *logs])
+        status, settings = self._status_reader.read(now=self.runtime.now()), self.runtime.settings
+        logs = [found.found for found in run_check("Logs", partial(check_logs, settings.data))]
+        status = msgspec.structs.replace(status, faults=[*status.faults, *logs])
+        return msgspec.structs.replace(status, findings=find_conditions(status, settings))
 
     @cached_property
     def token_checker(self) -> TokenChecker:

@@ -1,4 +1,4 @@
-"""Checks of a running Reverie: server, broker, workers, jobs, and the models that they use."""
+"""Checks of the machine that `reverie doctor` makes: programs, memory, the data folder, its disk, and backups."""
 
 from __future__ import annotations
 
@@ -7,63 +7,24 @@ import platform
 import resource
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
-import msgspec
 import psutil
 import pysqlite3
 
 from adapters.backups.repository import open_repository, read_header
-from beat_schedule import PERIODIC_JOBS
 from reverie import __version__
-from reverie.contract import job_name
 from reverie.counts import counted
 from reverie.errors import ReverieError
-from reverie.pipeline.status import PipelineStatus
+from reverie.pipeline.status import Finding
 from storage.engine import check_sqlite_version
 from storage.opened import open_stores
 from worker.backups import backup_secret
 from worker.settings import Settings
 from worker.supervision.embedded_broker import valkey_server_path
-
-State: TypeAlias = Literal["ok", "warning", "problem"]
-
-
-RUNBOOKS: Final[Mapping[str, str]] = {
-    "Broker": "the-broker-is-gone",
-    "Data folder": "the-database-is-gone",
-    "Databases": "the-database-is-gone",
-    "Disk": "the-disk-is-full",
-    "Embedder": "a-queue-grows",
-    "Faults": "workers-restart",
-    "Hosts": "a-person-asks-for-erasure",
-    "Inbox": "a-queue-grows",
-    "Jobs": "jobs-or-schedules-are-late",
-    "Server": "a-bad-night",
-    "Workers": "workers-restart",
-}
-
-
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The finding about one `subject`; a warning or a problem has the remedy as its `advice`.
-
-    `runbook` is the section of docs/operations.md about a problem, the same as in its alert; empty if there is none.
-    """
-
-    subject: str
-    state: State
-    found: str
-    advice: str = ""
-    runbook: str = ""
-
-    def __post_init__(self) -> None:
-        """Add the runbook of a problem."""
-        if self.state == "problem" and self.subject in RUNBOOKS:
-            msgspec.structs.force_setattr(self, "runbook", f"docs/operations.md#{RUNBOOKS[self.subject]}")
-
 
 # Yields findings. Raises Reverie's errors, whose texts say what to do.
 Check: TypeAlias = Callable[[], Iterator[Finding]]
@@ -231,123 +192,3 @@ def _file_system(path: Path) -> str:
     resolved = path.resolve()
     mounts = {Path(part.mountpoint): part.fstype for part in psutil.disk_partitions(all=True)}
     return next((mounts[folder] for folder in (resolved, *resolved.parents) if folder in mounts), "")
-
-
-# An inbox is emptied every second or so, and swept every ten.
-_OLD_SECONDS: Final = 40.0
-_NEARLY_FULL: Final = 0.8
-# Schedules and reminders are looked at every few seconds.
-_LATE_SECONDS: Final = 60.0
-# A job that has not run for so many of its periods has stopped running.
-_MISSED_PERIODS: Final = 3
-# A running host reports every few seconds, except while it removes erased texts from its files.
-_SILENT_SECONDS: Final = 600.0
-
-
-def check_broker(status: PipelineStatus) -> Iterator[Finding]:
-    """Check that the broker answers and does not lose messages."""
-    if status.broker == "down":
-        yield Finding("Broker", "problem", f"does not answer: {status.broker_error}", "start it, or correct its URL")
-        return
-    yield Finding("Broker", "ok", "answers")
-    yield from (
-        Finding("Broker", "warning", text, "see docs/operations.md#an-external-broker")
-        for text in status.broker_warnings
-    )
-
-
-def check_workers(status: PipelineStatus) -> Iterator[Finding]:
-    """Check that each queue has a worker, that beat runs, and that accepted messages are processed."""
-    yield from (Finding("Faults", "problem", fault) for fault in status.faults)
-    if not status.faults:
-        yield Finding("Workers", "ok", f"{counted(len(status.workers), 'process')} alive, all queues served")
-
-
-def check_hosts(status: PipelineStatus) -> Iterator[Finding]:
-    """Check that the hosts that share a database are there: erasures wait for each."""
-    silent = [host for host in status.hosts if host.silent_seconds > _SILENT_SECONDS]
-    for host in silent:
-        waiting = f", and holds up {counted(host.erasures, 'erasure')}" if host.erasures else ""
-        found = f"{host.name} was not heard of for {host.silent_seconds / 3_600:,.1f} hours{waiting}"
-        advice = f"start Reverie there, or if it is gone for good: `reverie db hosts --forget {host.id}`"
-        yield Finding("Hosts", "warning", found, advice)
-    failing = [host for host in status.hosts if host.error]
-    for host in failing:
-        advice = "erasures wait for it: see its logs for host_files_not_kept_true"
-        yield Finding("Hosts", "problem", f"{host.name} cannot keep its files true: {host.error}", advice)
-    if status.hosts and not silent and not failing:
-        yield Finding("Hosts", "ok", f"{counted(len(status.hosts), 'host')} share the database")
-
-
-def check_backlog(status: PipelineStatus) -> Iterator[Finding]:
-    """Check that messages in the inboxes are being stored."""
-    oldest = max((box.oldest_age_seconds for box in status.inboxes), default=0.0)
-    found = f"{counted(status.inbox.items, 'item')} waiting"
-    found += f", the oldest for {oldest:.0f} s" if status.inbox.items else ""
-    if status.inbox.full >= _NEARLY_FULL or oldest > _OLD_SECONDS:
-        yield Finding("Inbox", "problem", found, "see the log of the ingest worker: a full disk, or no worker")
-    else:
-        yield Finding("Inbox", "ok", found)
-    if status.dead_letters:
-        found = f"{counted(status.dead_letters, 'item')} set aside"
-        yield Finding("Dead letters", "warning", found, "`reverie dead-letters list --all-agents` says why")
-    for name, text in [*status.errors.items()][:_SHOWN]:
-        yield Finding("Databases", "problem", f"{name}: {text}")
-
-
-def check_jobs(status: PipelineStatus, settings: Settings) -> Iterator[Finding]:
-    """Check the latest run of each periodic job, and that due schedules and reminders are carried out."""
-    failed = {name: job.error for name, job in status.jobs.items() if job.error}
-    for name, error in failed.items():
-        yield Finding(
-            "Jobs", "problem", f"{job_name(name)} failed: {error}", f"`reverie run {job_name(name)}` tries again"
-        )
-    missed = [name for name in _missed(status, settings) if name not in failed]
-    if missed:
-        found = f"not run for {_MISSED_PERIODS} periods: {', '.join(map(job_name, missed))}"
-        yield Finding("Jobs", "warning", found, "does beat run, and a worker of `maintenance`?")
-    if not failed and not missed:
-        yield Finding("Jobs", "ok", f"{counted(len(status.jobs), 'job')} ran without error")
-    late = {
-        "schedules": status.time.schedules_oldest_overdue_seconds,
-        "reminders": status.time.reminders_oldest_push_seconds,
-    }
-    for what, seconds in late.items():
-        if seconds > _LATE_SECONDS:
-            advice = "does beat run, and a worker of `schedules`?"
-            yield Finding("Jobs", "problem", f"{what} are due for {seconds:.0f} s", advice)
-
-
-def check_models(status: PipelineStatus) -> Iterator[Finding]:
-    """Check the models of the workers, or of the server if no worker has reported one."""
-    in_workers = sorted({worker.embedder for worker in status.workers if worker.embedder})
-    embedder = status.embedder
-    if in_workers:
-        yield Finding("Embedder", "ok", "; ".join(in_workers))
-    elif embedder.state == "down":
-        yield Finding("Embedder", "problem", f"{embedder.model}: {embedder.error}", "until then recall goes by words")
-    else:
-        yield Finding("Embedder", "ok", embedder.model or "none: recall goes by words")
-    others: Mapping[str, tuple[str, str, str]] = {
-        "Language model": (status.language_model.state, status.language_model.model, status.language_model.error),
-        "Reranker": (status.reranker.state, status.reranker.model, status.reranker.error),
-    }
-    for subject, (state, model, error) in others.items():
-        if state == "down":
-            yield Finding(subject, "problem", f"{model}: {error}", "does its endpoint answer, and take the key?")
-        elif state == "up":
-            yield Finding(subject, "ok", model)
-    for store in (status.account, *status.workspaces):
-        if store.advice:
-            yield Finding("Languages", "warning", f"{store.name}: {store.advice}")
-
-
-def _missed(status: PipelineStatus, settings: Settings) -> Iterator[str]:
-    for job in PERIODIC_JOBS:
-        run = status.jobs.get(job.task)
-        if run is not None and _is_missed(status.at, run.started_at, job.every(settings)):
-            yield job.task
-
-
-def _is_missed(now: datetime, started_at: datetime, every: timedelta) -> bool:
-    return now - started_at > max(_MISSED_PERIODS * every, timedelta(minutes=5))

@@ -384,7 +384,7 @@ class OnnxEmbedder(LocalEmbedder["tuple[Any, Tokenizer]"]):
         limit_memory()
         # Else onnxruntime, since 1.29 and outside of CI, writes an id of the device into the user's cache and sends
         # events to Microsoft. Its call that turns this off comes too late: loading the library sends the first event.
-        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+        os.putenv("ORT_DISABLE_TELEMETRY", "1")
         try:
             import onnxruntime
             from tokenizers import Tokenizer

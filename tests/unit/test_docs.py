@@ -18,8 +18,8 @@ from memory.pipeline.indexing import BATCH_VECTORS
 from memory.pipeline.ingest import BATCH_ITEMS
 from memory.stage import STAGE_LEASE_SECONDS
 from reverie.pipeline.inbox import NOTIFICATION_SECONDS
+from reverie.pipeline.status import RUNBOOKS
 from storage.engine import OLDEST_SAFE_SQLITE
-from worker.doctor import RUNBOOKS
 from worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,6 +165,7 @@ def test_every_alert_names_a_part_of_the_page_of_operations() -> None:
         "Faults": "Stalled",
         "Inbox": "InboxFilling",
         "Jobs": "JobFailed",
+        "Schedules": "SchedulesLate",
         "Server": "Down",
         "Workers": "NoWorkers",
     }

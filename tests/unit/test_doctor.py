@@ -15,7 +15,10 @@ from memory.pipeline.faults import STALLED_SECONDS, STUCK_SECONDS, find_faults
 from reverie import contract
 from reverie.pipeline.status import (
     EmbedderStatus,
+    Finding,
+    HostStatus,
     InboxStatus,
+    InboxUse,
     JobStatus,
     LagStatus,
     LanguageModelStatus,
@@ -27,7 +30,8 @@ from reverie.pipeline.status import (
 from storage.stores import Stores
 from support.command_line import CommandLine, Ended
 from worker import doctor
-from worker.doctor import Finding, run_check
+from worker.conditions import find_conditions
+from worker.doctor import run_check
 from worker.settings import Settings, load_settings
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -72,12 +76,8 @@ def healthy(**changes: Any) -> PipelineStatus:
     return msgspec.structs.replace(status, **changes)
 
 
-def of_pipeline(status: PipelineStatus, settings: Settings) -> Iterator[Finding]:
-    yield from doctor.check_broker(status)
-    yield from doctor.check_workers(status)
-    yield from doctor.check_backlog(status)
-    yield from doctor.check_jobs(status, settings)
-    yield from doctor.check_models(status)
+def of_jobs(status: PipelineStatus, settings: Settings) -> list[Finding]:
+    return [one for one in find_conditions(status, settings) if one.subject == "Jobs"]
 
 
 def test_a_new_machine_is_told_what_to_do_and_nothing_is_created(reverie: CommandLine, tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ def test_a_setting_that_is_unknown_is_a_problem(reverie: CommandLine, monkeypatc
     monkeypatch.setenv("REVERIE_PROT", "1")
     ended = reverie("doctor", "--json")
     assert ended.code == 1
-    assert ended.json[-1]["subject"] == "Settings"
-    assert "did you mean REVERIE_PORT?" in ended.json[-1]["found"]
+    assert ended.json[0]["subject"] == "Settings"
+    assert "did you mean REVERIE_PORT?" in ended.json[0]["found"]
 
 
 def test_a_port_of_another_program_is_a_problem(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_a_backup_folder_without_a_recent_backup_is_named(settings: Settings, tm
 
 
 def test_a_pipeline_that_is_well_has_no_finding_but_ok(settings: Settings) -> None:
-    assert {finding.state for finding in of_pipeline(healthy(), settings)} == {"ok"}
+    assert {finding.state for finding in find_conditions(healthy(), settings)} == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -172,10 +172,15 @@ def test_a_pipeline_that_is_well_has_no_finding_but_ok(settings: Settings) -> No
         ({"broker": "down", "broker_error": "refused"}, "Broker", "problem"),
         ({"broker_warnings": ["it evicts keys"]}, "Broker", "warning"),
         ({"faults": ["no worker takes tasks from embed: start `reverie up`"]}, "Faults", "problem"),
-        ({"inboxes": [InboxStatus(workspace="ws", size=3, oldest_age_seconds=90.0)]}, "Inbox", "problem"),
+        ({"inboxes": [InboxStatus(workspace="w", size=3, oldest_age_seconds=1.0, full=0.9)]}, "Inbox", "problem"),
+        ({"inbox": InboxUse(items=3, full=0.9)}, "Inbox", "problem"),
         ({"dead_letters": 2}, "Dead letters", "warning"),
         ({"errors": {"ws": "is damaged"}}, "Databases", "problem"),
-        ({"time": TimeStatus(schedules_oldest_overdue_seconds=300.0)}, "Jobs", "problem"),
+        ({"time": TimeStatus(schedules_oldest_overdue_seconds=300.0)}, "Schedules", "problem"),
+        ({"time": TimeStatus(runs_oldest_pending_seconds=300.0)}, "Schedules", "problem"),
+        ({"hosts": [HostStatus(id="1", name="h", silent_seconds=1.0, erasures=1, error="full")]}, "Hosts", "problem"),
+        ({"hosts": [HostStatus(id="1", name="h", silent_seconds=900.0, erasures=0)]}, "Hosts", "warning"),
+        ({"embedder": EmbedderStatus(state="down", model="m", error="401"), "workers": []}, "Embedder", "problem"),
         ({"language_model": LanguageModelStatus(state="down", model="m", error="401")}, "Language model", "problem"),
     ],
 )  # fmt: skip
@@ -183,7 +188,7 @@ def test_each_thing_that_is_wrong_is_found(
     settings: Settings, changes: dict[str, Any], subject: str, state: str
 ) -> None:
     """Given one thing that is wrong, then exactly this is found, with what to do or the reason."""
-    wrong = [finding for finding in of_pipeline(healthy(**changes), settings) if finding.state != "ok"]
+    wrong = [finding for finding in find_conditions(healthy(**changes), settings) if finding.state != "ok"]
     assert {(finding.subject, finding.state) for finding in wrong} >= {(subject, state)}
     assert all(finding.advice or finding.subject in ("Databases", "Faults") for finding in wrong)
 
@@ -194,7 +199,7 @@ def test_a_job_that_failed_and_one_that_is_not_run_any_more_are_found(settings: 
         contract.PRUNE_DECAYED: JobStatus(started_at=NOW, finished_at=NOW, counts={}, error="the disk is full"),
         contract.DREAM_SWEEP: JobStatus(started_at=long_ago, finished_at=long_ago, counts={}, error=None),
     }
-    found = [*doctor.check_jobs(healthy(jobs=jobs), settings)]
+    found = of_jobs(healthy(jobs=jobs), settings)
     assert [one.state for one in found] == ["problem", "warning"]
     assert found[0].advice == "`reverie run prune-decayed` tries again"
     assert "dream-sweep" in found[1].found
@@ -207,11 +212,26 @@ def test_a_job_that_also_runs_at_each_start_is_expected_at_its_own_interval(
     """Given an hourly job that runs at each start too, then it is missed after three hours and not after minutes."""
     at = NOW - timedelta(hours=hours)
     jobs = {contract.PRUNE_DECAYED: JobStatus(started_at=at, finished_at=at, counts={}, error=None)}
-    assert [one.state for one in doctor.check_jobs(healthy(jobs=jobs), settings)] == [state]
+    assert [one.state for one in of_jobs(healthy(jobs=jobs), settings)] == [state]
+
+
+def test_what_does_most_harm_comes_first(settings: Settings) -> None:
+    """Given several things that are wrong, then problems come before warnings, and a lost database before a job."""
+    failed = JobStatus(started_at=NOW, finished_at=NOW, counts={}, error="the disk is full")
+    wrong = {"errors": {"ws": "is damaged"}, "dead_letters": 1, "jobs": {contract.PRUNE_DECAYED: failed}}
+    found = find_conditions(healthy(faults=["a worker is deaf"], **wrong), settings)
+    assert [one.subject for one in found if one.state != "ok"] == ["Databases", "Faults", "Jobs", "Dead letters"]
+    assert found[0].runbook == "docs/operations.md#the-database-is-gone"
+
+
+def test_without_the_broker_nothing_is_said_about_workers_and_inboxes(settings: Settings) -> None:
+    """Given a broker that is away, then what only it knows is not called well."""
+    found = find_conditions(healthy(broker="down", broker_error="refused", workers=[]), settings)
+    assert {"Workers", "Inbox"}.isdisjoint(one.subject for one in found)
 
 
 def test_nothing_in_the_inbox_has_no_age(settings: Settings) -> None:
-    (inbox,) = (one for one in of_pipeline(healthy(), settings) if one.subject == "Inbox")
+    (inbox,) = (one for one in find_conditions(healthy(), settings) if one.subject == "Inbox")
     assert inbox.found == "0 items waiting"
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -198,6 +199,52 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+# The section of docs/operations.md about each subject, the same as in its alert: the most harmful problems first.
+RUNBOOKS: Final[Mapping[str, str]] = {
+    "Broker": "the-broker-is-gone",
+    "Server": "a-bad-night",
+    "Databases": "the-database-is-gone",
+    "Data folder": "the-database-is-gone",
+    "Disk": "the-disk-is-full",
+    "Inbox": "a-queue-grows",
+    "Faults": "workers-restart",
+    "Workers": "workers-restart",
+    "Jobs": "jobs-or-schedules-are-late",
+    "Schedules": "jobs-or-schedules-are-late",
+    "Embedder": "a-queue-grows",
+    "Hosts": "a-person-asks-for-erasure",
+}
+
+
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The finding about one `subject`; a warning or a problem has the remedy as its `advice`.
+
+    `runbook` is the section of docs/operations.md about a problem, the same as in its alert; empty if there is none.
+    """
+
+    subject: str
+    state: Literal["problem", "warning", "ok"]
+    found: str
+    advice: str = ""
+    runbook: str = ""
+
+    def __post_init__(self) -> None:
+        """Add the runbook of a problem."""
+        if self.state == "problem" and self.subject in RUNBOOKS:
+            msgspec.structs.force_setattr(self, "runbook", f"docs/operations.md#{RUNBOOKS[self.subject]}")
+
+
+def by_harm(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the problems first, then the warnings, the most harmful of each first."""
+    states, subjects = ("problem", "warning", "ok"), list(RUNBOOKS)
+
+    def place(one: Finding) -> tuple[int, int]:
+        known = one.subject in RUNBOOKS
+        return states.index(one.state), subjects.index(one.subject) if known else len(subjects)
+
+    return sorted(findings, key=place)
+
+
 class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The whole pipeline. Without a broker, the fields that come from the broker are empty; see `broker_error`.
 
@@ -207,8 +254,8 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     by the name of a workspace, or `account`. `stored` is the sum over the workspaces. `quota_use` has, for each
     limited resource, the largest part that any workspace has used: 1.0 if it is full. `broker_warnings` name settings
     of the broker that could lose messages, and what it has lost. `faults` say what keeps accepted messages from being
-    processed. `hosts` are those that share a database;
-    there are none with stores in files.
+    processed. `hosts` are those that share a database; there are none with stores in files. `findings` say what is
+    wrong, the most harmful first, and what is well: `reverie status --check` fails for a problem among them.
     """
 
     at: datetime
@@ -237,4 +284,5 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     broker_warnings: list[str] = []
     faults: list[str] = []
     hosts: list[HostStatus] = []
+    findings: list[Finding] = []
     errors: dict[str, str]
