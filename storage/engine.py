@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import random
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.util import LRUCache
 
 from reverie.errors import Permanent, ReverieError, StoreUnavailable, StoreUnusable
+from storage import unused_bytes
 from storage.engines import READ_ONLY
 from storage.held_locks import holding_lock
 from storage.rows import text_from_bytes
@@ -178,6 +181,18 @@ class Database:
                 return 0
             raw.execute(f"PRAGMA incremental_vacuum({int(limit)})").fetchall()
             return before - int(raw.execute("PRAGMA freelist_count").fetchone()[0])
+
+    def overwrite_unused(self) -> None:
+        """Overwrite the bytes of the file that no row uses, by a process of its own: see `unused_bytes`.
+
+        Raises `StoreUnavailable` if the file is in use all the time.
+        """
+        self._on_write()
+        program = [sys.executable, "-P", unused_bytes.__file__, str(self._path)]
+        done = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode:
+            reason = done.stderr.strip().rpartition("\n")[2]
+            raise StoreUnavailable(f"unused bytes of {self._path} could not be overwritten ({reason}): try again later")
 
     def refresh_statistics(self) -> None:
         """Refresh the planner's statistics of tables that have changed much."""

@@ -69,6 +69,10 @@ class StoreDatabase(Protocol):
         """Give up to about `limit` unused pages back to the file system; return how many, 0 if there was none."""
         ...
 
+    def overwrite_unused(self) -> None:
+        """Overwrite copies of rows in unused bytes of the file. Raises `StoreUnavailable` if it is always in use."""
+        ...
+
     def refresh_statistics(self) -> None:
         """Refresh the planner's statistics of tables that have changed much."""
         ...

@@ -370,8 +370,12 @@ class ErasureJob:
             self._services.host.wait_for_all(self._erasure.id, on_step=self._lease.renew)
 
     def _pages(self) -> None:
-        stores = self._stores
-        self._for_each_store(stores.all_names(), lambda name: clear_deleted(stores.workspace(name, create=False)))
+        changed = {place.partition(" ")[0] for place in self._current.counts}
+
+        def clear(name: str) -> None:
+            clear_deleted(self._stores.workspace(name, create=False), has_removed=name in changed)
+
+        self._for_each_store(self._stores.all_names(), clear)
 
     def _search(self) -> str | None:
         """Look for what was removed. If something is left, go back to the step "quoting", at most twice."""

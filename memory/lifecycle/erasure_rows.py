@@ -227,22 +227,34 @@ _CHECKPOINT_TRIES: Final = 100
 _PAUSE_SECONDS: Final = 0.05
 
 
-def clear_deleted(store: Store) -> int:
+def clear_deleted(store: Store, *, has_removed: bool = True) -> int:
     """Free all unused pages and empty the log, in short steps; return how many pages were freed.
 
     Deleted rows were overwritten with zeros when they were deleted (`secure_delete`), in the database file once the log
-    is copied into it. Raises `StoreUnavailable` when readers keep the log in use: try again later.
+    is copied into it. If rows of the store were removed, what SQLite keeps of them elsewhere is overwritten, too: words
+    between which the pages of a full-text index are divided, and copies of rows in unused bytes of pages.
+
+    Raises `StoreUnavailable` when readers keep the log in use: try again later.
     """
     with store.writing() as tx:
-        for generation in tx.index.generations():
-            if generation.kind == "text":
-                tx.index.overwrite_deleted(generation)
+        texts = [generation for generation in tx.index.generations() if generation.kind == "text"]
+        for generation in texts:
+            tx.index.overwrite_deleted(generation)
+    for generation in texts if has_removed else ():
+        with store.writing() as tx:
+            tx.index.begin_anew(generation)
+        more = True
+        while more:
+            with store.writing() as tx:
+                more = tx.index.merge_texts(generation)
     freed = 0
     while step := store.database.free_pages(_VACUUM_PAGES):
         freed += step
     for _ in range(_CHECKPOINT_TRIES):
         busy, _, _ = store.database.truncate_log()
         if not busy:
+            if has_removed:
+                store.database.overwrite_unused()
             return freed
         time.sleep(_PAUSE_SECONDS)
     raise StoreUnavailable(f"the log of {store.database.path} is in use by readers: the erasure tries again later")

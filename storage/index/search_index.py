@@ -281,6 +281,19 @@ class SearchIndex(Repository):
         table = generation.table
         self._driver_sql(f"INSERT INTO {table}({table}, rank) VALUES ('secure-delete', 1)")
 
+    def begin_anew(self, generation: Generation) -> None:
+        """Begin to write all of a full-text index anew, which `merge_texts` goes on with until it returns false.
+
+        Otherwise words stay between which its pages are divided, even after they were deleted. FTS5 merges all segments
+        if there are two: the second one is made of a row that no search finds, since it is gone with this transaction.
+        """
+        table = generation.table
+        self._driver_sql(f"INSERT INTO {table} (rowid, text) VALUES (-1, 'x')")
+        self._driver_sql("SAVEPOINT merged")  # FTS5 writes the row into a segment
+        self._driver_sql(f"INSERT INTO {table}({table}, rank) VALUES ('merge', {-_MERGE_PAGES})")
+        self._driver_sql(f"INSERT INTO {table}({table}, rowid, text) VALUES ('delete', -1, 'x')")
+        self._driver_sql("RELEASE merged")
+
     def differs_from_texts(self, generation: Generation) -> bool:
         """Return whether a full-text index differs from the chunks. It needs a transaction that writes."""
         table = generation.table

@@ -290,6 +290,9 @@ class PostgresDatabase:
         """Return 0: autovacuum frees the space of deleted rows."""
         return 0
 
+    def overwrite_unused(self) -> None:
+        """Do nothing: the files belong to the server."""
+
     def refresh_statistics(self) -> None:
         """Do nothing: autovacuum does it."""
 

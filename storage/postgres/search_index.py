@@ -112,6 +112,9 @@ class PostgresSearchIndex(SearchIndex):
     def overwrite_deleted(self, generation: Generation) -> None:
         """Do nothing: deleted rows are overwritten once vacuum has freed their space."""
 
+    def begin_anew(self, generation: Generation) -> None:
+        """Do nothing, for the same reason."""
+
     def differs_from_texts(self, generation: Generation) -> bool:
         """Compare the words of each chunk with those in the index."""
         sql = (
