@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from reverie.memories.types import Tier
 from storage.memories.records import MemoryRecord, decay, hours_between
-from storage.memories.sweeps import MemoryOutline
+
+if TYPE_CHECKING:
+    from storage.memories.sweeps import MemoryOutline  # its module needs the database libraries
 
 # A memory that several users see is promoted only after recalls by so many users, on so many days.
 MIN_USERS: Final = 2

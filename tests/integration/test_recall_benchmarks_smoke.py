@@ -373,7 +373,7 @@ def test_context_quality_searches_the_documents_for_the_evidence(
     assert result["goals"][0]["reached"] is True
     assert [goal["figure"] is not None for goal in result["goals"]] == [True] * 10
     assert figures["ordering_share_1000"] > 0 < figures["summaries_share_1000"]
-    assert "what is told of what changed" in output
+    assert "contexts that tell changed facts" in output
 
 
 def test_context_quality_has_no_figure_of_what_changed_where_nothing_did(updates: Path) -> None:
