@@ -203,7 +203,14 @@ def _copied(command: Invocation) -> Iterator[Path]:
         if not _is_alive(int(left.name.split("-")[1])):
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=scratch))
-    kept = {number: signal.signal(number, lambda *_: sys.exit(1)) for number in (signal.SIGTERM, signal.SIGHUP)}
+
+    def end(number: int, _frame: object) -> None:
+        # Without an exception, which would be lost in a callback of the garbage collector.
+        shutil.rmtree(folder, ignore_errors=True)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    kept = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with closing(Stores(folder)) as copies:
             for name in (command.workspace, ACCOUNT_STORE):
