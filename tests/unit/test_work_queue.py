@@ -216,6 +216,7 @@ def test_every_way_to_ask_whether_a_workspace_is_idle_says_the_same(pipe: Pipeli
     assert (backlog.waiting, backlog.claimed, backlog.retrying) == expected[state]
 
 
+@pytest.mark.sqlite("looks for a file")
 def test_asking_whether_a_missing_file_is_idle_makes_no_file(tmp_path: Path) -> None:
     """Given a workspace that was just deleted, when it is looked at, then it is not made again."""
     stores = Stores(tmp_path)
