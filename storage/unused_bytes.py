@@ -43,12 +43,13 @@ _PENDING_BYTE: Final = 0x40000000
 def overwrite_unused_bytes(path: Path) -> int:
     """Overwrite the unused bytes in the pages of a database file; return how many pages had any that were not zero.
 
-    The file must keep a pointer map (`auto_vacuum`). Raises pysqlite3's `OperationalError` if the log stays in use.
+    A file without a pointer map (`auto_vacuum`), which Reverie makes none of, stays as it is. Raises pysqlite3's
+    `OperationalError` if the log stays in use.
     """
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # not closed before the connection, which would lose its locks
     with closing(pysqlite3.connect(path, isolation_level=None)) as connection:
         if not connection.execute("PRAGMA auto_vacuum").fetchone()[0]:
-            raise ValueError(f"{path} has no pointer map")
+            return 0
         page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
         changed, first, count = 0, 2, sys.maxsize
         while first < count:

@@ -190,8 +190,8 @@ def sentences_of(message: str) -> Iterator[Sentence]:
 def is_taken_back(message: str) -> bool:
     """Return whether a message corrects what its sender has just said, or calls it a joke."""
     corrects = _CORRECTION.match(with_plain_apostrophes(message)) is not None
-    said = ABBREVIATED_END.split(message, maxsplit=1)[0] if corrects else message
-    return len(said.split()) <= _MAX_WORDS_OF_CORRECTION and (corrects or JOKE.search(message) is not None)
+    remark = ABBREVIATED_END.split(message, maxsplit=1)[0] if corrects else message
+    return len(remark.split()) <= _MAX_WORDS_OF_CORRECTION and (corrects or JOKE.search(message) is not None)
 
 
 def is_game(message: str, *, before: bool) -> bool:

@@ -396,8 +396,8 @@ def find_statements(
     """
     message = with_apostrophes(message)
     instructions = find_instructions(message)
-    told = _Told(at, names, covered_text(before[-_NEAR:]), covered_text(message))
-    candidates = [statement for sentence in sentences_of(message) for statement in _with_names(sentence, told)]
+    context = _Context(at, names, covered_text(before[-_NEAR:]), covered_text(message))
+    candidates = [statement for sentence in sentences_of(message) for statement in _with_names(sentence, context)]
     # An instruction is found once: `I prefer short answers` is not a taste as well.
     statements = (one for one in candidates if not any(one.quote in found.quote for found in instructions))
     found = {statement.content: statement for statement in [*instructions, *statements]}
@@ -421,7 +421,7 @@ def _is_replaced(statement: Statement, found: Iterable[str]) -> bool:
 _NEAR: Final = 600
 
 
-class _Told(NamedTuple):
+class _Context(NamedTuple):
     """The circumstances of a message: when it was sent, known names, the message before it, and its own text."""
 
     at: int
@@ -436,13 +436,13 @@ class _Told(NamedTuple):
         return own if is_of_somebody(own) else f"{self.before}\n{own}"
 
 
-def _in_sentence(sentence: Sentence, told: _Told) -> Iterator[Statement]:
+def _in_sentence(sentence: Sentence, context: _Context) -> Iterator[Statement]:
     body = _after_lead_in(sentence)
-    request = match_request(body, told.at)
+    request = match_request(body, context.at)
     if request is not None:
         yield _as_statement(request, body) or request
         return
-    found = list(_in_clauses(body, told))
+    found = list(_in_clauses(body, context))
     yield from found
     is_own = COVER not in body.text and not _NOT_PLAIN.search(body.text.replace("until", ""))
     if not found and is_own and turns_of(body.original):
@@ -453,9 +453,9 @@ def _in_sentence(sentence: Sentence, told: _Told) -> Iterator[Statement]:
         )  # fmt: skip
 
 
-def _with_names(sentence: Sentence, told: _Told) -> Iterator[Statement]:
+def _with_names(sentence: Sentence, context: _Context) -> Iterator[Statement]:
     """Yield the statements in a sentence, and the names in it that they do not tell: "my colleague Tom wrote it"."""
-    found = list(_in_sentence(sentence, told))
+    found = list(_in_sentence(sentence, context))
     yield from found
     for named in APPOSITION.finditer(sentence.text):
         who, name = named["who"].lower(), named["names"]
@@ -464,20 +464,20 @@ def _with_names(sentence: Sentence, told: _Told) -> Iterator[Statement]:
             yield facts.named(who, name, sentence.original[: named.end()], several=is_pet)
 
 
-def _in_clauses(body: Sentence, told: _Told) -> Iterator[Statement]:
+def _in_clauses(body: Sentence, context: _Context) -> Iterator[Statement]:
     end = 0
     for start in _clause_starts(body.text):
         if start < end:  # an earlier clause stated it, with the day for example
             continue
         written = Sentence(body.text[start:], body.original[start:])
-        clause = with_relation(written, partial(told.until, written.text), told.names)
+        clause = with_relation(written, partial(context.until, written.text), context.names)
         clause = _in_full(clause, _SHORTENED if start else (*_LEFT_OUT, *_SHORTENED))
         statement = first_match(clause, _RULES)
         if statement is None and not _REASON.search(body.text, max(0, start - 10), start):
-            statement = find_told(clause, told.at)
+            statement = find_told(clause, context.at)
         if statement is None:
             continue
-        statement = _with_days(statement, told.at)
+        statement = _with_days(statement, context.at)
         if clause is not written:
             length = len(statement.quote) + len(written.text) - len(clause.text)
             statement = replace(statement, quote=written.original[:length])
