@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
@@ -265,6 +265,16 @@ MAX_REASON_CHARACTERS: Final = 200
 _MAX_HEADER_CHARACTERS: Final = 64
 # With these statuses an endpoint refuses the request itself: sending it again does not help.
 _REFUSED: Final = (400, 413, 422)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """Where a model answers: a base URL, and the name it has there, empty where the endpoint serves a single one."""
+
+    base_url: str
+    model: str = ""
+    api_key: str | None = field(default=None, repr=False)
+    timeout_seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)

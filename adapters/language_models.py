@@ -12,18 +12,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from adapters.calls import CircuitBreaker, Endpoint, EndpointErrors, GuardedService, Response, ServiceUnavailable
+from adapters.calls import (
+    CircuitBreaker,
+    Endpoint,
+    EndpointErrors,
+    GuardedService,
+    ModelSpec,
+    Response,
+    ServiceUnavailable,
+)
 from adapters.tokens import EstimatedTokens
 from reverie.errors import Permanent, ReverieError
 from reverie.inert import inert
-
-DEFAULT_TIMEOUT_SECONDS: Final = 20.0
 
 # The purpose of a call; calls, tokens and cost are counted by purpose.
 Purpose = Literal["extraction", "summary", "refinement", "schedule"]
@@ -127,16 +133,6 @@ class LanguageModel(Protocol):
     def note_read(self, messages: int, *, purpose: Purpose) -> None:
         """Add messages of conversations that the model has read to its usage; does nothing by default."""
         del messages, purpose
-
-
-@dataclass(frozen=True, slots=True)
-class LanguageModelSpec:
-    """The settings of a language model."""
-
-    base_url: str
-    model: str
-    api_key: str | None = field(default=None, repr=False)
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
 
 
 def require_prompt(system: str, prompt: str, max_tokens: int) -> None:
@@ -467,7 +463,7 @@ class _ChatCompletion(msgspec.Struct):
 class OpenAICompatibleLanguageModel(LanguageModel):
     """A chat endpoint, called with temperature 0: the same prompt should get the same completion."""
 
-    def __init__(self, spec: LanguageModelSpec) -> None:
+    def __init__(self, spec: ModelSpec) -> None:
         """Raises ValueError for a key that no header can contain."""
         self.name = spec.model
         self.source = spec.base_url.rstrip("/") + "/chat/completions"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -25,6 +25,7 @@ from adapters.calls import (
     Endpoint,
     EndpointErrors,
     GuardedService,
+    ModelSpec,
     Response,
     ServiceUnavailable,
 )
@@ -53,14 +54,11 @@ class Reranker(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class RerankerSpec:
-    """The endpoint of a reranker. Without a `model` the request has the form of text-embeddings-inference."""
-
-    base_url: str
-    model: str | None = None
-    api_key: str | None = field(default=None, repr=False)
-    timeout_seconds: float = 2.0
+# How many of the best results a recall sends. Of LoCoMo's questions, 96.7 % have evidence among the first fifty results
+# and 93.0 among twenty, so more would cost the time of a request and could gain little.
+MAX_TEXTS: Final = 50
+# text-embeddings-inference refuses more, unless it is started with another `--max-client-batch-size`.
+MAX_TEXTS_WITHOUT_MODEL: Final = 32
 
 
 def require_unicode(query: str, texts: Sequence[str]) -> None:
@@ -91,9 +89,12 @@ _ANSWER: Final[Any] = _Scores | list[_Score]
 
 
 class RerankEndpoint:
-    """A rerank endpoint. A call takes no longer than its timeout. Safe to share between threads."""
+    """A rerank endpoint. A call takes no longer than its timeout. Safe to share between threads.
 
-    def __init__(self, spec: RerankerSpec) -> None:
+    Without a model in its specification, requests have the form of text-embeddings-inference, which serves one.
+    """
+
+    def __init__(self, spec: ModelSpec) -> None:
         """Raises ValueError for a key that no header can contain."""
         base_url = spec.base_url.rstrip("/")
         self._url = base_url if base_url.endswith("/rerank") else f"{base_url}/rerank"
@@ -121,7 +122,7 @@ class RerankEndpoint:
         self._endpoint.close()
 
     def _request(self, query: str, texts: list[str]) -> dict[str, Any]:
-        if self._model is None:
+        if not self._model:
             return {"query": query, "texts": texts, "truncate": True}
         return {"model": self._model, "query": query, "documents": texts, "top_n": len(texts)}
 
@@ -133,7 +134,7 @@ class RerankEndpoint:
             reason = "unknown status"
         error = self._endpoint.status_error(replace(response, reason=reason))
         if isinstance(error, RerankRefused):
-            return RerankRefused(f"{error}. Does it take this many texts (reranker_candidates), and of this length?")
+            return RerankRefused(f"{error}. Start it with limits that allow as many texts, of this length")
         return RerankerUnavailable(str(error), retry_after_seconds=response.retry_after_seconds)
 
     def _scores(self, decoded: _Scores | list[_Score], count: int) -> list[float]:

@@ -106,7 +106,6 @@ def _options() -> argparse.Namespace:
     options.add_argument("--fusion", nargs="+", default=[], help="also measure these fusions: weighted, rrf")
     options.add_argument("--reranker", help="base URL of a rerank endpoint; recalls are measured without it as well")
     options.add_argument("--reranker-model", help="the model at that endpoint")
-    options.add_argument("--reranker-candidates", type=int, default=50, help="how many results it scores")
     return options.parse_args()
 
 
@@ -237,7 +236,6 @@ def _reranker_settings(options: argparse.Namespace) -> dict[str, str]:
     model = {"REVERIE_RERANKER_MODEL": options.reranker_model} if options.reranker_model else {}
     return {
         "REVERIE_RERANKER_BASE_URL": options.reranker,
-        "REVERIE_RERANKER_CANDIDATES": str(options.reranker_candidates),
         "REVERIE_RERANKER_TIMEOUT_SECONDS": str(_RERANKER_SECONDS),
         **model,
     }

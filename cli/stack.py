@@ -64,7 +64,7 @@ def up(
     from storage.stores import Stores
     from worker.logs import configure_logging
     from worker.supervision.embedded_broker import wait_until_ready
-    from worker.supervision.log_files import LogFiles, LogLimits
+    from worker.supervision.log_files import LogFiles
     from worker.supervision.processes import private_folder
     from worker.supervision.supervisor import Supervisor
 
@@ -78,7 +78,7 @@ def up(
     configure_logging(settings, process="up", file=logs and _new_log(logs / "up.log"))
     specs = process_specs(settings, show_logs=show_logs)
     with registered(settings.data):
-        log_files = None if logs is None else LogFiles(logs, LogLimits(settings.log_days))
+        log_files = None if logs is None else LogFiles(logs)
         code = Supervisor(specs, settings.data, on_event=partial(_print_event, settings), log_files=log_files).run()
         if settings.database is None:
             Stores(settings.data).empty_logs()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from adapters.calls import ModelSpec
 from adapters.embedders.base import EmbedderSpec
-from adapters.language_models import LanguageModelSpec
-from adapters.rerankers import RerankerSpec
 from worker.settings import Settings
 
 
@@ -22,11 +21,11 @@ def embedder_spec(settings: Settings, *, threads: int = 0) -> EmbedderSpec:
     )
 
 
-def language_model_spec(settings: Settings) -> LanguageModelSpec | None:
+def language_model_spec(settings: Settings) -> ModelSpec | None:
     """Return the specification of the configured language model, or None if there is none."""
     if settings.language_model_base_url is None or not settings.language_model:
         return None
-    return LanguageModelSpec(
+    return ModelSpec(
         base_url=settings.language_model_base_url,
         model=settings.language_model,
         api_key=settings.language_model_api_key,
@@ -34,13 +33,13 @@ def language_model_spec(settings: Settings) -> LanguageModelSpec | None:
     )
 
 
-def reranker_spec(settings: Settings) -> RerankerSpec | None:
+def reranker_spec(settings: Settings) -> ModelSpec | None:
     """Return the specification of the configured reranker, or None if there is none."""
     if settings.reranker_base_url is None:
         return None
-    return RerankerSpec(
+    return ModelSpec(
         base_url=settings.reranker_base_url,
-        model=settings.reranker_model or None,
+        model=settings.reranker_model or "",
         api_key=settings.reranker_api_key,
         timeout_seconds=settings.reranker_timeout_seconds,
     )

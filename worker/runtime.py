@@ -33,18 +33,18 @@ from adapters.broker.shared_metrics import (
     SharedMetrics,
 )
 from adapters.broker.working_memory import WorkingMemory
+from adapters.calls import ModelSpec
 from adapters.embedders.base import Embedder
 from adapters.embedders.guarded import EmbeddingObserver, EmbeddingPurpose, GuardedEmbedder
 from adapters.embedders.record import build_embedder
 from adapters.language_models import (
     GuardedLanguageModel,
-    LanguageModelSpec,
     ModelUsage,
     OpenAICompatibleLanguageModel,
     Prices,
     TokenBudget,
 )
-from adapters.rerankers import GuardedReranker, RerankEndpoint
+from adapters.rerankers import MAX_TEXTS, MAX_TEXTS_WITHOUT_MODEL, GuardedReranker, RerankEndpoint
 from adapters.tokens import EstimatedTokens, KeptTokenCounts, TokenCounter, build_token_counter
 from adapters.tracing import Tracing, make_tracing
 from adapters.workspace_git import GitFolders
@@ -412,7 +412,8 @@ class Runtime:
     @cached_property
     def recaller(self) -> Recaller:
         """The recall over all stores of this process."""
-        reranking = Reranking(self.reranker, self.settings.reranker_candidates) if self.reranker else None
+        most = MAX_TEXTS if self.settings.reranker_model else MAX_TEXTS_WITHOUT_MODEL
+        reranking = Reranking(self.reranker, most) if self.reranker else None
 
         def embedder_for(tx: Transaction) -> Embedder | None:
             embedder = self.store_embedders.for_transaction(tx)
@@ -500,16 +501,15 @@ class Runtime:
     def _tokens_used_today(self) -> int:
         return self.stores.usage().tokens_today(now=self.now())
 
-    def _guarded(self, spec: LanguageModelSpec | None) -> GuardedLanguageModel | None:
+    def _guarded(self, spec: ModelSpec | None) -> GuardedLanguageModel | None:
         if spec is None:
             return None
         # Made first, so that they are closed after the model, which still records its last usage.
         record_usage = usage_recorder(self.stores, self.shared_metrics, now=self.now)
-        prices = Prices(self.settings.language_model_input_price, self.settings.language_model_output_price)
         tokens = self.settings.language_model_daily_tokens
         model = GuardedLanguageModel(
             OpenAICompatibleLanguageModel(spec),
-            prices=prices,
+            prices=Prices(*self.settings.language_model_prices),
             record=record_usage,
             budget=None if tokens is None else TokenBudget(tokens, self._tokens_used_today),
         )

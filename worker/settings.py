@@ -33,6 +33,7 @@ _OTHER_VARIABLES: Final = frozenset(
 _DECIDED_BY: Final = {
     "decay_profile": "decay_rate_account decay_rate_workspace decay_rate_channel decay_rate_conversation",
     "inbox_mb": "inbox_items inbox_workspace_items inbox_workspace_mb",
+    "language_model_prices": "language_model_input_price language_model_output_price",
     "rate_messages": "rate_bytes rate_memories rate_schedules",
     "recall_events_days": "recall_events",
     "session_idle_hours": "consolidation_after_hours",
@@ -41,6 +42,7 @@ _CONSTANT_IN: Final = {
     "adapters.broker.working_memory": "working_memory_cap",
     "adapters.embedders.base": "embedding_dtype embedding_threads embedding_timeout_seconds"
     " embedding_recall_wait_seconds",
+    "adapters.rerankers": "reranker_candidates",
     "beat_schedule": "auto_gc backfill_interval_minutes dream_interval_hours maintenance_interval_hours"
     " prune_interval_hours schedule_interval_seconds summary_interval_minutes",
     "cli.stack": "hang_seconds schedule_workers",
@@ -66,7 +68,7 @@ _CONSTANT_IN: Final = {
     "worker.clock_watch": "clock_settle_minutes",
     "worker.scheduling.goal_context": "context_min_score",
     "worker.scheduling.jobs": "notification_days",
-    "worker.supervision.log_files": "log_files_kept log_max_mb",
+    "worker.supervision.log_files": "log_days log_files_kept log_max_mb",
 }
 
 

@@ -9,12 +9,13 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from memory.scheduling.rules import ScheduleRules
 
 PREFIX: Final = "REVERIE_"
+_Price = Annotated[float, Field(ge=0)]
 _POSTGRESQL: Final = re.compile(r"postgres(ql)?(\+psycopg)?://")
 # The number of waiting items is limited, too: the names and signatures of short messages are larger than their texts.
 _BYTES_OF_ITEM: Final = 1_280
@@ -120,9 +122,6 @@ class GeneralSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
     log_format: Literal["auto", "json", "console"] = Field(
         "auto", description="Format of log lines. `auto`: `console` on a terminal, `json` elsewhere."
-    )
-    log_days: float = Field(
-        30.0, gt=0, description="Days for which rotated log files are kept. A file is rotated at least once a day."
     )
     otlp_endpoint: str | None = Field(
         None,
@@ -282,13 +281,11 @@ class ModelSettings(BaseSettings):
     language_model_timeout_seconds: float = Field(
         20.0, gt=0, le=600, description="Timeout of one request to the language model, in seconds."
     )
-    language_model_input_price: float = Field(
-        0.0,
-        ge=0,
-        description="Price of a million input tokens, in any currency, for the costs that `reverie status` shows.",
-    )
-    language_model_output_price: float = Field(
-        0.0, ge=0, description="Price of a million output tokens, in the same currency."
+    language_model_prices: Annotated[tuple[_Price, _Price], NoDecode] = Field(
+        (0.0, 0.0),
+        description="Prices of a million input and of a million output tokens, in any currency, such as `0.15, 0.6`,"
+        " for the costs that `reverie status` shows.",
+        json_schema_extra={"default": "0, 0"},
     )
     language_model_daily_tokens: int | None = Field(
         None,
@@ -314,13 +311,6 @@ class ModelSettings(BaseSettings):
         description="API key of that endpoint. Set it in the environment rather than in the file.",
         repr=False,
     )
-    reranker_candidates: int = Field(
-        50,
-        ge=2,
-        le=100,
-        description="Number of best results that the reranker scores. text-embeddings-inference takes 32 at most by"
-        " default.",
-    )
     reranker_timeout_seconds: float = Field(
         2.0,
         gt=0,
@@ -328,6 +318,11 @@ class ModelSettings(BaseSettings):
         description="Longest time that a recall waits for the reranker, in seconds. Then the results keep their own"
         " order.",
     )
+
+    @field_validator("language_model_prices", mode="before")
+    @classmethod
+    def _two_prices(cls, given: object) -> object:
+        return [part.strip() for part in given.split(",")] if isinstance(given, str) else given
 
     @property
     def other_embedding_urls(self) -> tuple[str, ...]:

@@ -54,14 +54,6 @@ class NoSummary(Exception):
     """The model returned no usable summary; the text is the reason, on one line."""
 
 
-class _Turn(msgspec.Struct):
-    """One turn as it is passed to the model."""
-
-    date: str
-    speaker: str
-    text: str
-
-
 def condense_by_model(
     model: LanguageModel,
     messages: Sequence[MessageRecord],
@@ -84,7 +76,7 @@ def condense_by_model(
 
 
 def _ask(
-    model: LanguageModel, turns: Sequence[_Turn], limit_tokens: int, counter: TokenCounter, check: Check
+    model: LanguageModel, turns: Sequence[Line], limit_tokens: int, counter: TokenCounter, check: Check
 ) -> list[Line]:
     prompt = "The conversation:\n" + msgspec.json.encode(turns).decode()
     try:
@@ -100,7 +92,7 @@ def _ask(
     return _checked(answer.text, turns, limit_tokens, counter)
 
 
-def _checked(answer: str, turns: Sequence[_Turn], limit_tokens: int, counter: TokenCounter) -> list[Line]:
+def _checked(answer: str, turns: Sequence[Line], limit_tokens: int, counter: TokenCounter) -> list[Line]:
     """Return the lines of an answer. Raises `NoSummary` unless each has a date and a speaker of the conversation."""
     lines = parse_summary(answer)
     if not lines:
@@ -115,14 +107,14 @@ def _checked(answer: str, turns: Sequence[_Turn], limit_tokens: int, counter: To
     return [replace(line, text=redacted(line.text)) for line in sorted(lines, key=lambda line: line.date)]
 
 
-def _turns(messages: Sequence[MessageRecord], counter: TokenCounter) -> list[_Turn]:
+def _turns(messages: Sequence[MessageRecord], counter: TokenCounter) -> list[Line]:
     """Return the turns for the model: texts without secrets; a tool result becomes a note that the tool answered."""
     found = []
     for message in messages:
         text = _text(message, counter)
         if text:
             date = from_micros(message.created_at).strftime("%Y-%m-%d")
-            found.append(_Turn(date, speaker_label(message.name or message.role), text))
+            found.append(Line(date, speaker_label(message.name or message.role), text))
     return found
 
 
@@ -136,13 +128,13 @@ def _text(message: MessageRecord, counter: TokenCounter) -> str:
     return " ".join(line.text for line in lines) or truncate(text, _MAX_MESSAGE_TOKENS, counter)
 
 
-def _sizes(turns: Sequence[_Turn], counter: TokenCounter) -> list[int]:
+def _sizes(turns: Sequence[Line], counter: TokenCounter) -> list[int]:
     return counter.count([turn.text for turn in turns])
 
 
-def _grouped(turns: Sequence[_Turn], counter: TokenCounter) -> list[list[_Turn]]:
+def _grouped(turns: Sequence[Line], counter: TokenCounter) -> list[list[Line]]:
     """Group turns so that each group fits into one call."""
-    groups: list[list[_Turn]] = []
+    groups: list[list[Line]] = []
     room = 0
     for turn, size in zip(turns, _sizes(turns, counter), strict=True):
         if not groups or size > room:

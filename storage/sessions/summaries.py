@@ -33,7 +33,7 @@ MAX_QUESTION: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a summary; text in another form has an empty date and speaker."""
+    """One line of a summary, or a message to summarise; text in another form has an empty date and speaker."""
 
     date: str
     speaker: str

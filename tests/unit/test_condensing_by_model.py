@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.language_models import LanguageModelSpec, OpenAICompatibleLanguageModel
+from adapters.calls import ModelSpec
+from adapters.language_models import OpenAICompatibleLanguageModel
 from adapters.tokens import EstimatedTokens
 from memory.sessions.condensers import INPUT_TOKENS, Condenser, NoSummary, NotCondensed, condense_by_model
 from support.contexts import message
@@ -29,7 +30,7 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.fixture
 def model(endpoint: Endpoint) -> Iterator[OpenAICompatibleLanguageModel]:
     """A client of that endpoint, which waits even for a busy machine."""
-    made = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=30))
+    made = OpenAICompatibleLanguageModel(ModelSpec(endpoint.url, "m", timeout_seconds=30))
     yield made
     made.close()
 
@@ -86,7 +87,7 @@ def test_a_model_that_misbehaves_is_stood_in_for_where_that_is_set(
 def test_a_model_that_never_answers_is_not_waited_for_for_ever(endpoint: Endpoint) -> None:
     """Given an endpoint that keeps the caller waiting, then the timeout ends it and sentences stand in."""
     endpoint.answer = endpoint.never
-    impatient = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=0.2))
+    impatient = OpenAICompatibleLanguageModel(ModelSpec(endpoint.url, "m", timeout_seconds=0.2))
     condensed = Condenser(COUNTER, impatient).condense(talk(), {}, 160)
     impatient.close()
     assert condensed.author == "its own sentences"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from adapters.calls import ModelSpec
 from adapters.language_models import (
     GuardedLanguageModel,
-    LanguageModelSpec,
     LanguageModelUnavailable,
     OpenAICompatibleLanguageModel,
 )
@@ -200,7 +200,7 @@ def test_an_endpoint_that_misbehaves_changes_no_row(pipeline: Pipeline, how: str
     """Given a real server that answers so, then without a stand-in nothing is read, with one the patterns work."""
     tell(pipeline, SAID, "And I live in Lisbon, close to the river.")
     with chat_endpoint(BROKEN[how]()) as endpoint:
-        inner = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=30))
+        inner = OpenAICompatibleLanguageModel(ModelSpec(endpoint.url, "m", timeout_seconds=30))
         model = GuardedLanguageModel(inner)
         assert Extracting(pipeline, model, fallback=False).sweep()["postponed"] == 1
         assert (pipeline.count("memories"), pipeline.count("curation_log")) == (0, 0)
@@ -214,7 +214,7 @@ def test_a_server_that_does_not_answer_holds_nothing_up(pipeline: Pipeline) -> N
     tell(pipeline, "And I live in Lisbon, close to the river.")
     with chat_endpoint(say("")) as endpoint:
         endpoint.answer = endpoint.never
-        model = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=0.2))
+        model = OpenAICompatibleLanguageModel(ModelSpec(endpoint.url, "m", timeout_seconds=0.2))
         counts = Extracting(pipeline, model).sweep()
         model.close()
     assert (counts["model_unavailable"], counts["added"]) == (1, 1)
@@ -224,7 +224,7 @@ def test_a_server_that_answers_well_is_asked_once_for_a_window(pipeline: Pipelin
     """Given a real server, then one question gets a schema of the answer, and its memory is kept."""
     tell(pipeline, SAID)
     with chat_endpoint(say(answer(memory()))) as endpoint:
-        model = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m"))
+        model = OpenAICompatibleLanguageModel(ModelSpec(endpoint.url, "m"))
         extracting = Extracting(pipeline, model)
         assert extracting.sweep()["added"] == 1
         model.close()

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapters.calls import ModelSpec
 from adapters.language_models import (
     Completion,
     GuardedLanguageModel,
     LanguageModelRefused,
-    LanguageModelSpec,
     LanguageModelUnavailable,
     ModelUsage,
     OpenAICompatibleLanguageModel,
@@ -87,7 +87,7 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.fixture
 def remote(endpoint: Endpoint, clock: Clock, ledger: Ledger) -> Iterator[GuardedLanguageModel]:
     """The real model behind the guard."""
-    inner = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=30))
+    inner = OpenAICompatibleLanguageModel(ModelSpec(endpoint.url, "m", timeout_seconds=30))
     made = GuardedLanguageModel(inner, prices=Prices(2.0, 10.0), record=ledger, clock=clock)
     yield made
     made.close()

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from language_model_conformance import PLACE, LanguageModelConformance
 
+from adapters.calls import ModelSpec
 from adapters.language_models import (
     MAX_RESPONSE_BYTES,
     GuardedLanguageModel,
     LanguageModelRefused,
-    LanguageModelSpec,
     LanguageModelUnavailable,
     OpenAICompatibleLanguageModel,
 )
@@ -37,7 +37,7 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.fixture
 def remote(endpoint: Endpoint) -> Iterator[OpenAICompatibleLanguageModel]:
     """A client of that endpoint, with a key, which waits even for a busy machine."""
-    spec = LanguageModelSpec(endpoint.url, "m", api_key="sk-secret", timeout_seconds=30)
+    spec = ModelSpec(endpoint.url, "m", api_key="sk-secret", timeout_seconds=30)
     made = OpenAICompatibleLanguageModel(spec)
     yield made
     made.close()
@@ -160,7 +160,7 @@ def test_ten_megabytes_are_no_answer(endpoint: Endpoint, remote: OpenAICompatibl
 def test_one_that_never_answers_is_given_up(endpoint: Endpoint) -> None:
     """Given an endpoint that keeps silent, then the timeout ends the waiting and is named."""
     endpoint.answer = endpoint.never
-    impatient = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=0.2))
+    impatient = OpenAICompatibleLanguageModel(ModelSpec(endpoint.url, "m", timeout_seconds=0.2))
     with pytest.raises(LanguageModelUnavailable, match=r"within 0\.2 s"):
         impatient.complete("", "x", 5, purpose="refinement")
     impatient.close()
@@ -169,7 +169,7 @@ def test_one_that_never_answers_is_given_up(endpoint: Endpoint) -> None:
 def test_one_that_is_not_there_is_named() -> None:
     """Given an address where nobody listens, or that is none, then the error says so."""
     for url in ("http://127.0.0.1:1/v1", "http://[bad/v1"):
-        model = OpenAICompatibleLanguageModel(LanguageModelSpec(url, "m", timeout_seconds=2))
+        model = OpenAICompatibleLanguageModel(ModelSpec(url, "m", timeout_seconds=2))
         with pytest.raises(LanguageModelUnavailable, match="base_url"):
             model.complete("", "x", 5, purpose="refinement")
         model.close()
@@ -195,7 +195,7 @@ def test_an_endpoint_that_misbehaves_is_unavailable(endpoint: Endpoint, answer: 
         0.5 if answer in (trickle, trickled_head, early_hints) else 30
     )  # what is not about time is answered on a busy machine, too
     model = OpenAICompatibleLanguageModel(
-        LanguageModelSpec(endpoint.url, "m", api_key="sk-secret", timeout_seconds=timeout_seconds)
+        ModelSpec(endpoint.url, "m", api_key="sk-secret", timeout_seconds=timeout_seconds)
     )
     with pytest.raises(LanguageModelUnavailable, match=why) as caught:
         model.complete("", "x", 5, purpose="refinement")
@@ -216,7 +216,7 @@ def test_the_connection_of_a_call_that_was_given_up_is_closed(endpoint: Endpoint
             left.set()
 
     endpoint.answer = endless
-    model = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=0.3))
+    model = OpenAICompatibleLanguageModel(ModelSpec(endpoint.url, "m", timeout_seconds=0.3))
     with pytest.raises(LanguageModelUnavailable, match="within"):
         model.complete("", "x", 5, purpose="refinement")
     assert left.wait(8)
@@ -259,9 +259,9 @@ def test_counts_that_cannot_be_true_are_unknown(
 
 def test_the_key_is_not_shown_and_has_to_fit_into_a_header() -> None:
     """Given a spec, then its text does not hold the key; one with a line end is refused."""
-    assert "sk-secret" not in repr(LanguageModelSpec("http://x/v1", "m", api_key="sk-secret"))
+    assert "sk-secret" not in repr(ModelSpec("http://x/v1", "m", api_key="sk-secret"))
     with pytest.raises(ValueError, match="printable"):
-        OpenAICompatibleLanguageModel(LanguageModelSpec("http://x/v1", "m", api_key="sk\n"))
+        OpenAICompatibleLanguageModel(ModelSpec("http://x/v1", "m", api_key="sk\n"))
 
 
 def test_the_fake_raises_what_its_script_says() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from adapters.calls import ModelSpec
 from adapters.embedders.base import EmbedderSpec, EmbeddingRefused, HashEmbedder
 from adapters.embedders.guarded import GuardedEmbedder
 from adapters.embedders.openai_compatible import OpenAICompatibleEmbedder
@@ -17,7 +18,6 @@ from adapters.embedders.record import EmbedderRecord
 from adapters.language_models import (
     GuardedLanguageModel,
     LanguageModelRefused,
-    LanguageModelSpec,
     LanguageModelUnavailable,
     OpenAICompatibleLanguageModel,
 )
@@ -189,7 +189,7 @@ def test_what_was_set_aside_is_taken_up_again(pipe: Pipeline, endpoint: Endpoint
 def chat(clock: Clock) -> Iterator[tuple[Endpoint, GuardedLanguageModel]]:
     """A language model behind an endpoint."""
     with chat_endpoint(say("hello")) as endpoint:
-        model = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m"))
+        model = OpenAICompatibleLanguageModel(ModelSpec(endpoint.url, "m"))
         yield endpoint, GuardedLanguageModel(model, clock=clock)
         model.close()
 

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Sequence
 import pytest
 from reranker_conformance import RerankerConformance, shared_words
 
-from adapters.calls import BoundedCalls
+from adapters.calls import BoundedCalls, ModelSpec
 from adapters.rerankers import (
     MAX_REFUSALS,
     MAX_RESPONSE_BYTES,
     GuardedReranker,
     RerankEndpoint,
-    RerankerSpec,
     RerankerUnavailable,
     RerankRefused,
 )
@@ -38,7 +37,7 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.fixture
 def remote(endpoint: Endpoint) -> Iterator[RerankEndpoint]:
     """A client of that endpoint, with a key and a model."""
-    made = RerankEndpoint(RerankerSpec(endpoint.url, "m", api_key=_KEY, timeout_seconds=10))
+    made = RerankEndpoint(ModelSpec(endpoint.url, "m", api_key=_KEY, timeout_seconds=10))
     yield made
     made.close()
 
@@ -46,7 +45,7 @@ def remote(endpoint: Endpoint) -> Iterator[RerankEndpoint]:
 @pytest.fixture
 def hasty(endpoint: Endpoint) -> Iterator[RerankEndpoint]:
     """A client that does not wait long."""
-    made = RerankEndpoint(RerankerSpec(endpoint.url, "m", api_key=_KEY, timeout_seconds=0.3))
+    made = RerankEndpoint(ModelSpec(endpoint.url, "m", api_key=_KEY, timeout_seconds=0.3))
     yield made
     made.close()
 
@@ -62,7 +61,7 @@ class TestRemoteWithoutModel(RerankerConformance):
     @pytest.fixture
     def reranker(self, endpoint: Endpoint) -> Iterator[RerankEndpoint]:
         """The real one, in the form of text-embeddings-inference."""
-        made = RerankEndpoint(RerankerSpec(endpoint.url, timeout_seconds=10))
+        made = RerankEndpoint(ModelSpec(endpoint.url, timeout_seconds=10))
         yield made
         made.close()
 
@@ -90,7 +89,7 @@ def test_the_request_has_the_form_of_cohere(endpoint: Endpoint, remote: RerankEn
 
 def test_without_a_model_it_has_the_form_of_text_embeddings_inference(endpoint: Endpoint) -> None:
     """Given no model, then the texts are sent under that server's names, and are cut by it if they are too long."""
-    made = RerankEndpoint(RerankerSpec(f"{endpoint.url}/rerank/", timeout_seconds=10))
+    made = RerankEndpoint(ModelSpec(f"{endpoint.url}/rerank/", timeout_seconds=10))
     assert made.name == f"{endpoint.url}/rerank"
     made.rerank(_QUERY, _TEXTS)
     made.close()
@@ -111,9 +110,9 @@ def test_what_may_pass_is_unavailable(endpoint: Endpoint, remote: RerankEndpoint
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_refused_request_is_refused_for_good(endpoint: Endpoint, remote: RerankEndpoint, status: int) -> None:
-    """Given a refusal that repeats the texts, then it is a permanent error that names the setting, without a text."""
+    """Given a refusal that repeats the texts, then it is a permanent error that says what to change, without a text."""
     endpoint.answer = send(f'{{"detail": [{{"input": "{_TEXTS[1]}"}}]}}'.encode(), status)
-    with pytest.raises(RerankRefused, match="reranker_candidates") as caught:
+    with pytest.raises(RerankRefused, match="limits that allow as many texts") as caught:
         remote.rerank(_QUERY, _TEXTS)
     assert _TEXTS[1] not in str(caught.value)
 
@@ -130,7 +129,7 @@ def test_nobody_listening_is_unavailable() -> None:
     """Given a port that nobody listens to, then the error says what to check."""
     with chat_endpoint(score_by(shared_words)) as gone:
         url = gone.url
-    made = RerankEndpoint(RerankerSpec(url, timeout_seconds=10))
+    made = RerankEndpoint(ModelSpec(url, timeout_seconds=10))
     with pytest.raises(RerankerUnavailable, match="reranker_base_url"):
         made.rerank(_QUERY, _TEXTS)
 

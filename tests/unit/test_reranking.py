@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from adapters.rerankers import GuardedReranker, RerankEndpoint, RerankerSpec, RerankerUnavailable
+from adapters.calls import ModelSpec
+from adapters.rerankers import GuardedReranker, RerankEndpoint, RerankerUnavailable
 from cli.recall import _explained
 from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome, Reranking
@@ -252,7 +253,7 @@ def test_an_endpoint_that_repeats_the_texts_does_not_put_them_into_the_reason(pi
     """Given a real endpoint that scores other documents, or refuses with the texts, then the own order stays."""
     own = _texts(_recall(pipe, None, limit=5))
     with chat_endpoint(send(scores((0, 1.0), (77, 2.0)))) as endpoint:
-        remote = RerankEndpoint(RerankerSpec(endpoint.url, "m", api_key="sk-secret", timeout_seconds=10))
+        remote = RerankEndpoint(ModelSpec(endpoint.url, "m", api_key="sk-secret", timeout_seconds=10))
         reranking = Reranking(GuardedReranker(remote), 50)
         request = RecallRequest(query=_QUERY, agent="ana", limit=5)
         for answer in (endpoint.answer, send(b'{"input": "The harbour has ships"}', 422), send(b"sk-secret", 500)):

@@ -71,6 +71,21 @@ def test_a_broker_whose_url_cannot_be_one_is_refused_without_showing_it(url: str
     assert url not in mistake(broker=url)
 
 
+def test_prices_are_read_from_the_environment_and_from_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Given prices in either place, then both are numbers; given one of them, or a negative one, it is refused."""
+    file = tmp_path / "reverie.toml"
+    monkeypatch.setenv("REVERIE_CONFIG", str(file))
+    for written in ('"0.15, 0.6"', "[0.15, 0.6]"):
+        file.write_text(f"language_model_prices = {written}\n")
+        assert load_settings().language_model_prices == (0.15, 0.6)
+    monkeypatch.setenv("REVERIE_LANGUAGE_MODEL_PRICES", "1,2.5")
+    assert load_settings().language_model_prices == (1.0, 2.5)
+    for wrong in ("1", "1, -2", "1, 2, 3", "one, two"):
+        assert "language_model_prices" in mistake(language_model_prices=wrong)
+
+
 @pytest.mark.parametrize("url", [None, "localhost:11434/v1", "ftp://host/v1"])
 def test_an_endpoint_without_an_address_is_refused_before_anything_starts(url: str | None) -> None:
     """Given the provider openai without a usable URL, then it is said at once and not by each worker's log."""

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
+from adapters.calls import ModelSpec
 from adapters.language_models import (
     LanguageModelRefused,
-    LanguageModelSpec,
     LanguageModelUnavailable,
     OpenAICompatibleLanguageModel,
     Structured,
@@ -52,7 +52,7 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.fixture
 def model(endpoint: Endpoint) -> Iterator[OpenAICompatibleLanguageModel]:
     """A client of that endpoint."""
-    made = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=30))
+    made = OpenAICompatibleLanguageModel(ModelSpec(endpoint.url, "m", timeout_seconds=30))
     yield made
     made.close()
 

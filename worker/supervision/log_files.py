@@ -30,9 +30,13 @@ _SETTLE_SECONDS: Final = 3_600
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """How large a file may become, how many rotated files of each process are kept, and for how many days."""
+    """For how many days rotated files are kept, how large a file may become, and how many of each process are kept.
 
-    days: float
+    By default all files of a process take 60 MB at most. They have ids and no content, so a month is kept, in which an
+    incident is looked into.
+    """
+
+    days: float = 30.0
     max_bytes: int = 10_000_000
     kept: int = 5
 
@@ -43,7 +47,7 @@ class LogFiles:
     def __init__(
         self,
         folder: Path,
-        limits: LogLimits,
+        limits: LogLimits = LogLimits(),
         *,
         now: Callable[[], float] | None = None,
         steady: Callable[[], int] | None = None,
