@@ -509,7 +509,7 @@ class Runtime:
         tokens = self.settings.language_model_daily_tokens
         model = GuardedLanguageModel(
             OpenAICompatibleLanguageModel(spec),
-            prices=Prices(*self.settings.language_model_prices),
+            prices=Prices(*self.settings.token_prices),
             record=record_usage,
             budget=None if tokens is None else TokenBudget(tokens, self._tokens_used_today),
         )

@@ -9,13 +9,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
-    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from memory.scheduling.rules import ScheduleRules
 
 PREFIX: Final = "REVERIE_"
-_Price = Annotated[float, Field(ge=0)]
+_PRICES: Final = re.compile(r" *\d{1,9}(?:\.\d{0,9})? *, *\d{1,9}(?:\.\d{0,9})? *", re.ASCII)
 _POSTGRESQL: Final = re.compile(r"postgres(ql)?(\+psycopg)?://")
 # The number of waiting items is limited, too: the names and signatures of short messages are larger than their texts.
 _BYTES_OF_ITEM: Final = 1_280
@@ -281,11 +280,10 @@ class ModelSettings(BaseSettings):
     language_model_timeout_seconds: float = Field(
         20.0, gt=0, le=600, description="Timeout of one request to the language model, in seconds."
     )
-    language_model_prices: Annotated[tuple[_Price, _Price], NoDecode] = Field(
-        (0.0, 0.0),
+    language_model_prices: str = Field(
+        "0, 0",
         description="Prices of a million input and of a million output tokens, in any currency, such as `0.15, 0.6`,"
         " for the costs that `reverie status` shows.",
-        json_schema_extra={"default": "0, 0"},
     )
     language_model_daily_tokens: int | None = Field(
         None,
@@ -319,10 +317,18 @@ class ModelSettings(BaseSettings):
         " order.",
     )
 
-    @field_validator("language_model_prices", mode="before")
+    @field_validator("language_model_prices")
     @classmethod
-    def _two_prices(cls, given: object) -> object:
-        return [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+    def _two_prices(cls, text: str) -> str:
+        if not _PRICES.fullmatch(text):
+            raise PydanticCustomError("not_prices", "Input should be two prices, such as `0.15, 0.6`")
+        return text
+
+    @property
+    def token_prices(self) -> tuple[float, float]:
+        """The prices of a million input tokens, and of a million output tokens."""
+        input_price, output_price = map(float, self.language_model_prices.split(","))
+        return input_price, output_price
 
     @property
     def other_embedding_urls(self) -> tuple[str, ...]:

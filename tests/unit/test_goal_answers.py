@@ -109,7 +109,7 @@ def test_the_answer_is_the_output(here: CarryingOut) -> None:
 
 def test_what_it_costs_is_the_runs_cost(make: Callable[..., CarryingOut]) -> None:
     """Given prices, then the run costs what its tokens do."""
-    here = make(language_model_prices=(1_000_000, 10_000_000))
+    here = make(language_model_prices="1000000, 10000000")
     model = here.answer_goals("three words here")
     run = fired(here)
     ((system, prompt),) = model.prompts

@@ -71,17 +71,11 @@ def test_a_broker_whose_url_cannot_be_one_is_refused_without_showing_it(url: str
     assert url not in mistake(broker=url)
 
 
-def test_prices_are_read_from_the_environment_and_from_the_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Given prices in either place, then both are numbers; given one of them, or a negative one, it is refused."""
-    file = tmp_path / "reverie.toml"
-    monkeypatch.setenv("REVERIE_CONFIG", str(file))
-    for written in ('"0.15, 0.6"', "[0.15, 0.6]"):
-        file.write_text(f"language_model_prices = {written}\n")
-        assert load_settings().language_model_prices == (0.15, 0.6)
-    monkeypatch.setenv("REVERIE_LANGUAGE_MODEL_PRICES", "1,2.5")
-    assert load_settings().language_model_prices == (1.0, 2.5)
+def test_prices_are_two_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given two prices, then both are numbers; given one, three, a negative one or words, then it is refused."""
+    assert load_settings().token_prices == (0.0, 0.0)
+    monkeypatch.setenv("REVERIE_LANGUAGE_MODEL_PRICES", "0.15,2.5")
+    assert load_settings().token_prices == (0.15, 2.5)
     for wrong in ("1", "1, -2", "1, 2, 3", "one, two"):
         assert "language_model_prices" in mistake(language_model_prices=wrong)
 

@@ -93,7 +93,7 @@ def runtime(endpoint: Endpoint, make_runtime: Callable[..., Runtime]) -> Runtime
     return make_runtime(
         language_model_base_url=endpoint.url,
         language_model="m",
-        language_model_prices=(2.0, 10.0),
+        language_model_prices="2, 10",
     )
 
 

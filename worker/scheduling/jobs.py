@@ -85,7 +85,7 @@ def executors(runtime: Runtime, workspace: str) -> Executors:
         recall=lambda schedule: recall_for_goal(runtime, workspace, schedule),
         goal_answers=GoalAnswers(
             runtime.schedule_model,
-            Prices(*settings.language_model_prices),
+            Prices(*settings.token_prices),
             settings.deterministic_fallback,
         ),
         webhooks=lambda: services.webhooks,
