@@ -1,4 +1,7 @@
-"""The Typer application, and the invocation that every command gets: agent, settings, and a way to send calls."""
+"""The Typer application, which imports a command when it is used, and the invocation that every command gets.
+
+An invocation has the agent, the settings, and a way to send calls.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
+import typer.main
+from typer.exceptions import TyperException
 
-from cli.commands import LazyGroup
+from cli.commands import COMMANDS, PANELS, CommandGroup, import_command, limited_to, name_types
 from cli.target import Sender, Target
 from reverie import __version__, contract
 from reverie.calls import Call
@@ -31,6 +36,64 @@ _A = TypeVar("_A")
 _AGENTS_SHOWN: Final = 5
 # The flags that override settings.
 _SETTINGS: Final = ("data", "workspace", "broker", "host", "port", "open")
+
+# Texts of the library's errors, and what to print instead.
+_PLAIN: Final = {
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": "it is not a whole number",
+    "Input should be a valid number, unable to parse string as a number": "it is not a number",
+}
+
+
+def _plain(message: str) -> str:
+    for words, plain in _PLAIN.items():
+        message = message.replace(words, plain)
+    is_extra = message.startswith("Got unexpected extra argument")
+    return f"{message}: a text with blanks needs quotes around it" if is_extra else message
+
+
+class LazyGroup(CommandGroup):
+    """The root of all commands. It knows their names and help from the table, and imports a command when it is used."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. A usage error says what to do, where the library's own text does not."""
+        try:
+            return super().invoke(ctx)
+        except TyperException as error:
+            error.message = _plain(getattr(error, "message", ""))
+            raise
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, imported now; None if there is none of this name."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        import_command(cmd_name)
+        from cli.options import add_common_options
+
+        built: Any = typer.main.get_command(limited_to(application, cmd_name))
+        command = built.commands[cmd_name]
+        add_common_options(command)
+        name_types(command)
+        return command
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options of `reverie` itself."""
+        name_types(self)
+        super().format_options(ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the names and help of all commands, without importing any."""
+        del ctx
+        for panel, entries in PANELS.items():
+            with formatter.section(panel):
+                formatter.write_dl([(name, entry.help) for name, entry in entries.items()])
+
 
 application = typer.Typer(
     cls=LazyGroup,

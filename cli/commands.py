@@ -1,4 +1,4 @@
-"""The table of commands, and the group that imports the module of a command only when it is used.
+"""The table of commands, each with the module that has it, which is imported only when the command is used.
 
 Importing all of them takes longer than a command does. The table repeats the help of each, so that `reverie --help`
 imports none; a test checks that it is the same as the command's own.
@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 import typer
 import typer.core
 import typer.main
-from typer.exceptions import TyperException
 
 
 class Entry(NamedTuple):
@@ -130,12 +129,6 @@ _ALIKE: Final = (
     ("search", "find", "query"),
 )
 _LONGEST_HELP: Final = 400
-# Texts of the library's errors, and what to print instead.
-_PLAIN: Final = {
-    "Value error, ": "",
-    "Input should be a valid integer, unable to parse string as an integer": "it is not a whole number",
-    "Input should be a valid number, unable to parse string as a number": "it is not a number",
-}
 COMMANDS: Final = {name: entry for panel in PANELS.values() for name, entry in panel.items()}
 
 
@@ -154,13 +147,6 @@ def limited_to(application: typer.Typer, *names: str) -> typer.Typer:
         if (command.name or typer.main.get_command_name(command.callback.__name__ if command.callback else "")) in names
     ]
     return limited
-
-
-def _plain(message: str) -> str:
-    for words, plain in _PLAIN.items():
-        message = message.replace(words, plain)
-    is_extra = message.startswith("Got unexpected extra argument")
-    return f"{message}: a text with blanks needs quotes around it" if is_extra else message
 
 
 def name_types(command: Any) -> None:
@@ -192,47 +178,3 @@ class CommandGroup(typer.core.TyperGroup):
         with formatter.section("Commands"):
             commands: Any = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
             formatter.write_dl([(name, command.get_short_help_str(_LONGEST_HELP)) for name, command in commands])
-
-
-class LazyGroup(CommandGroup):
-    """The root of all commands. It knows their names and help from the table, and imports a command when it is used."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command. A usage error says what to do, where the library's own text does not."""
-        try:
-            return super().invoke(ctx)
-        except TyperException as error:
-            error.message = _plain(getattr(error, "message", ""))
-            raise
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names in the order of the table."""
-        del ctx
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, imported now; None if there is none of this name."""
-        del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        import_command(cmd_name)
-        from cli.application import application
-        from cli.options import add_common_options
-
-        built: Any = typer.main.get_command(limited_to(application, cmd_name))
-        command = built.commands[cmd_name]
-        add_common_options(command)
-        name_types(command)
-        return command
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options of `reverie` itself."""
-        name_types(self)
-        super().format_options(ctx, formatter)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the names and help of all commands, without importing any."""
-        del ctx
-        for panel, entries in PANELS.items():
-            with formatter.section(panel):
-                formatter.write_dl([(name, entry.help) for name, entry in entries.items()])

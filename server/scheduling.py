@@ -13,7 +13,7 @@ from reverie.calls import OfUser
 from reverie.errors import NotFound
 from reverie.scheduling import calls, types
 from reverie.scheduling.cadence import parse_cadence
-from reverie.scheduling.checks import fields_of, schedule_changes, schedule_draft
+from reverie.scheduling.calls import fields_of, schedule_changes, schedule_draft
 from reverie.scheduling.run_signing import WorkerKey
 from server.authorisation import seen_store
 from server.caller import Caller

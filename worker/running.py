@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Final
 
-from adapters.embedders.local import MODEL_ENVIRONMENT
+from adapters.embedders.native_memory import MODEL_ENVIRONMENT
 from reverie import contract
 from storage.private_files import write_private_by_default
 from worker.settings import PREFIX, Settings

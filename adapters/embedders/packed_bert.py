@@ -36,7 +36,7 @@ from safetensors import safe_open
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 
-from adapters.embedders.local import give_back_memory
+from adapters.embedders.native_memory import give_back_memory
 
 # Large enough for the matrix units, small enough for the cache, and small enough that the threads of a large batch end
 # at nearly the same time: 512 tokens are 4 % slower, 2,048 take as much processor time as 1,024.

@@ -34,12 +34,11 @@ from reverie import items as item_calls
 from reverie import upkeep as upkeep_calls
 from reverie.calls import Call, refused, validated
 from reverie.config import resolve_config
-from reverie.connection import Connection
+from reverie.connection import Connection, ingest, ingest_file
 from reverie.errors import Rejected
 from reverie.memories import calls as memory_calls
 from reverie.memories.transfer import import_memories
 from reverie.pipeline import calls as pipeline_calls
-from reverie.pipeline.submission import ingest, ingest_file
 from reverie.recall import calls as recall_calls
 from reverie.scheduling import calls as scheduling_calls
 from reverie.scheduling.calls import confirm_delivery

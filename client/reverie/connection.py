@@ -1,5 +1,7 @@
 """The connections of a client: HTTP to the server for all calls, and the broker, if one is configured, for ingest.
 
+The methods `ingest` and `files.add`, which may take either way, are functions of a connection.
+
 httpx2 is imported with the first call; every failure becomes one of our errors,
 which quotes its cause instead of chaining it.
 """
@@ -9,15 +11,17 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from reverie.calls import Call, is_repeatable, response_type, route_of
+from reverie.checks import check_trace, check_wait
 from reverie.clock import new_id, rfc3339
 from reverie.config import LOCAL_HOSTS, ClientConfig, local_server, parse_keys, without_password
-from reverie.contract import TOKEN_PREFIX, FilePayload, MessagePayload, Payload, WaitFor
+from reverie.contract import TOKEN_PREFIX, FilePayload, MessagePayload, Payload, Visibility, WaitFor
 from reverie.decoding import describe
 from reverie.errors import (
     CONTENT_TYPE,
@@ -33,7 +37,18 @@ from reverie.errors import (
     error_of,
 )
 from reverie.pipeline.calls import IngestFile, IngestMessages, Receipt
-from reverie.pipeline.submission import Submission, checked_receipt, enqueue, split_submission
+from reverie.pipeline.submission import (
+    MessageDict,
+    Submission,
+    build_file,
+    build_session,
+    checked_receipt,
+    enqueue,
+    prepare_messages,
+    single,
+    split_submission,
+)
+from reverie.sessions.types import Message
 from reverie.tracing import current_traceparent
 
 if TYPE_CHECKING:
@@ -351,3 +366,76 @@ class Connection:
         self._http.close()
         if self.broker is not None:
             self.broker.close()
+
+
+def ingest(
+    connection: Connection,
+    session: str | None = None,
+    messages: Iterable[MessageDict | Message] | MessageDict | None = None,
+    *,
+    user: str | None = None,
+    provider: str | None = None,
+    chat_id: str | None = None,
+    channel: str | None = None,
+    visibility: Visibility | None = None,
+    strict: bool = False,
+    wait: WaitFor = "queued",
+    timeout_seconds: float = 30.0,
+    trace: str | None = None,
+) -> Receipt:
+    """Ingest messages, or a single one, into a session, which is named by its id or by `provider` and `chat_id`.
+
+    Return once they are in the inbox, or with `wait` once they are stored or searchable. Invalid messages are listed
+    in `receipt.rejected`, the others are accepted; sending the same ids again changes nothing. The session belongs to
+    the first `user` named; when others are named, it becomes a group of them all. With `visibility="shared"` all users
+    of the agent see these messages. With `strict`, messages out of sequence are refused. Raises `Rejected` if all
+    messages are invalid, `Unavailable` (with the ids whose acceptance is unknown) and `WaitTimeout`.
+    """
+    session_input = build_session(
+        {
+            "session": session,
+            "user": user,
+            "provider": provider,
+            "chat_id": chat_id,
+            "channel": channel,
+            "visibility": visibility,
+            "strict": strict,
+        }
+    )
+    check_wait(wait, timeout_seconds)
+    submission = prepare_messages(
+        messages, agent=connection.config.agent, session_input=session_input, trace=check_trace(trace)
+    )
+    return connection.deliver(submission, wait=wait, timeout_seconds=timeout_seconds)
+
+
+def ingest_file(
+    connection: Connection,
+    source_uri: str,
+    content: str,
+    *,
+    session: str | None = None,
+    user: str | None = None,
+    visibility: Visibility | None = None,
+    tags: Iterable[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+    wait: WaitFor = "queued",
+    timeout_seconds: float = 30.0,
+    trace: str | None = None,
+) -> Receipt:
+    """Ingest the text of a document; unchanged parts are not indexed again. Raises the errors of `ingest`.
+
+    The receipt has the document's id, which is the same for each version of it.
+    """
+    check_wait(wait, timeout_seconds)
+    given = IngestFile(
+        source_uri=source_uri,
+        content=content,
+        session=session,
+        user=user,
+        visibility=visibility,
+        tags=tags,  # type: ignore[arg-type]  # what a caller passes may be read once
+        metadata=metadata,  # type: ignore[arg-type]
+    )
+    payload = build_file(given, agent=connection.config.agent, trace=check_trace(trace))
+    return connection.deliver(single(payload), wait=wait, timeout_seconds=timeout_seconds)

@@ -13,10 +13,10 @@ import resource
 
 import numpy as np
 
-from adapters.embedders import local
+from adapters.embedders import native_memory
 from retrieval.index.agent_index import VectorCodes
 
-local.limit_memory()
+native_memory.limit_memory()
 rows = np.arange(10_000)
 codes = VectorCodes(384)
 codes.reserve(len(rows))

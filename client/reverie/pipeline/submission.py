@@ -1,4 +1,4 @@
-"""The methods `ingest` and `files.add`: checked payloads from a caller's messages and files, and the receipt.
+"""Checked payloads from a caller's messages and files, and the receipt.
 
 The checks run twice: in the caller's process, for an immediate error, and in the worker, because any process may write
 to an inbox. A payload that passes can be stored as it is. The client and the HTTP server share this module, so that
@@ -17,16 +17,15 @@ import msgspec
 from msgspec.structs import asdict
 
 from reverie import contract
-from reverie.checks import check_label, check_payload, check_time, check_trace, check_wait, normalise_tags
+from reverie.checks import check_label, check_payload, check_time, normalise_tags
 from reverie.clock import new_id, now_micros, to_micros
-from reverie.contract import FilePayload, MessagePayload, Outcome, Payload, Role, Visibility, WaitFor, content_hash
+from reverie.contract import FilePayload, MessagePayload, Outcome, Payload, Role, WaitFor, content_hash
 from reverie.decoding import convert, type_name
 from reverie.errors import Conflict, Rejected, Rejection
 from reverie.pipeline.calls import IngestFile, Receipt
 from reverie.sessions.types import Message
 
 if TYPE_CHECKING:
-    from reverie.connection import Connection
     from reverie.pipeline.producer import Producer
 
 
@@ -319,76 +318,3 @@ def _all_rejected(rejected: list[Rejection]) -> Rejected:
     what = "conflict" if kind is Conflict else "are invalid"
     more = f" (all {len(rejected)} messages {what}; this is the first error)" if len(rejected) > 1 else ""
     return kind(first.error + more, field=first.field, items=tuple(rejected))
-
-
-def ingest(
-    connection: Connection,
-    session: str | None = None,
-    messages: Iterable[MessageDict | Message] | MessageDict | None = None,
-    *,
-    user: str | None = None,
-    provider: str | None = None,
-    chat_id: str | None = None,
-    channel: str | None = None,
-    visibility: Visibility | None = None,
-    strict: bool = False,
-    wait: WaitFor = "queued",
-    timeout_seconds: float = 30.0,
-    trace: str | None = None,
-) -> Receipt:
-    """Ingest messages, or a single one, into a session, which is named by its id or by `provider` and `chat_id`.
-
-    Return once they are in the inbox, or with `wait` once they are stored or searchable. Invalid messages are listed
-    in `receipt.rejected`, the others are accepted; sending the same ids again changes nothing. The session belongs to
-    the first `user` named; when others are named, it becomes a group of them all. With `visibility="shared"` all users
-    of the agent see these messages. With `strict`, messages out of sequence are refused. Raises `Rejected` if all
-    messages are invalid, `Unavailable` (with the ids whose acceptance is unknown) and `WaitTimeout`.
-    """
-    session_input = build_session(
-        {
-            "session": session,
-            "user": user,
-            "provider": provider,
-            "chat_id": chat_id,
-            "channel": channel,
-            "visibility": visibility,
-            "strict": strict,
-        }
-    )
-    check_wait(wait, timeout_seconds)
-    submission = prepare_messages(
-        messages, agent=connection.config.agent, session_input=session_input, trace=check_trace(trace)
-    )
-    return connection.deliver(submission, wait=wait, timeout_seconds=timeout_seconds)
-
-
-def ingest_file(
-    connection: Connection,
-    source_uri: str,
-    content: str,
-    *,
-    session: str | None = None,
-    user: str | None = None,
-    visibility: Visibility | None = None,
-    tags: Iterable[str] = (),
-    metadata: Mapping[str, Any] | None = None,
-    wait: WaitFor = "queued",
-    timeout_seconds: float = 30.0,
-    trace: str | None = None,
-) -> Receipt:
-    """Ingest the text of a document; unchanged parts are not indexed again. Raises the errors of `ingest`.
-
-    The receipt has the document's id, which is the same for each version of it.
-    """
-    check_wait(wait, timeout_seconds)
-    given = IngestFile(
-        source_uri=source_uri,
-        content=content,
-        session=session,
-        user=user,
-        visibility=visibility,
-        tags=tags,  # type: ignore[arg-type]  # what a caller passes may be read once
-        metadata=metadata,  # type: ignore[arg-type]
-    )
-    payload = build_file(given, agent=connection.config.agent, trace=check_trace(trace))
-    return connection.deliver(single(payload), wait=wait, timeout_seconds=timeout_seconds)

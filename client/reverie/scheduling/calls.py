@@ -1,10 +1,15 @@
-"""The calls for schedules, their runs, reminders and notifications."""
+"""The calls for schedules, their runs, reminders and notifications.
+
+A cadence is given as `cron`, `at` or `every` with `tz`, an executor as a `webhook`, or a `task` and its `queue`; a call
+may give either as a struct instead.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
 
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
@@ -16,7 +21,13 @@ from reverie.contract import Scope
 from reverie.errors import Rejected
 from reverie.fields import ChannelId, Limit, Offset, OwnId, SessionId, checked, label
 from reverie.scheduling import types
-from reverie.scheduling.checks import check_run_id
+from reverie.scheduling.checks import (
+    MAX_URL_CHARACTERS,
+    check_executor,
+    check_run_id,
+    check_schedule,
+    check_schedule_changes,
+)
 from reverie.scheduling.run_signing import WorkerKey
 from reverie.types import Deleted
 
@@ -88,8 +99,6 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
 
     def checked(self) -> AddSchedule:
         """Give the schedule an id, so that it is stored only once if it is sent again."""
-        from reverie.scheduling.checks import schedule_draft  # and with it all of cron
-
         schedule_draft(self)
         return replace(self, id=self.id or new_id())
 
@@ -128,8 +137,6 @@ class UpdateSchedule(_OneSchedule, kw_only=True, frozen=True):
 
     def checked(self) -> UpdateSchedule:
         """Raise `Rejected` if arguments conflict, or if there is nothing to change."""
-        from reverie.scheduling.checks import schedule_changes
-
         schedule_changes(self)
         return self
 
@@ -453,6 +460,104 @@ class AcknowledgeNotifications(OfOneOrAll[types.Acknowledged], frozen=True):
     required_scope: ClassVar = "schedule"
     all_users_scope: ClassVar[Scope] = "schedule"
     ids: Annotated[Sequence[str], checked(_check_ids, "The ids of 1 to 1,000 notifications.")]
+
+
+# --- schedules from calls ---
+
+_COMMON_FIELDS: Final = ("goal", "name", "channel", "session", "timeout_seconds", "recall_limit")
+_CADENCE: Final = ("cron", "at", "every", "tz")
+_EXECUTOR: Final = ("webhook", "task", "queue")
+# If a call gives a struct: the path in it of the field that checks name by the short argument.
+_CADENCE_PATHS: Final = {
+    "cron": "cadence.expression",
+    "at": "cadence.at",
+    "every": "cadence.seconds",
+    "anchor": "cadence.anchor",
+    "tz": "cadence.tz",
+}
+_EXECUTOR_PATHS: Final = {"url": "executor.url", "task": "executor.task", "queue": "executor.queue"}
+
+
+def schedule_draft(call: AddSchedule) -> types.ScheduleDraft:
+    """Return the schedule of a call. Raises `Rejected`."""
+    from reverie.scheduling.cadence import parse_cadence  # and with it all of cron
+
+    with fields_of(call):
+        draft = types.ScheduleDraft(
+            **{name: getattr(call, name) for name in (*_COMMON_FIELDS, "id", "user")},
+            notification_policy=call.notify,
+            cadence=_cadence(call) or parse_cadence(),
+            executor=_executor(call) or types.LlmExecutor(),
+        )
+        return check_schedule(draft)
+
+
+def schedule_changes(call: UpdateSchedule) -> types.ScheduleChanges:
+    """Return the changes of a call. Raises `Rejected`."""
+    with fields_of(call):
+        changes = types.ScheduleChanges(
+            **{name: getattr(call, name) for name in _COMMON_FIELDS},
+            notification_policy=call.notify,
+            cadence=_cadence(call) or UNSET,
+            executor=_executor(call) or UNSET,
+        )
+        return check_schedule_changes(changes)
+
+
+@contextmanager
+def fields_of(call: AddSchedule | UpdateSchedule) -> Iterator[None]:
+    """Name fields in errors as the call does: `cron`, or `cadence.expression` if it gave a struct."""
+    names = {"url": "webhook"}
+    names |= _CADENCE_PATHS if call.cadence is not None else {}
+    names |= _EXECUTOR_PATHS if call.executor is not None else {}
+    try:
+        yield
+    except Rejected as error:
+        error.field = names.get(error.field, error.field)
+        raise
+
+
+def _cadence(call: AddSchedule | UpdateSchedule) -> types.Cadence | None:
+    from reverie.scheduling.cadence import parse_cadence
+
+    given = _given(call, _CADENCE)
+    if call.cadence is not None:
+        if given:
+            raise Rejected(f"give cadence or {', '.join(given)}, not both", field="cadence")
+        return call.cadence
+    if set(given) == {"tz"}:
+        raise Rejected("tz alone changes nothing: give cron, at or every with it", field="tz")
+    return parse_cadence(**{"tz": "UTC", **given}) if given else None
+
+
+def _executor(call: AddSchedule | UpdateSchedule) -> types.Executor | None:
+    given = _given(call, _EXECUTOR)
+    llm = getattr(call, "llm", False)
+    if llm and (given or call.executor is not None):
+        raise Rejected("give only one of webhook, task with queue, and llm", field="llm")
+    if call.executor is not None:
+        if given:
+            raise Rejected(f"give executor or {', '.join(given)}, not both", field="executor")
+        return call.executor
+    return _executor_from(**given) if given else types.LlmExecutor() if llm else None
+
+
+def _given(call: AddSchedule | UpdateSchedule, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(call, name)) is not None}
+
+
+def _executor_from(*, webhook: str | None = None, task: str | None = None, queue: str | None = None) -> types.Executor:
+    """Return the executor of a webhook, or of a task of the agent's own workers. Raises `Rejected`."""
+    if webhook is not None and (task is not None or queue is not None):
+        raise Rejected("give a webhook, or a task with its queue, not both", field="webhook")
+    if webhook is not None:
+        check_label("webhook", webhook, required=True, limit=MAX_URL_CHARACTERS)
+        return types.WebhookExecutor(url=webhook)
+    if task is None:
+        raise Rejected("queue needs the task to send to it", field="task")
+    if queue is None:
+        raise Rejected("task needs the queue that your workers listen to", field="queue")
+    return check_executor(types.TaskExecutor(task=task, queue=queue))
 
 
 def confirm_delivery(
