@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, Final
 
+from memory.memories.patterns.matching import Anchored
+
 _ROOT: Final = Path(__file__).resolve().parents[2]
 # The folders of the product with the package that their files are imported as.
 _FOLDERS: Final = ("memory", "retrieval", "storage", "adapters", "server", "worker", "tasks", "cli", "client/reverie")
@@ -77,6 +79,8 @@ def _name_of(path: Path) -> str:
 
 
 def _held(value: object, where: str, depth: int) -> Iterator[FoundPattern]:
+    if isinstance(value, Anchored):
+        value = value.compiled
     if isinstance(value, re.Pattern):
         yield FoundPattern(where, value)
     elif depth and isinstance(value, list | tuple | set | frozenset):

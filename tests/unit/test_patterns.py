@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from memory.memories.patterns import Statement, find_statements
-from memory.memories.patterns.matching import MAX_MESSAGE_CHARACTERS
+from memory.memories.patterns.matching import MAX_MESSAGE_CHARACTERS, Anchored
 from reverie.clock import from_micros, to_micros
 from support.hostile_texts import SEARCHED_FOR_STATEMENTS
 from support.work import count_calls
@@ -436,3 +436,12 @@ def test_what_is_pasted_behind_a_lead_in_is_no_statement_of_the_user(lead_in: st
     """Given words behind a label or a line that leads to them, then they are nobody's statement; alone they are."""
     assert find_statements(said, at=AT)
     assert find_statements(lead_in + said, at=AT) == []
+
+
+def test_a_pattern_is_compiled_when_it_is_first_used() -> None:
+    """Given a pattern that was only made, as by a process that reads no messages, then it is compiled by a search."""
+    pattern = Anchored("i (?:am|was)")
+    assert "compiled" not in vars(pattern)
+    assert pattern.match("I was here")
+    assert pattern.match("So I was here") is None
+    assert "compiled" in vars(pattern)

@@ -27,10 +27,10 @@ from memory.memories.patterns.matching import (
     MAX_MESSAGE_CHARACTERS,
     MAX_SENTENCE_CHARACTERS,
     REST,
+    Anchored,
     Sentence,
     Statement,
     covered_text,
-    starting,
     with_plain_apostrophes,
 )
 
@@ -74,7 +74,7 @@ _CHOICES: Final = (
     ("pronouns", r"\bpronouns\b|\b(?:they/them|she/her|he/him)\b"),
 )
 # Anchored to the beginning: a search from each position would read the rest of the text each time.
-_COMPILED: Final = tuple((name, starting(rf"{REST}?(?:{pattern})")) for name, pattern in _CHOICES)
+_COMPILED: Final = tuple((name, Anchored(rf"{REST}?(?:{pattern})")) for name, pattern in _CHOICES)
 # Words for how often or how politely, and numbers: `three options` and `five options` are one subject.
 _IGNORED_WORDS: Final = """
 always never don't do not ever please only just also from now on going forward in the future i you your want wants would
@@ -94,7 +94,7 @@ def subject_of(text: str) -> str:
     scope = _key(condition[0]) if condition is not None else ""
     rest = text.replace(condition[0], " ") if condition is not None else text
     for name, pattern in _COMPILED:
-        if pattern.search(rest):
+        if pattern.match(rest):
             return _subject(name, scope)
     return _subject(_key(rest), scope)
 
@@ -154,11 +154,11 @@ _OVERRIDE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _ASKS: Final = frozenset("?\uff1f\u061f")
-_REQUESTED = starting(
+_REQUESTED = Anchored(
     r"(?:please )?(?:(?:can|could|would|will) you (?:please |kindly )?(?:always|never|stop|call me|address me|refer"
     r" to me|from now on|keep your|use)\b|would you mind\b)",
 )
-_COURTESY = starting(r"(?:please|thanks|thank you|thx|cheers)(?: (?:a lot|so much|very much|in advance))?\s{0,3}$")
+_COURTESY = Anchored(r"(?:please|thanks|thank you|thx|cheers)(?: (?:a lot|so much|very much|in advance))?\s{0,3}$")
 # The reason for an instruction, which lasts as long: "keep lists short, I read them on my phone".
 _REASON: Final = (
     r"(?:(?:i|we)(?:'m|'re|'ve got| am| are| have| can't| cannot| don't| do not| get| read| hate| find| struggle)"
@@ -166,7 +166,7 @@ _REASON: Final = (
     r"(?!.{0,200}\b(?:today|tonight|tomorrow|now|this|that|you|him|her|deadline|meeting|need)\b)"
 )
 # After a comma an instruction may continue with one of these words, but not with a name or a `says my boss`.
-_GOES_ON = starting(
+_GOES_ON = Anchored(
     rf"(?:(?:please|pls|and|but|or|nor|even|not|never|always|ever|only|just|so|then|if|when|whenever|unless|because"
     rf"|since|ok|okay|thanks|thank you|no|with|without|(?:in|for) (?:all|every|each|my)|especially|including|instead"
     rf"|rather|don't|do not|too|also|at least|at most|would you|could you|can you|make sure|{words.HORIZON}"
@@ -186,7 +186,7 @@ _BETWEEN_PEOPLE = re.compile(
     re.IGNORECASE,
 )
 # `Translate it, and never ...`: what follows is about the text to be worked on.
-_WORKS_ON_TEXT = starting(
+_WORKS_ON_TEXT = Anchored(
     r"(?:please |just |can you |could you ){0,3}(?:translate|proofread|summari[sz]e|explain|quote|repeat|read|review"
     r"|print|convert|format|write|draft|say|send|text|email|mail|post|publish|tell|edit|describe)\b"
     r"[^,]{0,400}\b(?:always|never|don't|do not|from now on,? \w)"
@@ -274,7 +274,7 @@ _WANT: Final = (
 _FORGET: Final = r"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|remove|disregard|ignore) (?:about )?"
 _RULE: Final = r"(?:rule|instruction|preference|request|wish|thing)"
 _TAKEN_BACK: Final = tuple(
-    starting(pattern)
+    Anchored(pattern)
     for pattern in (
         # `I want` and `the rule` name an instruction of the user's own.
         rf"{_FORGET}(?:that )?{_WANT} (?P<rest>.{{1,400}})",
@@ -291,7 +291,7 @@ _TAKEN_BACK: Final = tuple(
         rf"(?P<more> {_MORE})?$",
     )
 )
-_OWN_WORDS: Final = starting(rf"{_FORGET}(?:what i said about\b|(?:the|that|my) [\w -]{{1,40}} {_RULE},)")
+_OWN_WORDS: Final = Anchored(rf"{_FORGET}(?:what i said about\b|(?:the|that|my) [\w -]{{1,40}} {_RULE},)")
 # Marks words that name an instruction without saying whether it asks for something or forbids it.
 _ABOUT: Final = "about: "
 _FORBIDS: Final = re.compile(r"\b(?:never|don't|do not|not|no|stop|quit|avoid|without|skip|omit)\b", re.IGNORECASE)
@@ -347,6 +347,6 @@ def _revoked(text: str) -> re.Match[str] | None:
     for pattern in _TAKEN_BACK:
         found = pattern.match(text)
         if found is not None:
-            named = "more" not in pattern.groupindex or found["more"] or _PLAINLY.search(text, 0, found.start("rest"))
+            named = "more" not in found.re.groupindex or found["more"] or _PLAINLY.search(text, 0, found.start("rest"))
             return found if named else None
     return None

@@ -28,10 +28,10 @@ from memory.memories.patterns.matching import (
     BLANKS,
     COVER,
     REST,
+    Anchored,
     Sentence,
     Statement,
     first_match,
-    starting,
 )
 from reverie.memories.types import MemoryKind, Tier
 from storage.recall.claims import with_apostrophes
@@ -43,9 +43,9 @@ _ADJECTIVE: Final = (
 )
 
 
-def _forms(*patterns: str) -> tuple[re.Pattern[str], ...]:
+def _forms(*patterns: str) -> tuple[Anchored, ...]:
     """Return patterns whose whole match is what the user wants, unless they have a group `rest` of their own."""
-    return tuple(starting(one if "(?P<rest>" in one else f"(?P<rest>{one})") for one in patterns)
+    return tuple(Anchored(one if "(?P<rest>" in one else f"(?P<rest>{one})") for one in patterns)
 
 
 WISHES: Final = _forms(
@@ -235,13 +235,13 @@ _MANNERS: Final = _forms(
     *(f"{_PLEASE}{_ASKED}{_PLEASE}{pattern}" for pattern in words.WAYS_TO_ANSWER),
     rf"i (?:don't|do not|never|no longer) (?:want|like) to {words.TALK_OF}",
 )
-_ASKED_FIRST: Final = starting(rf"(?:{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS})?{_PLEASE}{_ASKED}")
-_CALLED: Final = starting(
+_ASKED_FIRST: Final = Anchored(rf"(?:{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS})?{_PLEASE}{_ASKED}")
+_CALLED: Final = Anchored(
     rf"{_PLEASE}{_ASKED}(?:please )?(?:address|refer to) me as (?P<rest>(?:dr\.? |prof\.? |mr\.? |ms\.? |mrs\.? )?"
     rf"(?-i:[A-Z])[\w'.-]{{0,40}}"
     r"(?: (?-i:[A-Z])[\w'.-]{0,40}){0,3})"
 )
-_REMEMBER = starting(
+_REMEMBER = Anchored(
     rf"(?:{_PLEASE}(?:always )?(?:remember|keep in mind|bear in mind|note|take note|don't forget|do not forget)(?:"
     rf" please)?(?:{BLANKS}that\b|\s{{0,3}}[:,]|(?={BLANKS}(?:to|i)\b))"
     r"|for (?:future|your) reference\s{0,3}[,:]|for the (?:future|record)\s{0,3}[,:]|(?:a )?(?:new|one|another|house"
@@ -251,15 +251,15 @@ _REMEMBER = starting(
 # A line of a text that was pasted, not typed.
 _INDENTED: Final = re.compile(r"[\r\n]{0,9}(?:\t| {2}|[\xa0\u2000-\u200a\u3000])")
 # Where an instruction applies, said before the instruction itself.
-_SCOPE = starting(
+_SCOPE = Anchored(
     rf"(?:{words.HORIZON},?{BLANKS})?(?:in|for|across) (?:all|every|each)(?: of)?(?: my)? (?:projects?|workspaces?"
     rf"|chats?|conversations?),{BLANKS}"
 )
 # After these, any imperative is meant to last.
-_LASTING = starting(r"(?:.{0,400}\brule\b|for future)[^:,]{0,400}[:,]")
-_ANY_IMPERATIVE = starting(rf"(?P<rest>(?:{_IMPERATIVE}|no (?:more )?{words.MANNER}\b){REST})")
+_LASTING = Anchored(r"(?:.{0,400}\brule\b|for future)[^:,]{0,400}[:,]")
+_ANY_IMPERATIVE = Anchored(rf"(?P<rest>(?:{_IMPERATIVE}|no (?:more )?{words.MANNER}\b){REST})")
 _INSTRUCTIONS: Final = (*_MANNERS, *_FROM_NOW_ON, *_ALWAYS, *_WHENEVER, *_STOP, *_YOURS)
-_KINDS: Final[tuple[tuple[MemoryKind, tuple[re.Pattern[str], ...]], ...]] = (
+_KINDS: Final[tuple[tuple[MemoryKind, tuple[Anchored, ...]], ...]] = (
     ("instruction", _INSTRUCTIONS),
     ("preference", WISHES),
 )
@@ -275,7 +275,7 @@ _POLITE = re.compile(
     r"|pls|thanks|thank you)$",
     re.IGNORECASE,
 )
-_VAGUE = starting(r"(?:please )?(?:always|never|don't|do not) (?:\w{1,40} )?(?:it|that|this|them)[.!]{0,40}$")
+_VAGUE = Anchored(r"(?:please )?(?:always|never|don't|do not) (?:\w{1,40} )?(?:it|that|this|them)[.!]{0,40}$")
 _EVERYWHERE = re.compile(
     r"\b(?:everywhere|(?:in|across|for) (?:all|every|each)(?: of)?(?: my| the)? (?:projects?|workspaces?|chats?"
     r"|conversations?))\b",

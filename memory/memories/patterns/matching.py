@@ -23,9 +23,25 @@ BLANKS: Final = r"\s{1,3}"
 REST: Final = rf".{{0,{MAX_SENTENCE_CHARACTERS}}}"
 
 
-def starting(pattern: str) -> re.Pattern[str]:
-    """Return a case-insensitive pattern that matches from the beginning of a text only, however it is searched."""
-    return re.compile(rf"\A(?:{pattern})", re.IGNORECASE)
+class Anchored:
+    """A case-insensitive pattern that matches from the beginning of a text only, compiled when it is first used.
+
+    Compiling the 220 of them takes 0.2 s, a sixth of the start of a server, and few processes read messages.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        """Keep the pattern without its beginning."""
+        self._pattern = pattern
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        """The compiled pattern."""
+        return re.compile(rf"\A(?:{self._pattern})", re.IGNORECASE)
+
+    @cached_property
+    def match(self) -> Callable[..., re.Match[str] | None]:
+        """The method of that name of the compiled pattern."""
+        return self.compiled.match
 
 
 # The category of facts about the user; the job adds the user's name.
@@ -368,12 +384,12 @@ class PatternMatch:
 
 
 Maker = Callable[[PatternMatch], Statement | None]
-Rule = tuple[re.Pattern[str], Maker]
+Rule = tuple[Anchored, Maker]
 
 
 def rule(pattern: str, make: Maker) -> Rule:
     """Return a rule: a case-insensitive pattern, and the function that makes a statement of its match."""
-    return starting(pattern), make
+    return Anchored(pattern), make
 
 
 def rules(make: Maker, *patterns: str) -> tuple[Rule, ...]:

@@ -17,6 +17,7 @@ from memory.memories.patterns.matching import (
     COVER,
     I_AM,
     VALUE,
+    Anchored,
     Maker,
     PatternMatch,
     Rule,
@@ -30,7 +31,6 @@ from memory.memories.patterns.matching import (
     rule,
     rules,
     sentences_of,
-    starting,
 )
 from memory.memories.patterns.names import APPOSITION, NO_NAMES_TOLD, is_of_somebody, with_relation
 from memory.memories.patterns.told import find_told, in_third_person, whole, with_date
@@ -168,7 +168,7 @@ _MIN_WORDS_OF_ANYTHING: Final = 4
 _ABOUT_ME: Final = r"(?=(?:\s{0,3},)?\s{1,3}(?:i|my|we|our|i'm)\b)"
 _POLITELY: Final = r"(?:(?:please|can you|could you|would you|you should|i want you to)\s{1,3}){0,2}"
 # These words ask to remember anything; `note that` and the like may be about the current task.
-_REMEMBER_ANYTHING = starting(
+_REMEMBER_ANYTHING = Anchored(
     rf"{_POLITELY}(?:remember(?:{BLANKS}that|\s{{0,3}}:)|(?:don't|do not|never) forget(?:{BLANKS}that|\s{{0,3}}:)"
     r"|for (?:future|your) reference\s{0,3}[,:])\s{0,3}"
     r"(?P<rest>(?:(?:the|a|an|there|on|in|at)\s|(?-i:[A-Z])).{0,400})",
@@ -185,7 +185,7 @@ _THAT_ONE: Final = (
     r"(?!(?:time|day|night|evening|morning|weekend|summer|winter|spring|year|trip|scene|movie|film|song|moment|feeling"
     r"|conversation|story|guy|girl|man|woman|place|one|thing|part|episode|book|game|party|photo|picture|old|crazy)\b)"
 )
-_REMEMBER = starting(
+_REMEMBER = Anchored(
     rf"{_POLITELY}(?:(?:always{BLANKS})?remember(?:{BLANKS}that{BLANKS}{_THAT_ONE}|\s{{0,3}}:|{_ABOUT_ME})|(?:don't"
     rf"|do not|never) forget(?:{BLANKS}that|\s{{0,3}}:|{_ABOUT_ME})"
     r"|keep in mind(?:\s{1,3}that|\s{0,3}:)|make a note(?:\s{1,3}that|\s{1,3}of this\s{0,3}:"
@@ -193,18 +193,18 @@ _REMEMBER = starting(
     r"|note(?:\s{1,3}that|\s{0,3}:)|for the record\s{0,3}[,:]|for (?:future|your) reference\s{0,3}[,:])"
     r"\s{0,3},?\s{0,3}(?P<rest>\S.{0,400})",
 )
-_FROM_DATE = starting(
+_FROM_DATE = Anchored(
     rf"(?P<rest>(?:starting|beginning|as of|from){BLANKS}(?:{words.DATE}|{words.MONTHS}"
     rf"|next (?:week|month|year|{words.WEEKDAYS})|{words.WEEKDAYS})(?:{BLANKS}on(?:wards?)?)?\s{{0,3}},?"
     r"\s{1,3}(?:i|my|we|our|i'm|i'll|we'll)\b.{0,400})",
 )
-_REMIND = starting(
+_REMIND = Anchored(
     rf"{_POLITELY}(?:remind me|don't let me forget){BLANKS}"
     r"(?P<rest>(?:(?:on|in|at|by|this|next|every|tomorrow|tonight|today)\b[\w :]{0,30}?\s)?(?:to"
     r"|that|about)\s{1,3}\S.{0,400})",
 )
 _OWN = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|my|me|mine|we|we're|we've|we'll|our|us)\b", re.IGNORECASE)
-_VAGUE = starting(r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b")
+_VAGUE = Anchored(r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b")
 _YOU = re.compile(r"\b(?:you|your|you're|yourself|u)\b", re.IGNORECASE)
 _SECRET = re.compile(
     r"\b(?:pass(?:word|code|phrase|wd)|pin|cvv|cvc|secret|token|api[ -]?key|private key|ssn|social security|card number"
@@ -294,7 +294,7 @@ _REQUESTS: Final = (
 
 
 # Words with which people lead into a statement.
-_LEAD_IN = starting(
+_LEAD_IN = Anchored(
     r"(?:(?:so|well|also|ok(?:ay)?|hi|hey|hello|oh|and|but|btw|by the way|fyi|actually|anyway|plus|yes|yeah"
     r"|yep|yup|no(?! longer)|nope|nah|sure|right|thanks|thank you|great|cool|nice|awesome|personally|honestly|for me"
     r"|just so you know|before i forget|(?:quick |small )?update|in fact|as for me|(?:it )?turn(?:s|ed) out(?: that)?"
@@ -331,15 +331,15 @@ _STATES: Final = r"(?=(?:is|has|was|lives|works|loves|likes|hates|[a-z]{2,20}s|[
 # Shortened beginnings of clauses about relatives: "Mum's 70", "my sister's got asthma", "my eldest, Maya, plays".
 _SHORTENED: Final = (
     (
-        starting(
+        Anchored(
             r"(?=(?:mum|mom|mam|dad|granny|gran|grandad|grandma|grandpa)(?:'s\s|\s"
             r"(?:is|has|was|lives|works|loves|likes|hates|can't|doesn't)\b))"
         ),
         "my ",
     ),
-    (starting(rf"{_RELATIVE_OF_MINE},? (?P<name>(?-i:[A-Z][a-z]{{1,20}})), {_STATES}"), r"\g<who> \g<name> "),
+    (Anchored(rf"{_RELATIVE_OF_MINE},? (?P<name>(?-i:[A-Z][a-z]{{1,20}})), {_STATES}"), r"\g<who> \g<name> "),
     (
-        starting(
+        Anchored(
             rf"(?P<subject>{_RELATIVE_OF_MINE}(?: (?-i:[A-Z][a-z]{{1,20}}))?)'s (?:(?P<has>got\s|(?=been\b))"
             r"|(?=(?:an?|in|on|at|from|not|now|always|still|due|allergic|married|engaged|divorced|pregnant|retired|scared|afraid"
             r"|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
@@ -360,7 +360,7 @@ _NO_SUBJECT: Final = (
 )
 # What people leave out where a sentence begins: "dentist tomorrow at 9", "last shift is 8 May", "sold it on Friday".
 _LEFT_OUT: Final = tuple(
-    (starting(f"(?={pattern})"), words_left_out)
+    (Anchored(f"(?={pattern})"), words_left_out)
     for pattern, words_left_out in (
         (
             rf"{_NO_SUBJECT}(?:[a-z-]{{2,15}} ){{0,2}}(?:{_APPOINTMENT}|dentist|doctor|gp|optician|vet)"
@@ -513,7 +513,7 @@ def _after_lead_in(sentence: Sentence) -> Sentence:
     return Sentence(sentence.text[start:], sentence.original[start:])
 
 
-def _in_full(clause: Sentence, shortened: Sequence[tuple[re.Pattern[str], str]]) -> Sentence:
+def _in_full(clause: Sentence, shortened: Sequence[tuple[Anchored, str]]) -> Sentence:
     """Return a clause about a relative with the words that were left out or shortened at its beginning."""
     for pattern, full in shortened:
         found = pattern.match(clause.text)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
-from memory.memories.patterns.matching import COVER, Sentence, Statement, as_subject, starting
+from memory.memories.patterns.matching import COVER, Anchored, Sentence, Statement, as_subject
 from reverie.clock import from_micros
 from reverie.memories.types import MemoryKind
 from storage.recall.days import FOR_WHICH, Days, days_in, end_of_day
@@ -93,7 +93,7 @@ _KNOWN_TO_BOTH: Final = re.compile(
 _WEEKLY: Final = re.compile(
     r"\bon (?:mon|tues|wednes|thurs|fri|satur|sun)day (?:morning|afternoon|evening|night)s\b", re.I
 )
-_DOING: Final = starting(
+_DOING: Final = Anchored(
     r"(?:been\s)?(?:(?:just|really|also|even|mostly|only)\s){0,2}(?P<verb>[a-z]{2,20}ing\b(?:\s(?:out|off|down|back"
     r"|over))?)"
 )
@@ -127,11 +127,11 @@ _RELATIVE: Final = (
     r"|the (?:kids|children|boys|girls|twins|dog|cat))(?: [A-Z][a-z]{1,20})?)"
 )
 _REST: Final = r"(?P<rest>\s\S.{0,400})"
-_DID: Final = starting(
+_DID: Final = Anchored(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!{_OF_THOUGHT}\b)(?P<verb>gave up|grew up (?:on|by|near|with|without|speaking"
     rf"|in(?=\s(?-i:[A-Z])))|{_PAST})\b{_REST}"
 )
-_WAS: Final = starting(
+_WAS: Final = Anchored(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>was (?:in|at|born|raised|brought up"
     rf"|adopted)|did(?= my (?:phd|degree|masters?|master's|bachelor's|mba|training|apprenticeship|residency)\b)|had"
     rf"|got(?! to\b))\b{_REST}"
@@ -143,23 +143,23 @@ _MILESTONE: Final = re.compile(
     r"\Ai (?:just |finally |recently )?got (?:promoted|married|divorced|engaged|laid off|fired|accepted|the job)\b",
     re.IGNORECASE,
 )
-_HAS_DONE: Final = starting(
+_HAS_DONE: Final = Anchored(
     rf"{_SUBJECT}(?:'ve|\s{{1,3}}have)\s{{1,3}}{_ADVERBS}(?!(?:got|had|{_OF_THOUGHT})\b)(?P<verb>{_PARTICIPLE})\b"
     rf"(?!\s{_ADVERBS}(?:so|into|able|there|{_EMPTY}|{_NO_LIFE})\b){_REST}"
 )
 # Without a day, a sentence with `had` or `was in` needs a year.
 _IN_A_YEAR: Final = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b")
-_IS: Final = starting(
+_IS: Final = Anchored(
     rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?=an?\s(?!{_EMPTY}\b|bit\b|lil|big)"
     rf"|{_DOING_NOW}\b)(?P<rest>\S.{{0,400}})"
 )
-_HAS: Final = starting(
+_HAS: Final = Anchored(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>have|own)\b(?=\s(?:an?|two|three|four|five|six|\d{{1,2}})\s)"
     r"(?!\s\w+ (?:pic|photo|picture)s?\b|\s(?:(?!regular|weekly|monthly|daily)\w+ ){1,3}(?:meeting|appointment|call"
     rf"|exam|interview|flight|deadline|shift|lesson|class|date)s?\b){_REST}"
 )
 # What recurs or is usual, after `I'm`: "I'm off on Mondays", "I'm usually asleep by ten".
-_REGULARLY: Final = starting(
+_REGULARLY: Final = Anchored(
     rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)(?=\s(?:usually|normally|generally|.{{1,60}}(?:on (?:(?:mon|tues|wednes|thurs"
     r"|fri|satur|sun)day|weekday|weekend)s|at weekends|every (?:other |second )?(?:[a-z]{3,6}day|week|weekend"
     rf"|month|night|morning|summer|winter))\b))(?!\s(?:{_NO_LIFE}|not|excited|happy|glad|so)\b){_REST}"
@@ -169,17 +169,17 @@ _HAS_SOMEBODY: Final = re.compile(
     rf"User has (?:an?|two|three|four|five|six|\d) (?:{words.PETS}|son|daughter|brother|sister|kid|child|grandchild"
     r"|grandson|granddaughter|niece|nephew)(?:s|ies|ren)?\.|User's (?:\S{1,30} ){1,3}lives? with them\."
 )
-_DOES: Final = starting(
+_DOES: Final = Anchored(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!play the (?:victim|fool|part|role|game|hero|villain|devil|field"
     rf"|system)\b)(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b|live (?:for|in (?:fear|hope|peace|denial|the (?:past"
     rf"|moment)))\b|[a-z]{{1,12}}(?:ept|ought|aught|oke|rew)\b)(?P<verb>[a-z]{{3,20}})\b{_REST}"
 )
 # With words that say how often: "I go to church on Sundays", "I run every morning", "I usually have lunch at noon".
-_HABIT: Final = starting(
+_HABIT: Final = Anchored(
     rf"{_SUBJECT}\s{{1,3}}(?:(?P<often>usually|always|normally|generally|often|regularly|only|mostly|mainly)\s)?"
     rf"(?P<verb>go|do|run|read|meet|see|call|visit|eat|cook|skip|fast|sleep|(?(often)have|(?!)))\b{_REST}"
 )
-_PLANS: Final = starting(
+_PLANS: Final = Anchored(
     rf"{_SUBJECT}(?P<verb>(?:'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?:going to|planning (?:to|on|a|an)|(?:going"
     rf"|having|getting|doing(?=\s(?:the|an?)\s(?-i:[A-Z]))|seeing(?=\s(?:dr|my|the|an?)\b)|{_DOING_NOW})(?! ready))"
     rf"|(?:'ll|\s{{1,3}}will)\s{{1,3}}{_ADVERBS}(?:be )?(?!let|keep|look|be\b)[a-z]{{2,20}}"
@@ -187,13 +187,13 @@ _PLANS: Final = starting(
     rf"|(?:decided|arranged|planned|signed up|enrolled|registered) (?:to|for)))\b{_REST}"
 )
 # With a day in the future these are plans, too: "I'm on call next week", "I start on Monday", "my last day is 3 May".
-_WILL_DO: Final = starting(
+_WILL_DO: Final = Anchored(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!(?!see\s(?:dr|my|the|an?)\b){_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b)(?P<verb>[a-z]{{2,20}})\b{_REST}"
 )
-_WILL_BE: Final = starting(
+_WILL_BE: Final = Anchored(
     rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)(?=\s(?:on|in|at|off|away|back|out|free|busy)\b){_REST}"
 )
-_OF_THING: Final = starting(
+_OF_THING: Final = Anchored(
     r"(?P<subject>(?:(?:my|our) [a-z]|the (?:wedding|funeral|baby|party|move|operation|surgery|exam|interview"
     r"|christening|graduation|concert|holiday|trip|flight|train|deadline)\b)[\w' -]{0,60}?)\s(?P<verb>is|are"
     r"|takes place|starts|begins|ends|opens|leaves|arrives|expires|runs out"
@@ -206,9 +206,9 @@ _GOT: Final = re.compile(
     re.IGNORECASE,
 )
 # `We` and its verb, which `_AS_ONE` turns into the forms after `I`.
-_WE: Final = starting(r"we(?P<verb>'re|'ve|'ll|\s(?:are|were))?(?=\s)")
+_WE: Final = Anchored(r"we(?P<verb>'re|'ve|'ll|\s(?:are|were))?(?=\s)")
 _AS_ONE: Final = {"'re": "'m", " are": " am", " were": " was"}
-_OF_RELATIVE: Final = starting(
+_OF_RELATIVE: Final = Anchored(
     rf"{_RELATIVE}\s{{1,3}}{_ADVERBS}(?!(?:thinks?|says?|said|called|rang|phoned|texted|emailed|messaged|knows?|wants?|told|tells?|asks?|asked|thought|would|could"
     rf"|can|will|may|might|should)\b)(?P<verb>(?:is|are)(?=\s(?:an?|in|at|from|on|named|called|allergic|married"
     rf"|\d{{1,2}}(?! (?:minutes|hours|days)\b)|getting|{_DOING_NOW})\b)|(?!is|was|has been|motivates|inspires|supports"
@@ -216,7 +216,7 @@ _OF_RELATIVE: Final = starting(
 )
 _OF_THE_MIND: Final = r"(?:want|need|think|feel|know|care|remember|see|hear|believe|understand|wish)"
 # Something that no longer holds: the new memory supersedes the memory that said that it holds.
-_ENDS: Final = starting(
+_ENDS: Final = Anchored(
     rf"{_SUBJECT}(?:(?P<be>'m|\s{{1,3}}am)\s(?P<no_longer_be>no longer|not)|(?P<have>\s{{1,3}}have) no"
     rf"|\s{{1,3}}(?P<do>don't|do not)|\s{{1,3}}(?P<no_longer>no longer))\s(?!{_OF_THE_MIND}\b)"
     r"(?P<rest>\S.{2,120}?)(?P<any_more>\sany ?more)?\Z"
@@ -234,7 +234,7 @@ _NEXT: Final = re.compile(
     r"|right now|either|though|anyway|so|but)\b)",
     re.IGNORECASE,
 )
-_CONDITION: Final = starting(
+_CONDITION: Final = Anchored(
     r"[\s,]{0,3}(?:if|when(?! [a-z]{2,20}ing\b)|whenever|unless|until|except|but (?:only|not))\b"
 )
 _REFERS: Final = re.compile(
@@ -363,11 +363,11 @@ def _plan(text: str, at: int) -> Statement | None:
     days = days_in(text, at) if found else None
     if found is None or days is None or days.last < from_micros(at).date():
         return None
-    if found.re is not _PLANS and not _is_ahead(found, days, text, at):
+    if found.re != _PLANS.compiled and not _is_ahead(found, days, text, at):
         return None
-    content = _about_user(found, text) if found.re is not _OF_THING else text
+    content = _about_user(found, text) if found.re != _OF_THING.compiled else text
     content = with_date(content, days, text)
-    if found.re is _OF_THING:
+    if found.re == _OF_THING.compiled:
         whose, thing = content.split(maxsplit=1)
         if whose.lower() == "the":
             plan = _statement(text, content, "event", None, expires_at=end_of_day(days.last))
@@ -380,7 +380,7 @@ def _is_ahead(found: re.Match[str], days: Days, text: str, at: int) -> bool:
     """Return whether a sentence in the present tense is about coming days and about nothing that recurs."""
     if days.last <= from_micros(at).date() or _REPEATED.search(text) or _YEARLY.search(text):
         return False
-    if found.re is _WILL_DO:
+    if found.re == _WILL_DO.compiled:
         is_vague = _VAGUE_OBJECT.match(found["rest"]) is not None and not found["rest"].startswith(" to ")
         return days.first > from_micros(at).date() and not is_vague
     return not found["verb"].endswith(" to") or text[found.end("verb") : days.start].strip() in ("", "the")
@@ -393,7 +393,7 @@ def _event(text: str, at: int) -> Statement | None:
     is_known = (
         days is not None or is_origin or _IN_A_YEAR.search(text) is not None or _MILESTONE.search(text) is not None
     )
-    if found is None or (not is_known and (found.re is _WAS or _VAGUE_OBJECT.match(found["rest"]))):
+    if found is None or (not is_known and (found.re == _WAS.compiled or _VAGUE_OBJECT.match(found["rest"]))):
         return None
     if days is not None and days.first > from_micros(at).date() and not FOR_WHICH.search(text[: days.start]):
         return None
@@ -410,13 +410,15 @@ def _state(text: str, at: int) -> Statement | None:
         return None
     days = days_in(text, at, is_past=True) if not _WEEKLY.search(text) else None
     # What is true on one day does not last, even if the order of day and month is not known.
-    if found.re is not _HAS_DONE and (days is not None or _DAY_AND_MONTH.search(text)):
+    if found.re != _HAS_DONE.compiled and (days is not None or _DAY_AND_MONTH.search(text)):
         return None
     content = _about_user(found, text)
     if days is not None and not text[: days.start].lower().endswith("since "):
         return _statement(text, with_date(content, days, text), "event", None)
     # In the third person, a second verb would need an `s`, too.
-    if (found.re in (_DOES, _HABIT) and " and " in text) or (found.re in (_DOES, _HAS) and _SECOND_VERB.search(text)):
+    if (found.re in (_DOES.compiled, _HABIT.compiled) and " and " in text) or (
+        found.re in (_DOES.compiled, _HAS.compiled) and _SECOND_VERB.search(text)
+    ):
         content = f'User said: "{text}."'
         return replace(_statement(text, content, "fact", as_subject(text)), content=content)
     return _statement(text, content, "fact", as_subject(content.removeprefix("User ")))
@@ -433,9 +435,9 @@ def _lasts(found: re.Match[str], text: str) -> bool:
         return False
     if _REPEATED.search(text):
         return True
-    if found.re in (_HAS, _HABIT):
+    if found.re in (_HAS.compiled, _HABIT.compiled):
         return True
-    if found.re is _DOES:
+    if found.re == _DOES.compiled:
         return re.match(rf"{_NARRATED}\Z", found["verb"], re.IGNORECASE) is None
     predicate = _predicate(found)
     if not predicate.startswith("been") and _KNOWN_TO_BOTH.match(" " + predicate.partition(" ")[2]):
@@ -446,7 +448,7 @@ def _lasts(found: re.Match[str], text: str) -> bool:
 
 def _predicate(found: re.Match[str]) -> str:
     rest = found["rest"].strip()
-    return rest if found.re is _IS else f"{found['verb']} {rest}"
+    return rest if found.re == _IS.compiled else f"{found['verb']} {rest}"
 
 
 def _relative(text: str, at: int) -> Statement | None:
@@ -483,10 +485,10 @@ def _about_user(found: re.Match[str], text: str) -> str:
         if lowered.startswith(short) or (short[0] == " " and short.strip() in lowered.split()[:3]):
             rest = long + rest[len(short) :] if short[0] == "'" else rest.replace(short, long, 1)
             return "User" + in_third_person(rest)
-    if found.re in (_DOES, _WILL_DO, _HAS, _HABIT) or (
-        found.re is _PLANS and found["verb"].split()[0].lower() == "plan"
+    if found.re in (_DOES.compiled, _WILL_DO.compiled, _HAS.compiled, _HABIT.compiled) or (
+        found.re == _PLANS.compiled and found["verb"].split()[0].lower() == "plan"
     ):
-        verb = found["verb"].split()[0 if found.re is _PLANS else -1]
+        verb = found["verb"].split()[0 if found.re == _PLANS.compiled else -1]
         at = found.start("verb") - start + found["verb"].index(verb)
         rest = rest[:at] + with_s(verb) + rest[at + len(verb) :]
     return "User" + in_third_person(rest)
