@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from adapters.broker.recall_log import RecallLog
 from memory.conversion import convert
+from memory.paging import newest_page
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected
@@ -129,22 +130,17 @@ def recent_recalls(
 
     With `account`, results from the account store are included; with the id of a `memory`, only that one's.
     """
-    if account is None:
-        found = _events(store, agent, limit, offset, memory)
-    else:
-        first = limit + offset
-        found = [*_events(store, agent, first, 0, memory), *_events(account, agent, first, 0, memory)]
-        # The results of one recall from both stores stay together, best first.
-        found.sort(key=lambda event: (event.at, event.recall, event.score), reverse=True)
-        found = found[offset : offset + limit]
+
+    def read(store: Store, limit: int, offset: int) -> list[RecallEvent]:
+        """Return the events of one store; those of the account's store are marked."""
+        with store.reading() as tx:
+            events = tx.for_agent(agent).recalls.recent(limit=limit, offset=offset, memory=memory)
+        return [replace(event, account=True) for event in events] if store.name == ACCOUNT_STORE else events
+
+    stores = [store] if account is None else [store, account]
+    # The results of one recall from both stores stay together, best first.
+    found = newest_page(stores, read, lambda event: (event.at, event.recall, event.score), limit=limit, offset=offset)
     return found if explain else [replace(event, score=None) for event in found]
-
-
-def _events(store: Store, agent: str, limit: int, offset: int, memory: str | None) -> list[RecallEvent]:
-    """Return the events of one store; those of the account's store are marked."""
-    with store.reading() as tx:
-        events = tx.for_agent(agent).recalls.recent(limit=limit, offset=offset, memory=memory)
-    return [replace(event, account=True) for event in events] if store.name == ACCOUNT_STORE else events
 
 
 class _Present(NamedTuple):

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from heapq import merge
-from itertools import accumulate, groupby
-from operator import itemgetter
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from msgspec import structs
@@ -22,6 +20,7 @@ from memory.conversion import convert
 from memory.doubts import depending_on_changes, doubt, past_their_day
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.memories import pending_memories, to_memories
+from memory.paging import newest_page
 from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE, job_name
 from reverie.errors import Conflict, NotFound
@@ -66,12 +65,13 @@ def list_entries(
     agent: str,
     matching: CurationFilter = EVERY_ENTRY,
     limit: int = 50,
+    offset: int = 0,
     with_texts: bool = False,
 ) -> list[CurationEntry]:
     """Return an agent's entries, newest first, without the changed rows; with their texts if asked for."""
     with store.reading() as tx:
         log = tx.for_agent(agent).curation
-        found = log.page(matching, limit=limit)
+        found = log.page(matching, limit=limit, offset=offset)
         changes = {entry.id: log.changes(entry.id) for entry in found} if with_texts else {}
     return [_to_entry(store, entry, changes.get(entry.id, ()), with_rows=False) for entry in found]
 
@@ -248,13 +248,18 @@ class CurationLogs:
     def _page(
         self, matching: CurationFilter, *, limit: int, offset: int, with_texts: bool = False
     ) -> Sequence[CurationEntry]:
-        logs = [
-            list_entries(
-                store, agent=self._memories.agent, matching=matching, limit=limit + offset, with_texts=with_texts
+        def read(store: Store, limit: int, offset: int) -> Sequence[CurationEntry]:
+            return list_entries(
+                store,
+                agent=self._memories.agent,
+                matching=matching,
+                limit=limit,
+                offset=offset,
+                with_texts=with_texts,
             )
-            for store in self._memories.existing_stores()
-        ]
-        return _newest_first(logs)[offset : offset + limit]
+
+        stores = self._memories.existing_stores()
+        return newest_page(stores, read, lambda entry: entry.at, limit=limit, offset=offset)
 
     def due(self, *, limit: int) -> Sequence[CurationEntry]:
         """Return the sensitive entries that nobody has accepted or undone, with their texts, newest first."""
@@ -327,15 +332,6 @@ class CurationLogs:
             if (store.name == ACCOUNT_STORE) == entry.startswith(_ACCOUNT_PREFIX):
                 return store
         raise _entry_not_found(entry)
-
-
-def _newest_first(logs: Sequence[Sequence[CurationEntry]]) -> list[CurationEntry]:
-    """Merge logs by time, keeping the order of writing within each, even if a slow job wrote an earlier time.
-
-    The position of an entry does not depend on older ones, so that pages fit together.
-    """
-    dated = (zip(accumulate((entry.at for entry in log), min), log, strict=True) for log in logs)
-    return [entry for _, entry in merge(*dated, key=itemgetter(0), reverse=True)]
 
 
 def _with_job_name(matching: CurationFilter) -> CurationFilter:

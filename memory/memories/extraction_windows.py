@@ -18,9 +18,8 @@ import msgspec
 from msgspec import Meta
 
 from memory.memories.findings import Finding
-from memory.memories.patterns import find_instructions
 from memory.memories.patterns.instruction_sentences import is_override, subject_of
-from memory.memories.patterns.instructions import says_everywhere
+from memory.memories.patterns.instructions import find_instructions, says_everywhere
 from memory.memories.patterns.matching import COVER, covered_text, without_foreign
 from memory.secrets import looks_secret, redact_secret_answers, redacted, repeats_secret_of
 from reverie import contract

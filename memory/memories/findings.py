@@ -21,10 +21,11 @@ from blake3 import blake3
 from memory.conversion import convert
 from memory.memories.concept_tags import concept_tags
 from memory.memories.memories import add_in_history
-from memory.memories.patterns import Statement, find_instructions, find_revocations, find_statements
 from memory.memories.patterns.instruction_sentences import takes_back
-from memory.memories.patterns.matching import is_game, is_taken_back
+from memory.memories.patterns.instructions import find_instructions, find_revocations
+from memory.memories.patterns.matching import Statement, is_game, is_taken_back
 from memory.memories.patterns.names import names_told
+from memory.memories.patterns.statements import find_statements
 from memory.memories.sensitive import SEEN_BY_ALL, sensitive_kind
 from memory.secrets import looks_secret, repeats_secret_of
 from reverie.memories.types import EXTRACTION

@@ -24,6 +24,7 @@ from memory.conversion import convert, set_fields
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
 from memory.memories.patterns.instruction_sentences import subject_of
+from memory.paging import newest_page
 from reverie.clock import from_micros, to_micros
 from reverie.contract import DEFAULT_CHANNEL, job_name
 from reverie.errors import Conflict, NotFound, Rejected
@@ -40,6 +41,7 @@ from storage.curation import CurationFilter, EntryDraft
 from storage.memories.instructions import READ_CHARACTERS
 from storage.memories.memories import Memories, MemoryCounts, count_memories
 from storage.memories.records import EXTRACTION_SOURCE, MemoryFilter, MemoryRecord, NewMemory, Visibility, is_standing
+from storage.stores import Store
 from storage.transaction import AgentRepositories
 from storage.viewer import Viewer
 
@@ -174,25 +176,18 @@ def pending_memories(memories: AgentMemories, *, limit: int, offset: int) -> lis
 
 
 def _newest(memories: AgentMemories, conditions: MemoryFilter, *, limit: int, offset: int) -> list[Memory]:
-    """Return a page of the memories of both stores that meet conditions, the newest first.
-
-    If only one store has matches, the page is read from it; if both have, the first `offset + limit` of each are read.
-    """
+    """Return a page of the memories of both stores that meet conditions, the newest first."""
     matching = []
     for store in memories.existing_stores():
         with store.reading() as tx:
             if tx.for_agent(memories.agent).memories.any(conditions):
                 matching.append(store)
-    only_one = len(matching) < 2
-    found: list[Memory] = []
-    for store in matching:
+
+    def read(store: Store, limit: int, offset: int) -> list[Memory]:
         with store.reading_as(memories.agent) as rows:
-            page = rows.memories.page(
-                conditions, limit=limit if only_one else offset + limit, offset=offset if only_one else 0
-            )
-            found += to_memories(rows, page)
-    found.sort(key=lambda memory: memory.created_at, reverse=True)
-    return found if only_one else found[offset : offset + limit]
+            return to_memories(rows, rows.memories.page(conditions, limit=limit, offset=offset))
+
+    return newest_page(matching, read, lambda memory: memory.created_at, limit=limit, offset=offset)
 
 
 def update_memory(

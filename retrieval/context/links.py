@@ -1,13 +1,19 @@
-"""Follows names in the results of a recall to other texts with these names: "the mayor of the town where she was born".
+"""Recognises questions that the results of one recall do not answer, and follows names in them to other texts.
 
-A question may describe somebody or something instead of naming it. Then the first recall finds who is meant, and the
-rest of the answer is in texts that share no name with the question. So texts with the names in the best results are
-searched for by words. Of these, the texts are kept that also have words of the question.
+A question may describe somebody or something instead of naming it: "the mayor of the town where she was born". Then
+the first recall finds who is meant, and the rest of the answer is in texts that share no name with the question. So
+texts with the names in the best results are searched for by words. Of these, the texts are kept that also have words of
+the question.
+
+Other questions are about a whole history: in which order something happened, or a summary of it. No single text answers
+them. The best results only name the subject: small talk, and long answers of an assistant that repeat it. The events
+themselves are in many messages of people, which hardly name the subject.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -20,6 +26,23 @@ from reverie.recall.types import RecallResult
 from storage.index.search_index import Hit
 from storage.recall.words import hash_of, is_function_word, words_of
 
+# A longer query is a turn of a conversation, in which such words say little.
+_MAX_QUESTION_CHARACTERS: Final = 240
+_WHOLE: Final = re.compile(
+    r"\Aorder the\b|\b(?:summar(?:y|ies|i[sz]e[ds]?|i[sz]ing)|sum up|recap|overview|condense|overall"
+    r"|(?:my|our) progress|progressed|evolve[ds]?|history of|story of|over time|so far|across (?:all|our)"
+    r"|over (?:all )?these (?:weeks|months|years)|until (?:now|today)|up to date|throughout|unfold(?:ed)?"
+    r"|step by step|timeline|chronolog(?:y|ical|ically)|sequence|oldest first|one after the other"
+    r"|(?:in|into|what|which|the) order\b(?! to)|from (?:start|first|the (?:start|beginning|first)))\b"
+    r"|\bfirst\b.{1,80}\b(?:second|next|then)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+# Questions for the assistant's words: "What did you recommend".
+_OF_ASSISTANT: Final = re.compile(
+    r"\b(?:your|you(?:'ve| have| had)?)"
+    r" (?:advi[cs]e|answer|explain|explanation|gave|given|propos|recommend|said|suggest|told)",
+    re.IGNORECASE,
+)
 # Searches by words after the first recall: a chain of four statements needs three.
 _SEARCHES: Final = 3
 # Texts that are followed after each search.
@@ -188,3 +211,15 @@ def _capitalised(text: str) -> list[tuple[str, ...]]:
 
 def _is_rare(word: str, pool: Collection[_Text]) -> bool:
     return sum(hash_of(word) in text.words for text in pool) <= _COMMON * len(pool)
+
+
+def asks_for_history(query: str) -> bool:
+    """Return whether a question is about a whole history as people told it."""
+    if len(query) > _MAX_QUESTION_CHARACTERS or _OF_ASSISTANT.search(query):
+        return False
+    return _WHOLE.search(query) is not None
+
+
+def is_of_person(result: RecallResult) -> bool:
+    """Return whether a result is a person's word: a memory, or a message of a user or of somebody with a name."""
+    return result.kind == "memory" or (result.kind == "message" and (result.role == "user" or bool(result.name)))

@@ -21,8 +21,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from retrieval.candidates import is_past
-from retrieval.context.history import asks_for_history, is_of_person
-from retrieval.context.links import follow_names
+from retrieval.context.links import asks_for_history, follow_names, is_of_person
 from retrieval.context.turns import MAX_IMPORTANT, MAX_RELEVANT, MIN_IMPORTANCE, Conversation, choose_turns
 from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome

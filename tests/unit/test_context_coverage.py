@@ -10,7 +10,7 @@ import pytest
 
 from adapters.tokens import EstimatedTokens
 from retrieval.context.fit import Fitted, fit
-from retrieval.context.history import asks_for_history
+from retrieval.context.links import asks_for_history
 from retrieval.context.select import Candidate
 from retrieval.context.write import build_context
 from retrieval.recaller import Recaller

@@ -12,8 +12,10 @@ import pytest
 from memory.lifecycle.curation import undo_entry
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.memories import approve_memory, pending_memories
-from memory.memories.patterns import Statement, find_instructions, find_revocations, find_statements
 from memory.memories.patterns.instruction_sentences import subject_of, takes_back
+from memory.memories.patterns.instructions import find_instructions, find_revocations
+from memory.memories.patterns.matching import Statement
+from memory.memories.patterns.statements import find_statements
 from storage.memories.instructions import Applies
 from storage.memories.records import NewMemory, is_standing
 from support.extracting import Extracting, answer, memory, tell

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from memory.memories.patterns import find_statements
 from memory.memories.patterns.names import names_told
+from memory.memories.patterns.statements import find_statements
 from reverie.clock import to_micros
 from support.extracting import Extracting, tell
 from support.pipeline import Pipeline

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from memory.memories.patterns import Statement, find_statements
-from memory.memories.patterns.matching import MAX_MESSAGE_CHARACTERS, Anchored
+from memory.memories.patterns.matching import MAX_MESSAGE_CHARACTERS, Anchored, Statement
+from memory.memories.patterns.statements import find_statements
 from reverie.clock import from_micros, to_micros
 from support.hostile_texts import SEARCHED_FOR_STATEMENTS
 from support.work import count_calls

@@ -10,7 +10,7 @@ import pytest
 
 from memory.lifecycle.curation import review
 from memory.memories.memories import confirm_memory
-from memory.memories.patterns import find_statements
+from memory.memories.patterns.statements import find_statements
 from memory.upkeep.notebook import Notebooks, _render
 from retrieval.context.document import items_of
 from reverie.clock import to_micros

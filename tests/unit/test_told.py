@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memory.memories.patterns import find_statements
+from memory.memories.patterns.statements import find_statements
 from reverie.clock import from_micros, to_micros
 from storage.recall.days import days_in
 

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memory.memories.patterns import Statement, find_instructions, find_statements
+from memory.memories.patterns.instructions import find_instructions
+from memory.memories.patterns.matching import Statement
+from memory.memories.patterns.statements import find_statements
 from reverie.clock import to_micros
 
 # A Wednesday.
