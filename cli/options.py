@@ -153,7 +153,8 @@ def _parameter(field: msgspec.structs.FieldInfo, hint: Any, form: _Form, *, requ
     default = form.defaults.get(field.name, field.default)
     required = required and default is NODEFAULT
     option = form.options.get(field.name)
-    shown = default if not required and isinstance(default, (str, int, float, bool)) else None
+    kinds_of_default = (str,) if field.name in form.parsers else (str, int, float, bool)  # a parser takes text only
+    shown = default if not required and isinstance(default, kinds_of_default) else None
     if kind is bool and shown is None and option and "/" in option:
         annotation: Any = bool | None
     elif kind is list:

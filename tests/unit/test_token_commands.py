@@ -58,6 +58,15 @@ def test_rotating_and_revoking_end_a_token(reverie: CommandLine) -> None:
     assert reverie("tokens", "revoke", "acme", "--yes").code != 0
 
 
+def test_a_token_that_is_rotated_without_a_grace_ends_at_once(reverie: CommandLine) -> None:
+    """Given a token, when it is rotated without an option, then the new one alone is valid."""
+    reverie("tokens", "create", "--workspace", "acme")
+    rotated = reverie("tokens", "rotate", "acme")
+    assert rotated.code == 0, rotated.err
+    assert is_well_formed(rotated.out.strip())
+    assert len(reverie("tokens", "list", "--json").json) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
