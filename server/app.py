@@ -95,6 +95,8 @@ class InProcess:
 
     def __init__(self, runtime: Runtime) -> None:
         self._services = Services(runtime)
+        # The embedded broker, to which recalls are handed over, runs only beside a server.
+        self._notes_recalls = runtime.settings.broker is not None
 
     @cached_property
     def _endpoints(self) -> dict[type[Call[Any]], Endpoint]:
@@ -103,7 +105,8 @@ class InProcess:
     def send(self, call: Call[_A], *, agent: str, workspace: str) -> _A:
         """Return the response to a call of an agent in a workspace. Raises what the server would raise."""
         endpoint = self._endpoints[type(call)]
-        response: _A = endpoint.answer(self._services, Caller(agent, workspace, new_id()), validated(call))
+        caller = Caller(agent, workspace, new_id(), notes_recalls=self._notes_recalls)
+        response: _A = endpoint.answer(self._services, caller, validated(call))
         return response
 
     def __enter__(self) -> Self:

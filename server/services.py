@@ -161,7 +161,7 @@ class Services:
         started = time.perf_counter()
         outcome = self.runtime.recaller.recall(caller.workspace, request)
         self.metrics.observe_recall(time.perf_counter() - started, degraded=bool(outcome.response.degraded))
-        if request.as_of is not None or not caller.notes_recalls:
+        if request.as_of is not None:
             return outcome.response
         captured = self.captured("recall", request, outcome.response, viewer=outcome.viewer)
         hits = (*outcome.hits, *outcome.folded)
@@ -207,8 +207,10 @@ class Services:
         """Record the hits of a recall that fit its query, each in its own store, and the context that it was for.
 
         Results that do not fit the query are not recorded, so that they do not last longer and are not promoted. Takes
-        microseconds: a worker writes them later. Returns the id of the recall.
+        microseconds: a worker writes them later. Returns the id of the recall, empty if the caller's are not recorded.
         """
+        if not caller.notes_recalls:
+            return ""
         settings = self.runtime.settings
         fitting = [hit for hit in hits if settings.recall_events_days and hit.relevance >= RECALL_EVENT_MIN_SCORE]
         if not settings.contexts_days:

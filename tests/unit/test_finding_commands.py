@@ -91,6 +91,19 @@ def test_what_is_read_without_a_server_says_from_which_folder(
     assert ended.err == f"reverie: no Reverie runs on {data}: this is read from its files (`reverie up`)\n"
 
 
+def test_a_context_without_a_server_is_not_handed_to_a_broker_that_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a data folder with its own broker, when nothing runs on it, then a context logs no failure of the broker."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REVERIE_EMBEDDING_PROVIDER", "none")
+    reverie = CommandLine(monkeypatch, capsys, "--data", str(tmp_path / "data"))
+    assert reverie("sessions", "start", "chat-1").code == 0
+    ended = reverie("context", "chat-1", "oat milk")
+    assert ended.code == 0
+    assert "recalls" not in ended.err
+
+
 def test_the_status_without_a_server_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
