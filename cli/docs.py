@@ -29,7 +29,8 @@ A command sends its call to the server that runs on the data folder, and finds b
 machine, else the user's own (`~/.local/share/reverie`). `REVERIE_URL` names a server anywhere. Where no server runs,
 the command opens the files of the data folder itself, and says so on standard error; reading creates nothing. `ingest`
 and `files add` need a Reverie that runs.
-`run`, `db` and `health` always work on the data folder and the broker.
+`run`, `db` and `health` always work on the data folder and the broker, and so do `backup`, `restore` and
+`schedules secret`.
 
 """
 

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from cli.application import Invocation
 from cli.groups import Group, Row
@@ -180,8 +181,12 @@ def collect_garbage(
 
     `reverie curation undo` restores them; `reverie run prune-decayed` does it for all agents.
     """
+    if command.target.url is None:
+        command.target.existing_data()
     call = RunJob(job="prune-decayed", dry_run=dry_run, agent=command.agent)
-    run_job(command, call, as_json=as_json, workspaces=(command.workspace, ACCOUNT_STORE))
+    # The account first: a token of one workspace is refused before anything is changed.
+    calls = [replace(call, workspace=name) for name in (ACCOUNT_STORE, command.workspace)]
+    run_job(calls, command.send, as_json=as_json)
 
 
 @memory.command("export", calls.ExportMemories)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -55,16 +55,18 @@ def _period(seconds: float) -> str:
 @root.command("run", upkeep.RunJob, arguments=("job",), leave_out=("agent", "workspace"))
 def run(command: Invocation, call: upkeep.RunJob, as_json: AsJson = False) -> None:
     """Run a periodic job now, in this process: of all agents, unless --agent or --workspace is given."""
-    limited = replace(call, agent=command.flags.get("agent"), workspace=command.flags.get("workspace"))
-    run_job(command, limited, as_json=as_json)
-
-
-def run_job(command: Invocation, call: upkeep.RunJob, *, as_json: bool, workspaces: Sequence[str] = ()) -> None:
-    """Run a job in this process, where Ctrl-C ends it, and print its counts, together for these `workspaces` if any."""
     command.target.existing_data()
-    calls = [replace(call, workspace=name) for name in workspaces] or [call]
+    limited = replace(call, agent=command.flags.get("agent"), workspace=command.flags.get("workspace"))
+    run_job([limited], command.answer, as_json=as_json)
+
+
+def run_job(
+    calls: Sequence[upkeep.RunJob], answer: Callable[[upkeep.RunJob], upkeep.JobReport], *, as_json: bool
+) -> None:
+    """Run a job by each of several calls, until Ctrl-C, and print their counts together."""
+    call = calls[0]
     try:
-        report = _summed([command.answer(one) for one in calls])
+        report = _summed([answer(one) for one in calls])
     except KeyboardInterrupt:
         note("reverie: interrupted: finished work is kept, and the next run does the rest")
         raise typer.Exit(130) from None

@@ -7,6 +7,7 @@ import functools
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -339,3 +340,24 @@ def test_the_command_line_searches_and_collects(
     assert ana.memories.get(over.id)
     assert reverie("gc")["expired"] == 1
     assert [memory.id for memory in ana.memories.list()] == [kept.id]
+
+
+def test_garbage_is_collected_on_the_server_that_the_address_names(
+    ana: Reverie,
+    url: str,
+    runtime: Runtime,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Given the address of a server, then `memory gc` removes what has expired there, and not on this machine."""
+    over = ana.remember("Only for a moment")
+    with drain(runtime).writing() as tx:
+        memories = tx.for_agent("ana").memories
+        memories.change(memories.get(over.id).row_id, now=runtime.now(), expires_at=runtime.now() - 1)
+    here = tmp_path / "here"
+    command = CommandLine(monkeypatch, capsys, "--agent", "ana", url=url, data=here, embedding_provider="none")
+    ended = command("memory", "gc", "--json")
+    assert ended.code == 0, ended.err
+    assert ended.json["expired"] == 1
+    assert not here.exists()

@@ -94,7 +94,7 @@ def test_what_is_read_without_a_server_says_from_which_folder(
 def test_a_context_without_a_server_is_not_handed_to_a_broker_that_does_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Given a data folder with its own broker, when nothing runs on it, then a context logs no failure of the broker."""
+    """Given a data folder with its own broker, when nothing runs on it, then a context logs nothing of the broker."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REVERIE_EMBEDDING_PROVIDER", "none")
     reverie = CommandLine(monkeypatch, capsys, "--data", str(tmp_path / "data"))
