@@ -85,7 +85,7 @@ def _hosts(status: PipelineStatus) -> Iterator[Finding]:
         advice = "erasures wait for it: see its logs for host_files_not_kept_true"
         yield Finding("Hosts", "problem", f"{host.name} cannot keep its files true: {host.error}", advice)
     if status.hosts and not silent and not failing:
-        yield Finding("Hosts", "ok", f"{counted(len(status.hosts), 'host')} share the database")
+        yield Finding("Hosts", "ok", f"the database is used by {counted(len(status.hosts), 'host')}")
 
 
 def _inboxes(status: PipelineStatus) -> Iterator[Finding]:

@@ -169,6 +169,9 @@ def check_databases(data: Path, database: str | None = None) -> Iterator[Finding
 def check_backups(settings: Settings, now: datetime) -> Iterator[Finding]:
     """Check that backups are made, and how old the newest is."""
     folder = settings.backup_folder
+    if settings.database is not None:
+        yield Finding("Backups", "ok", "are made by PostgreSQL's own tools, unseen by Reverie: docs/scale.md")
+        return
     if folder is None:
         advice = "name a folder on another disk as `backup_folder`, or run `reverie backup` yourself: docs/backup.md"
         yield Finding("Backups", "warning", "none are made", advice)

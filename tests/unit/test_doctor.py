@@ -160,6 +160,8 @@ def test_a_backup_folder_without_a_recent_backup_is_named(settings: Settings, tm
     configured = settings.model_copy(update={"backup_folder": tmp_path})
     (empty,) = doctor.check_backups(configured, NOW)
     assert empty.found == f"none yet in {tmp_path}"
+    (elsewhere,) = doctor.check_backups(settings.model_copy(update={"database": "postgresql://db/reverie"}), NOW)
+    assert elsewhere.state == "ok"
 
 
 def test_a_pipeline_that_is_well_has_no_finding_but_ok(settings: Settings) -> None:
