@@ -2755,9 +2755,11 @@ FROM (SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS
     -1)) AS replaced
 UNION ALL SELECT *
 FROM (SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, COALESCE(m.owner_user_id, '') AS owner
-    FROM memories AS m WHERE (m.agent_id = :agent AND m.superseded_by IS NULL AND m.visibility <> 'requested' AND
-    m.subject >= 'changed: ' AND m.subject < 'changed: ~' AND (m.visibility = 'shared' OR m.owner_user_id = :viewer OR
-    (m.owner_user_id IS NULL AND (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
+    FROM (SELECT row_id FROM memories WHERE (agent_id = :agent AND subject = 'lives in') AND memories.store_id =
+    :store_id UNION ALL SELECT row_id FROM memories WHERE (agent_id = :agent AND subject >= 'changed: ' AND subject <
+    'changed: ~') AND memories.store_id = :store_id) AS said JOIN memories AS m ON m.row_id = said.row_id WHERE
+    (m.superseded_by IS NULL AND m.visibility <> 'requested' AND (m.visibility = 'shared' OR m.owner_user_id = :viewer
+    OR (m.owner_user_id IS NULL AND (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
     m.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND
     EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id
     = :store_id)))) AND vs.store_id = :store_id)))) AND COALESCE(m.owner_user_id, '') = :owner) AND m.store_id =
@@ -2774,9 +2776,11 @@ FROM (SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS
     m.superseded_at DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AS replaced
 UNION ALL SELECT *
 FROM (SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, COALESCE(m.owner_user_id, '') AS owner
-    FROM memories AS m WHERE (m.agent_id = :agent AND m.superseded_by IS NULL AND m.visibility <> 'requested' AND
-    m.subject >= 'changed: ' AND m.subject < 'changed: ~' AND (m.visibility = 'shared' OR m.owner_user_id = :viewer OR
-    (m.owner_user_id IS NULL AND (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
+    FROM (SELECT row_id FROM memories WHERE (agent_id = :agent AND subject = 'lives in') AND memories.store_id =
+    :store_id UNION ALL SELECT row_id FROM memories WHERE (agent_id = :agent AND subject >= 'changed: ' AND subject <
+    'changed: ~') AND memories.store_id = :store_id) AS said JOIN memories AS m ON m.row_id = said.row_id WHERE
+    (m.superseded_by IS NULL AND m.visibility <> 'requested' AND (m.visibility = 'shared' OR m.owner_user_id = :viewer
+    OR (m.owner_user_id IS NULL AND (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
     m.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND
     EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id
     = :store_id)))) AND vs.store_id = :store_id))))) AND m.store_id = :store_id ORDER BY m.created_at DESC LIMIT

@@ -178,8 +178,9 @@ _HISTORIES: Final = """
 """
 
 
-# The subjects of memories that say that something has changed begin with this.
+# The subjects of memories that say that something has changed begin with this; a move is one of the home.
 CHANGED: Final = "changed: "
+HOME: Final = "lives in"
 _REPLACEMENTS: Final = f"""
     SELECT * FROM (
         SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at,
@@ -190,8 +191,12 @@ _REPLACEMENTS: Final = f"""
     ) AS replaced
     UNION ALL SELECT * FROM (
         SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, coalesce(m.owner_user_id, '') AS owner
-        FROM memories AS m WHERE m.agent_id = :agent AND m.superseded_by IS NULL AND m.visibility <> 'requested'
-        AND m.subject >= '{CHANGED}' AND m.subject < '{CHANGED}~' AND {{visible_too}}{{of_owner}}
+        FROM (
+            SELECT row_id FROM memories WHERE agent_id = :agent AND subject = '{HOME}'
+            UNION ALL SELECT row_id FROM memories
+            WHERE agent_id = :agent AND subject >= '{CHANGED}' AND subject < '{CHANGED}~'
+        ) AS said CROSS JOIN memories AS m ON m.row_id = said.row_id
+        WHERE m.superseded_by IS NULL AND m.visibility <> 'requested' AND {{visible_too}}{{of_owner}}
         ORDER BY m.created_at DESC LIMIT :limit
     ) AS changed
 """

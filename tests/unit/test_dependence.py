@@ -11,6 +11,7 @@ import pytest
 
 from memory.lifecycle.curation import review
 from memory.memories.memories import confirm_memory, forget
+from memory.memories.patterns.statements import find_statements
 from memory.upkeep.notebook import Notebooks, _render
 from reverie.clock import to_micros
 from reverie.memories.types import changed_text
@@ -205,6 +206,18 @@ def marks(pipe: Pipeline, **how: Any) -> dict[str, str]:
 def test_what_was_said_before_a_change_is_recalled_with_it(pipe: Pipeline, ana: Knowing) -> None:
     """Given a landlord told before a move that the query does not find, then the result names the move."""
     assert marks(pipe) == {"landlord": 'may have changed: said before "User moved to Porto", 3 Jun 2023'}
+
+
+def test_a_move_counts_where_the_home_before_it_was_never_told(pipe: Pipeline) -> None:
+    """Given a landlord and then a move that the query does not find, then the result names the move."""
+    ana = Knowing(pipe.stores, workspace=WORKSPACE)
+    ana.remember("User's landlord is Mr Silva.", id="landlord", at=MAY)
+    (moved,) = find_statements("I moved to Porto.", at=JUNE)
+    ana.remember(moved.content, subject=moved.subject, at=JUNE)
+    pipe.settle()
+    (found,) = pipe.recall("landlord", limit=1).results
+    assert found.changed_since is not None
+    assert changed_text(found.changed_since) == 'may have changed: said before "User moved to Porto", 3 Jun 2023'
 
 
 def test_what_is_said_again_or_looked_back_to_has_no_mark(pipe: Pipeline, ana: Knowing) -> None:

@@ -24,6 +24,7 @@ from memory.memories.patterns.matching import (
     rule,
     rules,
 )
+from storage.recall.chunk_sources import HOME
 
 # `the north of ...` is not part of the name of a place.
 _BEFORE_PLACE = re.compile(
@@ -186,14 +187,14 @@ def _relation_works(match: PatternMatch) -> Statement:
 def _lives(match: PatternMatch) -> Statement | None:
     # A companion (`with Sam`) is left out; `in winter` or `for now` is not.
     place = re.split(r"\swith\s", match.value)[0]
-    return _fact(match, "lives in", place, f"User lives in {place}.") if _is_place(place) else None
+    return _fact(match, HOME, place, f"User lives in {place}.") if _is_place(place) else None
 
 
 def _moved(match: PatternMatch) -> Statement | None:
     place = _AFTER_PLACE.split(match.value)[0]
     if re.match(words.NO_PLACES, match.value, re.IGNORECASE):
         return None
-    return _fact(match, "lives in", place, f"User moved to {match.value}.") if _is_place(place) else None
+    return _fact(match, HOME, place, f"User moved to {match.value}.") if _is_place(place) else None
 
 
 def _from(match: PatternMatch) -> Statement | None:
