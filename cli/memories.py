@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -39,7 +39,17 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.counts import counted
 from reverie.errors import NotFound
 from reverie.memories import calls
-from reverie.memories.types import Fact, FoundMemories, Memory, MemoryStats, Note, Remembered, changed_text, long_text
+from reverie.memories.types import (
+    Fact,
+    FoundMemories,
+    LaterChange,
+    Memory,
+    MemoryStats,
+    Note,
+    Remembered,
+    changed_text,
+    long_text,
+)
 from reverie.upkeep import GetReview, Review, RunJob
 
 _PROPERTIES: Final = ("id", "tier", "lifetime", "kind", "source", "created")
@@ -64,8 +74,9 @@ def pending(command: Invocation, call: calls.ListPendingMemories, as_json: AsJso
 
 @memory.says("approve", calls.ApproveMemory)
 def _approve(found: Memory) -> str:
-    """Show a memory of one user to all users of the agent; `reverie curation undo` takes it back."""
-    return f"Memory {found.id} is shown to all users now: {found.content}"
+    """Put a memory that waits in force, or show it to all users of the agent; `reverie curation undo` takes it back."""
+    audience = "all users" if found.visibility == "shared" else f"{found.owner_user_id} alone"
+    return f"Approved for {audience}: {found.content}"
 
 
 @memory.says("confirm", calls.ConfirmMemory, arguments=("id",))
@@ -99,20 +110,12 @@ def _print_found(response: FoundMemories) -> None:
     if response.degraded:
         say(f"({response.degraded})")
     relevances = {id: f"{relevance:.2f}" for id, relevance in response.relevances.items()}
-    print_table(
-        (*_PROPERTIES, "relevance", "duplicates", "content"),
-        (
-            (
-                *_properties(memory),
-                relevances.get(memory.id, "-"),
-                response.duplicates.get(memory.id, 0),
-                shortened(memory.content)
-                + (f" ({changed_text(since)})" if (since := response.changed_since.get(memory.id)) else ""),
-            )
-            for memory in response.results
-        ),
-        empty="Nothing found.",
+    changes = response.changed_since
+    rows = (
+        (*_properties(one), relevances.get(one.id, "-"), response.duplicates.get(one.id, 0), _content(one, changes))
+        for one in response.results
     )
+    print_table((*_PROPERTIES, "relevance", "duplicates", "content"), rows, empty="Nothing found.")
 
 
 @memory.says(
@@ -228,10 +231,14 @@ def _print_memories(memories: Sequence[Memory], as_json: bool, *, empty: Callabl
         columns["expires"] = _expiry_text
     if any(memory.valid_to for memory in memories):
         columns["valid"] = lambda memory: period(memory.valid_from, memory.valid_to)
-    rows = (
-        (*_properties(one), *(column(one) for column in columns.values()), shortened(one.content)) for one in memories
-    )
+    rows = ((*_properties(one), *(column(one) for column in columns.values()), _content(one)) for one in memories)
     print_table((*_PROPERTIES, *columns, "content"), rows, empty=empty)
+
+
+def _content(memory: Memory, changes: Mapping[str, LaterChange] | None = None) -> str:
+    change = (changes or {}).get(memory.id)
+    remark = memory.review or (changed_text(change) if change else "")
+    return shortened(memory.content) + (f" ({remark})" if remark else "")
 
 
 def _expiry_text(memory: Memory) -> str:
@@ -246,7 +253,8 @@ def _properties(memory: Memory) -> tuple[str, ...]:
 @facts.lists("list", calls.ListFacts, ("category", "key", "value", "source", "valid"), none="facts")
 def _fact_row(fact: Fact) -> Row:
     """List the current facts, newest first."""
-    return fact.category, fact.key, shortened(fact.value), fact.source, period(fact.valid_from, fact.valid_to)
+    value = shortened(fact.value) + (f" ({fact.review})" if fact.review else "")
+    return fact.category, fact.key, value, fact.source, period(fact.valid_from, fact.valid_to)
 
 
 facts.shows(

@@ -41,6 +41,8 @@ def _print_recall(response: RecallResponse) -> None:
         until = f", {'until' if memory.valid_to else 'replaced on'} {day_of(ended)}" if ended else ""
         if memory.changed_since is not None:
             say(f"     {changed_text(memory.changed_since)}")
+        if memory.waits:
+            say("     waits for approval: no context has it")
         say(f"     {memory.kind} {memory.id}{place_of}{until}, relevance {memory.relevance:.2f}{tags}{folded}")
         if memory.explanation is not None:
             say(f"     {_explained(memory.explanation)}")

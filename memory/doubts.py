@@ -1,18 +1,19 @@
-"""Finds doubtful memories: by a later change that they depend on, the end of their time, or a long silence.
+"""Finds memories that wait, or that are doubtful: by a later change that they depend on, or by a long silence.
 
-The review lists such memories, and the files of the notebook mark them. The doubt is computed when memories are read
-and never stored, so it disappears with its cause.
+The review lists such memories, and every list and file that shows them has the remark. It is computed when memories
+are read and never stored, so it disappears with its cause.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from reverie.clock import DAY_MICROS, from_micros
 from reverie.inert import inert_line
-from reverie.memories.types import LaterChange, changed_text
+from reverie.memories.types import LaterChange, Provenance, changed_text
 from storage.memories.records import UNCONFIRMED_DAYS, MemoryRecord
+from storage.memories.trust import TrustPolicy, orders_without_right
 from storage.recall.chunk_sources import Replacement
 from storage.recall.dependence import Change, changes_of, newest_change
 from storage.recall.plans import passed_day
@@ -22,20 +23,22 @@ from storage.transaction import AgentRepositories
 _MAX_READ = 2_000
 
 
-def later_changes(rows: AgentRepositories, memories: Iterable[MemoryRecord]) -> dict[str, LaterChange]:
+def later_changes(rows: AgentRepositories, memories: Sequence[MemoryRecord]) -> dict[str, LaterChange]:
     """Return the change that makes each of these memories doubtful, by their ids; none for the others."""
-    return _doubted(memories, _changes_by_owner(rows))
+    # One query for each owner, because only that has an index: a page of a long list must not read all of it.
+    owners = dict.fromkeys(memory.owner_user_id or "" for memory in memories)
+    return _doubted(memories, {owner: changes_of(rows.past_memories.replacements(owner)) for owner in owners})
 
 
-def depending_on_changes(rows: AgentRepositories) -> list[tuple[MemoryRecord, LaterChange]]:
-    """Return the current memories that depend on a later change, each with that change."""
+def depending_on_changes(rows: AgentRepositories) -> list[MemoryRecord]:
+    """Return the current memories that depend on a later change."""
     changes = _changes_by_owner(rows)
     newest = max((one.at for several in changes.values() for one, _ in several), default=None)
     if newest is None:
         return []
     memories = rows.memories.states_before(newest, owners=list(changes), limit=_MAX_READ)
     doubted = _doubted(memories, changes)
-    return [(memory, doubted[memory.id]) for memory in memories if memory.id in doubted]
+    return [memory for memory in memories if memory.id in doubted]
 
 
 def past_their_day(rows: AgentRepositories, *, now: int) -> list[MemoryRecord]:
@@ -44,7 +47,47 @@ def past_their_day(rows: AgentRepositories, *, now: int) -> list[MemoryRecord]:
     return [one for one in memories if passed_day(one.content, one.created_at, now=now) is not None]
 
 
-def doubt(memory: MemoryRecord, change: LaterChange | None, *, now: int) -> str:
+def remarks(
+    rows: AgentRepositories,
+    memories: Sequence[MemoryRecord],
+    provenances: Mapping[str, Provenance],
+    *,
+    now: int,
+    trust: TrustPolicy,
+) -> dict[str, str]:
+    """Return why current ones of these memories are told to nobody yet, or may not hold, in a few words, by their ids.
+
+    Memories that simply hold, and those that were replaced, have no remark.
+    """
+    current = [memory for memory in memories if memory.active]
+    changes = later_changes(rows, current)
+    others = rows.memories.contradicting([memory.id for memory in current])
+
+    def remark(memory: MemoryRecord) -> str:
+        if memory.visibility == "requested":
+            return "waits for approval" if memory.waits else "waits for approval to be shared"
+        if why := held_back(memory, provenances.get(memory.id), trust):
+            return why
+        if memory.id in others:
+            return f"memory {others[memory.id]} says something else"
+        return _doubt(memory, changes.get(memory.id), now=now)
+
+    return {memory.id: why for memory in current if (why := remark(memory))}
+
+
+def held_back(memory: MemoryRecord, provenance: Provenance | None, trust: TrustPolicy) -> str:
+    """Return why the trust of its source keeps a memory out of contexts; empty if they may have it."""
+    if provenance is None:
+        return ""
+    if not trust.tells(provenance.trust):
+        return f"not told: the word of {provenance.trust}"
+    needs_confirmation = orders_without_right(memory) or not trust.tells(provenance.trust, confirmed=False)
+    if memory.confirmed_at is None and needs_confirmation:
+        return f"not told before it is confirmed: the word of {provenance.trust}"
+    return ""
+
+
+def _doubt(memory: MemoryRecord, change: LaterChange | None, *, now: int) -> str:
     """Return why a memory may no longer hold, in a few words; empty if there is no reason."""
     if change is not None:
         return changed_text(change, clean=inert_line)

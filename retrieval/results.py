@@ -394,6 +394,7 @@ def _result(candidates: Candidates, found: _Found) -> RecallResult:
         tier=text.tier,
         source_message=text.source_message,
         valid_to=from_micros(text.valid_to) if text.valid_to is not None else None,
+        waits=text.waits,
         excerpt=text.chunk_text if text.chunk_text != text.text else None,
         before=before,
         after=after,

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final, Generic, Literal, TypeVar
 
@@ -310,11 +311,12 @@ class Services:
 
     def memories(self, caller: Caller, call: object) -> AgentMemories:
         """Return the caller's memories, in the workspace and in the account, as the user of a call sees them."""
-        return AgentMemories(self.runtime.stores, caller.workspace, caller.agent, self.viewer(caller, call))
+        return replace(self.agent_memories(caller), viewer=self.viewer(caller, call))
 
     def agent_memories(self, caller: Caller) -> AgentMemories:
         """Return all memories of the caller's agent, of whatever user: for its operator."""
-        return AgentMemories(self.runtime.stores, caller.workspace, caller.agent)
+        stores, now, trust = self.runtime.stores, self.runtime.now(), self.runtime.settings.trust
+        return AgentMemories(stores, caller.workspace, caller.agent, now=now, trust=trust)
 
     def seen_store(self, caller: Caller, call: object, viewer: Viewer | None = None) -> Store | None:
         """Return the caller's store as the viewer sees it, by default that of the call.

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import structs
 
 from memory.conversion import convert
-from memory.doubts import depending_on_changes, doubt, past_their_day
+from memory.doubts import depending_on_changes, held_back, past_their_day
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.memories import pending_memories, to_memories
 from memory.paging import newest_page
@@ -365,33 +365,26 @@ def review(memories: AgentMemories, *, now: int, limit: int, trust: TrustPolicy 
 
 def _due_in(rows: AgentRepositories, *, now: int, limit: int, trust: TrustPolicy) -> Iterator[_Due]:
     found = rows.memories.due(now=now, limit=limit)
-    contradicting = {record.id: record.contradicts for record in found}
     changed = depending_on_changes(rows)[:limit]
-    changes = {record.id: change for record, change in changed}
     held = _held_back(rows, trust)[:limit]
-    whose_word = {record.id: word for record, word in held}
     passed = past_their_day(rows, now=now)[:limit]
-    listed = (*(one for one, _ in held), *(one for one, _ in changed), *passed, *found)
-    records = {record.id: record for record in listed}
-    for memory in to_memories(rows, list(records.values())):
+    first = {one.id for one in held} | {one.id for one in found if one.contradicts}
+    second = {one.id for one in changed}
+    records = {record.id: record for record in (*held, *changed, *passed, *found)}
+    for memory in to_memories(rows, list(records.values()), now=now, trust=trust):
         record = records[memory.id]
-        if word := whose_word.get(memory.id):
-            rank, why = 0, f"not told before it is confirmed: the word of {word}"
-        elif other := contradicting.get(memory.id):
-            rank, why = 0, f"memory {other} says something else"
-        else:
-            change = changes.get(memory.id)
-            rank, why = 1 if change else 2, doubt(record, change, now=now)
-        yield _Due(rank, record.confirmed_at or record.created_at, DueMemory(memory=memory, why=why))
+        rank = 0 if memory.id in first else 1 if memory.id in second else 2
+        yield _Due(rank, record.confirmed_at or record.created_at, DueMemory(memory=memory, why=memory.review))
 
 
-def _held_back(rows: AgentRepositories, trust: TrustPolicy) -> list[tuple[MemoryRecord, str]]:
-    """Return the memories that wait for a confirmation because of their source's trust, each with that trust."""
+def _held_back(rows: AgentRepositories, trust: TrustPolicy) -> list[MemoryRecord]:
+    """Return the memories that contexts have once they are confirmed, because of their source's trust."""
     records = rows.memories.unconfirmed(orders_only=not trust, limit=_UNCONFIRMED_READ)
     provenances = rows.provenances.of([record.id for record in records])
-    words = [(record, known.trust) for record in records if (known := provenances.get(record.id)) is not None]
     return [
-        (record, word)
-        for record, word in words
-        if orders_without_right(record) or (trust.tells(word) and not trust.tells(word, confirmed=False))
+        record
+        for record in records
+        if (known := provenances.get(record.id)) is not None
+        and (trust.tells(known.trust) or orders_without_right(record))
+        and held_back(record, known, trust)
     ]

@@ -20,6 +20,7 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, WaitTimeout
 from storage.memories.extraction import KnownMemories
 from storage.memories.records import MemoryRecord
+from storage.memories.trust import EVERYTHING_TOLD, TrustPolicy
 from storage.stores import Store, Stores
 from storage.transaction import AgentRepositories, Transaction
 from storage.viewer import Viewer
@@ -39,12 +40,17 @@ class StoredMemory:
 
 @dataclass(frozen=True, slots=True)
 class AgentMemories:
-    """The two stores that hold the memories of one agent in one workspace, as a viewer sees them; None sees all."""
+    """The two stores that hold the memories of one agent in one workspace, as a viewer sees them; None sees all.
+
+    `now`, a time in microseconds, and `trust` decide what is to be reviewed about the memories that they return.
+    """
 
     stores: Stores
     workspace: str
     agent: str
     viewer: Viewer | None = None
+    now: int = 0
+    trust: TrustPolicy = EVERYTHING_TOLD
 
     def existing_stores(self) -> list[Store]:
         """Return the stores that exist of the two, the workspace store first."""

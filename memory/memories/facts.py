@@ -10,7 +10,7 @@ from dataclasses import replace
 from memory.conversion import convert
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
-from memory.memories.memories import add_superseding, delete_permanently, visibility_after_change
+from memory.memories.memories import add_superseding, delete_permanently, to_memories, visibility_after_change
 from reverie.clock import new_id, rfc3339
 from reverie.errors import NotFound
 from reverie.memories.calls import SetFact
@@ -55,9 +55,9 @@ def read_fact(memories: AgentMemories, category: str, key: str, *, held_at: int 
         else:
             held = rows.memories.page(_held(held_at, category=category, key=key), limit=2)
             found = next(iter(sorted(held, key=lambda fact: fact.owner_user_id is None)), None)
-    if found is None:
-        raise _no_fact(memories, category, key, held_at)
-    return convert(found, Fact)
+        if rows is None or found is None:
+            raise _no_fact(memories, category, key, held_at)
+        return _to_facts(memories, rows, [found], held_at=held_at)[0]
 
 
 def list_facts(
@@ -69,7 +69,7 @@ def list_facts(
             return []
         conditions = MemoryFilter(category=category) if held_at is None else _held(held_at, category=category)
         found = rows.memories.page(replace(conditions, facts=True), limit=limit, offset=offset)
-    return [convert(record, Fact) for record in found]
+        return _to_facts(memories, rows, found, held_at=held_at)
 
 
 def fact_history(memories: AgentMemories, category: str, key: str) -> list[Fact]:
@@ -81,6 +81,16 @@ def fact_history(memories: AgentMemories, category: str, key: str) -> list[Fact]
     if not found:
         raise _no_fact(memories, category, key)
     return [convert(record, Fact) for record in sorted(found, key=_by_validity, reverse=True)]
+
+
+def _to_facts(
+    memories: AgentMemories, rows: AgentRepositories, records: list[MemoryRecord], *, held_at: int | None
+) -> list[Fact]:
+    """Return facts as the client sees them, with what is to be reviewed about them now; for an earlier time without."""
+    if held_at is not None:
+        return [convert(record, Fact) for record in records]
+    shown = to_memories(rows, records, now=memories.now, trust=memories.trust)
+    return [convert(record, Fact, review=one.review) for record, one in zip(records, shown, strict=True)]
 
 
 def forget_fact(memories: AgentMemories, category: str, key: str) -> bool:

@@ -21,6 +21,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from memory.conversion import convert, set_fields
+from memory.doubts import remarks
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
 from memory.memories.patterns.instruction_sentences import subject_of
@@ -41,6 +42,7 @@ from storage.curation import CurationFilter, EntryDraft
 from storage.memories.instructions import READ_CHARACTERS
 from storage.memories.memories import Memories, MemoryCounts, count_memories
 from storage.memories.records import EXTRACTION_SOURCE, MemoryFilter, MemoryRecord, NewMemory, Visibility, is_standing
+from storage.memories.trust import TrustPolicy
 from storage.stores import Store
 from storage.transaction import AgentRepositories
 from storage.viewer import Viewer
@@ -49,15 +51,20 @@ from storage.viewer import Viewer
 _MAX_CHANGES: Final = 20
 
 
-def to_memories(rows: AgentRepositories, records: Sequence[MemoryRecord]) -> list[Memory]:
-    """Return stored memories as the client sees them, with their provenance."""
+def to_memories(
+    rows: AgentRepositories, records: Sequence[MemoryRecord], *, now: int, trust: TrustPolicy
+) -> list[Memory]:
+    """Return stored memories as the client sees them, with their provenance and what is to be reviewed about them."""
     found = rows.provenances.of([record.id for record in records])
-    return [convert(record, Memory, provenance=found.get(record.id)) for record in records]
+    why = remarks(rows, records, found, now=now, trust=trust)
+    return [
+        convert(record, Memory, provenance=found.get(record.id), review=why.get(record.id, "")) for record in records
+    ]
 
 
-def to_whole_memory(rows: AgentRepositories, record: MemoryRecord) -> Memory:
+def to_whole_memory(rows: AgentRepositories, record: MemoryRecord, *, now: int, trust: TrustPolicy) -> Memory:
     """Return a stored memory with its provenance and the changes that jobs made to it, newest first."""
-    (memory,) = to_memories(rows, [record])
+    (memory,) = to_memories(rows, [record], now=now, trust=trust)
     if memory.provenance is None:
         return memory
     entries = rows.curation.page(CurationFilter(memory=record.id, undone=False), limit=_MAX_CHANGES)
@@ -150,7 +157,7 @@ def read_memory(memories: AgentMemories, memory_id: str) -> Memory:
     """Return one memory, current or superseded. Raises `NotFound`."""
     stored = memories.get(memory_id)
     with stored.store.reading() as tx:
-        return to_whole_memory(tx.for_agent(memories.agent), stored.record)
+        return to_whole_memory(tx.for_agent(memories.agent), stored.record, now=memories.now, trust=memories.trust)
 
 
 def read_memories(memories: AgentMemories, memory_ids: list[str], *, superseded: bool = False) -> list[Memory]:
@@ -159,7 +166,8 @@ def read_memories(memories: AgentMemories, memory_ids: list[str], *, superseded:
     for store in memories.existing_stores():
         with store.reading_as(memories.agent) as rows:
             records = rows.memories.with_ids(memory_ids).values()
-            shown = to_memories(rows, [record for record in records if superseded or record.active])
+            wanted = [record for record in records if superseded or record.active]
+            shown = to_memories(rows, wanted, now=memories.now, trust=memories.trust)
         # On the same id in both stores, the workspace store wins: it is read first.
         found = {memory.id: memory for memory in shown} | found
     return [found[name] for name in memory_ids if name in found]
@@ -185,7 +193,8 @@ def _newest(memories: AgentMemories, conditions: MemoryFilter, *, limit: int, of
 
     def read(store: Store, limit: int, offset: int) -> list[Memory]:
         with store.reading_as(memories.agent) as rows:
-            return to_memories(rows, rows.memories.page(conditions, limit=limit, offset=offset))
+            page = rows.memories.page(conditions, limit=limit, offset=offset)
+            return to_memories(rows, page, now=memories.now, trust=memories.trust)
 
     return newest_page(matching, read, lambda memory: memory.created_at, limit=limit, offset=offset)
 

@@ -16,7 +16,7 @@ import structlog
 from msgspec.structs import replace
 
 from adapters.workspace_git import MAX_FILE_BYTES, CommitResult, GitFolders, file_name
-from memory.doubts import doubt, later_changes
+from memory.doubts import remarks
 from memory.secrets import looks_secret
 from reverie import upkeep as types
 from reverie.checks import check_text
@@ -135,15 +135,14 @@ def _render(store: Store, agent: str, notebooks: Notebooks, now: int) -> Rendere
             for one in read
             if notebooks.trust.tells_memory(provenances.get(one.id), confirmed=one.confirmed_at is not None)
         }
-        changes = later_changes(rows, shown.values())
-        remarks = Remarks(provenances, {one.id: doubt(one, changes.get(one.id), now=now) for one in shown.values()})
+        doubts = remarks(rows, list(shown.values()), provenances, now=now, trust=notebooks.trust)
     return render(
         agent,
         ledger=ledger,
         promoted=[one for one in promoted if one.memory.id in shown],
         facts=[one for one in facts if one.id in shown],
         notes=[one for one in notes if one.id in shown],
-        remarks=remarks,
+        remarks=Remarks(provenances, doubts),
         memory_file_bytes=notebooks.memory_file_bytes,
     )
 

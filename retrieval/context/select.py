@@ -446,7 +446,7 @@ def _candidates(
         chunk = (across.attributes if hit.store == ACCOUNT_STORE else own).get(hit.chunk_id)
         if visible.past is not None and is_past(hit.chunk_id):
             chunk = visible.past.memory(hit.chunk_id).attributes()
-        if chunk is not None and not chunk.waits:  # None if it was deleted since the recall
+        if chunk is not None and not result.waits:  # None if it was deleted since the recall
             tier = tier_of(chunk, session=request.session, channel=channel)
             candidates.append(_candidate(result, hit, chunk, tier, provenance))
     return [one for one in candidates if one.fit >= least_fit]

@@ -214,7 +214,7 @@ def _served(selection: Selection, fitted: Fitted, written: Fitted) -> list[Serve
 
 def _reason_not_selected(result: RecallResult, selection: Selection) -> LeftOutBecause:
     """Return why a result of the recall was not selected, as far as the selection shows."""
-    if (result.kind, result.id) in selection.held_back:
+    if result.waits or (result.kind, result.id) in selection.held_back:
         return "held back"
     least = min((one.fit for one in selection.memories), default=None)
     if least is None or result.relevance < least:

@@ -113,9 +113,10 @@ def add_resources(server: MCPServer, current: Current) -> None:
 def _memory(memory: Memory) -> str:
     origin = "" if memory.provenance is None else f"\n\nOrigin: {long_text(memory.provenance, clean=inert_line)}"
     until = f"\n\nHeld until {moment(memory.valid_to)}." if memory.valid_to else ""
+    review = f"\n\nTo review: {inert_line(memory.review)}." if memory.review else ""
     tags = f"\n\nTags: {inert_line(', '.join(memory.tags))}" if memory.tags else ""
     heading = f"# Memory {memory.id} ({memory.kind}, {moment(memory.created_at)} UTC)"
-    return f"{heading}\n\n{NOTE}\n\n{inert(memory.content)}{origin}{until}{tags}"
+    return f"{heading}\n\n{NOTE}\n\n{inert(memory.content)}{origin}{until}{review}{tags}"
 
 
 def _session(one: Session) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 import anyio
 from mcp.types import CallToolResult, TextContent
+from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
 from reverie.counts import counted, plural
@@ -72,7 +73,7 @@ def line(label: Iterable[str | None], text: str) -> str:
 def memory_line(memory: Memory, *, user: str | None = None, since: LaterChange | None = None) -> str:
     """Return a memory with its date, kind, whose word it is, and its id, by which it is changed and forgotten.
 
-    `since` is a later change that makes it doubtful.
+    `since` is a later change that makes it doubtful, as a recall found it.
     """
     return line(
         (
@@ -80,7 +81,7 @@ def memory_line(memory: Memory, *, user: str | None = None, since: LaterChange |
             memory.kind,
             f"by {_origin(memory, user)}",
             f"held until {moment(memory.valid_to)}" if memory.valid_to else None,
-            changed_text(since) if since else None,
+            memory.review or (changed_text(since) if since else None),
             f"expires {moment(memory.expires_at)}" if memory.expires_at else None,
             f"tags: {', '.join(memory.tags)}" if memory.tags else None,
             f"id {memory.id}",
@@ -266,7 +267,7 @@ class Tools:
             min_score=MIN_RELEVANCE,
         )
         found = await bound.send(call)
-        items = await recalled_lines(bound, found)
+        items = await recalled_lines(bound, found, past=as_of is not None)
         if not items:
             return f"{_NOTHING}{degraded(found)}"
         heading = f"{len(items)} found, the best first.{degraded(found)}"
@@ -282,7 +283,8 @@ class Tools:
             return cut(why + document.text, token_budget)
         instructions = await _instructions(bound)
         found = await bound.send(Recall(query=about, limit=_CONTEXT_RESULTS, min_score=MIN_RELEVANCE))
-        return await _document(bound, instructions, found, token_budget)
+        told = replace(found, results=[one for one in found.results if not one.waits])
+        return await _document(bound, instructions, told, token_budget)
 
     async def remember(
         self,
@@ -440,15 +442,21 @@ async def _document(bound: Bound, instructions: list[Memory], found: RecallRespo
     return "\n\n".join(parts) or f"{_NOTHING}{degraded(found)}"
 
 
-async def recalled_lines(bound: Bound, found: RecallResponse, *, excluded_ids: Collection[str] = ()) -> list[str]:
-    """Return the lines of recalled results. Memories get their origin; those that were deleted since are left out."""
+async def recalled_lines(
+    bound: Bound, found: RecallResponse, *, excluded_ids: Collection[str] = (), past: bool = False
+) -> list[str]:
+    """Return the lines of recalled results. Memories get their origin; those that were deleted since are left out.
+
+    With `past` they were recalled as of an earlier time, when what is to be reviewed now was not known.
+    """
     results = [one for one in found.results if one.id not in excluded_ids]
     memories: dict[str, Memory] = {}
     failures: list[ReverieError] = []
 
     async def read(id: str) -> None:
         try:
-            memories[id] = await bound.send(GetMemory(id=id))
+            memory = await bound.send(GetMemory(id=id))
+            memories[id] = replace(memory, review="") if past else memory
         except NotFound:
             pass  # the memory was forgotten since the recall: it is left out
         except ReverieError as error:  # the first is raised below: clients show no message of a group

@@ -47,7 +47,7 @@ from reverie.sessions.calls import (
 )
 from reverie.sessions.types import Message, WorkspaceSummary
 from reverie.trust.exports import ExportedMemory
-from reverie.upkeep import CurationEntry, GetCurationEntry, ListCuration
+from reverie.upkeep import CurationEntry, GetCurationEntry, GetReview, ListCuration
 from server.caller import Caller
 from server.page.deletions import deleted_page, deleted_records, restoring
 from server.page.rendering import day_heading
@@ -237,6 +237,7 @@ async def memory_page(visit: Visit, memory: Memory, **view: Any) -> Response:
         "curve": curve_of(memory, events, now=visit.now, rates=visit.decay_rates),
         "can_change": visit.allows(UpdateMemory) and memory.superseded_by is None,
         "can_delete": visit.allows(Forget),
+        "can_review": visit.allows(GetReview),
         "notice": "",
         "done": "",
         "earlier": None,

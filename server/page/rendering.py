@@ -22,6 +22,7 @@ from starlette.responses import Response
 from reverie import __version__
 from reverie.counts import counted, counts_text
 from reverie.inert import revealed
+from reverie.memories.types import changed_text
 from storage.recall.words import hash_of, is_function_word, words_of
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Rendering:
             "formatted": formatted,
             "outcome": outcome,
         }
-        environment.globals |= {"in_words": in_words, "day_heading": day_heading}
+        environment.globals |= {"in_words": in_words, "day_heading": day_heading, "changed_text": changed_text}
         return environment
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from reverie.memories.calls import ListMemories
-from reverie.memories.types import Memory
+from reverie.memories.types import Memory, changed_text
 from reverie.recall.calls import Recall
 from reverie.recall.types import RecallResult
 from reverie.sessions.calls import ListSessions
@@ -32,7 +32,10 @@ pages = Pages()
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Something that is known, with the address of its page. `said_by` and `session` are where it was told."""
+    """Something that is known, with the address of its page. `said_by` and `session` are where it was told.
+
+    `review` says why it may not hold, or waits.
+    """
 
     text: str
     since: datetime
@@ -40,6 +43,7 @@ class Statement:
     link: str
     said_by: str | None
     session: str | None
+    review: str
 
 
 @pages.get("/timeline")
@@ -88,12 +92,14 @@ def _remembered(visit: Visit, memory: Memory) -> Statement:
     origin, since = memory.provenance, memory.valid_from or memory.created_at
     said_by = (origin.name or origin.user) if origin else None
     link = visit.link("/memory", id=memory.id)
-    return Statement(memory.content, since, memory.valid_to, link, said_by, origin.session if origin else None)
+    session = origin.session if origin else None
+    return Statement(memory.content, since, memory.valid_to, link, said_by, session, memory.review)
 
 
 def _said(visit: Visit, result: RecallResult) -> Statement:
     link = visit.link("/conversation", id=result.session, around=result.id)
-    return Statement(result.text, result.created_at, result.replaced_at, link, result.name, result.session)
+    review = changed_text(result.changed_since) if result.changed_since else ""
+    return Statement(result.text, result.created_at, result.replaced_at, link, result.name, result.session, review)
 
 
 def _newest_first(statements: list[Statement]) -> list[Statement]:

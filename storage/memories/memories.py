@@ -240,6 +240,12 @@ class Memories(AgentRepository):
         sql = f"{_SELECT_DUE} AND {of_memory(self._viewer, 'm')} {_DUE_FIRST} LIMIT :limit"
         return self._records(DueMemory, sql, now=now, limit=limit)
 
+    def contradicting(self, memory_ids: Sequence[str]) -> dict[str, str]:
+        """Return for those of these memories that another one contradicts, by id, the id of that other."""
+        listed = "m.agent_id = :agent AND m.id IN (SELECT value FROM json_each(:ids)) AND m.subject IS NOT NULL"
+        rows = self._execute(f"SELECT m.id, {_CONTRADICTS} FROM memories AS m WHERE {listed}", ids=memory_ids)
+        return {id: other for id, other in rows if other is not None}
+
     def states_before(self, at: int, *, owners: Sequence[str], limit: int) -> list[MemoryRecord]:
         """Return current memories but events, last said before a time, of these users ("" is nobody), newest first."""
         where = (

@@ -1397,6 +1397,13 @@ ORDER BY CAST(CAST(((SELECT o.id FROM memories AS o WHERE (o.agent_id = m.agent_
     IS NOT DISTINCT FROM m.owner_user_id AND o.tenant IS NOT DISTINCT FROM m.tenant) AND o.store_id = :store_id ORDER BY
     o.row_id LIMIT 1) IS NULL) AS INT) AS BIGINT), COALESCE(m.confirmed_at, m.created_at), m.row_id LIMIT
     NULLIF(CAST(:limit AS BIGINT), -1);
+-- storage.memories.memories: contradicting
+SELECT m.id, (SELECT o.id FROM memories AS o WHERE (o.agent_id = m.agent_id AND o.subject = m.subject AND o.kind =
+    m.kind AND o.superseded_by IS NULL AND o.visibility <> 'requested' AND o.content <> m.content AND o.owner_user_id IS
+    NOT DISTINCT FROM m.owner_user_id AND o.tenant IS NOT DISTINCT FROM m.tenant) AND o.store_id = :store_id ORDER BY
+    o.row_id LIMIT 1)
+FROM memories AS m
+WHERE (m.agent_id = :agent AND m.id = ANY(CAST(:ids AS TEXT[])) AND NOT m.subject IS NULL) AND m.store_id = :store_id;
 -- storage.memories.memories: iterate
 SELECT m.row_id
 FROM memories AS m
@@ -2729,9 +2736,10 @@ WHERE id IN (SELECT id FROM captured_queries WHERE at < :before AND captured_que
 SELECT 0 AS chunk_id, 'memory' AS kind, m.id AS id, s.id AS session, NULL AS role, NULL AS name, m.content AS text,
     SUBSTRING(m.content FROM 1 FOR 640) AS chunk_text, m.tags AS tags, 0 AS sequence, m.created_at AS created_at, m.tier
     AS tier, m.source_message AS source_message, m.expires_at AS expires_at, m.owner_user_id AS owner, s.ref_code AS
-    ref_code, b.created_at AS valid_to, s.ref_code AS source_session, m.confirmed_at AS confirmed_at, m.row_id AS
-    row_id, m.channel_id AS channel, m.importance AS importance, m.access_count AS access_count, m.accessed_at AS
-    accessed_at, m.kind AS memory_kind, CAST(CAST((NOT m.category IS NULL) AS INT) AS BIGINT) AS keyed
+    ref_code, b.created_at AS valid_to, s.ref_code AS source_session, m.confirmed_at AS confirmed_at, CAST(CAST((1 = 0)
+    AS INT) AS BIGINT) AS waits, m.row_id AS row_id, m.channel_id AS channel, m.importance AS importance, m.access_count
+    AS access_count, m.accessed_at AS accessed_at, m.kind AS memory_kind, CAST(CAST((NOT m.category IS NULL) AS INT) AS
+    BIGINT) AS keyed
 FROM memories AS m
 JOIN memories AS b ON b.row_id = m.superseded_by
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
@@ -2811,7 +2819,9 @@ SELECT c.id AS chunk_id, CASE WHEN NOT c.memory_row IS NULL THEN 'memory' WHEN c
     k.created_at) AS created_at, k.tier AS tier, k.source_message AS source_message, k.expires_at AS expires_at,
     k.confirmed_at AS confirmed_at, COALESCE(s.ref_code, o.ref_code) AS ref_code, COALESCE(o.ref_code,
     JSON_EXTRACT_PATH_TEXT(CAST((CASE WHEN (JSON_VALID(k.metadata)) <> 0 THEN k.metadata ELSE '[]' END) AS JSON),
-    'ref_code')) AS source_session, CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner
+    'ref_code')) AS source_session, CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner,
+    CAST(CAST(((k.visibility = 'requested' AND k.source = 'extraction' AND (k.kind IN ('instruction', 'preference') OR
+    k.owner_user_id IS NULL)) IS TRUE) AS INT) AS BIGINT) AS waits
 FROM chunks AS c
 CROSS JOIN LATERAL (SELECT (SELECT MAX(d.row_id) FROM message_chunks AS l JOIN messages AS d ON d.row_id = l.message_row
     WHERE ((l.chunk_id = c.id AND d.created_at <= :until) AND l.store_id = :store_id) AND d.store_id = :store_id) AS
@@ -2832,7 +2842,9 @@ SELECT c.id AS chunk_id, CASE WHEN NOT c.memory_row IS NULL THEN 'memory' WHEN c
     k.created_at) AS created_at, k.tier AS tier, k.source_message AS source_message, k.expires_at AS expires_at,
     k.confirmed_at AS confirmed_at, COALESCE(s.ref_code, o.ref_code) AS ref_code, COALESCE(o.ref_code,
     JSON_EXTRACT_PATH_TEXT(CAST((CASE WHEN (JSON_VALID(k.metadata)) <> 0 THEN k.metadata ELSE '[]' END) AS JSON),
-    'ref_code')) AS source_session, CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner
+    'ref_code')) AS source_session, CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner,
+    CAST(CAST(((k.visibility = 'requested' AND k.source = 'extraction' AND (k.kind IN ('instruction', 'preference') OR
+    k.owner_user_id IS NULL)) IS TRUE) AS INT) AS BIGINT) AS waits
 FROM chunks AS c
 CROSS JOIN LATERAL (SELECT (SELECT MAX(message_row) FROM message_chunks WHERE chunk_id = c.id AND
     message_chunks.store_id = :store_id) AS row_id OFFSET 0) AS m_keys
@@ -2848,9 +2860,8 @@ WHERE (c.agent_id = :agent AND c.id = ANY(CAST(:ids AS BIGINT[])) AND (c.session
 SELECT c.id AS chunk_id, s.id AS session, COALESCE(k.channel_id, s.channel_id) AS channel, COALESCE(m.importance,
     k.importance, :importance) AS importance, COALESCE(k.access_count, c.access_count) AS access_count,
     COALESCE(k.accessed_at, c.accessed_at) AS accessed_at, COALESCE(m.created_at, c.created_at) AS created_at, k.tier AS
-    tier, k.kind AS kind, CAST(CAST((NOT k.category IS NULL) AS INT) AS BIGINT) AS keyed, CAST(CAST(((k.visibility =
-    'requested' AND k.source = 'extraction' AND (k.kind IN ('instruction', 'preference') OR k.owner_user_id IS NULL)) IS
-    TRUE) AS INT) AS BIGINT) AS waits, CAST(CAST((NOT k.confirmed_at IS NULL) AS INT) AS BIGINT) AS confirmed
+    tier, k.kind AS kind, CAST(CAST((NOT k.category IS NULL) AS INT) AS BIGINT) AS keyed, CAST(CAST((NOT k.confirmed_at
+    IS NULL) AS INT) AS BIGINT) AS confirmed
 FROM chunks AS c
 CROSS JOIN LATERAL (SELECT (SELECT MAX(message_row) FROM message_chunks WHERE chunk_id = c.id AND
     message_chunks.store_id = :store_id) AS row_id OFFSET 0) AS m_keys

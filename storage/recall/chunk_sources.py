@@ -25,6 +25,7 @@ class ChunkSource:
     reference code of that message's session, both as far as the memory names them. A source with `expires_at` must not
     be shown from then on. `ref_code` is the reference code of its session. `owner` is the end user of its session, or
     of a memory. A replaced memory held until `valid_to`; `confirmed_at` is when a memory was last confirmed.
+    A memory of nobody, or an instruction, that `waits` for approval is in no context.
     """
 
     chunk_id: int
@@ -46,6 +47,7 @@ class ChunkSource:
     valid_to: int | None = None
     source_session: str | None = None
     confirmed_at: int | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,7 @@ class ChunkAttributes:
     """The attributes of a chunk that ranking uses. `accessed_at` is None if it was never found.
 
     `tier` and `kind` (fact, preference and so on) are those of a memory; messages and files have neither. `keyed` marks
-    the value of a category and key, `waits` a memory of nobody or an instruction that waits for approval, `confirmed` a
-    memory that was said again or that a person has confirmed.
+    the value of a category and key, `confirmed` a memory that was said again or that a person has confirmed.
     """
 
     chunk_id: int
@@ -81,7 +82,6 @@ class ChunkAttributes:
     tier: Tier | None = None
     kind: str | None = None
     keyed: bool = False
-    waits: bool = False
     confirmed: bool = False
 
 
@@ -137,6 +137,7 @@ _COLUMNS: Final = select_list(
     ref_code="s.ref_code",
     source_session="s.ref_code",
     valid_to="b.created_at",
+    waits="1 = 0",
     memory_kind="m.kind",
     keyed="m.category IS NOT NULL",
 )
@@ -277,7 +278,9 @@ _SOURCES: Final = f"""
         k.source_message AS source_message, k.expires_at AS expires_at, k.confirmed_at AS confirmed_at,
         coalesce(s.ref_code, o.ref_code) AS ref_code,
         coalesce(o.ref_code, {valid_json("k.metadata")} ->> 'ref_code') AS source_session,
-        CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner
+        CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner,
+        (k.visibility = 'requested' AND k.source = 'extraction'
+        AND (k.kind IN ('instruction', 'preference') OR k.owner_user_id IS NULL)) IS TRUE AS waits
     {_FROM}
     LEFT JOIN files AS f ON f.row_id = c.file_row
     LEFT JOIN sessions AS s ON s.row_id = c.session_row
@@ -289,10 +292,7 @@ _ATTRIBUTES: Final = f"""
         coalesce(m.importance, k.importance, :importance) AS importance,
         coalesce(k.access_count, c.access_count) AS access_count, coalesce(k.accessed_at, c.accessed_at) AS accessed_at,
         coalesce(m.created_at, c.created_at) AS created_at, k.tier AS tier, k.kind AS kind,
-        k.category IS NOT NULL AS keyed,
-        (k.visibility = 'requested' AND k.source = 'extraction'
-        AND (k.kind IN ('instruction', 'preference') OR k.owner_user_id IS NULL)) IS TRUE AS waits,
-        k.confirmed_at IS NOT NULL AS confirmed
+        k.category IS NOT NULL AS keyed, k.confirmed_at IS NOT NULL AS confirmed
     {_FROM}
     LEFT JOIN sessions AS s ON s.row_id = coalesce(c.session_row, k.session_row)
     WHERE {_LISTED}

@@ -55,12 +55,21 @@ def test_what_is_due_is_listed_and_settled(here: Runtime, ana: Reverie) -> None:
         ("mate", "memory tea says something else"),
         ("old", "not said again"),
     ]
+    remarks = {memory.id: memory.review.partition(" since")[0] for memory in ana.memories.list() if memory.review}
+    assert remarks == {
+        "shy": "waits for approval to be shared",
+        "tea": "memory mate says something else",
+        "mate": "memory tea says something else",
+        "old": "not said again",
+    }
+    assert ana.memories.get("tea").review == remarks["tea"]
     ana.curation.accept([found.entries[0].id])
     ana.memories.approve("shy")
     assert ana.memories.confirm("old").confirmed_at is not None
     ana.forget("tea")
     settled = ana.memories.review()
     assert settled.listed == 0
+    assert [memory.id for memory in ana.memories.list() if memory.review] == []
 
 
 @pytest.mark.sqlite("PostgreSQL's plans have a test of their own")
@@ -86,6 +95,8 @@ def test_the_command_line_shows_the_review(
     assert "1  learned [health]: said in message 1\n    + Ana's knee hurts\n" in shown
     assert "shy  Tests run first\n" in shown
     assert "tea  Ana drinks tea (memory mate says something else)\n" in shown
+    assert "Tests run first (waits for approval to be shared)" in reverie("memory", "list").out
+    assert reverie("memory", "approve", "--id", "shy").out == "Approved for all users: Tests run first\n"
     assert reverie("memory", "confirm", "old").out == "Confirmed: Ana works at Acme\n"
     assert "Acme" not in reverie("memory", "review").out
     other = CommandLine(monkeypatch, capsys, *target, "--agent", "bob")
@@ -94,7 +105,10 @@ def test_the_command_line_shows_the_review(
 
 def test_the_page_settles_what_is_due(here: Runtime, visitor: Visitor, operator: Reverie) -> None:
     """Given what is due, then the page lists it, and accepts, approves and confirms by a click each."""
-    page = visitor.open("/review")
+    page = visitor.open("/")
+    expect(page.get_by_role("link", name="Tests run first")).to_contain_text("waits for approval")
+    page.get_by_role("link", name="Ana drinks tea").click()
+    page.get_by_role("link", name="Decide").click()
     expect(page.get_by_role("region", name="Sensitive changes")).to_contain_text("Ana's knee hurts")
     assert visitor.violations() == []
     page.get_by_role("button", name="Accept:").click()

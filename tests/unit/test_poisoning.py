@@ -241,8 +241,7 @@ def test_what_is_sensitive_and_of_nobody_waits_where_the_agent_has_users(pipelin
     pipeline.settle()
     with pipeline.store.reading() as tx:
         rows = tx.for_agent("ana")
-        chunks = {one.id: chunk for chunk, one in rows.chunk_sources.texts(list(range(1, 100))).items()}
-        waiting = {id for id, chunk in chunks.items() if rows.chunk_sources.attributes([chunk])[chunk].waits}
+        waiting = {one.id for one in rows.chunk_sources.texts(list(range(1, 100))).values() if one.waits}
         reasons = {entry.memories[0]: entry.sensitive for entry in rows.curation.page()}
         due = len(rows.curation.page(CurationFilter(due=True)))
     assert waiting == {by_content["User is allergic to peanuts."].id}

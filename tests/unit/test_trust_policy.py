@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ from pydantic import ValidationError
 
 from adapters.tokens import EstimatedTokens
 from memory.lifecycle.curation import review
-from memory.memories.memories import confirm_memory
+from memory.memories.facts import list_facts
+from memory.memories.memories import confirm_memory, list_memories
 from memory.upkeep.notebook import Notebooks, _render
 from retrieval.context.write import BuiltContext, build_context
+from reverie.memories.calls import ListMemories
+from storage.memories.records import NewMemory
 from storage.memories.trust import EVERYTHING_TOLD, TrustPolicy, trust_class
 from support.contexts import context_request
 from support.knowing import Knowing
@@ -71,8 +75,14 @@ def test_everything_is_told_unless_a_policy_holds_it_back(pipe: Pipeline, ana: K
 
 
 def test_what_was_told_and_why_says_what_was_held_back(pipe: Pipeline) -> None:
+    """Given what a policy holds back, and what waits for approval, then recall marks the one and a context neither."""
+    waits = NewMemory(id="w", content="A boat", created_at=1, source="extraction", visibility="requested")
+    with pipe.store.writing() as tx:
+        tx.for_agent("ana").memories.add(waits, now=1)
+    pipe.settle()
     served = context(pipe, HOLDS_BACK).served
-    assert {one.id for one in served if one.left_out == "held back"} == {"tool", "web"}
+    assert {one.id for one in served if one.left_out == "held back"} == {"tool", "web", "w"}
+    assert [one.id for one in pipe.recall("boat", limit=10).results if one.waits] == ["w"]
 
 
 def test_the_review_lists_what_is_held_back(pipe: Pipeline, ana: Knowing) -> None:
@@ -81,6 +91,21 @@ def test_the_review_lists_what_is_held_back(pipe: Pipeline, ana: Knowing) -> Non
     assert (held.memory.id, held.why) == ("tool", "not told before it is confirmed: the word of tool")
     confirm_memory(ana.memories, "tool", now=pipe.now())
     assert review(ana.memories, now=pipe.now(), limit=10, trust=HOLDS_BACK).due == []
+
+
+def test_lists_say_why_no_context_has_a_memory(pipe: Pipeline, ana: Knowing) -> None:
+    """Given a policy, then lists and facts say what it holds back; what is confirmed and may be told has no remark."""
+    ana.set_fact("boats", "colour", "red", source="agent")
+    memories = replace(ana.memories, now=pipe.now(), trust=TrustPolicy.parse("web=never, tool=review, agent=review"))
+    confirm_memory(ana.memories, "agent", now=pipe.now())
+    assert {one.id: one.review for one in list_memories(memories, ListMemories(), now=pipe.now()) if not one.key} == {
+        "user": "",
+        "agent": "",
+        "tool": "not told before it is confirmed: the word of tool",
+        "web": "not told: the word of web",
+    }
+    (fact,) = list_facts(memories, category=None, limit=9, offset=0)
+    assert fact.review == "not told before it is confirmed: the word of agent"
 
 
 @pytest.mark.parametrize("source", ["tool", "File", "web"])

@@ -167,7 +167,8 @@ def _result(response: FoundMemories, memory: Memory) -> dict[str, Any]:
     result = {"id": memory.id, "content": inert(memory.content), "tags": [inert_line(tag) for tag in memory.tags]}
     duplicates = response.duplicates.get(memory.id, 0)
     since = response.changed_since.get(memory.id)
-    result |= {"note": changed_text(since, clean=inert_line)} if since is not None else {}
+    note = inert_line(memory.review) or (changed_text(since, clean=inert_line) if since is not None else "")
+    result |= {"note": note} if note else {}
     return result | ({"duplicates": duplicates} if duplicates else {})
 
 

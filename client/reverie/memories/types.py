@@ -78,7 +78,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     A note has a `note_id`; a fact has `category`, `key` and `value`, and its content combines the three. A memory with
     `superseded_by` was replaced by that memory: it is kept, but recalled only `as_of` a time when it held. It holds
     from `valid_from`, when it was said, until `valid_to`, when what replaced it was said; `confirmed_at` is when it was
-    last said again. `provenance` says where it comes from; an export has none.
+    last said again. `provenance` says where it comes from; an export has none. `review` says in words why no context
+    has it ("waits for approval"), or why it may not hold any more; most memories have none.
     """
 
     id: str
@@ -114,6 +115,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     valid_to: datetime | None = None
     confirmed_at: datetime | None = None
     provenance: Provenance | None = None
+    review: str = ""
 
 
 FactValue = Annotated[
@@ -270,7 +272,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The value of a key in a category. `id` is the id of its memory, which a recall can find.
 
     It holds from `valid_from`, when it was said, until `valid_to`, when the next value was said: current values have
-    none. An older value has `superseded_at`, the time when it was replaced in the store.
+    none. An older value has `superseded_at`, the time when it was replaced in the store. `review` is that
+    of its memory.
     """
 
     category: str
@@ -286,6 +289,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     superseded_at: datetime | None = None
     valid_from: datetime | None = None
     valid_to: datetime | None = None
+    review: str = ""
 
 
 class FactList(ListResult[Fact], frozen=True, kw_only=True):

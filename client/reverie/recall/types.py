@@ -56,7 +56,7 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     memory that was replaced held until `valid_to`, and is found with `as_of` only. If a text states a value, such as a
     phone number, and a later text states another one, it is `replaced_by` that later message, file or memory, which was
     said at `replaced_at` and ranks before it. A text has `changed_since` if something that it depends on changed later:
-    a user has moved out of the flat whose landlord it names.
+    a user has moved out of the flat whose landlord it names. A memory that `waits` for approval is in no context.
     """
 
     id: str
@@ -75,6 +75,7 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     replaced_by: str | None = None
     replaced_at: datetime | None = None
     changed_since: LaterChange | None = None
+    waits: bool = False
     excerpt: str | None = None
     duplicates: int = 0
     before: list[Turn] = []
