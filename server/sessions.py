@@ -109,15 +109,7 @@ def _delete_workspace(services: Services, caller: Caller, _: calls.DeleteWorkspa
     runtime.indexes.forget_workspace(caller.workspace)
     with suppress(Unavailable):  # what was recalled is in the broker before all of the workspace is removed from it
         runtime.recall_buffer.flush()
-    deleted = forget_workspace(
-        runtime.stores,
-        runtime.inbox,
-        runtime.working_memory,
-        runtime.recall_log,
-        workspace=caller.workspace,
-        broker=runtime.erasure_services.broker,
-    )
-    return Deleted(deleted=deleted)
+    return Deleted(deleted=forget_workspace(runtime.erasure_services, caller.workspace))
 
 
 @endpoints.serves(calls.StartSession)

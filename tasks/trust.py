@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memory.lifecycle import erasing
-from memory.lifecycle.forgetting import ForgetServices, finish_forgets
+from memory.lifecycle.forgetting import finish_forgets
 from reverie import contract
 from worker.job_runs import periodic_task
 from worker.runtime import Runtime
@@ -14,8 +14,5 @@ from worker.runtime import Runtime
 @periodic_task(contract.CONTINUE_ERASURES)
 def continue_erasures(runtime: Runtime) -> dict[str, Any]:
     """Work on the unfinished erasures, and finish interrupted forgets."""
-    erasures = runtime.erasure_services
-    services = ForgetServices(
-        runtime.stores, runtime.inbox, runtime.working_memory, runtime.recall_log, erasures.broker
-    )
-    return {**finish_forgets(services, now=runtime.now()), **erasing.continue_erasures(erasures)}
+    services = runtime.erasure_services
+    return {**finish_forgets(services, now=runtime.now()), **erasing.continue_erasures(services)}

@@ -18,14 +18,13 @@ from typing import Final
 import structlog
 
 from adapters.broker.erasing import BrokerErasure
-from adapters.broker.inbox import Taken, WorkerInbox
-from adapters.broker.recall_log import RecallLog
-from adapters.broker.working_memory import WorkingMemory
+from adapters.broker.inbox import Taken
 from memory.fragments import FragmentSet, HashKey, Matcher, fragments_of
 from memory.jobs import LeaseLost
 from memory.lifecycle.erased_files import redact_logs, rewrite_notebooks
 from memory.lifecycle.erased_indexes import note_erased
 from memory.lifecycle.erasure_rows import RowErasure, Scope, agents_in, clear_deleted, end_tokens, erased_name
+from memory.lifecycle.forgetting import RemovalServices, delete_unused
 from memory.lifecycle.host_folder import HostFolder
 from memory.lifecycle.receipts import Found, parts_in_rows, receipt_of, search_files
 from memory.pipeline.incoming import decode
@@ -52,19 +51,15 @@ _ROUNDS: Final = 3
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ErasureServices:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureServices(RemovalServices):
     """The services that the job uses. `remote` names services outside that have seen content, such as a model.
 
     `host` is the data folder among those of several hosts, None if there is one only.
     """
 
-    data: Path
-    stores: Stores
-    inbox: WorkerInbox
-    working: WorkingMemory
-    recalls: RecallLog
     broker: BrokerErasure
+    data: Path
     notebooks: Notebooks
     now: Callable[[], int]
     remote: tuple[str, ...] = ()
@@ -262,8 +257,7 @@ class ErasureJob:
 
         self._for_each_store(scope.store_names(self._stores), remove)
         if scope.kind == "workspace" and scope.workspace is not None:
-            services = self._services
-            delete_unused(services.stores, services.inbox, services.working, services.recalls, scope.workspace)
+            delete_unused(self._services, scope.workspace)
 
     def _count(self, store_name: str, counts: Counter[str]) -> None:
         self._erasures.count(self._erasure.id, store_name, counts)
@@ -498,30 +492,3 @@ class ErasureLease:
             if not tx.leases.renew(JOB, self._token, now=now_micros(), seconds=LEASE_SECONDS):
                 raise LeaseLost("another process continues the erasures")
         self._renewed = time.monotonic()
-
-
-class _InUse(Transient):
-    """A workspace was used after its erasure was requested: it stays, without what was erased."""
-
-
-def delete_unused(
-    stores: Stores, inbox: WorkerInbox, working: WorkingMemory, recalls: RecallLog, workspace: str
-) -> bool:
-    """Remove a workspace's files and return True, unless something has been stored or accepted there since.
-
-    This is checked again under a lock that keeps writers out, so that nothing new is deleted with the files.
-    """
-
-    def is_in_use() -> bool:
-        with stores.workspace(workspace, create=False).reading() as tx:
-            return bool(tx.kept_out.agents()) or inbox.stats(workspace).size > 0
-
-    def drop() -> None:
-        if is_in_use():
-            raise _InUse(f"workspace {workspace!r} was used meanwhile")
-        working.drop_workspace(workspace)
-        recalls.forget_workspace(workspace)
-
-    with suppress(NotFound, _InUse):
-        return not is_in_use() and stores.delete_workspace(workspace, when_closed=drop)
-    return False

@@ -20,7 +20,7 @@ from memory.memories.agent_memories import forget_in_account
 from memory.tombstones import note_forgotten
 from reverie.clock import now_micros
 from reverie.contract import EXTRACT_MEMORIES
-from reverie.errors import NotFound, ReverieError, Unavailable
+from reverie.errors import NotFound, ReverieError, Transient, Unavailable
 from storage.lifecycle.erasures import ForgetRecord
 from storage.memories.extraction import ExtractionProgress
 from storage.stores import Store, Stores
@@ -31,6 +31,22 @@ _MEMORIES_AT_ONCE: Final = 100
 # A caller that forgets a large session or file waits at most this long; the sweep removes the rows that are left.
 _REMOVING_SECONDS: Final = 2.0
 _SWEEP_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalServices:
+    """What a removal works on: the stores, and their data in the broker."""
+
+    stores: Stores
+    inbox: WorkerInbox
+    working: WorkingMemory
+    recalls: RecallLog
+    broker: BrokerErasure | None = None
+
+    def drop_cached(self, workspace: str) -> None:
+        """Drop from the caches what was read from a workspace's files, also while they were being deleted."""
+        self.working.drop_workspace(workspace)
+        self.recalls.forget_workspace(workspace)
 
 
 def forget_session(
@@ -91,18 +107,10 @@ def _forget_in_store(stores: Stores, store: Store, noted: ForgetRecord, content:
     return found
 
 
-def forget_workspace(
-    stores: Stores,
-    inbox: WorkerInbox,
-    working: WorkingMemory,
-    recalls: RecallLog,
-    *,
-    workspace: str,
-    broker: BrokerErasure | None = None,
-) -> bool:
+def forget_workspace(services: RemovalServices, workspace: str) -> bool:
     """Delete a workspace with its files and everything that is queued for it; False if there was none.
 
-    With `broker`, the embedded broker's file is also rewritten without it; if that fails, the sweep does it.
+    The embedded broker's file is also rewritten without it; if that fails, the sweep does it.
 
     A message that is accepted meanwhile is either deleted with it or stored in a new workspace of this name, never
     lost: the inbox is emptied while nobody can write the old files. It gets no tombstone: a backup may bring back what
@@ -110,48 +118,62 @@ def forget_workspace(
 
     Raises `Unavailable` without a broker, before anything is deleted, and `StoreUnavailable`.
     """
-    inbox.stats(workspace)
+    stores = services.stores
+    services.inbox.stats(workspace)
     noted = stores.forgets().begin(workspace=workspace, incarnation=stores.file_of(workspace), now=now_micros())
     with _note_removed_on_error(stores, noted):
-        found = _delete_files(stores, inbox, working, recalls, workspace)
-    _forget_in_account(stores, noted)
-    _drop_cached(working, recalls, workspace)
+        found = _delete_files(services, workspace)
+    _forget_rest(services, noted)
     with suppress(Unavailable):
-        if broker is not None:
-            broker.clear_workspace(workspace)
+        _clear_broker(services, noted)
         stores.forgets().end(noted.id)
     return found
 
 
-def _delete_files(
-    stores: Stores, inbox: WorkerInbox, working: WorkingMemory, recalls: RecallLog, workspace: str
-) -> bool:
+def _delete_files(services: RemovalServices, workspace: str) -> bool:
     def drop() -> None:
-        inbox.forget_workspace(workspace)
-        working.drop_workspace(workspace)
-        recalls.forget_workspace(workspace)
+        services.inbox.forget_workspace(workspace)
+        services.drop_cached(workspace)
 
-    return stores.delete_workspace(workspace, when_closed=drop)
-
-
-def _drop_cached(working: WorkingMemory, recalls: RecallLog, workspace: str) -> None:
-    """Drop from the caches what was read from a workspace's files while they were being deleted."""
-    working.drop_workspace(workspace)
-    recalls.forget_workspace(workspace)
+    return services.stores.delete_workspace(workspace, when_closed=drop)
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetServices:
-    """The services to finish removals: the stores, and their data in the broker."""
-
-    stores: Stores
-    inbox: WorkerInbox
-    working: WorkingMemory
-    recalls: RecallLog
-    broker: BrokerErasure | None = None
+def _forget_rest(services: RemovalServices, record: ForgetRecord) -> None:
+    """Forget what is not in a workspace's own files: its memories in the account, and what was cached meanwhile."""
+    _forget_in_account(services.stores, record)
+    services.drop_cached(record.workspace)
 
 
-def finish_forgets(services: ForgetServices, *, now: int) -> dict[str, int]:
+def _clear_broker(services: RemovalServices, record: ForgetRecord) -> None:
+    if services.broker is not None:
+        services.broker.clear_workspace(record.workspace)
+
+
+class _InUse(Transient):
+    """A workspace was used after its erasure was requested: it stays, without what was erased."""
+
+
+def delete_unused(services: RemovalServices, workspace: str) -> bool:
+    """Remove a workspace's files and return True, unless something has been stored or accepted there since.
+
+    This is checked again under a lock that keeps writers out, so that nothing new is deleted with the files.
+    """
+
+    def is_in_use() -> bool:
+        with services.stores.workspace(workspace, create=False).reading() as tx:
+            return bool(tx.kept_out.agents()) or services.inbox.stats(workspace).size > 0
+
+    def drop() -> None:
+        if is_in_use():
+            raise _InUse(f"workspace {workspace!r} was used meanwhile")
+        services.drop_cached(workspace)
+
+    with suppress(NotFound, _InUse):
+        return not is_in_use() and services.stores.delete_workspace(workspace, when_closed=drop)
+    return False
+
+
+def finish_forgets(services: RemovalServices, *, now: int) -> dict[str, int]:
     """Finish removals whose process was killed; return counts. `now` is in microseconds.
 
     A removal that cannot be finished now is left to the next sweep, and does not hold up the others.
@@ -169,16 +191,14 @@ def finish_forgets(services: ForgetServices, *, now: int) -> dict[str, int]:
     return dict(counts)
 
 
-def _finish(services: ForgetServices, record: ForgetRecord, deadline: float) -> bool:
+def _finish(services: RemovalServices, record: ForgetRecord, deadline: float) -> bool:
     """Finish one removal; return whether nothing is left of it."""
     stores, working = services.stores, services.working
     if not record.session:
         if record.incarnation and stores.file_of(record.workspace) == record.incarnation:
-            _delete_files(stores, services.inbox, working, services.recalls, record.workspace)
-        _forget_in_account(stores, record)
-        _drop_cached(working, services.recalls, record.workspace)
-        if services.broker is not None:
-            services.broker.clear_workspace(record.workspace)
+            _delete_files(services, record.workspace)
+        _forget_rest(services, record)
+        _clear_broker(services, record)
         return True
     working.drop(record.workspace, [(record.agent, record.session)])
     store: Store | None = None

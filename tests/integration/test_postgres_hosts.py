@@ -182,7 +182,7 @@ def test_a_deleted_workspace_leaves_the_files_of_every_host(a: Runtime, b: Runti
     for host in (a, b):
         remember(host, SECRET, KATE, workspace="trips")
         commit(host, workspace="trips")
-    assert forget_workspace(a.stores, a.inbox, a.working_memory, a.recall_log, workspace="trips")
+    assert forget_workspace(a.erasure_services, "trips")
     assert places_of(b.settings.data, SECRET)
     assert folder_of(b).look() == {"folders": 1}
     assert places_of(b.settings.data, SECRET) == set()
@@ -196,7 +196,7 @@ def test_a_new_workspace_of_the_name_gets_no_files_of_the_deleted_one(
     remember(b, SECRET, KATE, workspace="trips")
     commit(b, workspace="trips")
     (b.settings.data / "workspaces" / "trips" / "notes.txt").write_text("ana")
-    forget_workspace(a.stores, a.inbox, a.working_memory, a.recall_log, workspace="trips")
+    forget_workspace(a.erasure_services, "trips")
     remember(a, PLUMS, "lif", workspace="trips")
 
     again = make_host("b")  # a process that starts on the host, before any has looked
@@ -435,7 +435,7 @@ def test_a_host_that_was_down_catches_up_when_it_starts(
     remember(b, SECRET, KATE, workspace="trips")
     commit(b, workspace="trips")
     waiting = erase(a, EVERYTHING_OF_KATE)
-    forget_workspace(a.stores, a.inbox, a.working_memory, a.recall_log, workspace="trips")
+    forget_workspace(a.erasure_services, "trips")
     assert waiting.step == "hosts"
     data = b.settings.data
     b.close()

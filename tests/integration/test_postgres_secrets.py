@@ -156,7 +156,7 @@ def test_a_deleted_workspace_leaves_no_record(a: Runtime, b: Runtime, server: Te
     """Given a workspace with rotated secrets, when it is deleted on another host, then its record is gone, too."""
     rotate(a)
     assert len(records_in(server, database)) == 1
-    assert forget_workspace(b.stores, b.inbox, b.working_memory, b.recall_log, workspace=WORKSPACE)
+    assert forget_workspace(b.erasure_services, WORKSPACE)
     assert records_in(server, database) == []
 
 

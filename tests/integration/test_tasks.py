@@ -253,7 +253,7 @@ def test_a_wake_up_that_comes_after_its_workspace_was_deleted_makes_no_file(here
     """Given tasks still on their way, when the workspace is gone, then they leave it gone."""
     producer.enqueue(turns("zanzibar"))
     run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
-    forget_workspace(here.stores, here.inbox, here.working_memory, here.recall_log, workspace=WORKSPACE)
+    forget_workspace(here.erasure_services, WORKSPACE)
     run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
     for task in STAGES[1:]:
         with pytest.raises(NotFound):

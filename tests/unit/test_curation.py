@@ -15,7 +15,7 @@ from sqlalchemy import text
 from adapters.embedders.base import HashEmbedder
 from adapters.embedders.record import EmbedderRecord
 from memory.lifecycle.curation import CurationLogs, undo_all, undo_entry
-from memory.lifecycle.forgetting import forget_workspace
+from memory.lifecycle.forgetting import RemovalServices, forget_workspace
 from memory.memories.agent_memories import AgentMemories
 from memory.pipeline import chunking
 from memory.pipeline.chunking import cut
@@ -356,7 +356,7 @@ def test_nothing_comes_back_into_the_account_of_what_was_forgotten(pipe: Pipelin
             with entry(tx):
                 memories.delete([row])
     if everything_goes:
-        forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+        forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
     else:
         pipe.forget("s")
     with account.reading() as tx:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory.lifecycle import forgetting
-from memory.lifecycle.forgetting import ForgetServices, finish_forgets, forget_session, forget_workspace
+from memory.lifecycle.forgetting import RemovalServices, finish_forgets, forget_session, forget_workspace
 from memory.memories.agent_memories import forget_in_account
 from memory.pipeline.ingest import ingest_batch
 from reverie.clock import now_micros
@@ -39,7 +39,7 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 def finish(pipe: Pipeline) -> dict[str, int]:
-    services = ForgetServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls)
+    services = RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls)
     return finish_forgets(services, now=now_micros() + LATER)
 
 
@@ -62,7 +62,7 @@ def test_a_kill_before_the_accounts_part_is_made_up_for(pipe: Pipeline, monkeypa
         with pytest.raises(Killed):
             forget_session(pipe.stores, pipe.store, pipe.inbox, pipe.working, agent="ana", session="s")
     monkeypatch.setattr(forgetting, "forget_in_account", ask)
-    services = ForgetServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls)
+    services = RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls)
     assert finish_forgets(services, now=now_micros()) == {}, "it may still be worked on"
     assert finish(pipe) == {"forgets_finished": 1}
     assert asked == [("ana", "s")]
@@ -123,7 +123,7 @@ def test_a_deletion_that_was_killed_is_finished(pipe: Pipeline, monkeypatch: pyt
         else:
             patch.setattr("storage.stores._remove", kill)
         with pytest.raises(Killed):
-            forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+            forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
     assert finish(pipe)["forgets_finished"] == 1
     assert pipe.stores.names() == []
     assert not (pipe.stores.data_dir / "deleted").exists()
@@ -136,7 +136,7 @@ def test_a_deletion_that_was_killed_takes_no_later_workspace(pipe: Pipeline, mon
     with monkeypatch.context() as patch:
         patch.setattr(forgetting, "forget_in_account", kill)
         with pytest.raises(Killed):
-            forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+            forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
     pipe.say("hello again")
     ingest_batch(pipe.inbox, pipe.stores.workspace(WORKSPACE), pipe.working, now=pipe.now())
     assert finish(pipe) == {"forgets_finished": 1}
@@ -159,7 +159,7 @@ def test_a_message_accepted_during_a_deletion_is_in_the_new_workspace(
         pipe.say("new")  # accepted while the files are still in their place
 
     monkeypatch.setattr(pipe.inbox, "forget_workspace", then_accept)
-    assert forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+    assert forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
     monkeypatch.undo()
     with pytest.raises(StoreUnavailable, match="was deleted a moment ago"):
         ingest_batch(pipe.inbox, old, pipe.working, now=pipe.now())
@@ -292,7 +292,7 @@ def test_what_the_account_learned_after_a_kill_stays(
 
     def forget() -> object:
         if whole_workspace:
-            return forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+            return forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
         return pipe.forget()
 
     kill_in_account(pipe, monkeypatch, forget)
@@ -343,5 +343,5 @@ def test_what_was_noted_before_the_clock_was_set_back_is_finished(
     with monkeypatch.context() as patch:
         patch.setattr(forgetting, "now_micros", lambda: now_micros() + LATER)
         kill_in_account(pipe, monkeypatch, pipe.forget)
-    services = ForgetServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls)
+    services = RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls)
     assert finish_forgets(services, now=now_micros()) == {"forgets_finished": 1}

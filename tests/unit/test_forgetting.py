@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adapters.embedders.base import HashEmbedder
 from memory.lifecycle import forgetting
-from memory.lifecycle.forgetting import forget_workspace
+from memory.lifecycle.forgetting import RemovalServices, forget_workspace
 from memory.pipeline import chunking
 from memory.pipeline.dead_letters import replay
 from memory.pipeline.ingest import ingest_batch
@@ -301,12 +301,12 @@ def test_a_deleted_workspace_leaves_no_file_and_no_key(pipe: Pipeline, tmp_path:
     pipe.settle()
     newest_messages(pipe.store, pipe.working, agent="ana", session="s")
     pipe.say("waiting")
-    assert forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+    assert forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
     assert list((tmp_path / "data" / "workspaces").iterdir()) == []
     left = [key for key in pipe.broker.keys(f"{PREFIX}*{WORKSPACE}*") if b"wake:" not in key]
     assert left == []
     assert pipe.inbox.workspaces() == []
-    assert not forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+    assert not forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
 
 
 def test_a_reader_of_a_workspace_that_is_being_deleted_leaves_nothing_in_working_memory(
@@ -325,7 +325,7 @@ def test_a_reader_of_a_workspace_that_is_being_deleted_leaves_nothing_in_working
         return delete(name, when_closed=read_and_close)
 
     monkeypatch.setattr(pipe.stores, "delete_workspace", read_and_delete)
-    forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+    forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
     assert pipe.cached() is None
 
 

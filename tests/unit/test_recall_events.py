@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from adapters.broker.recall_log import KEEP_RECALLS, QUERY_CHARACTERS, RecallLog, RecallNote
 from memory import recall as recalls
-from memory.lifecycle.forgetting import forget_workspace
+from memory.lifecycle.forgetting import RemovalServices, forget_workspace
 from memory.recall import RecordReport, recent_recalls, record_recalls, sweep_recalls
 from memory.upkeep import maintenance
 from memory.upkeep.maintenance import optimize_stores, prune_recalls
@@ -288,14 +288,14 @@ def test_a_file_that_is_replaced_takes_its_events_along(pipe: Pipeline) -> None:
 def test_a_deleted_workspace_leaves_nothing_in_the_log(pipe: Pipeline) -> None:
     """Given recalls that wait, when their workspace is deleted, then they are gone from the broker."""
     recall(pipe)
-    assert forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+    assert forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
     assert [key for key in pipe.broker.keys("*") if b"recalls" in key] == []
 
 
 def test_a_recall_noted_late_is_dropped_with_its_workspace(pipe: Pipeline) -> None:
     """Given a server that still had a recall in memory, when the workspace is gone, then its note is dropped."""
     note = recall(pipe)
-    forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+    forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
     pipe.recalls.append(WORKSPACE, [msgspec.json.encode(note)])
     assert record(pipe) == RecordReport()
     assert [key for key in pipe.broker.keys("*") if b"recalls" in key] == []
@@ -305,7 +305,7 @@ def test_a_recall_noted_late_is_dropped_with_its_workspace(pipe: Pipeline) -> No
 def test_a_recall_noted_late_says_nothing_of_a_workspace_made_anew(pipe: Pipeline) -> None:
     """Given a workspace that was deleted and made anew, then an old recall counts for no chunk of the same id."""
     note = recall(pipe)
-    forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+    forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
     pipe.say("something else", "and more", "and more yet")
     pipe.settle()
     pipe.recalls.append(WORKSPACE, [msgspec.json.encode(note)])

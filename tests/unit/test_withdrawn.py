@@ -25,7 +25,7 @@ from memory.items.embedding import embed_waiting
 from memory.lifecycle import forgetting
 from memory.lifecycle.erasure_rows import Scope
 from memory.lifecycle.erasures import request_erasure
-from memory.lifecycle.forgetting import forget_workspace
+from memory.lifecycle.forgetting import RemovalServices, forget_workspace
 from memory.scheduling.executing import embed_goals
 from memory.scheduling.notifier import push_due
 from memory.sessions.condensers import Condenser
@@ -211,7 +211,7 @@ def test_a_deleted_workspace_sends_nothing_from_a_file_that_is_still_open(
 
     def delete(number: int) -> None:
         if number == 1:
-            forget_workspace(other_process, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
+            forget_workspace(RemovalServices(other_process, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
 
     endpoint.before = delete
     with pytest.raises(StoreUnavailable):

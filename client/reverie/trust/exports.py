@@ -541,17 +541,8 @@ def check_record(record: ExportedRecord) -> None:
     check_workspace(record.workspace)
     check_agent(record.agent)
     for field in record.__struct_fields__:
-        value = getattr(record, field)
-        if isinstance(value, datetime):
-            check_time(field, value)
-        elif field in _LABELS:
-            check_label(field, value)
-        elif isinstance(value, str):
-            check_text(field, value, MAX_FILE_BYTES if field in _LARGE else _TEXT_BYTES)
-        elif isinstance(value, (list, dict)) and not isinstance(record, ExportedItem):
-            check_json(field, value, _TEXT_BYTES)
-        elif isinstance(value, int) and not 0 <= value < MAX_INTEGER:
-            raise Rejected(f"{field} is {value}, which is out of range", field=field)
+        if not isinstance(record, ExportedItem) or not isinstance(getattr(record, field), (list, dict)):
+            _check_value(field, getattr(record, field))
     match record:
         case ExportedChannel():
             _check_as(record, CreateChannel)
@@ -579,6 +570,20 @@ def check_record(record: ExportedRecord) -> None:
             draft = _check_as(record, scheduling.ScheduleDraft)
             check_form(draft.cadence)
             check_executor(draft.executor)
+
+
+def _check_value(field: str, value: object) -> None:
+    """Raise `Rejected` unless a value is one that any record may have in this field."""
+    if isinstance(value, datetime):
+        check_time(field, value)
+    elif field in _LABELS:
+        check_label(field, value)
+    elif isinstance(value, str):
+        check_text(field, value, MAX_FILE_BYTES if field in _LARGE else _TEXT_BYTES)
+    elif isinstance(value, (list, dict)):
+        check_json(field, value, _TEXT_BYTES)
+    elif isinstance(value, int) and not 0 <= value < MAX_INTEGER:
+        raise Rejected(f"{field} is {value}, which is out of range", field=field)
 
 
 def _check_as(record: ExportedRecord, kind: type[_S], **fields: Any) -> _S:
