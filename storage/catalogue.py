@@ -526,6 +526,7 @@ TABLES: Final[Mapping[str, Table]] = {
         about={"user": "user_id = :id AND at <= :before"},
         removed=f"({_IN_SESSIONS} OR id IN {listed('contexts')})",
         quotes=("query", "degraded", "items"),
+        exported=Exported(part="contexts"),
     ),
     "captured_queries": Table(
         key=("id",),

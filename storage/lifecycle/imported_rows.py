@@ -115,7 +115,7 @@ class ImportedRows(AgentRepository):
                 if outcome == "added" and trusted:
                     self._promote(record)
                 return outcome
-            case types.ExportedScratchpadList() | types.ExportedScratchpadKey():
+            case types.ExportedScratchpadList() | types.ExportedScratchpadKey() | types.ExportedContext():
                 row = self._session_row(record.session)
                 return "left_out" if row is None else self._insert(record, now, exclude=("session",), session_row=row)
             case types.ExportedItem():

@@ -33,6 +33,7 @@ LEFT_OUT = {
     "notifications": {"claim_until", "token", "not_before", "paused_at"},
     "dead_letters": {"id"},
     "recall_events": {"id", "chunk_id"},
+    "contexts": {"session_row"},
 }
 
 

@@ -85,6 +85,8 @@ def test_the_export_of_a_person_has_what_an_erasure_would_remove(make_runtime: M
         for part in ("files", "schedules", "reminders", "scratchpads"):
             assert end.parts[part].records == erased[part], part
         assert {line["agent"] for line in lines_of(tmp_path / "kate.jsonl")[1:-1]} == {"ana"}
+        (told,) = (line for line in lines_of(tmp_path / "kate.jsonl") if line["part"] == "contexts")
+        assert (told["query"], told["session"], bool(told["items"])) == ("where does the lamp stand", "kates", True)
         contents = [line["content"] for line in lines_of(tmp_path / "kate.jsonl") if line["part"] == "memories"]
         assert sorted(contents) == sorted(
             [
@@ -107,7 +109,7 @@ def _without_end(raw: bytes) -> bytes:
         (lambda raw: raw[:-1], "truncated"),
         (lambda raw: raw[: len(raw) // 2], "truncated"),
         (lambda raw: raw.replace(b"Lif grows plums", b"Lif grows pears"), "messages differ from their checksums"),
-        (lambda raw: raw.replace(b'"schema_version":2', b'"schema_version":3'), "newer than 2: upgrade"),
+        (lambda raw: raw.replace(b'"schema_version":3', b'"schema_version":4'), "newer than 3: upgrade"),
         (lambda raw: raw.replace(b'"local"', b'"other"', 1), "differs from its checksum"),
         (lambda raw: raw + b"\n", "differs from its checksum"),
         (lambda raw: raw.replace(b"\n", b"\r\n"), "differ from their checksums"),

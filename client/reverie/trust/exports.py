@@ -35,6 +35,7 @@ from reverie.fields import check_fields, label
 from reverie.items import PutItem
 from reverie.memories.calls import SetFact, check_memory
 from reverie.memories.types import Lifetime, MemoryDraft, MemoryKind, Tier
+from reverie.recall.types import ServedContext
 from reverie.scheduling import types as scheduling
 from reverie.scheduling.calls import Remind
 from reverie.scheduling.checks import check_executor
@@ -45,7 +46,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 
 # The version of the format. Documents of `memories.export` and `sessions.export` are version 1.
 FORMAT = "reverie-export"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 class ExportedRecord(
@@ -332,6 +333,21 @@ class ExportedRecallEvent(ExportedRecord, frozen=True, kw_only=True, tag="recall
     found_session: str | None = None
 
 
+class ExportedContext(ExportedRecord, frozen=True, kw_only=True, tag="contexts"):
+    """A context that was served: the query, and the ids of what it told or left out, as in `ServedContext`."""
+
+    user_fields: ClassVar = ("user",)
+    id: str
+    session: str
+    at: datetime
+    token_budget: int
+    tokens: int
+    query: str = ""
+    user: str | None = None
+    degraded: str = ""
+    items: list[dict[str, Any]] = []
+
+
 AnyRecord: TypeAlias = (
     ExportedChannel
     | ExportedSession
@@ -347,6 +363,7 @@ AnyRecord: TypeAlias = (
     | ExportedNotification
     | ExportedDeadLetter
     | ExportedRecallEvent
+    | ExportedContext
 )
 
 # The parts in their order in a file: a record comes after the records that it refers to.
@@ -564,6 +581,8 @@ def check_record(record: ExportedRecord) -> None:
             _check_as(record, PutItem, index=record.index_fields)
         case ExportedReminder():
             _check_as(record, Remind)
+        case ExportedContext():
+            _check_as(record, ServedContext)
         case ExportedSchedule():
             from reverie.scheduling.cadence import check_form  # and with it all of cron
 
