@@ -23,8 +23,10 @@ from memory.memories.patterns.instructions import find_instructions, says_everyw
 from memory.memories.patterns.matching import COVER, covered_text, without_foreign
 from memory.secrets import looks_secret, redact_secret_answers, redacted, repeats_secret_of
 from reverie import contract
+from reverie.checks import check_time
 from reverie.clock import from_micros, to_micros
 from reverie.contract import MAX_TAG_CHARACTERS
+from reverie.errors import Rejected
 from reverie.memories.types import MemoryKind, Tier
 from storage.memories.extraction import ExtractionProgress, KnownMemory, SourceMessage, WaitingSession
 from storage.memories.records import is_standing
@@ -419,9 +421,9 @@ def _tags(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def _time(text: str | None) -> int | None:
-    """Return a time in microseconds; None if there is none or it cannot be parsed."""
+    """Return a time in microseconds; None if there is none, or none that can be stored."""
     try:
         moment = datetime.fromisoformat((text or "").strip())
-        return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-    except (ValueError, OverflowError):
+        return to_micros(check_time("expires_at", moment if moment.tzinfo else moment.replace(tzinfo=UTC)))
+    except (ValueError, Rejected):
         return None

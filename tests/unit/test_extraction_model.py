@@ -85,6 +85,12 @@ def test_what_does_not_hold_is_dropped(pipeline: Pipeline, found: dict[str, Any]
     assert extracting.contents() == ["User plays in the town orchestra."]
 
 
+def test_a_time_that_no_row_can_have_is_left_out(pipeline: Pipeline) -> None:
+    """Given a time in the year 10,000 of UTC, then the memory is kept without it, and can be listed and exported."""
+    found = memory(expires_at="9999-12-31T23:59:59-14:00")
+    assert [kept.expires_at for kept in extract(pipeline, found).memories()] == [None]
+
+
 def test_importance_out_of_range_becomes_the_usual_one(pipeline: Pipeline) -> None:
     """Given an importance of 8, then the memory has one half."""
     (kept,) = extract(pipeline, memory(importance=8)).memories()
