@@ -281,12 +281,16 @@ def _suspects_at_once(crashes: int, limit: int) -> int:
 
 
 def backlog_sql(stage: Stage) -> tuple[str, str]:
-    """Return two statements: how many rows wait and since when; how many are claimed and how many wait for a retry."""
+    """Return two statements: how many rows wait and since when; how many are claimed and how many wait for a retry.
+
+    At the stage `embed` JSON items wait, too, as after a change of model.
+    """
     table, key, condition = _WAITING[stage]
+    items = f" UNION ALL SELECT stored_at FROM items WHERE {ITEMS_TO_EMBED}" if stage == "embed" else ""
     waiting = (
-        f"SELECT count(*), min(waiting.stored_at) FROM {table} AS waiting WHERE {condition}"
+        f"SELECT count(*), min(stored_at) FROM (SELECT waiting.stored_at FROM {table} AS waiting WHERE {condition}"
         f" AND (SELECT 1 FROM claims WHERE stage = :stage AND item_id = waiting.{key}"
-        " AND token IS NULL AND next_attempt_at IS NULL) IS NULL"
+        f" AND token IS NULL AND next_attempt_at IS NULL) IS NULL{items}) AS every"
     )
     return waiting, "SELECT count(token), count(next_attempt_at) FROM claims WHERE stage = :stage"
 

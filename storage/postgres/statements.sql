@@ -2596,28 +2596,27 @@ WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT 1 FROM claims 
     waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
     waiting.store_id = :store_id LIMIT 1;
 -- storage.pipeline.work: backlog
-SELECT COUNT(*), MIN(waiting.stored_at)
-FROM messages AS waiting
-WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL
-    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id;
-SELECT COUNT(*), MIN(waiting.stored_at)
-FROM files AS waiting
-WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL
-    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id;
-SELECT COUNT(*), MIN(waiting.stored_at)
-FROM memories AS waiting
-WHERE (chunked_at IS NULL AND superseded_by IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id =
-    waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
-    waiting.store_id = :store_id;
-SELECT COUNT(*), MIN(waiting.stored_at)
-FROM chunks AS waiting
-WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL
-    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id;
-SELECT COUNT(*), MIN(waiting.stored_at)
-FROM chunks AS waiting
-WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id =
-    waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
-    waiting.store_id = :store_id;
+SELECT COUNT(*), MIN(stored_at)
+FROM (SELECT waiting.stored_at FROM messages AS waiting WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
+    = :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id =
+    :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
+SELECT COUNT(*), MIN(stored_at)
+FROM (SELECT waiting.stored_at FROM files AS waiting WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage =
+    :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id)
+    IS NULL) AND waiting.store_id = :store_id) AS every;
+SELECT COUNT(*), MIN(stored_at)
+FROM (SELECT waiting.stored_at FROM memories AS waiting WHERE (chunked_at IS NULL AND superseded_by IS NULL AND (SELECT
+    1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND
+    claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
+SELECT COUNT(*), MIN(stored_at)
+FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
+    = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS
+    NULL) AND waiting.store_id = :store_id UNION ALL SELECT stored_at FROM items WHERE (embedding_model IS NULL AND NOT
+    index_fields IS NULL) AND items.store_id = :store_id) AS every;
+SELECT COUNT(*), MIN(stored_at)
+FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT
+    1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND
+    claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
 -- storage.pipeline.work: backlog
 SELECT COUNT(token), COUNT(next_attempt_at)
 FROM claims
@@ -4189,28 +4188,27 @@ SELECT model, dim, CAST(CAST((embedder <> '') AS INT) AS BIGINT)
 FROM indexes
 WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id;
 -- storage.status: _backlog
-SELECT COUNT(*), MIN(waiting.stored_at)
-FROM messages AS waiting
-WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL
-    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id;
-SELECT COUNT(*), MIN(waiting.stored_at)
-FROM files AS waiting
-WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL
-    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id;
-SELECT COUNT(*), MIN(waiting.stored_at)
-FROM memories AS waiting
-WHERE (chunked_at IS NULL AND superseded_by IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id =
-    waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
-    waiting.store_id = :store_id;
-SELECT COUNT(*), MIN(waiting.stored_at)
-FROM chunks AS waiting
-WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL
-    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id;
-SELECT COUNT(*), MIN(waiting.stored_at)
-FROM chunks AS waiting
-WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id =
-    waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
-    waiting.store_id = :store_id;
+SELECT COUNT(*), MIN(stored_at)
+FROM (SELECT waiting.stored_at FROM messages AS waiting WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
+    = :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id =
+    :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
+SELECT COUNT(*), MIN(stored_at)
+FROM (SELECT waiting.stored_at FROM files AS waiting WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage =
+    :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id)
+    IS NULL) AND waiting.store_id = :store_id) AS every;
+SELECT COUNT(*), MIN(stored_at)
+FROM (SELECT waiting.stored_at FROM memories AS waiting WHERE (chunked_at IS NULL AND superseded_by IS NULL AND (SELECT
+    1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND
+    claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
+SELECT COUNT(*), MIN(stored_at)
+FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
+    = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS
+    NULL) AND waiting.store_id = :store_id UNION ALL SELECT stored_at FROM items WHERE (embedding_model IS NULL AND NOT
+    index_fields IS NULL) AND items.store_id = :store_id) AS every;
+SELECT COUNT(*), MIN(stored_at)
+FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT
+    1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND
+    claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
 -- storage.status: _backlog
 SELECT COUNT(token), COUNT(next_attempt_at)
 FROM claims

@@ -281,6 +281,17 @@ def test_items_that_wait_are_embedded_in_turns(items: ItemsOf, pipe: Pipeline) -
     assert calls == [{"items": 1, "more": 1}] * 3 + [{"items": 0}]
 
 
+def test_items_that_wait_for_their_vectors_are_seen_in_the_status(items: ItemsOf, pipe: Pipeline) -> None:
+    """Given items whose model was changed, then they count among what waits to be embedded, until they are."""
+    put(items, ["n"], "k", {"text": "lantern"})
+    with pipe.store.writing() as tx:
+        tx.waiting_items.wait_again("another")
+    backlog = pipe.stores.counts(WORKSPACE).backlogs["embed"]
+    assert (backlog.waiting, backlog.oldest) == (1, NOW)
+    embed_waiting(pipe.store, HashEmbedder(), budget_seconds=ENOUGH_SECONDS)
+    assert pipe.stores.counts(WORKSPACE).backlogs["embed"].waiting == 0
+
+
 def test_a_put_succeeds_without_the_embedder_and_is_embedded_later(items: ItemsOf, pipe: Pipeline) -> None:
     """Given an embedder that is away, when items are put, then they are found at once, and by meaning when it is
     back; embedding twice changes nothing."""
