@@ -316,8 +316,14 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
         self._clock = clock
         self._worked_at: float | None = None
         self._refusals = 0
+        self._unusable = ""
         self._unrecorded: dict[Purpose, ModelUsage] = {}
         self._lock = threading.Lock()
+
+    @property
+    def last_error(self) -> str:
+        """Return why it is down, or why its last answer was unusable; empty after a success."""
+        return self._breaker.last_error or self._unusable
 
     def complete(
         self,
@@ -366,14 +372,16 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
             answer = call()
         except LanguageModelRefused as error:
             self._record_usage(self._usage(purpose, sent, error.completion, failed=True))
-            if error.completion is None and self._refuses_all(purpose):
+            if error.completion is not None:
+                self._unusable = str(error)
+            elif self._refuses_all(purpose):
                 raise LanguageModelUnavailable(f"{self.name} refuses every prompt: {error}") from error
             raise
         except LanguageModelUnavailable:
             self._record_usage(self._usage(purpose, sent, None, failed=True))
             raise
         self._record_usage(self._usage(purpose, sent, answer, failed=False))
-        self._refusals = 0
+        self._refusals, self._unusable = 0, ""
         return answer
 
     def _refuses_all(self, purpose: Purpose) -> bool:

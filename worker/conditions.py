@@ -34,7 +34,7 @@ def find_conditions(status: PipelineStatus, settings: Settings) -> list[Finding]
         *_hosts(status),
         *_jobs(status, settings),
         *_lateness(status, settings),
-        *_models(status),
+        *_models(status, settings),
     ]
     if status.broker == "up":
         found += [*_workers(status), *_inboxes(status)]
@@ -140,8 +140,11 @@ def _lateness(status: PipelineStatus, settings: Settings) -> Iterator[Finding]:
             yield Finding("Schedules", "problem", f"{found} {seconds:.0f} s", advice)
 
 
-def _models(status: PipelineStatus) -> Iterator[Finding]:
-    """Yield the models of the workers, or of the server if no worker has reported one."""
+def _models(status: PipelineStatus, settings: Settings) -> Iterator[Finding]:
+    """Yield the models of the workers, or of the server if no worker has reported one.
+
+    What workers do with a language model that fails is done by rules, or waits if the settings say so.
+    """
     in_workers = sorted({worker.embedder for worker in status.workers if worker.embedder})
     embedder = status.embedder
     if in_workers:
@@ -150,9 +153,12 @@ def _models(status: PipelineStatus) -> Iterator[Finding]:
         yield Finding("Embedder", "problem", f"{embedder.model}: {embedder.error}", "until then recall goes by words")
     else:
         yield Finding("Embedder", "ok", embedder.model or "none: recall goes by words")
+    advice = "does its endpoint answer, and take the key?"
+    failing = {text for worker in status.workers for text in worker.language_model.split("; ") if text.endswith(")")}
+    for text in sorted(failing):
+        yield Finding("Language model", "warning" if settings.deterministic_fallback else "problem", text, advice)
     for subject, model in (("Language model", status.language_model), ("Reranker", status.reranker)):
         if model.state == "down":
-            advice = "does its endpoint answer, and take the key?"
             yield Finding(subject, "problem", f"{model.model}: {model.error}", advice)
         elif model.state == "up":
             yield Finding(subject, "ok", model.model)

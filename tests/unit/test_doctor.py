@@ -195,6 +195,18 @@ def test_each_thing_that_is_wrong_is_found(
     assert all(finding.advice or finding.subject in ("Databases", "Faults") for finding in wrong)
 
 
+@pytest.mark.parametrize(("fallback", "state"), [(True, "warning"), (False, "problem")])
+@pytest.mark.parametrize("told", ["m: down (503)", "m: up; n: up (n did not answer with an Extraction)"])
+def test_a_language_model_that_fails_in_a_worker_is_found(
+    tmp_path: Path, told: str, fallback: bool, state: str
+) -> None:
+    """Given a worker whose model is down or answers nonsense, then it is a problem if its work has to wait."""
+    settings = load_settings(data=tmp_path, deterministic_fallback=fallback)
+    worker = msgspec.structs.replace(healthy().workers[0], language_model=told)
+    found = [one for one in find_conditions(healthy(workers=[worker]), settings) if one.subject == "Language model"]
+    assert [(one.state, one.found) for one in found] == [(state, told.split("; ")[-1])]
+
+
 def test_a_job_that_failed_and_one_that_is_not_run_any_more_are_found(settings: Settings) -> None:
     long_ago = NOW - timedelta(days=30)
     jobs = {

@@ -190,6 +190,9 @@ def test_an_unusable_answer_is_a_failure_that_took_tokens(ledger: Ledger) -> Non
     with pytest.raises(LanguageModelRefused):
         model.complete_structured("", "x", 5, form=Place, purpose="extraction")
     assert ledger.recorded == [ModelUsage("counting", "extraction", 1, 1, 40, 5, 45 / 1_000_000)]
+    assert (model.state, "did not answer with a Place" in model.last_error) == ("up", True)
+    model.complete("", "x", 5, purpose="extraction")
+    assert model.last_error == ""
 
 
 def test_a_call_without_an_answer_is_a_failure_without_tokens(
