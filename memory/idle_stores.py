@@ -105,16 +105,18 @@ class IdleStores:
         now: int,
         scope: JobScope = ALL_DATA,
         look_seconds: float = LOOK_SECONDS,
+        of_schedules: bool = False,
     ) -> tuple[list[str], dict[str, str]]:
         """Return the workspaces in which a job has something to do, and the errors of those that cannot be read.
 
-        Stores that this call has no time for within `look_seconds` are left to the next calls.
+        Stores that this call has no time for within `look_seconds` are left to the next calls. With `of_schedules`,
+        stores in which no schedules were written are not looked at (see `Store.writing`).
         """
         known = self._known(job, stores, now)
         known.due_at = due_at
         due: list[str] = []
         began, used = self._monotonic(), self._processor()
-        names = self._to_look_at(known, stores, now, scope)
+        names = self._to_look_at(known, stores, now, scope, of_schedules=of_schedules)
         looks_until = began + look_seconds
         random.shuffle(names)  # so that every store gets its turn, even if some are slow
         for position, name in enumerate(names):
@@ -216,8 +218,10 @@ class IdleStores:
         known.at = now
         return known
 
-    def _to_look_at(self, known: _Known, stores: Stores, now: int, scope: JobScope) -> list[str]:
-        written, known.moment = stores.written.since(known.moment)
+    def _to_look_at(
+        self, known: _Known, stores: Stores, now: int, scope: JobScope, *, of_schedules: bool = False
+    ) -> list[str]:
+        written, known.moment = stores.written.since(known.moment, of_schedules=of_schedules)
         names = scope.store_names(stores.names())
         overdue = known.overdue(now)  # also sets when the next one is due
         if written is None:

@@ -127,9 +127,9 @@ class JobRun:
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """Open a write transaction and take or renew the lease in it. Raises `LeaseLost`."""
+        """Open a write transaction, which makes nothing due, and take or renew the lease in it. Raises `LeaseLost`."""
         lock_wait = None if self.has_lease else _LEASE_LOCK_SECONDS
-        with self.store.writing(lock_wait_seconds=lock_wait) as tx:
+        with self.store.writing(lock_wait_seconds=lock_wait, keeps_schedules=True) as tx:
             token = self._lease(tx)
             if token is None:
                 raise LeaseLost(f"another instance of {self.job} works or has worked on {self.store.name}")
@@ -215,6 +215,6 @@ def run_on_store(
         run.counts["held_elsewhere"] += 1
     finally:
         if run.has_lease:
-            with store.writing() as tx:
+            with store.writing(keeps_schedules=True) as tx:
                 tx.leases.release(job, run.token)
     return JobReport(run.counts, run.planned)

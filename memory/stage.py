@@ -10,7 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeVar
 
@@ -121,12 +121,17 @@ def popped_from(parts: deque[T]) -> Iterator[T]:
         yield parts.popleft()
 
 
+def stage_writing(store: Store) -> AbstractContextManager[Transaction]:
+    """Open a transaction of a stage. Raises `StoreUnavailable` if another writer holds the lock for half a second."""
+    return store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS, keeps_schedules=True)
+
+
 def claim_batch(
     store: Store, stage: Stage, *, now: int, limit: int, seconds: float = STAGE_LEASE_SECONDS
 ) -> Claim | None:
     """Claim up to `limit` rows of a stage for some seconds; None when nothing is due. Times are microseconds."""
     noted = store.given_up.own()
-    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+    with stage_writing(store) as tx:
         claim = tx.work.claim(stage, now=now, lease_seconds=seconds, limit=limit, given_up=store.given_up)
     for token in noted:
         store.given_up.forget(token)
@@ -141,7 +146,7 @@ def put_off_withdrawn(store: Store, claim: Claim, table: Table, rows: Sequence[i
     withdrawn = store.withdrawn(table, rows) if rows else set()
     if withdrawn:
         late = replace(claim, attempts=max(claim.attempts, _WITHDRAWN_ATTEMPTS))
-        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+        with stage_writing(store) as tx:
             at = retry_at(now, late.attempts)
             tx.work.retry(late, sorted(withdrawn), at=at, error="it was forgotten, or is being erased")
     return withdrawn
@@ -219,7 +224,7 @@ def bury_damaged(store: Store, claim: Claim, rows: Sequence[int], now: int) -> i
     """Make dead letters of claimed rows that are damaged and cannot be read; return how many."""
     if not rows:
         return 0
-    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+    with stage_writing(store) as tx:
         errors = {row: damaged_row(f"row {row} of stage {claim.stage}") for row in rows}
         return len(bury(tx, claim, errors, now=now))
 

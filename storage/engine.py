@@ -85,14 +85,15 @@ class Database:
     def __init__(
         self,
         path: Path,
-        on_write: Callable[[], None] = lambda: None,
+        on_write: Callable[[bool], None] = lambda _: None,
         on_long_write: Callable[[float], None] = lambda _: None,
         on_version: Callable[[int, int], None] | None = None,
     ) -> None:
         """`on_write` is called before each transaction that writes, `on_long_write` after one that held the lock long.
 
-        `on_long_write` gets the seconds. `on_version` gets the identity of the file and a version that has been
-        committed; without it the version stays as it is.
+        `on_write` gets `keeps_schedules` (see `Store.writing`), and `on_long_write` the seconds.
+        `on_version` gets the identity of the file and a version that has been committed; without it the version stays
+        as it is.
         """
         check_sqlite_version()
         self._path = path
@@ -112,12 +113,14 @@ class Database:
         return self._path
 
     @contextmanager
-    def atomic(self, *, lock_wait_seconds: float | None = None) -> Iterator[Connection]:
+    def atomic(self, *, lock_wait_seconds: float | None = None, keeps_schedules: bool = False) -> Iterator[Connection]:
         """Open a transaction that holds the write lock from its start and commits whole or not at all.
+
+        `keeps_schedules` as for `Store.writing`.
 
         Raises `StoreUnavailable` when the lock is not free within `lock_wait_seconds` (the busy timeout by default).
         """
-        self._on_write()
+        self._on_write(keeps_schedules)
         with translate_errors(self._path), self.engine.connect() as connection:
             writer = connection.execution_options(**{_LOCK_WAIT: lock_wait_seconds})
             with holding_lock(self._on_long_write) as lock_taken, writer.begin():
@@ -166,8 +169,8 @@ class Database:
 
     @contextmanager
     def autocommit(self) -> Iterator[Any]:
-        """Yield the raw connection outside any transaction, for checkpoint and vacuum."""
-        self._on_write()
+        """Yield the raw connection outside any transaction, for checkpoint and vacuum, which change no row."""
+        self._on_write(True)
         with translate_errors(self._path), self.engine.connect() as connection:
             raw = connection.connection.driver_connection
             assert raw is not None
@@ -187,7 +190,7 @@ class Database:
 
         Raises `StoreUnavailable` if the file is in use all the time.
         """
-        self._on_write()
+        self._on_write(False)
         program = [sys.executable, "-P", unused_bytes.__file__, str(self._path)]
         done = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -54,8 +54,12 @@ class StoreDatabase(Protocol):
         """Return how many connections this process has to this store alone."""
         ...
 
-    def atomic(self, *, lock_wait_seconds: float | None = None) -> AbstractContextManager[Connection]:
+    def atomic(
+        self, *, lock_wait_seconds: float | None = None, keeps_schedules: bool = False
+    ) -> AbstractContextManager[Connection]:
         """Open a transaction in which nobody else writes the store, and which commits whole or not at all.
+
+        `keeps_schedules` as for `Store.writing`.
 
         Raises `StoreUnavailable` when another transaction writes it for longer than `lock_wait_seconds` (default 30).
         """

@@ -64,7 +64,7 @@ def open_database(
     kind: Kind,
     data_dir: Path,
     *,
-    on_write: Callable[[], None] = lambda: None,
+    on_write: Callable[[bool], None] = lambda _: None,
     on_long_write: Callable[[float], None] = lambda _: None,
     on_version: Callable[[int, int], None] | None = None,
 ) -> Database:

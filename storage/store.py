@@ -75,12 +75,18 @@ class Store:
             return tx.withdrawn.among(table, keys, erasing)
 
     @contextmanager
-    def writing(self, *, lock_wait_seconds: float | None = None) -> Iterator[Transaction]:
+    def writing(
+        self, *, lock_wait_seconds: float | None = None, keeps_schedules: bool = False
+    ) -> Iterator[Transaction]:
         """Open a transaction that holds the write lock and commits whole or not at all.
+
+        With `keeps_schedules`, it makes and changes no schedules, runs, reminders or notifications: their jobs do not
+        look at the store because of it. When messages arrived in many workspaces, these looks took as much time as the
+        stages of the pipeline.
 
         Raises `StoreUnavailable` when another writer holds the lock for longer than `lock_wait_seconds` (default 30).
         """
-        with self.database.atomic(lock_wait_seconds=lock_wait_seconds) as connection:
+        with self.database.atomic(lock_wait_seconds=lock_wait_seconds, keeps_schedules=keeps_schedules) as connection:
             yield Transaction(connection, self.viewer)
 
     @contextmanager

@@ -130,13 +130,13 @@ class Stores:
             path,
             "workspace",
             self._data_dir,
-            on_write=lambda: self.written.note(name),
+            on_write=lambda keeps_schedules: self.written.note(name, keeps_schedules=keeps_schedules),
             on_long_write=self._note_long_write,
             on_version=partial(self._register.note_version, name),
         )
         self._register.remember(name, path, identity_of(database))
-        if is_new:
-            self.written.note(name)
+        if is_new:  # it is empty, so nothing is due in it
+            self.written.note(name, keeps_schedules=True)
         return database
 
     def _note_long_write(self, seconds: float) -> None:

@@ -2,7 +2,8 @@
 
 Every process that begins to write a workspace appends the hash of its name to one small file, and every process reads
 the hashes that were appended since it last looked. So the cost of a sweep follows the workspaces that changed: looking
-at the files of 10,000 workspaces takes a tenth of a second, and several sweeps would do that every few seconds.
+at the files of 10,000 workspaces takes a tenth of a second, and several sweeps would do that every few seconds. A hash
+after a mark is of a write that makes nothing due, so the jobs of scheduling leave it out.
 
 Invariant: `since` leaves out only workspaces that were not written. Looking at all files, now or within ten minutes,
 finds writes that are not in the file (before the first call, after a new file was begun, or by other programs).
@@ -17,6 +18,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -24,7 +26,9 @@ from reverie.errors import ReverieError
 
 WRITTEN_FILE: Final = "written"
 _RECORD_BYTES: Final = 8
-# A file with 131,072 notes is begun anew, after which every process looks at all workspaces once.
+# Written together with the hash after it. A reader that gets the two in two reads takes the note for one without it.
+_KEEPS_SCHEDULES: Final = b"no dates"
+# A file with 131,072 records is begun anew, after which every process looks at all workspaces once.
 _MAX_FILE_BYTES: Final = 1024 * 1024
 # A new process reads this many bytes at the file's end: thousands of notes, more than the last minutes have.
 _TAIL_BYTES: Final = 64 * 1024
@@ -39,14 +43,15 @@ LOOK_SECONDS: Final = 600.0
 class Written(Protocol):
     """Tells which workspaces were written."""
 
-    def note(self, name: str) -> None:
-        """Note that a workspace is about to be written."""
+    def note(self, name: str, *, keeps_schedules: bool = False) -> None:
+        """Note that a workspace is about to be written; `keeps_schedules` as for `Store.writing`."""
         ...
 
-    def since(self, moment: float | None) -> tuple[set[str] | None, float]:
+    def since(self, moment: float | None, *, of_schedules: bool = False) -> tuple[set[str] | None, float]:
         """Return the workspaces that may have been written since a moment, or None for all of them, and a new moment.
 
-        A moment is what the previous call returned, None at first.
+        A moment is what the previous call returned, None at first. With `of_schedules`, those whose writes
+        have all kept the schedules may be left out.
         """
         ...
 
@@ -66,19 +71,21 @@ class WrittenStores:
         self._path = data_dir / "run" / WRITTEN_FILE
         self._names, self._stamp, self._monotonic = names, stamp, monotonic
         self._lock = threading.Lock()
-        self._noted: dict[str, float] = {}
-        # When a note of each workspace was last found, the latest last.
+        self._noted: dict[tuple[str, bool], float] = {}
+        # When a note of each workspace was last found, the latest last; and of a write of schedules.
         self._written: OrderedDict[str, float] = OrderedDict()
+        self._of_schedules: OrderedDict[str, float] = OrderedDict()
         self._by_hash: dict[bytes, str] = {}
         self._stamps: dict[str, Any] = {}
         self._inode: int | None = None
         self._read_to = 0
         self._looked_at: float | None = None
 
-    def note(self, name: str) -> None:
+    def note(self, name: str, *, keeps_schedules: bool = False) -> None:
         """Note that a workspace is about to be written. Costs nothing if the workspace was noted a moment ago."""
         now = self._monotonic()
-        if now - self._noted.get(name, -_NOTE_SECONDS) < _NOTE_SECONDS:
+        noted = max(self._noted.get((name, kind), -_NOTE_SECONDS) for kind in {False, keeps_schedules})
+        if now - noted < _NOTE_SECONDS:
             return
         # A full disk, or no data folder yet: the look at all files finds the write.
         with contextlib.suppress(OSError):
@@ -88,15 +95,16 @@ class WrittenStores:
                 if os.fstat(file).st_size >= _MAX_FILE_BYTES:
                     self._path.unlink(missing_ok=True)
                     self._noted.clear()
-                os.write(file, hash_of(name))
-                self._noted[name] = now
+                os.write(file, _KEEPS_SCHEDULES * keeps_schedules + hash_of(name))
+                self._noted[name, keeps_schedules] = now
             finally:
                 os.close(file)
 
-    def since(self, moment: float | None) -> tuple[set[str] | None, float]:
+    def since(self, moment: float | None, *, of_schedules: bool = False) -> tuple[set[str] | None, float]:
         """Return the workspaces that may have been written since a moment, or None for all of them, and a new moment.
 
-        A moment is what the previous call returned, None at first.
+        A moment is what the previous call returned, None at first. With `of_schedules`, those whose writes
+        have all kept the schedules are left out until all files are looked at.
         """
         with self._lock:
             now = self._monotonic()
@@ -104,11 +112,11 @@ class WrittenStores:
             if moment is None:
                 return None, now
             found = set()
-            for name, at in reversed(self._written.items()):
+            for name, at in reversed((self._of_schedules if of_schedules else self._written).items()):
                 if at < moment - _WATCH_SECONDS:
                     break
                 found.add(name)
-            return found, now
+            return found and found.intersection(self._names()), now
 
     def _read(self, now: float) -> None:
         """Read the appended notes; look at all files if the notes may be incomplete."""
@@ -133,11 +141,13 @@ class WrittenStores:
             self._look(now)
 
     def _note_all(self, content: bytes, now: float) -> None:
-        hashes = {content[at : at + _RECORD_BYTES] for at in range(0, len(content), _RECORD_BYTES)}
-        if not hashes <= self._by_hash.keys():
+        records = [content[at : at + _RECORD_BYTES] for at in range(0, len(content), _RECORD_BYTES)]
+        notes = {(record, before == _KEEPS_SCHEDULES) for before, record in pairwise([b"", *records])}
+        if not {*records} - {_KEEPS_SCHEDULES} <= self._by_hash.keys():
             self._by_hash = {hash_of(name): name for name in self._names()}
-        for name in filter(None, map(self._by_hash.get, hashes)):  # the other workspaces were deleted since
-            self._add(name, now)
+        for record, keeps_schedules in notes:
+            if name := self._by_hash.get(record):  # the other workspaces were deleted since
+                self._add(name, now, keeps_schedules=keeps_schedules)
 
     def _look(self, now: float) -> None:
         is_first, self._looked_at = self._looked_at is None, now
@@ -152,13 +162,15 @@ class WrittenStores:
             # The first call returns all names, so later calls have to return only stores that were just written.
             if stamp is None or (stamp.written_ns > lately_ns if is_first else stamp != self._stamps.get(name)):
                 self._add(name, now)
-        for name in self._written.keys() - stamps.keys():
-            del self._written[name]
+        for found in (self._written, self._of_schedules):
+            for name in found.keys() - stamps.keys():
+                del found[name]
         self._stamps = stamps
 
-    def _add(self, name: str, now: float) -> None:
-        self._written[name] = now
-        self._written.move_to_end(name)
+    def _add(self, name: str, now: float, *, keeps_schedules: bool = False) -> None:
+        for found in (self._written,) if keeps_schedules else (self._written, self._of_schedules):
+            found[name] = now
+            found.move_to_end(name)
 
 
 def hash_of(name: str) -> bytes:

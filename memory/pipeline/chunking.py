@@ -19,7 +19,6 @@ from blake3 import blake3
 from memory.cutting import CHUNK_CHARACTERS, normalise, split
 from memory.questions import questions_in
 from memory.stage import (
-    STAGE_LOCK_WAIT_SECONDS,
     StageReport,
     bury,
     bury_damaged,
@@ -30,6 +29,7 @@ from memory.stage import (
     put_off_withdrawn,
     released_on_failure,
     run_batches,
+    stage_writing,
     within_transaction_time,
 )
 from reverie.errors import Permanent
@@ -142,7 +142,7 @@ def _chunk_claimed(
     sources = _without_forgotten(store, claim, kind, sources, now())
     error = crash_error(claim)
     if error is not None:
-        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+        with stage_writing(store) as tx:
             report.buried += len(bury(tx, claim, {source.row_id: error for source in sources}, now=now()))
         return None
     pieces, uncut = _cut_within(sources, _CUT_SECONDS)
@@ -166,7 +166,7 @@ def _without_forgotten(
     """Return the sources that were not forgotten. Removes some rows of a forgotten large file in passing."""
     set_aside = [source for source in sources if source.agent == NOBODY]
     if set_aside:
-        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+        with stage_writing(store) as tx:
             tx.forgotten_files.remove_step(set_aside[0].row_id)
     rows = [source.row_id for source in sources if source.agent != NOBODY]
     withdrawn = put_off_withdrawn(store, claim, TABLE_OF[kind], rows, now=now)
@@ -216,7 +216,7 @@ def _store_chunks(
     are not stored again.
     """
     while True:
-        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+        with stage_writing(store) as tx:
             held = tx.work.still_claimed(claim)
             rows: list[int] = []
             for part in within_transaction_time(popped_from(parts)):
@@ -234,7 +234,7 @@ def _remove_outdated(store: Store, claim: Claim, row: int, pieces: list[NewChunk
     with store.reading() as tx:
         outdated = tx.chunks.outdated(row, pieces)
     for first in range(0, len(outdated), STEP_CHUNKS):
-        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+        with stage_writing(store) as tx:
             if row in tx.work.still_claimed(claim):
                 tx.chunks.remove(outdated[first : first + STEP_CHUNKS])
 

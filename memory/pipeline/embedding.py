@@ -16,7 +16,6 @@ from memory.pipeline.pace import BATCH_SECONDS, Pace
 from memory.questions import text_to_embed
 from memory.stage import (
     STAGE_LEASE_SECONDS,
-    STAGE_LOCK_WAIT_SECONDS,
     StageReport,
     bury,
     bury_damaged,
@@ -28,6 +27,7 @@ from memory.stage import (
     released_on_failure,
     retry_at,
     run_batches,
+    stage_writing,
     within_transaction_time,
 )
 from reverie.errors import Permanent, ReverieError
@@ -138,7 +138,7 @@ def _claim_chunks(
         fitting = pace.fitting([chunk.text for chunk in chunks])
         if fitting < len(chunks) and not claim.crashes:
             left, chunks = chunks[fitting:], chunks[:fitting]
-            with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+            with stage_writing(store) as tx:
                 tx.work.finish(claim, [chunk.id for chunk in left])
         with store.reading() as tx:
             origins = tx.chunks.origins([chunk.id for chunk in chunks])
@@ -224,7 +224,7 @@ def _embed_batch(
             vectors, refused = vectors_of_chunks(embedder, chunks, partial(_still_wanted, batch, now), pace)
         done = _commit(store, embedder, claim, vectors, now())
     except ModelChanged:
-        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+        with stage_writing(store) as tx:
             tx.work.release(claim)
         report.retried += len(chunks)
         report.more = True  # another task uses the embedder that the store has now
@@ -296,7 +296,7 @@ def _commit(store: Store, embedder: Embedder, claim: Claim, vectors: Sequence[tu
     parts = deque(vectors[first : first + _VECTORS_AT_ONCE] for first in range(0, len(vectors), _VECTORS_AT_ONCE))
     stored = 0
     while parts:
-        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+        with stage_writing(store) as tx:
             for part in within_transaction_time(popped_from(parts)):
                 stored += _store_vectors(tx, embedder, claim, part, now)
     return stored
@@ -328,7 +328,7 @@ def _ensure_index(tx: Transaction, embedder: Embedder, now: int) -> None:
 
 
 def _schedule_retry(store: Store, claim: Claim, now: int, error: str) -> None:
-    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+    with stage_writing(store) as tx:
         held = sorted(tx.work.still_claimed(claim))  # other workers may have embedded the rest
         tx.work.retry(claim, held, at=retry_at(now, claim.attempts), error=error)
         tx.chunks.set_embedding_error(held, error)
@@ -338,7 +338,7 @@ def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int, h
     """Make dead letters of refused chunks: they stay searchable by keyword, and waiting producers are notified."""
     if not refused:
         return 0
-    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+    with stage_writing(store) as tx:
         buried = bury(tx, claim, refused, now=now)
         for item in buried:
             tx.chunks.set_embedding_error([item], str(refused[item]))

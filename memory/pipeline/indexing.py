@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from memory.stage import (
-    STAGE_LOCK_WAIT_SECONDS,
     StageReport,
     bury,
     claim_batch,
@@ -17,6 +16,7 @@ from memory.stage import (
     put_off_withdrawn,
     released_on_failure,
     run_batches,
+    stage_writing,
     within_transaction_time,
 )
 from storage.pipeline.records import ReadyMessage
@@ -52,7 +52,7 @@ def index_chunks(store: Store, *, now: Callable[[], int], on_indexed: Callable[[
             while parts:
                 at = now()
                 messages: list[ReadyMessage] = []
-                with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+                with stage_writing(store) as tx:
                     for part in within_transaction_time(popped_from(parts)):
                         messages += _index(tx, claim, part, at, report)
                 on_indexed(IndexedBatch(messages, at))

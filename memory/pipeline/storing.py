@@ -12,7 +12,7 @@ from typing import Any, Final
 from blake3 import blake3
 
 from memory.pipeline.incoming import Item, dead_letter, new_message, to_json, to_message, variant_of
-from memory.stage import STAGE_LOCK_WAIT_SECONDS, within_transaction_time
+from memory.stage import stage_writing, within_transaction_time
 from reverie.checks import MAX_INTEGER
 from reverie.contract import FilePayload, MessagePayload, Outcome, chat_key, content_hash
 from reverie.errors import Conflict, Rejected, ReverieError
@@ -105,7 +105,7 @@ def store_items(store: Store, items: Sequence[Item], now: int) -> Written:
     Raises `StoreUnavailable`, `StoreUnusable`, or `Permanent` if one of the items is at fault.
     """
     written = Written()
-    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
+    with stage_writing(store) as tx:
         for content in dict.fromkeys(item.taken.content for item in items):
             tx.broker_content.follow(content)
         dead: list[Dead] = []

@@ -343,7 +343,7 @@ class DueLoop:
         # One time for all stores: overdue work counts as due at `now`, which must not change during the check.
         now, clock = self.now(), self.clock()
         due_at = partial(job.due_at, now=now, clock=clock)
-        return self.idle_stores.due(job.name, self.stores, due_at, now=now)
+        return self.idle_stores.due(job.name, self.stores, due_at, now=now, of_schedules=True)
 
     def _work_on(self, names: list[str], job: LoopJob, run: LoopRun, errors: dict[str, str]) -> None:
         """Work on stores in the given random order, so that no store is always the last when the time runs out."""

@@ -102,7 +102,7 @@ def prune_delivered(stores: Stores, *, idle_stores: IdleStores, now: int, keep_s
     `now` in microseconds.
     """
     keep = int(keep_seconds * 1_000_000)
-    due, failed = idle_stores.due(_PRUNE, stores, lambda store: _prune_at(store, keep), now=now)
+    due, failed = idle_stores.due(_PRUNE, stores, lambda store: _prune_at(store, keep), now=now, of_schedules=True)
     pruned = 0
     for name in due:
         try:

@@ -235,8 +235,10 @@ class PostgresDatabase:
         return self._path
 
     @contextmanager
-    def atomic(self, *, lock_wait_seconds: float | None = None) -> Iterator[Connection]:
+    def atomic(self, *, lock_wait_seconds: float | None = None, keeps_schedules: bool = False) -> Iterator[Connection]:
         """Open a transaction that holds the store from its start and commits whole or not at all.
+
+        `keeps_schedules` makes no difference: looking at a store costs little here.
 
         Raises `StoreUnavailable` when another one holds it for longer than `lock_wait_seconds` (default 30), or the
         store was deleted.

@@ -250,10 +250,10 @@ class PostgresWritten:
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
 
-    def note(self, name: str) -> None:
+    def note(self, name: str, *, keeps_schedules: bool = False) -> None:
         """Do nothing: each transaction that writes notes the workspace itself."""
 
-    def since(self, moment: float | None) -> tuple[set[str] | None, float]:
+    def since(self, moment: float | None, *, of_schedules: bool = False) -> tuple[set[str] | None, float]:
         """Return the workspaces that may have been written since a moment, or None for all of them, and a new moment.
 
         Pass the moment that the previous call returned, None at first.

@@ -18,6 +18,7 @@ from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from storage.idle_files import IdleFiles
 from storage.stores import Store, Stores
+from storage.written import WrittenStores
 from support.pipeline import WORKSPACE, Pipeline
 
 HOUR = 3_600
@@ -97,6 +98,41 @@ def test_a_store_that_is_open_is_asked_for_all_jobs(pipe: Pipeline, monkeypatch:
     opened.since()
     run()
     assert len(opened.since()) == 1
+
+
+@pytest.mark.sqlite("PostgreSQL does not tell who wrote")
+def test_jobs_of_scheduling_look_at_no_store_for_the_messages_in_it(pipe: Pipeline) -> None:
+    """Given messages that pass through all stages, then only other jobs ask the store; any other write is asked for."""
+    idle, asked, moment = {False: IdleStores(), True: IdleStores()}, list[bool](), [0.0]
+    stores = pipe.stores
+    stores.written = WrittenStores(stores.data_dir, stores.names, stores.stamp, monotonic=lambda: moment[0])
+
+    def look() -> list[bool]:
+        asked.clear()
+        moment[0] += 200  # what is written at a start is looked at by all for three minutes
+        for of_schedules, marks in idle.items():
+            marks.due(
+                "job",
+                stores,
+                lambda _, of_schedules=of_schedules: asked.append(of_schedules),
+                now=pipe.now(),
+                of_schedules=of_schedules,
+            )
+        return asked
+
+    pipe.advance(60)
+    assert look() == [False, True]
+    assert look() == []
+    pipe.say("and then?")
+    pipe.settle()
+    pipe.advance(60)
+    assert look() == [False]
+    with pipe.store.writing():
+        pass
+    pipe.say("and then?")
+    pipe.settle()
+    pipe.advance(60)
+    assert look() == [False, True]
 
 
 def test_after_a_long_look_a_job_rests_except_for_what_becomes_due(pipe: Pipeline) -> None:
@@ -305,7 +341,7 @@ def test_a_damaged_store_concerns_no_other_and_its_error_is_told_meanwhile(
     with pipe.stores.workspace("sound").database.autocommit() as raw:
         raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     path.write_bytes(pipe.stores.database_path("sound").read_bytes())
-    monkeypatch.setattr(pipe.stores.written, "since", lambda _: (set(), 0.0))
+    monkeypatch.setattr(pipe.stores.written, "since", lambda *_, **__: (set(), 0.0))
     assert "damaged" in due()["garbage"], "not tried again yet"
     moment[0] = 31.0
     assert due() == {}

@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from adapters.broker.inbox import LEASE_SECONDS, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
-from memory.pipeline import storing
+from memory import stage
 from memory.pipeline.ingest import RELEASE_SECONDS, drain_inbox, ingest_batch
 from memory.pipeline.recovery import recover_inbox
 from memory.sessions.sessions import newest_messages
@@ -179,7 +179,7 @@ def test_whoever_waits_for_the_write_lock_gives_up_before_its_lease_ends(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a lock that is held for long, then the items go back untried: waiting is no death of a worker."""
-    monkeypatch.setattr("memory.pipeline.storing.STAGE_LOCK_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("memory.stage.STAGE_LOCK_WAIT_SECONDS", 0.05)
     for _ in range(MAX_CRASHES + 1):
         with pipe.store.writing(), pytest.raises(StoreUnavailable):
             pipe.ingest()
@@ -194,7 +194,7 @@ def test_a_stream_of_messages_goes_on_soon_after_its_store_could_not_be_written(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a task that gave up waiting for the lock, then a later message may send another one after two seconds."""
-    monkeypatch.setattr("memory.pipeline.storing.STAGE_LOCK_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("memory.stage.STAGE_LOCK_WAIT_SECONDS", 0.05)
     pipe.inbox.confirm_notification(INGEST_MESSAGES, WORKSPACE)  # whoever said it has sent a task
     store = pipe.store
     with store.writing(), pytest.raises(StoreUnavailable):
@@ -205,7 +205,7 @@ def test_a_stream_of_messages_goes_on_soon_after_its_store_could_not_be_written(
 
 def test_the_longest_wait_for_the_write_lock_is_well_within_a_lease() -> None:
     """Whatever one sets: a worker that still waits must still hold what it took."""
-    assert storing.STAGE_LOCK_WAIT_SECONDS <= LEASE_SECONDS / 2
+    assert stage.STAGE_LOCK_WAIT_SECONDS <= LEASE_SECONDS / 2
 
 
 def test_items_that_another_worker_has_settled_are_not_counted_again(pipe: Pipeline) -> None:

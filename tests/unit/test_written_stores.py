@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from storage.stores import Stores
-from storage.written import LOOK_SECONDS, WrittenStores
+from storage.written import LOOK_SECONDS, WRITTEN_FILE, WrittenStores, hash_of
 
 
 class Moment:
@@ -68,6 +69,39 @@ def test_the_first_call_leaves_out_nothing_and_later_ones_what_was_not_written(s
 
 
 @pytest.mark.sqlite("notes in a file which stores were written")
+def test_writes_that_keep_the_schedules_are_left_out_for_their_jobs(stores: Stores, tmp_path: Path) -> None:
+    """Given new stores and writes that make nothing due, then schedules are not told; other writes are told to all."""
+    moment = Moment()
+    written = reader(stores, moment)
+    at = quiet(written, moment)
+    theirs = Stores(tmp_path)
+    theirs.workspace("new")
+    with theirs.workspace("a").writing(keeps_schedules=True):
+        pass
+    assert written.since(at)[0] == {"a", "new"}
+    assert written.since(at, of_schedules=True)[0] == set()
+    write(theirs, "a", "s")
+    with theirs.workspace("b").writing(), theirs.workspace("c").writing(keeps_schedules=True):
+        pass
+    theirs.close()
+    assert written.since(at, of_schedules=True)[0] == {"a", "b"}
+    assert written.since(at)[0] == {"a", "b", "c", "new"}
+
+
+@pytest.mark.sqlite("notes in a file which stores were written")
+def test_half_a_note_counts_as_any_write(stores: Stores) -> None:
+    """Given a reader that finds a mark and its hash in two reads, then the write is told to all."""
+    moment = Moment()
+    written = reader(stores, moment)
+    at = quiet(written, moment)
+    with (stores.data_dir / "run" / WRITTEN_FILE).open("ab", buffering=0) as file:
+        file.write(b"no dates")
+        assert written.since(at, of_schedules=True)[0] == set()
+        file.write(hash_of("a"))
+    assert written.since(at, of_schedules=True)[0] == {"a"}
+
+
+@pytest.mark.sqlite("notes in a file which stores were written")
 def test_what_was_written_by_other_means_is_found_by_looking(stores: Stores) -> None:
     """Given a file that changed without a note, then it is found within ten minutes."""
     moment = Moment()
@@ -122,3 +156,12 @@ def test_names_are_listed_again_only_when_a_workspace_came_or_went(
     assert stores.names() == ["a", "b", "c", "d"]
     stores.delete_workspace("b")
     assert stores.names() == ["a", "c", "d"]
+
+
+def test_no_module_that_writes_in_stages_or_jobs_makes_anything_due() -> None:
+    """Transactions of stages and of jobs keep the schedules: otherwise what they make due is found ten minutes late."""
+    modules = [path.read_text() for path in (Path(__file__).parents[2] / "memory").rglob("*.py")]
+    keeping = [text for text in modules if re.search(r"stage_writing\(|\bJobRun\b", text)]
+    assert len(keeping) > 10
+    scheduling = re.compile(r"\b(tx|rows)\.(schedules|due_schedules|runs|open_runs|reminders|notifications)\b")
+    assert [found[0] for text in keeping for found in scheduling.finditer(text)] == []
