@@ -34,7 +34,8 @@ from reverie.counts import counted
 from reverie.inert import inert, inert_line
 from reverie.memories.calls import GetMemory, ListMemories
 from reverie.memories.types import Memory, long_text
-from reverie.recall.calls import Recall, RestoreSession
+from reverie.recall.calls import ListContexts, Recall, RestoreSession, ShowContext
+from reverie.recall.types import ServedContext, ServedItem
 from reverie.sessions.calls import ListSessions
 from reverie.sessions.types import Message, Session
 from server.mcp import Current
@@ -43,6 +44,7 @@ from server.mcp.tools import (
     NOTE,
     RESULT_TOKENS,
     Tools,
+    line,
     listed,
     memory_line,
     moment,
@@ -51,6 +53,7 @@ from server.mcp.tools import (
 
 MEMORIES: Final = "reverie://memories"
 SESSIONS: Final = "reverie://sessions"
+CONTEXTS: Final = "reverie://contexts"
 _MIME_TYPE: Final = "text/markdown"
 _PAGE: Final = 50
 # Ids are names of rows, not paths: "../x" is a session like any other.
@@ -109,6 +112,30 @@ def add_resources(server: MCPServer, current: Current) -> None:
             parts.append(f"({counted(restored.left_out, 'earlier message')} not shown.)")
         return "\n\n".join([*parts, *map(_message, restored.messages)])
 
+    @server.resource(
+        CONTEXTS,
+        name="contexts",
+        title="What was told",
+        mime_type=_MIME_TYPE,
+        description="What contexts told in the last days, newest first: why an answer was as it was.",
+    )
+    async def contexts() -> str:
+        found = await current().send(ListContexts(limit=_PAGE))
+        items = [_served(one) for one in found.contexts]
+        return listed("# What was told, newest first", items) if items else "Nothing was told in the last days."
+
+    @server.resource(
+        f"{CONTEXTS}/{{id}}",
+        name="context",
+        title="What a context told",
+        mime_type=_MIME_TYPE,
+        description="What one context told in which order, and what it left out and why.",
+        security=_ANY_ID,
+    )
+    async def context(id: str) -> str:
+        served = await current().send(ShowContext(id))
+        return listed(f"# What was told\n\n{_served(served)}", list(map(_served_item, served.items)))
+
 
 def _memory(memory: Memory) -> str:
     origin = "" if memory.provenance is None else f"\n\nOrigin: {long_text(memory.provenance, clean=inert_line)}"
@@ -123,6 +150,18 @@ def _session(one: Session) -> str:
     label = inert_line(one.id)
     count = counted(one.messages, "message")
     return f"- {moment(one.updated_at)}: [{label}]({SESSIONS}/{quote(one.id, safe='')}), {count}, {one.status}"
+
+
+def _served(one: ServedContext) -> str:
+    asked = inert_line(one.query) or "for the newest message"
+    counts = f"{one.included} included, {one.left_out} left out"
+    return f"- {moment(one.at)}: [{asked}]({CONTEXTS}/{one.id}), session {inert_line(one.session)}, {counts}"
+
+
+def _served_item(one: ServedItem) -> str:
+    relevance = None if one.relevance is None else f"relevance {one.relevance:.2f}"
+    label = (f"left out: {one.left_out}" if one.left_out else one.section, f"{one.kind} {one.id}", relevance)
+    return line(label, "(forgotten)" if one.forgotten else one.text or "")
 
 
 def _message(one: Message) -> str:
