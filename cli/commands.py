@@ -169,7 +169,9 @@ class CommandGroup(typer.core.TyperGroup):
         names = self.list_commands(ctx)
         if args and args[0] not in names:
             alike = next((words for words in _ALIKE if args[0] in words), ())
-            near = [name for name in alike if name in names] or difflib.get_close_matches(args[0], names, n=1)
+            options = [option for parameter in self.get_params(ctx) for option in parameter.opts]
+            close = difflib.get_close_matches(args[0], [*names, *options], n=1)
+            near = [name for name in alike if name in names] or close
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 

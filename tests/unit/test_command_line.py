@@ -350,6 +350,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(reverie: Reverie) -> No
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
+        ("version", "No such command 'version'. Did you mean '--version'?"),  # not sessions
         ("memory delete x", "No such command 'delete'. Did you mean 'remove'?"),
         ("memory get x", "No such command 'get'. Did you mean 'show'?"),  # not list
         ("sessions remove x", "No such command 'remove'. Did you mean 'delete'?"),  # not restore
