@@ -23,7 +23,6 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -42,7 +41,7 @@ from reverie.checks import check_agent, check_workspace
 from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, StoreUnavailable
-from reverie.upkeep import Commit, RefusedFile
+from reverie.upkeep import Checkpoint, Commit, RefusedFile
 
 # Characters that are not escaped. Capitals are escaped: some file systems treat `Ana` and `ana` as the same name.
 _PLAIN = re.compile(rb"[a-z0-9_-]")
@@ -74,15 +73,7 @@ Files = Mapping[str, str] | Callable[[], Mapping[str, str]]
 LooksSecret = Callable[[str], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """The result of a commit: the commit, None if nothing changed, and the refused files."""
-
-    commit: Commit | None
-    refused: tuple[RefusedFile, ...] = ()
-
-
-def screen_files(files: Files, looks_secret: LooksSecret) -> tuple[dict[str, bytes], tuple[RefusedFile, ...]]:
+def screen_files(files: Files, looks_secret: LooksSecret) -> tuple[dict[str, bytes], list[RefusedFile]]:
     """Return the files that may be committed, by path, and the refused ones."""
     accepted: dict[str, bytes] = {}
     refused: list[RefusedFile] = []
@@ -97,7 +88,7 @@ def screen_files(files: Files, looks_secret: LooksSecret) -> tuple[dict[str, byt
             refused.append(RefusedFile(path=path, why=f"it looks like it contains a secret ({secret})"))
         else:
             accepted[path] = content
-    return accepted, tuple(refused)
+    return accepted, refused
 
 
 def resolve(revision: str, ids: Iterable[str], *, field: str) -> str:
@@ -251,7 +242,7 @@ class GitRepository:
         self._within = within
         self._looks_secret = looks_secret
 
-    def commit(self, files: Files, message: str, at: int) -> CommitResult:
+    def commit(self, files: Files, message: str, at: int) -> Checkpoint:
         """Commit exactly these files, unless the newest commit already has them.
 
         If `files` is a function, it is called while nobody else can commit or rewrite: so a commit after a rewrite
@@ -261,7 +252,7 @@ class GitRepository:
         if not self._exists():
             accepted, refused = screen_files(files, self._looks_secret)
             if not accepted:
-                return CommitResult(None, refused)
+                return Checkpoint(refused=refused)
         self._before_commit()
         self._make_parent()
         with self._locked(), self._opened(make=True) as repo:
@@ -270,7 +261,7 @@ class GitRepository:
             _check_out(repo, self._folder, accepted)
             if commit is not None and repo.object_store.count_loose_objects() > _LOOSE_OBJECTS:
                 repo.object_store.pack_loose_objects()
-        return CommitResult(commit, refused)
+        return Checkpoint(commit=commit, refused=refused)
 
     def files(self) -> dict[str, str]:
         """Return the files of the newest commit; empty before the first. Raises `StoreUnavailable`."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, exc
 
 from reverie.errors import NotFound
+from reverie.upkeep import CurationChange
 from storage.migrations.triggers import make_recorders
 from storage.repository import Repository
 from storage.rows import from_json_of, select_list, to_parameters, valid_json
@@ -74,15 +75,6 @@ _EFFECT: Final = (
 _IS_OPEN: Final = "coalesce(undone_at, accepted_at) IS NULL"
 _MEMORIES: Final = "(SELECT json_group_array(memory_id) FROM curation_items WHERE entry_id = curation_log.id)"
 _SELECT: Final = f"SELECT {select_list(CurationEntry, memories=_MEMORIES, effect=_EFFECT)} FROM curation_log"
-
-
-@dataclass(frozen=True, slots=True)
-class RowChange:
-    """A row before and after a change; None where it did not exist."""
-
-    table: str
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,12 +240,12 @@ class CurationLog(Repository):
             raise NotFound(f"there is no entry {entry_id} in the curation log", field="id")
         return entry
 
-    def changes(self, entry_id: int) -> list[RowChange]:
+    def changes(self, entry_id: int) -> list[CurationChange]:
         """Return the rows that an entry changed, in order."""
         rows = self._execute(
             "SELECT table_name, before, after FROM curation_changes WHERE entry_id = :id ORDER BY seq", id=entry_id
         )
-        return [RowChange(str(row[0]), _loaded(row[1]), _loaded(row[2])) for row in rows]
+        return [CurationChange(table=str(row[0]), before=_loaded(row[1]), after=_loaded(row[2])) for row in rows]
 
     def undone(self, action: str) -> set[tuple[str, str]]:
         """Return the agents and memories for which a person has undone an action, so that jobs do not repeat it."""

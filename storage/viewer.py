@@ -63,9 +63,9 @@ def of_message(viewer: Viewer | None, alias: str, session: str) -> str:
     return "1" if viewer is None else f"({alias}.visibility = 'shared' OR {of_session(viewer, session)})"
 
 
-def of_file(viewer: Viewer | None, alias: str) -> str:
-    """Return a condition on the files under this alias that a viewer may see."""
-    return "1" if viewer is None else _owned(viewer, alias, "user_id")
+def of_file(viewer: Viewer | None) -> str:
+    """Return a condition on the files, under the alias `f`, that a viewer may see."""
+    return "1" if viewer is None else _owned(viewer, "f", "user_id")
 
 
 def of_memory(viewer: Viewer | None, alias: str) -> str:

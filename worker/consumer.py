@@ -64,7 +64,7 @@ def check_envelope(raw: object) -> None:
     if not isinstance(properties, dict) or not isinstance(headers, dict) or not isinstance(body, str):
         raise Refused("it has no properties, headers or body")
     delivery = properties.get("delivery_info")
-    if not _is_text(properties.get("delivery_tag"), _MAX_ID) or not isinstance(delivery, dict):
+    if not _is_short_text(properties.get("delivery_tag")) or not isinstance(delivery, dict):
         raise Refused("it has no delivery tag")
     if not all(isinstance(delivery.get(name), str) for name in ("exchange", "routing_key")):
         raise Refused("it does not say how it was sent")
@@ -85,7 +85,7 @@ def check_task(message: Any, tasks: Mapping[str, Any]) -> None:
     task = tasks.get(name) if isinstance(name, str) else None
     if task is None or not hasattr(task, "body"):
         raise Refused("it names no task of this worker")
-    if not _is_text(headers.get("id"), _MAX_ID):
+    if not _is_short_text(headers.get("id")):
         raise Refused("it has no id")
     if headers.get("eta") is not None:
         raise Refused("it is for later")
@@ -96,7 +96,7 @@ def check_task(message: Any, tasks: Mapping[str, Any]) -> None:
     if not all(value is None or isinstance(value, (str, int)) for value in message.headers.values()):
         raise Refused("a header has another type")
     expires = headers.get("expires")
-    if expires is not None and not _is_text(expires, _MAX_ID):
+    if expires is not None and not _is_short_text(expires):
         raise Refused("the time at which it expires is no text")
     _check_arguments(_arguments_in(message.payload), inspect.signature(task.body).parameters)
 
@@ -133,8 +133,8 @@ def _check_arguments(named: Mapping[str, Any], parameters: Mapping[str, inspect.
             raise Refused("it is about no workspace") from None
 
 
-def _is_text(value: object, longest: int) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= longest
+def _is_short_text(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _MAX_ID
 
 
 def log_refusal(error: Exception) -> None:

@@ -25,7 +25,7 @@ from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE, job_name
 from reverie.errors import Conflict, NotFound
 from reverie.upkeep import Accepted, CurationChange, CurationEntry, CurationRun, DueMemory, Review, Undone
-from storage.curation import EVERY_ENTRY, CurationFilter, CurationLog, RowChange, RunEffect
+from storage.curation import EVERY_ENTRY, CurationFilter, CurationLog, RunEffect
 from storage.curation import CurationEntry as StoredEntry
 from storage.lifecycle.undo import undo as undo_rows
 from storage.memories.records import MemoryRecord
@@ -188,7 +188,7 @@ def _entry_number(store: Store, entry: str | int) -> int:
 
 
 def _to_entry(
-    store: Store, entry: StoredEntry, changes: Sequence[RowChange], *, with_rows: bool = True
+    store: Store, entry: StoredEntry, changes: Sequence[CurationChange], *, with_rows: bool = True
 ) -> CurationEntry:
     shown = [change for change in changes if change.table in _SHOWN_COLUMNS]
     return convert(
@@ -199,24 +199,21 @@ def _to_entry(
         before=_text(change.before for change in shown if _is_over(change) or _is_rewritten(change)),
         after=_text(change.after for change in shown if not _is_over(change)),
         changes=[
-            convert(
-                change,
-                CurationChange,
-                before=_shown(change.table, change.before),
-                after=_shown(change.table, change.after),
+            structs.replace(
+                change, before=_shown(change.table, change.before), after=_shown(change.table, change.after)
             )
             for change in (shown if with_rows else ())
         ],
     )
 
 
-def _is_over(change: RowChange) -> bool:
+def _is_over(change: CurationChange) -> bool:
     """Return whether a memory does not hold any more: it is gone, or replaced."""
     before, after = change.before, change.after
     return before is not None and (after is None or after.get("superseded_by") != before.get("superseded_by"))
 
 
-def _is_rewritten(change: RowChange) -> bool:
+def _is_rewritten(change: CurationChange) -> bool:
     """Return whether a session has another summary."""
     return (change.before or {}).get("summary_text") != (change.after or {}).get("summary_text")
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import structlog
 from msgspec.structs import replace
 
-from adapters.workspace_git import MAX_FILE_BYTES, CommitResult, GitFolders, file_name
+from adapters.workspace_git import MAX_FILE_BYTES, GitFolders, file_name
 from memory.doubts import remarks
 from memory.secrets import looks_secret
 from reverie import upkeep as types
@@ -58,7 +58,7 @@ class Notebooks:
         return self.repositories
 
 
-def publish(store: Store, notebooks: Notebooks, agent: str, message: str, *, now: int) -> CommitResult:
+def publish(store: Store, notebooks: Notebooks, agent: str, message: str, *, now: int) -> types.Checkpoint:
     """Render and commit an agent's files, unless nothing has changed or notebooks are disabled.
 
     Refused files are returned and logged. `now` is in microseconds. It neither writes to the database nor holds its
@@ -66,11 +66,11 @@ def publish(store: Store, notebooks: Notebooks, agent: str, message: str, *, now
     written; `NotFound`: when the workspace is deleted.
     """
     if notebooks.repositories is None:
-        return CommitResult(None)
+        return types.Checkpoint()
     return _commit(notebooks, store, agent, message, now)
 
 
-def refresh(store: Store, notebooks: Notebooks, agent: str, *, now: int) -> CommitResult:
+def refresh(store: Store, notebooks: Notebooks, agent: str, *, now: int) -> types.Checkpoint:
     """Commit like `publish`, but only if the promotions have changed or a line is no longer true.
 
     So the next sweep completes one that was killed between the database and the files, forgotten memories leave the
@@ -84,7 +84,7 @@ def refresh(store: Store, notebooks: Notebooks, agent: str, *, now: int) -> Comm
         set(text.splitlines()) - set(rendered.files.get(path, "").splitlines()) for path, text in committed.items()
     )
     if not promotions_changed and not lines_removed:
-        return CommitResult(None)
+        return types.Checkpoint()
     promoted = sum(promotion.promoted_at == now for promotion in rendered.ledger)
     message = f"Dream sweep: {promoted} promoted" if promoted else "Dream sweep: brought up to date"
     return _commit(notebooks, store, agent, message, now)
@@ -97,8 +97,7 @@ def checkpoint(store: Store, notebooks: Notebooks, agent: str, message: str | No
     """
     checked = _check_message(message)
     notebooks.require_repositories()
-    done = publish(store, notebooks, agent, checked, now=now)
-    return types.Checkpoint(commit=done.commit, refused=list(done.refused))
+    return publish(store, notebooks, agent, checked, now=now)
 
 
 def history(notebooks: Notebooks, workspace: str, agent: str, *, limit: int) -> list[types.Commit]:
@@ -162,7 +161,7 @@ def _promoted_memories(rows: AgentRepositories, ledger: Sequence[Promotion]) -> 
     return list(found.values())
 
 
-def _commit(notebooks: Notebooks, store: Store, agent: str, message: str, now: int) -> CommitResult:
+def _commit(notebooks: Notebooks, store: Store, agent: str, message: str, now: int) -> types.Checkpoint:
     left_out: Sequence[types.RefusedFile] = ()
 
     def files() -> Mapping[str, str]:
@@ -172,10 +171,10 @@ def _commit(notebooks: Notebooks, store: Store, agent: str, message: str, now: i
         return rendered.files
 
     done = notebooks.require_repositories().repository(store.name, agent).commit(files, message, now)
-    refused = (*left_out, *done.refused)
+    refused = [*left_out, *done.refused]
     for one in refused:
         log.warning("kept_out_of_git", workspace=store.name, agent=agent, path=one.path, why=one.why)
-    return CommitResult(done.commit, refused)
+    return types.Checkpoint(commit=done.commit, refused=refused)
 
 
 def _check_message(message: str | None) -> str:

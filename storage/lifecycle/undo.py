@@ -7,14 +7,15 @@ change is a conflict. The undo happens in the caller's transaction, in full or n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
+from msgspec.structs import replace
 from sqlalchemy import Connection, exc
 
 from reverie.errors import Conflict
+from reverie.upkeep import CurationChange
 from storage.catalogue import TABLES, listed
-from storage.curation import CurationEntry, CurationLog, RowChange
+from storage.curation import CurationEntry, CurationLog
 from storage.index.search_index import SearchIndex, VectorEntry
 from storage.memories.memories import MemoryChunks
 from storage.rows import defer_references, execute
@@ -60,9 +61,9 @@ def undo(connection: Connection, entry: CurationEntry, *, at: int, prefix: str =
     log.mark_undone(entry.id, at=at, request=request)
 
 
-def _merged(changes: Iterable[RowChange]) -> list[RowChange]:
+def _merged(changes: Iterable[CurationChange]) -> list[CurationChange]:
     """Return one change for each row: from before its first change to after its last."""
-    rows: dict[tuple[object, ...], RowChange] = {}
+    rows: dict[tuple[object, ...], CurationChange] = {}
     for change in changes:
         key = (change.table, *_key(change))
         first = rows.get(key)
@@ -70,12 +71,12 @@ def _merged(changes: Iterable[RowChange]) -> list[RowChange]:
     return [change for change in rows.values() if change.before != change.after]
 
 
-def _key(change: RowChange) -> tuple[object, ...]:
+def _key(change: CurationChange) -> tuple[object, ...]:
     row = change.after or change.before or {}
     return tuple(row[name] for name in TABLES[change.table].key)
 
 
-def _is_unchanged(connection: Connection, change: RowChange) -> bool:
+def _is_unchanged(connection: Connection, change: CurationChange) -> bool:
     """Return whether a row is still as the entry left it, counted and derived columns aside."""
     if change.table == _DERIVED_TABLE:
         return True
@@ -91,7 +92,7 @@ def _is_unchanged(connection: Connection, change: RowChange) -> bool:
     return all(now[name] == change.after[name] for name in compared)
 
 
-def _current(connection: Connection, change: RowChange) -> dict[str, Any] | None:
+def _current(connection: Connection, change: CurationChange) -> dict[str, Any] | None:
     image = change.after or change.before or {}
     blobs = _RECORDED[change.table].blobs
     columns = ", ".join(f"hex({name}) AS {name}" if name in blobs else name for name in image)
@@ -101,7 +102,7 @@ def _current(connection: Connection, change: RowChange) -> dict[str, Any] | None
 
 
 def _refuse_if_successor(
-    connection: Connection, log: CurationLog, entry: CurationEntry, changes: Sequence[RowChange], prefix: str
+    connection: Connection, log: CurationLog, entry: CurationEntry, changes: Sequence[CurationChange], prefix: str
 ) -> None:
     """Raise `Conflict` for an added memory that has replaced another since: deleting it would delete that one too."""
     own_rows = [change.after["row_id"] for change in _remaining_memories(changes) if change.after]
@@ -121,7 +122,7 @@ def _refuse_if_successor(
             raise _cannot(prefix, entry, what, later)
 
 
-def _restore(connection: Connection, chunks: MemoryChunks, changes: Sequence[RowChange]) -> None:
+def _restore(connection: Connection, chunks: MemoryChunks, changes: Sequence[CurationChange]) -> None:
     ranked = sorted(changes, key=lambda change: list(TABLES).index(change.table))
     # Memories whose chunks the pipeline has created again since.
     rewritten = [change for change in changes if change.table == "memories" and _is_rewritten(change)]
@@ -141,14 +142,14 @@ def _restore(connection: Connection, chunks: MemoryChunks, changes: Sequence[Row
     chunks.retag(memory_rows)
 
 
-def _is_rewritten(change: RowChange) -> bool:
+def _is_rewritten(change: CurationChange) -> bool:
     if change.after is None:
         return False
     before = change.before
     return before is None or any(before[name] != change.after[name] for name in ("content", "superseded_by"))
 
 
-def _restore_columns(connection: Connection, change: RowChange, *, also: Sequence[str]) -> None:
+def _restore_columns(connection: Connection, change: CurationChange, *, also: Sequence[str]) -> None:
     before, after = change.before or {}, change.after or {}
     changed = [name for name, value in before.items() if after[name] != value or name in also]
     parameters = {f"was_{name}": before[name] for name in changed}
@@ -166,7 +167,7 @@ def _setting(name: str) -> str:
     return f"{name} = :was_{name}"
 
 
-def _insert_removed(connection: Connection, removed: Sequence[RowChange]) -> None:
+def _insert_removed(connection: Connection, removed: Sequence[CurationChange]) -> None:
     images = {
         table: [_as_stored(change) for change in removed if change.table == table and change.before]
         for table in _RECORDED
@@ -183,19 +184,21 @@ def _insert_removed(connection: Connection, removed: Sequence[RowChange]) -> Non
     add_to_indexes(connection, images["chunks"], images["chunks_vec"])
 
 
-def _as_stored(change: RowChange) -> dict[str, Any]:
+def _as_stored(change: CurationChange) -> dict[str, Any]:
     row = dict(change.before or {})
     for name in _RECORDED[change.table].blobs:
         row[name] = bytes.fromhex(row[name])
     return row
 
 
-def _remaining_memories(changes: Sequence[RowChange]) -> list[RowChange]:
+def _remaining_memories(changes: Sequence[CurationChange]) -> list[CurationChange]:
     """Return the changes of memories that existed after the entry."""
     return [change for change in changes if change.table == "memories" and change.after]
 
 
-def _refuse_orphans(connection: Connection, entry: CurationEntry, changes: Sequence[RowChange], prefix: str) -> None:
+def _refuse_orphans(
+    connection: Connection, entry: CurationEntry, changes: Sequence[CurationChange], prefix: str
+) -> None:
     """Raise `Conflict` when a restored row belongs to a session, message or memory that was deleted since."""
     for table in _REFERRING:
         keys = [_key(change)[0] for change in changes if change.table == table and change.before is not None]
@@ -218,7 +221,7 @@ def _where(table: str) -> str:
     return " AND ".join(f"{name} = :{name}" for name in TABLES[table].key)
 
 
-def _key_parameters(change: RowChange) -> dict[str, object]:
+def _key_parameters(change: CurationChange) -> dict[str, object]:
     return dict(zip(TABLES[change.table].key, _key(change), strict=True))
 
 

@@ -13,7 +13,6 @@ from storage.repository import Repository
 from storage.rows import select_list
 
 SourceKind = Literal["message", "file", "memory"]
-SourceTable = Literal["messages", "files", "memories"]
 
 _BEFORE: Final = """
     coalesce((SELECT substr(b.content, -1000) FROM messages AS b

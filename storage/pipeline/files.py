@@ -34,7 +34,7 @@ class ForgottenFiles(Repository):
 
     def forget(self, row: int) -> None:
         """Delete a file with its chunks if they are few, and set it aside otherwise."""
-        if self._has_more_than(row, STEP_CHUNKS):
+        if self._is_large(row):
             self._execute(_SET_ASIDE, row=row)
             self._execute("DELETE FROM claims WHERE stage = 'chunk-files' AND item_id = :row", row=row)
         else:
@@ -53,7 +53,7 @@ class ForgottenFiles(Repository):
 
     def remove_step(self, row: int) -> bool:
         """Remove some chunks of a file, and with the last of them the file; return whether more are left."""
-        more = self._has_more_than(row, STEP_CHUNKS)
+        more = self._is_large(row)
         chunks = self._values("SELECT id FROM chunks WHERE file_row = :row LIMIT :limit", row=row, limit=STEP_CHUNKS)
         Chunks(self._connection).remove(chunks)
         if not more:
@@ -64,9 +64,10 @@ class ForgottenFiles(Repository):
         row: int | None = self._integer("SELECT row_id FROM files WHERE agent_id = '' ORDER BY id LIMIT 1")
         return row
 
-    def _has_more_than(self, row: int, chunks: int) -> bool:
+    def _is_large(self, row: int) -> bool:
+        """Return whether a file has more chunks than one step removes."""
         sql = "SELECT 1 FROM chunks WHERE file_row = :row LIMIT 1 OFFSET :chunks"
-        return self._value(sql, row=row, chunks=chunks) is not None
+        return self._value(sql, row=row, chunks=STEP_CHUNKS) is not None
 
 
 _OF_SOURCE: Final = (
@@ -120,14 +121,14 @@ class Files(AgentRepository):
     def page(self, *, session: str | None = None, limit: int = 50, offset: int = 0) -> list[File]:
         """Return files, the newest first; with `session` only those of that session."""
         condition = "" if session is None else " AND s.id = :session"
-        condition += f" AND {of_file(self._viewer, 'f')}"
+        condition += f" AND {of_file(self._viewer)}"
         condition += " AND (f.session_row IS NULL OR s.agent_id = f.agent_id)"
         sql = f"{_SELECT} WHERE f.agent_id = :agent{condition} ORDER BY f.row_id DESC LIMIT :limit OFFSET :offset"
         return self._records(File, sql, session=session, limit=limit, offset=offset)
 
     def with_ids(self, ids: Sequence[str]) -> list[File]:
         """Return the given files that exist."""
-        of_ids = f"f.id IN (SELECT value FROM json_each(:ids)) AND {of_file(self._viewer, 'f')}"
+        of_ids = f"f.id IN (SELECT value FROM json_each(:ids)) AND {of_file(self._viewer)}"
         return self._records(File, f"{_SELECT} WHERE f.agent_id = :agent AND {of_ids}", ids=ids)
 
     def row(self, file_id: str) -> int | None:
@@ -147,7 +148,7 @@ class Files(AgentRepository):
         no such file; its delivery is kept out even then.
         """
         where = "f.agent_id = :agent AND f.id = :id AND (f.session_row IS NULL OR s.agent_id = f.agent_id)"
-        found = self._record(File, f"{_SELECT} WHERE {where} AND {of_file(self._viewer, 'f')}", id=file_id)
+        found = self._record(File, f"{_SELECT} WHERE {where} AND {of_file(self._viewer)}", id=file_id)
         if found is None and self.exists(file_id):  # it belongs to another user
             return False
         self._note_forgotten(_DELIVERY + file_id, forgotten_at)

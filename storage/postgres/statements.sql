@@ -2151,7 +2151,7 @@ SELECT row_id
 FROM files
 WHERE agent_id = '' AND files.store_id = :store_id
 ORDER BY id LIMIT 1;
--- storage.pipeline.files: _has_more_than
+-- storage.pipeline.files: _is_large
 SELECT 1
 FROM chunks
 WHERE file_row = :row AND chunks.store_id = :store_id LIMIT 1 OFFSET :chunks;

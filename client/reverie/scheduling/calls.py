@@ -263,10 +263,6 @@ class _OneRun(OfOneOrAll[types.ScheduleRun], frozen=True):
     run_id: RunId = field(name="run")
 
 
-class _OneRunOfUser(OfUser[types.ScheduleRun], frozen=True):
-    run_id: RunId = field(name="run")
-
-
 class GetWorkerKey(Call[WorkerKey], frozen=True):
     """Return the key with which the runs of this agent are signed, for its own workers."""
 
@@ -283,7 +279,8 @@ class GetRun(_OneRun, kw_only=True, frozen=True):
     ] = None
 
 
-class _RunOutput(_OneRunOfUser, frozen=True):
+class _RunOutput(OfUser[types.ScheduleRun], frozen=True):
+    run_id: RunId = field(name="run")
     output: types.Output = ""
 
 
