@@ -3213,8 +3213,8 @@ WHERE (agent_id = :agent AND (reminders.user_id = :viewer OR (reminders.user_id 
     sessions AS vs WHERE (vs.agent_id = reminders.agent_id AND vs.id = reminders.session_id AND NOT ((vs.user_id IS NULL
     OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu
     WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) IS TRUE) AND vs.store_id
-    = :store_id))) AND delivered_at IS NULL AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock + 600000000)
-    AND due_at > :now AND (:session IS NULL OR session_id = :session) AND (:recipient IS NULL OR recipient =
+    = :store_id))) AND delivered_at IS NULL AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock +
+    3700000000) AND due_at > :now AND (:session IS NULL OR session_id = :session) AND (:recipient IS NULL OR recipient =
     :recipient)) AND reminders.store_id = :store_id
 ORDER BY due_at, id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
 -- storage.scheduling.deliveries: page
@@ -3232,8 +3232,8 @@ WHERE (agent_id = :agent AND (reminders.user_id = :viewer OR (reminders.user_id 
     sessions AS vs WHERE (vs.agent_id = reminders.agent_id AND vs.id = reminders.session_id AND NOT ((vs.user_id IS NULL
     OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu
     WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) IS TRUE) AND vs.store_id
-    = :store_id))) AND delivered_at IS NULL AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock + 600000000)
-    AND due_at > :now AND (:session IS NULL OR session_id = :session) AND (:recipient IS NULL OR recipient =
+    = :store_id))) AND delivered_at IS NULL AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock +
+    3700000000) AND due_at > :now AND (:session IS NULL OR session_id = :session) AND (:recipient IS NULL OR recipient =
     :recipient)) AND reminders.store_id = :store_id;
 -- storage.scheduling.deliveries: claim
 UPDATE reminders
@@ -3243,7 +3243,7 @@ WHERE (agent_id = :agent AND id IN (SELECT id FROM reminders WHERE (agent_id = :
     vs.id = reminders.session_id AND NOT vs.user_id IS NULL AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id =
     :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id
     AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id))) AND delivered_at IS NULL
-    AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock + 600000000) AND due_at <= :now AND (NOT
+    AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock + 3700000000) AND due_at <= :now AND (NOT
     (:has_notifier) <> 0 OR delivery IN ('auto', 'pull')) AND (:recipient IS NULL OR recipient = :recipient)) AND
     reminders.store_id = :store_id ORDER BY due_at, id LIMIT NULLIF(CAST(:limit AS BIGINT), -1))) AND reminders.store_id
     = :store_id
@@ -3322,7 +3322,7 @@ RETURNING user_id AS user, kind AS kind, schedule_id AS schedule, schedule_name 
 UPDATE reminders
 SET claimed_at = :now, claim_until = :until, token = :token, attempts = attempts + 1
 WHERE (agent_id, id) = (SELECT agent_id, id FROM reminders WHERE (delivered_at IS NULL AND delivery <> 'pull' AND due_at
-    <= :now AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock + 600000000) AND ((COALESCE(not_before, 0)
+    <= :now AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock + 3700000000) AND ((COALESCE(not_before, 0)
     <= :clock OR not_before > :clock + 3700000000) OR paused_at > :clock + 60000000)) AND reminders.store_id = :store_id
     ORDER BY due_at, id LIMIT 1) AND reminders.store_id = :store_id
 RETURNING id AS id, user_id AS user, session_id AS session, channel_id AS channel, recipient AS recipient, message AS
@@ -3332,9 +3332,9 @@ RETURNING id AS id, user_id AS user, session_id AS session, channel_id AS channe
 UPDATE notifications
 SET claim_until = :until, token = :token, attempts = attempts + 1
 WHERE (id) = (SELECT agent_id, id FROM reminders WHERE (delivered_at IS NULL AND delivery <> 'pull' AND due_at <= :now
-    AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock + 600000000) AND ((COALESCE(not_before, 0) <= :clock
-    OR not_before > :clock + 3700000000) OR paused_at > :clock + 60000000)) AND reminders.store_id = :store_id ORDER BY
-    due_at, id LIMIT 1) AND notifications.store_id = :store_id
+    AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock + 3700000000) AND ((COALESCE(not_before, 0) <=
+    :clock OR not_before > :clock + 3700000000) OR paused_at > :clock + 60000000)) AND reminders.store_id = :store_id
+    ORDER BY due_at, id LIMIT 1) AND notifications.store_id = :store_id
 RETURNING user_id AS user, kind AS kind, schedule_id AS schedule, schedule_name AS schedule_name, run_id AS run,
     run_status AS run_status, channel_id AS channel, session_id AS session, title AS title, body AS body, id AS id,
     agent_id AS agent, created_at AS created_at, token AS token, attempts AS attempts, error AS error, delivered_at AS
@@ -3342,9 +3342,9 @@ RETURNING user_id AS user, kind AS kind, schedule_id AS schedule, schedule_name 
 UPDATE reminders
 SET claimed_at = :now, claim_until = :until, token = :token, attempts = attempts + 1
 WHERE (agent_id, id) = (SELECT id FROM notifications WHERE (delivered_at IS NULL AND acknowledged_at IS NULL AND TRUE
-    AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock + 600000000) AND ((COALESCE(not_before, 0) <= :clock
-    OR not_before > :clock + 3700000000) OR paused_at > :clock + 60000000)) AND notifications.store_id = :store_id ORDER
-    BY created_at, id LIMIT 1) AND reminders.store_id = :store_id
+    AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock + 3700000000) AND ((COALESCE(not_before, 0) <=
+    :clock OR not_before > :clock + 3700000000) OR paused_at > :clock + 60000000)) AND notifications.store_id =
+    :store_id ORDER BY created_at, id LIMIT 1) AND reminders.store_id = :store_id
 RETURNING id AS id, user_id AS user, session_id AS session, channel_id AS channel, recipient AS recipient, message AS
     message, delivery AS delivery, due_at AS due_at, agent_id AS agent, created_at AS created_at, claimed_at AS
     claimed_at, claim_until AS claim_until, token AS token, attempts AS attempts, error AS error, delivered_at AS
@@ -3352,7 +3352,7 @@ RETURNING id AS id, user_id AS user, session_id AS session, channel_id AS channe
 UPDATE notifications
 SET claim_until = :until, token = :token, attempts = attempts + 1
 WHERE (id) = (SELECT id FROM notifications WHERE (delivered_at IS NULL AND acknowledged_at IS NULL AND TRUE AND
-    (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock + 600000000) AND ((COALESCE(not_before, 0) <= :clock OR
+    (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock + 3700000000) AND ((COALESCE(not_before, 0) <= :clock OR
     not_before > :clock + 3700000000) OR paused_at > :clock + 60000000)) AND notifications.store_id = :store_id ORDER BY
     created_at, id LIMIT 1) AND notifications.store_id = :store_id
 RETURNING user_id AS user, kind AS kind, schedule_id AS schedule, schedule_name AS schedule_name, run_id AS run,
@@ -3386,10 +3386,10 @@ WHERE (id) IN (SELECT id FROM notifications WHERE created_at < :before AND notif
 SELECT MIN(at)
 FROM (SELECT MIN(due_at) AS at FROM reminders WHERE (delivered_at IS NULL AND delivery <> 'pull' AND due_at > :now) AND
     reminders.store_id = :store_id UNION ALL SELECT :now + MIN(CASE WHEN CASE WHEN (COALESCE(claim_until, 0) <= :clock
-    OR claim_until > :clock + 600000000) THEN 0 ELSE claim_until - :clock END IS NULL OR CASE WHEN
+    OR claim_until > :clock + 3700000000) THEN 0 ELSE claim_until - :clock END IS NULL OR CASE WHEN
     ((COALESCE(not_before, 0) <= :clock OR not_before > :clock + 3700000000) OR paused_at > :clock + 60000000) THEN 0
     ELSE not_before - :clock END IS NULL THEN NULL ELSE GREATEST(0, CASE WHEN (COALESCE(claim_until, 0) <= :clock OR
-    claim_until > :clock + 600000000) THEN 0 ELSE claim_until - :clock END, CASE WHEN ((COALESCE(not_before, 0) <=
+    claim_until > :clock + 3700000000) THEN 0 ELSE claim_until - :clock END, CASE WHEN ((COALESCE(not_before, 0) <=
     :clock OR not_before > :clock + 3700000000) OR paused_at > :clock + 60000000) THEN 0 ELSE not_before - :clock END)
     END) FROM reminders WHERE (delivered_at IS NULL AND delivery <> 'pull' AND due_at <= :now) AND reminders.store_id =
     :store_id);
@@ -3397,7 +3397,7 @@ FROM (SELECT MIN(due_at) AS at FROM reminders WHERE (delivered_at IS NULL AND de
 SELECT 1
 FROM notifications
 WHERE (delivered_at IS NULL AND acknowledged_at IS NULL AND (COALESCE(claim_until, 0) <= :clock OR claim_until > :clock
-    + 600000000) AND ((COALESCE(not_before, 0) <= :clock OR not_before > :clock + 3700000000) OR paused_at > :clock +
+    + 3700000000) AND ((COALESCE(not_before, 0) <= :clock OR not_before > :clock + 3700000000) OR paused_at > :clock +
     60000000)) AND notifications.store_id = :store_id LIMIT 1;
 -- storage.scheduling.deliveries: next_push_at
 SELECT MIN(GREATEST(COALESCE(claim_until, 0), COALESCE(not_before, 0)))

@@ -34,8 +34,8 @@ _INSERT_REMINDER: Final = insert_sql("reminders", NewReminder, agent_id=":agent"
 _INSERT_NOTIFICATION: Final = insert_sql(
     "notifications", NewNotification, id=":id", agent_id=":agent", created_at=":now"
 )
-# A claim lasts for the timeout of one push.
-_CLAIM_OVER: Final = is_over("claim_until", longest_seconds=600)
+# A claim lasts for the timeout of one push, or for as long as an agent asked, an hour at most.
+_CLAIM_OVER: Final = is_over("claim_until", longest_seconds=3_700)
 _UNCLAIMED: Final = f"delivered_at IS NULL AND {_CLAIM_OVER}"
 _PUSHABLE: Final = f"{_CLAIM_OVER} AND {PUSH_PAUSE_OVER}"
 _STATUSES: Final = {

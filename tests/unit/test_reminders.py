@@ -25,6 +25,7 @@ from reverie.calls import build
 from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound, Rejected
 from reverie.scheduling.calls import (
+    MAX_LEASE_SECONDS,
     AcknowledgeNotifications,
     ClaimReminders,
     ListNotifications,
@@ -85,11 +86,13 @@ def test_a_reminder_waits_is_due_is_claimed_and_is_delivered(store: Store, clock
     assert claim(store, clock) == []
 
 
-def test_a_claim_that_ends_gives_the_reminder_back(store: Store, clock: Clock) -> None:
+@pytest.mark.parametrize("lease_seconds", [30, MAX_LEASE_SECONDS])
+def test_a_claim_that_ends_gives_the_reminder_back(store: Store, clock: Clock, lease_seconds: int) -> None:
     """Given an agent that died with a claim, when the lease is over and not before, then another gets it."""
     add_reminder(store, "r")
-    (first,) = claim(store, clock, lease_seconds=30)
-    clock.forward(29.9)
+    (first,) = claim(store, clock, lease_seconds=lease_seconds)
+    assert (status(store, clock, "r"), claim(store, clock)) == ("claimed", [])
+    clock.forward(lease_seconds - 0.1)
     assert claim(store, clock) == []
     clock.forward(0.1)
     (second,) = claim(store, clock)
