@@ -44,7 +44,8 @@ _LIVE: Final[dict[Stage, str]] = {
 # Live rows get at most this share of a batch for themselves, so that history makes progress, too.
 _LIVE_SHARE: Final = 0.75
 
-# A lease of the embed stage grows with the batch size; no setting makes it longer.
+# A lease of the embed stage grows with the batch and with the time that the worker's last ones took. Twice this is
+# longer than any.
 _LONGEST_LEASE_SECONDS: Final = 600.0
 # A lease may end too late to have been taken by the present clock, and a next attempt may be later than the failures so
 # far explain. Both were written before the clock was set back: such a lease has ended, and such an attempt is due.
@@ -141,7 +142,7 @@ class WorkQueue(Repository):
             f"SELECT DISTINCT token FROM claims WHERE stage = :stage AND {_ENDED}",
             stage=stage,
             now=now,
-            lease=int(lease_seconds * 1_000_000),
+            lease=_longest_lease(stage, lease_seconds),
         )
         noted = given_up.own() | {token for token in ended if given_up.is_noted(token)}
         if noted:
@@ -266,9 +267,14 @@ class WorkQueue(Repository):
 
     def _retryable(self, stage: Stage, now: int, limit: int, lease_seconds: float) -> list[tuple[int, int, int]]:
         """Return rows whose lease expired or that are due again: item, attempts, crashes."""
-        lease = int(lease_seconds * 1_000_000)
+        lease = _longest_lease(stage, lease_seconds)
         rows = self._execute(_RETRYABLE, stage=stage, now=now, limit=limit, lease=lease)
         return [(int(row[0]), int(row[1]), int(row[2])) for row in rows]
+
+
+def _longest_lease(stage: Stage, lease_seconds: float) -> int:
+    """Return how long a lease of a stage may be, in microseconds: each worker's own at the embed stage."""
+    return int((_LONGEST_LEASE_SECONDS if stage == "embed" else lease_seconds) * 1_000_000)
 
 
 def _suspects_at_once(crashes: int, limit: int) -> int:

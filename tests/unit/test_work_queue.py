@@ -52,6 +52,17 @@ def idle_answers(pipe: Pipeline) -> list[bool]:
         return [by_stores, tx.work.is_idle(STAGES)]
 
 
+def test_the_longer_lease_of_a_slow_worker_has_not_ended_for_a_fast_one(pipe: Pipeline) -> None:
+    """Given chunks that a slow host holds for long, when a host with short leases claims, then it gets no chunk."""
+    pipe.chunk()
+    slow, fast = (
+        change(pipe, lambda tx, lease=lease: tx.work.claim("embed", now=0, lease_seconds=lease, limit=10))
+        for lease in (700, 25)
+    )
+    assert slow is not None
+    assert (len(slow.items), fast) == (6, None)
+
+
 def test_two_workers_never_hold_the_same_row(pipe: Pipeline) -> None:
     """Given six rows, when three workers claim two each, then each row is held once and the fourth gets none."""
     held = [claim(pipe).items for _ in range(3)]
