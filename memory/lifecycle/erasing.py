@@ -33,6 +33,7 @@ from memory.upkeep.notebook import Notebooks
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE, CONTINUE_ERASURES, Outcome
 from reverie.errors import NotFound, Rejected, ReverieError, Transient, Unavailable
+from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.lifecycle.erasures import KEPT_IN_ACCOUNT, ErasureRecord, Erasures, Subject, named_message
 from storage.stores import Store, Stores
 from storage.trust.audit import AuditEntry
@@ -108,7 +109,9 @@ def continue_erasures(services: ErasureServices, *, budget_seconds: float = BUDG
 
 
 def _is_due(erasure: ErasureRecord) -> bool:
-    return erasure.next_try_at is None or erasure.next_try_at <= now_micros()
+    """Return whether an erasure may be tried now: a later try than any pause was set before the clock was set back."""
+    waits_micros = (erasure.next_try_at or 0) - now_micros()
+    return not 0 < waits_micros <= int(_LONGEST_WAIT_SECONDS * 1_000_000) + CLOCK_TOLERANCE_MICROS
 
 
 def _continue(

@@ -21,6 +21,7 @@ from memory.lifecycle.receipts import parts_in_rows
 from memory.recall import record_recalls
 from memory.trust.webhook_secrets import AgentSecrets
 from reverie import Rejected, Reverie
+from reverie.clock import now_micros
 from reverie.errors import Conflict, Forbidden, NotFound, StoreUnusable, Unauthorised
 from reverie.trust.calls import Erasure
 from storage.lifecycle.erasures import ErasureRecord, message_name
@@ -484,6 +485,17 @@ def test_one_that_fails_at_any_step_holds_up_no_other(
     runtime.stores.erasures().fail(first.id, "", next_try_at=None)
     continue_erasures(runtime.erasure_services)
     assert read_erasure(runtime.stores, first.id).state == "done"
+
+
+def test_one_that_failed_while_the_clock_was_ahead_is_tried_again(runtime: Runtime) -> None:
+    """Given a next try in a year, noted before the clock was set back, when the job runs, then it is not waited for."""
+    asked = request_erasure(
+        runtime.stores, runtime.settings.data, Scope("user", KATE, None, None), requested_by="t", now=runtime.now()
+    )
+    for ahead_seconds, state in ((3_600, "waiting"), (31_536_000, "done")):
+        runtime.stores.erasures().fail(asked.id, "away", next_try_at=now_micros() + ahead_seconds * 1_000_000)
+        continue_erasures(runtime.erasure_services)
+        assert read_erasure(runtime.stores, asked.id).state == state
 
 
 @pytest.mark.sqlite("damages a file")
