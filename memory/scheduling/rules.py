@@ -19,7 +19,7 @@ from reverie.counts import counted
 from reverie.decoding import describe
 from reverie.inert import inert_line
 from reverie.scheduling.cadence import Once
-from reverie.scheduling.types import Cadence, RunStatus
+from reverie.scheduling.types import MAX_OUTPUT_BYTES, Cadence, RunStatus
 from storage.scheduling.records import NewNotification, RunEnd, RunRecord, ScheduleRecord
 from storage.transaction import AgentRepositories
 
@@ -34,8 +34,9 @@ _VIRAMA: Final = 9
 
 
 def readable(text: str) -> str:
-    """Return a text that can be stored: NUL and lone surrogates are replaced."""
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    """Return a text that can be stored and imported: without NUL and lone surrogates, cut at 1 MiB."""
+    encoded = text.replace("\x00", "\ufffd").encode("utf-8", "replace")
+    return encoded[:MAX_OUTPUT_BYTES].decode("utf-8", "ignore")
 
 
 def summary_of(text: str, *, limit: int = SUMMARY_CHARACTERS) -> str:

@@ -16,7 +16,7 @@ from adapters.language_models import LanguageModelRefused, LanguageModelUnavaila
 from memory.scheduling.executing import GoalContext, embed_goals
 from retrieval.recaller import Recaller
 from reverie import contract
-from reverie.scheduling.types import LlmExecutor
+from reverie.scheduling.types import MAX_OUTPUT_BYTES, LlmExecutor
 from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
 from support.remembered import keep, settle
@@ -105,6 +105,13 @@ def test_the_answer_is_the_output(here: CarryingOut) -> None:
     assert FERNS in prompt
     assert (run.status, run.output, run.turn_count) == ("success", "They have been watered.", 1)
     assert model.purposes == ["schedule"]
+
+
+def test_an_answer_far_beyond_what_was_asked_for_is_cut(here: CarryingOut) -> None:
+    """Given a model that answers without end, then the run keeps as much as an import takes, in whole characters."""
+    here.answer_goals("x" + "\N{BUG}" * 400_000)
+    run = fired(here)
+    assert (run.status, len(run.output.encode())) == ("success", MAX_OUTPUT_BYTES - 3)
 
 
 def test_what_it_costs_is_the_runs_cost(make: Callable[..., CarryingOut]) -> None:
