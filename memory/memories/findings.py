@@ -28,7 +28,7 @@ from memory.memories.patterns.names import names_told
 from memory.memories.patterns.statements import find_statements
 from memory.memories.sensitive import SEEN_BY_ALL, sensitive_kind
 from memory.secrets import looks_secret, repeats_secret_of
-from reverie.memories.types import EXTRACTION
+from reverie.memories.types import EXTRACTION, MAX_KEY_CHARACTERS
 from storage.curation import EntryDraft
 from storage.memories.extraction import KnownMemories, KnownMemory, SourceMessage, WaitingSession
 from storage.memories.records import EXTRACTION_SOURCE, USER_SOURCE, NewMemory, is_standing
@@ -129,8 +129,16 @@ def with_owner(finding: Finding, owner: str | None) -> Finding:
         finding,
         content=_of_person(finding, name) if name else finding.content,
         subject=f"{name}: {finding.subject}" if name and finding.subject else finding.subject,
-        category=f"{finding.category}:{person}" if finding.category is not None else None,
+        category=_fitting(f"{finding.category}:{person}") if finding.category is not None else None,
     )
+
+
+def _fitting(category: str) -> str:
+    """Return a category as long as calls and imports take it: the end of a longer one is replaced by a hash."""
+    if len(category) <= MAX_KEY_CHARACTERS:
+        return category
+    digest = blake3(category.encode()).hexdigest()[:_ID_CHARACTERS]
+    return f"{category[: MAX_KEY_CHARACTERS - _ID_CHARACTERS]}{digest}"
 
 
 def _of_person(finding: Finding, name: str) -> str:

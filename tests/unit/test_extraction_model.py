@@ -15,9 +15,10 @@ from adapters.language_models import (
     LanguageModelUnavailable,
     OpenAICompatibleLanguageModel,
 )
+from reverie.trust.exports import check_record
 from support.endpoint import Answer, chat_endpoint, say, send
 from support.extracting import Extracting, answer, memory, tell
-from support.pipeline import Pipeline
+from support.pipeline import WORKSPACE, Pipeline
 from support.scripted import ScriptedLanguageModel
 
 SAID = "I play the oboe in the town orchestra, mostly on Thursdays."
@@ -89,6 +90,21 @@ def test_a_time_that_no_row_can_have_is_left_out(pipeline: Pipeline) -> None:
     """Given a time in the year 10,000 of UTC, then the memory is kept without it, and can be listed and exported."""
     found = memory(expires_at="9999-12-31T23:59:59-14:00")
     assert [kept.expires_at for kept in extract(pipeline, found).memories()] == [None]
+
+
+def test_the_fact_of_a_person_with_a_long_id_can_be_read_and_imported(pipeline: Pipeline) -> None:
+    """Given facts of two people whose ids differ only at the end, then each is a fact that calls and imports take."""
+    found = memory(kind="fact", category="c" * 120, key="instrument", value="oboe")
+    extracting = Extracting(pipeline, ScriptedLanguageModel([answer(found)]), fallback=False)
+    for number in range(2):
+        tell(pipeline, {"content": SAID, "name": "n" * 64}, user=f"{'u' * 200}{number}", session=f"s{number}")
+    extracting.sweep()
+    kept = extracting.memories()
+    with pipeline.store.reading() as tx:
+        records = tx.for_agent("ana").exported.memories([one.id for one in kept], workspace=WORKSPACE)
+    for record in records:
+        check_record(record)
+    assert len({record.category for record in records}) == 2
 
 
 def test_importance_out_of_range_becomes_the_usual_one(pipeline: Pipeline) -> None:
