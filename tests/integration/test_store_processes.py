@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from storage.stores import Stores
 from storage.verify import verify
 from support import store_work
-
-SPAWN = multiprocessing.get_context("spawn")
+from support.forks import FORKS, import_beforehand
 
 
 def test_processes_that_open_new_files_at_once_all_can_use_them(tmp_path: Path) -> None:
     """Given four processes and 15 workspaces that do not exist, when all open and write each, then none fails."""
-    with SPAWN.Manager() as manager, ProcessPoolExecutor(4, mp_context=SPAWN) as pool:
+    import_beforehand()
+    with FORKS.Manager() as manager, ProcessPoolExecutor(4, mp_context=FORKS) as pool:
         start = manager.Barrier(4)
         running = [pool.submit(store_work.open_all, str(tmp_path), 15, start) for _ in range(4)]
         assert [process.result(240) for process in running] == [[]] * 4
@@ -32,7 +31,8 @@ def test_four_writers_and_the_maintenance_of_everything_meet_no_lock(tmp_path: P
     """Given 4 processes of 200 writes, stages, optimising and rebuilding at once, then no error and nothing lost."""
     stores = Stores(tmp_path)
     stores.workspace(store_work.WORKSPACE)
-    with SPAWN.Manager() as manager, ProcessPoolExecutor(5, mp_context=SPAWN) as pool:
+    import_beforehand()
+    with FORKS.Manager() as manager, ProcessPoolExecutor(5, mp_context=FORKS) as pool:
         start, stop = manager.Barrier(5), manager.Event()
         maintenance = pool.submit(store_work.maintain, str(tmp_path), start, stop)
         writers = [

@@ -1,4 +1,4 @@
-"""The work of the processes in `test_store_processes`; a separate module because a spawned process has to import it."""
+"""The work of the processes in `test_store_processes`; a separate module because each of them has to import it."""
 
 from __future__ import annotations
 

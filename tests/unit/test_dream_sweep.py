@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -29,6 +28,7 @@ from storage.recall.events import NewRecall
 from storage.stores import Stores
 from storage.upkeep.dreams import Dreams
 from support.dreams import QUESTIONS, Dreamer
+from support.forks import FORKS, import_beforehand
 from support.pipeline import WORKSPACE
 from support.work import count_calls, counted_sql
 
@@ -502,7 +502,8 @@ def test_a_process_that_sweeps_may_be_killed_and_the_next_one_does_what_is_left(
     """
     memory = dreamer.remember(LISBON)
     dreamer.make_hot(LISBON)
-    process = multiprocessing.get_context("spawn").Process(
+    import_beforehand()
+    process = FORKS.Process(
         target=_die_in, args=(step, str(dreamer.stores.database_path(WORKSPACE).parents[2]), dreamer.today)
     )
     process.start()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
 import stat
 from pathlib import Path
@@ -28,6 +26,8 @@ from adapters.workspace_git import (
 from reverie.clock import to_micros
 from reverie.errors import NotFound, Rejected, StoreUnavailable
 from storage.stores import Stores
+from support.forks import FORKS, import_beforehand
+from support.git_processes import commit_and_die, commit_often
 
 pytestmark = pytest.mark.slow
 
@@ -270,28 +270,6 @@ def test_what_a_person_changed_in_the_folder_is_put_right_and_their_own_files_st
 _STEPS = ("make", "move", "objects", "branch", "check-out", "file", "index")
 
 
-def _killed_at(step: int, data: str) -> None:
-    """Commit, and die by SIGKILL just before one step."""
-    steps: list[tuple[Any, str]] = [
-        (GitRepository, "_make_empty"),
-        (Path, "rename"),
-        (workspace_git, "_new_commit"),
-        (workspace_git, "_drop_stale_locks"),
-        (workspace_git, "_check_out"),
-        (workspace_git, "_write_file"),
-        (workspace_git, "index_entry_from_stat"),
-    ]
-    owner, name = steps[step]
-
-    def die(*args: object, **kwargs: object) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    setattr(owner, name, die)
-    GitFolders(Path(data), looks_secret).repository("default", "ana").commit(
-        {"MEMORY.md": "new\n", "notes/b.md": "b\n"}, "killed", AT + SECOND
-    )
-
-
 @pytest.mark.parametrize("step", range(7), ids=_STEPS)
 @pytest.mark.parametrize("begun", [False, True], ids=["new", "begun"])
 def test_a_commit_killed_at_any_step_leaves_a_repository_that_the_next_one_makes_good(
@@ -303,8 +281,8 @@ def test_a_commit_killed_at_any_step_leaves_a_repository_that_the_next_one_makes
         git.commit({"MEMORY.md": "old\n", "notes/a.md": "a\n"}, "before", AT)
     elif step > 1:
         git.commit({"MEMORY.md": "old\n"}, "before", AT)
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_killed_at, args=(step, str(tmp_path)))
+    import_beforehand()
+    process = FORKS.Process(target=commit_and_die, args=(step, str(tmp_path), AT + SECOND))
     process.start()
     process.join(120)
     if not (begun and step <= 1):  # a repository that is there is not made again
@@ -335,19 +313,12 @@ def test_locks_that_a_killed_process_left_are_in_nobodys_way(git: GitRepository,
     assert git.commit({"MEMORY.md": "two\n"}, "second", AT).commit is not None
 
 
-def _commit_often(data: str, name: str, start: Any) -> None:
-    git = GitFolders(Path(data), looks_secret).repository("default", "ana")
-    start.wait(60)
-    for number in range(10):
-        git.commit({"MEMORY.md": f"{name} {number}\n"}, f"{name} {number}", AT + number * SECOND)
-
-
 def test_two_processes_that_commit_at_once_both_leave_their_commits(tmp_path: Path) -> None:
     """Given two processes with ten commits each, then the history has twenty, none of them lost or torn."""
     git = folders(tmp_path).repository("default", "ana")
-    context = multiprocessing.get_context("spawn")
-    start = context.Event()
-    processes = [context.Process(target=_commit_often, args=(str(tmp_path), name, start)) for name in ("a", "b")]
+    import_beforehand()
+    start = FORKS.Event()
+    processes = [FORKS.Process(target=commit_often, args=(str(tmp_path), name, AT, start)) for name in ("a", "b")]
     for process in processes:
         process.start()
     start.set()
