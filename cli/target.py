@@ -22,10 +22,10 @@ from reverie.calls import Call, route_of, scope_of
 from reverie.checks import check_workspace
 from reverie.config import resolve_config
 from reverie.connection import HttpTransport
-from reverie.errors import NotFound, Unavailable
+from reverie.errors import Conflict, NotFound, Unavailable
 from reverie.pipeline.calls import GetStatus
 from reverie.types import Deleted
-from worker.data_folder import find_data_folder, nearest_data_folder, user_data_folder
+from worker.data_folder import find_data_folder, nearest_data_folder, running_stacks, user_data_folder
 from worker.own_paths import check_own
 from worker.supervision.data_lock import supervisor_pid
 from worker.supervision.server_file import ServerFile, running_server
@@ -61,13 +61,22 @@ class Target:
     def data(self) -> Path | None:
         """The data folder: the named one, the nearest upwards, that of the running stack, or the user's own.
 
-        None if there is none of these yet.
+        None if there is none of these yet. Of several running stacks, it is the one that `REVERIE_URL` names.
 
-        Raises `Conflict` when none is near and several stacks run, `Rejected` for one that another user may have left.
+        Raises `Conflict` when none is near, several stacks run and `REVERIE_URL` is not set, `Rejected` for one that
+        another user may have left.
         """
         if self.named_data is not None:
             return self.named_data
-        return find_data_folder(Path.cwd()) if self.look_elsewhere else nearest_data_folder(Path.cwd())
+        if not self.look_elsewhere:
+            return nearest_data_folder(Path.cwd())
+        try:
+            return find_data_folder(Path.cwd())
+        except Conflict:
+            if self._named_url is None:
+                raise
+            servers = {Path(stack.data): running_server(Path(stack.data)) for stack in running_stacks()}
+            return next((data for data, server in servers.items() if server and server.url == self._named_url), None)
 
     @cached_property
     def server(self) -> ServerFile | None:
@@ -95,9 +104,13 @@ class Target:
 
         `REVERIE_URL` names one, unless `--data` names a data folder: then only the server on that folder is asked.
         """
-        if self.flags.get("data") is None and (url := os.environ.get(PREFIX + "URL")):
-            return url
+        if self._named_url is not None:
+            return self._named_url
         return None if self.server is None else self.server.url
+
+    @property
+    def _named_url(self) -> str | None:
+        return (os.environ.get(PREFIX + "URL") or None) if self.flags.get("data") is None else None
 
     @property
     def is_remote(self) -> bool:

@@ -13,6 +13,7 @@ from support.command_line import CommandLine
 from worker.data_folder import find_data_folder, registered, running_stacks
 from worker.settings import load_settings
 from worker.supervision.run_file import hold_data_dir
+from worker.supervision.server_file import ServerFile, announced
 
 NO_BROKER = "redis://127.0.0.1:1/0"
 
@@ -72,6 +73,26 @@ def test_of_two_running_stacks_one_must_be_named(tmp_path: Path) -> None:
         find_data_folder(tmp_path)
     assert str(one) in str(caught.value)
     assert str(other) in str(caught.value)
+
+
+def test_of_two_running_stacks_the_address_in_the_environment_names_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given two stacks and none nearby, when REVERIE_URL is set, then that server is asked, wherever it runs."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    monkeypatch.chdir(tmp_path)
+    url = "http://127.0.0.1:7439"
+    with (
+        hold_data_dir(one),
+        registered(one),
+        hold_data_dir(other),
+        registered(other),
+        announced(other, ServerFile(url, "0.1.0", "default")),
+    ):
+        monkeypatch.setenv("REVERIE_URL", url)
+        assert (Target({}).url, Target({}).data, Target({}).is_remote) == (url, other, False)
+        monkeypatch.setenv("REVERIE_URL", "https://memory.example")
+        assert (Target({}).url, Target({}).data, Target({}).is_remote) == ("https://memory.example", None, True)
 
 
 def test_the_user_s_own_folder_is_found_from_any_folder(tmp_path: Path) -> None:
