@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from typing import Annotated, Any, Final, TypeVar
@@ -51,20 +52,23 @@ def serve_mcp(
     from server.mcp.building import build_server
     from server.mcp.stdio import serve
 
-    code = 0
+    # The thread that reads a terminal waits for a line, and anyio would wait for that thread.
+    signal.signal(signal.SIGINT, _end)
     try:
         anyio.run(serve, build_server(lambda: server))
-    except KeyboardInterrupt:
-        note("reverie: interrupted")
-        code = 130
     except BaseExceptionGroup as errors:
         if errors.split((BrokenPipeError, ConnectionResetError))[1] is not None:
             raise
         # The client has gone while an answer was written to it.
-    # Threads may still wait for an abandoned call, or for input after Ctrl-C: exit without waiting for them.
+    # Threads may still wait for an abandoned call: exit without waiting for them.
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)
+    os._exit(0)
+
+
+def _end(_number: int, _frame: object) -> None:
+    os.write(2, b"reverie: interrupted\n")
+    os._exit(130)
 
 
 class RunningServer:

@@ -92,6 +92,7 @@ def _await_answer(process: subprocess.Popen[bytes], port: int, log_path: Path) -
     """Wait until the server answers. Raises Unavailable: if the stack ends, or does not answer in time."""
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while not _listens(port):
+        _raise_if_interrupted()
         if process.poll() is not None:
             lines = log_path.read_text(errors="replace").strip().splitlines()
             raise Unavailable(f"the stack ended at once: {lines[-1] if lines else f'see {log_path}'}")
@@ -187,8 +188,7 @@ class Steps:
 
     def done(self, name: str, seconds: float, note: str = "") -> None:
         """Show a step that has ended. Raises KeyboardInterrupt if it was interrupted."""
-        if _interrupted.is_set():
-            raise KeyboardInterrupt
+        _raise_if_interrupted()
         took = f"{seconds:7.1f} s " if seconds >= 1 else f"{seconds * 1_000:7.0f} ms"
         console.print(f"  {name:<{_STEP_WIDTH}} {took}   {note}".rstrip())
 
@@ -247,6 +247,7 @@ def _warm_up(memory: Reverie) -> str:
     degraded = receipt.degraded or memory.recall("ready?").degraded
     while degraded and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
+        _raise_if_interrupted()
         degraded = memory.recall("ready?").degraded
     memory.sessions.forget(_WARM_UP_SESSION)
     if degraded:
@@ -268,6 +269,7 @@ def _remember(steps: Steps, memory: Reverie, conversation: dict[str, list[Any]],
 
 def _ask(memory: Reverie) -> None:
     for question in QUESTIONS:
+        _raise_if_interrupted()
         began = time.monotonic()
         response = memory.recall(question, limit=RESULTS)
         milliseconds = (time.monotonic() - began) * 1_000
@@ -311,6 +313,12 @@ def _forget_environment() -> None:
     for variable in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[variable]
     os.environ[PREFIX + "CONFIG"] = os.devnull
+
+
+def _raise_if_interrupted() -> None:
+    """Raise KeyboardInterrupt if there was one, in case that of the signal handler was swallowed."""
+    if _interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 def _interrupt(_number: int, _frame: object) -> None:

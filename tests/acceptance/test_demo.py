@@ -41,6 +41,20 @@ from cli.demo import DATA, showing as demo
 demo._run = lambda *_: exec("import os, signal; os.kill(os.getpid(), signal.SIGINT); [None for _ in range(1000)]")
 sys.exit(demo.main(DATA))
 """
+# The same where a callback swallows the exception, as one of the garbage collector does.
+SWALLOWED = """
+import contextlib, os, signal, sys
+from cli.demo import DATA, showing as demo
+
+def run(*_):
+    with contextlib.suppress(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        [None for _ in range(1000)]
+    demo._ask(None)
+
+demo._run = run
+sys.exit(demo.main(DATA))
+"""
 
 
 @pytest.fixture
@@ -121,9 +135,10 @@ def test_an_interrupted_demonstration_leaves_nothing_running(folder: Path) -> No
     assert processes_of(folder) == []
 
 
-def test_an_interrupt_while_a_string_is_executed_ends_with_130(folder: Path) -> None:
-    """Given Ctrl-C while a library runs a string as code, when caught, then the exit code is 130, not a signal."""
-    (folder / "interrupted.py").write_text(INTERRUPTED)
+@pytest.mark.parametrize("program", [INTERRUPTED, SWALLOWED], ids=["in a string", "swallowed"])
+def test_an_interrupt_in_foreign_code_ends_with_130(folder: Path, program: str) -> None:
+    """Given Ctrl-C while a library runs a string as code, or swallows the exception, then the exit code is 130."""
+    (folder / "interrupted.py").write_text(program)
     ended = subprocess.run(
         [sys.executable, "-m", "interrupted"],
         cwd=folder,

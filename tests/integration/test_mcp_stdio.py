@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -100,6 +101,22 @@ def test_where_no_reverie_is_found_it_says_where_it_looked(tmp_path: Path) -> No
     assert "no Reverie runs here: start it with `reverie up`" in answer["result"]["content"][0]["text"]
     assert "no Reverie runs here" in ended.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_it_while_it_waits_for_input(tmp_path: Path) -> None:
+    """Given a terminal at which nobody types, when Ctrl-C comes, then it ends with one line and 130."""
+    command = [sys.executable, "-m", "cli", "--data", str(tmp_path / "none"), "mcp"]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as server:  # type: ignore[call-overload]
+        server.stdin.write(INITIALIZE + "\n")
+        server.stdin.flush()
+        assert server.stdout.readline()
+        server.send_signal(signal.SIGINT)
+        try:
+            assert server.wait(timeout=30) == 130
+        finally:
+            server.kill()
+        assert server.stderr.read().splitlines()[-1] == "reverie: interrupted"
 
 
 def test_nonsense_on_standard_input_ends_nothing(url: str, tmp_path: Path) -> None:

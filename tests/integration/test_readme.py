@@ -52,7 +52,7 @@ def test_the_agent_of_the_readme_remembers(runtime: Runtime) -> None:
         environment = {**os.environ, "REVERIE_URL": url, "OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "sk-test"}
         done = subprocess.run(
             [sys.executable, "-c", agent()],
-            input="I moved to Lisbon in May.\nWhere do I live?\n\n",
+            input="I moved to Lisbon in May.\nWhere do I live?\n",  # and then what Ctrl-D sends
             env=environment,
             capture_output=True,
             text=True,
