@@ -240,13 +240,15 @@ def _common(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="The data folder. Default: the nearest .reverie here or above, else that of a running Reverie.",
-            show_default="~/.local/share/reverie",
+            help="The data folder. Default: the nearest .reverie here or above, else that of a running Reverie, else"
+            " ~/.local/share/reverie.",
             readable=False,  # a folder without rights has an error of its own, in one line
         ),
     ] = None,
-    workspace: Annotated[str | None, typer.Option(help="The workspace.", show_default="default")] = None,
-    agent: Annotated[str | None, typer.Option(help="The agent, or REVERIE_AGENT.", show_default="default")] = None,
+    workspace: Annotated[
+        str | None, typer.Option(help="The workspace. Default: REVERIE_WORKSPACE, or `default`.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent. Default: REVERIE_AGENT, or `default`.")] = None,
     broker: Annotated[str | None, typer.Option(help="The URL of a broker. Default: the embedded one.")] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")

@@ -12,7 +12,7 @@ import typer
 
 from cli.application import Invocation
 from cli.groups import root
-from cli.output import AsJson, note, print_json, say
+from cli.output import AsJson, note, print_json, say, say_beside
 from reverie.config import state_folder
 from reverie.counts import counted
 from reverie.errors import ReverieError
@@ -54,9 +54,8 @@ def doctor(command: Invocation, as_json: AsJson = False) -> None:
 
 
 def _print(finding: Finding) -> None:
-    say(f"{finding.state:<9}{finding.subject:<{_WIDTH}}{finding.found}")
-    for line in filter(None, (finding.advice, finding.runbook)):
-        say(f"{'':<{9 + _WIDTH}}{line}")
+    label = f"{finding.state:<9}{finding.subject:<{_WIDTH}}"
+    say_beside(label, finding.found, finding.advice, finding.runbook)
 
 
 def _findings(command: Invocation) -> Iterator[Finding]:

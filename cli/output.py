@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,6 +64,16 @@ def console() -> Console:
 def say(text: str = "") -> None:
     """Print a line of text to standard output, control characters made visible."""
     sys.stdout.write(_visible(text) + "\n")
+
+
+def say_beside(label: str, *texts: str) -> None:
+    """Print texts below one another beside a label, wrapped between words at the width of a terminal."""
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    width = max(_LONG_TEXT, columns - len(label))
+    for text in filter(None, texts):
+        for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False):
+            say(label + line)
+            label = " " * len(label)
 
 
 def note(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from msgspec.structs import replace
@@ -33,6 +33,8 @@ channels = Group("channels")
 scratchpads = Group("scratchpads")
 workspaces = Group("workspaces")
 agents = Group("agents")
+# With its indentation, a title below its row is one line of 80 columns.
+_TITLE_CHARACTERS: Final = 76
 
 
 @sessions.command("list", calls.ListSessions)
@@ -52,7 +54,10 @@ def list_sessions(
     print_table(
         ("session", "ref", "status", "messages", "said", "title"),
         (
-            (s.id, s.ref_code, s.status, s.messages, when(s.last_said_at or s.updated_at), shortened(s.title or ""))
+            (
+                *(s.id, s.ref_code, s.status, s.messages, when(s.last_said_at or s.updated_at)),
+                shortened(s.title or "", _TITLE_CHARACTERS),
+            )
             for s in listed
         ),
         empty=lambda: command.none_of("sessions" if call.status else "active or idle sessions", call),

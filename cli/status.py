@@ -13,7 +13,7 @@ import typer
 
 from cli.application import Invocation
 from cli.groups import Group, root
-from cli.output import AsJson, print_json, print_table, say, size, when
+from cli.output import AsJson, print_json, print_table, say, say_beside, size, when
 from cli.target import Target
 from reverie import contract
 from reverie.counts import counted, counts_text
@@ -102,7 +102,7 @@ def _print_tables(pipeline: PipelineStatus) -> None:
                 contract.job_name(name),
                 when(job.started_at),
                 when(job.finished_at),
-                _result(job),
+                _result(job, pipeline),
             )
             for name, job in pipeline.jobs.items()
         ],
@@ -112,9 +112,7 @@ def _print_tables(pipeline: PipelineStatus) -> None:
 
 def _print_finding(finding: Finding) -> None:
     subject = "" if finding.subject == "Faults" else f"{finding.subject}: "
-    say(f"{finding.state.capitalize():<10}{subject}{finding.found}")
-    if finding.advice:
-        say(f"          {finding.advice}")
+    say_beside(f"{finding.state.capitalize():<10}", f"{subject}{finding.found}", finding.advice)
 
 
 def _print_inbox(pipeline: PipelineStatus) -> None:
@@ -216,10 +214,10 @@ def _usage(use: LanguageModelUse) -> str:
     return f"{counted(use.calls, 'call')}{failed}, {tokens}{by_message}{cost}"
 
 
-def _result(job: JobStatus) -> str:
-    """Return the error or the counts of a finished run; "-" while it has not ended."""
+def _result(job: JobStatus, pipeline: PipelineStatus) -> str:
+    """Return the error or the counts of a finished run; "running" until then, or "-" without workers."""
     if job.finished_at is None:
-        return "-"
+        return "running" if pipeline.workers else "-"
     return job.error or _counts_text(job.counts)
 
 

@@ -44,7 +44,7 @@ def find_conditions(status: PipelineStatus, settings: Settings) -> list[Finding]
 def _broker(status: PipelineStatus) -> Iterator[Finding]:
     """Yield whether the broker answers, and what could make it lose messages."""
     if status.broker == "down":
-        yield Finding("Broker", "problem", f"does not answer: {status.broker_error}", "start it, or correct its URL")
+        yield Finding("Broker", "problem", "does not answer", status.broker_error)
         return
     yield Finding("Broker", "ok", "answers")
     yield from (

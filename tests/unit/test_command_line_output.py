@@ -32,6 +32,21 @@ def test_an_id_is_whole_where_the_table_is_wider_than_the_terminal(narrow: Conso
     assert lines[-1].split() == ["m", "workspace"]
 
 
+def test_a_sentence_beside_a_label_is_broken_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a terminal of 60 columns, then the lines of a sentence begin below one another; a program gets one line."""
+    output.say_beside("warning  Backups  ", TEXT, "", "docs/backup.md")
+    assert capsys.readouterr().out == f"warning  Backups  {TEXT}\n{'':18}docs/backup.md\n"
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    output.say_beside("warning  Backups  ", TEXT, "", "docs/backup.md")
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert (len(rest), all(len(line) <= 60 for line in (first, *rest))) == (3, True)
+    assert " ".join(line[18:] for line in (first, *rest)) == f"{TEXT} docs/backup.md"
+    assert {line[:18] for line in rest} == {" " * 18}
+
+
 def test_a_table_without_a_long_text_folds_its_cells(narrow: Console) -> None:
     """Given a table whose last column is short, then its cells are folded, and none of their characters is lost."""
     output.print_table(("worker", "queues", "tasks"), [("w", "ab,cd" * 20, 1)], empty="")
