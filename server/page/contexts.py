@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Iterable
 
 from starlette.responses import Response
 
@@ -36,9 +36,17 @@ async def _contexts(visit: Visit) -> Response:
 @pages.get("/context")
 async def _context(visit: Visit) -> Response:
     served = await visit.send(ShowContext(visit.query("id"), all_users=visit.sees_all_users))
-    parts = [(heading, list(items)) for heading, items in groupby(served.items, key=_heading)]
     titles = await visit.titles([served.session])
-    return visit.page("context.html", served=served, parts=parts, title=titles.get(served.session, served.session))
+    title = titles.get(served.session, served.session)
+    return visit.page("context.html", served=served, parts=parts_of(served.items), title=title)
+
+
+def parts_of(items: Iterable[ServedItem]) -> list[tuple[str, list[ServedItem]]]:
+    """Return the items below their headings, each of which is there once."""
+    parts: dict[str, list[ServedItem]] = {}
+    for item in items:
+        parts.setdefault(_heading(item), []).append(item)
+    return [*parts.items()]
 
 
 def _heading(item: ServedItem) -> str:

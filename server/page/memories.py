@@ -521,10 +521,10 @@ async def _agents(visit: Visit) -> Response:
     assert visit.place is not None
     workspaces = await _workspaces(visit)
     agents = await agents_in(visit, visit.place.workspace)
-    return visit.page("agents.html", agents=agents, workspaces=workspaces, users=await _users(visit))
+    return visit.page("agents.html", agents=agents, workspaces=workspaces, users=await users_in(visit))
 
 
-async def _users(visit: Visit) -> list[tuple[str, int]]:
+async def users_in(visit: Visit) -> list[tuple[str, int]]:
     """Return the agent's users and how many of its newest conversations each has; none if the visitor may not know."""
     if visit.principal.user is not None or not visit.principal.allows("operate"):
         return []
@@ -587,6 +587,7 @@ async def _listed_sessions(visit: Visit) -> dict[str, Any]:
         "degraded": "",
         "chosen_status": status,
         "statuses": get_args(Status),
+        "users": [] if found else await users_in(visit),
         **visit.beside("/conversations", is_last=len(found) <= PAGE_SIZE, status=status),
     }
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markdown_it import MarkdownIt
 
+    from reverie.sessions.types import Session
+
 _WORD: Final = re.compile(r"(\w+)")
 
 _MINUTE: Final = 60
@@ -158,7 +160,15 @@ class Rendering:
             "outcome": outcome,
         }
         environment.globals |= {"in_words": in_words, "day_heading": day_heading, "changed_text": changed_text}
+        environment.globals |= {"people_of": people_of}
         return environment
+
+
+def people_of(session: Session) -> list[str]:
+    """Return who takes part in a conversation: its user, unless a speaker has that name, and the speakers."""
+    names = {name.casefold() for name in session.speakers}
+    user = session.user
+    return [*([user] if user and user.casefold() not in names else []), *session.speakers]
 
 
 def address(path: str, parameters: Mapping[str, Any]) -> str:

@@ -174,27 +174,28 @@ def cookie_name(port: int) -> str:
 
 
 class Section(NamedTuple):
-    """A section: its name, its address, the scope without which it has nothing to show, and what it is about."""
+    """A section: its name, the key that opens it after `g`, its address, the scope it needs, and its group."""
 
     name: str
+    key: str
     path: str
     scope: Scope
     group: Literal["Memory", "Operation"]
 
 
 SECTIONS: Final = (
-    Section("Memories", "/", "read", "Memory"),
-    Section("Conversations", "/conversations", "read", "Memory"),
-    Section("Timeline", "/timeline", "read", "Memory"),
-    Section("Review", "/review", "operate", "Memory"),
-    Section("What was told", "/contexts", "read", "Memory"),
-    Section("Schedules", "/schedules", "read", "Memory"),
-    Section("Agents and users", "/agents", "read", "Memory"),
-    Section("Pipeline", "/pipeline", "operate", "Operation"),
-    Section("Log", "/log", "operate", "Operation"),
-    Section("Dreams", "/dreams", "operate", "Operation"),
-    Section("Dead letters", "/dead-letters", "operate", "Operation"),
-    Section("Erasures", "/erasures", "read", "Operation"),
+    Section("Memories", "m", "/", "read", "Memory"),
+    Section("Conversations", "c", "/conversations", "read", "Memory"),
+    Section("Timeline", "t", "/timeline", "read", "Memory"),
+    Section("Review", "r", "/review", "operate", "Memory"),
+    Section("What was told", "w", "/contexts", "read", "Memory"),
+    Section("Schedules", "s", "/schedules", "read", "Memory"),
+    Section("Agents and users", "u", "/agents", "read", "Memory"),
+    Section("Pipeline", "p", "/pipeline", "operate", "Operation"),
+    Section("Log", "l", "/log", "operate", "Operation"),
+    Section("Dreams", "d", "/dreams", "operate", "Operation"),
+    Section("Dead letters", "f", "/dead-letters", "operate", "Operation"),
+    Section("Erasures", "e", "/erasures", "read", "Operation"),
 )
 
 

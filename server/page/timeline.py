@@ -17,6 +17,8 @@ from reverie.memories.types import Memory, changed_text
 from reverie.recall.calls import Recall
 from reverie.recall.types import RecallResult
 from reverie.sessions.calls import ListSessions
+from server.page.memories import users_in
+from server.page.rendering import people_of
 from server.page.site import Pages, Visit
 from storage.recall.claims import claims_of
 from storage.recall.words import hash_of, words_of
@@ -53,10 +55,11 @@ async def _timeline(visit: Visit) -> Response:
     if name:
         view = await _known(visit, name)
     sessions = (await visit.send(ListSessions(limit=_CONVERSATIONS))).sessions
-    counts = Counter(sorted(one for session in sessions for one in {session.user, *session.speakers} if one))
+    counts = Counter(sorted(one for session in sessions for one in people_of(session)))
     template = "parts/timeline.html" if visit.is_partial else "timeline.html"
     people, of_latest = counts.most_common(_PEOPLE), len(sessions) if len(sessions) == _CONVERSATIONS else 0
-    return visit.page(template, name=name, people=people, of_latest=of_latest, **view)
+    users = [] if people else await users_in(visit)
+    return visit.page(template, name=name, people=people, of_latest=of_latest, users=users, **view)
 
 
 async def _known(visit: Visit, name: str) -> dict[str, Any]:

@@ -4046,8 +4046,8 @@ WHERE (s.agent_id = :agent AND s.row_id = ANY(CAST(:rows AS BIGINT[]))) AND s.st
 -- storage.sessions.sessions: speakers
 SELECT session_row, name
 FROM messages
-WHERE (session_row = ANY(CAST(:rows AS BIGINT[])) AND NOT name IS NULL AND sequence <= :last) AND messages.store_id =
-    :store_id
+WHERE (session_row = ANY(CAST(:rows AS BIGINT[])) AND sequence <= :last AND NOT name IS NULL AND role <> 'tool') AND
+    messages.store_id = :store_id
 GROUP BY session_row, name
 ORDER BY session_row, MIN(sequence);
 -- storage.sessions.sessions: forget

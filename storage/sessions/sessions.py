@@ -113,7 +113,8 @@ _CONTENTS: Final = """
 """
 _SPEAKERS: Final = """
     SELECT session_row, name FROM messages
-    WHERE session_row IN (SELECT value FROM json_each(:rows)) AND name IS NOT NULL AND sequence <= :last
+    WHERE session_row IN (SELECT value FROM json_each(:rows)) AND sequence <= :last
+    AND name IS NOT NULL AND role <> 'tool'
     GROUP BY session_row, name ORDER BY session_row, min(sequence)
 """
 # Messages that are read to find the speakers of a session.

@@ -88,7 +88,7 @@ def test_a_time_says_what_the_readers_clock_said_when_it_is_pointed_at(visitor: 
 
 
 def test_the_keyboard_searches_walks_the_list_and_helps(visitor: Visitor, operator: Reverie) -> None:
-    """Given two memories, then / reaches the search, j and k the entries, and ? the list of keys."""
+    """Given two memories, then / reaches the search, j and k the entries, ? the list of keys, and g each section."""
     operator.remember("First")
     operator.remember("Second")
     page = visitor.open("/")
@@ -106,6 +106,10 @@ def test_the_keyboard_searches_walks_the_list_and_helps(visitor: Visitor, operat
     assert visitor.violations() == []
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
+    for key, section in (("f", "Dead letters"), ("e", "Erasures"), ("4", "Review"), ("m", "Memories")):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        expect(page.get_by_role("heading", level=1, name=section)).to_be_visible()
 
 
 def test_escape_leaves_what_was_found(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:

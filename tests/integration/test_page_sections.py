@@ -103,6 +103,32 @@ def test_names_stand_where_ids_would(visitor: Visitor, operator: Reverie, runtim
     expect(page.get_by_role("link", name="Where is the harbour?")).to_be_visible()
 
 
+def test_who_takes_part_in_a_conversation_is_named_once(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a user who is called as its id, an agent and a tool, then the user and the agent take part."""
+    said = [("user", "Kate", "What is in it?"), ("tool", "read_file", "def f(): ..."), ("assistant", "Ana", "A stub.")]
+    messages = [{"role": role, "name": name, "content": content} for role, name, content in said]
+    operator.ingest("chat-1", messages, user="kate")
+    drain(runtime)
+    page = visitor.open("/conversations", user="kate")
+    expect(page.locator(".rows .meta")).to_contain_text("Kate, Ana · 3 messages")
+    visitor.open("/timeline", user="kate")
+    expect(page.get_by_role("navigation", name="People").get_by_role("link")).to_have_count(2)
+
+
+@pytest.mark.parametrize("path", ["/conversations", "/timeline"])
+def test_a_section_without_anything_of_nobodys_offers_the_users(
+    visitor: Visitor, operator: Reverie, runtime: Runtime, path: str
+) -> None:
+    """Given conversations of users alone, when none is chosen, then the empty section lets one choose."""
+    operator.ingest("chat-1", {"role": "user", "name": "Kate", "content": "My sister lives in Graz."}, user="kate")
+    drain(runtime)
+    page = visitor.open(path)
+    assert visitor.violations() == []
+    page.get_by_role("navigation", name="Users").get_by_role("link", name="kate 1 conversation").click()
+    expect(page).to_have_url(visitor.address(path, user="kate"))
+    expect(page.locator("main")).to_contain_text("Kate")
+
+
 def test_a_scratchpad_is_shown_as_working_notes(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
     operator.ingest("chat-1", {"role": "user", "content": "Hello"})
     drain(runtime)

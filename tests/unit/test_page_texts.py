@@ -10,8 +10,9 @@ import pytest
 from reverie.errors import Rejected
 from reverie.inert import revealed
 from reverie.memories.types import Memory
-from reverie.recall.types import Explanation, RecallEvent, RecallResult, RetrieverScore
+from reverie.recall.types import Explanation, RecallEvent, RecallResult, RetrieverScore, ServedItem
 from reverie.scheduling.types import Interval
+from server.page.contexts import parts_of
 from server.page.curation import DiffLine, diff_lines
 from server.page.memories import HEIGHT, WIDTH, curve_of, shares_of
 from server.page.pipeline import cadence_text
@@ -232,3 +233,14 @@ def test_the_shares_of_a_result_add_up_to_one() -> None:
     assert [share.name for share in shares] == ["Its words", "Its meaning"]
     assert sum(share.share for share in shares) == pytest.approx(1)
     assert shares_of(RecallResult(id="m", kind="memory", text="x", created_at=NOW)) == []
+
+
+def test_what_a_context_left_out_is_below_one_heading_for_each_reason() -> None:
+    """Given two reasons in turn, then each is a heading once, with its items in their order."""
+    items = [
+        ServedItem(section="memory", kind="memory", id="a", left_out="says the same"),
+        ServedItem(section="memory", kind="memory", id="b", left_out="not relevant enough"),
+        ServedItem(section="memory", kind="memory", id="c", left_out="says the same"),
+    ]
+    found = [(heading, [item.id for item in part]) for heading, part in parts_of(items)]
+    assert found == [("Left out: says the same", ["a", "c"]), ("Left out: not relevant enough", ["b"])]

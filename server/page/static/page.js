@@ -26,9 +26,11 @@
     if (home) location.assign(`${home.href}#search`);
   }
 
-  function goToSection(digit) {
-    const section = document.querySelectorAll(".side nav a")[Number(digit) - 1];
-    if (section) section.click();
+  function goToSection(key) {
+    const sections = [...document.querySelectorAll(".side nav a")];
+    const section = sections.find((one) => one.dataset.key === key) ?? sections[Number(key) - 1];
+    section?.click();
+    return section !== undefined;
   }
 
   // In the entry of a list that has the focus, or on the page.
@@ -59,8 +61,9 @@
       return;
     }
     if (document.querySelector("dialog[open]")) return;
-    if (sectionIsNext && /^[1-9]$/.test(event.key)) goToSection(event.key);
-    sectionIsNext = event.key === "g";
+    const goes = sectionIsNext && goToSection(event.key);
+    sectionIsNext = !goes && event.key === "g";
+    if (goes) return;
     const act = KEYS[event.key];
     if (!act) return;
     event.preventDefault();
