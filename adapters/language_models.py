@@ -317,6 +317,7 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
         self._worked_at: float | None = None
         self._refusals = 0
         self._unusable = ""
+        self.is_used = False
         self._unrecorded: dict[Purpose, ModelUsage] = {}
         self._lock = threading.Lock()
 
@@ -368,6 +369,7 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
         self._record_usage(None)
 
     def _counted(self, purpose: Purpose, sent: str, call: Callable[[], Completion]) -> Completion:
+        self.is_used = True
         try:
             answer = call()
         except LanguageModelRefused as error:

@@ -114,10 +114,14 @@ def _embedder_state(runtime: Runtime) -> str:
 
 
 def _language_model_states(runtime: Runtime) -> str:
-    """Return the states of this process's language models; empty if it has not used one."""
+    """Return the states of the language models that this process has used; empty if it has used none.
+
+    The processes of a pool report under one name: a new one must not replace what another has found out.
+    """
     states = (
         f"{model.name}: {model.state}{f' ({model.last_error})' if model.last_error else ''}"
         for model in runtime.language_models_made
+        if model.is_used
     )
     return "; ".join(dict.fromkeys(states))
 

@@ -21,6 +21,7 @@ from storage.stores import Stores
 from storage.upkeep.jobs import Usage, UsageLog
 from support.endpoint import Endpoint, chat_endpoint, say, send
 from support.stages import heartbeat
+from worker.reports import _language_model_states
 from worker.runtime import Runtime
 
 NOON = to_micros(datetime(2026, 5, 1, 12, tzinfo=UTC))
@@ -156,11 +157,13 @@ def test_a_model_that_is_down_is_told(runtime: Runtime, endpoint: Endpoint) -> N
     """Given an endpoint that fails, then the status has the state of the breaker and why."""
     endpoint.answer = send(b"down", 503)
     assert runtime.language_model is not None
+    assert _language_model_states(runtime) == ""  # another process of the pool may know that it is down
     with pytest.raises(Exception, match="503"):
         runtime.language_model.complete("", "Where?", 5, purpose="summary")
     found = read(runtime).read(now=runtime.now()).language_model
     assert found.state == "down"
     assert "503" in found.error
+    assert _language_model_states(runtime).startswith("m: down (")
 
 
 def test_without_a_model_the_past_is_told(make_runtime: Callable[..., Runtime]) -> None:
