@@ -10,6 +10,7 @@ import base64
 import hmac
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import cached_property
@@ -32,8 +33,8 @@ from reverie.clock import from_micros
 from reverie.contract import DEFAULT_AGENT, Scope
 from reverie.decoding import describe
 from reverie.memories.types import Tier
-from reverie.sessions.calls import ListAgents, ListSessions
-from reverie.sessions.types import AgentSummary
+from reverie.sessions.calls import ListAgents, ListSessions, ListWorkspaces
+from reverie.sessions.types import AgentSummary, WorkspaceSummary
 from reverie.trust.calls import Erase, ListErasures
 from server.authentication import Authentication
 from server.caller import AGENT_HEADER, USER_HEADER, WORKSPACE_HEADER, Caller, principal_of, trace_of
@@ -396,11 +397,18 @@ MAX_AGENTS: Final = 1_000
 async def default_place(visit: Visit, workspace: str) -> Place:
     """Return the agent with the most memories that a visitor may see, in the workspace of its token or the default."""
     principal = visit.principal
-    workspace = visit.query("workspace") or principal.workspace or workspace
+    named = visit.query("workspace") or principal.workspace
+    workspace = named or workspace
     if principal.agents is not None and len(principal.agents) == 1:
         (agent,) = principal.agents
         return Place(agent, workspace)
     agents = await agents_in(visit, workspace)
+    if not agents and not named:  # as after the demonstration, which has a workspace of its own
+        with suppress(errors.Forbidden):
+            others = (await visit.elsewhere(Place("", workspace)).send(ListWorkspaces(limit=MAX_AGENTS))).workspaces
+            others.append(WorkspaceSummary(name=workspace))
+            workspace = max(others, key=lambda one: (one.memories, one.sessions)).name
+            agents = await agents_in(visit, workspace)
     fullest = max(agents, key=lambda agent: (agent.memories, agent.sessions), default=None)
     if fullest is not None:
         return Place(fullest.name, workspace)

@@ -86,6 +86,19 @@ def test_who_searches_with_a_revoked_token_comes_back_to_the_search(
     expect(page).to_have_url(visitor.address("/", kind="fact"))
 
 
+def test_the_page_opens_where_something_is_remembered(make_visitor: MakeVisitor, page_url: str) -> None:
+    """Given memories in the demonstration's workspace alone, then the page opens there, else in the default one."""
+    visitor = make_visitor()
+    with Reverie("demo", workspace="demo", url=page_url, token=TOKEN) as client:
+        client.remember("My greyhound hides when the doorbell rings")
+    visitor.page.goto(f"{page_url}/")
+    expect(visitor.page.get_by_text("My greyhound hides")).to_be_visible()
+    with Reverie("ana", url=page_url, token=TOKEN) as client:
+        client.remember("Kate takes oat milk")
+    visitor.page.goto(f"{page_url}/")
+    expect(visitor.page.get_by_text("Kate takes oat milk")).to_be_visible()
+
+
 def test_a_token_of_one_agent_opens_that_agent_alone(make_visitor: MakeVisitor, operator: Reverie) -> None:
     """Given a token for ben, when the address names ana, then the page says what the token lacks."""
     created = operator.admin.tokens.create(agents=["ben"], workspace="default", scopes=["read"])
