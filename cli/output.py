@@ -119,10 +119,24 @@ def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], widths: S
 
     for row in (columns, *rows):
         cells = [set_cell_size(cell, width) for cell, width in zip(row, widths, strict=False)]
-        line = Text("  ".join(cells).rstrip(), style="bold" if row is columns else "")
-        console().print(line, soft_wrap=True)
+        for line in _lines_of(cells, console().width):
+            console().print(Text(line, style="bold" if row is columns else ""), soft_wrap=True)
         if row[-1]:
             console().print(Padding(Text(row[-1], style="bold" if row is columns else ""), (0, 0, 0, 4)))
+
+
+def _lines_of(cells: Sequence[str], width: int) -> list[str]:
+    """Join the cells of a row in as many lines as a terminal of this width needs, those after the first indented."""
+    from rich.cells import cell_len
+
+    lines = [cells[0]]
+    for cell in cells[1:]:
+        joined = f"{lines[-1]}  {cell}"
+        if cell_len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(f"    {cell}")
+    return [line.rstrip() for line in lines]
 
 
 def print_result(value: Any, as_json: bool, text: str | Callable[[], object]) -> None:

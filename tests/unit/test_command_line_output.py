@@ -32,6 +32,16 @@ def test_an_id_is_whole_where_the_table_is_wider_than_the_terminal(narrow: Conso
     assert lines[-1].split() == ["m", "workspace"]
 
 
+def test_cells_that_do_not_fit_into_a_line_are_below_their_headings(narrow: Console) -> None:
+    """Given rows that are wider than the terminal without their text, then no cell is broken, and columns are kept."""
+    rows = [(ID, "workspace", "long_term", "2026-11-28", TEXT), ("m", "account", "short_term", "2026-11-27", "")]
+    output.print_table(("id", "tier", "lifetime", "created", "content"), rows, empty="")
+    lines = [line.rstrip() for line in narrow.export_text().splitlines()]
+    assert lines[:3] == [f"{'id':{len(ID)}}  tier", "    lifetime    created", "    content"]
+    assert lines[3:5] == [f"{ID}  workspace", "    long_term   2026-11-28"]
+    assert lines[-2:] == [f"{'m':{len(ID)}}  account", "    short_term  2026-11-27"]
+
+
 def test_a_sentence_beside_a_label_is_broken_between_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
