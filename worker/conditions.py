@@ -154,7 +154,7 @@ def _models(status: PipelineStatus, settings: Settings) -> Iterator[Finding]:
     else:
         yield Finding("Embedder", "ok", embedder.model or "none: recall goes by words")
     advice = "does its endpoint answer, and take the key?"
-    failing = {text for worker in status.workers for text in worker.language_model.split("; ") if text.endswith(")")}
+    failing = {worker.language_model for worker in status.workers if " (" in worker.language_model}
     for text in sorted(failing):
         yield Finding("Language model", "warning" if settings.deterministic_fallback else "problem", text, advice)
     for subject, model in (("Language model", status.language_model), ("Reranker", status.reranker)):
