@@ -132,6 +132,7 @@ async def _search_view(visit: Visit, query: str, filters: Mapping[str, str]) -> 
         "only": only,
         "result_kinds": kinds,
         "days": [],
+        "users": await users_to_offer(visit, found=bool(results)),
     }
 
 
@@ -156,6 +157,7 @@ async def _list_view(visit: Visit, filters: Mapping[str, str]) -> dict[str, Any]
         "offset": offset,
         **visit.beside("/", is_last=len(found) <= PAGE_SIZE, **filters, replaced=replaced),
         "degraded": "",
+        "users": await users_to_offer(visit, found=bool(found or filters)),
     }
 
 
@@ -533,6 +535,12 @@ async def users_in(visit: Visit) -> list[tuple[str, int]]:
     return Counter(session.user for session in sessions if session.user).most_common(_MAX_USERS)
 
 
+async def users_to_offer(visit: Visit, *, found: bool) -> list[tuple[str, int]]:
+    """Return the users to choose from where nothing was `found` and none is chosen: all of it may belong to users."""
+    is_of_nobody = visit.place is not None and visit.place.user is None
+    return await users_in(visit) if is_of_nobody and not found else []
+
+
 async def _workspaces(visit: Visit) -> list[WorkspaceSummary]:
     """Return the workspaces; none for a token that may not list them."""
     try:
@@ -587,7 +595,7 @@ async def _listed_sessions(visit: Visit) -> dict[str, Any]:
         "degraded": "",
         "chosen_status": status,
         "statuses": get_args(Status),
-        "users": [] if found else await users_in(visit),
+        "users": await users_to_offer(visit, found=bool(found)),
         **visit.beside("/conversations", is_last=len(found) <= PAGE_SIZE, status=status),
     }
 

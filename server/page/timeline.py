@@ -17,7 +17,7 @@ from reverie.memories.types import Memory, changed_text
 from reverie.recall.calls import Recall
 from reverie.recall.types import RecallResult
 from reverie.sessions.calls import ListSessions
-from server.page.memories import users_in
+from server.page.memories import users_to_offer
 from server.page.rendering import people_of
 from server.page.site import Pages, Visit
 from storage.recall.claims import claims_of
@@ -58,7 +58,7 @@ async def _timeline(visit: Visit) -> Response:
     counts = Counter(sorted(one for session in sessions for one in people_of(session)))
     template = "parts/timeline.html" if visit.is_partial else "timeline.html"
     people, of_latest = counts.most_common(_PEOPLE), len(sessions) if len(sessions) == _CONVERSATIONS else 0
-    users = [] if people else await users_in(visit)
+    users = await users_to_offer(visit, found=bool(people))
     return visit.page(template, name=name, people=people, of_latest=of_latest, users=users, **view)
 
 

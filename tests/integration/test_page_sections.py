@@ -115,12 +115,13 @@ def test_who_takes_part_in_a_conversation_is_named_once(visitor: Visitor, operat
     expect(page.get_by_role("navigation", name="People").get_by_role("link")).to_have_count(2)
 
 
-@pytest.mark.parametrize("path", ["/conversations", "/timeline"])
+@pytest.mark.parametrize("path", ["/conversations", "/timeline", "/"])
 def test_a_section_without_anything_of_nobodys_offers_the_users(
     visitor: Visitor, operator: Reverie, runtime: Runtime, path: str
 ) -> None:
     """Given conversations of users alone, when none is chosen, then the empty section lets one choose."""
     operator.ingest("chat-1", {"role": "user", "name": "Kate", "content": "My sister lives in Graz."}, user="kate")
+    operator.remember("Kate takes oat milk", user="kate")
     drain(runtime)
     page = visitor.open(path)
     assert visitor.violations() == []
