@@ -1,4 +1,8 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests.
+
+They import what they need when they are used: the process that distributes the tests reads this file, too, and would
+take two seconds longer to begin.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,18 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 import support.environment  # noqa: F401 - first, because it sets what libraries read when they are imported
-from memory.scheduling.rules import ScheduleRules
-from reverie import Reverie
 from reverie.clock import now_micros
-from support.broker import DATABASES, running_valkey
-from support.http import running_server
-from worker.runtime import Runtime
-from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from reverie import Reverie
+    from worker.runtime import Runtime
 
 # What is imported and collected stays. Garbage collections that look through it take half of the time of collecting.
 gc.disable()
@@ -78,12 +80,16 @@ def _no_stack_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def _databases() -> Iterator[None]:
     """End the broker that tests have started by asking for a database."""
     yield
+    from support.broker import DATABASES
+
     DATABASES.close()
 
 
 @pytest.fixture(scope="session")
 def valkey_url() -> Iterator[str]:
     """One real broker for all tests; each keeps to itself by a prefix of its own."""
+    from support.broker import running_valkey
+
     with running_valkey() as url:
         yield url
 
@@ -97,6 +103,9 @@ def broker_prefix() -> str:
 @pytest.fixture
 def make_runtime(valkey_url: str, broker_prefix: str, tmp_path: Path) -> Iterator[Callable[..., Runtime]]:
     """Makes runtimes on one broker and one data folder, with the deterministic embedder unless told otherwise."""
+    from worker.runtime import Runtime
+    from worker.settings import Settings
+
     made: list[Runtime] = []
 
     def make(*, clock: Callable[[], int] = now_micros, **settings: Any) -> Runtime:
@@ -117,6 +126,9 @@ def make_runtime(valkey_url: str, broker_prefix: str, tmp_path: Path) -> Iterato
 @pytest.fixture
 def fires_every_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Schedules may fire every second."""
+    from memory.scheduling.rules import ScheduleRules
+    from worker.settings import Settings
+
     rules = property(lambda settings: ScheduleRules(1, max_per_user=settings.schedules_per_user))
     monkeypatch.setattr(Settings, "schedule_rules", rules)
 
@@ -130,5 +142,8 @@ def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
 @pytest.fixture
 def ana(runtime: Runtime) -> Iterator[Reverie]:
     """A client of the agent ana, and a server over the runtime."""
+    from reverie import Reverie
+    from support.http import running_server
+
     with running_server(runtime) as url, Reverie("ana", url=url) as client:
         yield client
