@@ -14,6 +14,7 @@ _TITLE_CHARACTERS: Final = 90
 _MARKS: Final = re.compile(
     r"^[ \t]{0,9}(?:(?:#{1,6}|>|[-*+]|\d{1,3}[.)])[ \t]+|(?:```|~~~)\w{0,20}[ \t]*$)", re.MULTILINE
 )
+_FENCE: Final = re.compile(r"^[ \t]{0,9}(?:```|~~~)", re.MULTILINE)
 _LINK: Final = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{1,400}\)")
 _EMPHASISED: Final = re.compile(
     r"(?<![\w*_`~])(\*\*\*|\*\*|\*|_(?!_)|``?|~~)(?=\S)([^*`\n]{1,200}?)(?<=\S)\1(?![\w*_`~])"
@@ -55,7 +56,10 @@ class SessionContent:
     last_said_at: int | None = field(metadata=if_damaged(None))
 
     def title(self, metadata: Mapping[str, Any]) -> str | None:
-        """Return the title in the metadata of the session, else its first words without Markdown, on one line."""
+        """Return the title in the metadata of the session, else its first words without Markdown, on one line.
+
+        A block of code is no part of it, unless the first message begins with one.
+        """
         given = metadata.get("title")
         title = given if isinstance(given, str) and given.strip() else _without_marks(self.first_words or "")
         words = " ".join(title.split())
@@ -65,7 +69,8 @@ class SessionContent:
 
 
 def _without_marks(text: str) -> str:
-    plain = _LINK.sub(r"\1", _MARKS.sub("", text))
+    before_code = _FENCE.split(text, maxsplit=1)[0]
+    plain = _LINK.sub(r"\1", _MARKS.sub("", before_code if before_code.strip() else text))
     return _EMPHASISED.sub(r"\2", plain)
 
 

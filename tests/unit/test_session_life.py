@@ -316,6 +316,7 @@ def test_a_workspace_that_cannot_be_read_holds_up_no_other(pipe: Pipeline, seen:
         ("## Plan for **Lisbon**\n\n- trains\n- `hotel.md`", "Plan for Lisbon trains hotel.md"),
         ("> see [the map](https://example.org/map) first", "see the map first"),
         ("```python\nprint(__name__)\n```", "print(__name__)"),
+        ("Why does *this* fail?\n\n```python\nprint(__name__)\n```", "Why does this fail?"),
         ("2 * 3 * 4, snake_case, -5 degrees, #hashtag", "2 * 3 * 4, snake_case, -5 degrees, #hashtag"),
         ("---", "---"),
     ],
