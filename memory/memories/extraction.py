@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -55,6 +55,8 @@ from storage.transaction import Transaction
 # Positions of sessions without findings that are saved in one commit, and after how long at the latest.
 _POSITIONS_PER_COMMIT: Final = 200
 _SAVE_SECONDS: Final = 1.0
+# Memories that are searched for the names of a user's people and pets: those told last.
+_MAX_WITH_NAMES: Final = 1_000
 # Pause before a session is tried again after the model failed and nothing replaced it; doubles each time.
 _FIRST_RETRY_SECONDS: Final = 60.0
 _MAX_RETRY_SECONDS: Final = 3_600.0
@@ -126,6 +128,7 @@ class SessionReader:
     # The first window and its findings, if a model was asked about several sessions before they were read.
     _first_window: Window | None = None
     _answered: list[Finding] | LanguageModelUnavailable | None = None
+    _known_people: list[str] | None = None
 
     @property
     def counts(self) -> Counter[str]:
@@ -207,7 +210,17 @@ class SessionReader:
                 self.counts["model_refused"] += 1
             if not rules.fallback:
                 return None
-        return list(found_by_patterns(by_users, now=self.now, before=window.before))
+        return list(found_by_patterns(by_users, now=self.now, before=window.before, known=self._about_people(by_users)))
+
+    def _about_people(self, messages: Sequence[SourceMessage]) -> Iterable[str]:
+        """Return what is known of the people and pets of the user of these messages: it tells their names."""
+        if self._known_people is None and messages and not self.session.is_group:
+            owner = messages[0].user or self.session.user
+            with self.store.reading() as tx:
+                known = KnownMemories(tx.connection, self.session.agent).newest(owner=owner, limit=_MAX_WITH_NAMES)
+            withdrawn = self.store.withdrawn("memories", [one.row_id for one in known])
+            self._known_people = [one.content for one in known if one.owner == owner and one.row_id not in withdrawn]
+        return self._known_people or ()
 
     def _added_by_patterns(
         self, by_users: Sequence[SourceMessage], by_model: Sequence[Finding], window: Window
@@ -219,6 +232,7 @@ class SessionReader:
             by_users,
             now=self.now,
             before=window.before,
+            known=self._about_people(by_users),
             instructions_only=lambda message: is_evidence(message, minimum),
         )
         return [

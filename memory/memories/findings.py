@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
@@ -21,9 +21,10 @@ from blake3 import blake3
 from memory.conversion import convert
 from memory.memories.concept_tags import concept_tags
 from memory.memories.memories import add_in_history
+from memory.memories.patterns.corrections import corrected, is_taken_back
 from memory.memories.patterns.instruction_sentences import takes_back
 from memory.memories.patterns.instructions import find_instructions, find_revocations
-from memory.memories.patterns.matching import Statement, is_game, is_taken_back
+from memory.memories.patterns.matching import Statement, is_game
 from memory.memories.patterns.names import names_told
 from memory.memories.patterns.statements import find_statements
 from memory.memories.sensitive import SEEN_BY_ALL, sensitive_kind
@@ -73,15 +74,19 @@ def found_by_patterns(
     *,
     now: int,
     before: Sequence[SourceMessage] = (),
+    known: Iterable[str] = (),
     instructions_only: Callable[[SourceMessage], bool] = lambda _: False,
 ) -> Iterator[Finding]:
     """Yield the plain statements of users in these messages, without secrets and without expired statements.
 
     From messages with `instructions_only`, only standing instructions, revocations and changes are taken. Nothing is
-    taken from a role-play, which may have begun in the messages `before`, nor from one that the next takes back.
+    taken from a role-play, which may have begun in the messages `before`, nor from one that the next takes back. One
+    that the next corrects is read with the new value. `known` are memories of the user, which tell names.
     """
     in_game = False
     names: dict[str, dict[str, str]] = defaultdict(dict)
+    for content in known:
+        names[""].update(_names_in(content))
     last: dict[str, str] = {}
     for message in before:
         in_game = is_game(message.content, before=in_game)
@@ -91,20 +96,29 @@ def found_by_patterns(
     for place, message in enumerate(messages):
         in_game = is_game(message.content, before=in_game)
         next_one = next((one for one in messages[place + 1 :] if one.name == message.name), None)
-        if in_game or (next_one is not None and is_taken_back(next_one.content)):
+        mended = corrected(message.content, next_one.content) if next_one is not None else None
+        if in_game or (next_one is not None and mended is None and is_taken_back(next_one.content)):
             continue
+        evidence, said = [message.id], message
+        if next_one is not None and mended is not None:
+            evidence, said = [message.id, next_one.id], replace(next_one, content=mended)
         named, said_before = names[message.name or ""], last.get(message.name or "", "")
-        named.update(names_told(message.content))
-        last[message.name or ""] = message.content
-        for statement in _statements(message, instructions_only, named, said_before):
-            named.update(names_told(statement.content.replace("User's", "my", 1)))
+        named.update(names_told(said.content))
+        last[message.name or ""] = said.content
+        for statement in _statements(said, instructions_only, named, said_before):
+            named.update(_names_in(statement.content))
             # Messages with a speaker's name are people talking to each other: their requests are not for the agent.
             if message.name and (is_standing(statement.kind, statement.importance) or statement.takes_back is not None):
                 continue
             expired = statement.expires_at is not None and statement.expires_at <= now
             is_secret = looks_secret(f"{statement.content}\n{statement.quote}") is not None
-            if not (expired or is_secret or repeats_secret_of(statement.content, message.content)):
-                yield convert(statement, Finding, message=message, evidence=(message.id,), method="patterns")
+            if not (expired or is_secret or repeats_secret_of(statement.content, said.content)):
+                yield convert(statement, Finding, message=said, evidence=tuple(evidence), method="patterns")
+
+
+def _names_in(content: str) -> dict[str, str]:
+    """Return the names that a memory tells, with the relation of each to the user."""
+    return names_told(content.replace("User's", "my", 1))
 
 
 def _statements(
@@ -113,7 +127,9 @@ def _statements(
     found = find_statements(message.content, at=message.created_at, names=names, before=before)
     if instructions_only(message):
         found = [*find_instructions(message.content), *(one for one in found if one.only_changes)]
-    return [*found, *find_revocations(message.content)]
+    revocations = find_revocations(message.content)
+    # What takes an instruction back does not need to be told as a change as well.
+    return [*(one for one in found if not (one.only_changes and revocations)), *revocations]
 
 
 def with_owner(finding: Finding, owner: str | None) -> Finding:

@@ -159,7 +159,7 @@ _ENDED = re.compile(
     r"|(?P<given_up>stopped|quit|gave up|have stopped|have quit|have given up)\b(?=\s\w{1,20}ing\b))\s"
 )
 _NOW = re.compile(r"\bnow\b", re.IGNORECASE)
-_ANY_MORE = re.compile(r"\b(?:any ?more|no longer)\b", re.IGNORECASE)
+_ANY_MORE = re.compile(r"\b(?:any ?more|no longer|after all)\b", re.IGNORECASE)
 _CONDITION = re.compile(
     r"[?\"\u201c\u201d]|\b(?:if|unless|whether|maybe|perhaps|wish|would|could|might)\b", re.IGNORECASE
 )
@@ -175,7 +175,7 @@ _PAST = re.compile(
     r"\A(?:\w{2,20}ed|was|were|had|went|got|made|took|came|saw|bought|found|lost|met|won|ran|ate|gave)\Z"
 )
 _TIME: Final = (
-    rf"(?:{WEEKDAYS}\b|tomorrow\b|noon\b|midnight\b|next \w{{1,10}}|{MONTHS}\s\d{{1,2}}"
+    rf"(?:{WEEKDAYS}\b|tomorrow\b|noon\b|midnight\b|next \w{{1,10}}|{MONTHS}(?:\s\d{{1,2}}(?:st|nd|rd|th)?)?"
     rf"|\d{{1,2}}(?::\d\d)?(?:st|nd|rd|th)?(?:\s?[ap]m|\so'clock)?(?:\s(?:of\s)?{MONTHS}(?=\W|\Z))?)"
 )
 _MOVED: Final = r"(?:moved|changed|postponed|rescheduled|pushed|shifted|delayed|extended|brought)"
@@ -326,13 +326,16 @@ def _habit(clause: str) -> Claim | None:
         return None
     words = [word for word in words[1:] if word not in _OFTEN]
     ended = _ENDED.match(" ".join(words))
-    if (ended is None) != (_ANY_MORE.search(clause) is None) and (ended is None or ended["given_up"] is None):
+    is_plain = "allergic" in words or (ended is None) == (_ANY_MORE.search(clause) is None)
+    if not is_plain and (ended is None or ended["given_up"] is None):
         return None
     rest = words if ended is None else words[len(ended[0].split()) :]
     verb = (ended["be"] or ended["have"] if ended is not None else None) or rest.pop(0)
     verb = "be" if verb in _BE else verb
     if verb == "be" and len(rest) > 1 and rest[0].endswith("ing"):
         verb = rest.pop(0)
+    if rest[:2] == ["allergic", "to"]:  # what to
+        verb, rest = "allergic", rest[2:]
     head = head_of(rest)
     if head is None or verb in _THOUGHT or (ended is None and _PAST.match(verb)):
         return None

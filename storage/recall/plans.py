@@ -31,7 +31,7 @@ was were became began broke brought built bought caught chose came did drew dran
 forgot gave went grew had heard hid hit held hurt kept knew led left lost made met paid put quit read rode ran saw sold
 sent set shot showed sang sat slept spoke spent stood stole swam swept took taught threw understood woke wore won wrote
 lent cut bent dug fed sewed cleaned ordered learnt got stuck struck swung clung hung spun slid bit burnt dreamt froze
-tore shook rang sank
+tore shook rang sank split
 """
 IRREGULAR_PAST: Final = tuple(_IRREGULAR_PAST.split())
 # In the past tense, a day without its year is over: "I moved on 3 May" is no plan, but "it is planned for" is.

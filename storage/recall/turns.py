@@ -52,7 +52,8 @@ _OF_THING = re.compile(
     rf"(?:(?:the|my|our|his|her|their)\s)?(?P<thing>{_WORD}(?:\s{_WORD}){{0,6}}?)"
     rf"(?:(?:'s|\s(?:is|was|are|were|has|have|had|got))(?:\s(?:been|being|now|just|finally|all)){{0,3}}\s(?:{_DONE}"
     r"|off\Z|over\Z|gone\Z|dead\Z|leaving\b|moving out\b|(?:now|currently)\s\w{2,20}(?:ed|n)\sby\b)"
-    r"|\s(?:(?:has|have|just|finally)\s){0,2}(?:fell through|fallen through|died|passed away|moved out"
+    r"|\s(?:(?:has|have|just|finally)\s){0,2}(?:fell through|fallen through|died|passed away|moved out|cleared up"
+    r"|came off|come off|healed|(?:had to be|was|were|been) put (?:to sleep|down)|got (?:divorced|better)"
     r"|went (?:up|down) to|expired|closed (?:down|for good)|(?:now\s)?belongs to|cancel{1,2}ed\Z|postponed\Z"
     rf"|(?:moved|extended|rescheduled|postponed|delayed|put back|pushed back|slips|slipped)\s{_TO_A_TIME}))",
     re.IGNORECASE,
@@ -116,7 +117,13 @@ _CORRECTS = re.compile(
     rf"\A(?:(?:sorry|oops|correction|no|wait|actually)[\s,:-]{{1,3}}){{1,2}}(?:i mean[t]?\s)?not\s(?P<thing>{_WORD})\Z",
     re.IGNORECASE,
 )
-_NOT_THEN = re.compile(r"\A(?P<thing>.{2,40}?)\s(?:is|are)\s.{1,40}\snot\s(?:on\s|at\s)?(?:the\s)?\d", re.IGNORECASE)
+_NOT_THEN = re.compile(
+    r"\A(?:(?P<thing>.{2,40}?)\s(?:is|are)\s.{1,40}\snot\s(?:on\s|at\s)?(?:the\s)?\d"
+    r"|(?=(?:my|our|the)\s)(?P<named>.{2,40}?\s(?:is|are|[a-z]{2,20}s)\s).{1,40}\snot\s(?P<old>[\w' -]{2,30})\Z)",
+    re.IGNORECASE,
+)
+# "It is in Faro, not Lisbon" is one clause.
+_NOT_THAT = re.compile(r",(?= not [\w' -]{2,30}(?:[.!]|\Z))")
 _ADVERB = re.compile(r"\b[a-z]{2,20}ly\b")
 _BEHIND = re.compile(r"\s(?:after|because|since|for|due to|btw|as of)\b.{0,200}")
 # A single past action does not change later, unless it began a state (these verbs): "I joined the choir".
@@ -153,7 +160,7 @@ class Turn(NamedTuple):
 @lru_cache(maxsize=4_096)
 def turns_of(text: str) -> tuple[Turn, ...]:
     """Return the changes that a text states."""
-    clauses = _CLAUSE.split(_SORRY.sub(r"\g<1> ", PASTED.sub(" ", as_said(text))))
+    clauses = _CLAUSE.split(_NOT_THAT.sub("", _SORRY.sub(r"\g<1> ", PASTED.sub(" ", as_said(text)))))
     found = (_turn(LEAD_IN.sub("", clause.strip(" ,.;:!-"))) for clause in clauses if len(clause.split()) <= _MAX_WORDS)
     return tuple(turn for turn in found if turn is not None)
 
@@ -192,8 +199,10 @@ def _turn(clause: str) -> Turn | None:
         return None
     if _PARTED.search(clause):
         return Turn(_PARTNERS, 1, "parted")
-    if (found := _CORRECTS.match(clause)) or (found := _NOT_THEN.match(clause)):
+    if found := _CORRECTS.match(clause):
         return _named(found["thing"])
+    if found := _NOT_THEN.match(clause):
+        return _named(found["thing"] or found["named"] + found["old"])
     if found := _ENDS.match(clause):
         thing = found["thing"]
         is_named = found["plainly"] or found["the"] or thing[0].isupper()

@@ -20,6 +20,7 @@ from memory.jobs import JobRun
 from memory.lifecycle.curation import undo_entry
 from memory.memories.agent_memories import forget_in_account
 from memory.memories.extraction import SessionReader
+from memory.memories.patterns.corrections import corrected
 from memory.pipeline.dead_letters import replay
 from reverie import contract
 from storage.memories.extraction import ExtractionProgress
@@ -298,7 +299,8 @@ def test_what_ends_nothing_that_is_remembered_is_not(pipeline: Pipeline) -> None
     """Given a thing of which nothing is known, or of somebody else, then no end of it is remembered."""
     extracting = Extracting(pipeline)
     tell(pipeline, "I've joined a choir.", user="bea")
-    tell(pipeline, "I gave up the choir.", "I sold the Norton.", session="other", user="cat")
+    ended = ("I gave up the choir.", "I sold the Norton.", "I stopped typing too soon.", "I lost my patience.")
+    tell(pipeline, *ended, "I sold the idea to my boss.", session="other", user="cat")
     extracting.sweep()
     assert extracting.contents() == ["User has joined a choir."]
     assert doubts(pipeline, extracting) == {}
@@ -320,6 +322,89 @@ def test_nothing_is_learned_from_what_the_next_message_takes_back(pipeline: Pipe
     tell(pipeline, "My favourite wood is walnut.", correction)
     extracting.sweep()
     assert "User's favourite wood is walnut." not in extracting.contents()
+
+
+@pytest.mark.parametrize(
+    ("said", "correction", "memory"),
+    [
+        ("im allergic to peanuts lol", "sorry i meant tree nuts, not peanuts", "User is allergic to tree nuts."),
+        ("I'm allergic to peanuts.", "Oops, not peanuts, cashews", "User is allergic to cashews."),
+        ("My dog's name is Rex.", "No wait, it's Max, not Rex", "User's dog's name is Max."),
+    ],
+)
+def test_what_the_next_message_corrects_is_learned_with_the_new_value(
+    pipeline: Pipeline, said: str, correction: str, memory: str
+) -> None:
+    """Given a correction that says what it replaces, then the new value alone is learned, from both messages."""
+    extracting = Extracting(pipeline)
+    ids = tell(pipeline, said, correction)
+    extracting.sweep()
+    (learned,) = extracting.memories()
+    assert (learned.content, learned.source_message) == (memory, ids[1])
+    assert set(learned.metadata["evidence"]) == set(ids)
+
+
+@pytest.mark.parametrize(
+    ("said", "correction", "expected"),
+    [
+        (
+            "The dentist is on Thursday, 12 May.",
+            "Sorry, Friday the 13th, not Thursday.",
+            "The dentist is on Friday, 13 May.",
+        ),
+        ("I see the dentist on 22 May at 9.", "wait no, the 23rd", "I see the dentist on 23 May at 9."),
+        ("Choir is at 10am on Tuesday.", "no, 11am", "Choir is at 11am on Tuesday."),
+        ("Choir is on Tuesday, 12 May.", "sorry, Wednesday", None),
+        ("Choir is on 3 May, and the trip on 4 June.", "sorry, July", None),
+        ("My favourite wood is walnut.", "Wait, it's late", None),
+        ("My favourite wood is walnut.", "no, I like oak", None),
+    ],
+)
+def test_a_corrected_time_replaces_the_time_of_the_same_form(said: str, correction: str, expected: str | None) -> None:
+    assert corrected(said, correction) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "later", "replaced"),
+    [
+        ("I'm allergic to peanuts.", "I'm not allergic to peanuts any more.", True),
+        ("I'm allergic to peanuts.", "I outgrew my peanut allergy.", True),
+        ("I have a walnut allergy.", "My walnut allergy is gone.", True),
+        ("I'm allergic to pollen.", "I outgrew my peanut allergy.", False),
+        ("I'm coeliac.", "Turns out I'm not coeliac after all.", True),
+    ],
+)
+def test_what_is_over_is_replaced(pipeline: Pipeline, said: str, later: str, replaced: bool) -> None:
+    """Given an allergy or a condition, when it is said to be over, then the memory of it no longer holds."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, said)
+    extracting.sweep()
+    (known,) = extracting.contents()
+    tell(pipeline, later, session="later")
+    extracting.sweep()
+    assert (known not in extracting.contents()) is replaced
+    assert len(extracting.contents()) == 2 - replaced
+
+
+@pytest.mark.parametrize(
+    ("said", "later", "memory"),
+    [
+        ("My husband's called Olof.", "Olof had an eye operation in May.", "User's husband Olof had an eye operation"),
+        ("we've got a dog called biscuit", "sadly biscuit died on monday", "User's dog Biscuit died on monday"),
+        ("my sister anna is getting a cat", "anna's fiance is called Marcus", "User's sister Anna's fiance is called"),
+    ],
+)
+def test_a_name_is_known_in_later_sessions_of_its_user_alone(
+    pipeline: Pipeline, said: str, later: str, memory: str
+) -> None:
+    """Given a name told in one session, then another session of that user is about that person, of others it is not."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, said, user="kate")
+    extracting.sweep()
+    tell(pipeline, later, session="hers", user="kate")
+    tell(pipeline, later, session="of another", user="rui")
+    extracting.sweep()
+    assert [one.owner_user_id for one in extracting.memories() if one.content.startswith(memory)] == ["kate"]
 
 
 @pytest.mark.parametrize("answer", ["No, it's fine.", "sorry, I have to go", "Actually, I like oak as well."])

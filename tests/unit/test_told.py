@@ -19,6 +19,38 @@ AT = to_micros(datetime(2026, 5, 6, 15, 30, tzinfo=UTC))
     [
         ("I left Acme in May 2024.", "User left Acme in May 2024.", "event"),
         ("I have a dog.", "User has a dog.", "fact"),
+        ("Good news: I got a job at Acme!", "User got a job at Acme.", "event"),
+        ("Hi all, it's been ages. Good news tho: I got promoted!", "User got promoted.", "event"),
+        ("lol I finally quit smoking", "User quit smoking.", "event"),
+        ("haha yes, I own a red Vespa.", "User owns a red Vespa.", "fact"),
+        ("I sold my kayak.", "User sold their kayak.", "event"),
+        ("I no longer drive; we sold it.", "User no longer drives.", "fact"),
+        ("Ida and I broke up.", 'User said: "Ida and I broke up."', "event"),
+        (
+            "me and my bf split up last week",
+            'User said: "me and my bf split up last week (27 April to 3 May 2026)."',
+            "event",
+        ),
+        ("nurse at the Royal, nights mostly", "User is a nurse.", "fact"),
+        ("my cast came off yesterday!", "User's cast came off yesterday (5 May 2026).", "event"),
+        ("Someone stole my bike last week :(", "User's bike was stolen last week (27 April to 3 May 2026).", "event"),
+        ("My sister's husband is a plumber from Faro.", "User's sister's husband is a plumber from Faro.", "fact"),
+        ("My brother sold his house in May 2025.", "User's brother sold his house in May 2025.", "event"),
+        (
+            "Our youngest son, Ivo, got divorced in April.",
+            "User's youngest son Ivo got divorced in April (April 2026).",
+            "event",
+        ),
+        (
+            "Correction: the choir meets on Mondays, not Tuesdays.",
+            'User said: "the choir meets on Mondays, not Tuesdays."',
+            "fact",
+        ),
+        (
+            "About the flat I told you of: it is in Ghent, not Bruges.",
+            'User said: "the flat is in Ghent, not Bruges."',
+            "fact",
+        ),
         ("I was born in May.", "User was born in May.", "fact"),
         ("I was born on 4 July 1980.", "User was born on 4 July 1980.", "fact"),
         ("I have two nieces.", "User has two nieces.", "fact"),
@@ -129,6 +161,16 @@ def test_a_sentence_of_the_form_is_told_whole(message: str, content: str, kind: 
             'User said: "We\'re going to Trieste from 24 to 27 October (24 to 27 October 2026)."',
             "2026-10-28T12:00",
         ),
+        (
+            "We moved the wedding to 5 June.",
+            "User's wedding was moved to 5 June (5 June 2026).",
+            "2026-06-06T12:00",
+        ),
+        (
+            "so about my sister's wedding, they moved it to July",
+            "User's sister's wedding was moved to July (July 2026).",
+            "2026-08-01T12:00",
+        ),
     ],
 )
 def test_a_plan_ends_with_its_days(message: str, content: str, ends: str) -> None:
@@ -198,6 +240,9 @@ def test_a_preference_is_told_whole_and_in_every_context(message: str, content: 
         "I volunteer at the art festival in Faro today.",
         "We should go to Faro on Friday.",
         "We love the boats in Faro.",
+        "As a product manager for Globex, I want a filter.",
+        "nurse at the Royal said it was fine",
+        "haha I'm allergic to work",
     ],
 )
 def test_what_cannot_be_understood_alone_or_says_nothing_is_left(message: str) -> None:

@@ -165,9 +165,10 @@ def named(who: str, name: str, quote: str, *, several: bool = False) -> Statemen
 
 
 def _has_a_pet(match: PatternMatch) -> Statement | None:
-    if not is_name(match.covered_value):
+    name = match.value.removesuffix(" there").capitalize() if match.value.islower() else match.value
+    if not is_name(name):
         return None
-    return _one_of_several(match, f"{match.key}'s name", match.value, f"User's {match.key}'s name is {match.value}.")
+    return _one_of_several(match, f"{match.key}'s name", name, f"User's {match.key}'s name is {name}.")
 
 
 def _relation_born(match: PatternMatch) -> Statement:
@@ -313,6 +314,10 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"{I_AM}{ADVERB}(?P<no>(?:not|no longer){BLANKS})?"
         rf"(?:(?:actually|severely|highly|deathly|very|a bit|mildly){BLANKS})?allergic to{BLANKS}{VALUE}",
         rf"i(?: have|'ve got) an? (?:(?:severe|mild|bad|serious){BLANKS})?allergy to{BLANKS}{VALUE}",
+        rf"(?P<no>i(?:'ve| have)?{BLANKS}{ADVERB}(?:outgr[eo]wn?|grown out of)){BLANKS}my{BLANKS}"
+        rf"(?P<value>[a-z]{{1,40}}(?: [a-z]{{1,40}})?) allergy{END}",
+        rf"my{BLANKS}(?P<value>[a-z]{{1,40}}(?: [a-z]{{1,40}})?) allergy (?P<no>(?:is|has|went){BLANKS}{ADVERB}"
+        rf"(?:over|gone|disappeared|cleared up|away)){END}",
     ),
     rule(
         rf"(?:(?:i|we) {ADVERB}live|(?:{I_AM}|we(?:'re| are){BLANKS}){ADVERB}(?:living|based)) in{BLANKS}"

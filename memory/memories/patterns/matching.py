@@ -82,7 +82,6 @@ class Statement:
 
 # A private-use character: no pattern matches it by accident.
 COVER: Final = "\ue000"
-_MAX_WORDS_OF_CORRECTION: Final = 15
 # Longer messages are mostly pasted text.
 MAX_MESSAGE_CHARACTERS: Final = 4_000
 
@@ -104,10 +103,15 @@ _OWN_LABEL: Final = (
     r"(?:(?:please )?(?:remember|note|keep in mind|make a note(?: of this)?|take note)(?: that)?|don't forget"
     r"|fyi|btw|i(?:'d| would) say(?: this)?|ps|p\.s\.|edit|correction|clarification|reminder|important"
     r"|fun fact|sorry|intro|heads[ -]up"
-    r"|(?:(?:big|good|great|happy|exciting|bad|sad|some|quick|small|life) )?(?:news|update)"
+    r"|(?:(?:big|good|great|happy|exciting|bad|sad|some|quick|small|life) )?(?:news|update)(?: tho(?:ugh)?| everyone)?"
+    r"|about (?:(?:my|our) [^:\n]{1,40}|the [^:\n]{1,40} i (?:told|mentioned)[^:\n]{0,20})"
+    r"|[^:\n]{0,60}\bintroduce myself\b[^:\n]{0,20}"
     r"|for (?:the record|(?:future|your) reference)|(?:a (?:bit|little|few words|few things) )?about (?:me|myself))"
 )
-_LABEL: Final = rf"^[ \t]{{0,40}}(?!{_OWN_LABEL}:)(?:[^\n:]|(?<=\d):(?=\d)){{1,80}}(?<!\d):(?!//)[ \t]{{0,40}}\S"
+_LABEL: Final = (
+    rf"^[ \t]{{0,40}}(?!(?:[^\n:]{{0,60}}[.!?] )?{_OWN_LABEL}:)(?:[^\n:]|(?<=\d):(?=\d)){{1,80}}(?<!\d):"
+    r"(?!//|-?[()|/DP](?:\s|\Z))[ \t]{0,40}\S"
+)
 _LEADING_LINE: Final = r"[^\s.!?,;:\u2026][ \t]{0,40}\r?\n"
 # Words after which a text is not about the user: material to work on, a role, a hypothesis.
 MATERIAL = re.compile(
@@ -156,18 +160,14 @@ JOKE = re.compile(
     r"|\b(?:great|wonderful|fantastic|lovely|brilliant|perfect|awesome)\b,? (?:another|just what|more of)\b",
     re.IGNORECASE,
 )
-# Corrections of what the speaker has just said: "no wait, it's cherry", "sorry, I meant May".
-_CORRECTION = re.compile(
-    r"\A\s{0,3}(?:(?:oh|ah|oops|whoops|sorry|no|nope|wait|actually|hang on|correction|my bad)[\s,!.:-]{1,3}){1,3}"
-    r"(?:i meant?\b|make that\b|not\s|(?<!no )(?<!no, )(?:it|that)(?:'s| is)\s(?!fine|ok|all|good|great|right|true))"
-    r"|\A\s{0,3}(?:i meant\b|scratch that\b|scrap that\b)",
-    re.IGNORECASE,
-)
+_LAUGHTER_IN_WORDS: Final = r"lol|lmao|rofl|ha(?:ha){1,40}|he(?:he){1,40}"
 LAUGHTER = re.compile(
-    r"\b(?:lol|lmao|rofl|ha(?:ha){1,40}|he(?:he){1,40})\b|"
+    rf"\b(?:{_LAUGHTER_IN_WORDS})\b|"
     r"[\U0001f602\U0001f923\U0001f61c\U0001f61d\U0001f609\U0001f643]|;-?\)",
     re.IGNORECASE,
 )
+# Laughter before a sentence is about what was said before it: "haha yes, I'm from Faro".
+_LAUGHING: Final = Anchored(rf"\s{{0,3}}(?:(?:{_LAUGHTER_IN_WORDS})[\s,!.-]{{1,4}}){{1,2}}")
 # In `I prefer tea, so what can I order?`, the part before the question is a statement.
 _ASKING_CLAUSE: Final = re.compile(
     r",\s(?:(?:so|and|but)\s)?(?:(?:can|could|would|will|do|are|have) you|what|how|which|where|is|are|do|any"
@@ -201,13 +201,6 @@ def sentences_of(message: str) -> Iterator[Sentence]:
     if len(LABELLED.findall(covered)) > 1:
         return
     yield from _stated_sentences(covered, message)
-
-
-def is_taken_back(message: str) -> bool:
-    """Return whether a message corrects what its sender has just said, or calls it a joke."""
-    corrects = _CORRECTION.match(with_plain_apostrophes(message)) is not None
-    remark = ABBREVIATED_END.split(message, maxsplit=1)[0] if corrects else message
-    return len(remark.split()) <= _MAX_WORDS_OF_CORRECTION and (corrects or JOKE.search(message) is not None)
 
 
 def is_game(message: str, *, before: bool) -> bool:
@@ -248,7 +241,9 @@ def _stated_sentences(covered: str, message: str) -> Iterator[Sentence]:
         asks = _ASKING_CLAUSE.search(text) if is_question else None
         if asks is not None:
             text, is_question = text[: asks.start()], False
-        if text.strip(COVER + " \t") and not is_question and not LAUGHTER.search(text + following):
+        begins = _LAUGHING.match(text)
+        is_joke = LAUGHTER.search(text + following, begins.end() if begins else 0) is not None
+        if text.strip(COVER + " \t") and not is_question and not is_joke:
             indent = len(text) - len(text.lstrip())
             yield Sentence(text[indent:].rstrip(), message[start + indent : start + len(text)].rstrip())
         start = mark.end() if mark else stop
@@ -340,8 +335,8 @@ IS: Final = r"(?:'s| is)(?: now)?\s{1,3}"
 VALUE: Final = rf"(?P<value>\S{REST})"
 # After a value that was matched whole: the clause ends, or continues with something else.
 END: Final = (
-    r"(?=\s{0,3}(?:$|[,;.!()]|\b(?:and|but|so|at|in|with|who|from|by|working|living|because|btw|by the way|though|too"
-    r"|as well)\b))"
+    r"(?=\s{0,3}(?:$|[,;.!()]|\b(?:and|but|so|at|in|on|for|with|who|from|by|working|living|because|btw|by the way"
+    r"|though|too|as well)\b))"
 )
 
 

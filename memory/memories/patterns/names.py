@@ -13,6 +13,8 @@ from typing import Final
 
 from memory.memories.patterns import vocabulary as words
 from memory.memories.patterns.matching import Sentence, covered_text
+from storage.recall.plans import IRREGULAR_PAST
+from storage.recall.words import STOP_WORDS
 
 NO_NAMES_TOLD: Final[Mapping[str, str]] = MappingProxyType({})
 _NAME: Final = r"(?-i:(?!(?:Mrs?|Ms|Dr|Prof|Miss|Sir)\b)[A-Z\u00c0-\u00de][a-z\u00df-\u00ff]{1,20})"
@@ -30,7 +32,19 @@ _TOLD: Final = (
     ),
     re.compile(rf"\b(?P<names>{_NAME}) is (?:my|our) {_WHO}\b", re.IGNORECASE),
 )
-_BEGINS = re.compile(rf"(?P<name>{_NAME})(?='s\s|\s(?:is|has|was|doesn't|can't|never|only|[a-z]{{2,20}}(?:s|ed))\b)")
+# A name in lower case: "a dog called biscuit", "my sister anna is getting married".
+_IN_LOWER_CASE: Final = (
+    re.compile(rf"\b(?:an?|my|our) {_WHO} (?:is )?(?:called|named) (?P<names>[a-z]{{2,15}})\b"),
+    re.compile(
+        rf"\b(?:my|our) {_WHO} (?P<names>[a-z]{{2,15}}) (?=(?:is (?:an?|getting|having|moving|going|turning|studying"
+        r"|allergic|pregnant|married|\d)|has (?:an?|got|just|moved)|lives|works|studies|loves|hates|moved|got)\b)"
+    ),
+)
+_BEGINS = re.compile(
+    r"(?P<name>[a-z\u00c0-\u00ff]{2,21})"
+    rf"(?='s\s|\s(?:is|doesn't|can't|never|only|[a-z]{{2,20}}(?:s|ed)|{'|'.join(IRREGULAR_PAST)})\b)",
+    re.IGNORECASE,
+)
 
 
 def names_told(message: str) -> dict[str, str]:
@@ -42,6 +56,9 @@ def names_told(message: str) -> dict[str, str]:
             for name in re.findall(_NAME.replace("(?-i:", "(?:"), match["names"]):
                 if name not in words.NO_NAMES and name.lower() not in words.REFERRING_STARTS:
                     found[name] = "child" if match["child"] else match["who"].lower()
+    for match in (one for pattern in _IN_LOWER_CASE for one in pattern.finditer(text)):
+        if not (match["names"] in STOP_WORDS or match["names"].endswith(("ly", "ing", "er"))):
+            found.setdefault(match["names"].capitalize(), "child" if match["child"] else match["who"])
     return found
 
 
@@ -54,7 +71,7 @@ _DAY: Final = re.compile(rf"{words.MONTHS}|{words.WEEKDAYS}", re.IGNORECASE)
 _PERSON: Final = re.compile(
     r"\b(?P<whose>my|our|his|her|their|your|the|an?|\w{1,20}'s)\s(?:[a-z-]{2,12}\s){0,2}?"
     rf"(?P<who>{words.RELATIONS}|{words.PETS}|girl|boy|woman|man|lady|guy|nurse|chef|[a-z]{{3,20}}(?:er|or|ist|ian|nt))\b"
-    rf"(?:,? (?P<name>{_NAME}))?(?P<of>'s(?=\s(?!name|got|birthday)))?|\b(?P<pronoun>s?he)\b"
+    rf"(?:,? (?P<name>{_NAME}))?(?P<of>'s(?=\s(?!(?:name|got|birthday|an?|not|called)\b)))?|\b(?P<pronoun>s?he)\b"
     rf"|(?<=[a-z,] )(?<!\bin )(?<!\bto )(?<!\bat )(?<!\bfrom )(?<!\bis )(?<!\bcalled )(?P<stranger>{_NAME})",
     re.IGNORECASE,
 )
@@ -68,8 +85,8 @@ def with_relation(clause: Sentence, before: Callable[[], str], names: Mapping[st
     """
     by_name, pronoun = _BEGINS.match(clause.text), _PRONOUN.match(clause.text)
     start, end = None, 0
-    if by_name is not None and by_name["name"] in names:
-        start = f"my {names[by_name['name']]} "
+    if by_name is not None and (name := by_name["name"].capitalize()) in names:
+        start, end = f"my {names[name]} {name}", by_name.end()
     elif pronoun is not None:
         start, end = _meant("he" if pronoun[0].lower() in ("he", "his") else "she", before(), names), pronoun.end()
         start = f"{start}'s" if start is not None and pronoun["possessive"] else start

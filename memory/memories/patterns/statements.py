@@ -36,9 +36,10 @@ from memory.memories.patterns.names import APPOSITION, NO_NAMES_TOLD, is_of_some
 from memory.memories.patterns.told import find_told, in_third_person, whole, with_date
 from reverie.memories.types import MemoryKind
 from storage.recall.chunk_sources import CHANGED
-from storage.recall.claims import with_apostrophes
+from storage.recall.claims import MOVED_BY, with_apostrophes
 from storage.recall.days import days_in, end_of
 from storage.recall.dependence import changes_between
+from storage.recall.plans import IRREGULAR_PAST
 from storage.recall.turns import turns_of
 
 _FIRST_PERSON = re.compile(r"\b(?:my|mine|me|myself|our|us|we|i)\b", re.IGNORECASE)
@@ -67,20 +68,13 @@ def _is_lasting(value: str) -> bool:
 
 
 def _liked(verb: str) -> Maker:
-    """Return a function that makes a preference with this verb from a match."""
+    """Return a function that makes a preference from a match; the verb may have a place for the match's `key`."""
 
     def make(match: PatternMatch) -> Statement | None:
-        return _preference(match, verb, "likes") if _is_lasting(match.covered_value) else None
+        written = verb.format(key=match.key) if "{" in verb else verb
+        return _preference(match, written, "likes") if _is_lasting(match.covered_value) else None
 
     return make
-
-
-def _likes(match: PatternMatch) -> Statement | None:
-    return _liked(f"{match.key}s")(match)
-
-
-def _does_not_like(match: PatternMatch) -> Statement | None:
-    return _liked(f"doesn't {match.key}")(match)
 
 
 def _prefers(match: PatternMatch) -> Statement | None:
@@ -147,9 +141,9 @@ _NOT: Final = r"(?:don't|do not)"
 _PREFERENCES: Final[tuple[Rule, ...]] = (
     rule(f"{_FAVOURITE}{VALUE}", _favourite),
     rule(rf"i {ADVERB}prefer{BLANKS}{VALUE}", _prefers),
-    rule(rf"i {ADVERB}(?P<key>like|love|hate|dislike|adore|enjoy){BLANKS}{VALUE}", _likes),
+    rule(rf"i {ADVERB}(?P<key>like|love|hate|dislike|adore|enjoy){BLANKS}{VALUE}", _liked("{key}s")),
     rule(rf"i {ADVERB}(?:can't|cannot|can not) stand{BLANKS}{VALUE}", _liked("can't stand")),
-    rule(rf"i {ADVERB}{_NOT}{BLANKS}{ADVERB}(?P<key>like|enjoy){BLANKS}{VALUE}", _does_not_like),
+    rule(rf"i {ADVERB}{_NOT}{BLANKS}{ADVERB}(?P<key>like|enjoy){BLANKS}{VALUE}", _liked("doesn't {key}")),
     rule(rf"{I_AM}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is a fan of")),
     rule(rf"{I_AM}{ADVERB}not{BLANKS}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is not a fan of")),
     *rules(
@@ -298,7 +292,11 @@ _LEAD_IN = Anchored(
     r"(?:(?:so|well|also|ok(?:ay)?|hi|hey|hello|oh|and|but|btw|by the way|fyi|actually|anyway|plus|yes|yeah"
     r"|yep|yup|no(?! longer)|nope|nah|sure|right|thanks|thank you|great|cool|nice|awesome|personally|honestly|for me"
     r"|just so you know|before i forget|(?:quick |small )?update|in fact|as for me|(?:it )?turn(?:s|ed) out(?: that)?"
-    r"|i mean|you know|good (?:morning|afternoon|evening)|hmm{1,10}|um{1,10}|wow|definitely|absolutely|totally)"
+    r"|i mean|you know|good (?:morning|afternoon|evening)|hmm{1,10}|um{1,10}|wow|definitely|absolutely|totally"
+    r"|lol|lmao|ha(?:ha){1,10}|hiya|ngl|tbh|ofc|random but|quick one|(?:un)?fortunately|sadly|luckily|happily|alas"
+    r"|it'?s me(?: again)?|furthermore|moreover|correction|(?:good|great|bad|sad|big) news(?: tho(?:ugh)?)?"
+    r"|i(?:'m| am) (?:so |very )?(?:sorry|sad|happy|glad|pleased|delighted|proud) to (?:say|report|announce)(?: that)?"
+    r"|i regret to say(?: that)?)"
     r"(?: there)?(?:\s{0,3}[,!:\u2013\u2014-]{1,40})?\s{1,3}){1,5}",
 )
 # Sentences with these words are somebody else's, or about something unreal.
@@ -327,13 +325,18 @@ _CLAUSES = re.compile(
 _RELATIVE_OF_MINE: Final = (
     rf"(?P<who>(?:my|our) (?:{words.RELATIONS}|{words.PETS}|eldest|oldest|youngest|(?:grand)?(?:kid|child)))"
 )
-_STATES: Final = r"(?=(?:is|has|was|lives|works|loves|likes|hates|[a-z]{2,20}s|[a-z]{2,20}ed)\b)"
+_STATES: Final = rf"(?=(?:is|[a-z]{{2,20}}s|[a-z]{{2,20}}ed|{'|'.join(IRREGULAR_PAST)})\b)"
 # Shortened beginnings of clauses about relatives: "Mum's 70", "my sister's got asthma", "my eldest, Maya, plays".
-_SHORTENED: Final = (
+_SHORTENED: Final[tuple[tuple[Anchored | re.Pattern[str], str], ...]] = (
+    (MOVED_BY, r"my \g<thing> was \g<moved> to "),
+    (
+        Anchored(r"(?:someone|somebody|they|thieves) stole my (?P<thing>[a-z][\w-]{1,20}(?: bike)?)\b"),
+        r"my \g<thing> was stolen",
+    ),
     (
         Anchored(
             r"(?=(?:mum|mom|mam|dad|granny|gran|grandad|grandma|grandpa)(?:'s\s|\s"
-            r"(?:is|has|was|lives|works|loves|likes|hates|can't|doesn't)\b))"
+            r"(?:is|has|was|lives|works|loves|likes|hates|can't|doesn't|went|had|got|died|fell|moved)\b))"
         ),
         "my ",
     ),
@@ -358,6 +361,7 @@ _NO_SUBJECT: Final = (
     r"(?!(?:i|my|we|our|you|your|he|she|his|her|they|their|the|an?|this|that|any|some|no|not|when|what|how|is|was|for"
     r"|at|in|on|to|from|after|before|book|schedule|plan|set|get|find|make|see|have|had)\b)"
 )
+_HAS_A_VERB: Final = rf"(?:is|are|can|will|has|[a-z]{{2,20}}ed|{'|'.join(IRREGULAR_PAST)})"
 # What people leave out where a sentence begins: "dentist tomorrow at 9", "last shift is 8 May", "sold it on Friday".
 _LEFT_OUT: Final = tuple(
     (Anchored(f"(?={pattern})"), words_left_out)
@@ -379,7 +383,26 @@ _LEFT_OUT: Final = tuple(
             r"|handed|went|met|saw|had|did|ran) (?:my|our|the|an?|in|up|for|back|notice)|(?:moved|went) to)\b",
             "I ",
         ),
+        (rf"{_NO_SUBJECT}[a-z]{{2,15}} came off\b", "my "),
+        (r"(?:gonna|going to|planning to|off to) [a-z]|not [a-z]{2,20}ing .{1,80} any ?more\b", "I'm "),
+        (r"(?:quit|started|stopped|gave up) [a-z]{2,20}ing\b", "I "),
+        (
+            rf"(?!as|for|from|like|any|my|our|the){words.PROFESSIONS} (?:at|on|in|for) (?:the|an?|(?-i:[A-Z]))"
+            rf"(?!.{{0,400}}\b{_HAS_A_VERB}\b)",
+            "I'm a ",
+        ),
     )
+)
+# "About the flat I told you of: it is", "so about my sister's wedding, they moved it".
+_ABOUT = re.compile(
+    r"(?:about|regarding|as for) (?P<thing>(?:my|our|the) [a-z][\w' -]{1,40}?)"
+    r"(?:,? (?:that |which )?i (?:told|mentioned)[\w ]{0,20})?\s?[:,-]{1,2}\s"
+    r"(?:(?:they|we)(?:'ve| have)? (?P<moved>moved|postponed) it(?= to\b)|(?:it|they)(?=\s|'s))",
+    re.IGNORECASE,
+)
+_CORRECTING = re.compile(rf"\bcorrection\s?[:,-]|{_ABOUT.pattern}", re.IGNORECASE)
+_CORRECTED = Anchored(
+    r"(?:my|our|the) [a-z][\w' -]{2,60}?(?:'s| is| are| [a-z]{2,20}s) [^,;]{2,60}, not [^,;]{1,40}[.!]?\Z"
 )
 _RELATIVE_DAY = re.compile(r"(?:last|next|yesterday|this|.{1,15}ago\Z)", re.IGNORECASE)
 _REASON = re.compile(r"\b(?:because|since|why|how much|reasons?)\s{1,3}", re.IGNORECASE)
@@ -414,7 +437,8 @@ def _as_change(statement: Statement) -> Statement:
 def _is_replaced(statement: Statement, found: Iterable[str]) -> bool:
     """Return whether another statement replaces one that ended: "I no longer live in Oslo, I live in Bergen"."""
     held = statement.content.replace(" no longer ", " ")
-    return held != statement.content and any(one.split()[:3] == held.split()[:3] for one in found)
+    others = (one for one in found if one != statement.content)
+    return held != statement.content and any(one.split()[:3] == held.split()[:3] for one in others)
 
 
 # How far back somebody is looked for whom a pronoun means.
@@ -442,7 +466,8 @@ def _in_sentence(sentence: Sentence, context: _Context) -> Iterator[Statement]:
     if request is not None:
         yield _as_statement(request, body) or request
         return
-    found = list(_in_clauses(body, context))
+    correction = _correction(sentence, body)
+    found = [correction] if correction is not None else list(_in_clauses(body, context))
     yield from found
     is_own = COVER not in body.text and not _NOT_PLAIN.search(body.text.replace("until", ""))
     if not found and is_own and turns_of(body.original):
@@ -510,10 +535,24 @@ def _as_statement(request: Statement, body: Sentence) -> Statement | None:
 def _after_lead_in(sentence: Sentence) -> Sentence:
     found = _LEAD_IN.match(sentence.text)
     start = found.end() if found else 0
-    return Sentence(sentence.text[start:], sentence.original[start:])
+    about = _ABOUT.match(sentence.text, start)
+    if about is None:
+        return Sentence(sentence.text[start:], sentence.original[start:])
+    begins = about["thing"] + (f" was {about['moved']}" if about["moved"] else "")
+    return Sentence(begins + sentence.text[about.end() :], begins + sentence.original[about.end() :])
 
 
-def _in_full(clause: Sentence, shortened: Sequence[tuple[Anchored, str]]) -> Sentence:
+def _correction(sentence: Sentence, body: Sentence) -> Statement | None:
+    """Return a statement that corrects what was said in an earlier conversation: "the flat is in Faro, not Lisbon"."""
+    if COVER in body.text or not (_CORRECTED.match(body.text) and _CORRECTING.search(sentence.text)):
+        return None
+    return Statement(
+        content=f'User said: "{body.original.rstrip(" .!,")}."', kind="fact", subject=None,
+        quote=sentence.original, confidence=0.8, importance=0.5, lifetime="long_term",
+    )  # fmt: skip
+
+
+def _in_full(clause: Sentence, shortened: Sequence[tuple[Anchored | re.Pattern[str], str]]) -> Sentence:
     """Return a clause about a relative with the words that were left out or shortened at its beginning."""
     for pattern, full in shortened:
         found = pattern.match(clause.text)

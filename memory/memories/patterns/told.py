@@ -18,6 +18,7 @@ from reverie.clock import from_micros
 from reverie.memories.types import MemoryKind
 from storage.recall.days import FOR_WHICH, Days, days_in, end_of_day
 from storage.recall.plans import IRREGULAR_PAST
+from storage.recall.turns import turns_of
 
 _MIN_WORDS: Final = 3
 _MAX_WORDS: Final = 36
@@ -87,7 +88,7 @@ _REPEATED: Final = re.compile(
 )
 # `I've settled on the budget`: only somebody who followed the conversation knows which budget.
 _KNOWN_TO_BOTH: Final = re.compile(
-    r"\s(?:(?:\w{2,12}ing|up|out|on|through|over|with|into|for|down|off|to)\s){0,3}"
+    r"\s(?:(?:(?!learning)\w{2,12}ing|up|out|on|through|over|with|into|for|down|off|to)\s){0,3}"
     r"the\s(?!\w{1,20} (?:of|at|in|from)\b)[a-z0-9]"
 )
 _WEEKLY: Final = re.compile(
@@ -124,7 +125,8 @@ _EMPTY: Final = (
 _SUBJECT: Final = r"(?P<subject>i)"
 _RELATIVE: Final = (
     rf"(?P<subject>(?:(?:my|our) (?P<who>{words.RELATIONS}|{words.PETS}|kids|children|parents|family|grandparents)"
-    r"|the (?:kids|children|boys|girls|twins|dog|cat))(?: [A-Z][a-z]{1,20})?)"
+    r"|the (?:kids|children|boys|girls|twins|dog|cat))(?: [A-Z][a-z]{1,20})?"
+    rf"(?:'s (?:{words.RELATIONS}|{words.PETS}))?)"
 )
 _REST: Final = r"(?P<rest>\s\S.{0,400})"
 _DID: Final = Anchored(
@@ -140,14 +142,22 @@ _WAS: Final = Anchored(
 _ORIGIN: Final = re.compile(r"\b(?:was (?:born|raised|brought up|adopted)|grew up|did my)\b", re.IGNORECASE)
 # Events that are worth keeping even without a day.
 _MILESTONE: Final = re.compile(
-    r"\Ai (?:just |finally |recently )?got (?:promoted|married|divorced|engaged|laid off|fired|accepted|the job)\b",
+    r"\Ai (?:(?:just|finally|recently|sadly|also|actually) ){0,2}(?:got (?:promoted|married|divorced|engaged|laid off"
+    r"|fired|accepted|the job|an? (?:new )?(?:[\w-]{2,20} )?job)|(?:broke|split) up\b(?! the)|separated\Z"
+    r"|quit (?:(?:my|their) job|\w{2,20}ing)"
+    r"|lost (?:my|their) job|sold (?:my|our|their|the(?= (?:car|house|flat|bike|boat|van)\b)) \w{2,20}"
+    r"|(?:passed|failed) (?:my|their) [\w ]{0,30}(?:test|exams?|theory)|gave up \w{2,20}ing)\b",
     re.IGNORECASE,
 )
 _HAS_DONE: Final = Anchored(
     rf"{_SUBJECT}(?:'ve|\s{{1,3}}have)\s{{1,3}}{_ADVERBS}(?!(?:got|had|{_OF_THOUGHT})\b)(?P<verb>{_PARTICIPLE})\b"
-    rf"(?!\s{_ADVERBS}(?:so|into|able|there|{_EMPTY}|{_NO_LIFE})\b){_REST}"
+    rf"(?:(?<=started)(?=\s\w{{2,20}}ing\s(?!to\b))|(?!\s{_ADVERBS}(?:so|into|able|there|{_EMPTY}|{_NO_LIFE})\b)){_REST}"
 )
 # Without a day, a sentence with `had` or `was in` needs a year.
+# With these verbs one word says enough: "has started learning the oboe".
+_BEGUN: Final = Anchored(r"user (?:has )?(?:(?:just|recently) )?(?:started|quit) \w{2,20}ing\b")
+# What stands before the speaker's deed in a content: "User ", "User said: "my wife and I ".
+_TELLER: Final = re.compile(r"\AUser said: \"(?:we|.{2,40} and (?:i|me|\w{2,20})) |\AUser ", re.IGNORECASE)
 _IN_A_YEAR: Final = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b")
 _IS: Final = Anchored(
     rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?=an?\s(?!{_EMPTY}\b|bit\b|lil|big)"
@@ -180,7 +190,7 @@ _HABIT: Final = Anchored(
     rf"(?P<verb>go|do|run|read|meet|see|call|visit|eat|cook|skip|fast|sleep|(?(often)have|(?!)))\b{_REST}"
 )
 _PLANS: Final = Anchored(
-    rf"{_SUBJECT}(?P<verb>(?:'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?:going to|planning (?:to|on|a|an)|(?:going"
+    rf"{_SUBJECT}(?P<verb>(?:'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?:going to|gonna|planning (?:to|on|a|an)|(?:going"
     rf"|having|getting|doing(?=\s(?:the|an?)\s(?-i:[A-Z]))|seeing(?=\s(?:dr|my|the|an?)\b)|{_DOING_NOW})(?! ready))"
     rf"|(?:'ll|\s{{1,3}}will)\s{{1,3}}{_ADVERBS}(?:be )?(?!let|keep|look|be\b)[a-z]{{2,20}}"
     rf"|\s{{1,3}}{_ADVERBS}(?:plan|have) (?:to|on|a|an|my)|(?:'ve|\s{{1,3}}have)\s(?:got (?:to|an?)"
@@ -206,7 +216,11 @@ _GOT: Final = re.compile(
     re.IGNORECASE,
 )
 # `We` and its verb, which `_AS_ONE` turns into the forms after `I`.
-_WE: Final = Anchored(r"we(?P<verb>'re|'ve|'ll|\s(?:are|were))?(?=\s)")
+_ME_TOO: Final = rf"(?:(?:my|our) (?:{words.RELATIONS}|bf|gf)(?: (?-i:[A-Z])[a-z]{{1,20}})?|(?-i:[A-Z])[a-z]{{1,20}})"
+_WE: Final = Anchored(
+    rf"(?:we|{_ME_TOO} and (?:i|me)|me and (?:{_ME_TOO}|(?!the\b)[a-z]{{2,12}}(?=\s(?:are|have)\b)))"
+    r"(?P<verb>'re|'ve|'ll|\s(?:are|were))?(?=\s)"
+)
 _AS_ONE: Final = {"'re": "'m", " are": " am", " were": " was"}
 _OF_RELATIVE: Final = Anchored(
     rf"{_RELATIVE}\s{{1,3}}{_ADVERBS}(?!(?:thinks?|says?|said|called|rang|phoned|texted|emailed|messaged|knows?|wants?|told|tells?|asks?|asked|thought|would|could"
@@ -219,7 +233,7 @@ _OF_THE_MIND: Final = r"(?:want|need|think|feel|know|care|remember|see|hear|beli
 _ENDS: Final = Anchored(
     rf"{_SUBJECT}(?:(?P<be>'m|\s{{1,3}}am)\s(?P<no_longer_be>no longer|not)|(?P<have>\s{{1,3}}have) no"
     rf"|\s{{1,3}}(?P<do>don't|do not)|\s{{1,3}}(?P<no_longer>no longer))\s(?!{_OF_THE_MIND}\b)"
-    r"(?P<rest>\S.{2,120}?)(?P<any_more>\sany ?more)?\Z"
+    r"(?P<rest>\S.{2,120}?)(?P<any_more>\s(?:any ?more|after all))?(?(any_more)(?=,|\Z)|\Z)"
 )
 # Where another thought begins: the rest of the sentence does not belong to the first thought.
 _NEXT: Final = re.compile(
@@ -228,9 +242,9 @@ _NEXT: Final = re.compile(
     r"|we|we're|we've|you|there|what|my|now|then|the|was|is|are|were|had|am|have|can|could|not|just|so|really"
     r"|[a-z]{2,20}ed|her|his|their|our|how|am|feel|felt|think|want|need|hope|plan|look|would|will|makes?|made|gives?"
     r"|gave|loved?|got|always|never)\b|,\s(?:i|it|it's|that|that's|this|they|he|she|we|you|there|what|which|where|who"
-    r"|too|but|so|though|right|especially|like|because|thanks|since|hoping|trying|making|let|not)\b"
-    rf"|\s(?:which|because|since(?! (?:\d|{words.MONTHS}(?:\W|\Z)))|even though|although|whereas|so that|hoping|btw|too"
-    r"|as well|if|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|unless|now$|these days|at the moment"
+    r"|too|but|so|though|right|especially|like|because|thanks|since|hoping|trying|making|let|not|don't)\b"
+    rf"|\s(?:which|cos|because|since(?! (?:\d|{words.MONTHS}(?:\W|\Z)))|even though|although|whereas|so that|hoping|btw"
+    r"|too|as well|if|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|unless|now$|these days|at the moment"
     r"|right now|either|though|anyway|so|but)\b)",
     re.IGNORECASE,
 )
@@ -244,15 +258,17 @@ _REFERS: Final = re.compile(
     r"|such|other|another|same|both|like|too|so|if|unless|whether|wish|would|could|should|might|maybe|(?:almost"
     r"|nearly)(?! (?:every|each|all|always|daily|weekly|a|\d))"
     r"|(?<!\d )(?<!in )(?<!of )(?<!last )(?<!next )(?<!this )(?<!since )(?<!until )may(?! \d)|perhaps|probably|not sure"
-    r"|how|what|why|we|we're|else|again|most(?! (?:days|nights|mornings|evenings|weekends|weeks))|more(?! than \d)"
-    r"|better|ideas?|while|supposed|about to|able|used to|feel|feels|lot|lots|bit|kind of|sort of|together|mine|theirs"
-    r"|way|sounds?|hear|few|guess|enough|following|below|above|when|(?<!more )than|dream|until(?! (?:the (?:end|\d)"
-    r"|next|\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|how|what|why|we|we're|else|(?<!ing )again|most(?! (?:days|nights|mornings|evenings|weekends|weeks))"
+    r"|more(?! than \d)|better|ideas?|while|supposed|about to|able|used to|feels?|lots?|bit|kind of|sort of|together"
+    r"|mine|theirs|way|sounds?|hear|few|guess|enough|following|below|above|when|(?<!more )than|dream"
+    r"|until(?! (?:the (?:end|\d)|next|\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
     rf"|{words.MONTHS}\s\d))"
     r"|someone|everyone|anyone|people|ones?|(?<!-)time|ever|moment|though|question|questions|help|sentence|prompt|text"
     r"|code|function|error|answer|file)\b|[\[\]{}=<>#*|_\\]",
     re.IGNORECASE,
 )
+_POSSESSIVE: Final = re.compile(r"\s(?:his|her|their)\s(?=[a-z])", re.IGNORECASE)
+_RELATIVE_BEGINS: Final = Anchored(rf"{_RELATIVE}\s")
 _VAGUE_OBJECT: Final = re.compile(r"\s(?:(?:\w{2,12}ing\s)?the|to|up|out|off|back|over)\b", re.IGNORECASE)
 _LEADING_TIME: Final = re.compile(
     r"(?P<time>(?:yesterday|last night|last \w{3,10}|this \w{3,10}|next \w{3,10}|tomorrow|tonight|today|on \w{3,6}day"
@@ -277,7 +293,8 @@ _INCOMPLETE: Final = re.compile(
 
 def find_told(sentence: Sentence, at: int) -> Statement | None:
     """Return what a sentence of a message sent `at` tells about the speaker's life; None if it has another form."""
-    text = whole(sentence.text)
+    we = _WE.match(sentence.text)
+    text = whole(sentence.text, we.end() if we is not None else 0)
     number, length = len(text.split()), len(text)
     ended = None if COVER in text else _no_longer_true(text)
     if ended is not None:
@@ -287,21 +304,25 @@ def find_told(sentence: Sentence, at: int) -> Statement | None:
     lead = _LEADING_TIME.match(text)
     if lead is not None:
         text = f"{text[lead.end() :]} {lead['time'][0].lower()}{lead['time'][1:]}"
-    we = _WE.match(text)
-    if _REFERS.search(text[we.end() :] if we is not None else text):
+    if lead is not None:
+        we = _WE.match(text)
+    # In "my brother sold his house", the words say whose house it is.
+    own_words = _POSSESSIVE.sub(" ", text) if _RELATIVE_BEGINS.match(text) else text
+    if _REFERS.search(text[we.end() :] if we is not None else own_words):
         return None
     if we is not None:
         found = _with_we(text, we, at)
     else:
-        found = _plan(text, at) or _event(text, at) or _state(_GOT.sub(r"\1 have ", text), at) or _relative(text, at)
+        found = _plan(text, at) or _event(text, at) or _state(_GOT.sub(r"\1 have ", text), at)
+        found = found or _relative(text, at) or _happened(text, at)
     if found is None or not _says_enough(found.content):
         return None
     return replace(found, quote=sentence.words(0, length))
 
 
-def whole(text: str) -> str:
-    """Return a sentence up to the point where another thought begins; empty if a condition follows there."""
-    end = _NEXT.search(text)
+def whole(text: str, start: int = 0) -> str:
+    """Return a sentence up to the point after `start` where another thought begins; empty if it is a condition."""
+    end = _NEXT.search(text, start)
     if end is not None and _CONDITION.match(text[end.start() :]):
         return ""
     return (text[: end.start()] if end else text).rstrip(" \t,.;:!-~")
@@ -309,13 +330,15 @@ def whole(text: str) -> str:
 
 def _says_enough(content: str) -> bool:
     """Return whether a content is specific: it has a name, a number, a pet, or two words with their own meaning."""
-    if _HAS_SOMEBODY.fullmatch(content):
+    if _HAS_SOMEBODY.fullmatch(content) or _MILESTONE.search(_TELLER.sub("I ", content)):
         return True
     verb, predicate = content.rstrip(".").split(maxsplit=2)[1:]
     meaning = [
         word for word in re.findall(r"[\w'-]{3,}|[A-Z]{2}", predicate) if not re.fullmatch(_EMPTY, word, re.IGNORECASE)
     ]
     if (meaning or predicate == "to work") and (verb in _WAYS_OF_LIFE or _ORIGIN.search(content)):
+        return True
+    if meaning and _BEGUN.match(content):
         return True
     if verb in _HABITS and (meaning or verb not in _OF_ANYTHING) and _REPEATED.search(predicate):
         return True
@@ -333,12 +356,12 @@ def _no_longer_true(text: str) -> Statement | None:
         return None
     rest = in_third_person(found["rest"])
     if found["no_longer"]:
-        verb, _, others = rest.partition(" ")
-        rest = f"{with_s(verb)} {others}"
+        verb, blank, others = rest.partition(" ")
+        rest = f"{with_s(verb)}{blank}{others}"
     begins = "is" if found["be"] else "has no" if found["have"] else "does not" if found["do"] else "no longer"
     if found["be"]:
         begins = f"is {found['no_longer_be']}"
-    return _statement(text, f"User {begins} {rest}{' any more' if found['any_more'] else ''}", "fact", None)
+    return _statement(text, f"User {begins} {rest}{found['any_more'] or ''}", "fact", None)
 
 
 def _with_we(text: str, we: re.Match[str], at: int) -> Statement | None:
@@ -401,6 +424,14 @@ def _event(text: str, at: int) -> Statement | None:
     kind: MemoryKind = "fact" if is_origin else "event"
     # The date of a birth is not completed with the last year that had such a day.
     return _statement(text, content if days is None or is_origin else with_date(content, days, text), kind, None)
+
+
+def _happened(text: str, at: int) -> Statement | None:
+    """Return what became of something of the speaker's on a day: "my cast came off yesterday"."""
+    days = days_in(text, at, is_past=True) if text[:3].lower() == "my " else None
+    if days is None or days.first > from_micros(at).date() or "delayed" in text or not turns_of(text):
+        return None
+    return _statement(text, f"User's {in_third_person(with_date(text[3:], days, text))}", "event", None)
 
 
 def _state(text: str, at: int) -> Statement | None:
@@ -470,7 +501,7 @@ def _statement(
     quote: str, content: str, kind: MemoryKind, subject: str | None, *, expires_at: int | None = None
 ) -> Statement:
     return Statement(
-        content=_OF_THE_MOMENT.sub(r"\g<before> ", f"{content}."),
+        content=_OF_THE_MOMENT.sub(r"\g<before> ", f"{content}.").replace(" gonna ", " going to "),
         kind=kind, quote=quote, subject=subject, confidence=0.8, importance=0.5,
         lifetime="long_term" if kind == "fact" else "short_term", expires_at=expires_at,
     )  # fmt: skip

@@ -1,0 +1,91 @@
+"""Finds messages that correct what their sender has just said, and says it with the new value.
+
+"I'm allergic to peanuts" and then "sorry, I meant tree nuts, not peanuts" say together "I'm allergic to tree nuts". If
+the correction does not tell which words the new value replaces, nothing is learned from either message.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from memory.memories.patterns import vocabulary as words
+from memory.memories.patterns.matching import (
+    ABBREVIATED_END,
+    JOKE,
+    LAUGHTER,
+    Anchored,
+    covered_text,
+    with_plain_apostrophes,
+)
+
+_MAX_WORDS: Final = 15
+_OPENER: Final = r"(?:(?:oh|ah|oops|whoops|sorry|no|nope|wait|actually|hang on|correction|my bad)[\s,!.:-]{1,3}){1,3}"
+_CORRECTS = re.compile(
+    rf"\A\s{{0,3}}{_OPENER}(?:i meant?\b|make that\b|not\s"
+    r"|(?<!no )(?<!no, )(?:it|that)(?:'s| is)\s(?!fine|ok|all|good|great|right|true))"
+    r"|\A\s{0,3}(?:i meant\b|scratch that\b|scrap that\b)",
+    re.IGNORECASE,
+)
+_NEW_VALUE = Anchored(
+    rf"\s{{0,3}}(?:{_OPENER}(?:(?:i meant?(?: to say)?|make that|(?:it|that)(?:'s| is))\s)?|i meant(?: to say)?\s)"
+    r"(?:not (?P<old_first>[^,;]{1,40}?)[,;]?\s(?:but\s|it's\s)?)?(?P<new>[^,;]{1,40}?)"
+    r"(?:,?\s(?:and\s)?(?:not|instead of) (?P<old>[^,;]{1,40}?))?\s{0,3}\Z"
+)
+# The parts of a time, each with its number or name; a correction may name some of them only.
+_PARTS_OF_A_TIME: Final = tuple(
+    re.compile(rf"\b{part}(?![\w'])", re.IGNORECASE)
+    for part in (
+        words.WEEKDAYS,
+        words.MONTHS,
+        rf"(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)|\d{{1,2}}(?= (?:of )?{words.MONTHS}\b)"
+        r"|(?<=[a-z] )(?<!at )\d{1,2}(?=\Z|[.,;!]))",
+        r"(?:\d{1,2}[:.]\d\d(?: ?[ap]m)?|\d{1,2} ?(?:[ap]m|o'clock)|noon|midnight|(?<=at )\d{1,2})",
+    )
+)
+
+
+def is_taken_back(message: str) -> bool:
+    """Return whether a message corrects what its sender has just said, or calls it a joke."""
+    corrects = _CORRECTS.match(with_plain_apostrophes(message)) is not None
+    remark = ABBREVIATED_END.split(message, maxsplit=1)[0] if corrects else message
+    return len(remark.split()) <= _MAX_WORDS and (corrects or JOKE.search(message) is not None)
+
+
+def corrected(message: str, correction: str) -> str | None:
+    """Return a message with the new value that the sender's next message gives; None if that corrects nothing in it.
+
+    Who corrects what they have said meant it, so laughter is left out.
+    """
+    message = LAUGHTER.sub("", message)
+    remark = ABBREVIATED_END.split(covered_text(correction).strip(), maxsplit=1)[0].rstrip(" ,;")
+    found = _NEW_VALUE.match(remark)
+    if found is None or len(remark.split()) > _MAX_WORDS:
+        return None
+    new, old = found["new"], found["old"] or found["old_first"]
+    with_time = _with_time(message, new)
+    if with_time is not None:
+        return with_time if old is None or old.lower() in message.lower() else None
+    if old is not None:
+        places = list(re.finditer(rf"\b{re.escape(old)}\b", message, re.IGNORECASE))
+        return message[: places[0].start()] + new + message[places[0].end() :] if len(places) == 1 else None
+    return None
+
+
+def _with_time(message: str, new: str) -> str | None:
+    """Return a message with another time; None if `new` is no time, or the message has not one time of that form."""
+    rest, changed = new, message
+    for part in _PARTS_OF_A_TIME:
+        given, known = part.search(new), list(part.finditer(message))
+        if given is None:
+            continue
+        rest = rest.replace(given[0], " ", 1)
+        if len(known) != 1:
+            return None
+        place = part.search(changed)
+        is_bare = place is not None and place[0].isdigit() and given.groupdict().get("day")
+        changed = part.sub(given["day"] if is_bare else given[0], changed, count=1)
+    only_weekday = re.fullmatch(rf"(?:on )?{words.WEEKDAYS}", new.strip(), re.IGNORECASE) is not None
+    has_date = any(part.search(message) for part in _PARTS_OF_A_TIME[1:3])
+    is_time = rest != new and not re.sub(r"\b(?:the|on|at|of|in)\b|[\s,]", "", rest)
+    return changed if is_time and not (only_weekday and has_date) else None
