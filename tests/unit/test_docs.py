@@ -19,6 +19,7 @@ from memory.pipeline.ingest import BATCH_ITEMS
 from memory.stage import STAGE_LEASE_SECONDS
 from reverie.pipeline.inbox import NOTIFICATION_SECONDS
 from reverie.pipeline.status import RUNBOOKS
+from reverie.recall.calls import Recall
 from storage.engine import OLDEST_SAFE_SQLITE
 from worker.settings import Settings
 
@@ -148,6 +149,12 @@ def test_every_variable_shown_is_a_setting(path: Path) -> None:
     shown = set(VARIABLE.findall(path.read_text("utf-8")))
 
     assert {name for name in shown - NO_SETTINGS if name.lower() not in Settings.model_fields} == set()
+
+
+def test_the_page_of_recall_has_each_parameter() -> None:
+    """Given a new parameter of a recall, then the table of parameters has it."""
+    table = (ROOT / "docs" / "recall.md").read_text().split("## Parameters")[1].split("\n## ")[0]
+    assert {name for name in Recall.__struct_fields__ if f"`{name}`" not in table} == set()
 
 
 def test_every_alert_names_a_part_of_the_page_of_operations() -> None:
