@@ -117,7 +117,8 @@ def _outside_limits(erasure: ErasureRecord) -> Iterator[Remaining]:
 
 
 _BLOCK_BYTES: Final = 1 << 20
-# Files that cannot hold content: SQLite's shared memory has page numbers only.
+# SQLite's shared memory has page numbers only. Nor may this process open it: closing a file drops all locks that the
+# process holds on it. SQLite 3.51 and later stand that for a database, but only by a lock on its shared memory.
 _SKIPPED: Final = ("-shm",)
 
 
