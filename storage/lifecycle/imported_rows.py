@@ -115,16 +115,16 @@ class ImportedRows(AgentRepository):
                 if outcome == "added" and trusted:
                     self._promote(record)
                 return outcome
-            case types.ExportedScratchpadList() | types.ExportedScratchpadKey() | types.ExportedContext():
-                row = self._session_row(record.session)
-                return "left_out" if row is None else self._insert(record, now, exclude=("session",), session_row=row)
             case types.ExportedItem():
                 return self._insert(record, now, stored_at=now)
             case types.ExportedRun():
                 return self._add_run(record, now)
             case types.ExportedRecallEvent():
                 return self._add_event(record, now)
-        return self._insert(record, now)
+        if not EXPORTED[types.part_of(record)][1].has_session_row:
+            return self._insert(record, now)
+        row = self._session_row(getattr(record, "session", ""))
+        return "left_out" if row is None else self._insert(record, now, exclude=("session",), session_row=row)
 
     def link_successor(self, record: types.ExportedMemory) -> None:
         """Mark a stored memory as replaced by its successor, if the successor has been imported meanwhile."""

@@ -70,7 +70,7 @@ def test_an_entry_names_columns_that_are_there(name: str, columns: Mapping[str, 
         named |= {*table.recorded.blobs, *filter(None, table.recorded.columns.split(", "))}
 
     assert named <= columns[name]
-    assert table.of_agent == ("agent_id" in columns[name])
+    assert table.of_agent == ("agent_id" in columns[name]), "a table without an agent_id has of_agent=False"
     assert list(TABLES).index(name) >= max((list(TABLES).index(other) for other in table.refers.values()), default=0)
 
 
@@ -79,7 +79,7 @@ def test_the_texts_of_a_table_are_looked_for(name: str, columns: Mapping[str, fr
     """Given a table that is exported, or whose rows an erasure removes, then its texts are there by right or quotes."""
     table = TABLES[name]
     if table.exported is not None or table.about or table.removed:
-        assert table.words != bool(table.quotes)
+        assert table.words != bool(table.quotes), "it needs words=True, or quotes that name its columns with texts"
 
 
 @pytest.mark.sqlite("reads the references and keys of the file")
@@ -99,8 +99,8 @@ def test_every_column_is_exported_or_left_out_on_purpose(columns: Mapping[str, f
     fields = {tag_of(kind): {*map(column_name, kind.__struct_fields__)} for kind in RECORD_TYPES}
     exported = {name: table.exported.part for name, table in TABLES.items() if table.exported is not None}
 
-    assert exported.keys() == LEFT_OUT.keys()
-    assert sorted(exported.values()) == sorted(fields)
+    assert exported.keys() == LEFT_OUT.keys(), "LEFT_OUT above names the columns that no export has"
+    assert sorted(exported.values()) == sorted(fields), "AnyRecord of reverie.trust.exports names all records"
     for name, part in exported.items():
         assert columns[name] <= fields[part] | OF_THIS_STORE | LEFT_OUT[name]
     assert not IN_OTHERS & exported.keys()
