@@ -66,8 +66,8 @@ def test_only_the_fields_that_were_given_are_set() -> None:
 @pytest.mark.parametrize(
     ("source", "target", "named"),
     [
-        # Where a memory comes from is read from other rows.
-        (MemoryRecord, Memory, {"provenance"}),
+        # Where a memory comes from, and why it waits or may not hold, is read from other rows.
+        (MemoryRecord, Memory, {"provenance", "review"}),
         # No caller names the tenant, which is that of the workspace, nor which call or job made the memory.
         (
             MemoryDraft,
@@ -86,7 +86,7 @@ def test_only_the_fields_that_were_given_are_set() -> None:
             },
         ),
         (Memory, NewMemory, {"trace", "tenant", "made_by"}),
-        (MemoryRecord, Fact, set()),
+        (MemoryRecord, Fact, {"review"}),
         (MemoryRecord, Note, {"user"}),
         (MessageRecord, Message, {"original"}),
         (SessionRecord, Session, {"title", "speakers", "first_said_at", "last_said_at"}),
