@@ -102,7 +102,7 @@ def _print_tables(pipeline: PipelineStatus) -> None:
                 contract.job_name(name),
                 when(job.started_at),
                 when(job.finished_at),
-                _result(job, pipeline),
+                _result(job, has_workers=bool(pipeline.workers)),
             )
             for name, job in pipeline.jobs.items()
         ],
@@ -214,10 +214,10 @@ def _usage(use: LanguageModelUse) -> str:
     return f"{counted(use.calls, 'call')}{failed}, {tokens}{by_message}{cost}"
 
 
-def _result(job: JobStatus, pipeline: PipelineStatus) -> str:
+def _result(job: JobStatus, *, has_workers: bool) -> str:
     """Return the error or the counts of a finished run; "running" until then, or "-" without workers."""
     if job.finished_at is None:
-        return "running" if pipeline.workers else "-"
+        return "running" if has_workers else "-"
     return job.error or _counts_text(job.counts)
 
 

@@ -3003,7 +3003,7 @@ WHERE ((e.agent_id = :agent AND (c.session_row IS NULL OR s.agent_id = c.agent_i
     = c.agent_id) AND e.user_id IS NOT DISTINCT FROM :viewer AND e.chunk_id IN (SELECT o.id FROM memories AS r JOIN
     chunks AS o ON o.memory_row = r.row_id WHERE ((r.agent_id = :agent AND r.id = :memory) AND r.store_id = :store_id)
     AND o.store_id = :store_id)) AND e.store_id = :store_id) AND c.store_id = :store_id
-ORDER BY e.at DESC, e.recall DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+ORDER BY e.at DESC, e.recall DESC, e.score DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
 SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, CASE WHEN NOT c.memory_row IS NULL THEN
     'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind, COALESCE(m.id, f.id, k.id) AS id,
     COALESCE(s.id, o.id) AS session, COALESCE(k.access_count, c.access_count) AS access_count
@@ -3021,7 +3021,7 @@ WHERE ((e.agent_id = :agent AND (c.session_row IS NULL OR s.agent_id = c.agent_i
     e.chunk_id IN (SELECT o.id FROM memories AS r JOIN chunks AS o ON o.memory_row = r.row_id WHERE ((r.agent_id =
     :agent AND r.id = :memory) AND r.store_id = :store_id) AND o.store_id = :store_id)) AND e.store_id = :store_id) AND
     c.store_id = :store_id
-ORDER BY e.at DESC, e.recall DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+ORDER BY e.at DESC, e.recall DESC, e.score DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
 SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, CASE WHEN NOT c.memory_row IS NULL THEN
     'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind, COALESCE(m.id, f.id, k.id) AS id,
     COALESCE(s.id, o.id) AS session, COALESCE(k.access_count, c.access_count) AS access_count
@@ -3036,7 +3036,7 @@ LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = c.session_row
 LEFT JOIN sessions AS o ON o.store_id = :store_id AND o.row_id = k.session_row
 WHERE ((e.agent_id = :agent AND (c.session_row IS NULL OR s.agent_id = c.agent_id) AND (c.file_row IS NULL OR f.agent_id
     = c.agent_id) AND e.user_id IS NOT DISTINCT FROM :viewer) AND e.store_id = :store_id) AND c.store_id = :store_id
-ORDER BY e.at DESC, e.recall DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+ORDER BY e.at DESC, e.recall DESC, e.score DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
 SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, CASE WHEN NOT c.memory_row IS NULL THEN
     'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind, COALESCE(m.id, f.id, k.id) AS id,
     COALESCE(s.id, o.id) AS session, COALESCE(k.access_count, c.access_count) AS access_count
@@ -3052,7 +3052,7 @@ LEFT JOIN sessions AS o ON o.store_id = :store_id AND o.row_id = k.session_row
 WHERE ((e.agent_id = :agent AND (c.session_row IS NULL OR s.agent_id = c.agent_id) AND (c.file_row IS NULL OR f.agent_id
     = c.agent_id) AND e.user_id IS NOT DISTINCT FROM :viewer AND COALESCE(k.tenant, 'local') = :viewer_tenant) AND
     e.store_id = :store_id) AND c.store_id = :store_id
-ORDER BY e.at DESC, e.recall DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+ORDER BY e.at DESC, e.recall DESC, e.score DESC, e.id LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
 -- storage.recall.events: record
 INSERT INTO contexts (id, agent_id, session_row, user_id, at, query, token_budget, tokens, degraded, items) SELECT :id,
     :agent, s.row_id, :user, :at, :query, :token_budget, :tokens, :degraded, :items

@@ -50,7 +50,7 @@ _RECENT: Final = """
     LEFT JOIN sessions AS o ON o.row_id = k.session_row
     WHERE e.agent_id = :agent AND (c.session_row IS NULL OR s.agent_id = c.agent_id)
     AND (c.file_row IS NULL OR f.agent_id = c.agent_id){of_viewer}
-    ORDER BY e.at DESC, e.recall DESC, e.id LIMIT :limit OFFSET :offset
+    ORDER BY e.at DESC, e.recall DESC, e.score DESC, e.id LIMIT :limit OFFSET :offset
 """
 _OF_MEMORY: Final = """
     AND e.chunk_id IN (

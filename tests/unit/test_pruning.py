@@ -182,13 +182,13 @@ def test_the_status_tells_what_a_job_did(kept: Kept) -> None:
 
 
 def test_a_run_that_has_not_ended_is_not_told_as_done() -> None:
-    """Given a run that has started, then it has no result; once it has ended it has one."""
+    """Given a run that has started, then it runs, or has no result without workers; once it has ended it has one."""
     started = JobStatus(started_at=datetime.now(UTC), finished_at=None, counts={}, error=None)
-    assert _result(started) == "-"
-    assert _result(replace_fields(started, finished_at=datetime.now(UTC))) == "ok"
-    assert (
-        _result(replace_fields(started, finished_at=datetime.now(UTC), error="the disk is full")) == "the disk is full"
-    )
+    assert _result(started, has_workers=True) == "running"
+    assert _result(started, has_workers=False) == "-"
+    ended = replace_fields(started, finished_at=datetime.now(UTC))
+    assert _result(ended, has_workers=True) == "ok"
+    assert _result(replace_fields(ended, error="the disk is full"), has_workers=False) == "the disk is full"
 
 
 # --- at the start ---
