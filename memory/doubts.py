@@ -32,7 +32,9 @@ def later_changes(rows: AgentRepositories, memories: Sequence[MemoryRecord]) -> 
 
 def depending_on_changes(rows: AgentRepositories) -> list[MemoryRecord]:
     """Return the current memories that depend on a later change."""
-    changes = _changes_by_owner(rows)
+    changes = defaultdict(list)
+    for one in changes_of(rows.past_memories.newest_replacements()):
+        changes[one[0].owner].append(one)
     newest = max((one.at for several in changes.values() for one, _ in several), default=None)
     if newest is None:
         return []
@@ -93,19 +95,13 @@ def _doubt(memory: MemoryRecord, change: LaterChange | None, *, now: int) -> str
         return changed_text(change, clean=inert_line)
     if memory.expires_at is not None and memory.expires_at <= now:
         return "its time is over"
-    if (day := passed_day(memory.content, memory.created_at, now=now)) is not None:
+    day = passed_day(memory.content, memory.created_at, now=now) if memory.confirmed_at is None else None
+    if day is not None:
         return changed_text(LaterChange(id="", text="", at=day))
     said_at, days = memory.confirmed_at or memory.created_at, UNCONFIRMED_DAYS.get(memory.kind)
     if days is not None and said_at < now - days * DAY_MICROS:
         return f"not said again since {from_micros(said_at):%B %Y}"
     return ""
-
-
-def _changes_by_owner(rows: AgentRepositories) -> dict[str, list[tuple[Replacement, Change]]]:
-    found = defaultdict(list)
-    for one in changes_of(rows.past_memories.newest_replacements()):
-        found[one[0].owner].append(one)
-    return found
 
 
 def _doubted(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from memory.lifecycle.curation import review
-from memory.memories.memories import confirm_memory
+from memory.memories.memories import confirm_memory, read_memory
 from memory.memories.patterns.statements import find_statements
 from memory.upkeep.notebook import Notebooks, _render
 from retrieval.context.document import items_of
@@ -128,8 +129,12 @@ def test_the_review_and_the_notebook_say_it_until_it_is_confirmed(pipe: Pipeline
     assert (
         "its day has passed: 3 Mar 2026" in _render(pipe.store, "ana", Notebooks(None), LATER).files["notes/lisbon.md"]
     )
-    confirm_memory(ana.memories, note.id, now=LATER)
-    assert review(ana.memories, now=LATER, limit=10).due == []
+    memories = replace(ana.memories, now=LATER)
+    assert read_memory(memories, note.id).review == "its day has passed: 3 Mar 2026"
+    confirm_memory(memories, note.id, now=LATER)
+    assert review(memories, now=LATER, limit=10).due == []
+    assert read_memory(memories, note.id).review == ""
+    assert "its day has passed" not in _render(pipe.store, "ana", Notebooks(None), LATER).files["notes/lisbon.md"]
 
 
 def test_a_context_says_it_behind_the_text() -> None:
