@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -39,17 +39,7 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.counts import counted
 from reverie.errors import NotFound
 from reverie.memories import calls
-from reverie.memories.types import (
-    Fact,
-    FoundMemories,
-    LaterChange,
-    Memory,
-    MemoryStats,
-    Note,
-    Remembered,
-    changed_text,
-    long_text,
-)
+from reverie.memories.types import Fact, FoundMemories, Memory, MemoryStats, Note, Remembered, changed_text, long_text
 from reverie.upkeep import GetReview, Review, RunJob
 
 _PROPERTIES: Final = ("id", "tier", "lifetime", "kind", "source", "created")
@@ -110,9 +100,14 @@ def _print_found(response: FoundMemories) -> None:
     if response.degraded:
         say(f"({response.degraded})")
     relevances = {id: f"{relevance:.2f}" for id, relevance in response.relevances.items()}
-    changes = response.changed_since
+    changes = {id: changed_text(change) for id, change in response.changed_since.items()}
     rows = (
-        (*_properties(one), relevances.get(one.id, "-"), response.duplicates.get(one.id, 0), _content(one, changes))
+        (
+            *_properties(one),
+            relevances.get(one.id, "-"),
+            response.duplicates.get(one.id, 0),
+            _content(one, changes.get(one.id, "")),
+        )
         for one in response.results
     )
     print_table((*_PROPERTIES, "relevance", "duplicates", "content"), rows, empty="Nothing found.")
@@ -235,9 +230,8 @@ def _print_memories(memories: Sequence[Memory], as_json: bool, *, empty: Callabl
     print_table((*_PROPERTIES, *columns, "content"), rows, empty=empty)
 
 
-def _content(memory: Memory, changes: Mapping[str, LaterChange] | None = None) -> str:
-    change = (changes or {}).get(memory.id)
-    remark = memory.review or (changed_text(change) if change else "")
+def _content(memory: Memory, change: str = "") -> str:
+    remark = memory.review or change
     return shortened(memory.content) + (f" ({remark})" if remark else "")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
 from urllib.parse import quote
 
 from mcp.server.lowlevel import Server
@@ -58,50 +58,39 @@ _MIME_TYPE: Final = "text/markdown"
 _PAGE: Final = 50
 # Ids are names of rows, not paths: "../x" is a session like any other.
 _ANY_ID: Final = ResourceSecurity(exempt_params={"id"})
+_Read = TypeVar("_Read", bound=Callable[..., Any])
 
 
 def add_resources(server: MCPServer, current: Current) -> None:
     """Add the resources. Each request reads the memories of the agent and user that `current()` is bound to."""
 
-    @server.resource(
-        MEMORIES, name="memories", title="Memories", mime_type=_MIME_TYPE, description="The newest memories."
-    )
+    def resource(uri: str, name: str, title: str, description: str) -> Callable[[_Read], _Read]:
+        return server.resource(
+            uri, name=name, title=title, mime_type=_MIME_TYPE, description=description, security=_ANY_ID
+        )
+
+    @resource(MEMORIES, "memories", "Memories", "The newest memories.")
     async def memories() -> str:
         bound = current()
         page = await bound.send(ListMemories(limit=_PAGE))
         items = [memory_line(memory, user=bound.user) for memory in page.memories]
         return listed("# Memories, newest first", items) if items else "There are no memories."
 
-    @server.resource(
-        f"{MEMORIES}/{{id}}",
-        name="memory",
-        title="A memory",
-        mime_type=_MIME_TYPE,
-        description="One whole memory, and where it comes from.",
-        security=_ANY_ID,
-    )
+    @resource(f"{MEMORIES}/{{id}}", "memory", "A memory", "One whole memory, and where it comes from.")
     async def memory(id: str) -> str:
         return _memory(await current().send(GetMemory(id=id)))
 
-    @server.resource(
-        SESSIONS,
-        name="sessions",
-        title="Conversations",
-        mime_type=_MIME_TYPE,
-        description="The conversations that are stored, most recently active first.",
-    )
+    @resource(SESSIONS, "sessions", "Conversations", "The conversations that are stored, most recently active first.")
     async def sessions() -> str:
         page = await current().send(ListSessions(limit=_PAGE))
         items = [_session(one) for one in page.sessions]
         return listed("# Conversations, most recently active first", items) if items else "There are no conversations."
 
-    @server.resource(
+    @resource(
         f"{SESSIONS}/{{id}}",
-        name="session",
-        title="A conversation",
-        mime_type=_MIME_TYPE,
-        description="The newest messages of a conversation, and a summary of the earlier ones.",
-        security=_ANY_ID,
+        "session",
+        "A conversation",
+        "The newest messages of a conversation, and a summary of the earlier ones.",
     )
     async def session(id: str) -> str:
         restored = await current().send(RestoreSession(session=id, token_budget=RESULT_TOKENS))
@@ -112,25 +101,22 @@ def add_resources(server: MCPServer, current: Current) -> None:
             parts.append(f"({counted(restored.left_out, 'earlier message')} not shown.)")
         return "\n\n".join([*parts, *map(_message, restored.messages)])
 
-    @server.resource(
+    @resource(
         CONTEXTS,
-        name="contexts",
-        title="What was told",
-        mime_type=_MIME_TYPE,
-        description="What contexts told in the last days, newest first: why an answer was as it was.",
+        "contexts",
+        "What was told",
+        "What contexts told in the last days, newest first: why an answer was as it was.",
     )
     async def contexts() -> str:
         found = await current().send(ListContexts(limit=_PAGE))
         items = [_served(one) for one in found.contexts]
         return listed("# What was told, newest first", items) if items else "Nothing was told in the last days."
 
-    @server.resource(
+    @resource(
         f"{CONTEXTS}/{{id}}",
-        name="context",
-        title="What a context told",
-        mime_type=_MIME_TYPE,
-        description="What one context told in which order, and what it left out and why.",
-        security=_ANY_ID,
+        "context",
+        "What a context told",
+        "What one context told in which order, and what it left out and why.",
     )
     async def context(id: str) -> str:
         served = await current().send(ShowContext(id))
