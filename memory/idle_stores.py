@@ -90,9 +90,13 @@ class IdleStores:
         *,
         monotonic: Callable[[], float] = time.monotonic,
         processor: Callable[[], float] = time.thread_time,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
-        """`processor` returns how many seconds of a processor this thread has used."""
-        self._files = files
+        """`processor` returns how many seconds of a processor this thread has used.
+
+        A call of `due` leaves stores that it has no time for within `look_seconds` to the next calls.
+        """
+        self._files, self._look_seconds = files, look_seconds
         self._monotonic, self._processor = monotonic, processor
         self._jobs: dict[str, _Known] = {}
 
@@ -104,20 +108,18 @@ class IdleStores:
         *,
         now: int,
         scope: JobScope = ALL_DATA,
-        look_seconds: float = LOOK_SECONDS,
         of_schedules: bool = False,
     ) -> tuple[list[str], dict[str, str]]:
         """Return the workspaces in which a job has something to do, and the errors of those that cannot be read.
 
-        Stores that this call has no time for within `look_seconds` are left to the next calls. With `of_schedules`,
-        stores in which no schedules were written are not looked at (see `Store.writing`).
+        With `of_schedules`, stores in which no schedules were written are not looked at (see `Store.writing`).
         """
         known = self._known(job, stores, now)
         known.due_at = due_at
         due: list[str] = []
         began, used = self._monotonic(), self._processor()
         names = self._to_look_at(known, stores, now, scope, of_schedules=of_schedules)
-        looks_until = began + look_seconds
+        looks_until = began + self._look_seconds
         random.shuffle(names)  # so that every store gets its turn, even if some are slow
         for position, name in enumerate(names):
             if self._monotonic() > looks_until:  # after a start with thousands of stores: the found work goes first
@@ -272,10 +274,9 @@ def run_where_due(
     some workspaces or agents does not use it, since its marks are about all of them.
     """
     scope = options.scope
-    alone = idle_stores is None or scope.is_limited
-    remembered = IdleStores() if idle_stores is None or scope.is_limited else idle_stores
-    look_seconds = math.inf if alone else LOOK_SECONDS
-    due, errors = remembered.due(job.name, stores, job.due_at, now=now, scope=scope, look_seconds=look_seconds)
+    if idle_stores is None or scope.is_limited:
+        idle_stores = IdleStores(look_seconds=math.inf)
+    due, errors = idle_stores.due(job.name, stores, job.due_at, now=now, scope=scope)
     counts = run_on_stores(stores, job.name, job.work, now=now, options=options, only=due)
     return {**counts, **({"unreadable": errors} if errors else {})}
 

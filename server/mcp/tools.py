@@ -283,8 +283,8 @@ class Tools:
             return cut(why + document.text, token_budget)
         instructions = await _instructions(bound)
         found = await bound.send(Recall(query=about, limit=_CONTEXT_RESULTS, min_score=MIN_RELEVANCE))
-        told = replace(found, results=[one for one in found.results if not one.waits])
-        return await _document(bound, instructions, told, token_budget)
+        approved = replace(found, results=[one for one in found.results if not one.waits])
+        return await _document(bound, instructions, approved, token_budget)
 
     async def remember(
         self,
