@@ -315,8 +315,10 @@ def test_an_erasure_is_planned_confirmed_and_proved(visitor: Visitor, operator: 
     drain(runtime)
     page = visitor.open("/conversation", id="chat-1")
     page.get_by_role("link", name="Erase").click()
+    plan = page.get_by_role("button", name="See what would be removed")
+    expect(plan).to_be_visible()
     assert visitor.violations() == []
-    page.get_by_role("button", name="See what would be removed").click()
+    plan.click()
     expect(page.get_by_role("table")).to_contain_text("messages")
     expect(page.get_by_role("cell", name="vectors", exact=True)).to_be_visible()  # not the name of their table
     assert operator.sessions.list() != []
