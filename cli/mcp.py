@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import typer
 
@@ -34,6 +34,10 @@ def serve_mcp(
         str | None,
         typer.Option(envvar="REVERIE_USER", help="The end user whose memory it is; by default nobody's."),
     ] = None,
+    tools: Annotated[
+        Literal["usual", "all"],
+        typer.Option(help="all: also the tools for a scratchpad, and for checkpoints and history of the memory files."),
+    ] = "usual",
 ) -> None:
     """Give an MCP client (Claude Code, Cursor, Codex, ...) this memory, over standard input.
 
@@ -55,7 +59,7 @@ def serve_mcp(
     # The thread that reads a terminal waits for a line, and anyio would wait for that thread.
     signal.signal(signal.SIGINT, _end)
     try:
-        anyio.run(serve, build_server(lambda: server))
+        anyio.run(serve, build_server(lambda: server, all_tools=tools == "all"))
     except BaseExceptionGroup as errors:
         if errors.split((BrokenPipeError, ConnectionResetError))[1] is not None:
             raise

@@ -18,7 +18,6 @@ from cli.output import AsJson, note, print_fields, print_json, print_result, say
 from reverie.calls import validated
 from reverie.counts import counted
 from reverie.errors import Rejected, WaitTimeout
-from reverie.pipeline.calls import GetStatus
 from reverie.scheduling import calls, types
 from reverie.scheduling.run_signing import WorkerKey
 
@@ -55,7 +54,7 @@ def add_schedule(command: Invocation, call: calls.AddSchedule, as_json: AsJson =
     """
     schedule = command.send(call)
     print_result(schedule, as_json, f"Schedule {schedule.id} fires next {_next(schedule)}.")
-    _warn_without_model(command, schedule)
+    _warn(command, schedule)
 
 
 @schedules.lists(
@@ -129,7 +128,7 @@ def change_schedule(command: Invocation, call: calls.UpdateSchedule, as_json: As
     schedule = command.send(call)
     print_result(schedule, as_json, _status_text(schedule))
     if call.llm:
-        _warn_without_model(command, schedule)
+        _warn(command, schedule)
 
 
 @schedules.says("pause", calls.PauseSchedule, arguments=("id",))
@@ -199,14 +198,10 @@ def _status_text(schedule: types.Schedule) -> str:
     return f"Schedule {schedule.id} is {schedule.status}{fires}."
 
 
-def _warn_without_model(command: Invocation, schedule: types.Schedule) -> None:
-    # The server's model counts: its settings may differ from those that this process would read.
-    if isinstance(schedule.executor, types.LlmExecutor) and command.send(GetStatus()).language_model.state == "none":
-        typer.echo(
-            "reverie: no language model is configured: a run returns what is recalled for the goal; set"
-            " language_model_base_url and language_model for an answer",
-            err=True,
-        )
+def _warn(command: Invocation, schedule: types.Schedule) -> None:
+    # The server's model and workers count: its settings may differ from those that this process would read.
+    if warning := command.send(calls.ListSchedules(limit=1)).warning(schedule):
+        note(f"reverie: {warning}")
 
 
 def _next(schedule: types.Schedule) -> str:

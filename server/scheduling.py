@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from memory.conversion import convert
 from memory.scheduling import reminders, schedules
 from memory.scheduling.due_runs import ToSend
 from memory.scheduling.notifier import acknowledge, list_notifications
 from memory.scheduling.schedules import schedule_filter
+from reverie import contract
 from reverie.calls import OfUser
-from reverie.errors import NotFound
+from reverie.errors import NotFound, Unavailable
 from reverie.scheduling import calls, types
 from reverie.scheduling.cadence import parse_cadence
 from reverie.scheduling.calls import fields_of, schedule_changes, schedule_draft
@@ -52,7 +55,17 @@ def _of_reminder(services: Services, caller: Caller, call: Any) -> Store:
     return _store_of(services, caller, call, "reminder", call.reminder_id)
 
 
-endpoints.passes(calls.ListSchedules, schedules.search_schedules, seen_store)
+def _with_lacks(services: Services, page: types.SchedulePage) -> types.SchedulePage:
+    runtime = services.runtime
+    lacks: tuple[Literal["language_model", "worker"], ...] = () if runtime.language_model else ("language_model",)
+    try:
+        served = {queue for worker in runtime.monitor.workers() for queue in worker.queues}
+    except Unavailable:
+        return replace(page, lacks=lacks)  # who knows which workers there are
+    return replace(page, lacks=lacks if contract.QUEUE_SCHEDULES in served else (*lacks, "worker"))
+
+
+endpoints.passes(calls.ListSchedules, schedules.search_schedules, seen_store, then=_with_lacks)
 endpoints.passes(calls.CountSchedules, schedules.count_schedules, seen_store)
 endpoints.passes(calls.GetSchedule, schedules.read_schedule, _of_schedule)
 endpoints.passes(calls.GetNextRuns, schedules.upcoming, _of_schedule)

@@ -39,16 +39,16 @@ MAX_BODY_BYTES: Final = 1024 * 1024
 class McpEndpoint:
     """The ASGI application of `/mcp`. The package `mcp` is imported, in a thread, with the first request.
 
-    `build` returns the MCP server.
+    `build` returns the MCP server. `/mcp?tools=all` has all tools.
     """
 
     path: Final = MCP_PATH
 
     def __init__(self, services: Services, endpoints: Iterable[Endpoint]) -> None:
-        self.build: Callable[[], MemoryServer] = _build
+        self.build: Callable[..., MemoryServer] = _build
         self._services = services
         self._endpoints = {endpoint.kind: endpoint for endpoint in endpoints}
-        self._server: MemoryServer | None = None
+        self._servers: dict[bool, MemoryServer] = {}
         self._building = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,14 +65,14 @@ class McpEndpoint:
         except ReverieError as error:
             await error_response(error, trace=trace_of(request))(scope, receive, send)
             return
-        await self._serve(bound, request.scope, _replayed(body, receive), send)
+        server = await self._built(all_tools=request.query_params.get("tools") == "all")
+        await self._serve(server, bound, request.scope, _replayed(body, receive), send)
 
     async def _body(self, request: Request) -> bytes:
         """Return the body. Like other routes, raises an error if it is too large, too slow or not JSON."""
         return await self._services.bodies.decoded(request, _checked, limit_bytes=MAX_BODY_BYTES)
 
-    async def _serve(self, bound: Bound, scope: Scope, receive: Receive, send: Send) -> None:
-        server = await self._built()
+    async def _serve(self, server: MemoryServer, bound: Bound, scope: Scope, receive: Receive, send: Send) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         # One manager for each request, so that its tasks end with the request. Host, origin and size are checked
@@ -85,11 +85,11 @@ class McpEndpoint:
         finally:
             of_request.reset(token)
 
-    async def _built(self) -> MemoryServer:
+    async def _built(self, *, all_tools: bool) -> MemoryServer:
         async with self._building:
-            if self._server is None:
-                self._server = await to_thread.run_sync(self.build)
-            return self._server
+            if all_tools not in self._servers:
+                self._servers[all_tools] = await to_thread.run_sync(lambda: self.build(all_tools=all_tools))
+            return self._servers[all_tools]
 
 
 def _with_agent(scope: Scope) -> Scope:
@@ -118,7 +118,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _build() -> MemoryServer:
+def _build(*, all_tools: bool) -> MemoryServer:
     from server.mcp.building import build_server
 
-    return build_server(of_request.get)
+    return build_server(of_request.get, all_tools=all_tools)

@@ -32,7 +32,9 @@ from reverie.scheduling.calls import (
     ResumeSchedule,
 )
 from reverie.scheduling.types import Cron, Interval, Reminder, ReminderStatus, Schedule
+from reverie.sessions.calls import ClearScratchpad, GetScratchpad, WriteScratchpad
 from reverie.trust.calls import Erase
+from reverie.upkeep import Commit, GetDiff, ListHistory, MakeCheckpoint
 from server.mcp import Bound, Current
 
 # The longest text of one result. A client that needs all of it reads the resource.
@@ -131,81 +133,75 @@ def cut(text: str, tokens: int) -> str:
 Content = Annotated[
     str,
     Field(
-        description="One self-contained statement in plain words, with names instead of pronouns and dates instead of"
-        " 'today': 'Kate moved to Lisbon in May 2026.'"
+        description="One self-contained statement, with names for pronouns and dates for 'today': 'Kate moved to"
+        " Lisbon in May 2026.'"
     ),
 ]
 NewContent = Annotated[str | None, Field(description="The corrected statement, complete.")]
 Kind = Annotated[
     MemoryKind,
-    Field(
-        description="fact; preference (what someone likes); procedure (how something is done); event; task; note; or"
-        " instruction: what the user wants of you from now on, which is told in every context until it is forgotten."
-    ),
+    Field(description="procedure: how to do something. instruction: what the user wants from now on."),
 ]
-OnlyKind = Annotated[MemoryKind | None, Field(description="Only memories of this kind.")]
+NewKind = Annotated[MemoryKind | None, Field(description="The new kind.")]
+OnlyKind = Annotated[MemoryKind | None, Field(description="Only of this kind.")]
 Tags = Annotated[list[str], Field(description="Keywords, at most 16.")]
-NewTags = Annotated[list[str] | None, Field(description="The new tags, instead of all old ones.")]
+NewTags = Annotated[list[str] | None, Field(description="All new tags.")]
 OnlyTags = Annotated[list[str], Field(description="Only with all of these tags.")]
 Source = Annotated[
     Literal["user", "agent"],
     Field(
-        description="user: the user said it, or asked you to remember it, and it is kept for good. agent: you concluded"
-        " it; it fades if it is never recalled."
+        description="user: said it, or asked you to remember it; kept for good. agent: you concluded it; fades if it"
+        " is never recalled."
     ),
 ]
 Subject = Annotated[
     str | None,
     Field(
-        description="What the statement gives the current value of, as in 'home city of Kate': it replaces the earlier"
-        " memory with the same subject, which is kept as history."
+        description="What it is the current value of ('home city of Kate'): the earlier memory with this subject"
+        " becomes history."
     ),
 ]
-Expires = Annotated[
-    str | None,
-    Field(description="Forget it at this time, with its offset from UTC: '2027-05-01T09:30:00+01:00'."),
+Expires = Annotated[str | None, Field(description="Forget it at '2027-05-01T09:30:00+01:00'.")]
+MemoryId = Annotated[str, Field(description="As results show it.")]
+OneId = Annotated[str | None, Field(description="The id of one memory.")]
+Pinned = Annotated[bool | None, Field(description="true: keep it for good, never merge it.")]
+About = Annotated[str | None, Field(description="A person or thing, as the user says it: 'my sister'.")]
+KeptIds = Annotated[list[str], Field(description="With about: ids of texts to spare.")]
+DryRun = Annotated[
+    bool | None,
+    Field(description="true: only show what would go. By default true with about, false with id."),
 ]
-MemoryId = Annotated[str, Field(description="The id of a memory, as recall, list_memories and remember return it.")]
-Pinned = Annotated[bool | None, Field(description="true: keep it for good and never merge it with others.")]
-DryRun = Annotated[bool, Field(description="true: delete nothing, and return what would be deleted.")]
-AboutWhom = Annotated[str, Field(description="The person or thing, as the user says it: 'my sister', 'Ana Silva'.")]
-KeptIds = Annotated[list[str], Field(description="Ids of texts that the user wants to keep.")]
-AboutDryRun = Annotated[bool, Field(description="true: erase nothing, and list what would be erased. Do so first.")]
-Query = Annotated[str, Field(description="What to look for, in words or as a question: 'where does Kate live?'")]
-About = Annotated[str, Field(description="What the user is asking or doing now, in one sentence.")]
-Limit = Annotated[int, Field(ge=1, le=20, description="The maximum number of results.")]
-PageSize = Annotated[int, Field(ge=1, le=50, description="The maximum number of memories.")]
-Offset = Annotated[int, Field(ge=0, le=1_000_000, description="How many to skip: for the next page.")]
-Text = Annotated[str | None, Field(description="Only memories that contain this text, ignoring case.")]
-Kinds = Annotated[
-    list[Literal["message", "file", "memory"]],
-    Field(description="Only messages of conversations, files, or memories; by default all of them."),
-]
-SessionId = Annotated[str | None, Field(description="Only this conversation, by the session id that results show.")]
-ContextSession = Annotated[
-    str | None, Field(description="The session id of the conversation to continue, if it is stored in Reverie.")
-]
-AsOf = Annotated[
-    str | None,
-    Field(description="Look back: only what was known at this time, '2026-05-03' or '2026-05-03T09:30:00Z'."),
-]
-Budget = Annotated[int, Field(ge=200, le=8_000, description="The maximum number of tokens of the result.")]
-Goal = Annotated[str | None, Field(description="add: what is to be done then, in one or two sentences.")]
-CronExpression = Annotated[
-    str | None,
-    Field(description="add: repeatedly, 'minute hour day-of-month month day-of-week': '0 9 * * 1-5'."),
-]
-At = Annotated[str | None, Field(description="add: once, at this time with its offset: '2027-05-01T09:30:00+01:00'.")]
-Zone = Annotated[str | None, Field(description="add: the time zone of cron, such as 'Europe/Lisbon'; by default UTC.")]
-ScheduleId = Annotated[str | None, Field(description="pause, resume and delete: the id that list returns.")]
+Query = Annotated[str, Field(description="Words or a question: 'where does Kate live?'")]
+Asked = Annotated[str, Field(description="What the user asks or does now, in a sentence.")]
+Limit = Annotated[int, Field(ge=1, le=20, description="At most so many.")]
+PageSize = Annotated[int, Field(ge=1, le=50, description="At most so many.")]
+Offset = Annotated[int, Field(description="How many to skip.")]
+Text = Annotated[str | None, Field(description="Only with this text.")]
+Kinds = Annotated[list[Literal["message", "file", "memory"]], Field(description="Only these; by default all.")]
+SessionId = Annotated[str | None, Field(description="Only this conversation, by its session id.")]
+ContextSession = Annotated[str | None, Field(description="The session id of a stored conversation that goes on.")]
+AsOf = Annotated[str | None, Field(description="Only what was known then: '2026-05-03T09:30:00Z'.")]
+Budget = Annotated[int, Field(ge=200, le=8_000, description="At most so many tokens.")]
+Goal = Annotated[str | None, Field(description="add: what is to be done then.")]
+CronExpression = Annotated[str | None, Field(description="add: repeatedly: '0 9 * * 1-5'.")]
+At = Annotated[str | None, Field(description="add: once, at '2027-05-01T09:30:00+01:00'.")]
+Zone = Annotated[str | None, Field(description="add: of cron: 'Europe/Lisbon'; by default UTC.")]
+ScheduleId = Annotated[str | None, Field(description="pause, resume, delete: an id of list.")]
 ScheduleAction = Annotated[Literal["add", "list", "pause", "resume", "delete"], Field(description="What to do.")]
 ReminderAction = Annotated[
     Literal["list", "add", "delete"],
-    Field(description="list: those that are due or waiting. delete: one that was told or is not wanted any more."),
+    Field(description="list: those due or waiting."),
 ]
 ReminderText = Annotated[str | None, Field(description="add: what to remind the user of.")]
-InMinutes = Annotated[float | None, Field(gt=0, le=5_256_000, description="add: due in this many minutes.")]
-ReminderId = Annotated[str | None, Field(description="delete: the id that list returns.")]
+InMinutes = Annotated[float | None, Field(description="add: due in so many minutes.")]
+ReminderId = Annotated[str | None, Field(description="delete: an id of list.")]
+PadSession = Annotated[
+    str | None, Field(description="Of this conversation, by its session id; by default one for all conversations.")
+]
+PadItems = Annotated[list[str], Field(description="The whole list, at most 32 items of 240 characters.")]
+CommitMessage = Annotated[str | None, Field(description="What this state is, for the history.")]
+CommitCount = Annotated[int, Field(ge=1, le=50, description="At most so many commits.")]
+CommitId = Annotated[str | None, Field(description="Show what changed since this commit instead.")]
 
 
 # Results with a lower relevance are not shown: a model takes whatever it is shown for an answer.
@@ -215,7 +211,6 @@ _INSTRUCTIONS: Final = 20
 # Standing instructions get at most one third of a context; the rest is for what is recalled.
 _INSTRUCTIONS_SHARE: Final = 3
 _NOTHING: Final = "Nothing that fits was said or remembered so far."
-# An MCP client has no session, but a reminder needs one: each user has one session for reminders.
 _SESSION: Final = "mcp"
 _RECIPIENT: Final = "user"
 _PAGE_SIZE: Final = 50
@@ -225,23 +220,19 @@ _OPEN_REMINDERS: Final[tuple[ReminderStatus, ...]] = ("due", "claimed", "waiting
 class Stored(BaseModel):
     """The memory that was stored or changed."""
 
-    id: str = Field(description="The id by which the memory is changed and forgotten.")
+    id: str
 
 
 class Forgotten(BaseModel):
-    """The memory that was forgotten, or that a dry run would forget."""
+    """What was forgotten, or what a dry run would forget: `id` is that of the memory, or of the erasure if it began."""
 
     id: str
-    deleted: bool = Field(description="Whether it is gone. False for a dry run.")
-    content: str = Field(description="What the memory said.")
+    deleted: bool
+    content: str
 
 
 class Tools:
-    """The tools: methods whose arguments a model chooses. `current` returns the connection of the call.
-
-    recall and context read. Others store, change, list and forget memories, and erase all about somebody; the last
-    two are for schedules and reminders.
-    """
+    """The tools: methods whose arguments a model chooses. `current` returns the connection of the call."""
 
     def __init__(self, current: Current) -> None:
         self._current = current
@@ -273,7 +264,7 @@ class Tools:
         heading = f"{len(items)} found, the best first.{degraded(found)}"
         return listed(heading, items, more="Ask with a smaller limit, or a narrower query.")
 
-    async def context(self, about: About, session: ContextSession = None, token_budget: Budget = 1_500) -> str:
+    async def context(self, about: Asked, session: ContextSession = None, token_budget: Budget = 1_500) -> str:
         """Return what to know before answering."""
         bound = self._current()
         if session is not None:
@@ -306,7 +297,7 @@ class Tools:
         self,
         id: MemoryId,
         content: NewContent = None,
-        kind: OnlyKind = None,
+        kind: NewKind = None,
         tags: NewTags = None,
         pinned: Pinned = None,
         expires_at: Expires = None,
@@ -319,38 +310,22 @@ class Tools:
         memory = await bound.send(UpdateMemory(id=id, **changes))
         return _result(f"Changed:\n{memory_line(memory, user=bound.user)}", Stored(id=memory.id))
 
-    async def forget(self, id: MemoryId, dry_run: DryRun = False) -> Annotated[CallToolResult, Forgotten]:
-        """Delete one memory for good, or say what would be deleted."""
+    async def forget(
+        self,
+        id: OneId = None,
+        about: About = None,
+        keep: KeptIds = [],  # noqa: B006 - read only; pydantic copies it
+        dry_run: DryRun = None,
+    ) -> Annotated[CallToolResult, Forgotten]:
+        """Delete one memory, or all about somebody or something, for good; or show what would be deleted."""
         bound = self._current()
-        try:
-            memory = await bound.send(GetMemory(id=id))
-        except NotFound:
-            # A memory that a job removed can still be restored from the log, until it is forgotten there as well.
-            if dry_run or not (await bound.send(Forget(id=id))).deleted:
-                raise
-            return _result(f"Forgotten for good: memory {id}.", Forgotten(id=id, deleted=True, content=""))
-        shown = memory_line(memory, user=bound.user)
-        if dry_run:
-            text = f"This would be deleted for good, with earlier versions that it replaced:\n{shown}"
-            return _result(text, Forgotten(id=id, deleted=False, content=memory.content))
-        if not (await bound.send(Forget(id=id))).deleted:
-            raise NotFound(f"memory {id} was forgotten by somebody else a moment ago", field="id")
-        return _result(f"Forgotten for good:\n{shown}", Forgotten(id=id, deleted=True, content=memory.content))
-
-    async def forget_about(self, about: AboutWhom, keep: KeptIds = [], dry_run: AboutDryRun = True) -> str:  # noqa: B006
-        """Erase what was said and remembered about somebody or something, or list it."""
-        erasure = await self._current().send(Erase(about=about, keep=keep, dry_run=dry_run))
-        if not dry_run:
-            return f"It is being erased for good: erasure {erasure.id}."
-        if erasure.people:
-            return f"Several may be meant: {inert_line('; '.join(erasure.people))}. Ask the user, and call again."
-        if not erasure.items:
-            return f"Nothing is about {inert_line(about)}: name it as the conversations do."
-        items = [line((moment(one.at), one.kind, one.reason, f"id {one.id}"), one.text) for one in erasure.items]
-        heading = (
-            f"{counted(len(items), 'text')} would be erased for good. Show the user, and ask before dry_run=false."
-        )
-        return listed(heading, items, more="`reverie forget --about ... --dry-run` lists all.")
+        if (id is None) == (about is None):
+            raise Rejected("forget needs either id, of one memory, or about, a person or thing", field="id")
+        if about is not None:
+            return await _forget_about(bound, about, keep, dry_run=dry_run is not False)
+        if keep:
+            raise Rejected("keep goes with about: leave it out", field="keep")
+        return await _forget_memory(bound, _required("forget", id), dry_run=bool(dry_run))
 
     async def list_memories(
         self,
@@ -393,7 +368,8 @@ class Tools:
             if goal is None:
                 raise Rejected("action add needs goal: what is to be done", field="goal")
             added = await bound.send(AddSchedule(goal=goal, cron=cron, at=at, tz=timezone))
-            return f"Added:\n{_schedule(added)}"
+            warning = (await bound.send(ListSchedules(limit=1))).warning(added)
+            return f"Added:\n{_schedule(added)}" + (f"\nTell the user: {warning}." if warning else "")
         return await _change(bound, action, _required(action, id))
 
     async def reminders(
@@ -419,6 +395,90 @@ class Tools:
         if not deleted.deleted:
             raise NotFound(f"there is no reminder {id}: action list returns the ids", field="id")
         return f"Reminder {id} is deleted."
+
+    async def scratchpad_read(self, session: PadSession = None) -> str:
+        """Read the list of working notes."""
+        bound = self._current()
+        pad = await bound.send(GetScratchpad(session=_own_session(bound, session)))
+        if not pad.items or pad.updated_at is None:
+            return "The scratchpad is empty."
+        items = [line((str(number),), item) for number, item in enumerate(pad.items, 1)]
+        return listed(f"Scratchpad, written {moment(pad.updated_at)} UTC.", items)
+
+    async def scratchpad_write(self, items: PadItems, session: PadSession = None) -> str:
+        """Replace the list of working notes."""
+        bound = self._current()
+        pad = await bound.send(WriteScratchpad(session=_own_session(bound, session), items=items))
+        return f"The scratchpad has {counted(len(pad.items), 'item')}."
+
+    async def scratchpad_clear(self, session: PadSession = None) -> str:
+        """Delete the list of working notes."""
+        bound = self._current()
+        cleared = await bound.send(ClearScratchpad(session=_own_session(bound, session)))
+        return f"{counted(cleared.cleared, 'item')} deleted."
+
+    async def memory_checkpoint(self, message: CommitMessage = None) -> str:
+        """Commit the memory files."""
+        made = await self._current().send(MakeCheckpoint(message=message))
+        refused = [f"not in it: {inert_line(one.path)} ({inert_line(one.why)})" for one in made.refused]
+        unchanged = "Nothing has changed in the memory files (promoted memories, facts and notes)."
+        done = unchanged if made.commit is None else f"Kept:\n{_commit(made.commit)}"
+        return "\n".join([done, *refused])
+
+    async def memory_history(self, limit: CommitCount = 20, since: CommitId = None) -> str:
+        """List the commits of the memory files, or what changed since one of them."""
+        bound = self._current()
+        if since is not None:
+            changes = await bound.send(GetDiff(a=since))
+            return cut(f"{NOTE}\n\n{inert(changes.text)}", RESULT_TOKENS) if changes.text else "Nothing has changed."
+        found = await bound.send(ListHistory(limit=limit))
+        items = [_commit(one) for one in found.commits]
+        return listed(f"{counted(len(items), 'commit')}, newest first.", items) if items else "There are no commits."
+
+
+async def _forget_memory(bound: Bound, id: str, *, dry_run: bool) -> CallToolResult:
+    try:
+        memory = await bound.send(GetMemory(id=id))
+    except NotFound:
+        # A memory that a job removed can still be restored from the log, until it is forgotten there as well.
+        if dry_run or not (await bound.send(Forget(id=id))).deleted:
+            raise
+        return _result(f"Forgotten for good: memory {id}.", Forgotten(id=id, deleted=True, content=""))
+    shown = memory_line(memory, user=bound.user)
+    if dry_run:
+        text = f"This would be deleted for good, with earlier versions that it replaced:\n{shown}"
+        return _result(text, Forgotten(id=id, deleted=False, content=memory.content))
+    if not (await bound.send(Forget(id=id))).deleted:
+        raise NotFound(f"memory {id} was forgotten by somebody else a moment ago", field="id")
+    return _result(f"Forgotten for good:\n{shown}", Forgotten(id=id, deleted=True, content=memory.content))
+
+
+async def _forget_about(bound: Bound, about: str, keep: list[str], *, dry_run: bool) -> CallToolResult:
+    erasure = await bound.send(Erase(about=about, keep=keep, dry_run=dry_run))
+    if not dry_run:
+        text = f"It is being erased for good: erasure {erasure.id}."
+        return _result(text, Forgotten(id=erasure.id, deleted=True, content=""))
+    if erasure.people:
+        text = f"Several may be meant: {inert_line('; '.join(erasure.people))}. Ask the user, and call again."
+    elif not erasure.items:
+        text = f"Nothing is about {inert_line(about)}: name it as the conversations do."
+    else:
+        items = [line((moment(one.at), one.kind, one.reason, f"id {one.id}"), one.text) for one in erasure.items]
+        heading = (
+            f"{counted(len(items), 'text')} would be erased for good. Show the user, and ask before dry_run=false."
+        )
+        text = listed(heading, items, more="`reverie forget --about ... --dry-run` lists all.")
+    return _result(text, Forgotten(id="", deleted=False, content=text))
+
+
+def _own_session(bound: Bound, session: str | None = None) -> str:
+    """Return the session that a reminder or scratchpad belongs to. An MCP client has none: each user gets one."""
+    return session or (_SESSION if bound.user is None else f"{_SESSION}:{bound.user}")
+
+
+def _commit(one: Commit) -> str:
+    files = inert_line(", ".join(one.changed)) if one.changed else None
+    return line((moment(one.at), f"commit {one.id[:12]}", files), one.message)
 
 
 async def _instructions(bound: Bound) -> list[Memory]:
@@ -516,10 +576,9 @@ async def _remind(bound: Bound, message: str | None, at: str | None, in_minutes:
         raise Rejected("action add needs message: what to remind the user of", field="message")
     if (at is None) == (in_minutes is None):
         raise Rejected("action add needs either at or in_minutes", field="at")
-    session = _SESSION if bound.user is None else f"{_SESSION}:{bound.user}"
     return await bound.send(
         Remind(
-            session=session,
+            session=_own_session(bound),
             recipient=bound.user or _RECIPIENT,
             message=message,
             due_at=at,

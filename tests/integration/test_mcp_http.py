@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from mcp.shared.exceptions import MCPError
 from memory.recall import record_recalls
 from memory.trust.principals import OPERATOR
 from memory.trust.tokens import TokenRequest, create_token, revoke_token
+from reverie.client import Reverie
 from reverie.contract import SCOPES, Scope
 from reverie.trust.calls import AuditRecord
 from server.authentication import Access
@@ -34,10 +37,10 @@ TOOLS = [
     "list_memories",
     "update_memory",
     "forget",
-    "forget_about",
     "schedule",
     "reminders",
 ]
+FURTHER_TOOLS = ["scratchpad_read", "scratchpad_write", "scratchpad_clear", "memory_checkpoint", "memory_history"]
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +119,8 @@ def test_what_a_model_sees_of_the_tools(url: str, make: Callable[..., str], mode
         async with over_http(url, make("ana"), mode=mode) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert list(tools) == TOOLS
+            shown = [(one.name, one.description, one.input_schema) for one in tools.values()]
+            assert len(json.dumps(shown)) / 4 <= 1_800, "about as many tokens in the prompt of every conversation"
             read_only = {name for name, tool in tools.items() if tool.annotations and tool.annotations.read_only_hint}
             assert read_only == {"context", "recall", "list_memories"}
             annotations = {name: tool.annotations for name, tool in tools.items()}
@@ -131,6 +136,101 @@ def test_what_a_model_sees_of_the_tools(url: str, make: Callable[..., str], mode
                 assert tool.input_schema["additionalProperties"] is False
                 assert not {"user", "agent", "workspace", "owner_user_id"} & tool.input_schema["properties"].keys()
                 assert all(one["description"] for one in tool.input_schema["properties"].values())
+
+    run(main)
+
+
+def test_a_person_is_forgotten_after_the_model_was_shown_what_would_go(url: str, make: Callable[..., str]) -> None:
+    """Given memories of two people, when one is forgotten, then a list comes first, and the other's memory stays."""
+
+    async def main() -> None:
+        async with over_http(url, token) as client:
+            await client.call_tool("remember", {"content": "Kate lives in Lisbon."})
+            kept = await client.call_tool("remember", {"content": "Kate has a key of the boat house."})
+            await client.call_tool("remember", {"content": "Leo likes tea."})
+            shown = await client.call_tool("forget", {"about": "Kate"})
+            assert "2 texts would be erased for good" in text_of(shown)
+            assert shown.structured_content["deleted"] is False
+            id = kept.structured_content["id"]
+            begun = await client.call_tool("forget", {"about": "Kate", "keep": [id], "dry_run": False})
+            assert begun.structured_content["id"] in text_of(begun)
+
+    token = make("ana")
+    run(main)
+    with Reverie("ana", url=url, token=OPERATORS) as operator:
+        operator.admin.jobs.run("continue-erasures")
+    left = run_listing(url, token)
+    assert "Lisbon" not in left
+    assert "key of the boat house" in left
+    assert "Leo likes tea." in left
+
+
+def run_listing(url: str, token: str) -> str:
+    """Return what `list_memories` lists."""
+
+    async def main() -> str:
+        async with over_http(url, token) as client:
+            return text_of(await client.call_tool("list_memories", {}))
+
+    return run(main)
+
+
+def test_working_notes_are_those_of_the_user_or_of_a_conversation(url: str, make: Callable[..., str]) -> None:
+    """Given notes of two users and of a conversation, then each list is read, replaced and cleared by itself."""
+
+    async def main() -> None:
+        token = make("ana")
+        async with (
+            over_http(url, token, path="/mcp?tools=all", user="kate") as kate,
+            over_http(url, token, path="/mcp?tools=all", user="leo") as leo,
+        ):
+            assert [one.name for one in (await kate.list_tools()).tools] == [*TOOLS, *FURTHER_TOOLS]
+            assert text_of(await kate.call_tool("scratchpad_read", {})) == "The scratchpad is empty."
+            await kate.call_tool("scratchpad_write", {"items": ["Book the ferry.", "Ask about the cabin."]})
+            await kate.call_tool("scratchpad_write", {"items": ["Read the tests."], "session": "code-1"})
+            assert "- [2] Ask about the cabin." in text_of(await kate.call_tool("scratchpad_read", {}))
+            assert text_of(await leo.call_tool("scratchpad_read", {})) == "The scratchpad is empty."
+            assert "the limit is 240" in error_of(await kate.call_tool("scratchpad_write", {"items": ["x" * 241]}))
+            assert text_of(await kate.call_tool("scratchpad_clear", {})) == "2 items deleted."
+            assert "Read the tests." in text_of(await kate.call_tool("scratchpad_read", {"session": "code-1"}))
+
+    run(main)
+
+
+def test_a_model_keeps_the_memory_files_and_reads_their_history(url: str, make: Callable[..., str]) -> None:
+    """Given a memory, when a checkpoint is made and the memory changes, then the history tells the difference."""
+
+    async def main() -> None:
+        async with over_http(url, token, path="/mcp?tools=all") as client:
+            made = text_of(await client.call_tool("memory_checkpoint", {"message": "Before the move"}))
+            assert "Before the move" in made
+            commit = made.partition("commit ")[2][:12]
+            await asyncio.to_thread(memory.facts.set, "kate", "home", "Porto")
+            await client.call_tool("memory_checkpoint", {})
+            assert "2 commits, newest first" in text_of(await client.call_tool("memory_history", {}))
+            difference = text_of(await client.call_tool("memory_history", {"since": commit}))
+            assert re.search("\n-.*Lisbon", difference)
+            assert re.search("\n\\+.*Porto", difference)
+            assert "Nothing has changed" in text_of(await client.call_tool("memory_checkpoint", {}))
+            assert error_of(await client.call_tool("memory_history", {"since": "no-such-commit"}))
+        async with over_http(url, make("ana", scopes=("read", "write"), name="w"), path="/mcp?tools=all") as client:
+            assert "lacks the scope operate" in error_of(await client.call_tool("memory_checkpoint", {}))
+
+    token = make("ana")
+    with Reverie("ana", url=url, token=token) as memory:
+        memory.facts.set("kate", "home", "Lisbon")
+        run(main)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_schedule_that_nothing_will_run_says_so(url: str, make: Callable[..., str], mode: str) -> None:
+    """Given neither a language model nor a worker, when a schedule is added, then the model is told both."""
+
+    async def main() -> None:
+        async with over_http(url, make("ana"), mode=mode) as client:
+            added = await client.call_tool("schedule", {"action": "add", "goal": "x", "cron": "0 9 * * *"})
+            assert "no language model is configured" in text_of(added)
+            assert "start `reverie up`" in text_of(added)
 
     run(main)
 
@@ -386,6 +486,9 @@ def test_a_model_that_calls_wrongly_is_told_how(url: str, make: Callable[..., st
         ("remember", {"content": "x", "expires_at": "2001-01-01T00:00:00Z"}, "expires_at"),
         ("update_memory", {"id": "x"}, "content"),
         ("forget", {"id": "../x"}, "no memory"),
+        ("forget", {}, "either id"),
+        ("forget", {"id": "x", "about": "Kate"}, "either id"),
+        ("forget", {"id": "x", "keep": ["y"]}, "keep"),
         ("schedule", {"action": "add", "goal": "x", "cron": "61 * * * *"}, "cron"),
         ("schedule", {"action": "add", "goal": "x"}, "cron"),
         ("schedule", {"action": "add", "cron": "0 9 * * *"}, "goal"),

@@ -71,6 +71,19 @@ def test_options_and_environment_say_whose_memory_it_is(url: str, runtime: Runti
     run(main)
 
 
+def test_all_tools_are_there_when_asked_for(url: str, tmp_path: Path) -> None:
+    """Given `--tools all`, then a model has a scratchpad of its own and the history of the memory files, too."""
+    environment = {"REVERIE_URL": url, "REVERIE_TOKEN": OPERATORS}
+
+    async def main() -> None:
+        async with over_stdio(tmp_path, "--tools", "all", environment=environment) as client:
+            assert len((await client.list_tools()).tools) == 13
+            await client.call_tool("scratchpad_write", {"items": ["Ask Kate about the boat."]})
+            assert "Ask Kate about the boat." in text_of(await client.call_tool("scratchpad_read", {}))
+
+    run(main)
+
+
 def test_without_a_server_the_tools_say_so_and_work_once_one_runs(runtime: Runtime, tmp_path: Path) -> None:
     """Given no server, then each tool says how to start one; with the server there, the same client goes on.
 
@@ -81,7 +94,7 @@ def test_without_a_server_the_tools_say_so_and_work_once_one_runs(runtime: Runti
 
     async def main() -> None:
         async with over_stdio(tmp_path, environment=environment) as client:
-            assert len((await client.list_tools()).tools) == 9
+            assert len((await client.list_tools()).tools) == 8
             for _ in range(2):
                 said = error_of(await client.call_tool("recall", {"query": "tea"}))
                 assert "`reverie up`" in said
@@ -165,7 +178,7 @@ def test_a_cancelled_call_frees_the_client_and_fifty_at_once_are_answered(url: s
                 waiting.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await waiting
-                assert len((await client.list_tools()).tools) == 9
+                assert len((await client.list_tools()).tools) == 8
                 sent.close()
 
         run(cancelled)

@@ -67,7 +67,7 @@ def serve_fixtures(app: Starlette, token: str) -> ASGIApp:
     """Return an application whose `/mcp` serves what the suite asks for."""
     (endpoint,) = (route.endpoint for route in app.routes if getattr(route, "path", "") == MCP_PATH)
     assert isinstance(endpoint, McpEndpoint)
-    endpoint.build = fixture_server
+    endpoint.build = lambda **_: fixture_server()
     return WithToken(app, token)
 
 

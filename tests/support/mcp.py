@@ -23,13 +23,15 @@ _T = TypeVar("_T")
 
 
 @asynccontextmanager
-async def over_http(url: str, token: str | None, *, mode: str = "auto", **headers: str) -> AsyncIterator[Client]:
+async def over_http(
+    url: str, token: str | None, *, mode: str = "auto", path: str = "/mcp", **headers: str
+) -> AsyncIterator[Client]:
     """Connect to `/mcp` of a server with a token and headers, `agent="ana"` for X-Reverie-Agent."""
     sent = {f"X-Reverie-{name.capitalize()}": value for name, value in headers.items()}
     if token is not None:
         sent["Authorization"] = f"Bearer {token}"
     async with httpx2.AsyncClient(headers=sent, trust_env=False, timeout=30.0) as http:
-        transport = streamable_http_client(f"{url}/mcp", http_client=http)
+        transport = streamable_http_client(f"{url}{path}", http_client=http)
         async with Client(transport, mode=mode) as client:
             yield client
 

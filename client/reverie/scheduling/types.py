@@ -51,6 +51,11 @@ MAX_TIMEOUT_SECONDS: Final = 86_400
 MAX_RECALL_LIMIT: Final = 50
 MAX_MESSAGE_BYTES: Final = 16 * 1024
 
+_NO_MODEL: Final = (
+    "no language model is configured: a run returns what is recalled for the goal; set language_model_base_url and"
+    " language_model for an answer"
+)
+_NO_WORKER: Final = "no worker that runs schedules is alive: runs wait until one is, start `reverie up`"
 NotificationPolicy = Literal["always", "on_failure", "conditional", "never"]
 ScheduleStatus = Literal["active", "paused", "completed", "failed", "disabled"]
 RunStatus = Literal["pending", "running", "success", "failed", "cancelled", "timed_out"]
@@ -167,10 +172,23 @@ class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class SchedulePage(ListResult[Schedule], frozen=True, kw_only=True):
-    """A page of schedules, newest first, and the total number that match."""
+    """A page of schedules, newest first, and the total number that match.
+
+    `lacks` says what the installation has not got: a language model, or a worker that runs schedules.
+    """
 
     schedules: list[Schedule]
     total: int
+    lacks: tuple[Literal["language_model", "worker"], ...] = ()
+
+    def warning(self, schedule: Schedule) -> str:
+        """Return what will come of a schedule's runs for want of a model or a worker; empty if nothing is missing."""
+        texts = []
+        if "language_model" in self.lacks and isinstance(schedule.executor, LlmExecutor):
+            texts.append(_NO_MODEL)
+        if "worker" in self.lacks:
+            texts.append(_NO_WORKER)
+        return "; ".join(texts)
 
 
 class ScheduleCount(msgspec.Struct, frozen=True, kw_only=True):
