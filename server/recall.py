@@ -94,15 +94,22 @@ def get_context(services: Services, caller: Caller, call: calls.GetContext) -> C
     )
     refiner = _refiner(services) if call.refine else None
     viewer = services.viewer(caller, call)
-    store = services.store_of_session(caller, call, viewer)
+    store, account = services.seen_store(caller, call, viewer), services.account_store(caller, call, viewer)
+    if store is None and call.session is not None:
+        raise NotFound(f"agent {caller.agent} has no session {call.session!r}", field="session")
+    if store is None and call.channel is not None:
+        raise NotFound(f"agent {caller.agent} has no channel {call.channel!r}", field="channel")
+    store = store or account  # nothing has been stored in a new workspace, but the account holds for it, too
     search = partial(runtime.recaller.embedding_once().recall, caller.workspace, viewer=viewer)
-    account = services.account_store(caller, call, viewer)
     built = build_context(store, search, runtime.tokens, request, room=room, refiner=refiner, account=account)
     services.metrics.observe_context(time.perf_counter() - started, degraded=bool(built.degraded))
     context = convert(built, Context, messages=[convert(message, Message) for message in built.messages])
     if call.as_of is None:  # results of an earlier time are not recorded
-        asked = "" if call.query is None else built.query[:QUERY_CHARACTERS]
-        served = convert(built, ContextNote, session=call.session, token_budget=room, items=built.served, query=asked)
+        served = None
+        if call.session is not None:
+            asked = "" if call.query is None else built.query[:QUERY_CHARACTERS]
+            told = {"session": call.session, "token_budget": room, "items": built.served, "query": asked}
+            served = convert(built, ContextNote, **told)
         asking = replace(call, user=request.user)
         captured = services.captured("context", asking, context, viewer=viewer)
         id = services.record_recall(caller, built.query, built.hits, viewer=viewer, context=served, captured=captured)

@@ -118,7 +118,7 @@ def fit(
 def _frame(selection: Selection, section: str, counter: TokenCounter, room: int) -> Frame:
     recent = selection.conversation.recent
     return Frame(
-        selection.session,
+        selection.session if selection.session.id else None,
         last_lines(selection.summary, room // _SUMMARY_SHARE, counter),
         last_at=recent[-1].created_at if recent else 0,
         instructions=section,

@@ -61,6 +61,8 @@ _NO_QUERY: Final = "there is no query and no user message in the session: nothin
 # Questions over a whole history get all that a recall can return.
 _TOKENS_OF_RESULT: Final = 10
 _LEAST_RESULTS: Final = 25
+# What stands for the session of a context without one.
+_NO_SESSION: Final = SessionRecord(0, "", "", "", None, None, None, None, "active", 0, None, 0, 0)
 # Two memories whose vectors have a higher cosine may contradict each other.
 _MAX_COSINE: Final = 0.9
 # Hardly any instruction has fewer tokens, which limits how many can fit.
@@ -73,18 +75,19 @@ _REPEATS_CHARACTERS: Final = 60
 class ContextRequest:
     """A request for a context: its session, and how much goes into it.
 
-    Without a `query` the newest user message is the query. `channel` is searched instead of the session's own. The
-    document has at most `max_messages` of the session's messages, the `recency_window` among them. `rates` are the
-    decay rates of each tier per hour, for the ranking `decay`; `now` is in microseconds. Standing instructions get at
-    most `instruction_tokens`. Results with a relevance below `min_score` are left out. `memory_tokens` limits the
-    tokens of results from outside the session. With a `min_best`, all results are left out if the best has a lower
-    relevance. Otherwise results whose relevance, regardless of the speaker, is less than a twentieth of the best's are
-    left out. With `until`, a time in microseconds, it is the context of that time. It has the texts that `user` may
-    see, by default the user of the session. From outside the session, it has only texts that `trust` allows.
+    Without a session it has only what was said and remembered elsewhere. Without a `query` the newest user message is
+    the query. `channel` is searched instead of the session's own. The document has at most `max_messages` of the
+    session's messages, the `recency_window` among them. `rates` are the decay rates of each tier per hour, for the
+    ranking `decay`; `now` is in microseconds. Standing instructions get at most `instruction_tokens`. Results with a
+    relevance below `min_score` are left out. `memory_tokens` limits the tokens of results from outside the session.
+    With a `min_best`, all results are left out if the best has a lower relevance. Otherwise results whose relevance,
+    regardless of the speaker, is less than a twentieth of the best's are left out. With `until`, a time in
+    microseconds, it is the context of that time. It has the texts that `user` may see, by default the user of the
+    session. From outside the session, it has only texts that `trust` allows.
     """
 
     agent: str
-    session: str
+    session: str | None
     query: str | None
     channel: str | None
     recency_window: int
@@ -243,7 +246,9 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
             nearest, degraded = _near_enough(within, request), degraded or within.response.degraded
     across = _read_account(account, visible, request) if account and visible else _MemoryDetails()
     with store.reading() as tx:
-        conversation = _choose_conversation(tx.for_agent(request.agent), session, nearest, request)
+        conversation = Conversation()
+        if request.session is not None:
+            conversation = _choose_conversation(tx.for_agent(request.agent), session, nearest, request)
         memories, duplicates, held_back = list[Candidate](), 0, frozenset[tuple[str, str]]()
         if visible:
             rows = tx.for_agent(request.agent)
@@ -267,7 +272,7 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         duplicates=duplicates,
         nothing_fits=visible is not None and request.max_memories > 0 and not memories,
         searched_channel=request.channel if request.channel not in (None, own_channel or DEFAULT_CHANNEL) else None,
-        instructions=_read_instructions((store, account), request, applies),
+        instructions=_read_instructions(dict.fromkeys((store, account)), request, applies),
         recalled=visible,
         held_back=held_back,
     )
@@ -278,23 +283,24 @@ def _key(candidate: Candidate) -> tuple[str, str]:
 
 
 def _read_session(store: Store, request: ContextRequest) -> _Session:
+    if request.channel is not None:
+        with store.reading_as(request.agent) as rows:
+            rows.channels.check_exists(request.channel)
+    if request.session is None:
+        return _Session(replace(_NO_SESSION, user=request.user), "", _checked_query(request), [])
     with store.reading_as(request.agent) as rows:
         session = rows.sessions.get(request.session)
-        if request.channel is not None:
-            rows.channels.check_exists(request.channel)
         window, until = min(request.recency_window, request.max_messages), request.until
         recent = rows.messages.in_session(session.row_id, limit=window, newest=True, until=until)
         # A message that only has an original, such as encrypted reasoning, has no text.
         recent = [message for message in recent if message.content or message.tool_calls]
-        query = (request.query or "").strip()
+        query = _checked_query(request)
         if not query:
             newest = next((message for message in reversed(recent) if message.role == "user"), None)
             newest = newest or rows.messages.newest_with_role(session.row_id, "user", until=until)
             if newest and store.withdrawn("messages", [newest.row_id]):  # an embedder may be an endpoint
                 newest = None
             query = newest.content[:_QUERY_CHARACTERS].strip() if newest else ""
-        elif len(query) > MAX_QUERY_CHARACTERS:
-            raise Rejected(f"query has {len(query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query")
         first = rows.messages.in_session(session.row_id, limit=1)
         if first:  # imported messages may be older than the session's record
             session = replace(session, started_at=min(session.started_at, first[0].created_at))
@@ -303,6 +309,13 @@ def _read_session(store: Store, request: ContextRequest) -> _Session:
             session = replace(session, messages=rows.messages.count_until(session.row_id, until))
             summary = until_day(summary, from_micros(until + 1).strftime("%Y-%m-%d"))
         return _Session(session, summary, query, recent)
+
+
+def _checked_query(request: ContextRequest) -> str:
+    query = (request.query or "").strip()
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise Rejected(f"query has {len(query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query")
+    return query
 
 
 # --- the recalls ---
@@ -499,11 +512,11 @@ def message_of(result: RecallResult, provenance: Provenance | None) -> tuple[str
     return provenance.session if provenance is not None else result.session, result.source_message
 
 
-def tier_of(chunk: ChunkAttributes, *, session: str, channel: str | None) -> Tier:
+def tier_of(chunk: ChunkAttributes, *, session: str | None, channel: str | None) -> Tier:
     """Return a memory's tier; for messages and files the narrowest scope that contains both chunk and session."""
     if chunk.tier is not None:
         return chunk.tier
-    if chunk.session == session:
+    if session is not None and chunk.session == session:
         return "conversation"
     if channel is not None and chunk.channel == channel:
         return "channel"

@@ -17,7 +17,7 @@ MAX_RELEVANT: Final = 5
 class Conversation:
     """The chosen messages: recent ones oldest first, important ones newest first, relevant ones best first."""
 
-    recent: tuple[MessageRecord, ...]
+    recent: tuple[MessageRecord, ...] = ()
     important: tuple[MessageRecord, ...] = ()
     relevant: tuple[MessageRecord, ...] = ()
 

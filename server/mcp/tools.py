@@ -5,7 +5,7 @@ Results are short, dated, attributed, inert, and within a number of tokens.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -20,7 +20,7 @@ from reverie.inert import inert, inert_line
 from reverie.memories.calls import Forget, GetMemory, ListMemories, Remember, UpdateMemory
 from reverie.memories.types import DREAM_SWEEP, IMPORT, LaterChange, Memory, MemoryKind, changed_text
 from reverie.recall.calls import GetContext, Recall
-from reverie.recall.types import RecallResponse, RecallResult
+from reverie.recall.types import Context, RecallResponse, RecallResult
 from reverie.scheduling.calls import (
     AddSchedule,
     CancelReminder,
@@ -206,10 +206,6 @@ CommitId = Annotated[str | None, Field(description="Show what changed since this
 
 # Results with a lower relevance are not shown: a model takes whatever it is shown for an answer.
 MIN_RELEVANCE: Final = 0.03
-_CONTEXT_RESULTS: Final = 12
-_INSTRUCTIONS: Final = 20
-# Standing instructions get at most one third of a context; the rest is for what is recalled.
-_INSTRUCTIONS_SHARE: Final = 3
 _NOTHING: Final = "Nothing that fits was said or remembered so far."
 _SESSION: Final = "mcp"
 _RECIPIENT: Final = "user"
@@ -267,15 +263,11 @@ class Tools:
     async def context(self, about: Asked, session: ContextSession = None, token_budget: Budget = 1_500) -> str:
         """Return what to know before answering."""
         bound = self._current()
-        if session is not None:
-            call = GetContext(session=session, query=about, token_budget=token_budget)
-            document = await bound.send(call)
-            why = f"({inert(document.degraded)})\n" if document.degraded else ""
-            return cut(why + document.text, token_budget)
-        instructions = await _instructions(bound)
-        found = await bound.send(Recall(query=about, limit=_CONTEXT_RESULTS, min_score=MIN_RELEVANCE))
-        approved = replace(found, results=[one for one in found.results if not one.waits])
-        return await _document(bound, instructions, approved, token_budget)
+        found = await bound.send(GetContext(session=session, query=about, token_budget=token_budget))
+        if not (found.messages or found.memories or found.instructions):
+            return f"{_NOTHING}{degraded(found)}"
+        why = f"({inert(found.degraded)})\n" if found.degraded else ""
+        return cut(why + found.text, token_budget)
 
     async def remember(
         self,
@@ -481,35 +473,12 @@ def _commit(one: Commit) -> str:
     return line((moment(one.at), f"commit {one.id[:12]}", files), one.message)
 
 
-async def _instructions(bound: Bound) -> list[Memory]:
-    """Return the standing instructions that hold everywhere, without those that wait for an approval."""
-    page = await bound.send(ListMemories(kind="instruction", limit=_INSTRUCTIONS))
-    return [one for one in page.memories if one.tier in ("workspace", "account") and one.visibility != "requested"]
-
-
-async def _document(bound: Bound, instructions: list[Memory], found: RecallResponse, budget: int) -> str:
-    """Return the instructions and what was recalled, in at most `budget` tokens."""
-    parts, shown = [], {one.id for one in instructions}
-    left = budget
-    if instructions:
-        heading = "What the user wants from now on, the newest first:"
-        items = [memory_line(one, user=bound.user) for one in instructions]
-        parts.append(listed(heading, items, tokens=budget // _INSTRUCTIONS_SHARE).replace(f"{NOTE}\n", ""))
-        left -= tokens_of(parts[0])
-    items = await recalled_lines(bound, found, excluded_ids=shown)
-    if items:
-        parts.append(listed(f"What may matter now, the best first.{degraded(found)}", items, tokens=left))
-    return "\n\n".join(parts) or f"{_NOTHING}{degraded(found)}"
-
-
-async def recalled_lines(
-    bound: Bound, found: RecallResponse, *, excluded_ids: Collection[str] = (), past: bool = False
-) -> list[str]:
+async def recalled_lines(bound: Bound, found: RecallResponse, *, past: bool = False) -> list[str]:
     """Return the lines of recalled results. Memories get their origin; those that were deleted since are left out.
 
     With `past` they were recalled as of an earlier time, when what is to be reviewed now was not known.
     """
-    results = [one for one in found.results if one.id not in excluded_ids]
+    results = found.results
     memories: dict[str, Memory] = {}
     failures: list[ReverieError] = []
 
@@ -537,8 +506,8 @@ async def recalled_lines(
     ]
 
 
-def degraded(found: RecallResponse) -> str:
-    """Return why a recall found fewer or worse than it might, as a sentence; empty if it did not."""
+def degraded(found: RecallResponse | Context) -> str:
+    """Return why a recall or a context found fewer or worse than it might, as a sentence; empty if it did not."""
     return f" (Limited now: {inert(found.degraded)}.)" if found.degraded else ""
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from memory.recall import record_recalls
 from reverie import AsyncReverie, Context, Restored, Reverie
+from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected
 from support.command_line import CommandLine
 from support.endpoint import Endpoint, chat_endpoint, say, send
@@ -86,6 +87,39 @@ def test_a_context_tells_what_was_said_here_and_elsewhere(url: str) -> None:
     ]
     assert found.tokens > 20
     assert "zanzibar" not in found.text
+
+
+def test_before_a_conversation_begins_a_context_tells_what_fits(plain_url: str, runtime: Runtime) -> None:
+    """Given no session, then a context has what fits the query, the instructions in force, and nobody else's."""
+    with Reverie("ana", url=plain_url) as ana:
+        ana.remember("Answer in one sentence.", kind="instruction", source="user")
+        ana.remember("Kate keeps her boat in Faro.", user="kate")
+        ana.remember("Leo keeps his boat in Sines.", user="leo")
+        drain(runtime)
+        found = ana.context(query="Where are the boats?", user="kate")
+        nothing = ana.context()
+    for part in ("Answer in one sentence.", "I rowed boats in the harbour.", "Kate keeps her boat in Faro."):
+        assert part in found.text
+    for part in ("Sines", "zanzibar", "This session"):
+        assert part not in found.text
+    assert found.messages == []
+    assert [one.text for one in nothing.instructions] == ["Answer in one sentence."]
+    assert (nothing.memories, "nothing was searched" in nothing.degraded) == ([], True)
+
+
+def test_a_new_workspace_is_told_what_holds_in_every_workspace(plain_url: str, runtime: Runtime) -> None:
+    """Given memories of the account, when a workspace has nothing yet, then a context without a session has them."""
+    with Reverie("ana", url=plain_url) as ana:
+        ana.remember("Write dates as 2027-05-01.", kind="instruction", source="user", tier="account")
+        ana.remember("Kate likes her tea with peanuts.", kind="preference", tier="account", source="user")
+    drain(runtime, ACCOUNT_STORE)
+    with Reverie("ana", url=plain_url, workspace="new") as ana:
+        found = ana.context(query="What does Kate like?")
+        assert found.text.count("Write dates as 2027-05-01.") == 1
+        assert "Kate likes her tea with peanuts." in found.text
+        for arguments in ({"session": "none"}, {"channel": "none"}):
+            with pytest.raises(NotFound):
+                ana.context(query="What does Kate like?", **arguments)
 
 
 def test_what_a_context_tells_counts_as_recalled(plain_url: str, runtime: Runtime) -> None:

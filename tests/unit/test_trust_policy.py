@@ -47,9 +47,9 @@ def ana(pipe: Pipeline) -> Knowing:
     return Knowing(pipe.stores, workspace=WORKSPACE)
 
 
-def context(pipe: Pipeline, trust: TrustPolicy = EVERYTHING_TOLD) -> BuiltContext:
+def context(pipe: Pipeline, trust: TrustPolicy = EVERYTHING_TOLD, **changes: object) -> BuiltContext:
     """The context of a question for boats."""
-    request = context_request("boat", now=pipe.now(), instruction_tokens=150, trust=trust)
+    request = context_request("boat", now=pipe.now(), instruction_tokens=150, trust=trust, **changes)
     return build_context(
         pipe.store,
         lambda asked: find(pipe.store, pipe.embedder, asked),
@@ -60,14 +60,16 @@ def context(pipe: Pipeline, trust: TrustPolicy = EVERYTHING_TOLD) -> BuiltContex
     )
 
 
-def boats(pipe: Pipeline, trust: TrustPolicy = EVERYTHING_TOLD) -> set[str]:
-    return {one.text.removeprefix("A boat by ") for one in context(pipe, trust).memories if "boat" in one.text}
+def boats(pipe: Pipeline, trust: TrustPolicy = EVERYTHING_TOLD, **changes: object) -> set[str]:
+    told = context(pipe, trust, **changes).memories
+    return {one.text.removeprefix("A boat by ") for one in told if "boat" in one.text}
 
 
 def test_everything_is_told_unless_a_policy_holds_it_back(pipe: Pipeline, ana: Knowing) -> None:
     """Given a policy, then what is never told stays out, and what is reviewed is told once it is confirmed."""
     assert boats(pipe) == {"user", "agent", "tool", "web", "a tool's message"}
     assert boats(pipe, HOLDS_BACK) == {"user", "agent", "a tool's message"}
+    assert boats(pipe, HOLDS_BACK, session=None) == {"user", "agent", "a tool's message"}
     assert boats(pipe, TrustPolicy.parse("tool=never")) == {"user", "agent", "web"}
     for id in ("tool", "web"):
         confirm_memory(ana.memories, id, now=pipe.now())

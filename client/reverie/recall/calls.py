@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from msgspec import Meta
 
-from reverie.calls import InSession, OfOneOrAll, Paged, Queried
+from reverie.calls import InSession, OfOneOrAll, OfUser, Paged, Queried
 from reverie.errors import Rejected
 from reverie.fields import (
     MAX_COUNT,
@@ -151,14 +151,20 @@ class ShowContext(OfOneOrAll[types.ServedContext], frozen=True):
     id: Annotated[str, label("The id of a context that was served.")]
 
 
-class _SessionQuery(InSession[types.Context], frozen=True):
+class _SessionQuery(OfUser[types.Context], frozen=True):
+    session: Annotated[
+        SessionId | None, Meta(description="The conversation that goes on; by default none, for a new one.")
+    ] = None
     query: Annotated[
         Query | None, Meta(description="What the agent is about to answer; by default the newest user turn.")
     ] = None
 
 
 class GetContext(_SessionQuery, kw_only=True, frozen=True):
-    """Return what an agent should know before it answers in a session, as Markdown for its system prompt.
+    """Return what an agent should know before it answers, as Markdown for its system prompt.
+
+    It has the newest messages of a `session`, its summary, and what was said and remembered elsewhere that fits the
+    `query`. Without a session it has what `user` may see, and is not listed by `contexts.list`.
 
     `str()` of the result is the Markdown. It has at most `token_budget` tokens, less `reserved_tokens` if the budget is
     to cover more of the prompt; without a budget, the setting `context_token_budget` less `system_prompt_buffer`. Of
