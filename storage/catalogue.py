@@ -164,6 +164,11 @@ _SUMMARY: Final = "summary_text, summary_epoch, summary_upper_sequence, status, 
 
 # Items have no stage: the condition for items that wait to be embedded equals that of their index.
 ITEMS_TO_EMBED: Final = "embedding_model IS NULL AND index_fields IS NOT NULL"
+# Goals that a run would recall without the vector of the model that the store searches by.
+GOALS_TO_EMBED: Final = (
+    "status IN ('active', 'paused', 'disabled') AND recall_limit > 0"
+    " AND coalesce(goal_model, '') <> (SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active')"
+)
 # A person's export has the sessions of groups, but of their messages only what that person said.
 OWN: Final = "(s.user_id = :user AND NOT s.is_group)"
 OWN_SESSIONS: Final = (

@@ -172,6 +172,7 @@ STAGE_TASKS: Final[dict[str, str]] = {
     "embed": contract.EMBED_CHUNKS,
     "index": contract.INDEX_CHUNKS,
     "items": contract.EMBED_ITEMS,
+    "goals": contract.EMBED_GOALS,
     "recalls": contract.RECORD_RECALLS,
 }
 

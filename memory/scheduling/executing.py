@@ -329,7 +329,7 @@ def embed_goals(store: Store, embedder: Embedder) -> dict[str, int]:
     """Embed the goals without a vector of this model, outside of any transaction; returns counts.
 
     After a failure the rest is left to the next call; until then these runs recall by keywords. A goal that the
-    embedder refuses stops no other.
+    embedder refuses stops no other, and is not tried again by the same model.
     """
     counts = {"goals": 0}
     try:
@@ -342,20 +342,26 @@ def embed_goals(store: Store, embedder: Embedder) -> dict[str, int]:
                 with store.writing() as tx:
                     for goal, vector in vectors:
                         tx.goal_vectors.put(goal, vector, embedder.model)
-            counts["goals"] += len(vectors)
+            embedded = sum(vector is not None for _, vector in vectors)
+            counts["goals"] += embedded
+            if embedded < len(vectors):
+                counts["refused"] = counts.get("refused", 0) + len(vectors) - embedded
             if len(vectors) < _BATCH:
-                return {**counts, **({"refused": len(goals) - len(vectors)} if len(vectors) < len(goals) else {})}
+                return counts
     except (Transient, Permanent):
         return {**counts, "failed": 1}
 
 
-def _embed(store: Store, goals: Sequence[Goal], embedder: Embedder) -> list[tuple[Goal, bytes]]:
-    found = []
+def _embed(store: Store, goals: Sequence[Goal], embedder: Embedder) -> list[tuple[Goal, bytes | None]]:
+    """Return the vectors of goals that were not withdrawn; None for a goal that the embedder refuses."""
+    found: list[tuple[Goal, bytes | None]] = []
     for goal in goals:
         if store.withdrawn("schedules", [goal.schedule]):  # looked up for each, since an embedder may be an endpoint
             continue
+        vector = None
         with contextlib.suppress(EmbeddingRefused):
-            found.append((goal, np.asarray(embedder.embed_query(goal.text), dtype="<f4").tobytes()))
+            vector = np.asarray(embedder.embed_query(goal.text), dtype="<f4").tobytes()
+        found.append((goal, vector))
     return found
 
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from storage.catalogue import ITEMS_TO_EMBED
+from storage.catalogue import GOALS_TO_EMBED, ITEMS_TO_EMBED
 from storage.pipeline.held_claims import HeldClaims
 from storage.repository import Repository
 
@@ -289,14 +289,17 @@ def _suspects_at_once(crashes: int, limit: int) -> int:
 def backlog_sql(stage: Stage) -> tuple[str, str]:
     """Return two statements: how many rows wait and since when; how many are claimed and how many wait for a retry.
 
-    At the stage `embed` JSON items wait, too, as after a change of model.
+    At the stage `embed` JSON items and the goals of schedules wait, too, as after a change of model.
     """
     table, key, condition = _WAITING[stage]
-    items = f" UNION ALL SELECT stored_at FROM items WHERE {ITEMS_TO_EMBED}" if stage == "embed" else ""
+    others = ""
+    if stage == "embed":
+        others = f" UNION ALL SELECT stored_at FROM items WHERE {ITEMS_TO_EMBED}"
+        others += f" UNION ALL SELECT updated_at FROM schedules WHERE {GOALS_TO_EMBED}"
     waiting = (
         f"SELECT count(*), min(stored_at) FROM (SELECT waiting.stored_at FROM {table} AS waiting WHERE {condition}"
         f" AND (SELECT 1 FROM claims WHERE stage = :stage AND item_id = waiting.{key}"
-        f" AND token IS NULL AND next_attempt_at IS NULL) IS NULL{items}) AS every"
+        f" AND token IS NULL AND next_attempt_at IS NULL) IS NULL{others}) AS every"
     )
     return waiting, "SELECT count(token), count(next_attempt_at) FROM claims WHERE stage = :stage"
 
@@ -310,8 +313,11 @@ def waiting_row_sql(stage: Stage, item: str) -> str:
 def unfinished_sql(stage: Stage) -> str:
     """Return a query that finds a row if a stage has work left that is no dead letter."""
     table, key, condition = _WAITING[stage]
-    items = f"SELECT 1 FROM items WHERE {ITEMS_TO_EMBED} UNION ALL " if stage == "embed" else ""
+    others = ""
+    if stage == "embed":
+        others = f"SELECT 1 FROM items WHERE {ITEMS_TO_EMBED} UNION ALL "
+        others += f"SELECT 1 FROM schedules WHERE {GOALS_TO_EMBED} UNION ALL "
     return (
-        f"{items}SELECT 1 FROM {table} AS waiting WHERE {condition} AND (SELECT 1 FROM claims WHERE stage = :stage"
+        f"{others}SELECT 1 FROM {table} AS waiting WHERE {condition} AND (SELECT 1 FROM claims WHERE stage = :stage"
         f" AND item_id = waiting.{key} AND token IS NULL AND next_attempt_at IS NULL) IS NULL LIMIT 1"
     )

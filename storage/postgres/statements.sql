@@ -2587,6 +2587,11 @@ SELECT 1
 FROM items
 WHERE (embedding_model IS NULL AND NOT index_fields IS NULL) AND items.store_id = :store_id
 UNION ALL SELECT 1
+FROM schedules
+WHERE (status IN ('active', 'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model
+    FROM indexes WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id
+    = :store_id
+UNION ALL SELECT 1
 FROM chunks AS waiting
 WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL
     AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id LIMIT 1;
@@ -2612,7 +2617,10 @@ SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
     = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS
     NULL) AND waiting.store_id = :store_id UNION ALL SELECT stored_at FROM items WHERE (embedding_model IS NULL AND NOT
-    index_fields IS NULL) AND items.store_id = :store_id) AS every;
+    index_fields IS NULL) AND items.store_id = :store_id UNION ALL SELECT updated_at FROM schedules WHERE (status IN
+    ('active', 'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model FROM indexes
+    WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id = :store_id)
+    AS every;
 SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT
     1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND
@@ -3754,6 +3762,12 @@ SELECT agent_id AS agent, id AS schedule, goal AS text
 FROM schedules
 WHERE (status IN ('active', 'paused', 'disabled') AND recall_limit > 0 AND goal_model IS DISTINCT FROM :model) AND
     schedules.store_id = :store_id LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+-- storage.scheduling.schedules: any_waiting
+SELECT 1
+FROM schedules
+WHERE (status IN ('active', 'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model
+    FROM indexes WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id
+    = :store_id LIMIT 1;
 -- storage.scheduling.schedules: put
 UPDATE schedules
 SET goal_vector = :vector, goal_model = :model
@@ -4204,7 +4218,10 @@ SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
     = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS
     NULL) AND waiting.store_id = :store_id UNION ALL SELECT stored_at FROM items WHERE (embedding_model IS NULL AND NOT
-    index_fields IS NULL) AND items.store_id = :store_id) AS every;
+    index_fields IS NULL) AND items.store_id = :store_id UNION ALL SELECT updated_at FROM schedules WHERE (status IN
+    ('active', 'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model FROM indexes
+    WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id = :store_id)
+    AS every;
 SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT
     1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND
@@ -4234,6 +4251,11 @@ WHERE (chunked_at IS NULL AND superseded_by IS NULL AND (SELECT 1 FROM claims WH
 SELECT 1
 FROM items
 WHERE (embedding_model IS NULL AND NOT index_fields IS NULL) AND items.store_id = :store_id
+UNION ALL SELECT 1
+FROM schedules
+WHERE (status IN ('active', 'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model
+    FROM indexes WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id
+    = :store_id
 UNION ALL SELECT 1
 FROM chunks AS waiting
 WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL

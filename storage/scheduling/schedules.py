@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from sqlalchemy import Connection
 
 from reverie.errors import NotFound, Rejected
+from storage.catalogue import GOALS_TO_EMBED
 from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.repository import AgentRepository, Repository
 from storage.rows import column_name, execute, insert_sql, select_list, to_parameters, valid_json
@@ -330,8 +331,12 @@ class GoalVectors(Repository):
             limit=limit,
         )
 
-    def put(self, goal: Goal, vector: bytes, model: str) -> None:
-        """Store the vector of a goal (float32, little-endian), unless the goal has changed."""
+    def any_waiting(self) -> bool:
+        """Return whether a goal has no vector of the model that the store searches by."""
+        return self._value(f"SELECT 1 FROM schedules WHERE {GOALS_TO_EMBED} LIMIT 1") is not None
+
+    def put(self, goal: Goal, vector: bytes | None, model: str) -> None:
+        """Store the vector of a goal (float32, little-endian), or that it has none, unless the goal has changed."""
         self._execute(
             "UPDATE schedules SET goal_vector = :vector, goal_model = :model"
             " WHERE agent_id = :agent AND id = :id AND goal = :goal",

@@ -13,10 +13,12 @@ from sqlalchemy import text
 
 from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused, HashEmbedder
 from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable
+from memory.pipeline.recovery import StageSweep
 from memory.scheduling.executing import GoalContext, embed_goals
 from retrieval.recaller import Recaller
 from reverie import contract
 from reverie.scheduling.types import MAX_OUTPUT_BYTES, LlmExecutor
+from storage.pipeline.work import STAGES
 from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
 from support.remembered import keep, settle
@@ -465,6 +467,24 @@ def test_another_model_makes_the_vectors_anew(here: CarryingOut) -> None:
     embed_goals(here.time.store, Embedding())
     assert embed_goals(here.time.store, Embedding("larger")) == {"goals": 1}
     assert vector_of(here, schedule)[1] == "larger"
+
+
+def test_goals_that_wait_for_a_new_model_are_seen_in_the_status_and_taken_up_by_the_sweep(here: CarryingOut) -> None:
+    """Given a goal with a vector of the model before, then it counts as waiting and its task is sent, until it has
+    one; a goal that the model refuses does not wait."""
+    say(here, FERNS)
+    for goal in ("one", "bad"):
+        scheduled(here, goal)
+    embed_goals(here.time.store, Embedding("before"))
+
+    def waiting() -> tuple[int, list[str]]:
+        sent: list[str] = []
+        StageSweep(STAGES).run(here.here.stores, now=here.time.now, notify=lambda stage, _: sent.append(stage))
+        return here.here.stores.counts("ws").backlogs["embed"].waiting, sent
+
+    assert waiting() == (2, ["goals"])
+    embed_goals(here.time.store, Embedding(refused="bad"))
+    assert waiting() == (0, [])
 
 
 def test_more_goals_than_go_into_a_batch_are_all_embedded(here: CarryingOut) -> None:
