@@ -47,13 +47,16 @@ from worker.runtime import Runtime
 
 _T = TypeVar("_T")
 _PAUSE_SHARE: Final = 10
+# Reading a status ends within some two seconds. One that waited for longer, as for a database that stood still, has
+# computed no more, and what it says must not be shown for minutes.
+_LONGEST_SECONDS: Final = 20.0
 
 
 class Kept(Generic[_T]):
     """A value that is read again once it is older than `seconds`. Thread-safe; only one caller reads at a time.
 
-    A value that takes long to read is kept for ten times that long, so that reading takes a tenth of a core at most. An
-    error is raised and not kept.
+    A value that takes long to read is kept for ten times that long, so that reading takes a tenth of a core at most,
+    and for 20 s at most. An error is raised and not kept.
     """
 
     def __init__(self, read: Callable[[], _T], *, seconds: float) -> None:
@@ -66,11 +69,12 @@ class Kept(Generic[_T]):
     def read(self) -> _T:
         """Return the value."""
         with self._lock:
-            fresh_seconds = max(self._seconds, _PAUSE_SHARE * self._took_seconds)
+            fresh_seconds = max(self._seconds, min(_PAUSE_SHARE * self._took_seconds, _LONGEST_SECONDS))
             if self._kept is None or time.monotonic() - self._kept[0] >= fresh_seconds:
                 started = time.monotonic()
-                self._kept = (started, self._read())
-                self._took_seconds = time.monotonic() - started
+                value = self._read()
+                ended = time.monotonic()
+                self._kept, self._took_seconds = (ended, value), ended - started
             return self._kept[1]
 
 

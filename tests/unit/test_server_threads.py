@@ -1,12 +1,14 @@
-"""One slow workspace does not take the threads that all other calls need."""
+"""One slow workspace or database takes neither the threads that other calls need, nor the truth from the status."""
 
 from __future__ import annotations
 
 import threading
 
 import anyio
+import pytest
 
 from server.responses import MAX_OF_ONE_WORKSPACE, Threads
+from server.services import Kept
 
 
 def test_callers_of_a_slow_workspace_leave_threads_to_others() -> None:
@@ -31,3 +33,23 @@ def test_callers_of_a_slow_workspace_leave_threads_to_others() -> None:
 
     assert anyio.run(scenario) == "answered"
     assert threads._turns == {}, "nothing is kept of workspaces that nobody calls"
+
+
+def test_a_value_that_waited_for_a_database_is_not_shown_for_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a status that took 30 s to read, because the database stood still, then it is read again after 20 s; one
+    that took half a second is kept for five."""
+    seconds = 0.0
+    takes = iter([30.0, 0.5, 0.1])
+    monkeypatch.setattr("server.services.time.monotonic", lambda: seconds)
+
+    def read() -> float:
+        nonlocal seconds
+        seconds += next(takes)
+        return seconds
+
+    kept = Kept(read, seconds=1.0)
+    shown = [kept.read()]
+    for pause in (19.0, 1.0, 4.0, 1.0):
+        seconds += pause
+        shown.append(kept.read())
+    assert shown == [30.0, 30.0, 50.5, 50.5, 55.6]
