@@ -134,6 +134,14 @@ class LanguageModel(Protocol):
         """Add messages of conversations that the model has read to its usage; does nothing by default."""
         del messages, purpose
 
+    def note_found(self, found: bool) -> bool:
+        """Note whether the model found anything in a passage with something to find.
+
+        Return whether it may be relied on, which it always is by default.
+        """
+        del found
+        return True
+
 
 def require_prompt(system: str, prompt: str, max_tokens: int) -> None:
     """Raise LanguageModelRefused for an empty prompt, a lone surrogate, or `max_tokens` below 1."""
@@ -238,6 +246,8 @@ _KNOWN_SYSTEM: Final = "Answer with one word."
 _KNOWN_PROMPT: Final = "Say hello."
 _KNOWN_TOKENS: Final = 16
 _KNOWN_TO_WORK_SECONDS: Final = 60.0
+# Patterns find little that a good model would leave out, and never so often in a row.
+_EMPTY_PASSAGES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,14 +327,17 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
         self._worked_at: float | None = None
         self._refusals = 0
         self._unusable = ""
+        self._found_nothing = 0
         self.is_used = False
         self._unrecorded: dict[Purpose, ModelUsage] = {}
         self._lock = threading.Lock()
 
     @property
     def last_error(self) -> str:
-        """Return why it is down, or why its last answer was unusable; empty after a success."""
-        return self._breaker.last_error or self._unusable
+        """Return why it is down, why its last answer was unusable, or that it finds nothing; empty after a success."""
+        nothing = f"it found nothing in the last {self._found_nothing} passages that patterns find something in"
+        is_empty = self._found_nothing >= _EMPTY_PASSAGES
+        return self._breaker.last_error or self._unusable or (nothing if is_empty else "")
 
     def complete(
         self,
@@ -360,6 +373,14 @@ class GuardedLanguageModel(GuardedService, LanguageModel):
     def note_read(self, messages: int, *, purpose: Purpose) -> None:
         """Record messages that the model has read."""
         self._record_usage(ModelUsage(self.name, purpose, calls=0, messages=messages))
+
+    def note_found(self, found: bool) -> bool:
+        """Note whether the model found anything in a passage with something to find.
+
+        Return whether it may be relied on: not after it found nothing twenty times in a row.
+        """
+        self._found_nothing = 0 if found else self._found_nothing + 1
+        return self._found_nothing < _EMPTY_PASSAGES
 
     def close(self) -> None:
         """Close the inner model's connections, and record pending usage."""

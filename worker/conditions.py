@@ -153,7 +153,7 @@ def _models(status: PipelineStatus, settings: Settings) -> Iterator[Finding]:
         yield Finding("Embedder", "problem", f"{embedder.model}: {embedder.error}", "until then recall goes by words")
     else:
         yield Finding("Embedder", "ok", embedder.model or "none: recall goes by words")
-    advice = "does its endpoint answer, and take the key?"
+    advice = "is it the right model, and does its endpoint answer and take the key?"
     failing = {worker.language_model for worker in status.workers if " (" in worker.language_model}
     for text in sorted(failing):
         yield Finding("Language model", "warning" if settings.deterministic_fallback else "problem", text, advice)

@@ -203,14 +203,28 @@ class SessionReader:
         if self.extractor.model is not None and self.has_evidence(window):
             try:
                 by_model = self._by_model(self.extractor.model, window)
-                return [*by_model, *self._added_by_patterns(by_users, by_model, window)]
+                if self._is_reliable(self.extractor.model, by_model, by_users, window) or not rules.fallback:
+                    return [*by_model, *self._added_by_patterns(by_users, by_model, window)]
+                self.counts["model_found_nothing"] += 1
             except LanguageModelUnavailable:
                 self.counts["model_unavailable"] += 1
             except LanguageModelRefused:
                 self.counts["model_refused"] += 1
             if not rules.fallback:
                 return None
+        return self._by_patterns(by_users, window)
+
+    def _by_patterns(self, by_users: Sequence[SourceMessage], window: Window) -> list[Finding]:
         return list(found_by_patterns(by_users, now=self.now, before=window.before, known=self._about_people(by_users)))
+
+    def _is_reliable(
+        self, model: LanguageModel, by_model: Sequence[Finding], by_users: Sequence[SourceMessage], window: Window
+    ) -> bool:
+        """Return whether to rely on a model that found this: one that never finds what patterns find has a fault."""
+        if by_model:
+            return model.note_found(True)
+        shown = [message for message in by_users if is_evidence(message, self.extractor.rules.min_characters)]
+        return not self._by_patterns(shown, window) or model.note_found(False)
 
     def _about_people(self, messages: Sequence[SourceMessage]) -> Iterable[str]:
         """Return what is known of the people and pets of the user of these messages: it tells their names."""

@@ -341,3 +341,28 @@ def test_a_call_is_shown_what_the_one_before_it_found(pipeline: Pipeline) -> Non
     (_, first), (_, second) = model.prompts
     assert FOUND[0] not in first
     assert FOUND[0] in second
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+def test_a_model_that_always_finds_nothing_is_told_and_replaced(pipeline: Pipeline, fallback: bool) -> None:
+    """Given a model whose answers are valid and empty, or hold only inventions, then after twenty passages in which
+    patterns find something it is an error of the model, and patterns are used if they may be, until it finds
+    something. Passages without a statement do not count."""
+    said = "I live in Ghent, in a small flat near the old station."
+    script = ScriptedLanguageModel([answer(), answer(memory("User owns three horses and a boat."))] * 12)
+    model = GuardedLanguageModel(script)
+    extracting = Extracting(pipeline, model, fallback=fallback)
+    for number in range(19):
+        tell(pipeline, said, session=f"s{number}", user=f"u{number}")
+        tell(pipeline, "What time is the next train to the coast?", session=f"q{number}", user=f"q{number}")
+        extracting.sweep()
+    assert (model.last_error, extracting.contents()) == ("", [])
+    tell(pipeline, said, session="last", user="kate")
+    counts = extracting.sweep()
+    assert model.last_error == "it found nothing in the last 20 passages that patterns find something in"
+    assert (counts["model_found_nothing"], len(extracting.contents())) == ((1, 1) if fallback else (0, 0))
+    script._answers = [answer(memory("User plays the oboe."))]
+    tell(pipeline, SAID, session="works", user="luis")
+    extracting.sweep()
+    assert model.last_error == ""
+    assert extracting.contents()[-1] == "User plays the oboe."
