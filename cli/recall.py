@@ -107,15 +107,19 @@ def recalls(command: Invocation, call: ListRecallEvents, as_json: AsJson = False
 )
 def _context_row(served: ServedContext) -> Row:
     """List the contexts that the agent got in the last days, newest first."""
-    query = shortened(served.query or "(the newest message)", 60)
+    query = shortened(served.query or _unasked(served), 60)
     return served.id, when(served.at), served.session, query, served.included, served.left_out, served.tokens
+
+
+def _unasked(served: ServedContext) -> str:
+    return "the newest message of the user" if served.session else "no query"
 
 
 @contexts.says("show", ShowContext, arguments=("id",))
 def _show_context(served: ServedContext) -> None:
     """Show what a context included, in which order and how relevant, and what it left out and why."""
-    asked = f"for {served.query!r}" if served.query else "for the newest message of the user"
-    say(f"{when(served.at)}  session {served.session}, {asked}")
+    asked = f"for {served.query!r}" if served.query else f"for {_unasked(served)}"
+    say(f"{when(served.at)}  {f'session {served.session}, ' if served.session else ''}{asked}")
     say(f"{served.tokens:,} of {served.token_budget:,} tokens, {served.included} included, {served.left_out} left out")
     if served.degraded:
         say(f"({served.degraded})")

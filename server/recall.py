@@ -105,11 +105,8 @@ def get_context(services: Services, caller: Caller, call: calls.GetContext) -> C
     services.metrics.observe_context(time.perf_counter() - started, degraded=bool(built.degraded))
     context = convert(built, Context, messages=[convert(message, Message) for message in built.messages])
     if call.as_of is None:  # results of an earlier time are not recorded
-        served = None
-        if call.session is not None:
-            asked = "" if call.query is None else built.query[:QUERY_CHARACTERS]
-            told = {"session": call.session, "token_budget": room, "items": built.served, "query": asked}
-            served = convert(built, ContextNote, **told)
+        asked = "" if call.query is None else built.query[:QUERY_CHARACTERS]
+        served = convert(built, ContextNote, session=call.session, token_budget=room, items=built.served, query=asked)
         asking = replace(call, user=request.user)
         captured = services.captured("context", asking, context, viewer=viewer)
         id = services.record_recall(caller, built.query, built.hits, viewer=viewer, context=served, captured=captured)

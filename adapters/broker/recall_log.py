@@ -63,9 +63,9 @@ _Micros = Annotated[int, msgspec.Meta(ge=0, lt=10**17)]
 
 
 class ContextNote(msgspec.Struct, frozen=True, kw_only=True):
-    """A context that was served in a session: its size in tokens, and what it included and left out."""
+    """A context that was served, in a session or before one: its size in tokens, what it included and left out."""
 
-    session: str
+    session: str | None
     token_budget: int
     tokens: int
     degraded: str

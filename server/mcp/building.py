@@ -141,7 +141,8 @@ def _session(one: Session) -> str:
 def _served(one: ServedContext) -> str:
     asked = inert_line(one.query) or "for the newest message"
     counts = f"{one.included} included, {one.left_out} left out"
-    return f"- {moment(one.at)}: [{asked}]({CONTEXTS}/{one.id}), session {inert_line(one.session)}, {counts}"
+    session = f"session {inert_line(one.session)}, " if one.session else ""
+    return f"- {moment(one.at)}: [{asked}]({CONTEXTS}/{one.id}), {session}{counts}"
 
 
 def _served_item(one: ServedItem) -> str:

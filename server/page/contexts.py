@@ -37,7 +37,7 @@ async def _contexts(visit: Visit) -> Response:
 async def _context(visit: Visit) -> Response:
     served = await visit.send(ShowContext(visit.query("id"), all_users=visit.sees_all_users))
     titles = await visit.titles([served.session])
-    title = titles.get(served.session, served.session)
+    title = titles.get(served.session or "", served.session)
     return visit.page("context.html", served=served, parts=parts_of(served.items), title=title)
 
 

@@ -123,8 +123,11 @@ class ImportedRows(AgentRepository):
                 return self._add_event(record, now)
         if not EXPORTED[types.part_of(record)][1].has_session_row:
             return self._insert(record, now)
-        row = self._session_row(getattr(record, "session", ""))
-        return "left_out" if row is None else self._insert(record, now, exclude=("session",), session_row=row)
+        session = getattr(record, "session", "")
+        row = None if session is None else self._session_row(session)
+        if row is None and session is not None:
+            return "left_out"
+        return self._insert(record, now, exclude=("session",), session_row=row)
 
     def link_successor(self, record: types.ExportedMemory) -> None:
         """Mark a stored memory as replaced by its successor, if the successor has been imported meanwhile."""

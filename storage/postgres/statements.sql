@@ -3064,9 +3064,9 @@ ORDER BY e.at DESC, e.recall DESC, e.score DESC, e.id LIMIT NULLIF(CAST(:limit A
 -- storage.recall.events: record
 INSERT INTO contexts (id, agent_id, session_row, user_id, at, query, token_budget, tokens, degraded, items) SELECT :id,
     :agent, s.row_id, :user, :at, :query, :token_budget, :tokens, :degraded, :items
-FROM sessions AS s
-WHERE (s.agent_id = :agent AND s.id = :session AND s.started_at <= :at) AND s.store_id = :store_id ON CONFLICT(store_id,
-    id) DO NOTHING;
+FROM (SELECT 1 AS one) AS o
+LEFT JOIN sessions AS s ON s.store_id = :store_id AND (s.agent_id = :agent AND s.id = :session AND s.started_at <= :at)
+WHERE :session IS NULL OR NOT s.row_id IS NULL ON CONFLICT(store_id, id) DO NOTHING;
 -- storage.recall.events: prune
 DELETE FROM contexts
 WHERE id IN (SELECT id FROM contexts WHERE at < :before AND contexts.store_id = :store_id ORDER BY id LIMIT
@@ -3075,30 +3075,30 @@ WHERE id IN (SELECT id FROM contexts WHERE at < :before AND contexts.store_id = 
 SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query, c.token_budget
     AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
 FROM contexts AS c
-JOIN sessions AS s ON s.row_id = c.session_row
-WHERE ((c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (s.user_id IS NULL OR s.user_id = :viewer OR
-    s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
-    s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id))) AND s.id = :session) AND c.store_id = :store_id)
-    AND s.store_id = :store_id
+LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = c.session_row
+WHERE (c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (c.session_row IS NULL OR (s.user_id IS NULL
+    OR s.user_id = :viewer OR s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu
+    WHERE (vu.session_row = s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND s.id = :session) AND
+    c.store_id = :store_id
 ORDER BY c.at DESC, c.id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
 SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query, c.token_budget
     AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
 FROM contexts AS c
-JOIN sessions AS s ON s.row_id = c.session_row
-WHERE ((c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (s.user_id IS NULL OR s.user_id = :viewer OR
-    s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
-    s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND c.store_id = :store_id) AND s.store_id =
+LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = c.session_row
+WHERE (c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (c.session_row IS NULL OR (s.user_id IS NULL
+    OR s.user_id = :viewer OR s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu
+    WHERE (vu.session_row = s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id))))) AND c.store_id =
     :store_id
 ORDER BY c.at DESC, c.id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
 -- storage.recall.events: find
 SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query, c.token_budget
     AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
 FROM contexts AS c
-JOIN sessions AS s ON s.row_id = c.session_row
-WHERE ((c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (s.user_id IS NULL OR s.user_id = :viewer OR
-    s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
-    s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id))) AND c.id = :id) AND c.store_id = :store_id) AND
-    s.store_id = :store_id;
+LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = c.session_row
+WHERE (c.agent_id = :agent AND c.user_id IS NOT DISTINCT FROM :viewer AND (c.session_row IS NULL OR (s.user_id IS NULL
+    OR s.user_id = :viewer OR s.id = :viewer_group OR ((s.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu
+    WHERE (vu.session_row = s.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND c.id = :id) AND
+    c.store_id = :store_id;
 -- storage.recall.words: languages_of
 WITH RECURSIVE span(low, high) AS (SELECT MIN(id), MAX(id) FROM chunks WHERE chunks.store_id = :store_id), place(number)
     AS (SELECT 0 UNION ALL SELECT number + 1 FROM place WHERE number + 1 < :sampled) SELECT text

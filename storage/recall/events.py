@@ -134,14 +134,16 @@ class RecallHistory(AgentRepository):
 # A session that began after the context is another session: the earlier one was forgotten.
 _RECORD_CONTEXT: Final = """
     INSERT INTO contexts (id, agent_id, session_row, user_id, at, query, token_budget, tokens, degraded, items)
-    SELECT :id, :agent, s.row_id, :user, :at, :query, :token_budget, :tokens, :degraded, :items FROM sessions AS s
-    WHERE s.agent_id = :agent AND s.id = :session AND s.started_at <= :at
+    SELECT :id, :agent, s.row_id, :user, :at, :query, :token_budget, :tokens, :degraded, :items
+    FROM (SELECT 1 AS one) AS o LEFT JOIN sessions AS s ON s.agent_id = :agent AND s.id = :session
+        AND s.started_at <= :at
+    WHERE :session IS NULL OR s.row_id IS NOT NULL
     ON CONFLICT (id) DO NOTHING
 """
 _SELECT: Final = """
     SELECT c.id AS id, c.agent_id AS agent, s.id AS session, c.user_id AS user, c.at AS at, c.query AS query,
         c.token_budget AS token_budget, c.tokens AS tokens, c.degraded AS degraded, c.items AS items
-    FROM contexts AS c JOIN sessions AS s ON s.row_id = c.session_row WHERE c.agent_id = :agent
+    FROM contexts AS c LEFT JOIN sessions AS s ON s.row_id = c.session_row WHERE c.agent_id = :agent
 """
 _PRUNE_CONTEXTS: Final = (
     "DELETE FROM contexts WHERE id IN (SELECT id FROM contexts WHERE at < :before ORDER BY id LIMIT :limit)"
@@ -154,7 +156,7 @@ class NewContext:
 
     id: str
     agent: str
-    session: str
+    session: str | None
     user: str | None
     at: int
     query: str
@@ -177,7 +179,7 @@ class AllContexts(Repository):
 
 
 class Contexts(AgentRepository):
-    """The contexts of one agent within one transaction: those of the viewer, in sessions that the viewer may see."""
+    """The contexts of one agent in a transaction: the viewer's, in no session or in one that the viewer may see."""
 
     def page(self, *, session: str | None, limit: int, offset: int) -> list[NewContext]:
         """Return contexts, newest first."""
@@ -194,7 +196,7 @@ class Contexts(AgentRepository):
     def _of_viewer(self) -> str:
         if self._viewer is None:
             return ""
-        return f" AND c.user_id IS :viewer AND {of_session(self._viewer, 's')}"
+        return f" AND c.user_id IS :viewer AND (c.session_row IS NULL OR {of_session(self._viewer, 's')})"
 
 
 def _values(context: NewContext) -> dict[str, Any]:

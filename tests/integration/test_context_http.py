@@ -160,6 +160,21 @@ def test_what_was_told_can_be_read_later_with_its_reasons(plain_url: str, runtim
     ]
 
 
+def test_what_was_told_before_a_conversation_can_be_read_too(plain_url: str, runtime: Runtime) -> None:
+    """Given a context without a session, then its user alone sees it, and it is erased with her."""
+    with Reverie("ana", url=plain_url) as ana:
+        found = ana.context(query="boats", user="kate")
+        _served(runtime)
+        (listed,) = ana.contexts.list(user="kate")
+        shown = ana.contexts.show(found.id, user="kate")
+        assert ana.contexts.list(user="leo") == []
+        ana.admin.erasures.create(user="kate")
+        ana.admin.jobs.run("continue-erasures")
+        assert ana.contexts.list(all_users=True) == []
+    assert (listed.id, listed.session, listed.query) == (found.id, None, "boats")
+    assert "I rowed boats in the harbour." in [item.text for item in shown.items]
+
+
 def test_what_is_forgotten_is_not_seen_in_what_was_told(plain_url: str, runtime: Runtime) -> None:
     """Given contexts, when a session is forgotten that one named, then it says so; with its own session it is gone."""
     with Reverie("ana", url=plain_url) as ana:

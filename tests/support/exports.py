@@ -83,13 +83,14 @@ def fill(runtime: Runtime, ana: Reverie) -> None:
     drain(runtime, "@account")
     assert ana.recall("where does the lamp stand", user="kate")
     assert ana.context("kates", "where does the lamp stand", user="kate")
+    assert ana.context(query="which lamp is for heron", user="kate")
     until(lambda: _recorded(runtime, ana), "the recalls are not recorded")
 
 
 def _recorded(runtime: Runtime, ana: Reverie) -> bool:
     runtime.recall_buffer.flush()
     record_recalls(runtime.recall_log, runtime.stores, workspace="default")
-    return bool(ana.memories.recall_events(user="kate") and ana.contexts.list(user="kate"))
+    return bool(ana.memories.recall_events(user="kate") and len(ana.contexts.list(user="kate")) > 1)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

@@ -85,7 +85,8 @@ def test_the_export_of_a_person_has_what_an_erasure_would_remove(make_runtime: M
         for part in ("files", "schedules", "reminders", "scratchpads"):
             assert end.parts[part].records == erased[part], part
         assert {line["agent"] for line in lines_of(tmp_path / "kate.jsonl")[1:-1]} == {"ana"}
-        (told,) = (line for line in lines_of(tmp_path / "kate.jsonl") if line["part"] == "contexts")
+        told, before = (line for line in lines_of(tmp_path / "kate.jsonl") if line["part"] == "contexts")
+        assert (before["query"], before.get("session")) == ("which lamp is for heron", None)
         assert (told["query"], told["session"], bool(told["items"])) == ("where does the lamp stand", "kates", True)
         contents = [line["content"] for line in lines_of(tmp_path / "kate.jsonl") if line["part"] == "memories"]
         assert sorted(contents) == sorted(

@@ -164,7 +164,7 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     """Return what an agent should know before it answers, as Markdown for its system prompt.
 
     It has the newest messages of a `session`, its summary, and what was said and remembered elsewhere that fits the
-    `query`. Without a session it has what `user` may see, and is not listed by `contexts.list`.
+    `query`. Without a session it has what `user` may see.
 
     `str()` of the result is the Markdown. It has at most `token_budget` tokens, less `reserved_tokens` if the budget is
     to cover more of the prompt; without a budget, the setting `context_token_budget` less `system_prompt_buffer`. Of

@@ -168,9 +168,9 @@ class ServedContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     id: str
     at: datetime
-    session: str
     token_budget: int
     tokens: int
+    session: str | None = None
     included: int = 0
     left_out: int = 0
     query: str = ""

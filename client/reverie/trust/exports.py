@@ -338,10 +338,10 @@ class ExportedContext(ExportedRecord, frozen=True, kw_only=True, tag="contexts")
 
     user_fields: ClassVar = ("user",)
     id: str
-    session: str
     at: datetime
     token_budget: int
     tokens: int
+    session: str | None = None
     query: str = ""
     user: str | None = None
     degraded: str = ""
