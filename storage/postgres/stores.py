@@ -35,9 +35,11 @@ from storage.index.search_index import create_missing_indexes
 from storage.pipeline.held_claims import HeldClaims
 from storage.pipeline.work import Stage
 from storage.postgres.columns import shared_tables, tables
+from storage.postgres.dialect import STORE_OPTION
 from storage.postgres.engine import SCHEMA, TURNS, PostgresDatabase, PostgresServer, has_ended
 from storage.postgres.errors import translate_errors
 from storage.postgres.hosts import Hosts
+from storage.postgres.migrations import newest_version
 from storage.postgres.schema import prepare
 from storage.postgres.translation import FILE, KEPT
 from storage.private_files import write_private
@@ -490,11 +492,14 @@ class PostgresStores(Stores):
                 return None if found is None else int(found)
             sql = "INSERT INTO stores (name) VALUES (%(name)s) ON CONFLICT DO NOTHING RETURNING id"
             created = connection.exec_driver_sql(sql, {"name": name}).scalar()
-        if created is None:  # another process has just created it
-            return self._number(name, create=create)
-        with PostgresDatabase(self._server, int(created), self.database_path(name)).atomic() as connection:
-            create_missing_indexes(connection, time.time_ns() // 1_000)
-        return int(created)
+            if created is not None:
+                # In the same transaction: a store without its full-text index would be without it until upkeep.
+                values = {"store": created, "version": newest_version()}
+                connection.exec_driver_sql("SELECT begin_writing(%(store)s, 1000, %(version)s)", values)
+                writer = connection.execution_options(**{STORE_OPTION: int(created)})
+                create_missing_indexes(writer, time.time_ns() // 1_000)
+                return int(created)
+        return self._number(name, create=create)  # another process has just created it
 
     def _names_by(self, order: str) -> list[str]:
         with self._server.writing() as connection:

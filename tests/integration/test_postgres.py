@@ -54,6 +54,26 @@ def test_workspaces_are_created_listed_and_deleted(stores: PostgresStores) -> No
     assert _sessions(stores.workspace("b")) == ["s"]
 
 
+def test_a_process_that_dies_while_it_creates_a_workspace_leaves_none_without_its_index(
+    stores: PostgresStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a process that ends before the full-text index of a new workspace is made, then there is no workspace
+    either, and the next process makes both."""
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr("storage.postgres.stores.create_missing_indexes", die)
+        with pytest.raises(Killed):
+            stores.workspace("garden")
+    assert not stores.exists("garden")
+    assert verify(stores.workspace("garden")).wrong == []
+
+
 def test_a_store_that_another_thread_opens_meanwhile_is_the_same(
     stores: PostgresStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
