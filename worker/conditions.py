@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from beat_schedule import PERIODIC_JOBS
+from reverie import contract
 from reverie.contract import job_name
 from reverie.counts import counted
 from reverie.pipeline.status import Finding, PipelineStatus, by_harm
@@ -32,6 +33,7 @@ def find_conditions(status: PipelineStatus, settings: Settings) -> list[Finding]
         *_broker(status),
         *_databases(status),
         *_hosts(status),
+        *_removals(status),
         *_jobs(status, settings),
         *_lateness(status, settings),
         *_models(status, settings),
@@ -86,6 +88,15 @@ def _hosts(status: PipelineStatus) -> Iterator[Finding]:
         yield Finding("Hosts", "problem", f"{host.name} cannot keep its files true: {host.error}", advice)
     if status.hosts and not silent and not failing:
         yield Finding("Hosts", "ok", f"the database is used by {counted(len(status.hosts), 'host')}")
+
+
+def _removals(status: PipelineStatus) -> Iterator[Finding]:
+    """Yield the erasures and forgets that fail: somebody's words are still there."""
+    run = status.jobs.get(contract.CONTINUE_ERASURES)
+    counts = run.counts if run is not None else {}
+    late = {**counts.get("late_erasures", {}), **counts.get("late_forgets", {})}
+    for name, error in [*late.items()][:_SHOWN]:
+        yield Finding("Erasures", "problem", f"the {name} has not ended: {error}", "it is tried again until it ends")
 
 
 def _inboxes(status: PipelineStatus) -> Iterator[Finding]:

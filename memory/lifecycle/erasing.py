@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -24,7 +24,7 @@ from memory.jobs import LeaseLost
 from memory.lifecycle.erased_files import redact_logs, rewrite_notebooks
 from memory.lifecycle.erased_indexes import note_erased
 from memory.lifecycle.erasure_rows import RowErasure, Scope, agents_in, clear_deleted, end_tokens, erased_name
-from memory.lifecycle.forgetting import RemovalServices, delete_unused
+from memory.lifecycle.forgetting import LATE_MICROS, RemovalServices, delete_unused
 from memory.lifecycle.host_folder import HostFolder
 from memory.lifecycle.receipts import Found, parts_in_rows, receipt_of, search_files
 from memory.pipeline.incoming import decode
@@ -67,11 +67,21 @@ class ErasureServices(RemovalServices):
     host: HostFolder | None = None
 
 
+def late_erasures(erasures: Erasures) -> dict[str, str]:
+    """Return the errors of erasures that fail and were asked for more than ten minutes ago, by name.
+
+    Those that wait for other hosts are left out: the hosts are reported.
+    """
+    before = now_micros() - LATE_MICROS
+    late = [one for one in erasures.unfinished() if one.error and one.step != "hosts" and one.requested_at < before]
+    return {f"erasure {one.id}": one.error for one in late}
+
+
 class _TurnIsOver(Transient):
     """The turn of this erasure is over: other erasures come next, then this one continues where it stopped."""
 
 
-def continue_erasures(services: ErasureServices, *, budget_seconds: float = BUDGET_SECONDS) -> dict[str, int]:
+def continue_erasures(services: ErasureServices, *, budget_seconds: float = BUDGET_SECONDS) -> dict[str, Any]:
     """Work on all unfinished erasures in turns, the oldest first; return how many were finished and how many wait.
 
     Each erasure has its own failures and its own next try, so one that fails or has much to remove holds up no other.
@@ -105,7 +115,8 @@ def continue_erasures(services: ErasureServices, *, budget_seconds: float = BUDG
     finally:
         with account.writing() as tx:
             tx.leases.release(JOB, token)
-    return dict(counts)
+    late = late_erasures(erasures)
+    return {**counts, **({"late_erasures": late} if late else {})}
 
 
 def _is_due(erasure: ErasureRecord) -> bool:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from adapters.broker.erasing import BrokerErasure
 from adapters.broker.inbox import WorkerInbox
@@ -31,6 +31,8 @@ _MEMORIES_AT_ONCE: Final = 100
 # A caller that forgets a large session or file waits at most this long; the sweep removes the rows that are left.
 _REMOVING_SECONDS: Final = 2.0
 _SWEEP_SECONDS: Final = 60.0
+# A removal takes seconds, or minutes in large stores: one that fails for longer needs somebody.
+LATE_MICROS: Final = 600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,22 +175,27 @@ def delete_unused(services: RemovalServices, workspace: str) -> bool:
     return False
 
 
-def finish_forgets(services: RemovalServices, *, now: int) -> dict[str, int]:
+def finish_forgets(services: RemovalServices, *, now: int) -> dict[str, Any]:
     """Finish removals whose process was killed; return counts. `now` is in microseconds.
 
-    A removal that cannot be finished now is left to the next sweep, and does not hold up the others.
+    A removal that cannot be finished now is left to the next sweep, and does not hold up the others. The errors of
+    those that were asked for more than ten minutes ago are returned as `late_forgets`.
     """
     counts, deadline = Counter[str](), time.monotonic() + _SWEEP_SECONDS
+    late: dict[str, str] = {}
     if removed := services.stores.remove_deleted():
         counts["folders_removed"] = removed
     for record in services.stores.forgets().open(before=now - _TAKEN_UP_AFTER_MICROS, now=now):
         finished = False
-        with suppress(ReverieError):
+        try:
             finished = _finish(services, record, deadline)
+        except ReverieError as error:
+            if record.requested_at < now - LATE_MICROS:
+                late[f"forget {record.id}"] = str(error)
         if finished:
             services.stores.forgets().end(record.id)
         counts["forgets_finished" if finished else "forgets_waiting"] += 1
-    return dict(counts)
+    return {**counts, **({"late_forgets": late} if late else {})}
 
 
 def _finish(services: RemovalServices, record: ForgetRecord, deadline: float) -> bool:

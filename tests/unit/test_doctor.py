@@ -61,6 +61,10 @@ def states(ended: Ended) -> dict[str, str]:
     return found
 
 
+def removals(**counts: Any) -> JobStatus:
+    return JobStatus(started_at=NOW, finished_at=NOW, counts=counts, error=None)
+
+
 def healthy(**changes: Any) -> PipelineStatus:
     worker = WorkerStatus(
         name="all@host", host="host", pid=1, queues=list(contract.QUEUES), started_at=NOW, seen_at=NOW,
@@ -182,6 +186,8 @@ def test_a_pipeline_that_is_well_has_no_finding_but_ok(settings: Settings) -> No
         ({"time": TimeStatus(runs_oldest_pending_seconds=300.0)}, "Schedules", "problem"),
         ({"hosts": [HostStatus(id="1", name="h", silent_seconds=1.0, erasures=1, error="full")]}, "Hosts", "problem"),
         ({"hosts": [HostStatus(id="1", name="h", silent_seconds=900.0, erasures=0)]}, "Hosts", "warning"),
+        ({"jobs": {contract.CONTINUE_ERASURES: removals(late_erasures={"erasure e": "full"})}}, "Erasures", "problem"),
+        ({"jobs": {contract.CONTINUE_ERASURES: removals(late_forgets={"forget 1": "full"})}}, "Erasures", "problem"),
         ({"embedder": EmbedderStatus(state="down", model="m", error="401"), "workers": []}, "Embedder", "problem"),
         ({"language_model": LanguageModelStatus(state="down", model="m", error="401")}, "Language model", "problem"),
     ],

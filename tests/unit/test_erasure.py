@@ -487,6 +487,28 @@ def test_one_that_fails_at_any_step_holds_up_no_other(
     assert read_erasure(runtime.stores, first.id).state == "done"
 
 
+def test_one_that_fails_for_ten_minutes_is_named_until_it_ends(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given an erasure that was asked for eleven minutes ago and fails, then each run names it with its error, also
+    while it is not tried, and no run once it has ended. One that waits for a host is reported with the host."""
+    asked = request_erasure(
+        runtime.stores, runtime.settings.data, Scope("user", KATE, None, None), requested_by="t", now=runtime.now()
+    )
+    runtime.stores.erasures().fail(asked.id, "the disk is full", next_try_at=now_micros() + 60_000_000)
+    assert "late_erasures" not in continue_erasures(runtime.erasure_services)
+    monkeypatch.setattr(erasing, "LATE_MICROS", -60_000_000)
+    counts = continue_erasures(runtime.erasure_services)
+    assert counts["late_erasures"] == {f"erasure {asked.id}": "the disk is full"}
+    monkeypatch.setattr(erasing, "_is_due", lambda _: False)
+    runtime.stores.erasures().advance(asked.id, step="hosts")
+    runtime.stores.erasures().fail(asked.id, "a host is away", next_try_at=None)
+    assert "late_erasures" not in continue_erasures(runtime.erasure_services)
+    monkeypatch.undo()
+    continue_erasures(runtime.erasure_services)
+    assert read_erasure(runtime.stores, asked.id).state == "done"
+
+
 def test_one_that_failed_while_the_clock_was_ahead_is_tried_again(runtime: Runtime) -> None:
     """Given a next try in a year, noted before the clock was set back, when the job runs, then it is not waited for."""
     asked = request_erasure(

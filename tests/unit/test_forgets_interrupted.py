@@ -38,7 +38,7 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
     pipe.close()
 
 
-def finish(pipe: Pipeline) -> dict[str, int]:
+def finish(pipe: Pipeline) -> dict[str, Any]:
     services = RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls)
     return finish_forgets(services, now=now_micros() + LATER)
 
@@ -80,6 +80,24 @@ def test_a_kill_before_the_stores_part_is_made_up_for(pipe: Pipeline, monkeypatc
     assert pipe.count("messages") == 1
     assert finish(pipe) == {"forgets_finished": 1}
     assert pipe.count("messages") == 0
+
+
+def test_one_that_cannot_be_finished_is_named_with_its_error(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given an interrupted forget whose rest fails for an hour, then the sweep names it, and not after two minutes."""
+    pipe.say("secret")
+    pipe.settle()
+    with monkeypatch.context() as patch:
+        patch.setattr(forgetting, "forget_in_account", kill)
+        with pytest.raises(Killed):
+            forget_session(pipe.stores, pipe.store, pipe.inbox, pipe.working, agent="ana", session="s")
+
+    def fails(*_: object, **__: object) -> int:
+        raise StoreUnavailable("the account is locked")
+
+    monkeypatch.setattr(forgetting, "forget_in_account", fails)
+    services = RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls)
+    assert finish_forgets(services, now=now_micros() + 120_000_000) == {"forgets_waiting": 1}
+    assert finish(pipe) == {"forgets_waiting": 1, "late_forgets": {"forget 1": "the account is locked"}}
 
 
 def test_what_was_said_after_a_kill_stays(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

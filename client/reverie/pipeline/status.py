@@ -213,6 +213,7 @@ RUNBOOKS: Final[Mapping[str, str]] = {
     "Schedules": "jobs-or-schedules-are-late",
     "Embedder": "a-queue-grows",
     "Hosts": "a-person-asks-for-erasure",
+    "Erasures": "a-person-asks-for-erasure",
 }
 
 
