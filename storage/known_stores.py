@@ -105,7 +105,7 @@ class KnownStores:
         """
         with suppress(OSError, ValueError):
             identity, version = map(int, (self._folder / _VERSIONS / name).read_text().split())
-            log = path.with_name(f"{path.name}-wal")
+            log = Path(f"{path.resolve()}-wal")  # the log of a linked file lies beside the file itself
             if not log.exists() or not log.stat().st_size:
                 header = _header(path)
                 found = int.from_bytes(header[_VERSION], "big")

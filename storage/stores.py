@@ -260,11 +260,13 @@ class Stores:
         return self._data_dir / "workspaces" / check_workspace(name) / "memory.db"
 
     def stamp(self, name: str) -> FileStamp | None:
-        """Return when a store was last written, at the cost of two file lookups; None when it does not exist.
+        """Return when a store was last written, at the cost of three file lookups; None when it does not exist.
 
         Raises `StoreUnavailable` for a folder without rights.
         """
         path = str(self.database_path(name))
+        if os.path.islink(path):  # noqa: PTH114 - the log lies beside the file that the link leads to
+            path = os.path.realpath(path)
         try:
             main = os.stat(path)  # noqa: PTH116 - sweeps look at thousands: a Path costs as much as the call
         except (FileNotFoundError, NotADirectoryError):

@@ -69,7 +69,7 @@ def overwrite_unused_bytes(path: Path) -> int:
 @contextmanager
 def _nobody_else_writing(connection: Any, path: Path) -> Iterator[None]:
     """Hold the write lock of a database whose log is empty, and commit at the end."""
-    log = Path(f"{path}-wal")
+    log = Path(f"{os.path.realpath(path)}-wal")
     for _ in range(_TRIES):
         connection.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MILLISECONDS}")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -157,7 +157,7 @@ def _nameless(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
 def _check_space(path: Path, scratch: Path, *, otherwise: str = "") -> None:
     """Raise `StoreUnavailable` if a copy would fill the disk."""
     try:
-        log = path.with_name(f"{path.name}-wal")
+        log = Path(f"{path.resolve()}-wal")
         needed = path.stat().st_size + (log.stat().st_size if log.exists() else 0) + _RESERVE_BYTES
         free = shutil.disk_usage(scratch).free
     except OSError as error:

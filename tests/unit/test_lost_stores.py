@@ -330,3 +330,18 @@ def test_a_store_of_an_earlier_version_becomes_known_when_it_is_opened(data: Pat
     remove(path_of(data, "ws"))
     with pytest.raises(StoreUnusable):
         Stores(data).workspace("ws")
+
+
+def test_a_write_to_a_store_whose_file_is_a_link_is_noticed(data: Path) -> None:
+    """Given a store whose file is a link to one elsewhere, when a row is written, then its stamp is another."""
+    path = path_of(data, "ws")
+    path.rename(data.parent / "elsewhere.db")
+    path.symlink_to(data.parent / "elsewhere.db")
+    stores = Stores(data)
+    with stores.workspace("ws").writing() as tx:
+        tx.for_agent("ana").sessions.ensure("first", now=1)
+    before = stores.stamp("ws")
+    with stores.workspace("ws").writing() as tx:
+        tx.for_agent("ana").sessions.ensure("second", now=1)
+    assert stores.stamp("ws") != before
+    stores.close()
