@@ -172,6 +172,8 @@ def show_secret(
         raise typer.BadParameter("rotate the notifier's by webhook_secret: give several, separated by blanks")
     # No call returns the secret: a user of the server must not be able to forge its webhooks. It is read from the
     # settings and the data folder, which is only created if the user names it.
+    if command.target.is_remote:
+        raise Rejected("the secret is read from the data folder: run this where the server is, without REVERIE_URL")
     if command.target.named_data is None:
         command.target.existing_data()
     services = command.runtime.schedules

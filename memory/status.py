@@ -103,8 +103,8 @@ class StatusReader:
     limits: Callable[[str], Mapping[Resource, int]] = lambda _: {}
     _seen: dict[str, tuple[FileStamp, StoreCounts]] = field(default_factory=dict, init=False)
 
-    def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS) -> PipelineStatus:
-        """Return the current status; `now` is in microseconds."""
+    def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS, starting: bool = False) -> PipelineStatus:
+        """Return the current status; `now` is in microseconds. While all is `starting`, workers may be missing."""
         found = self._workspaces(now, time.monotonic() + budget_seconds)
         errors = {line.name: line.error for line in found.lines if line.error}
         if self._is_read_only():
@@ -127,7 +127,9 @@ class StatusReader:
             workers=broker.workers,
             lag=broker.lag,
             hosts=self._hosts(errors),
-            faults=[] if broker.error else find_faults(broker.workers, broker.queues, broker.inboxes, jobs, stages, at),
+            faults=[]
+            if broker.error
+            else find_faults(broker.workers, broker.queues, broker.inboxes, jobs, stages, at, starting=starting),
             broker_warnings=[*broker.warnings, *lost_lines(self.stores.data_dir, now=now)],
             stages=stages,
             dead_letters=sum(line.dead_letters for line in stores),

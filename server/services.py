@@ -84,6 +84,8 @@ RECALL_EVENT_MIN_SCORE: Final = 0.05
 _CAPTURED_CHARACTERS: Final = 8_000
 # Reading the status reads every workspace, so it is read at most this often, however many callers ask.
 STATUS_SECONDS: Final = 1.0
+# `reverie up` starts the server first. Workers report after some seconds, on a slow machine after half a minute.
+STARTING_SECONDS: Final = 30.0
 
 
 class Services:
@@ -91,6 +93,7 @@ class Services:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
+        self._started = time.monotonic()
         self.threads = Threads()
         # Set when the process begins to stop, so that streams, such as server-sent events, end their responses.
         self.stopping = threading.Event()
@@ -122,7 +125,8 @@ class Services:
         )
 
     def _read_status(self) -> PipelineStatus:
-        status, settings = self._status_reader.read(now=self.runtime.now()), self.runtime.settings
+        settings, starting = self.runtime.settings, time.monotonic() - self._started < STARTING_SECONDS
+        status = self._status_reader.read(now=self.runtime.now(), starting=starting)
         logs = [found.found for found in run_check("Logs", partial(check_logs, settings.data))]
         status = msgspec.structs.replace(status, faults=[*status.faults, *logs])
         return msgspec.structs.replace(status, findings=find_conditions(status, settings))

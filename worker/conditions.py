@@ -59,7 +59,9 @@ def _workers(status: PipelineStatus) -> Iterator[Finding]:
     """Yield whether each queue has a worker, beat runs, and accepted messages are processed."""
     yield from (Finding("Faults", "problem", fault) for fault in status.faults)
     if not status.faults:
-        yield Finding("Workers", "ok", f"{counted(len(status.workers), 'process')} alive, all queues served")
+        served = {queue for worker in status.workers for queue in worker.queues} >= set(status.queues)
+        found = "all queues served" if served else "the others are starting"
+        yield Finding("Workers", "ok", f"{counted(len(status.workers), 'process')} alive, {found}")
 
 
 def _databases(status: PipelineStatus) -> Iterator[Finding]:

@@ -24,10 +24,10 @@ def counts_text(counts: Mapping[str, int | float]) -> str:
 
 
 def _singular_name(name: str) -> str:
-    """Return the name of a count with its nouns in the singular, except what follows "of"."""
+    """Return the name of a count with its nouns in the singular, except what follows "of" and "few"."""
     words = name.split("_")
     return "_".join(
-        word if before == "of" else _singular(word) for before, word in zip(["", *words], words, strict=False)
+        word if before in ("of", "few") else _singular(word) for before, word in zip(["", *words], words, strict=False)
     )
 
 

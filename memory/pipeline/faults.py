@@ -21,8 +21,13 @@ BLOCKED: Final = "blocked"
 _NOT_EMBEDDING: Final = (": down (", f": {BLOCKED} (")
 
 
-def find_worker_faults(workers: Sequence[WorkerStatus], queues: Mapping[str, int]) -> Iterator[str]:
-    """Yield the faults of workers and queues; `queues` has the depth of each queue."""
+def find_worker_faults(
+    workers: Sequence[WorkerStatus], queues: Mapping[str, int], *, starting: bool = False
+) -> Iterator[str]:
+    """Yield the faults of workers and queues; `queues` has the depth of each queue.
+
+    While the stack is `starting`, workers may not have reported yet: a queue without one is a fault if it has tasks.
+    """
     for worker in workers:
         if worker.stalled_seconds >= STALLED_SECONDS:
             yield (
@@ -31,7 +36,8 @@ def find_worker_faults(workers: Sequence[WorkerStatus], queues: Mapping[str, int
                 " and `reverie up` starts it again"
             )
     served = {queue for worker in workers for queue in worker.queues}
-    if unserved := {queue: depth for queue, depth in queues.items() if queue not in served}:
+    unserved = {queue: depth for queue, depth in queues.items() if queue not in served}
+    if unserved and not (starting and not any(unserved.values())):
         names, tasks = ",".join(unserved), counted(sum(unserved.values()), "task")
         yield (
             f"no worker takes tasks from {names} ({tasks} waiting): start `reverie up`,"
@@ -46,9 +52,11 @@ def find_faults(
     jobs: Mapping[str, JobStatus],
     stages: Mapping[str, StageStatus],
     now: datetime,
+    *,
+    starting: bool = False,
 ) -> list[str]:
     """Return all that is wrong with the work on accepted messages, while the broker answers."""
-    faults = list(find_worker_faults(workers, queues))
+    faults = list(find_worker_faults(workers, queues, starting=starting))
     faults += [
         f"two workers have the name {worker.name}: pid {worker.pid} on {worker.host}, and {worker.shares_name_with}."
         " Their tasks are counted together: start one of them under another name (`-n NAME@%h`)"
@@ -56,7 +64,7 @@ def find_faults(
         if worker.shares_name_with
     ]
     beats = [worker for worker in workers if worker.name.startswith("beat@")]
-    if not beats:
+    if not beats and not starting:
         faults.append("beat does not run, so no periodic job is started: start `reverie up`, or `reverie beat`")
     for name in _SWEEPS if beats else ():
         # A beat that has just started has not sent the job yet.

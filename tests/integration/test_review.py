@@ -65,6 +65,9 @@ def test_what_is_due_is_listed_and_settled(here: Runtime, ana: Reverie) -> None:
     assert ana.memories.get("tea").review == remarks["tea"]
     ana.curation.accept([found.entries[0].id])
     ana.memories.approve("shy")
+    logged = len(ana.curation.list())
+    assert ana.memories.approve("shy").visibility == "shared"
+    assert len(ana.curation.list()) == logged, "nothing has changed"
     assert ana.memories.confirm("old").confirmed_at is not None
     ana.forget("tea")
     settled = ana.memories.review()

@@ -13,10 +13,12 @@ from memory.trust.audited import audited_name
 from memory.trust.principals import OPERATOR
 from memory.trust.token_texts import new_token
 from memory.trust.tokens import TokenRequest, create_token, revoke_token
+from reverie.client import Reverie
 from reverie.contract import SCOPES, Scope
 from server import authentication
 from server.authentication import FAILURES_ALLOWED, Access
 from storage.trust.audit import AuditFilter
+from support.command_line import CommandLine
 from support.http import running_server
 from worker.runtime import Runtime
 
@@ -239,6 +241,24 @@ def test_who_may_create_no_workspace_puts_nothing_into_it(
     entries = runtime.stores.audit().entries(AuditFilter(actors=["writer"]), limit=10)
     assert [one.outcome for one in entries] == ["refused: scope"]
     assert entries[0].count == 2
+
+
+def test_garbage_of_one_workspace_is_collected_with_a_token_for_it(
+    make: Callable[..., str], runtime: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a token for one workspace, then `memory gc` works there, and says that the account is left out."""
+    with running_server(runtime, access=Access({"operator": OPERATORS})) as url:
+        monkeypatch.setenv("REVERIE_TOKEN", make("w", "ana"))
+        with Reverie("ana", url=url, workspace="w") as ana:
+            ana.remember("Otto plays the cello")
+        ended = CommandLine(monkeypatch, capsys, "--agent", "ana", "--workspace", "w", url=url)(
+            "memory", "gc", "--json"
+        )
+        other = CommandLine(monkeypatch, capsys, "--agent", "ana", "--workspace", "v", url=url)(
+            "memory", "gc", "--json"
+        )
+    assert (ended.code, "the account are left out" in ended.err, ended.json["looked_at"]) == (0, True, 1)
+    assert (other.code, "not for this workspace" in other.err) == (1, True)
 
 
 def test_a_wrong_token_is_told_where_to_get_another(send: Send) -> None:

@@ -126,4 +126,5 @@ def test_counts_of_one_are_told_in_the_singular() -> None:
     """Given counts under names in the plural, then those of 1 are in the singular, and those of 0 are left out."""
     counts = {"commits": 1, "recall_events_dropped": 1, "pages_freed": 2_000, "summaries": 1, "pruned": 0}
     assert counts_text(counts) == "1 commit, 1 recall event dropped, 2,000 pages freed, 1 summary"
+    assert counts_text({"left_out_too_few_days": 1}) == "1 left out too few days"
     assert counts_text({"made_of_messages": 1, "batches": 1, "left": 1}) == "1 made of messages, 1 batch, 1 left"

@@ -313,6 +313,11 @@ def test_each_thing_that_stands_still_is_a_fault_of_its_own() -> None:
         ),
     }
     assert [(len(texts), name in texts[0]) for name, texts in found.items()] == [(1, True)] * 8
+    begins = msgspec.structs.replace(status, workers=[])
+    rest = (begins.inboxes, begins.jobs, begins.stages, begins.at)
+    assert find_faults([], {"index": 0}, *rest, starting=True) == [], "they have not had the time to report yet"
+    assert len(find_faults([], {"index": 1}, *rest, starting=True)) == 1
+    assert len(find_faults([], {"index": 0}, *rest)) == 2
     late = faults(status, workers=[worker, old_beat], at=later)
     assert ["sweep-stages" in late[0], "recover-inbox" in late[1], len(late)] == [True, True, 2]
     assert faults(status, workers=[worker, new_beat], at=later) == [], "it has not had the time yet"

@@ -219,6 +219,16 @@ def test_the_secret_is_printed_and_stays(reverie: CommandLine, monkeypatch: pyte
     assert reverie("schedules", "secret", "--notifier").out.split() == two
 
 
+def test_the_secret_of_a_server_elsewhere_is_not_that_of_the_folder_here(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given the address of another server, then no secret of the folder here is printed as if it were that server's."""
+    monkeypatch.chdir(data.parent)
+    monkeypatch.setenv("REVERIE_URL", "http://reverie.example:7437")
+    ended = CommandLine(monkeypatch, capsys)("schedules", "secret", "--agent", "ana")
+    assert (ended.code, ended.out, "where the server is" in ended.err) == (2, "", True)
+
+
 def test_a_secret_is_rotated_for_one_agent(reverie: CommandLine) -> None:
     """Given a rotation, then the new secret is printed before the old one, and another agent's stays as it was."""
     add(reverie, "x", "--every", "1h", "--task", "work", "--queue", "q")
