@@ -28,10 +28,14 @@ from storage.recall.words import hash_of, is_function_word, words_of
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markdown_it import MarkdownIt
+    from markdown_it.renderer import RendererHTML
+    from markdown_it.token import Token
 
     from reverie.sessions.types import Session
 
 _WORD: Final = re.compile(r"(\w+)")
+# Characters without which a text has no Markdown that needs to be taken out.
+_MARKS: Final = re.compile(r"[*_`#\[|>~-]")
 
 _MINUTE: Final = 60
 # Units of time, in seconds, with their names.
@@ -150,7 +154,7 @@ class Rendering:
             auto_reload=False,
         )
         environment.globals |= {"static": static_address, "counted": counted, "version": __version__}
-        environment.filters |= {"shown": revealed, "excerpt": excerpt, "duration": duration}
+        environment.filters |= {"shown": revealed, "excerpt": excerpt, "plain": plain, "duration": duration}
         environment.filters |= {
             "exact": exact,
             "date": date_text,
@@ -208,6 +212,22 @@ def formatted(text: str) -> Markup:
     return Markup(_markdown().render(revealed(text)))  # noqa: S704 - it escapes what is not Markdown
 
 
+def plain(text: str) -> str:
+    """Return a text in Markdown without its marks, for a row of a list."""
+    if not _MARKS.search(text):
+        return text
+    parts = [_words_of(token) for token in _markdown().parse(text)]
+    return " ".join(filter(None, parts)) or text
+
+
+def _words_of(token: Token) -> str:
+    if token.type == "list_item_open":
+        return f"{token.info}{token.markup}" if token.info else ""  # the number of an item
+    if token.children is None:
+        return token.content
+    return "".join(" " if one.type.endswith("break") else one.content for one in token.children)
+
+
 @cache
 def _markdown() -> MarkdownIt:
     from markdown_it import MarkdownIt
@@ -216,7 +236,17 @@ def _markdown() -> MarkdownIt:
     # A heading in a stored text must not become a heading of the page.
     markdown.add_render_rule("heading_open", lambda *_: "<p><strong>")
     markdown.add_render_rule("heading_close", lambda *_: "</strong></p>")
+    for cell in ("th_open", "td_open"):
+        markdown.add_render_rule(cell, _aligned)
     return markdown
+
+
+def _aligned(renderer: RendererHTML, tokens: list[Token], index: int, options: Any, env: Any) -> str:
+    """Render a cell with its alignment as a class: the policy of the page allows no style in an element."""
+    style = str(tokens[index].attrs.pop("style", ""))
+    if style:
+        tokens[index].attrSet("class", style.rpartition(":")[2])
+    return renderer.renderToken(tokens, index, options, env)
 
 
 def static_file(name: str) -> Response | None:

@@ -27,6 +27,7 @@ from server.page.rendering import (
     in_words,
     marked,
     outcome,
+    plain,
     zone_of,
 )
 from server.page.site import Logins, cookie_name, decode_form, own_path
@@ -108,6 +109,26 @@ def test_the_outcome_of_a_job_is_said_in_words() -> None:
     assert outcome({"looked_at": 20, "messages": 1_400, "pruned": 0, "seconds": 0.03}) == "20 looked at, 1,400 messages"
     assert outcome({"done": 29, "seconds": 10.172, "stores": {"w": {"done": 29}}}) == "29 done in 10 seconds"
     assert outcome({"newest_at": 1_767_225_600_000_000, "seconds": 0.001}) == "nothing to do"
+
+
+def test_a_row_of_a_list_has_no_marks_of_markdown() -> None:
+    """Given Markdown, then a list shows its words; what only looks like Markdown stays."""
+    assert (
+        plain("**Kate** takes `oat milk`, see [her list](https://example.org)") == "Kate takes oat milk, see her list"
+    )
+    assert plain("# Tea\n\n- black\n- green\n\n```\nx = 1\n```") == "Tea black green x = 1\n"
+    assert plain("2 * 3 * 4 is snake_case_name") == "2 * 3 * 4 is snake_case_name"
+    assert plain("2024. A **great** year") == "2024. A great year"
+    assert plain("A plain sentence.") == "A plain sentence."
+    assert plain("***") == "***"
+
+
+def test_columns_of_a_table_are_aligned_without_styles() -> None:
+    """Given a table in Markdown, then its cells have classes: a style would be refused by the page's policy."""
+    shown = formatted("| a | b |\n| --: | :-: |\n| 1 | 2 |")
+    assert '<td class="right">1</td>' in shown
+    assert '<td class="center">2</td>' in shown
+    assert "style" not in shown
 
 
 def test_markdown_is_shown_and_runs_nothing() -> None:
