@@ -22,6 +22,7 @@ from beat_schedule import PERIODIC_JOBS
 from reverie.contract import BACK_UP
 from reverie.errors import Unavailable
 from reverie.pipeline.status import PipelineStatus, TimeStatus
+from worker.conditions import found_wrong
 from worker.runtime import Runtime
 from worker.settings import Settings
 
@@ -148,9 +149,14 @@ def _stage_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
 def _job_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
     jobs = {name.removeprefix("reverie."): job for name, job in status.jobs.items()}
     started = {name: job.started_at.timestamp() for name, job in jobs.items()}
-    failed = {name: float(job.error is not None) for name, job in jobs.items()}
+    failed = {name: float(job.error is not None or found_wrong(job)) for name, job in jobs.items()}
     yield _labelled("reverie_job_last_run_timestamp_seconds", "Start of a job's latest run.", "job", started)
-    yield _labelled("reverie_job_failed", "Whether a job's latest run failed.", "job", failed)
+    yield _labelled(
+        "reverie_job_failed",
+        "Whether a job's latest run failed, or found a store that is not consistent.",
+        "job",
+        failed,
+    )
     counts = GaugeMetricFamily("reverie_job_last_counts", "Counts of a job's latest run.", labels=["job", "count"])
     for name, job in jobs.items():
         for what, value in job.counts.items():

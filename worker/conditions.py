@@ -6,15 +6,15 @@ conditions by the metrics, and name the same sections of docs/operations.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from beat_schedule import PERIODIC_JOBS
 from reverie import contract
 from reverie.contract import job_name
 from reverie.counts import counted
-from reverie.pipeline.status import Finding, PipelineStatus, by_harm
+from reverie.pipeline.status import Finding, JobStatus, PipelineStatus, by_harm
 from worker.settings import Settings
 
 _NEARLY_FULL: Final = 0.8
@@ -117,17 +117,47 @@ def _inboxes(status: PipelineStatus) -> Iterator[Finding]:
 
 
 def _jobs(status: PipelineStatus, settings: Settings) -> Iterator[Finding]:
-    """Yield the periodic jobs whose latest run failed, and those that have stopped running."""
+    """Yield the periodic jobs whose latest run failed or found something wrong, and those that have stopped running."""
     failed = {name: job.error for name, job in status.jobs.items() if job.error}
     for name, error in failed.items():
         advice = f"`reverie run {job_name(name)}` tries again"
         yield Finding("Jobs", "problem", f"{job_name(name)} failed: {error}", advice)
+    in_stores = [*_failed_in_stores(status)]
+    yield from in_stores
     missed = [name for name in _missed(status, settings) if name not in failed]
     if missed:
         found = f"not run for {_MISSED_PERIODS} periods: {', '.join(map(job_name, missed))}"
         yield Finding("Jobs", "warning", found, "does beat run, and a worker of `maintenance`?")
-    if not failed and not missed:
+    if not failed and not missed and not in_stores:
         yield Finding("Jobs", "ok", f"{counted(len(status.jobs), 'job')} ran without error")
+
+
+def _failed_in_stores(status: PipelineStatus) -> Iterator[Finding]:
+    """Yield the stores in which a job failed, which may pass, and those that `verify-store` found to be wrong."""
+    for name, job in status.jobs.items():
+        for store, line in [*_lines(job)][:_SHOWN]:
+            if "wrong" in line:
+                found, advice = "; ".join(line["wrong"][:_SHOWN]), "`reverie run verify-store` checks again"
+                yield Finding("Databases", "problem", f"{store} is not consistent: {found}", advice)
+            else:
+                advice = f"`reverie run {job_name(name)}` tries again"
+                yield Finding("Jobs", "warning", f"{job_name(name)} failed in {store}: {line['error']}", advice)
+
+
+def found_wrong(job: JobStatus) -> bool:
+    """Return whether the latest run of a job found a store that is not consistent."""
+    return any("wrong" in line for _, line in _lines(job))
+
+
+def _lines(job: JobStatus) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the lines of stores in the counts of a job that are no mere numbers."""
+    by_store = [lines for key, lines in job.counts.items() if isinstance(lines, dict) and not key.startswith("late_")]
+    for lines in by_store:
+        for store, line in lines.items():
+            if isinstance(line, str):
+                yield store, {"error": line}
+            elif isinstance(line, dict) and line.keys() & {"error", "wrong"}:
+                yield store, line
 
 
 def _missed(status: PipelineStatus, settings: Settings) -> Iterator[str]:

@@ -61,7 +61,7 @@ def states(ended: Ended) -> dict[str, str]:
     return found
 
 
-def removals(**counts: Any) -> JobStatus:
+def ended(**counts: Any) -> JobStatus:
     return JobStatus(started_at=NOW, finished_at=NOW, counts=counts, error=None)
 
 
@@ -186,8 +186,12 @@ def test_a_pipeline_that_is_well_has_no_finding_but_ok(settings: Settings) -> No
         ({"time": TimeStatus(runs_oldest_pending_seconds=300.0)}, "Schedules", "problem"),
         ({"hosts": [HostStatus(id="1", name="h", silent_seconds=1.0, erasures=1, error="full")]}, "Hosts", "problem"),
         ({"hosts": [HostStatus(id="1", name="h", silent_seconds=900.0, erasures=0)]}, "Hosts", "warning"),
-        ({"jobs": {contract.CONTINUE_ERASURES: removals(late_erasures={"erasure e": "full"})}}, "Erasures", "problem"),
-        ({"jobs": {contract.CONTINUE_ERASURES: removals(late_forgets={"forget 1": "full"})}}, "Erasures", "problem"),
+        ({"jobs": {contract.CONTINUE_ERASURES: ended(late_erasures={"erasure e": "full"})}}, "Erasures", "problem"),
+        ({"jobs": {contract.CONTINUE_ERASURES: ended(late_forgets={"forget 1": "full"})}}, "Erasures", "problem"),
+        ({"jobs": {contract.VERIFY_STORE: ended(workspaces={"w": {"wrong": ["a", "b"]}})}}, "Databases", "problem"),
+        ({"jobs": {contract.OPTIMIZE_STORE: ended(workspaces={"w": {"error": "damaged"}})}}, "Jobs", "warning"),
+        ({"jobs": {contract.EXTRACT_MEMORIES: ended(stores={"w": {"error": "damaged"}})}}, "Jobs", "warning"),
+        ({"jobs": {contract.RUN_DUE_SCHEDULES: ended(unreadable={"w": "damaged"})}}, "Jobs", "warning"),
         ({"embedder": EmbedderStatus(state="down", model="m", error="401"), "workers": []}, "Embedder", "problem"),
         ({"language_model": LanguageModelStatus(state="down", model="m", error="401")}, "Language model", "problem"),
     ],
@@ -199,6 +203,8 @@ def test_each_thing_that_is_wrong_is_found(
     wrong = [finding for finding in find_conditions(healthy(**changes), settings) if finding.state != "ok"]
     assert {(finding.subject, finding.state) for finding in wrong} >= {(subject, state)}
     assert all(finding.advice or finding.subject in ("Databases", "Faults") for finding in wrong)
+    if subject == "Jobs":
+        assert [one.state for one in find_conditions(healthy(**changes), settings) if one.subject == "Jobs"] == [state]
 
 
 @pytest.mark.parametrize(("fallback", "state"), [(True, "warning"), (False, "problem")])
