@@ -81,24 +81,28 @@ def found_by_patterns(
 
     From messages with `instructions_only`, only standing instructions, revocations and changes are taken. Nothing is
     taken from a role-play, which may have begun in the messages `before`, nor from one that the next takes back. One
-    that the next corrects is read with the new value. `known` are memories of the user, which tell names.
+    that the next corrects is read with the new value, also if it is the last of those `before`. `known` are memories of
+    the user, which tell names.
     """
     in_game = False
     names: dict[str, dict[str, str]] = defaultdict(dict)
     for content in known:
         names[""].update(_names_in(content))
     last: dict[str, str] = {}
+    read_before: dict[str, SourceMessage] = {}
     for message in before:
         in_game = is_game(message.content, before=in_game)
         if message.role == "user" and not in_game:
             names[message.name or ""].update(names_told(message.content))
-            last[message.name or ""] = message.content
+            last[message.name or ""], read_before[message.name or ""] = message.content, message
     for place, message in enumerate(messages):
         in_game = is_game(message.content, before=in_game)
         next_one = next((one for one in messages[place + 1 :] if one.name == message.name), None)
         mended = corrected(message.content, next_one.content) if next_one is not None else None
         if in_game or (next_one is not None and mended is None and is_taken_back(next_one.content)):
             continue
+        if (earlier := read_before.pop(message.name or "", None)) is not None:
+            yield from _corrections(earlier, message, names[message.name or ""])
         evidence, said = [message.id], message
         if next_one is not None and mended is not None:
             evidence, said = [message.id, next_one.id], replace(next_one, content=mended)
@@ -114,6 +118,31 @@ def found_by_patterns(
             is_secret = looks_secret(f"{statement.content}\n{statement.quote}") is not None
             if not (expired or is_secret or repeats_secret_of(statement.content, said.content)):
                 yield convert(statement, Finding, message=said, evidence=tuple(evidence), method="patterns")
+
+
+def _corrections(earlier: SourceMessage, message: SourceMessage, names: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what replaces the statements of a message that was read before, if the sender's next one corrects them."""
+    mended = corrected(earlier.content, message.content)
+    if mended is None and not is_taken_back(message.content):
+        return
+    old = [one.content for one in find_statements(earlier.content, at=earlier.created_at, names=names)]
+    found = find_statements(mended, at=message.created_at, names=names) if mended is not None else []
+    kept = {one.content for one in found}
+    corrects = tuple(one for one in old if one not in kept)
+    if not corrects:
+        return
+    new = [one for one in found if one.content not in old]
+    if not new:
+        quote = message.content.strip().rstrip(".!")
+        new = [
+            Statement(
+                content=f'User took back what they had said: "{quote}."', kind="event", quote=message.content,
+                subject=None, confidence=0.9, importance=0.5, only_changes=True,
+            )
+        ]  # fmt: skip
+    for one in new:
+        told = replace(one, corrects=corrects)
+        yield convert(told, Finding, message=message, evidence=(earlier.id, message.id), method="patterns")
 
 
 def _names_in(content: str) -> dict[str, str]:
@@ -145,6 +174,7 @@ def with_owner(finding: Finding, owner: str | None) -> Finding:
         finding,
         content=_of_person(finding, name) if name else finding.content,
         subject=f"{name}: {finding.subject}" if name and finding.subject else finding.subject,
+        corrects=tuple(re.sub(r"^User\b", lambda _: name or "User", one) for one in finding.corrects),
         category=_fitting(f"{finding.category}:{person}") if finding.category is not None else None,
     )
 
@@ -343,17 +373,20 @@ class FindingSaver:
     def _replaced_by(self, finding: Finding, owner: str | None) -> list[int]:
         """Return the rows of memories that no longer hold if the finding is true."""
         claims = [claim for claim in claims_of(finding.content) if not claim.adds]
-        known = self._known.contents(owner=owner) if claims else {}
+        known = self._known.contents(owner=owner) if claims or finding.corrects else {}
         return [
             row
             for content, row in known.items()
-            if any(replaces(newer, older) for older in claims_of(content) for newer in claims)
+            if content in finding.corrects
+            or any(replaces(newer, older) for older in claims_of(content) for newer in claims)
         ]
 
     def _makes_doubtful(self, finding: Finding) -> bool:
         """Return whether a finding makes a known memory doubtful."""
         changes = changes_of([Replacement("", "", finding.content, finding.message.created_at)])
         known = self._known.contents(owner=self._owner(finding))
+        if any(content in known for content in finding.corrects):
+            return True
         return any(newest_change(content, 0, changes) is not None for content in known)
 
     def _store(

@@ -112,9 +112,13 @@ _BECAME = re.compile(
     r"|\b(?:went|gone) (?:up|down) to\b|\b(?:has |just )?turned(?= \d)",
     re.IGNORECASE,
 )
+# Another tool, not another town.
+_REPLACED_TOOL = re.compile(r"(?P<tool>\suse\s.{2,60}?\s)moved to\b", re.IGNORECASE)
 _NEW_JOB = re.compile(
-    r"\A(?P<who>\s{0,3}(?:i|we|user|i['\u2019]ve)\s)(?:(?:just|recently|finally)\s)?"
-    r"(?:started (?:working|(?:a|my) new job)|(?:have|has|got) a new job)\s(?:at|with)\b",
+    r"\A(?P<who>\s{0,3}(?:i|we|user|i['\u2019]ve|(?:my|our|user's)(?: [\w-]{2,20}){1,2}|(?-i:[A-Z])\w{1,20})\s)"
+    r"(?:(?:just|recently|finally)\s)?"
+    r"(?:started (?:working|(?:a|my) new job)|(?:have|has|got) a new job)\s(?:at|with)\b"
+    r"|\A(?P<whom>\s{0,3}(?:i|we|user|i['\u2019]ve)\s)started at(?=\s(?-i:[A-Z]))",
     re.IGNORECASE,
 )
 _SWITCH = re.compile(
@@ -277,7 +281,8 @@ def claims_of(text: str) -> tuple[Claim, ...]:
     found = []
     for written in _SENTENCE.split(PASTED.sub(" ", as_said(text))):
         if not _QUESTION.search(written):
-            sentence = _NEW_JOB.sub(r"\g<who>joined", LEAD_IN.sub("", _NUMBERED.sub("", written)))
+            sentence = _NEW_JOB.sub(r"\g<who>\g<whom>joined", LEAD_IN.sub("", _NUMBERED.sub("", written)))
+            sentence = _REPLACED_TOOL.sub(r"\g<tool>switched to", sentence)
             sentence = MOVED_BY.sub(r"my \g<thing> was \g<moved> to ", sentence)
             for clause in _clauses(
                 _BECAME.sub("is", sentence) if " to " in sentence or " turned " in sentence else sentence

@@ -100,7 +100,7 @@ _AGAINST = re.compile(
 )
 _NEW = re.compile(
     rf"\A(?:(?:my|our|the)\snew\s(?P<thing>{_WORD})\s(?:is|are|will be)\b"
-    rf"|{_WHO}(?:got|bought|have|has|found|hired|adopted|ordered)\sa(?:nother)?\s(?:new|different)\s(?P<got>{_WORD})(?=\Z|,|\s{_NEXT}))",
+    rf"|(?=(?:i|we|user)\b){_WHO}(?:got|bought|have|has|found|hired|adopted|ordered)\sa(?:nother)?\s(?:new|different)\s(?P<got>{_WORD})(?=\Z|,|\s{_NEXT}))",
     re.IGNORECASE,
 )
 # Something is true now, or done instead: "Olga now works on Atlas", "I start on the 16th instead", "I switched to tea".
@@ -129,7 +129,8 @@ _BEHIND = re.compile(r"\s(?:after|because|since|for|due to|btw|as of)\b.{0,200}"
 # A single past action does not change later, unless it began a state (these verbs): "I joined the choir".
 _BEGAN: Final = (
     r"(?:joined|started|moved|got|bought|adopted|booked|planned|signed|hired|switched|migrated|registered|used|asked"
-    r"|accepted|subscribed|enrolled|applied|rented|leased|found|took|made|set|decided|agreed|promised|stored|lived|worked)"
+    r"|accepted|subscribed|enrolled|applied|rented|leased|found|took|made|set|decided|agreed|promised|stored|lived|worked"
+    r"|chose|settled|opted)"
 )
 _DID = re.compile(
     r"\A\W{0,3}(?:i|we|user|(?-i:[A-Z])\w{1,20}(?: and i)?)\s(?:(?:\w{2,20}ly|just)\s)?"
@@ -140,7 +141,7 @@ _EMPTY: Final = words_in(
     "user new old now currently anymore longer again started switched moved back finally sold bought guy thing "
     "things stuff everything something nothing work working job jobs home life one two three four five six first "
     "second trip date plan plans appointment event re ve don didn doesn isn aren wasn weren won couldn shouldn hasn "
-    "haven person people way"
+    "haven person people way use used using"
 )
 # Words before a person's things; `s` is the rest of "user's".
 _OWNERS: Final = frozenset({"my", "our", "s"})

@@ -365,6 +365,75 @@ def test_a_corrected_time_replaces_the_time_of_the_same_form(said: str, correcti
 
 
 @pytest.mark.parametrize(
+    ("said", "correction", "memory"),
+    [
+        ("I'm allergic to peanuts.", "sorry, I meant tree nuts, not peanuts", "User is allergic to tree nuts."),
+        ("I'm allergic to bees.", "no wait, wasps", None),
+        ("I'm allergic to bees.", "just kidding!", None),
+        ("I'm allergic to bees.", "We deploy on Fridays. Just kidding, never.", "User is allergic to bees."),
+        ("I'm allergic to bees.", "sorry, I have to go now", "User is allergic to bees."),
+    ],
+)
+def test_a_correction_in_the_next_reading_replaces_what_was_learned(
+    pipeline: Pipeline, said: str, correction: str, memory: str | None
+) -> None:
+    """Given a message that was read already, when its sender corrects it, then the memory holds until then only."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, said)
+    extracting.sweep()
+    assert len(extracting.contents()) == 1
+    tell(pipeline, correction)
+    extracting.sweep()
+    extracting.sweep()
+    told = [one for one in extracting.contents() if "took back" not in one]
+    assert told == ([memory] if memory is not None else [])
+
+
+def test_a_habit_that_ended_makes_its_memory_doubtful(pipeline: Pipeline) -> None:
+    extracting = Extracting(pipeline)
+    tell(pipeline, "I meditate every morning.")
+    tell(pipeline, "I don't meditate any more.", session="later")
+    extracting.sweep()
+    assert doubts(pipeline, extracting) == {"User meditates every morning.": "User does not meditate any more."}
+
+
+def test_a_new_car_of_somebody_else_does_not_change_the_speakers(pipeline: Pipeline) -> None:
+    """Given the speaker's car, when a sister gets a new one, then nothing is doubtful; with one of theirs, it is."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, "My car is a 2015 Volvo V60.", "My sister has a new car.")
+    extracting.sweep()
+    assert doubts(pipeline, extracting) == {}
+    tell(pipeline, "I have a new car.")
+    extracting.sweep()
+    assert set(doubts(pipeline, extracting)) == {"User's car is a 2015 Volvo V60."}
+
+
+def test_a_tool_that_is_used_no_more_makes_the_decision_for_it_doubtful(pipeline: Pipeline) -> None:
+    extracting = Extracting(pipeline)
+    tell(pipeline, "We chose Celery over RQ.", "We use trunk-based development.")
+    tell(pipeline, "We don't use Celery any more, we moved to Temporal.", session="later")
+    extracting.sweep()
+    assert set(doubts(pipeline, extracting)) == {'User said: "We chose Celery over RQ."'}
+
+
+def test_another_tool_is_not_another_home(pipeline: Pipeline) -> None:
+    extracting = Extracting(pipeline)
+    tell(pipeline, "I live in Ghent.", "We chose Celery over RQ.")
+    tell(pipeline, "We don't use Celery any more, we moved to Temporal.", session="later")
+    extracting.sweep()
+    assert "User lives in Ghent." in extracting.contents()
+
+
+def test_a_new_job_of_somebody_ends_the_earlier_one(pipeline: Pipeline) -> None:
+    extracting = Extracting(pipeline)
+    tell(pipeline, "My sister Ana works at Siemens.", "I work at Acme.")
+    tell(pipeline, "My sister Ana has a new job at Bosch.", session="later")
+    extracting.sweep()
+    assert "User's sister Ana works at Siemens." not in extracting.contents()
+    assert {"User works at Acme.", "User's sister Ana has a new job at Bosch."} <= set(extracting.contents())
+
+
+@pytest.mark.parametrize(
     ("said", "later", "replaced"),
     [
         ("I'm allergic to peanuts.", "I'm not allergic to peanuts any more.", True),

@@ -257,3 +257,61 @@ def test_ways_to_answer_are_instructions(message: str, content: str) -> None:
 def test_what_is_said_of_one_task_or_person_is_no_instruction(message: str) -> None:
     """Given words of one task, of other people or of a habit of speech, then nothing holds from now on."""
     assert find_instructions(message) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        ("We decided to use Postgres instead of Mongo.", 'User said: "We decided to use Postgres instead of Mongo."'),
+        ("let's go with ruff for linting", 'User said: "let\'s go with ruff for linting."'),
+        ("We chose Celery over RQ because of the retries.", 'User said: "We chose Celery over RQ."'),
+        ("We renamed heron to stork", 'User said: "We renamed heron to stork."'),
+        ("The package manager is uv, not poetry.", 'User said: "The package manager is uv."'),
+        ("The API lives in services/api.", 'User said: "The API lives in services/api."'),
+        ("We're on Python 3.12.", 'User said: "We\'re on Python 3.12."'),
+        ("We decided against the second shop.", 'User said: "We decided against the second shop."'),
+        ("I'm on the fraud team now", "User is on the fraud team."),
+        ("I cannot take ibuprofen because of my stomach", "User cannot take ibuprofen."),
+        ("I'm Priya, backend engineer on the payments team.", "User's name is Priya."),
+        ("My GP is Dr Alvarez at the Northgate surgery.", "User's GP's name is Dr Alvarez."),
+    ],
+)
+def test_decisions_and_short_facts_are_found(message: str, content: str) -> None:
+    assert [one.content for one in find_statements(message, at=AT)] == [content]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "let's go with the first option",
+        "Let's use this for now.",
+        "let's go with pizza for dinner",
+        "the server is down",
+        "The API is slow today",
+        "We use spoons",
+        "we chose the blue one",
+        "Maybe we should use Redis for the cache.",
+        "What if we decided to use Kafka?",
+        "I'm Dutch, and I'm a nurse at heart",
+        "The team wants to use GraphQL",
+    ],
+)
+def test_what_is_not_decided_is_not_found(message: str) -> None:
+    said = [one.content for one in find_statements(message, at=AT)]
+    assert not any("User said" in one or "name is" in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("message", "contents"),
+    [
+        ("I moved to Ghent and started at Imec", ["User moved to Ghent.", "User started at Imec."]),
+        (
+            "My sister Ana moved to Ghent and started at Imec",
+            ["User's sister Ana moved to Ghent.", "User's sister Ana started at Imec."],
+        ),
+        ("I moved to Ghent and started looking at Bruges", ["User moved to Ghent."]),
+        ("They moved to Ghent and started at Imec", []),
+    ],
+)
+def test_a_second_verb_has_the_subject_of_the_first(message: str, contents: list[str]) -> None:
+    assert [one.content for one in find_statements(message, at=AT)] == contents

@@ -20,11 +20,13 @@ from memory.memories.patterns.matching import (
 )
 
 _MAX_WORDS: Final = 15
+_MAX_WORDS_BEFORE_JOKE: Final = 3
 _OPENER: Final = r"(?:(?:oh|ah|oops|whoops|sorry|no|nope|wait|actually|hang on|correction|my bad)[\s,!.:-]{1,3}){1,3}"
 _CORRECTS = re.compile(
     rf"\A\s{{0,3}}{_OPENER}(?:i meant?\b|make that\b|not\s"
     r"|(?<!no )(?<!no, )(?:it|that)(?:'s| is)\s(?!fine|ok|all|good|great|right|true))"
-    r"|\A\s{0,3}(?:i meant\b|scratch that\b|scrap that\b)",
+    r"|\A\s{0,3}(?:i meant\b|scratch that\b|scrap that\b)"
+    r"|\A\s{0,3}(?:no,? wait|wait,? no),?\s(?:an?\s|the\s)?[\w'.-]{1,20}(?:\s[\w'.-]{1,20})?[.!]?\s{0,3}\Z",
     re.IGNORECASE,
 )
 _NEW_VALUE = Anchored(
@@ -49,7 +51,10 @@ def is_taken_back(message: str) -> bool:
     """Return whether a message corrects what its sender has just said, or calls it a joke."""
     corrects = _CORRECTS.match(with_plain_apostrophes(message)) is not None
     remark = ABBREVIATED_END.split(message, maxsplit=1)[0] if corrects else message
-    return len(remark.split()) <= _MAX_WORDS and (corrects or JOKE.search(message) is not None)
+    joke = JOKE.search(message)
+    # "We deploy on Fridays. Just kidding!" is about itself.
+    is_joke = joke is not None and len(message[: joke.start()].split()) <= _MAX_WORDS_BEFORE_JOKE
+    return len(remark.split()) <= _MAX_WORDS and (corrects or is_joke)
 
 
 def corrected(message: str, correction: str) -> str | None:

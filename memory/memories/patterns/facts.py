@@ -87,6 +87,11 @@ def _name_of_user(match: PatternMatch) -> Statement | None:
     return _fact(match, match.key, match.value, f"User's {match.key} is {match.value}.", importance=0.8)
 
 
+def _introduced(match: PatternMatch) -> Statement | None:
+    is_known = is_name(match.whole) and match.whole.lower() not in words.REFERRING_STARTS
+    return _whole(match, "name", f"User's name is {match.whole}.", importance=0.8) if is_known else None
+
+
 def _called(match: PatternMatch) -> Statement | None:
     if not is_name(match.covered_value):
         return None
@@ -157,8 +162,9 @@ def named(who: str, name: str, quote: str, *, several: bool = False) -> Statemen
     """Return the name of a relative or a pet as a fact, of which there may be `several`."""
     key = words.SYNONYMS.get(f"{who}'s name", f"{who}'s name")
     is_one = who not in words.NOT_UNIQUE and not several
+    written = "GP" if who == "gp" else who
     return Statement(
-        content=f"User's {who}'s name is {name}.", kind="fact", quote=quote, confidence=0.9, importance=0.6,
+        content=f"User's {written}'s name is {name}.", kind="fact", quote=quote, confidence=0.9, importance=0.6,
         subject=key if is_one else f"{key} {as_subject(name)}", lifetime="long_term",
         key=key if is_one else None, value=name if is_one else None,
     )  # fmt: skip
@@ -275,6 +281,12 @@ HOW_TO_ADDRESS: Final[tuple[Rule, ...]] = (
 )
 RULES: Final[tuple[Rule, ...]] = (
     rule(rf"my (?P<key>{words.ATTRIBUTES_OF_NAMES}){IS}{VALUE}", _name_of_user),
+    rule(
+        rf"{I_AM}(?!{words.NATIONALITY}\b|{words.RELIGION}\b)"
+        r"(?P<value>(?-i:[A-Z][a-z]{1,20}(?: [A-Z][a-z]{1,20})?))"
+        rf"(?=, (?:an? |the |your )?(?:[a-z]{{2,20}} ){{0,2}}{words.PROFESSIONS}\b|,? and (?:i'm|i am) (?:an? |\d))",
+        _introduced,
+    ),
     rule(rf"my (?:(?P<kind>new|work|personal|private){BLANKS})?e-?mail(?: address)?{IS}{_ADDRESS}", _email),
     rule(rf"(?:my|our) (?P<key>{_DAYS}){IS}(?:on )?(?P<value>{words.DATE}){END}", _important_date),
     rule(rf"my (?:current )?(?P<key>{words.ATTRIBUTES}){IS}{VALUE}", _attribute),
@@ -293,7 +305,8 @@ RULES: Final[tuple[Rule, ...]] = (
         _relation_named,
         rf"(?:my|our|the(?= (?:dog|cat|puppy|kitten))) (?P<key>{words.RELATIONS}|{words.PETS}){_NAMED}{VALUE}",
         rf"my (?P<key>{words.NAMED_THINGS}){_NAMED}{VALUE}",
-        rf"my (?P<key>{words.RELATIONS}|[a-z]{{3,20}}(?:ist|ian)){IS}(?P<value>(?-i:Dr|Prof|Mrs?|Ms)\.?\s{REST})",
+        rf"my (?:new{BLANKS})?(?P<key>{words.RELATIONS}|gp|[a-z]{{3,20}}(?:ist|ian)){IS}"
+        r"(?P<value>(?-i:(?:Dr|Prof|Mrs?|Ms)\.?\s[A-Z][\w'-]{1,30}(?: [A-Z][\w'-]{1,30})?))",
         rf"(?:my|our) (?P<key>{words.RELATIONS}){IS}(?!{words.NATIONALITY}\b|{words.RELIGION}\b)"
         rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}}(?: [A-Z][a-z]{{1,20}})?)){END}",
         rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}})), my (?P<key>{words.RELATIONS}),",

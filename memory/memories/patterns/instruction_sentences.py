@@ -130,7 +130,7 @@ SMILEYS: Final = "\U0001f642\U0001f60a\U0001f64f\U0001f44d\U0001f600\u2764\ufe0f
 # Words, and the punctuation of a sentence. A colon may stand only within a time, a hyphen only within a word.
 _PLAIN = re.compile(
     rf"(?:[A-Za-z0-9\u00c0-\u024f\u1e00-\u1eff{COVER} ,!?%&+/$\u20ac\u00a3\u00b0_]|(?<=\w)#|(?<!\.)\.(?=[\s\d]|\Z|\w\.)"
-    r"|(?<=\d):(?=\d)|(?<=\w)-(?=\w)|'(?=[\w ])){1,300}"
+    r"|(?<=\d):(?=\d)|(?<=\w)-(?=\w)|(?<= )--?(?=[a-z])|'(?=[\w ])){1,300}"
 )
 # Words that are quoted within a sentence: `never use the word "delve"`.
 _QUOTED = re.compile(r"(?<=\S )(?:\"[^\"\n]{1,60}\"|\u201c[^\u201c\u201d\n]{1,60}\u201d|`[^`\n]{1,60}`)")

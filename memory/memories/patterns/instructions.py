@@ -160,6 +160,9 @@ _WHENEVER: Final = _forms(
     rf" {words.SEEN}\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST}",
     rf"(?:whenever|every time|each time) you (?!need|want|like|feel|have|get|think|see|are"
     rf"|can|go|come|leave|visit|find|wish|know)[a-z]{{2,20}} [^,]{{1,200}},{_MAIN}{words.ANY_VERB}\b{REST}",
+    r"when you (?:open|make|create|write|push|merge|add|change|review|rename) (?:an? |the )?(?:new )?(?:pr|pull request"
+    r"|commit|branch|test|release|migration|function|script|issue|ticket|module|class)s?\b[^,]{0,60}"
+    rf", {_PLEASE}(?:{_EVER}|{_NOT}) {words.ANY_VERB}\b{REST}",
     rf"(?:whenever|every time|each time) i [^,]{{1,400}},{_MAIN}{words.ANY_VERB}\b(?={REST}{_TO_AGENT}"
     rf"|{REST}\bme\b|{REST}\bcode\b){REST}",
     r"(?:when|whenever|every time|each time|if) you(?:'re)? (?:answer|reply|respond|recommend|suggest|book"

@@ -55,7 +55,7 @@ class Statement:
     `quote` has the user's own words. A newer statement with the same `subject` supersedes an older one. Only facts have
     `key` and `value`. `takes_back` names an instruction that is no longer wanted. An `unconfirmed` instruction stood
     among other words and waits for a confirmation. A statement that `only_changes` something is worthless unless that
-    thing is known. Times are microseconds in UTC.
+    thing is known. `corrects` has the contents of earlier statements that it replaces. Times are microseconds in UTC.
     """
 
     content: str
@@ -73,6 +73,7 @@ class Statement:
     takes_back: str | None = None
     unconfirmed: bool = False
     only_changes: bool = False
+    corrects: tuple[str, ...] = ()
 
     @property
     def category(self) -> str | None:
@@ -265,6 +266,7 @@ _NEXT_THOUGHT = re.compile(
     r"|by the way|btw|please|thanks|thank you|instead|originally"
     r"|and (?:i|i'm|i've|i'd|i'll|my|we|we're|our|it|it's|he|she|he's"
     r"|she's|they|they're|that|this|there|was|is|am|have|had|will|would|can|could|want|need|wanted|think|am|don't|love"
+    r"|started|joined|moved|quit|sold|bought|got|passed|signed|adopted|hired"
     r"|like|hate|enjoy|feel|find|hope|usually|always|often|never|plan|try|trying|looking|thinking|just|what|how|also"
     r"|so)\b"
     r"|or (?:something|anything|whatever|so)\b|and (?:stuff|all|such|things like)\b)\b)",

@@ -316,15 +316,23 @@ _SPEECH_TAG_AFTER = re.compile(
     r"|,\s{0,3}(?:he|she|they|it)\s{1,3}(?:said|says|whisper|shout|repl|cr(?:ied|ies)|exclaim|sang|sings)",
     re.IGNORECASE,
 )
+# After `and` the subject is left out: "I moved to Ghent and started at Imec".
+_SECOND_VERB: Final = (
+    r"(?:started(?! (?:looking|trying|thinking|feeling|getting|talking|wondering|noticing|seeing|to)\b)|joined|quit"
+    r"|sold|bought|moved|passed|signed|adopted|hired)\b"
+)
 _CLAUSES = re.compile(
     r"(?:\s{0,3}[,;:\u2013\u2014]\s{0,3}(?:(?:and|but|so|plus|because|since|as)(?: now)?\s{1,3})?|\s{1,3}-{1,10}\s{1,3}"
     r"|\s{1,3}(?:and now|but now|and|but|so|because|since|why|how much|reasons?(?: why)?)\s{1,3})"
-    r"(?=(?:i|i'm|i've|my|call me|s?he|s?he's|(?:her|his) name)\b)",
+    r"(?=(?:i|i'm|i've|my|call me|s?he|s?he's|(?:her|his) name)\b)"
+    rf"|,?\s{{1,3}}and\s{{1,3}}(?={_SECOND_VERB})",
     re.IGNORECASE,
 )
 _RELATIVE_OF_MINE: Final = (
     rf"(?P<who>(?:my|our) (?:{words.RELATIONS}|{words.PETS}|eldest|oldest|youngest|(?:grand)?(?:kid|child)))"
 )
+_WITHOUT_SUBJECT = Anchored(_SECOND_VERB)
+_WITH_SUBJECT = Anchored(rf"(?P<subject>i|we|{_RELATIVE_OF_MINE}(?: (?-i:[A-Z][a-z]{{1,20}}))?)(?:'ve|'s)?\s")
 _STATES: Final = rf"(?=(?:is|[a-z]{{2,20}}s|[a-z]{{2,20}}ed|{'|'.join(IRREGULAR_PAST)})\b)"
 # Shortened beginnings of clauses about relatives: "Mum's 70", "my sister's got asthma", "my eldest, Maya, plays".
 _SHORTENED: Final[tuple[tuple[Anchored | re.Pattern[str], str], ...]] = (
@@ -490,12 +498,18 @@ def _with_names(sentence: Sentence, context: _Context) -> Iterator[Statement]:
 
 
 def _in_clauses(body: Sentence, context: _Context) -> Iterator[Statement]:
-    end = 0
+    end, subject = 0, ""
     for start in _clause_starts(body.text):
-        if start < end:  # an earlier clause stated it, with the day for example
-            continue
         written = Sentence(body.text[start:], body.original[start:])
-        clause = with_relation(written, partial(context.until, written.text), context.names)
+        is_second = start > 0 and _WITHOUT_SUBJECT.match(written.text) is not None
+        if is_second and subject:
+            clause = Sentence(f"{subject} {written.text}", f"{subject} {written.original}")
+        else:
+            clause = with_relation(written, partial(context.until, written.text), context.names)
+            begins = _WITH_SUBJECT.match(clause.text)
+            subject = begins["subject"] if begins is not None else ""
+        if start < end or (is_second and not subject):  # an earlier clause stated it, with the day for example
+            continue
         clause = _in_full(clause, _SHORTENED if start else (*_LEFT_OUT, *_SHORTENED))
         statement = first_match(clause, _RULES)
         if statement is None and not _REASON.search(body.text, max(0, start - 10), start):

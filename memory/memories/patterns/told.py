@@ -69,7 +69,7 @@ breeds rents tutors knits paints skis surfs climbs bakes practises practices
 _WAYS_OF_LIFE: Final = frozenset(_WAYS.split())
 # These verbs say nothing by themselves. The verbs below say enough with words for how often: "I run every morning".
 _OF_ANYTHING: Final = frozenset(("goes", "does", "meets", "sees", "calls"))
-_DAILY = "runs reads cooks swims walks hikes jogs sleeps fasts skips"
+_DAILY = "runs reads cooks swims walks hikes jogs sleeps fasts skips meditates prays"
 _HABITS: Final = _OF_ANYTHING | frozenset(_DAILY.split())
 # In the simple present, these verbs are about a game or a story: `I give the wizard a coin`.
 _NARRATED: Final = (
@@ -228,13 +228,17 @@ _OF_RELATIVE: Final = Anchored(
     rf"|\d{{1,2}}(?! (?:minutes|hours|days)\b)|getting|{_DOING_NOW})\b)|(?!is|was|has been|motivates|inspires|supports"
     rf"|means)[a-z]{{2,20}}s|{_PAST}|have|live|work|love|go|start)\b{_REST}"
 )
-_OF_THE_MIND: Final = r"(?:want|need|think|feel|know|care|remember|see|hear|believe|understand|wish)"
+_OF_THE_MIND: Final = (
+    r"(?:want|need|think|feel|know|care|remember|see|hear|believe|understand|wish|mind|worry|matter|trust|wait|stand"
+    r"|take it|bear|cope|do)"
+)
 # Something that no longer holds: the new memory supersedes the memory that said that it holds.
 _ENDS: Final = Anchored(
     rf"{_SUBJECT}(?:(?P<be>'m|\s{{1,3}}am)\s(?P<no_longer_be>no longer|not)|(?P<have>\s{{1,3}}have) no"
-    rf"|\s{{1,3}}(?P<do>don't|do not)|\s{{1,3}}(?P<no_longer>no longer))\s(?!{_OF_THE_MIND}\b)"
-    r"(?P<rest>\S.{2,120}?)(?P<any_more>\s(?:any ?more|after all))?(?(any_more)(?=,|\Z)|\Z)"
+    rf"|\s{{1,3}}(?P<do>don't|do not|can't|cannot)|\s{{1,3}}(?P<no_longer>no longer))\s(?!{_OF_THE_MIND}\b)"
+    r"(?P<rest>\S.{2,120}?)(?P<any_more>\s(?:any ?(?:more|longer)|after all))?(?(any_more)(?=,|\Z)|\Z)"
 )
+_DOES_NOT: Final = {"don't": "does not", "do not": "does not", "can't": "cannot", "cannot": "cannot"}
 # Where another thought begins: the rest of the sentence does not belong to the first thought.
 _NEXT: Final = re.compile(
     r"\s{0,3}(?:[;()\u2013\u2014\u2026]|:(?!\d)|\s-{1,2}\s|,?\s(?:and|but|so|because|cuz|since|as|though|although|while"
@@ -255,7 +259,9 @@ _REFERS: Final = re.compile(
     r"\b(?:it|its|it's|that|that's|this(?! (?:week|weekend|month|year|morning|afternoon|evening|past|coming|summer"
     r"|winter|spring|fall|autumn|mon|tues|wednes|thurs|fri|satur|sun))|these|those|they|they're|them|their|he|she|him"
     r"|his|her|hers|you|your|you're|yours|u|ur|there|here|one|ones|some|something|anything|everything|stuff|things?"
-    r"|such|other|another|same|both|like|too|so|if|unless|whether|wish|would|could|should|might|maybe|(?:almost"
+    r"|such|other|another|same"
+    r"|both(?! (?:ears|eyes|hands|arms|legs|knees|hips|feet)\b)"
+    r"|like|too|so|if|unless|whether|wish|would|could|should|might|maybe|(?:almost"
     r"|nearly)(?! (?:every|each|all|always|daily|weekly|a|\d))"
     r"|(?<!\d )(?<!in )(?<!of )(?<!last )(?<!next )(?<!this )(?<!since )(?<!until )may(?! \d)|perhaps|probably|not sure"
     r"|how|what|why|we|we're|else|(?<!ing )again|most(?! (?:days|nights|mornings|evenings|weekends|weeks))"
@@ -342,14 +348,13 @@ def _says_enough(content: str) -> bool:
         return True
     if verb in _HABITS and (meaning or verb not in _OF_ANYTHING) and _REPEATED.search(predicate):
         return True
+    meaning = [word for word in meaning if not word.isdigit()] or meaning[1:]
     return len(meaning) > 1 or (len(meaning) == 1 and bool(re.search(r"(?:\s|\A)[A-Z0-9]", predicate)))
 
 
 def _no_longer_true(text: str) -> Statement | None:
     found = _ENDS.match(text)
     if found is None or _REFERS.search(found["rest"]) or _INCOMPLETE.search(found["rest"]):
-        return None
-    if found["do"] and " " not in found["rest"]:  # `I don't care any more`
         return None
     no_longer = found["no_longer"] or found["no_longer_be"] == "no longer"
     if bool(no_longer) == bool(found["any_more"]):
@@ -358,7 +363,7 @@ def _no_longer_true(text: str) -> Statement | None:
     if found["no_longer"]:
         verb, blank, others = rest.partition(" ")
         rest = f"{with_s(verb)}{blank}{others}"
-    begins = "is" if found["be"] else "has no" if found["have"] else "does not" if found["do"] else "no longer"
+    begins = "is" if found["be"] else "has no" if found["have"] else _DOES_NOT.get(found["do"] or "", "no longer")
     if found["be"]:
         begins = f"is {found['no_longer_be']}"
     return _statement(text, f"User {begins} {rest}{found['any_more'] or ''}", "fact", None)

@@ -23,6 +23,7 @@ from memory.memories.patterns.matching import (
     Rule,
     Statement,
     as_subject,
+    cut,
     is_plain,
     rule,
     rules,
@@ -58,6 +59,10 @@ _HEALTH: Final = (
     r"|four|three|two|one|a|\d{1,2}) (?:years?|months?) sober|on (?:antidepressants|insulin|statins|blood thinners"
     r"|beta blockers|metformin|the pill|dialysis|(?:blood pressure|thyroid|heart) (?:medication|tablets"
     r"|pills)))(?: in (?:my|one) (?:left |right )?(?:ears?|eyes?|legs?))?)"
+)
+_MEDICINES: Final = (
+    r"(?:ibuprofen|aspirin|paracetamol|antibiotics|codeine|morphine|nsaids|statins|cortisone|[a-z]{3,15}(?:cillin|mycin"
+    r"|profen|prazole|statin|olol|sartan|formin|codone|azepam|caine))"
 )
 _OF_A_HOME: Final = (
     r"(?:car|bike|driving licen[cs]e|driver's licen[cs]e|licen[cs]e|oven|stove|microwave|freezer|dishwasher|washing"
@@ -203,6 +208,33 @@ def _goal(match: PatternMatch) -> Statement | None:
     return _statement(match, match.quote(match.clause.words(start, start + len(value))), None, key=None)
 
 
+_NEW_WAY: Final = (
+    r"(?:use|keep|adopt|go with|switch to|move to|migrate to|drop|stop|support|store|write|deploy|run|raise|lower|name"
+    r"|rename|split|pin|host|ship|charge|offer)"
+)
+_PROJECT: Final = (
+    r"(?:[a-z-]{2,20} ){0,2}?(?:database|branch|repo(?:sitory)?|package manager|build tool|formatter|linter"
+    r"|test runner|coverage|server|cluster|bucket|namespace|endpoint|queue|framework|port|api|worker|backend|frontend"
+    r"|docs|tests|config(?:uration)?|licen[cs]e|version|release day|supplier|stack)"
+)
+# A name, a number, a path or a tool: "the default branch is develop-2", not "the server is slow".
+_EXACT: Final = re.compile(rf"(?-i:\b[A-Z])|\d|\w[/_]\w|\w-\d|\w-based\b|\b{words.TOOLS}", re.IGNORECASE)
+_RATHER: Final = re.compile(r"\s(?:over|instead_of|rather than)\s")
+
+
+def _decision(match: PatternMatch) -> Statement | None:
+    """Return what was decided, in the user's own words, if it is named: "we decided to use uv instead of pip"."""
+    start = match.regex_match.start("value")
+    value = cut(match.regex_match["value"].replace(" instead of ", " instead_of "))
+    is_plainly = match.regex_match.groupdict().get("plainly") is not None
+    if not is_plain(value, max_words=14) or not (is_plainly or _EXACT.search(value) or _RATHER.search(value)):
+        return None
+    if not is_plainly and re.match(r"(?:the|an?|this|\w{2,20}ing)\s", value):
+        return None
+    quote = match.clause.words(0, start + len(value))
+    return replace(_statement(match, quote, as_subject(quote), key=None), content=f'User said: "{quote}."')
+
+
 _HEAD: Final = re.compile(
     rf"\A(?:i|we)(?:(?P<am>'m| am|'re| are)|(?P<have>'ve got|'ve| have got| have(?=\s(?:never|been|gone)\b))|(?P<not>"
     rf" (?:don't|do not))|(?P<not_had> haven't)|(?P<same> (?:can't|cannot|can not|never|was|would|used))|(?P<like>'d)"
@@ -226,6 +258,21 @@ def about_user(clause: str) -> str:
 
 RULES: Final[tuple[Rule, ...]] = (
     *rules(
+        _decision,
+        rf"(?:(?P<plainly>we)|i)(?:'ve| have)?{BLANKS}{ADVERB}(?:decided|agreed) (?:to {_NEW_WAY}|against){BLANKS}"
+        rf"{_OPEN}",
+        rf"we(?:'ve| have)?{BLANKS}{ADVERB}(?:chose|chosen|settled on|decided on|agreed on|opted for"
+        rf"|standardi[sz]ed on|dropped support for|migrated to|went back to)"
+        rf"{BLANKS}{_OPEN}",
+        rf"(?:let's|let us|we(?:'re| are)) (?:(?:go|going|stick|sticking) with|use|using"
+        rf"|adopt(?:ing)?){BLANKS}{_OPEN}",
+        rf"we (?:use|deploy (?:to|on|with)|build with|test with|host on|run on){BLANKS}{_OPEN}",
+        rf"we(?:'re| are) on{BLANKS}(?P<value>(?:{words.TOOLS}|(?-i:[A-Z])[a-z+#]{{1,20}}) v?\d[\d.]{{0,8}}){_END}",
+        rf"we(?:'ve| have)? {ADVERB}(?P<plainly>renamed){BLANKS}(?P<value>[\w.-]{{2,30}} to [\w.-]{{2,30}}){_END}",
+        rf"(?:our|the) {_PROJECT} (?:is|are|lives?(?= in)|runs?(?= on| in)|is now){BLANKS}(?!called\b|named\b)"
+        rf"(?:(?:at|in|on){BLANKS})?{_OPEN}",
+    ),
+    *rules(
         _health_of_person,
         rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?:severely )?allergic to{BLANKS}{_OPEN}",
         rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?P<value>an? (?:vegan|vegetarian)|(?:lactose"
@@ -243,6 +290,7 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"|subway) to (?:work|school|uni|university|the office)){_END}",
         _whole_match("goes to work by"),
     ),
+    rule(rf"{I_AM}{ADVERB}on the (?P<value>(?:[a-z-]{{2,20}} ){{1,2}}team){_END}", _whole_match("team")),
     rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_MARITAL}){_END}", _whole_match("marital status")),
     rule(rf"{I_AM}{ADVERB}(?P<value>{_NO_JOB}){_END}", _whole_match("job", key="job")),
     rule(rf"{I_AM}{ADVERB}(?P<value>{_EMPLOYMENT}){_END}", _whole_match("employment")),
@@ -251,6 +299,8 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_CHARACTER}){_END}", _whole_match()),
     *rules(
         _whole_match(is_of_health=True),
+        rf"i (?:can't|cannot|can not|(?:am|'m) not allowed to) (?:take|have){BLANKS}(?P<value>{_MEDICINES}"
+        rf"(?: (?:or|and) {_MEDICINES})?){_END}",
         rf"{I_AM}{ADVERB}(?P<value>{_HEALTH}){_END}",
         rf"i {ADVERB}(?:get|suffer from|struggle with|live with){BLANKS}(?P<value>(?:really |very |easily )?(?:(?:sea"
         rf"|car|air|travel|motion)[ -]?sick(?:ness)?|(?:tired|cold|anxious|dizzy|overwhelmed"

@@ -119,13 +119,15 @@ NO_ALLERGENS: Final = (
     r"|responsibilit\w{1,40}|change|criticism|commitment|money|losing|failure|kind of)\b"
 )
 NO_ALLERGY_TO: Final = r"(?:strange|weird|new|nasty|terrible|horrible|slight|little|food|skin|seasonal|severe|known)\b"
-# "Moved to" is also used of tools and chapters, not only of towns.
-NO_PLACES: Final = (
-    r"\A(?:linux|windows|mac(?:os)?|vim|neovim|emacs|python|rust|go|java|kotlin|typescript|javascript|react|vue|git"
+TOOLS: Final = (
+    r"(?:linux|windows|mac(?:os)?|vim|neovim|emacs|python|rust|go|java|kotlin|typescript|javascript|react|vue|git"
     r"|github|gitlab|docker|kubernetes|aws|azure|gcp|firefox|chrome|android|ios|iphone|slack|teams|notion|vs code"
-    r"|postgres\w{0,40}|mysql|sqlite|mongodb|ubuntu|debian|fedora|chapter|part|section|phase|level|plan|stage|step"
-    r"|version)\b"
+    r"|postgres\w{0,40}|mysql|sqlite|mongo(?:db)?|redis|kafka|ubuntu|debian|fedora|ruff|black|flake8|pylint|mypy|pyright"
+    r"|pytest|uv|poetry|pip|conda|npm|pnpm|yarn|bun|deno|eslint|prettier|biome|vite|webpack|jest|vitest|django|flask"
+    r"|fastapi|celery|svelte|angular|next\.?js|tailwind|terraform|ansible|nginx|jira|linear|graphql|grpc)\b"
 )
+# "Moved to" is also used of tools and chapters, not only of towns.
+NO_PLACES: Final = rf"\A(?:{TOOLS}|(?:chapter|part|section|phase|level|plan|stage|step|version)\b)"
 _NO_FAVOURITES = """
 part parts thing things one ones moment moments bit aspect aspects memory memories scene scenes line lines quote quotes
 feature features section time times chapter example piece pieces place day episode ever so character characters pic
