@@ -35,6 +35,7 @@ def deliver_reminders(runtime: Runtime, *, manual: bool = False) -> dict[str, An
 def embed_goals(*, workspace: str) -> Mapping[str, Any]:
     """Embed the goals of a workspace's schedules that have no vector yet."""
     runtime = current_runtime()
+    runtime.inbox.clear_notification(contract.EMBED_GOALS, workspace)
     store = runtime.stores.workspace(workspace, create=False)
     embedder = runtime.embedder_for(store)
     return {} if embedder is None else executing.embed_goals(store, embedder)

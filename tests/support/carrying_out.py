@@ -21,10 +21,11 @@ WORKSPACE = "ws"
 
 
 class FakeBroker:
-    """A fake broker that records the tasks sent."""
+    """A fake broker that records the tasks sent, and those whose notification flag was cleared."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.cleared: list[tuple[str, str]] = []
         self.away = False
 
     def now_micros(self) -> int:
@@ -35,6 +36,9 @@ class FakeBroker:
     def send(self, task: str, *, workspace: str, trace: str = "", **ids: str) -> None:
         self.now_micros()
         self.sent.append((task, {"workspace": workspace, **ids}))
+
+    def clear_notification(self, task: str, workspace: str) -> None:
+        self.cleared.append((task, workspace))
 
 
 class AgentQueue:

@@ -525,6 +525,7 @@ def test_the_task_embeds_the_goals_of_its_workspace(here: CarryingOut) -> None:
     with use_runtime(here.here):
         counts = [app.tasks[contract.EMBED_GOALS].body(workspace="ws") for _ in range(2)]
     assert counts == [{"goals": 1}, {"goals": 0}]
+    assert here.broker.cleared == 2 * [(contract.EMBED_GOALS, "ws")], "the sweep may send it again"
     context = context_of(here, schedule)
     assert (len(context.lines), context.degraded) == (1, "")
 
