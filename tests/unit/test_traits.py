@@ -265,6 +265,13 @@ def test_what_is_said_of_one_task_or_person_is_no_instruction(message: str) -> N
         ("We decided to use Postgres instead of Mongo.", 'User said: "We decided to use Postgres instead of Mongo."'),
         ("let's go with ruff for linting", 'User said: "let\'s go with ruff for linting."'),
         ("We chose Celery over RQ because of the retries.", 'User said: "We chose Celery over RQ."'),
+        ("We switched from Glovo to Bolt for delivery.", 'User said: "We switched from Glovo to Bolt for delivery."'),
+        ("We stopped making cakes.", 'User said: "We stopped making cakes."'),
+        ("We open at 7 and close at 3.", 'User said: "We open at 7 and close at 3."'),
+        ("I never work on Sundays.", "User never works on Sundays."),
+        ("The rent is 1,400 euros a month.", "User's rent is 1,400 euros a month."),
+        ("My new accountant is Bruno Pires.", "User's accountant's name is Bruno Pires."),
+        ("I found a replacement, Miguel starts on 1 May.", None),
         ("We renamed heron to stork", 'User said: "We renamed heron to stork."'),
         ("The package manager is uv, not poetry.", 'User said: "The package manager is uv."'),
         ("The API lives in services/api.", 'User said: "The API lives in services/api."'),
@@ -276,8 +283,8 @@ def test_what_is_said_of_one_task_or_person_is_no_instruction(message: str) -> N
         ("My GP is Dr Alvarez at the Northgate surgery.", "User's GP's name is Dr Alvarez."),
     ],
 )
-def test_decisions_and_short_facts_are_found(message: str, content: str) -> None:
-    assert [one.content for one in find_statements(message, at=AT)] == [content]
+def test_decisions_and_short_facts_are_found(message: str, content: str | None) -> None:
+    assert [one.content for one in find_statements(message, at=AT)] == ([content] if content is not None else [])
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,10 @@ _CORRECTS = re.compile(
 )
 _NEW_VALUE = Anchored(
     rf"\s{{0,3}}(?:{_OPENER}(?:(?:i meant?(?: to say)?|make that|(?:it|that)(?:'s| is))\s)?|i meant(?: to say)?\s)"
-    r"(?:not (?P<old_first>[^,;]{1,40}?)[,;]?\s(?:but\s|it's\s)?)?(?P<new>[^,;]{1,40}?)"
+    r"(?:not (?P<old_first>[^,;]{1,40}?)[,;]?\s(?:but\s|it's\s)?)?(?P<new>(?:[^,;]|(?<=\d),(?=\d)){1,40}?)"
     r"(?:,?\s(?:and\s)?(?:not|instead of) (?P<old>[^,;]{1,40}?))?\s{0,3}\Z"
 )
+_NUMBER: Final = re.compile(r"(?<![\w.])(?P<number>\d[\d.,]{0,12}(?<=\d))(?!\w)")
 # The parts of a time, each with its number or name; a correction may name some of them only.
 _PARTS_OF_A_TIME: Final = tuple(
     re.compile(rf"\b{part}(?![\w'])", re.IGNORECASE)
@@ -71,6 +72,9 @@ def corrected(message: str, correction: str) -> str | None:
     with_time = _with_time(message, new)
     if with_time is not None:
         return with_time if old is None or old.lower() in message.lower() else None
+    numbers = list(_NUMBER.finditer(message))
+    if old is None and len(numbers) == 1 and (number := re.fullmatch(rf"(?:an? )?{_NUMBER.pattern}", new)):
+        return message[: numbers[0].start()] + number["number"] + message[numbers[0].end() :]
     if old is not None:
         places = list(re.finditer(rf"\b{re.escape(old)}\b", message, re.IGNORECASE))
         return message[: places[0].start()] + new + message[places[0].end() :] if len(places) == 1 else None

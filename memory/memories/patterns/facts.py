@@ -307,7 +307,7 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"my (?P<key>{words.NAMED_THINGS}){_NAMED}{VALUE}",
         rf"my (?:new{BLANKS})?(?P<key>{words.RELATIONS}|gp|[a-z]{{3,20}}(?:ist|ian)){IS}"
         r"(?P<value>(?-i:(?:Dr|Prof|Mrs?|Ms)\.?\s[A-Z][\w'-]{1,30}(?: [A-Z][\w'-]{1,30})?))",
-        rf"(?:my|our) (?P<key>{words.RELATIONS}){IS}(?!{words.NATIONALITY}\b|{words.RELIGION}\b)"
+        rf"(?:my|our) (?:new{BLANKS})?(?P<key>{words.RELATIONS}){IS}(?!{words.NATIONALITY}\b|{words.RELIGION}\b)"
         rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}}(?: [A-Z][a-z]{{1,20}})?)){END}",
         rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}})), my (?P<key>{words.RELATIONS}),",
     ),
@@ -349,7 +349,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"{I_AM}{ADVERB}(?P<value>(?:an? )?{words.DIETS}){END}", _condition),
     rule(rf"i(?:'ve got| {ADVERB}have){BLANKS}(?P<value>{words.ILLNESSES}){END}", _illness),
     rule(
-        rf"i(?:'ve| have){BLANKS}{ADVERB}been{BLANKS}(?P<value>(?:an? )?{words.DIETS})"
+        rf"i(?:(?:'ve| have){BLANKS}{ADVERB}been|'m| am){BLANKS}(?P<value>(?:an? )?{words.DIETS})"
         r"(?P<since> (?:since|for)(?: (?!and\b|but\b|so\b)[\w']{1,15}){1,4})",
         _condition_since,
     ),

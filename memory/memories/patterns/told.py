@@ -176,8 +176,9 @@ _REGULARLY: Final = Anchored(
 )
 _DAY_AND_MONTH: Final = re.compile(r"\bon \d{1,2}[/.]\d{1,2}\b")
 _HAS_SOMEBODY: Final = re.compile(
-    rf"User has (?:an?|two|three|four|five|six|\d) (?:{words.PETS}|son|daughter|brother|sister|kid|child|grandchild"
-    r"|grandson|granddaughter|niece|nephew)(?:s|ies|ren)?\.|User's (?:\S{1,30} ){1,3}lives? with them\."
+    rf"User has (?:an?|two|three|four|five|six|\d) (?:{words.PETS}|employee|flatmate|son|daughter|brother|sister"
+    r"|kid|child|grandchild|grandson|granddaughter|niece|nephew)(?:s|ies|ren)?\."
+    r"|User's (?:\S{1,30} ){1,3}lives? with them\."
 )
 _DOES: Final = Anchored(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!play the (?:victim|fool|part|role|game|hero|villain|devil|field"
@@ -236,7 +237,8 @@ _OF_THE_MIND: Final = (
 _ENDS: Final = Anchored(
     rf"{_SUBJECT}(?:(?P<be>'m|\s{{1,3}}am)\s(?P<no_longer_be>no longer|not)|(?P<have>\s{{1,3}}have) no"
     rf"|\s{{1,3}}(?P<do>don't|do not|can't|cannot)|\s{{1,3}}(?P<no_longer>no longer))\s(?!{_OF_THE_MIND}\b)"
-    r"(?P<rest>\S.{2,120}?)(?P<any_more>\s(?:any ?(?:more|longer)|after all))?(?(any_more)(?=,|\Z)|\Z)"
+    r"(?P<rest>\S.{2,120}?)(?P<any_more>\s(?:any ?(?:more|longer)|after all))?"
+    r"(?(any_more)(?=,|\Z|\s(?:just|only)\b)|\Z)"
 )
 _DOES_NOT: Final = {"don't": "does not", "do not": "does not", "can't": "cannot", "cannot": "cannot"}
 # Where another thought begins: the rest of the sentence does not belong to the first thought.
@@ -247,6 +249,7 @@ _NEXT: Final = re.compile(
     r"|[a-z]{2,20}ed|her|his|their|our|how|am|feel|felt|think|want|need|hope|plan|look|would|will|makes?|made|gives?"
     r"|gave|loved?|got|always|never)\b|,\s(?:i|it|it's|that|that's|this|they|he|she|we|you|there|what|which|where|who"
     r"|too|but|so|though|right|especially|like|because|thanks|since|hoping|trying|making|let|not|don't)\b"
+    r"|,\s(?-i:[A-Z])[a-z]{1,20}\s(?:is|has|will|starts|comes|lives|works)\b"
     rf"|\s(?:which|cos|because|since(?! (?:\d|{words.MONTHS}(?:\W|\Z)))|even though|although|whereas|so that|hoping|btw"
     r"|too|as well|if|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|unless|now$|these days|at the moment"
     r"|right now|either|though|anyway|so|but)\b)",

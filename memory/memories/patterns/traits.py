@@ -237,8 +237,9 @@ def _decision(match: PatternMatch) -> Statement | None:
 
 _HEAD: Final = re.compile(
     rf"\A(?:i|we)(?:(?P<am>'m| am|'re| are)|(?P<have>'ve got|'ve| have got| have(?=\s(?:never|been|gone)\b))|(?P<not>"
-    rf" (?:don't|do not))|(?P<not_had> haven't)|(?P<same> (?:can't|cannot|can not|never|was|would|used))|(?P<like>'d)"
-    rf"|(?= {ADVERB}(?P<verb>[a-z]{{2,20}})))(?=\s)",
+    rf" (?:don't|do not))|(?P<not_had> haven't)|(?P<same> (?:can't|cannot|can not|never(?= learn(?:ed|t)\b)"
+    rf"|was|would|used))|(?P<like>'d)"
+    rf"|(?= (?:never )?{ADVERB}(?P<verb>[a-z]{{2,20}})))(?=\s)",
     re.IGNORECASE,
 )
 _THIRD: Final = {"am": " is", "have": " has", "not": " doesn't", "not_had": " hasn't", "like": " would"}
@@ -248,7 +249,7 @@ def about_user(clause: str) -> str:
     """Return a clause in the first person as a clause about the user: `User can't swim`."""
     found = _HEAD.match(clause)
     if found is None:
-        return "User's " + in_third_person(re.sub(r"\A(?:my|our)\s", "", clause, flags=re.IGNORECASE))
+        return "User's " + in_third_person(re.sub(r"\A(?:my|our|the)\s", "", clause, flags=re.IGNORECASE))
     if found["verb"]:
         start, end = found.span("verb")
         return f"User{clause[found.end() : start]}{with_s(found['verb'])}{in_third_person(clause[end:])}"
@@ -264,12 +265,17 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"we(?:'ve| have)?{BLANKS}{ADVERB}(?:chose|chosen|settled on|decided on|agreed on|opted for"
         rf"|standardi[sz]ed on|dropped support for|migrated to|went back to)"
         rf"{BLANKS}{_OPEN}",
-        rf"(?:let's|let us|we(?:'re| are)) (?:(?:go|going|stick|sticking) with|use|using"
+        rf"(?:let'?s|let us|we(?:'re| are)) (?:(?:go|going|stick|sticking) with|use|using"
         rf"|adopt(?:ing)?){BLANKS}{_OPEN}",
         rf"we (?:use|deploy (?:to|on|with)|build with|test with|host on|run on){BLANKS}{_OPEN}",
         rf"we(?:'re| are) on{BLANKS}(?P<value>(?:{words.TOOLS}|(?-i:[A-Z])[a-z+#]{{1,20}}) v?\d[\d.]{{0,8}}){_END}",
+        rf"we(?:'ve| have)?{BLANKS}{ADVERB}(?:switched|changed|migrated) from{BLANKS}{_OPEN}",
+        rf"we(?:'ve| have)?{BLANKS}{ADVERB}(?P<plainly>stopped|started){BLANKS}(?P<value>"
+        rf"(?:making|selling|offering|accepting|using|supporting|taking|doing|charging){BLANKS}\S{REST})",
+        rf"we {ADVERB}(?P<plainly>open|close|are open|are closed)(?: now)?{BLANKS}"
+        rf"(?P<value>(?:at|from|until|on) \S{REST})",
         rf"we(?:'ve| have)? {ADVERB}(?P<plainly>renamed){BLANKS}(?P<value>[\w.-]{{2,30}} to [\w.-]{{2,30}}){_END}",
-        rf"(?:our|the) {_PROJECT} (?:is|are|lives?(?= in)|runs?(?= on| in)|is now){BLANKS}(?!called\b|named\b)"
+        rf"(?:our|the) {_PROJECT} (?:(?:is|are)(?: now)?|lives?(?= in)|runs?(?= on| in)){BLANKS}(?!called\b|named\b)"
         rf"(?:(?:at|in|on){BLANKS})?{_OPEN}",
     ),
     *rules(
@@ -334,6 +340,8 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"|podcast|channel|newsletter|start-?up|talk) is (?:about|on){BLANKS}"
         rf"(?!(?:done|finished|ready|to|fire|hold|track|time|\w{{3,6}}day)\b){_OPEN}",
         rf"we(?: have|'ve got| have got) an?{BLANKS}(?P<value>(?:[a-z-]{{1,20}} ){{0,2}}{_OF_A_HOME}\b{REST})",
+        rf"{I_AM}{ADVERB}(?:doing|writing) my (?:bachelor|master|phd|doctoral)'?s? (?:thesis|dissertation)"
+        rf" (?:on|about){BLANKS}{_OPEN}",
         rf"i used to{BLANKS}(?:be (?=an?{BLANKS}{words.PROFESSIONS}\b)|(?:work|live|study) (?:as|at|for|in|near|with) "
         rf"|(?:play|teach|own|drive|run) ){_OPEN}",
         rf"i was {ADVERB}diagnosed with{BLANKS}{_OPEN}",
@@ -359,11 +367,12 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"i {ADVERB}(?:usually )?(?:get up|wake up|go to (?:bed|sleep)|start work|finish work|leave for work|have"
         rf" (?:breakfast|lunch|dinner))(?P<value> (?:at|around|from|before|by|about)"
         rf" {_TIME_OF_DAY})(?=\s{{0,3}}(?:$|[,;.!()]))",
-        rf"(?:i|we) {ADVERB}(?:earn|make|pay){BLANKS}(?=[\d.,]{{3}}|.{{1,40}}(?:[$\u00a3\u20ac]|euro|dollar|pound|quid"
+        rf"(?:i|we) {ADVERB}(?:earn|make|pay){BLANKS}(?=(?:about |around |roughly )?[\d.,]{{3}}"
+        rf"|.{{1,40}}(?:[$\u00a3\u20ac]|euro|dollar|pound|quid"
         rf"|franc))(?P<value>{_MONEY}(?:(?<=day|ear|eek|nth|our)| (?:in|for) (?:rent|childcare|the mortgage|maintenance"
         rf"|the flat|it a month))){_END}",
     ),
-    rule(rf"(?:my|our) (?P<key>{_COSTS}){IS}(?P<value>{_MONEY}){_END}", _amount),
+    rule(rf"(?:my|our|the(?= (?:rent|mortgage)\b)) (?P<key>{_COSTS}){IS}(?P<value>{_MONEY}){_END}", _amount),
     *rules(
         _named_thing,
         rf"(?:my|our) {_PLACES}(?: (?:has no|has an?|doesn't have|does not have|is (?:in(?= (?-i:[A-Z]))|near"
