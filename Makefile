@@ -12,10 +12,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 INSTALLED := $(VENV)/.installed
-# Each process gets a share of the tests in their order, since those of one file share what is slow to start, and takes
-# over some of another's when it has no more. One process more than cores, as many tests wait for other processes: on
-# two cores the whole suite took 8.5 minutes instead of 10.4.
-PARALLEL := --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist worksteal
+# Each process gets a share of the tests, file by file, since those of one file share what is slow to start, and takes
+# over some of another's when it has no more. Two processes more than cores, as tests wait for other processes more than
+# half of the time: tests/conftest.py begins each share with these.
+PARALLEL := --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2) --dist worksteal
 # What says the same on both engines: tests that open no store, or bring a PostgreSQL server of their own.
 OF_NO_ENGINE := $(patsubst %,--ignore=%,$(wildcard tests/integration/test_postgres*.py)) \
   $(patsubst %,--ignore=tests/integration/test_%.py,broker broker_full_disk inbox_properties installation \

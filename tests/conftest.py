@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -27,6 +28,34 @@ if TYPE_CHECKING:
 
 # What is imported and collected stays. Garbage collections that look through it take half of the time of collecting.
 gc.disable()
+
+# The folders of tests that wait for other processes more than they compute.
+_WAITING = frozenset({"acceptance", "integration"})
+# Seconds that the longest of their files take on two busy cores; the others take 10 or 15.
+_LONG = {
+    "test_worker_life": 290,
+    "test_jobs_killed": 250,
+    "test_supervisor": 150,
+    "test_broker_outages": 120,
+    "test_wheel": 110,
+    "test_coding_agent_hooks": 100,
+    "test_compose_commands": 100,
+    "test_upgrade": 100,
+    "test_story_smoke": 100,
+    "test_agent_story": 100,
+    "test_benchmarks_smoke": 80,
+    "test_postgres_hosts": 70,
+    "test_written_examples": 60,
+    "test_erased_without_a_trace": 60,
+    "test_evaluate": 50,
+    "test_compressed_days": 50,
+    "test_schedule_stack": 50,
+    "test_languages": 50,
+    "test_whole_undo": 40,
+    "test_reembed_process": 40,
+    "test_postgres_failures": 40,
+}
+_OTHERS_SECONDS = 15
 
 # By default a test fails when an example takes 200 ms, or making examples a second: that depends on the machine.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -49,6 +78,39 @@ def pytest_configure(config: pytest.Config) -> None:
         from support import on_postgres
 
         config.pluginmanager.register(on_postgres)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin each process's share with tests that wait for other processes, and end it with those that compute.
+
+    In the order of their names, nearly all tests that wait would be in the share of one process, and the longest of
+    them near its end: the last minutes of a run would be waits. Here the files that wait are distributed by their
+    length, longest first. What processes take over from each other comes from the ends of shares, and is short.
+    """
+    processes = getattr(config, "workerinput", {}).get("workercount", 1)
+    if processes == 1:
+        return
+    waiting: dict[Path, list[pytest.Item]] = {}
+    computing: list[pytest.Item] = []
+    for item in items:
+        waits = item.path.parent.name in _WAITING
+        (waiting.setdefault(item.path, []) if waits else computing).append(item)
+    seconds = {path: _LONG.get(path.stem, _OTHERS_SECONDS) for path in waiting}
+    shares: list[list[pytest.Item]] = [[] for _ in range(processes)]
+    taken = [0] * processes
+    for path in sorted(waiting, key=lambda path: -seconds[path]):
+        shortest = taken.index(min(taken))
+        shares[shortest].extend(waiting[path])
+        taken[shortest] += seconds[path]
+    short = iter(computing)
+    items[:] = [
+        item
+        for number, share in enumerate(shares)
+        # The sizes of shares are those of `--dist worksteal`.
+        for item in (*share, *islice(short, max(0, (len(items) + number) // processes - len(share))))
+    ]
+    items.extend(short)
 
 
 def pytest_collection_finish() -> None:
