@@ -29,11 +29,15 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markdown_it import MarkdownIt
     from markdown_it.renderer import RendererHTML
+    from markdown_it.rules_core import StateCore
     from markdown_it.token import Token
 
     from reverie.sessions.types import Session
 
 _WORD: Final = re.compile(r"(\w+)")
+# A task at the beginning of a list's item, open or done, and how it is shown: "- [ ] milk", "- [x] tea".
+_TASK: Final = re.compile(r"\[([ xX])\](?=\s)")
+_BOXES: Final = {" ": "\N{BALLOT BOX}", "x": "\N{BALLOT BOX WITH CHECK}"}
 # Characters without which a text has no Markdown that needs to be taken out.
 _MARKS: Final = re.compile(r"[*_`#\[|>~-]")
 
@@ -238,7 +242,16 @@ def _markdown() -> MarkdownIt:
     markdown.add_render_rule("heading_close", lambda *_: "</strong></p>")
     for cell in ("th_open", "td_open"):
         markdown.add_render_rule(cell, _aligned)
+    # Before the words of a paragraph are parsed: "[x]" may also be the name of a link.
+    markdown.core.ruler.before("inline", "tasks", _draw_boxes)
     return markdown
+
+
+def _draw_boxes(state: StateCore) -> None:
+    """Replace the marks of a task by a box: a character, because nobody can tick what was stored."""
+    for item, _, words in zip(state.tokens, state.tokens[1:], state.tokens[2:], strict=False):
+        if item.type == "list_item_open" and (task := _TASK.match(words.content)):
+            words.content = f"{_BOXES[task[1].lower()]}{words.content[task.end() :]}"
 
 
 def _aligned(renderer: RendererHTML, tokens: list[Token], index: int, options: Any, env: Any) -> str:

@@ -123,6 +123,17 @@ def test_a_row_of_a_list_has_no_marks_of_markdown() -> None:
     assert plain("***") == "***"
 
 
+def test_the_box_of_a_task_is_drawn() -> None:
+    """Given tasks in a list, open and done, then each has a box; elsewhere, and without a blank, it is only text."""
+    assert formatted("- [ ] milk\n- [x] **tea**\n\n1. [X] rye") == (
+        "<ul>\n<li>\N{BALLOT BOX} milk</li>\n<li>\N{BALLOT BOX WITH CHECK} <strong>tea</strong></li>\n</ul>\n"
+        "<ol>\n<li>\N{BALLOT BOX WITH CHECK} rye</li>\n</ol>\n"
+    )
+    assert plain("- [ ] milk\n- [x] tea") == "\N{BALLOT BOX} milk \N{BALLOT BOX WITH CHECK} tea"
+    assert "[x] marks" in formatted("[x] marks the spot")
+    assert formatted("- [x](https://example.org) y").count("href") == 1
+
+
 def test_columns_of_a_table_are_aligned_without_styles() -> None:
     """Given a table in Markdown, then its cells have classes: a style would be refused by the page's policy."""
     shown = formatted("| a | b |\n| --: | :-: |\n| 1 | 2 |")
