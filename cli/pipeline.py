@@ -61,8 +61,7 @@ def ingest(
     A message or a conversation may name `session`, `user`, `provider`, `chat_id` and `channel`; the options are for
     those that do not. An exported session is a conversation, too; its metadata is kept unless the session exists.
     """
-    if wait not in contract.WAITS:
-        raise Rejected(f"--wait is {wait!r}; it must be one of {', '.join(contract.WAITS)}", field="wait")
+    wait_for = _checked_wait(wait)
     defaults = {"session": session, "user": user, "provider": provider, "chat_id": chat_id, "channel": channel}
     items = _read(file)
     batches = ingest_calls(items, defaults=defaults, batch_size=_BATCH)
@@ -77,7 +76,7 @@ def ingest(
             place = accepted + len(rejected)
             where = {name: getattr(batch, name) for name in SESSION_FIELDS if name != "session"}
             try:
-                receipt = memory.ingest(batch.session, batch.messages, wait=wait, timeout_seconds=timeout, **where)
+                receipt = memory.ingest(batch.session, batch.messages, wait=wait_for, timeout_seconds=timeout, **where)
             except KeyboardInterrupt:
                 # Whether the current batch arrived is unknown; it is not counted.
                 bar.stop()
@@ -145,6 +144,13 @@ def _read(file: str) -> list[Any]:
     return read_items(input_of(Path(file)), name="standard input" if file == "-" else file)
 
 
+def _checked_wait(wait: str) -> contract.WaitFor:
+    """Return the wait. Raises `Rejected` for one that does not exist: before anything is read or handed over."""
+    if wait not in contract.WAITS:
+        raise Rejected(f"--wait is {wait!r}; it must be one of {', '.join(contract.WAITS)}", field="wait")
+    return wait
+
+
 def _rejected(faults: Iterable[Rejection], place: int) -> list[dict[str, Any]]:
     """Return the rejections of a batch, with their positions in the whole file."""
     return [{"index": place + fault.index, "field": fault.field, "error": fault.error} for fault in faults]
@@ -163,6 +169,7 @@ def add_files(
     as_json: AsJson = False,
 ) -> None:
     """Store text files; parts that have not changed are not indexed again."""
+    wait_for = _checked_wait(wait)
     done, failed = [], {}
     with client(command) as memory, progress_bar("files") as bar:
         for path in bar.track(paths):
@@ -173,7 +180,7 @@ def add_files(
                     content,
                     session=session,
                     tags=tag or [],
-                    wait=wait,  # type: ignore[arg-type]
+                    wait=wait_for,
                 )
                 done += receipt.accepted
             except Rejected as error:

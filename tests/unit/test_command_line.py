@@ -212,6 +212,16 @@ def test_a_byte_order_mark_is_no_part_of_the_messages(tmp_path: Path) -> None:
     assert _read("in") == [{"role": "user"}]
 
 
+@pytest.mark.parametrize("command", [("ingest", "nowhere.json"), ("files", "add", "nowhere.md")])
+def test_an_unknown_wait_is_the_fault_of_the_command_and_not_of_a_file(
+    reverie: Reverie, command: tuple[str, ...]
+) -> None:
+    """Given a wait that does not exist, then the command names those that do, and does not look at any file."""
+    ended = reverie(*command, "--wait", "tomorrow")
+    assert (ended.code, ended.out) == (2, "")
+    assert "--wait is 'tomorrow'; it must be one of queued, stored, searchable" in ended.err
+
+
 def test_a_wait_that_is_too_long_is_the_fault_of_the_command_and_not_of_each_message(
     reverie: Reverie, tmp_path: Path
 ) -> None:
