@@ -69,7 +69,7 @@ def resolve_config(
         url=_checked_url(url or found or contract.DEFAULT_URL),
         url_given=url is not None,
         broker=check_broker(broker) if broker else None,
-        token=token or os.environ.get("REVERIE_TOKEN") or None,
+        token=_checked_token(token or os.environ.get("REVERIE_TOKEN") or ""),
         prefix=prefix or os.environ.get("REVERIE_BROKER_PREFIX") or contract.DEFAULT_PREFIX,
         timeout_seconds=timeout_seconds,
         agent_named=agent is not None or bool(os.environ.get("REVERIE_AGENT")),
@@ -136,6 +136,17 @@ def _checked_url(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Rejected(f"{url!r} is not the URL of a server, such as {contract.DEFAULT_URL}", field="url")
     return url.rstrip("/")
+
+
+def _checked_token(token: str) -> str | None:
+    """Return a token without the blanks and line ends around it, as a file has them. Raises `Rejected` without it."""
+    token = token.strip()
+    if not token.isascii() or not token.isprintable():
+        raise Rejected(
+            "the token has a character that no token has: copy it again, as `reverie tokens create` printed it",
+            field="token",
+        )
+    return token or None
 
 
 def check_broker(url: str) -> str:

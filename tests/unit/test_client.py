@@ -81,6 +81,8 @@ def test_without_an_agent_it_is_the_one_of_the_command_line(monkeypatch: pytest.
         ({"agent": "a", "url": "localhost:7437"}, "url"),
         ({"agent": "a", "url": "ftp://x"}, "url"),
         ({"agent": "a", "broker": "localhost:6379"}, "broker"),
+        ({"agent": "a", "token": "rv_nopé"}, "token"),
+        ({"agent": "a", "token": "rv_1\nrv_2"}, "token"),
         ({"agent": "a", "timeout_seconds": 0}, "timeout_seconds"),
         ({"agent": "a", "timeout_seconds": math.nan}, "timeout_seconds"),
     ],
@@ -90,6 +92,11 @@ def test_a_client_that_cannot_work_is_refused_when_it_is_made(arguments: dict[st
     with pytest.raises(Rejected) as caught:
         Reverie(**arguments)
     assert caught.value.field == field
+
+
+def test_a_token_read_from_a_file_may_end_with_its_line() -> None:
+    """Given a token with the line end of its file, then the token alone is sent."""
+    assert Reverie("a", token="rv_1\r\n").connection.config.token == "rv_1"
 
 
 def test_when_nothing_is_reachable_the_error_says_what_was_tried() -> None:
