@@ -277,6 +277,7 @@ def test_seconds_are_counted_from_now() -> None:
         ({"in_seconds": float("nan")}, "in_seconds", "must be a finite number"),
         ({"in_seconds": float("inf")}, "in_seconds", "must be a finite number"),
         ({"in_seconds": 3e11}, "in_seconds", "after the year 9999"),
+        ({"in_seconds": 1e308}, "in_seconds", "after the year 9999"),
         ({"in_seconds": "60"}, "in_seconds", "in_seconds must be a number, not a text"),
         ({"in_seconds": 1, "message": " \n"}, "message", "blank"),
         ({"in_seconds": 1, "message": "x" * 16_385}, "message", "the limit is 16,384"),

@@ -371,10 +371,10 @@ class Remind(_NewReminder, kw_only=True, frozen=True):
         if due_at is not None:
             return check_time("due_at", due_at)
         assert seconds is not None
-        if not 0 <= seconds <= 1e12:
+        if seconds < 0:
             raise Rejected(f"in_seconds is {seconds}; it must be a number that is not negative", field="in_seconds")
-        due = now + round(seconds * 1_000_000)
-        if due > MICROS_RANGE[1]:
+        # A number beyond 1e12, thirty thousand years, may be too large for microseconds.
+        if seconds > 1e12 or (due := now + round(seconds * 1_000_000)) > MICROS_RANGE[1]:
             raise Rejected("the reminder would be due after the year 9999", field="in_seconds")
         return from_micros(due)
 
