@@ -143,9 +143,9 @@ def test_an_import_stops_where_a_quota_is_used_up(make_runtime: Any, tmp_path: P
             ana.forget(memory.id)
         ana.admin.quotas.set("workspace", "w", memories=2)
         with pytest.raises(QuotaExceeded, match="and 3 more do not fit"):
-            ana.admin.import_file(tmp_path / "all.jsonl")
+            ana.admin.import_file(tmp_path / "all.jsonl", erased=True)
         assert list(ana.memories.list()) == []
         ana.admin.quotas.set("workspace", "w", memories=3)
         for _ in range(2):  # what is there already needs no room
-            ana.admin.import_file(tmp_path / "all.jsonl")
+            ana.admin.import_file(tmp_path / "all.jsonl", erased=True)
             assert len(ana.memories.list()) == 3

@@ -124,8 +124,8 @@ def test_a_message_that_contradicts_an_earlier_one_of_its_import_is_refused(
 
 
 def test_what_was_erased_after_the_export_is_told(two: tuple[Reverie, Reverie, Path]) -> None:
-    """Given a user erased after an export was made, when it is imported, then an operator is told and may, and another
-    token leaves it out."""
+    """Given a user erased after an export was made, when it is imported, then an operator is told and has to
+    ask for it, and another token leaves it out."""
     ana, _, path = two
     other_agent = ana.admin.tokens.create(workspace="default", agents=["ana"], scopes=["read", "write"]).token
     erasing = ana.admin.erasures.create(session="nobodys", agent="ana", workspace="default")
@@ -136,7 +136,10 @@ def test_what_was_erased_after_the_export_is_told(two: tuple[Reverie, Reverie, P
         assert (done.added, done.left_out["sessions"]) == ({}, 5)
     planned = ana.admin.import_file(path, dry_run=True, trusted=True)
     assert planned.erased == {"sessions": 1, "messages": 1}
-    ana.admin.import_file(path, trusted=True)
+    with pytest.raises(Conflict, match=r"2 records of .* were erased here after it was made.*erased=True"):
+        ana.admin.import_file(path, trusted=True)
+    assert "nobodys" not in [session.id for session in ana.sessions.list(all_users=True)]
+    ana.admin.import_file(path, trusted=True, erased=True)
     assert [message.content for message in ana.sessions.messages("nobodys")] == ["The office closes at six"]
 
 

@@ -23,7 +23,7 @@ import msgspec
 from reverie.calls import validated
 from reverie.connection import Connection
 from reverie.decoding import check_keys
-from reverie.errors import Limited, QuotaExceeded, Rejected
+from reverie.errors import Conflict, Limited, QuotaExceeded, Rejected
 from reverie.memories.transfer import read_export, records_of
 from reverie.sessions.types import SessionExport
 from reverie.trust.exports import (
@@ -89,20 +89,30 @@ def import_file(
     *,
     user: str | None = None,
     trusted: bool = False,
+    erased: bool = False,
     dry_run: bool = False,
 ) -> ImportReport:
     """Store what is in an export file and not there yet, with ids and times; return the numbers by part.
 
-    Importing again changes nothing, and continues an import that was interrupted. With a `user`, all of it becomes that
-    user's. Approvals, promotions, recall events and webhooks are taken over only if the file is `trusted`. Documents of
-    `memories.export` and `sessions.export` are taken, too. Raises `Rejected` or `Conflict`, saying what to do, before
-    anything is stored, and `Unavailable`.
+    Records go to the workspaces and agents of the file. Importing again changes nothing, and continues an import that
+    was interrupted. With a `user`, all of it becomes that user's. Approvals, promotions, recall events and webhooks are
+    taken over only if the file is `trusted`; what was erased here after the file was made, only with `erased`.
+    Documents of `memories.export` and `sessions.export` are taken, too: into the workspace and agent of this client.
+    Raises `Rejected` or `Conflict`, saying what to do, before anything is stored, and `Unavailable`.
     """
+
+    def approve(plan: ImportReport) -> None:
+        if plan.erased and not erased:
+            raise Conflict(
+                f"{sum(plan.erased.values()):,} records of {path} were erased here after it was made: nothing is"
+                " imported; with erased=True they are stored all the same"
+            )
+
     try:
         with Path(path).open("rb") as file:
             config = connection.config
             source = open_export(file, workspace=config.workspace, agent=config.agent)
-            return send_import(connection.send, source, user=user, trusted=trusted, dry_run=dry_run)
+            return send_import(connection.send, source, user=user, trusted=trusted, dry_run=dry_run, approve=approve)
     except OSError as error:
         raise Rejected(f"{path} cannot be read: {error.strerror}", field="path") from error
 
