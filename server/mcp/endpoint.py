@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from reverie.contract import DEFAULT_AGENT
 from reverie.decoding import check_keys
-from reverie.errors import ReverieError
+from reverie.errors import Rejected, ReverieError
 from server.bodies import check_values
 from server.caller import AGENT_HEADER, trace_of
 from server.endpoints import BoundToRequest, Endpoint
@@ -62,10 +62,13 @@ class McpEndpoint:
         try:
             body = await self._body(request)
             bound = BoundToRequest(self._services, self._endpoints, request)
+            tools = request.query_params.get("tools", "usual")
+            if tools not in ("usual", "all"):
+                raise Rejected(f"tools is {tools[:80]!r}; it must be one of usual, all", field="tools")
         except ReverieError as error:
             await error_response(error, trace=trace_of(request))(scope, receive, send)
             return
-        server = await self._built(all_tools=request.query_params.get("tools") == "all")
+        server = await self._built(all_tools=tools == "all")
         await self._serve(server, bound, request.scope, _replayed(body, receive), send)
 
     async def _body(self, request: Request) -> bytes:

@@ -444,13 +444,13 @@ def test_without_a_broker_the_tools_go_on(make_runtime: Callable[..., Runtime]) 
         run(lambda: main(url))
 
 
-def post(url: str, token: str | None, body: Any, **headers: str) -> httpx2.Response:
+def post(url: str, token: str | None, body: Any, *, path: str = "/mcp", **headers: str) -> httpx2.Response:
     """Send something to /mcp that no proper client sends."""
     sent = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **headers}
     if token is not None:
         sent["Authorization"] = f"Bearer {token}"
     content = body if isinstance(body, bytes) else httpx2.Request("POST", url, json=body).content
-    return httpx2.post(f"{url}/mcp", content=content, headers=sent, trust_env=False, timeout=60.0)
+    return httpx2.post(f"{url}{path}", content=content, headers=sent, trust_env=False, timeout=60.0)
 
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_memories", "arguments": {}}}
@@ -466,6 +466,8 @@ def test_nonsense_is_refused_and_the_server_goes_on(url: str, make: Callable[...
     assert post(url, token, large).status_code == 413
     assert post(url, token, CALL, **{"Content-Type": "text/plain"}).status_code == 415
     assert post(url, token, CALL, Accept="text/html").status_code == 406
+    refused = post(url, token, CALL, path="/mcp?tools=al")
+    assert (refused.status_code, refused.json()["field"]) == (422, "tools")
     for method in ("GET", "DELETE", "PUT"):
         answered = httpx2.request(method, f"{url}/mcp", headers={"Authorization": f"Bearer {token}"}, trust_env=False)
         assert (answered.status_code, answered.headers["Allow"]) == (405, "POST")
