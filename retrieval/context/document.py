@@ -306,7 +306,7 @@ class Frame:
     def _facts(self, session: SessionRecord) -> list[str]:
         facts = (
             ("session", session.id),
-            ("with", session.user),
+            ("with", "a group" if session.is_group else session.user),
             ("chat", f"{session.provider} {session.chat_id}" if session.provider and session.chat_id else None),
             ("channel", session.channel),
             ("searched channel", self.searched_channel),

@@ -106,6 +106,14 @@ def test_parts_of_which_there_is_nothing_have_no_heading() -> None:
     assert re.findall(r"^#+ .*", text, re.MULTILINE) == ["# Memory", "## This session", "## Recent turns"]
 
 
+def test_a_group_is_not_told_as_a_conversation_with_its_first_user() -> None:
+    """Given a session of several users, whose record has the first one, then the document says that it is a group."""
+    of_group = replace(WHOLE, session=replace(WHOLE.session, is_group=True))
+    text = written(of_group, MODEL, room=92_000).text
+    assert "\n- with: a group\n" in text
+    assert "with: u1" not in text
+
+
 def test_a_turn_that_called_tools_tells_what_it_asked() -> None:
     """Given calls in the forms of OpenAI and MCP, then names and the beginning of the arguments are told."""
     calls = [
