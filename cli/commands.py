@@ -49,7 +49,7 @@ PANELS: Final = {
         ),
         "files": Entry("pipeline", "Hand over, list and delete text files."),
         "recall": Entry("recall", "Recall messages, files and memories that fit a query, best first."),
-        "context": Entry("recall", "Show what an agent should know before it answers in a session."),
+        "context": Entry("recall", "Show what an agent should know before it answers."),
         "recalls": Entry("recall", "List what the agent's recalls found, newest first, and how often."),
         "contexts": Entry("recall", "List and show what contexts told the agent, and why."),
     },
@@ -150,7 +150,7 @@ def limited_to(application: typer.Typer, *names: str) -> typer.Typer:
 
 
 def name_types(command: Any) -> None:
-    """Let the help of a command, and of those of a group, name types in words: TEXT, NUMBER, SECONDS, PATH."""
+    """Let the help of a command or group name types in words, as SECONDS, and arguments in capitals."""
     for inner in getattr(command, "commands", {}).values():
         name_types(inner)
     for parameter in command.params:
@@ -159,6 +159,11 @@ def name_types(command: Any) -> None:
         if word == "NUMBER" and "seconds" in (parameter.help or "").lower():
             word = "SECONDS"
         parameter.display_type = lambda *_, word=word: word
+        if parameter.param_type_name == "argument":
+            name = parameter.metavar or parameter.name.upper()
+            parameter.metavar = f"{name}..." if parameter.nargs != 1 and not name.endswith("...") else name
+            usage = parameter.metavar if parameter.required else f"[{parameter.metavar}]"
+            parameter.get_usage_pieces = lambda *_, usage=usage: [usage]
 
 
 class CommandGroup(typer.core.TyperGroup):

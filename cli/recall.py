@@ -60,7 +60,7 @@ def _explained(explanation: Explanation) -> str:
 
 @root.says("context", GetContext, arguments=("session", "query"), options={"token_budget": "--budget"})
 def _print_context(document: Context) -> None:
-    """Show what an agent should know before it answers in a session."""
+    """Show what an agent should know before it answers."""
     say(document.text.rstrip())
     note(_summary(document))
 

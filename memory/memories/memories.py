@@ -251,12 +251,11 @@ def approve_memory(memories: AgentMemories, memory_id: str, *, now: int, content
         is_own = record.source == EXTRACTION_SOURCE and record.owner_user_id is not None
         confirmed = is_own and is_standing(record.kind, record.importance)
         visibility: Visibility = "private" if confirmed else "shared"
-        if record.visibility == visibility:
-            return record
         audience = "its owner" if confirmed else "all users"
         draft = EntryDraft(f"approved for {audience}; it belongs to {record.owner_user_id}", memories=[memory_id])
-        with tx.curation.entry(draft, job=APPROVE, agent=memories.agent, action=APPROVE, at=now):
-            rows.memories.change(record.row_id, now=now, visibility=visibility)
+        if record.visibility != visibility:
+            with tx.curation.entry(draft, job=APPROVE, agent=memories.agent, action=APPROVE, at=now):
+                rows.memories.change(record.row_id, now=now, visibility=visibility)
         # An approval also confirms it: its approver has read it.
         rows.curation.accept(rows.curation.ids(CurationFilter(memory=memory_id)), at=now)
         return rows.memories.get(memory_id)

@@ -367,7 +367,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(reverie: Reverie) -> No
         ("schedules create x", "No such command 'create'. Did you mean 'add'?"),  # not secret
         ("recall what must I not eat", "(must I not eat): a text with blanks needs quotes around it"),
         ("recall x --limit abc", "Invalid value for '--limit': it is not a whole number"),
-        ("connect vim", "Invalid value for 'tool': 'vim' is not one of 'claude-code'"),
+        ("connect vim", "Invalid value for 'TOOL': 'vim' is not one of 'claude-code'"),
     ],
 )
 def test_a_slip_is_answered_with_what_to_type(reverie: Reverie, typed: str, answer: str) -> None:
@@ -503,6 +503,14 @@ def test_a_server_of_another_version_is_told_with_what_to_do(
     first = ended.err.splitlines()[0]
     assert "is of version 9.9.9" in first
     assert "restart it with the `reverie up` of this version" in first
+
+
+def test_usage_help_and_errors_name_arguments_in_capitals(reverie: Reverie) -> None:
+    """Given commands with arguments, then these are named as the documentation does."""
+    shown = reverie("context", "--help").out
+    assert "context [OPTIONS] [SESSION] [QUERY]\n" in shown
+    assert "  QUERY TEXT " in shown
+    assert "Missing argument 'QUERY'" in reverie("recall").err
 
 
 def test_a_filter_that_takes_several_values_names_each_once(reverie: Reverie) -> None:
