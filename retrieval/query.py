@@ -338,15 +338,18 @@ def open_account_query(
     if not tx.for_agent(request.agent).forward.any():
         return None
     generation = tx.index.active("vector")
-    vector = prepared.vector
+    vector, why = prepared.vector, prepared.degraded
     if not _same_model(generation, prepared.generation):
-        vector = None
-        if generation is not None and request.mode != "keyword" and request.query_embedding is None:
+        vector, why = None, ""
+        searched = generation is not None and request.mode != "keyword"
+        if searched and request.query_embedding is not None:
+            why = "keyword only in the account: its vectors are of another model than the query's"
+        elif searched:
             embedder = embedder_for(tx)
             transactions.close()
-            vector, _ = query_vector(request, prepared.query.text, generation, embedder)
+            vector, why = query_vector(request, prepared.query.text, generation, embedder)
             tx = transactions.enter_context(account.reading())
-    bound = replace(prepared, request=request, vector=vector, generation=generation)
+    bound = replace(prepared, request=request, vector=vector, generation=generation, degraded=why)
     return StoreQuery.bind(bound, account, tx, indexes)
 
 

@@ -195,7 +195,8 @@ class Recaller:
             tx = transactions.enter_context(store.reading())
             query = StoreQuery.bind(prepared, store, tx, self._indexes)
             found = find_results(Candidates(query, across, past), now=now if until is None else until)
-        degraded = query.degraded
+        reasons = [query.degraded] if across is None else [query.degraded, across.degraded]
+        degraded = "; ".join(dict.fromkeys(filter(None, reasons)))
         stores = (store,) if account is None else (store, account)
         if reranking is not None:
             chunks = {(one.hit.store, one.hit.chunk_id): one for one in found}

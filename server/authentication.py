@@ -13,6 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -121,8 +122,10 @@ class Ledger:
         if self._thread is None and not self._closing.is_set():
             with self._lock:
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
-                    self._thread.start()
+                    thread = threading.Thread(target=self._run, name="ledger", daemon=True)
+                    with suppress(RuntimeError):  # the system has no more threads now: the next call tries again
+                        thread.start()
+                        self._thread = thread
 
     def flush(self, *, uses: bool = True) -> None:
         """Write what was collected, with the uses of tokens if asked. Entries that cannot be written now are kept."""

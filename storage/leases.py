@@ -54,7 +54,7 @@ class JobLeases(Repository):
         return renewed.rowcount > 0
 
     def release(self, job: str, token: int) -> None:
-        """Give up a lease, unless another worker has acquired it. Its token is kept, so that the next one is higher."""
+        """Give up a lease, unless another worker has acquired it."""
         self._execute("UPDATE job_leases SET lease_until = 0 WHERE job = :job AND token = :token", job=job, token=token)
 
     def progress(self, job: str, item: str) -> int:

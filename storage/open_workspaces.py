@@ -153,7 +153,13 @@ class OpenWorkspaces:
             self._open_one(name, path, opening)
         else:
             work = (name, path, opening)
-            threading.Thread(target=self._open_one, args=work, name=f"open-{name}", daemon=True).start()
+            thread = threading.Thread(target=self._open_one, args=work, name=f"open-{name}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system has no more threads now
+                with self._lock:
+                    self._opening.pop(name, None)
+                opening.set_exception(StoreUnavailable(f"workspace {name!r} cannot be opened now: {error}"))
 
     def _opened(self, name: str, opening: Future[Store], since: float) -> Store:
         """Wait for an opening; once it takes longer than `patience_seconds`, nobody waits for it any more."""

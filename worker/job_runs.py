@@ -154,13 +154,13 @@ def bounded(counts: Mapping[str, Any]) -> dict[str, Any]:
     Otherwise the runs of a job, each with a line for 10,000 workspaces, would fill the account's database and the log.
     """
 
-    def trouble_last(entry: tuple[str, Any]) -> bool:
+    def is_harmless(entry: tuple[str, Any]) -> bool:
         return not (isinstance(entry[1], str) or (isinstance(entry[1], dict) and entry[1].keys() & {"error", "wrong"}))
 
     result: dict[str, Any] = {}
     for name, value in counts.items():
         if isinstance(value, dict) and len(value) > MOST_NAMED:
-            result[name] = dict(sorted(value.items(), key=trouble_last)[:MOST_NAMED])
+            result[name] = dict(sorted(value.items(), key=is_harmless)[:MOST_NAMED])
             result[f"{name}_not_named"] = len(value) - MOST_NAMED
         else:
             result[name] = value

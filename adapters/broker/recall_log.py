@@ -21,6 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Final, Literal, NamedTuple, cast
 
 import msgspec
@@ -216,8 +217,10 @@ class RecallBuffer:
             self._bytes += len(encoded)
             self._drop_oldest()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="recall-log", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="recall-log", daemon=True)
+                with suppress(RuntimeError):  # the system has no more threads now: the next call tries again
+                    thread.start()
+                    self._thread = thread
             enough = len(self._notes) >= FLUSH_RECALLS
         self._some.set()
         if enough:

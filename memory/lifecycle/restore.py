@@ -119,12 +119,9 @@ def _draft_of(target: Path) -> Iterator[Path]:
     for parent in [*reversed(target.parents)]:
         if not parent.exists():
             parent.mkdir(mode=0o700)
-    lock = os.open(draft.with_name(f"{draft.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    path = draft.with_name(f"{draft.name}.lock")
+    lock = _lock_file(path, target)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict(f"another restore to {target} is running", field="data") from None
         if draft.exists():
             shutil.rmtree(draft)
         draft.mkdir(mode=0o700)
@@ -132,9 +129,23 @@ def _draft_of(target: Path) -> Iterator[Path]:
             yield draft
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-            draft.with_name(f"{draft.name}.lock").unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     finally:
         os.close(lock)
+
+
+def _lock_file(path: Path, target: Path) -> int:
+    """Return a locked descriptor of the file at `path`. Raises `Conflict` if another restore to `target` has it."""
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise Conflict(f"another restore to {target} is running", field="data") from None
+        if os.fstat(lock).st_nlink:
+            return lock
+        os.close(lock)  # a restore that ended meanwhile has removed it: nobody else would see this lock
 
 
 def _write_files(

@@ -179,7 +179,7 @@ class StageSweep:
             random.shuffle(changed)
             changed.sort(key=lambda name: name in in_hand)
         for position, workspace in enumerate([*account, *changed]):
-            if position > _LOOKED_AT_ANYWAY and workspace in in_hand:
+            if position >= _LOOKED_AT_ANYWAY and workspace in in_hand:
                 break
             try:
                 stamp = stores.stamp(workspace)

@@ -83,7 +83,11 @@ class AgentIndexes:
         generation = tx.index.active("vector")
         index = self._cached(key, generation)
         if index is not None:
+            size = index.nbytes
             snapshot = index.current(forward)
+            if index.nbytes > size:
+                with self._lock:
+                    self._keep_budget()
             if snapshot is not None:
                 return snapshot
             self._drop(key, index)
@@ -163,18 +167,33 @@ class AgentIndexes:
                 del self._indexes[other]
             self._indexes[key] = index
             self._indexes.move_to_end(key)
-            total = sum(index.nbytes for index in self._indexes.values())
-            while total > self._budget and len(self._indexes) > 1:
-                _, oldest = self._indexes.popitem(last=False)
-                total -= oldest.nbytes
+            self._keep_budget()
+
+    def _keep_budget(self) -> None:
+        """Drop the least recently used indexes, except the last, to keep the budget. Called with the lock held."""
+        total = sum(index.nbytes for index in self._indexes.values())
+        while total > self._budget and len(self._indexes) > 1:
+            _, oldest = self._indexes.popitem(last=False)
+            total -= oldest.nbytes
 
     def _build_in_background(self, key: _Key, store: Store) -> _Build | None:
-        """Build an index in a thread, unless it is being built; return the build, None if it has just ended."""
+        """Build an index in a thread, unless it is being built; return the build, None if it has just ended.
+
+        None also if the system has no more threads: a later recall tries again.
+        """
         build = self._begin(key)
         if build is None:
             with self._lock:
                 return self._building.get(key)
-        threading.Thread(target=self._build, args=(key, store, build), name="make-agent-index", daemon=True).start()
+        work = threading.Thread(target=self._build, args=(key, store, build), name="make-agent-index", daemon=True)
+        try:
+            work.start()
+        except RuntimeError as error:
+            log.warning("agent_index_not_made", workspace=key.workspace, error=str(error))
+            with self._lock:
+                del self._building[key]
+            build.done.set()
+            return None
         return build
 
     def _begin(self, key: _Key) -> _Build | None:

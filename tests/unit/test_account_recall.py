@@ -205,10 +205,12 @@ def test_stores_of_two_models_are_each_asked_in_their_own(pipe: Pipeline) -> Non
     assert (mine.asked, other.asked) == (1, 1)
     given = asked("vessel", query_embedding=mine.embed(["vessel"])[0].tolist())
     assert "a" not in ids(given)
+    assert "of another model than the query's" in given.response.degraded
     assert other.asked == 1
     other.down = True
     assert "a" not in ids(asked("vessel"))
     assert "a" in ids(asked("boat"))
+    assert asked("boat").response.degraded == "keyword only: the model is down"
 
 
 def test_words_find_what_the_account_holds_while_the_embedder_is_away(pipe: Pipeline) -> None:

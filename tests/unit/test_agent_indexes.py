@@ -52,6 +52,38 @@ def test_the_one_not_asked_for_longest_makes_room(pipe: Pipeline) -> None:
     assert indexes.nbytes <= 2.5 * one.nbytes
 
 
+def test_the_budget_is_kept_while_indexes_grow(pipe: Pipeline) -> None:
+    """Given room for two, when both grow, then the one not asked for longest makes room."""
+    indexes = AgentIndexes()
+    for agent in ("ana", "bob"):
+        snapshot(pipe, indexes, agent)
+    budget = indexes.nbytes * 2
+    indexes = AgentIndexes(budget_bytes=budget)
+    bob = snapshot(pipe, indexes, "bob")
+    snapshot(pipe, indexes, "ana")
+    for number in range(8):
+        pipe.say(*[f"ana saw the boat {number} of {other}" for other in range(40)], agent="ana")
+        pipe.settle()
+        snapshot(pipe, indexes, "ana")
+    assert snapshot(pipe, indexes, "bob") is not bob
+
+
+def test_without_threads_a_large_index_is_made_by_a_later_call(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a system without threads for a moment, then the next call builds what this one could not."""
+    indexes = AgentIndexes(max_foreground_chunks=5)
+    with monkeypatch.context() as patch:
+        patch.setattr("retrieval.index.cache.threading.Thread", NoThread)
+        assert snapshot(pipe, indexes, "ana") is None
+    assert snapshot(pipe, indexes, "ana") is not None
+
+
+class NoThread(threading.Thread):
+    """A thread that the system has no room for."""
+
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
 def test_one_that_is_larger_than_the_budget_is_kept_alone(pipe: Pipeline) -> None:
     indexes = AgentIndexes(budget_bytes=1)
     ana = snapshot(pipe, indexes, "ana")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import resource
 import signal
 import stat
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,7 +30,7 @@ from adapters.backups.repository import (
 from adapters.kept_secrets import KEY_FILE, installation_key
 from adapters.workspace_git import GitFolders
 from memory.lifecycle.backup import BackupSource, back_up, has_changed
-from memory.lifecycle.restore import RestoreOptions, RestoreReport, restore
+from memory.lifecycle.restore import RestoreOptions, RestoreReport, _draft_of, restore
 from memory.secrets import looks_secret
 from reverie.clock import now_micros
 from reverie.errors import Conflict, NotFound, Rejected, StoreUnavailable, StoreUnusable
@@ -451,6 +453,22 @@ def test_a_restore_that_fails_leaves_the_old_folder_as_it_was(plain: Backups) ->
     with pytest.raises(StoreUnusable):
         plain.restored(manifest, replace=True)
     assert tree(data) == before
+
+
+def test_of_two_restores_to_one_place_the_second_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a restore that ends just as another begins, then a third does not take away the second one's draft."""
+    first, lock = ExitStack(), fcntl.flock
+    first.enter_context(_draft_of(tmp_path / "data"))
+
+    def end_the_first(file: int, how: int) -> None:
+        first.close()
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", end_the_first)
+    with _draft_of(tmp_path / "data") as draft:
+        with pytest.raises(Conflict), _draft_of(tmp_path / "data"):
+            pass
+        assert draft.exists()
 
 
 def test_a_restored_copy_calls_no_webhook_until_it_is_told_to(plain: Backups) -> None:

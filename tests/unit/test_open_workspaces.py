@@ -120,6 +120,20 @@ def test_a_store_that_cannot_be_opened_is_tried_again_by_the_next_caller(slow: S
         assert get("garbage").name == "garbage"
 
 
+def test_without_threads_a_store_is_opened_by_a_later_call(slow: SlowOpener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a system without threads for a moment, then the caller is told so, and the next one opens the store."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with kept(slow, patience_seconds=60.0) as get:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            with pytest.raises(StoreUnavailable, match="can't start new thread"):
+                get("fast")
+        assert get("fast").name == "fast"
+
+
 def test_connections_are_bounded_and_a_reopened_file_keeps_its_serial(tmp_path: Path) -> None:
     """Given more stores than may be kept, then the least recently used are closed; one that is deleted is another."""
     stores = Stores(tmp_path, connections=3)

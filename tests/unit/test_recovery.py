@@ -256,6 +256,15 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
+def test_a_sweep_looks_at_few_of_many_workspaces_in_hand(pipe: Pipeline) -> None:
+    """Given 30 workspaces whose work is queued already, then a sweep looks at 20 of them."""
+    for number in range(29):
+        pipe.stores.workspace(f"w{number}")
+    names = list(pipe.stores.names())
+    sweep = StageSweep(STAGES)
+    assert sweep.run(pipe.stores, now=pipe.now(), notify=lambda *_: None, queued=lambda: names).looked_at == 20
+
+
 @pytest.mark.sqlite("counts the files that are opened")
 def test_the_first_sweep_of_a_cold_process_over_a_thousand_idle_workspaces_is_cheap(
     thousand: Path, connections: list[str]
