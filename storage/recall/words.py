@@ -179,7 +179,7 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 _ENGLISH_GRAMMAR: Final = frozenset(_GRAMMAR.split())
 _ENGLISH_SHARE: Final = 0.25
 _JUDGED_WORDS: Final = 8
-# Of a few texts, a list and some slang are already a quarter.
+# Of a few texts, a list and some slang are already a quarter: only those in another script count then.
 _LEAST_JUDGED: Final = 20
 _MORE_LATIN: Final = range(0x1E00, 0x1F00)
 
@@ -197,12 +197,13 @@ NO_LANGUAGES: Final = Languages()
 def languages_of(raw: Any) -> Languages:
     """Return the shares of languages in the chunks of a store; `raw` runs statements."""
     texts = [text for (text,) in raw.execute(_SAMPLE, {"sampled": _SAMPLED}) if isinstance(text, str)]
-    return Languages(_share(map(is_outside_latin, texts)), _share(map(_is_not_english, texts), least=_LEAST_JUDGED))
+    is_foreign = _is_not_english if len(texts) >= _LEAST_JUDGED else is_outside_latin
+    return Languages(_share(map(is_outside_latin, texts)), _share(map(is_foreign, texts)))
 
 
-def _share(judged: Iterable[bool | None], *, least: int = 1) -> float:
+def _share(judged: Iterable[bool | None]) -> float:
     known = [judge for judge in judged if judge is not None]
-    return sum(known) / len(known) if len(known) >= least else 0.0
+    return sum(known) / len(known) if known else 0.0
 
 
 def _is_not_english(text: str) -> bool | None:
