@@ -145,6 +145,8 @@ def _erase(services: Services, caller: Caller, call: calls.Erase) -> calls.Erasu
             raise NotFound(f"nothing is about {call.about!r}: name it as the conversations do", field="about")
     if call.dry_run:
         return erasures.plan_erasure(runtime.stores, scope, requested_by=actor, now=now)
+    with contextlib.suppress(Unavailable):  # what was recalled is in the broker before it is searched there
+        runtime.recall_buffer.flush()
     erasure = erasures.request_erasure(runtime.stores, runtime.settings.data, scope, requested_by=actor, now=now)
     # The worker of periodic jobs begins at once; if the task is lost, beat has the job continued within seconds.
     with contextlib.suppress(Unavailable):

@@ -19,6 +19,7 @@ import structlog
 
 from adapters.broker.erasing import BrokerErasure
 from adapters.broker.inbox import Taken
+from adapters.broker.recall_log import KEEP_RECALLS
 from memory.fragments import FragmentSet, HashKey, Matcher, fragments_of
 from memory.jobs import LeaseLost
 from memory.lifecycle.erased_files import redact_logs, rewrite_notebooks
@@ -261,6 +262,7 @@ class ErasureJob:
         )
 
         def remove(name: str) -> None:
+            self._drop_recalls(name)
             store = self._stores.workspace(name, create=False)
             erased = set[str]()
             for agent in agents_in(store, scope):
@@ -444,6 +446,14 @@ class ErasureJob:
             for _, value in self._services.broker.values():
                 found.add(matcher.found_in(value))
         return found
+
+    def _drop_recalls(self, name: str) -> None:
+        """Drop the recalls that a worker would otherwise record after the rows are gone, with what was asked."""
+        scope, recalls = self._scope, self._services.recalls
+        if name == ACCOUNT_STORE and scope.workspace is not None:
+            return  # they do not say from which workspace they are
+        entries = recalls.read(name, limit=KEEP_RECALLS)
+        recalls.remove(name, [one.id for one in entries if one.note and scope.covers_recall(one.note)])
 
     def _reachable_workspaces(self, scope: Scope) -> list[str]:
         names = {*self._stores.names(), *self._services.inbox.workspaces()}

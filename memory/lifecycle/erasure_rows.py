@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from adapters.broker.inbox import Number
+from adapters.broker.recall_log import RecallNote
 from memory.fragments import FragmentSet, HashKey, fragments_of
 from memory.lifecycle.forgetting import remove_forgotten
 from reverie.checks import check_workspace
@@ -64,6 +65,12 @@ class Scope:
                 named = isinstance(payload, MessagePayload) and message_name(payload.session, payload.id)
                 return ("message", named) in self.parts
         return False
+
+    def covers_recall(self, note: RecallNote) -> bool:
+        """Return whether a recall that is not recorded yet has to be erased, because of who asked."""
+        if self.agent not in (None, note.agent) or note.at > self.before:
+            return False
+        return self.kind in ("agent", "workspace") or (self.kind == "user" and note.user == self.target)
 
     def store_names(self, stores: Stores) -> list[str]:
         """Return the existing stores that the scope reaches: those of its workspaces, and the account's."""

@@ -175,6 +175,26 @@ def test_what_was_told_before_a_conversation_can_be_read_too(plain_url: str, run
     assert "I rowed boats in the harbour." in [item.text for item in shown.items]
 
 
+@pytest.mark.parametrize("session", [None, "hers"])
+def test_what_a_person_asked_a_moment_before_her_erasure_is_recorded_by_nobody_after_it(
+    plain_url: str, runtime: Runtime, session: str | None
+) -> None:
+    """Given queries that no worker has recorded yet, when their user is erased, then no later record has them."""
+    with Reverie("ana", url=plain_url) as ana:
+        ana.ingest("hers", _user("My boats lie in Faro."), user="kate")
+        drain(runtime)
+        ana.context(session, query="quixotic boats", user="kate")
+        ana.recall("zanzibar boats", user="kate")
+        ana.recall("boats of nobody")
+        ana.admin.erasures.create(user="kate")
+        ana.admin.jobs.run("continue-erasures")
+    _served(runtime)
+    with runtime.stores.workspace("default").reading() as tx:
+        for table, others in (("contexts", []), ("recall_events", ["boats of nobody"])):
+            queries = tx.connection.exec_driver_sql(f"SELECT DISTINCT query FROM {table}").scalars().all()
+            assert queries == others, table
+
+
 def test_what_is_forgotten_is_not_seen_in_what_was_told(plain_url: str, runtime: Runtime) -> None:
     """Given contexts, when a session is forgotten that one named, then it says so; with its own session it is gone."""
     with Reverie("ana", url=plain_url) as ana:
