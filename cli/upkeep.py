@@ -77,10 +77,7 @@ def run_job(
         _print_counts(counts, dry_run=call.dry_run)
         _print_planned(report)
     if counts.get("held_elsewhere"):
-        note(
-            f"reverie: note: another instance of {call.job} is running there, or was killed within the last"
-            " 2 minutes: run it again later"
-        )
+        note(f"reverie: note: another instance of {call.job} is running there: run it again later")
 
 
 def _summed(reports: Sequence[upkeep.JobReport]) -> upkeep.JobReport:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from reverie.clock import now_micros
 from reverie.errors import ReverieError, Transient
+from storage.leases import new_token
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 
@@ -95,6 +96,7 @@ class JobRun:
     agent: str | None = None
     planned: list[dict[str, str]] = field(default_factory=list)
     has_lease: bool = False
+    own_token: int = field(default_factory=new_token)
 
     def plan(self, agent: str, action: str, about: str, text: str) -> None:
         """List a change that a run would make; after the first hundred, changes are only counted."""
@@ -139,7 +141,8 @@ class JobRun:
     def _lease(self, tx: Transaction) -> int | None:
         now = now_micros()  # the run's `now` is the time the job works for, which may differ
         if not self.has_lease:
-            return tx.leases.acquire(self.job, now=now, seconds=LEASE_SECONDS, after=self.token)
+            self.store.job_leases.note(self.own_token)  # before others see the lease
+            return tx.leases.acquire(self.job, now=now, seconds=LEASE_SECONDS, after=self.token, token=self.own_token)
         return self.token if tx.leases.renew(self.job, self.token, now=now, seconds=LEASE_SECONDS) else None
 
     def renew_lease(self) -> None:
@@ -203,6 +206,7 @@ def run_on_store(
 
     Raises what `work` raises, except `LeaseLost`.
     """
+    end_lease_of_dead(store, job)
     with store.reading() as tx:
         token = tx.leases.last_token(job, now=now_micros(), seconds=LEASE_SECONDS)
     if token is None:
@@ -214,7 +218,17 @@ def run_on_store(
     except LeaseLost:
         run.counts["held_elsewhere"] += 1
     finally:
+        store.job_leases.forget(run.own_token)
         if run.has_lease:
             with store.writing(keeps_schedules=True) as tx:
                 tx.leases.release(job, run.token)
     return JobReport(run.counts, run.planned)
+
+
+def end_lease_of_dead(store: Store, job: str) -> None:
+    """End a job's lease on a store if the process that holds it has died: what it did not finish is done now."""
+    with store.reading() as tx:
+        holder = tx.leases.holder(job)
+    if holder is not None and store.job_leases.has_died(holder):
+        with store.writing(lock_wait_seconds=_LEASE_LOCK_SECONDS, keeps_schedules=True) as tx:
+            tx.leases.release(job, holder)

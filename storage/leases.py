@@ -10,6 +10,11 @@ from storage.repository import Repository
 _EXPIRED: Final = "job_leases.lease_until <= :now OR job_leases.lease_until > :now + 2 * :length"
 
 
+def new_token() -> int:
+    """Return a fencing token that no other lease has."""
+    return 1 + secrets.randbits(62)
+
+
 class JobLeases(Repository):
     """The leases and the progress of jobs within one transaction. Times are microseconds of the machine's clock."""
 
@@ -23,13 +28,21 @@ class JobLeases(Repository):
         )
         return None if found == -1 else int(found or 0)
 
-    def acquire(self, job: str, *, now: int, seconds: float, after: int | None = None) -> int | None:
+    def holder(self, job: str) -> int | None:
+        """Return the token of the lease on a job that nobody has given back, expired or not; None without one."""
+        token: int | None = self._value("SELECT token FROM job_leases WHERE job = :job AND lease_until > 0", job=job)
+        return token
+
+    def acquire(
+        self, job: str, *, now: int, seconds: float, after: int | None = None, token: int | None = None
+    ) -> int | None:
         """Acquire a lease on a job and return its fencing token; None while another instance holds an unexpired lease.
 
         With `after`, a token from `last_token`, also None if any lease was taken since. A lease that ends later than a
-        lease taken now would was taken before the clock was set back: it counts as expired.
+        lease taken now would was taken before the clock was set back: it counts as expired. `token` is one from
+        `new_token`, and is made here without one.
         """
-        token = 1 + secrets.randbits(62)
+        token = token or new_token()
         acquired = self._execute(
             "INSERT INTO job_leases (job, token, lease_until) VALUES (:job, :token, :until)"
             " ON CONFLICT (job) DO UPDATE SET token = :token, lease_until = :until"

@@ -56,6 +56,8 @@ class Store:
         # Claims that this process has given up, and claims of runs whose outcome it still has to write.
         self.given_up = held_claims(noted)
         self.unsaved_runs = held_claims(noted)
+        # Leases of jobs that run in this process.
+        self.job_leases = held_claims(noted)
 
     def seen_by(self, viewer: Viewer | None) -> Store:
         """Return this store as a viewer sees it; None sees everything, as jobs do."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ from memory.withdrawn import Withdrawn, require_wanted
 from reverie import contract
 from reverie.clock import SECOND_MICROS
 from reverie.counts import counted
+from reverie.errors import ReverieError, StoreUnusable, Transient
 from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.memories.extraction import (
     EXTRACT_STAGE,
@@ -477,6 +478,19 @@ def _read_group(
         with run.writing() as tx:
             progress_of(tx).begin(group, now=run.now)
             _move_watermark(progress_of(tx), run.now)
+    try:
+        reached = _read_together(run, extractor, group, positions)
+    except (Transient, StoreUnusable):  # no text did this: the store is locked, for example
+        if not run.dry_run:
+            with suppress(ReverieError), run.writing() as tx:
+                progress_of(tx).end(group)
+        raise
+    if not run.dry_run:
+        positions.save(ended=group)
+    return reached
+
+
+def _read_together(run: JobRun, extractor: Extractor, group: Sequence[WaitingSession], positions: Positions) -> int:
     reached = 0
     readers = [SessionReader(run.store, extractor, session, positions, run.dry_run) for session in group]
     for together in _asked_together(readers) if extractor.model is not None else ([reader] for reader in readers):
@@ -487,8 +501,6 @@ def _read_group(
         for reader in together:
             reader.read(lambda: run.time_is_up)
         reached += len(together)
-    if not run.dry_run:
-        positions.save(ended=group)
     return reached
 
 

@@ -1,7 +1,8 @@
-"""Claims that a living worker has given up but cannot release, for example because the disk is full.
+"""Tokens that a living process notes: claims that it has given up but cannot release, and the leases of its jobs.
 
-A lease that ends is counted as the death of its worker. A worker whose last write failed is not dead: it notes the
-tokens of its claims here, and every process can ask whether a living process has noted a token. A note is a lock on one
+A lease that ends is counted as the death of its worker. A worker whose last write failed, because the disk is full for
+example, is not dead: it notes the tokens of its claims here. A job notes its lease, so that nobody waits for the end of
+the lease if the process dies. Every process can ask whether a living process has noted a token. A note is a lock on one
 byte of a file, at the position of the token: it needs no space on the disk, and the kernel removes it when the process
 ends.
 """
@@ -80,6 +81,10 @@ class HeldClaims:
             return False
         finally:
             os.close(descriptor)
+
+    def has_died(self, token: int) -> bool:
+        """Return whether no living process has noted a token; False where processes cannot see each other's notes."""
+        return _GET_LOCK is not None and not self.is_noted(token)
 
     def close(self) -> None:
         """Remove all notes of this process."""

@@ -361,6 +361,10 @@ WHERE (NOT index_fields IS NULL AND NOT embedding_model IS NULL AND embedding_mo
 SELECT CASE WHEN job_leases.lease_until <= :now OR job_leases.lease_until > :now + 2 * :length THEN token ELSE -1 END
 FROM job_leases
 WHERE job = :job AND job_leases.store_id = :store_id;
+-- storage.leases: holder
+SELECT token
+FROM job_leases
+WHERE (job = :job AND lease_until > 0) AND job_leases.store_id = :store_id;
 -- storage.leases: acquire
 INSERT INTO job_leases (job, token, lease_until)
 VALUES (:job, :token, :until) ON CONFLICT(store_id, job) DO UPDATE

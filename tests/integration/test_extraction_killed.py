@@ -87,12 +87,10 @@ class Readers:
         self._runtime, self._worker, self._seen = runtime, psutil.Process(worker), set[int]()
 
     def died(self) -> bool:
-        """Give a new process the job, as the clock does once the lease of the dead one has ended. Always False."""
+        """Give a new process the job, as the clock does, while the lease of the dead one still runs. Always False."""
         now = {child.pid for child in self._worker.children()} if self._worker.is_running() else set()
         if now - self._seen:
             self._seen |= now
-            with self._runtime.store(WORKSPACE).writing() as tx:
-                tx.connection.exec_driver_sql("DELETE FROM job_leases")
             self._runtime.task_sender.send(contract.EXTRACT_MEMORIES, manual=True)
         return False
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reverie import contract
-from support.busy_store import copied, differences, end_leases, fill, picture
+from support.busy_store import copied, differences, fill, picture
 from support.job_processes import JOBS, JobProcess, run_whole
 
 KILLS = 6
@@ -87,7 +87,6 @@ def kill_and_run_again(
                 seconds *= 0.8  # it was quicker than that: die sooner
                 break
             killed_here += 1
-            end_leases(data)
         else:
             run_whole(data, job, broker)
         killed += killed_here

@@ -116,17 +116,6 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def end_leases(data: Path) -> None:
-    """End the leases and run claims that a killed process left, as if their time had passed."""
-    stores = Stores(data)
-    for name in stores.all_names():
-        with stores.workspace(name).writing() as tx:
-            tx.connection.exec_driver_sql("UPDATE job_leases SET lease_until = 0")
-    with stores.account_store().writing() as tx:
-        tx.connection.exec_driver_sql("DELETE FROM job_runs")
-    stores.close()
-
-
 def _talk(agent: str, number: int, at: int) -> list[DatasetMessage]:
     city, food = _CITIES[number], _FOOD[number]
     lines = (

@@ -23,6 +23,7 @@ from memory.memories.extraction import SessionReader
 from memory.memories.patterns.corrections import corrected
 from memory.pipeline.dead_letters import replay
 from reverie import contract
+from reverie.errors import StoreUnavailable
 from storage.memories.extraction import ExtractionProgress
 from storage.memories.records import NewMemory
 from storage.stores import Store
@@ -187,6 +188,26 @@ def test_a_session_that_kills_its_worker_is_set_aside_and_the_others_are_read(
     monkeypatch.undo()
     replay(pipeline.store, pipeline.inbox, letter.id)
     assert pipeline.dead_letters() == [letter], "it stays until its session was read"
+    assert extracting.sweep()["added"] == 1
+    assert pipeline.dead_letters() == []
+
+
+def test_a_session_whose_store_was_locked_is_not_suspected_of_killing_its_worker(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a reader that three times could not write, when it can, then the session is read and nothing set aside."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, LIVES)
+    with monkeypatch.context() as patched:
+
+        def locked(*_: object) -> None:
+            raise StoreUnavailable("the database is locked")
+
+        patched.setattr(SessionReader, "read", locked)
+        for _ in range(3):
+            with contextlib.suppress(StoreUnavailable):
+                extracting.sweep()
+            pipeline.advance(600)
     assert extracting.sweep()["added"] == 1
     assert pipeline.dead_letters() == []
 

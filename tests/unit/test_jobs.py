@@ -113,6 +113,17 @@ def test_a_killed_instance_holds_up_nobody_for_longer_than_its_lease(stores: Sto
     assert run_on_store(store, JOB, lambda run: keep(run, "m"), now=NOW).counts["kept"] == 1
 
 
+def test_an_instance_whose_process_has_died_holds_up_nobody(stores: Stores) -> None:
+    """Given a lease that has not ended and that no living process holds, then the next instance works at once."""
+    store = stores.workspace("one")
+    with store.writing() as tx:
+        dead = tx.leases.acquire(JOB, now=now_micros(), seconds=LEASE_SECONDS)
+    assert run_on_store(store, JOB, lambda run: keep(run, "m"), now=NOW).counts == {"kept": 1}
+    with store.reading() as tx:
+        assert tx.leases.holder(JOB) is None, f"given back, by another than {dead}"
+    assert not store.job_leases.own()
+
+
 def test_a_store_that_cannot_be_used_is_an_error_of_its_own_line(stores: Stores) -> None:
     """Given work that fails on one store, when the job runs on all, then the others are done and the error is told."""
 
