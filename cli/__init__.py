@@ -28,7 +28,8 @@ def main() -> None:
         is_invalid = isinstance(error, Rejected) and not isinstance(
             error, (NotFound, Conflict, Unauthorised, Forbidden)
         )
-        _fail(str(error), code=2 if is_invalid else 1)
+        # A file that cannot be read or written is a failure: the command itself was right.
+        _fail(str(error), code=2 if is_invalid and not isinstance(error.__cause__, OSError) else 1)
     except SystemExit as ended:
         if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
             _fail("interrupted", code=130)  # the command itself has printed nothing about it

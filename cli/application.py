@@ -6,6 +6,7 @@ An invocation has the agent, the settings, and a way to send calls.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -43,11 +44,15 @@ _PLAIN: Final = {
     "Input should be a valid integer, unable to parse string as an integer": "it is not a whole number",
     "Input should be a valid number, unable to parse string as a number": "it is not a number",
 }
+# An option of one letter, which Reverie does not have, or one with a blank.
+_TEXT_WITH_DASH: Final = re.compile(r"(No such option: (?:-[^-]?|--[^ ]{0,99} .{0,99}))", re.DOTALL)
 
 
 def _plain(message: str) -> str:
     for words, plain in _PLAIN.items():
         message = message.replace(words, plain)
+    if option := _TEXT_WITH_DASH.fullmatch(message):
+        return f"{option[1].rstrip()}; write -- before a text that begins with a dash"
     is_extra = message.startswith("Got unexpected extra argument")
     return f"{message}: a text with blanks needs quotes around it" if is_extra else message
 

@@ -83,7 +83,11 @@ def takes(
             if len(kinds) > 1:
                 given = {name for name, value in values.items() if value not in ([], parameters[name].default)}
                 kind = _kind_with(given, fields_by_kind, usage)
-            return function(*args, call=_call(kind, values, form), **kwargs)
+            try:
+                return function(*args, call=_call(kind, values, form), **kwargs)
+            except Rejected as error:
+                _name_options(error, _option_names(kind, form))
+                raise
 
         own = dict(inspect.signature(function, eval_str=True).parameters)
         before = [own.pop("command")] if "command" in own else []
@@ -125,9 +129,32 @@ def _call(kind: type[Call[Any]], values: Mapping[str, Any], form: _Form) -> Call
     try:
         return build(kind, _decoded(kind, parsed))
     except Rejected as error:
-        options = {encode_names[name]: option for name, option in form.options.items() if name in encode_names}
-        names = {name: option.partition("/")[0] for name, option in options.items()}
-        raise renamed(_without_index(error, parsed), names) from None
+        raise _without_index(error, parsed) from None
+
+
+def _option_names(kind: type[Call[Any]], form: _Form) -> dict[str, str]:
+    """Return the options of a call by the names that its fields have in errors."""
+    hints = get_type_hints(kind, include_extras=True)
+    names = {}
+    for field in msgspec.structs.fields(kind):
+        if field.name not in form.arguments:
+            option = form.options.get(field.name) or _option_of(field.name, _plain_type(hints[field.name]))
+            names[field.encode_name] = names[field.name] = option.partition("/")[0]
+    return names
+
+
+def _name_options(error: Rejected, options: Mapping[str, str]) -> None:
+    """Let an error name options instead of fields: at its beginning, in lists of several, and with an underscore.
+
+    Any other name may be an ordinary word of its text, such as `at`.
+    """
+    names = "|".join(sorted(options, key=len, reverse=True))
+    several = rf"\b(?:{names})(?:(?:,| and| or) (?:{names}))+\b"
+    text = re.sub(several, lambda found: re.sub(names, lambda name: options[name[0]], found[0]), str(error))
+    if error.field in options:
+        text = re.sub(rf"^{_singular(error.field)}s?\b", options[error.field], text)
+    error.args = (text,)
+    renamed(error, {name: option for name, option in options.items() if "_" in name})
 
 
 def _without_index(error: Rejected, values: Mapping[str, Any]) -> Rejected:
@@ -161,7 +188,7 @@ def _parameter(field: msgspec.structs.FieldInfo, hint: Any, form: _Form, *, requ
         annotation, shown = list[str] | None, None
     else:
         annotation = kind if required or shown is not None else kind | None
-    name = option or "--" + (_singular(field.name) if kind is list else field.name).strip("_").replace("_", "-")
+    name = option or _option_of(field.name, kind)
     info = typer.Argument(help=description) if field.name in form.arguments else typer.Option(name, help=description)
     empty = inspect.Parameter.empty
     return inspect.Parameter(
@@ -170,6 +197,11 @@ def _parameter(field: msgspec.structs.FieldInfo, hint: Any, form: _Form, *, requ
         default=empty if required else shown,
         annotation=Annotated[annotation, info],
     )
+
+
+def _option_of(name: str, kind: Any) -> str:
+    """Return the option of a field: a list is an option that can be repeated, in the singular."""
+    return "--" + (_singular(name) if kind is list else name).strip("_").replace("_", "-")
 
 
 def _singular(name: str) -> str:

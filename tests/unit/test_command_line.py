@@ -145,7 +145,7 @@ def test_a_second_up_hears_of_the_first_and_not_of_its_port(reverie: Reverie, tm
 
 
 def test_an_export_that_cannot_be_written_is_one_line(reverie: Reverie, tmp_path: Path) -> None:
-    """Given a folder in the place of the file, then the command says so with exit code 2."""
+    """Given a folder in the place of the file, then the command says so with exit code 1."""
     pipe = Pipeline(tmp_path / "d")
     pipe.say("something")
     pipe.ingest()
@@ -163,7 +163,7 @@ def test_an_export_that_cannot_be_written_is_one_line(reverie: Reverie, tmp_path
         "-o",
         ".",
     )
-    assert ended.code == 2
+    assert ended.code == 1
     assert without_note(ended.err) == "reverie: . cannot be written: Is a directory\n"
 
 

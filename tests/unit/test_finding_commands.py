@@ -138,9 +138,9 @@ def test_an_empty_list_without_a_filter_does_not_speak_of_one(reverie: CommandLi
 @pytest.mark.parametrize(
     ("command", "error"),
     [
-        (("schedules", "list", "--status", "bad"), "status is 'bad'; it must be one of active"),
-        (("schedules", "list", "--status", "active", "--status", "bad"), "status is 'bad'; it must be one of active"),
-        (("recall", "x", "--kind", "bad"), "kind is 'bad'; it must be one of message"),
+        (("schedules", "list", "--status", "bad"), "--status is 'bad'; it must be one of active"),
+        (("schedules", "list", "--status", "active", "--status", "bad"), "--status is 'bad'; it must be one of active"),
+        (("recall", "x", "--kind", "bad"), "--kind is 'bad'; it must be one of message"),
         (("scratchpads", "write", "s", ""), "item must be a text that is not blank"),
         (("scratchpads", "write", "s", "a", "b" * 241), "item 2 has 241 characters"),
     ],

@@ -304,8 +304,8 @@ def test_schedules_are_the_agents_and_the_workspaces_own(reverie: CommandLine, d
 @pytest.mark.parametrize(
     ("arguments", "code", "expected_error"),
     [
-        (("add", "x"), 2, "give exactly one of cron, at and every, not none of them"),
-        (("add", "x", "--cron", "@daily", "--every", "1h"), 2, "not cron and every"),
+        (("add", "x"), 2, "give exactly one of --cron, --at and --every, not none of them"),
+        (("add", "x", "--cron", "@daily", "--every", "1h"), 2, "not --cron and --every"),
         (("add", " ", "--every", "1h"), 2, "goal is blank"),
         (("add", "x", "--cron", "0 0 30 2 *"), 2, "never fires"),
         (("add", "x", "--cron", "*/30 * * * * *"), 2, "seconds and years are not supported"),
@@ -364,7 +364,7 @@ def test_a_change_of_nothing_and_of_a_zone_alone_are_refused(reverie: CommandLin
     for option in ("--goal", "--cron, --at, --every", "--webhook, --task, --llm", "--notify", "--recall-limit"):
         assert option in nothing
     assert "policy" not in nothing
-    assert "give cron, at or every with it" in reverie("schedules", "update", schedule_id, "--tz", "UTC").err
+    assert "give --cron, --at or --every with it" in reverie("schedules", "update", schedule_id, "--tz", "UTC").err
 
 
 @pytest.mark.parametrize(
