@@ -86,7 +86,16 @@ def _delete_file(services: Services, caller: Caller, call: calls.DeleteFile) -> 
         return Deleted(deleted=False)
     store = store.seen_by(services.viewer(caller, call))
     runtime = services.runtime
-    return Deleted(deleted=forget_file(runtime.stores, store, runtime.inbox, agent=caller.agent, file_id=call.id))
+
+    def forget(file_id: str) -> bool:
+        return forget_file(runtime.stores, store, runtime.inbox, agent=caller.agent, file_id=file_id)
+
+    if forget(call.id):
+        return Deleted(deleted=True)
+    with store.reading() as tx:
+        ids = tx.for_agent(caller.agent).files.ids_of(call.id)
+    found = [forget(file_id) for file_id in ids]
+    return Deleted(deleted=any(found))
 
 
 def _check_may_share(caller: Caller, given: calls.IngestMessages | calls.IngestFile | Payload) -> None:

@@ -131,6 +131,13 @@ class Files(AgentRepository):
         of_ids = f"f.id IN (SELECT value FROM json_each(:ids)) AND {of_file(self._viewer)}"
         return self._records(File, f"{_SELECT} WHERE f.agent_id = :agent AND {of_ids}", ids=ids)
 
+    def ids_of(self, source_uri: str) -> list[str]:
+        """Return the ids of the files with this address in all sessions."""
+        sql = (
+            f"SELECT f.id FROM files AS f WHERE f.agent_id = :agent AND f.source_uri = :uri AND {of_file(self._viewer)}"
+        )
+        return self._values(sql, uri=source_uri)
+
     def row(self, file_id: str) -> int | None:
         """Return the row of the file with this id, regardless of the viewer; None if there is none."""
         row: int | None = self._value("SELECT row_id FROM files WHERE agent_id = :agent AND id = :id", id=file_id)

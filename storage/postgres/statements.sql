@@ -2221,6 +2221,14 @@ WHERE (f.agent_id = :agent AND f.id = ANY(CAST(:ids AS TEXT[])) AND (f.visibilit
     f.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND
     EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id
     = :store_id)))) AND vs.store_id = :store_id))))) AND f.store_id = :store_id;
+-- storage.pipeline.files: ids_of
+SELECT f.id
+FROM files AS f
+WHERE (f.agent_id = :agent AND f.source_uri = :uri AND (f.visibility = 'shared' OR f.user_id = :viewer OR (f.user_id IS
+    NULL AND (f.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id = f.session_row AND
+    (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM
+    session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND
+    vs.store_id = :store_id))))) AND f.store_id = :store_id;
 -- storage.pipeline.files: row
 SELECT row_id
 FROM files

@@ -134,6 +134,19 @@ def test_a_file_without_a_session_is_deleted_through_every_face(
     assert (ana.files.list(), ana.recall("zanzibar").results) == ([], [])
 
 
+def test_a_file_is_deleted_by_its_address(ana: Reverie, runtime: Runtime) -> None:
+    """Given a document in two sessions and one of a user, then its address deletes those that the caller sees."""
+    ana.files.add("docs/a b.md", "zanzibar")
+    ana.files.add("docs/a b.md", "zanzibar", session="s")
+    ana.files.add("docs/a b.md", "zanzibar", user="kate")
+    kept = ana.files.add("docs/c.md", "zanzibar", session="s").accepted
+    drain(runtime)
+    assert not ana.files.delete("docs/b.md")
+    assert (ana.files.delete("docs/a b.md"), ana.files.delete("docs/a b.md")) == (True, False)
+    assert [file.id for file in ana.files.list()] == kept
+    assert (ana.files.delete("docs/a b.md", user="kate"), ana.files.list(user="kate")) == (True, ana.files.list())
+
+
 def test_an_export_is_imported_by_another_agent_in_requests_of_bounded_size(
     ana: Reverie, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

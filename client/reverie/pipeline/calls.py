@@ -158,11 +158,11 @@ class ListFiles(Paged[FileList], kw_only=True, frozen=True):
 class DeleteFile(OfUser[Deleted], frozen=True):
     """Delete a document permanently with its chunks, vectors and index entries; return False if there was none.
 
-    A delivery of it that is accepted but not stored yet is dropped.
+    A delivery of it that is accepted but not stored yet is dropped. By its address it is deleted in every session.
     """
 
     route: ClassVar = "DELETE /v1/files/{id}"
-    id: Annotated[str, label("The id of a file.")]
+    id: Annotated[str, label("The id of a file, or its address.", limit=2_048)]
 
 
 class GetStatus(Call[PipelineStatus], frozen=True):
