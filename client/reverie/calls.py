@@ -23,6 +23,7 @@ from typing import Annotated, Any, ClassVar, Final, Generic, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta
 
+from reverie.clock import in_seconds
 from reverie.contract import Scope
 from reverie.decoding import convert
 from reverie.errors import Rejected
@@ -155,11 +156,10 @@ def converted(call: _C) -> _C:
 
 
 def renamed(error: Rejected, names: Mapping[str, str]) -> Rejected:
-    """Return an error with JSON field names replaced by the argument names that the caller used."""
-    if not names:
-        return error
-    text = re.sub(r"\w+", lambda word: names.get(word.group(), word.group()), str(error))
-    return type(error)(text, field=names.get(error.field, error.field), items=error.items)
+    """Return the error itself, with JSON field names replaced by the argument names that the caller used."""
+    error.args = (re.sub(r"\w+", lambda word: names.get(word.group(), word.group()), str(error)),)
+    error.field = names.get(error.field, error.field)
+    return error
 
 
 def build(kind: type[_C], raw: Mapping[str, Any], *, from_text: bool = False) -> _C:
@@ -204,7 +204,7 @@ def response_type(kind: type[Call[Any]]) -> type:
 def _plain(value: Any) -> Any:
     """Return an argument as JSON values: a timedelta as seconds, a date as text, iterables as lists."""
     if isinstance(value, timedelta):
-        return value.total_seconds()
+        return in_seconds(value)
     if isinstance(value, date):
         if isinstance(value, datetime) and value.tzinfo is not None:
             with suppress(OverflowError):  # out of range, which its check says

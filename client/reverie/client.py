@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextvars
 import functools
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -33,8 +34,10 @@ from typing import (
 from reverie import items as item_calls
 from reverie import upkeep as upkeep_calls
 from reverie.calls import Call, refused, validated
+from reverie.clock import in_seconds
 from reverie.config import resolve_config
 from reverie.connection import Connection, ingest, ingest_file
+from reverie.decoding import near_names
 from reverie.errors import Rejected
 from reverie.memories import calls as memory_calls
 from reverie.memories.transfer import import_memories
@@ -144,8 +147,15 @@ class Subject(Methods[_C]):
 
         def __call__(self, *_: Any, **__: Any) -> NoReturn:
             """Raise `TypeError` with the names of the methods: `memory.sessions()` is now `memory.sessions.list()`."""
-            names = ", ".join(name for name in dir(self) if name[0] != "_" and name != "is_async")
-            raise TypeError(f"{type(self).__name__!r} is not callable; its methods are {names}")
+            raise TypeError(f"{type(self).__name__!r} is not callable; its methods are {self._names()}")
+
+        def _names(self) -> str:
+            return ", ".join(name for name in dir(type(self)) if name[0] != "_" and name != "is_async")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise `AttributeError` with the names of the methods, and the docstring, which names some elsewhere."""
+            text = f"{type(self).__name__!r} has no attribute {name!r}; its methods are {self._names()}"
+            raise AttributeError(f"{text}. {type(self).__doc__}")
 
 
 def subject(kind: Callable[..., Any]) -> Any:
@@ -173,16 +183,41 @@ def _class_of(kind: type, is_async: bool) -> type:
 
 def _sync_function(run: Callable[..., Any]) -> Callable[..., Any]:
     def function(self: Methods[SyncClient], /, *args: Any, **kwargs: Any) -> Any:
-        return self._call(run, *args, **kwargs)
+        try:
+            return self._call(run, *args, **kwargs)
+        except TypeError:
+            _check_arguments(function, args, kwargs)
+            raise
 
     return function
 
 
 def _async_function(run: Callable[..., Any]) -> Callable[..., Any]:
     async def function(self: Methods[AsyncClient], /, *args: Any, **kwargs: Any) -> Any:
-        return await self._call(run, *args, **kwargs)
+        try:
+            return await self._call(run, *args, **kwargs)
+        except TypeError:
+            _check_arguments(function, args, kwargs)
+            raise
 
     return function
+
+
+def _check_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise `TypeError`, which names the method, for arguments that it does not take."""
+    import inspect
+
+    signature = inspect.signature(function)
+    method, known = f"{function.__qualname__}()", list(signature.parameters)[1:]
+    for name in kwargs:
+        if name not in known:
+            raise TypeError(f"{method} has no argument {name!r}; {near_names(name, known)}") from None
+    try:
+        signature.bind(None, *args, **kwargs)
+    except TypeError as error:
+        named_only = [name for name in known if signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY]
+        hint = f"; give by name {', '.join(named_only)}" if len(args) > len(known) - len(named_only) else ""
+        raise TypeError(f"{method}: {error}{hint}") from None
 
 
 def _signature_of(described_by: Callable[..., Any]) -> Any:
@@ -210,7 +245,7 @@ class _Client(Methods[_C]):
         token: str | None = None,
         workspace: str | None = None,
         prefix: str | None = None,
-        timeout_seconds: float = 30.0,
+        timeout_seconds: float | timedelta = 30.0,
     ) -> None:
         config = resolve_config(
             agent=agent,
@@ -219,7 +254,7 @@ class _Client(Methods[_C]):
             token=token,
             workspace=workspace,
             prefix=prefix,
-            timeout_seconds=timeout_seconds,
+            timeout_seconds=in_seconds(timeout_seconds),
         )
         self.agent = config.agent
         self.workspace = config.workspace

@@ -47,6 +47,14 @@ def to_micros(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
+def in_seconds(duration: float | timedelta) -> float:
+    """Return a duration as a number of seconds: an int, if a timedelta has no fraction of one."""
+    if not isinstance(duration, timedelta):
+        return duration
+    seconds = duration.total_seconds()
+    return int(seconds) if seconds.is_integer() else seconds
+
+
 def from_micros(micros: int) -> datetime:
     """Convert microseconds, as stored, to an aware UTC datetime.
 

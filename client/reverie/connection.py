@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -19,7 +20,7 @@ import msgspec
 
 from reverie.calls import Call, is_repeatable, response_type, route_of
 from reverie.checks import check_trace, check_wait
-from reverie.clock import new_id, rfc3339
+from reverie.clock import in_seconds, new_id, rfc3339
 from reverie.config import LOCAL_HOSTS, ClientConfig, local_server, parse_keys, without_password
 from reverie.contract import TOKEN_PREFIX, FilePayload, MessagePayload, Payload, Visibility, WaitFor
 from reverie.decoding import describe
@@ -380,7 +381,7 @@ def ingest(
     visibility: Visibility | None = None,
     strict: bool = False,
     wait: WaitFor = "queued",
-    timeout_seconds: float = 30.0,
+    timeout_seconds: float | timedelta = 30.0,
     trace: str | None = None,
 ) -> Receipt:
     """Ingest messages, or a single one, into a session, which is named by its id or by `provider` and `chat_id`.
@@ -402,6 +403,7 @@ def ingest(
             "strict": strict,
         }
     )
+    timeout_seconds = in_seconds(timeout_seconds)
     check_wait(wait, timeout_seconds)
     submission = prepare_messages(
         messages, agent=connection.config.agent, session_input=session_input, trace=check_trace(trace)
@@ -420,13 +422,14 @@ def ingest_file(
     tags: Iterable[str] = (),
     metadata: Mapping[str, Any] | None = None,
     wait: WaitFor = "queued",
-    timeout_seconds: float = 30.0,
+    timeout_seconds: float | timedelta = 30.0,
     trace: str | None = None,
 ) -> Receipt:
     """Ingest the text of a document; unchanged parts are not indexed again. Raises the errors of `ingest`.
 
     The receipt has the document's id, which is the same for each version of it.
     """
+    timeout_seconds = in_seconds(timeout_seconds)
     check_wait(wait, timeout_seconds)
     given = IngestFile(
         source_uri=source_uri,

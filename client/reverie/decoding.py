@@ -40,6 +40,21 @@ _TYPE_NAMES: Final = {
     "NoneType": "null",
 }
 
+# By the name of an argument or a field, what other programs for memories and agents call it.
+_ALIKE: Final = {
+    "limit": "top_k k n n_results max_results num_results",
+    "session": "session_id thread_id conversation_id run_id",
+    "user": "user_id",
+    "content": "text memory",
+    "query": "q text question",
+    "token_budget": "max_tokens tokens",
+    "messages": "content",
+    "created_at": "timestamp time date",
+    "every": "interval seconds",
+    "id": "memory_id file_id schedule_id",
+    "source_uri": "path url file",
+}
+
 _T = TypeVar("_T")
 
 _described: Final[set[Any]] = set()
@@ -123,11 +138,12 @@ def type_name(value: object) -> str:
 
 
 def near_names(name: str, known: Iterable[str]) -> str:
-    """Return the end of the error for an unknown name: the nearest known one, else all of them."""
+    """Return the end of the error for an unknown name: the known one that means it, else the nearest, else all."""
     import difflib
 
     names = list(known)
-    nearest = difflib.get_close_matches(name, names, n=1)
+    alike = [own for own, others in _ALIKE.items() if own in names and name in others.split()]
+    nearest = alike or difflib.get_close_matches(name, names, n=1)
     return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(names)}"
 
 

@@ -7,7 +7,7 @@ both behave in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Required, TypedDict
@@ -51,10 +51,13 @@ class MessageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class MessageDict(TypedDict, total=False):
-    """A message as a caller writes it in Python, for type checkers: the fields of `MessageInput`."""
+    """A message as a caller writes it in Python, for type checkers: the fields of `MessageInput`.
+
+    The content may be parts with a text, as in OpenAI's messages: `[{"type": "text", "text": "hello"}]`.
+    """
 
     role: Required[Role]
-    content: str | None
+    content: str | Sequence[Mapping[str, Any]] | None
     id: str | None
     created_at: datetime | str | None
     name: str | None
@@ -211,7 +214,29 @@ def _message_input(raw: object, session: str) -> MessageInput:
             " leave out the message's session to copy it",
             field="session",
         )
-    return convert({name: raw[name] for name in raw if name not in STORED_FIELDS}, MessageInput, name="message")
+    # OpenAI's messages have null and empty lists for what they lack, and call the role `system` by a newer name, too.
+    given = {name: value for name, value in raw.items() if name not in STORED_FIELDS and value not in (None, [])}
+    if given.get("role") == "developer":
+        given["role"] = "system"
+    if isinstance(given.get("content"), list):
+        given["content"] = _text_of(given["content"])
+    return convert(given, MessageInput, name="message")
+
+
+def _text_of(parts: list[Any]) -> str:
+    """Return the text of a content in parts, as OpenAI's messages may have it. Raises `Rejected` for other parts."""
+    texts = []
+    for number, part in enumerate(parts, 1):
+        text = part.get("text", part.get("refusal")) if isinstance(part, Mapping) else part
+        if not isinstance(text, str):
+            kind = part.get("type") if isinstance(part, Mapping) else type_name(part)
+            raise Rejected(
+                f"content: part {number} is {str(kind)[:40]!r}, and only text is stored: leave the part out, or"
+                ' describe it in words, as {"type": "text", "text": "..."}',
+                field="content",
+            )
+        texts.append(text)
+    return "\n".join(texts)
 
 
 _NOT_STORED = {

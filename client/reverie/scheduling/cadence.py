@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, lru_cache
 from itertools import islice, pairwise
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 
 from reverie.checks import check_time
+from reverie.clock import in_seconds
 from reverie.errors import Rejected
 from reverie.scheduling.types import Cadence, Cron, Interval, Once
 
@@ -386,10 +387,10 @@ def parse_cadence(
     *,
     cron: str | None = None,
     at: datetime | str | None = None,
-    every: int | None = None,
+    every: float | timedelta | None = None,
     tz: str = "UTC",
 ) -> Cadence:
-    """Return the cadence of exactly one of a cron expression, a time and a number of seconds.
+    """Return the cadence of exactly one of a cron expression, a time, and a timedelta or whole number of seconds.
 
     `at` is a datetime with an offset or RFC 3339 text. `validate_cadence` checks what depends on the current time:
     that `at` is in the future, and the minimum interval. Raises `Rejected` naming the argument.
@@ -406,7 +407,7 @@ def parse_cadence(
         cadence = Once(_read_time(at), tz)
     else:
         assert every is not None
-        cadence = Interval(every, tz)
+        cadence = Interval(cast("int", in_seconds(every)), tz)
     check_form(cadence)
     return cadence
 

@@ -6,6 +6,7 @@ may give either as a struct instead.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -44,15 +45,16 @@ if TYPE_CHECKING:
     # A datetime with a time zone, or RFC 3339 text; a number of seconds, or a timedelta.
     Moment: TypeAlias = datetime | str
     Seconds: TypeAlias = float | timedelta
+    WholeSeconds: TypeAlias = int | timedelta
 else:
-    Moment, Seconds = datetime, float
+    Moment, Seconds, WholeSeconds = datetime, float, int
 
 ScheduleId = Annotated[str, label("The id of a schedule.")]
 RunId = Annotated[str, checked(check_run_id, "The id of a run.")]
 Zone = Annotated[str, Meta(description="The time zone, such as Europe/Lisbon.")]
 CronText = Annotated[str, Meta(description="A cron expression: minute, hour, day of month, month, day of week.")]
 At = Annotated[Moment, Meta(description="Fire once at this time, such as 2027-05-01T09:30:00Z.")]
-Every = Annotated[int, Meta(description="Fire every this many seconds.")]
+Every = Annotated[WholeSeconds, Meta(description="Fire every this many seconds.")]
 WebhookUrl = Annotated[str, Meta(description="Post the goal to this URL, with a signature.")]
 TaskName = Annotated[str, Meta(description="Send the goal to this Celery task of your own workers.")]
 QueueName = Annotated[str, Meta(description="The queue of these workers: 1 to 63 of A-Z, a-z, 0-9, - and _.")]
@@ -64,7 +66,7 @@ class _NewSchedule(Call[types.Schedule], frozen=True):
 
 
 class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
-    """Add a schedule: by a `cron` expression in time zone `tz`, once `at` a time, or `every` this many seconds.
+    """Add a schedule: by a `cron` expression in time zone `tz`, once `at` a time, or `every` so many seconds.
 
     The goal is sent with texts recalled for it (at most `recall_limit`, those of `session` first) to a `webhook`, or to
     a Celery `task` on a `queue` of your own workers, which report with `runs.complete`; with neither, to the configured
@@ -510,7 +512,9 @@ def fields_of(call: AddSchedule | UpdateSchedule) -> Iterator[None]:
     try:
         yield
     except Rejected as error:
-        error.field = names.get(error.field, error.field)
+        if error.field in names:
+            error.args = (re.sub(rf"^{error.field}\b", names[error.field], str(error)),)
+            error.field = names[error.field]
         raise
 
 

@@ -41,7 +41,7 @@ export class ReverieError extends Error {
 /** A message as a caller writes it; only the role is required. */
 export interface NewMessage {
   role: "system" | "user" | "assistant" | "tool";
-  content?: string | null;
+  content?: string | { type: string; text: string }[] | null;
   id?: string;
   created_at?: string;
   name?: string;
