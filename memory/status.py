@@ -27,7 +27,7 @@ from memory.pipeline.broker_status import lost_lines, read_broker
 from memory.pipeline.faults import find_faults
 from memory.scheduling.schedules import time_status
 from reverie.calls import Resource
-from reverie.clock import from_micros
+from reverie.clock import SECOND_MICROS, from_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, ReverieError
 from reverie.pipeline.status import (
@@ -41,6 +41,7 @@ from reverie.pipeline.status import (
     StageStatus,
     WorkspaceStatus,
 )
+from storage.memories.extraction import EXTRACT_STAGE
 from storage.opened import hosts_of
 from storage.pipeline.work import STAGES, StageBacklog
 from storage.scheduling.schedules import SchedulingCounts
@@ -91,7 +92,8 @@ class _Workspaces:
 class StatusReader:
     """Reads the status repeatedly in one process; unchanged workspaces are cached.
 
-    `limits` returns the quotas of a workspace.
+    `limits` returns the quotas of a workspace. `extraction_silence_seconds` is how long a session has to be silent
+    before memories are extracted from it; None if none are.
     """
 
     stores: Stores
@@ -101,6 +103,7 @@ class StatusReader:
     language_model: GuardedLanguageModel | None = None
     reranker: GuardedReranker | None = None
     limits: Callable[[str], Mapping[Resource, int]] = lambda _: {}
+    extraction_silence_seconds: float | None = None
     _seen: dict[str, tuple[FileStamp, StoreCounts]] = field(default_factory=dict, init=False)
 
     def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS, starting: bool = False) -> PipelineStatus:
@@ -113,7 +116,9 @@ class StatusReader:
         language_model = self._used_language_model(now, errors)
         account = self._account(now, errors)
         stores = [*found.lines, account]
-        stages: dict[str, StageStatus] = {stage: _sum(line.stages.get(stage) for line in stores) for stage in STAGES}
+        stages: dict[str, StageStatus] = {
+            stage: _sum(line.stages.get(stage) for line in stores) for stage in (*STAGES, EXTRACT_STAGE)
+        }
         broker = read_broker(self.inbox, self.monitor)
         at = from_micros(now)
         listed = sorted(found.lines, key=_place)
@@ -214,8 +219,12 @@ class StatusReader:
 
     def _line(self, name: str, stamp: FileStamp, content: StoreCounts, now: int) -> WorkspaceStatus:
         stages: dict[str, StageStatus] = {stage: _stage(backlog, now) for stage, backlog in content.backlogs.items()}
-        if self.embedder is None:  # no chunk waits for embedding if that is switched off
-            stages["embed"] = StageStatus()
+        if self.embedder is None:  # nothing waits for what is switched off
+            stages |= {"embed": StageStatus(), "items": StageStatus()}
+        silence = self.extraction_silence_seconds
+        stages[EXTRACT_STAGE] = (
+            StageStatus() if silence is None else _silent(content.backlogs[EXTRACT_STAGE], now, silence)
+        )
         return WorkspaceStatus(
             name=name,
             stages=stages,
@@ -346,6 +355,12 @@ def _stage(backlog: StageBacklog, now: int) -> StageStatus:
     return StageStatus(
         waiting=backlog.waiting, oldest_age_seconds=round(age, 3), held=backlog.claimed, retrying=backlog.retrying
     )
+
+
+def _silent(backlog: StageBacklog, now: int, silence_seconds: float) -> StageStatus:
+    """Return the state of extraction: a session waits for it once it was silent for some seconds."""
+    state = _stage(backlog, now - int(silence_seconds * SECOND_MICROS))
+    return state if state.oldest_age_seconds else StageStatus()
 
 
 def _sum(stages: Iterable[StageStatus | None]) -> StageStatus:

@@ -122,6 +122,7 @@ class Services:
             runtime.language_model,
             runtime.reranker,
             self.quotas.amounts_allowed,
+            runtime.settings.extraction_debounce_seconds if runtime.settings.extraction_enabled else None,
         )
 
     def _read_status(self) -> PipelineStatus:

@@ -162,7 +162,7 @@ _STORED_BEFORE: Final = "stored_at <= :before"
 _MADE_BEFORE: Final = "created_at <= :before"
 _SUMMARY: Final = "summary_text, summary_epoch, summary_upper_sequence, status, ended_at"
 
-# Items have no stage: the condition for items that wait to be embedded equals that of their index.
+# The condition for items that wait to be embedded equals that of their index.
 ITEMS_TO_EMBED: Final = "embedding_model IS NULL AND index_fields IS NOT NULL"
 # Goals that a run would recall without the vector of the model that the store searches by.
 GOALS_TO_EMBED: Final = (

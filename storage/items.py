@@ -119,6 +119,8 @@ class Items(AgentRepository):
         )
         assert row is not None
         self._execute("DELETE FROM item_vectors WHERE item_row = :row", row=row.row_id)
+        # The value before it may have failed, or is being embedded.
+        self._execute("DELETE FROM claims WHERE stage = 'items' AND item_id = :row", row=row.row_id)
         add_vectors(self, row.row_id, item.vectors)
         return row
 
@@ -189,22 +191,17 @@ class Items(AgentRepository):
 class WaitingItems(Repository):
     """Items of all agents that are to be embedded, within one transaction: for the workers that have the model."""
 
-    def any(self) -> bool:
-        """Return whether any item waits to be embedded."""
-        return self._value(f"SELECT 1 FROM items WHERE {ITEMS_TO_EMBED} LIMIT 1") is not None
-
     def any_of_other_models(self, model: str) -> bool:
         """Return whether there are items with vectors of a different model."""
         return self._value(f"SELECT 1 FROM items WHERE {_OF_OTHER_MODELS} LIMIT 1", model=model) is not None
 
-    def first(self, *, after: int, limit: int) -> list[WaitingItem]:
-        """Return the first waiting items after a row."""
+    def rows(self, row_ids: Sequence[int]) -> list[WaitingItem]:
+        """Return those of these items that still wait, in their order."""
         return self._records(
             WaitingItem,
-            f"SELECT row_id, value, index_fields, stored_at FROM items WHERE {ITEMS_TO_EMBED} AND row_id > :after"
-            " ORDER BY row_id LIMIT :limit",
-            after=after,
-            limit=limit,
+            f"SELECT row_id, value, index_fields, stored_at FROM items WHERE {ITEMS_TO_EMBED}"
+            " AND row_id IN (SELECT value FROM json_each(:rows)) ORDER BY row_id",
+            rows=row_ids,
         )
 
     def put_vectors(self, item: WaitingItem, vectors: Sequence[bytes], *, model: str) -> bool:

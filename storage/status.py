@@ -16,8 +16,11 @@ from urllib.parse import quote
 import pysqlite3
 
 from reverie.calls import Resource
+from reverie.clock import now_micros
+from reverie.contract import EXTRACT_MEMORIES
 from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import check_sqlite_version, translate_errors
+from storage.memories.extraction import EXTRACT_STAGE, EXTRACTED_UP_TO, EXTRACTION_BACKLOG
 from storage.migrations import LINES, Kind, check_known, newest_version, read_oldest_programs, read_versions
 from storage.opening import inode_of
 from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql
@@ -52,7 +55,7 @@ class StoreCounts:
     that they have an embedder of their own, whatever the settings select.
     """
 
-    backlogs: Mapping[Stage, StageBacklog]
+    backlogs: Mapping[str, StageBacklog]
     dead_letters: int
     memories: int
     scheduling: SchedulingCounts
@@ -101,7 +104,7 @@ def agents_of(raw: Any, now: int) -> list[AgentCounts]:
 
 def counts_of(raw: Any) -> StoreCounts:
     """Return the counts of a store, read by a connection of the driver, or one with its `execute`."""
-    backlogs = {stage: _backlog(raw, stage) for stage in STAGES}
+    backlogs = {stage: _backlog(raw, stage) for stage in STAGES} | {EXTRACT_STAGE: _extraction_backlog(raw)}
     letters = raw.execute("SELECT count(*) FROM dead_letters").fetchone()
     memories = raw.execute(_CURRENT_MEMORIES).fetchone()
     model = raw.execute(_MODEL).fetchone()
@@ -127,6 +130,14 @@ def _check_schema(raw: Any, path: Path, kind: Kind) -> None:
             raise StoreUnavailable(
                 f"{path} has an older schema: it is migrated when it is next used, or by `reverie db migrate`"
             )
+
+
+def _extraction_backlog(raw: Any) -> StageBacklog:
+    """Return the sessions with messages from which no memories were extracted, since each was last written."""
+    job = {"job": EXTRACT_MEMORIES}
+    since = raw.execute(EXTRACTED_UP_TO, {**job, "now": now_micros()}).fetchone()[0]
+    waiting, oldest, reading, retrying = raw.execute(EXTRACTION_BACKLOG, {**job, "since": since or 0}).fetchone()
+    return StageBacklog(int(waiting), int(oldest or 0), int(reading), int(retrying))
 
 
 def _backlog(raw: Any, stage: Stage) -> StageBacklog:

@@ -17,7 +17,7 @@ def embed_items(*, workspace: str) -> Mapping[str, Any]:
     runtime.inbox.clear_notification(contract.EMBED_ITEMS, workspace)
     store = runtime.stores.workspace(workspace, create=False)
     embedder = runtime.embedder_for(store)
-    counts = {} if embedder is None else embed_waiting(store, embedder)
+    counts = {} if embedder is None else embed_waiting(store, embedder, now=runtime.now)
     if counts.get("more"):
         runtime.notify_stage("items", workspace)
     return counts

@@ -71,7 +71,7 @@ from reverie.pipeline.broker import connect
 from reverie.pipeline.producer import TaskSender
 from storage.idle_files import IdleFiles
 from storage.migrations import newest_version
-from storage.pipeline.work import Stage
+from storage.pipeline.work import STAGES
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from storage.upkeep.jobs import Usage
@@ -435,10 +435,8 @@ class Runtime:
     @cached_property
     def stage_sweep(self) -> StageSweep:
         """The sweep for work whose notification was lost. Without an embedder it does not look for chunks to embed."""
-        stages: tuple[Stage, ...] = ("chunk", "chunk-files", "chunk-memories", "embed", "index")
-        if self.settings.embedding_provider == "none":
-            stages = ("chunk", "chunk-files", "chunk-memories", "index")
-        return StageSweep(stages, self.idle_stores)
+        without = ("embed", "items") if self.settings.embedding_provider == "none" else ()
+        return StageSweep([stage for stage in STAGES if stage not in without], self.idle_stores)
 
     def make_all(self) -> None:
         """Make every resource now, before threads share them.

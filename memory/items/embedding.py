@@ -7,15 +7,27 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from adapters.embedders.base import Embedder, to_blob
 from memory.cutting import normalise, split
-from memory.stage import STAGE_BUDGET_SECONDS
+from memory.stage import (
+    STAGE_BUDGET_SECONDS,
+    StageReport,
+    bury,
+    bury_damaged,
+    claim_batch,
+    crash_error,
+    put_off_withdrawn,
+    released_on_failure,
+    run_batches,
+    stage_writing,
+)
 from reverie.errors import Permanent, Transient
 from storage.items import WaitingItem
+from storage.pipeline.work import Claim
 from storage.stores import Store
 
 # The path of the whole value.
@@ -129,6 +141,7 @@ def embed_waiting(
     store: Store,
     embedder: Embedder,
     *,
+    now: Callable[[], int],
     budget_seconds: float = STAGE_BUDGET_SECONDS,
 ) -> dict[str, int]:
     """Embed items that wait, and those embedded by another model, in batches; return counts.
@@ -137,38 +150,54 @@ def embed_waiting(
     deleted or are being erased are left out; this is checked before each item, since the embedder may be remote.
     """
     deadline = time.monotonic() + budget_seconds
-    counts, after = {"items": 0}, 0
     with store.reading() as tx:
         is_stale = tx.waiting_items.any_of_other_models(embedder.model)
     if is_stale:
         with store.writing() as tx:
             tx.waiting_items.wait_again(embedder.model)
-    while True:
-        with store.reading() as tx:
-            items = tx.waiting_items.first(after=after, limit=_BATCH)
-        if not items:
-            return counts
-        found: list[tuple[WaitingItem, list[bytes]]] = []
-        withdrawn = 0
-        for item in items:
-            if store.withdrawn("items", [item.row_id]):
-                withdrawn += 1
-                continue
-            vectors = _vectors(embedder, pieces_to_embed(item.value, item.index_fields))
-            if vectors is None:
-                break
-            found.append((item, vectors))
-            if time.monotonic() >= deadline:
-                break
-        if found:
-            with store.writing() as tx:
-                for item, vectors in found:
-                    counts["items"] += tx.waiting_items.put_vectors(item, vectors, model=embedder.model)
-        if time.monotonic() >= deadline:
-            return {**counts, "more": 1}
-        if len(found) + withdrawn < len(items):
-            return {**counts, "failed": 1}
-        after = items[-1].row_id
+
+    def batch(report: StageReport) -> bool | None:
+        claim = claim_batch(store, "items", now=now(), limit=_BATCH)
+        if claim is None:
+            return None
+        with released_on_failure(store, claim, now):
+            return _embed_claimed(store, claim, embedder, now, deadline, report)
+
+    report = run_batches(batch, budget_seconds=budget_seconds)
+    counts = {"items": report.done, "buried": report.buried, "more": int(report.more), "failed": report.retried}
+    return {name: count for name, count in counts.items() if count or name == "items"}
+
+
+def _embed_claimed(
+    store: Store, claim: Claim, embedder: Embedder, now: Callable[[], int], deadline: float, report: StageReport
+) -> bool:
+    """Embed claimed items while there is time; return whether to continue with the next batch."""
+    error = crash_error(claim)
+    with store.reading() as tx:
+        items = tx.waiting_items.rows(claim.items)
+        unread = set(claim.items) - {item.row_id for item in items}
+        damaged = [item for item in sorted(unread) if not tx.work.is_done("items", item)]
+    report.buried += bury_damaged(store, claim, damaged, now())
+    found: list[tuple[WaitingItem, list[bytes]]] = []
+    is_away = False
+    for item in () if error else items:
+        if found and time.monotonic() >= deadline:
+            break
+        if put_off_withdrawn(store, claim, "items", [item.row_id], now=now()):
+            continue
+        vectors = _vectors(embedder, pieces_to_embed(item.value, item.index_fields))
+        if vectors is None:
+            is_away = True
+            break
+        found.append((item, vectors))
+    with stage_writing(store) as tx:
+        if error:
+            report.buried += len(bury(tx, claim, {item.row_id: error for item in items}, now=now()))
+        for item, vectors in found:
+            report.done += tx.waiting_items.put_vectors(item, vectors, model=embedder.model)
+        tx.work.finish(claim, claim.items)  # what is left waits as before
+    report.retried = int(is_away)
+    return not is_away
 
 
 def _vectors(embedder: Embedder | None, pieces: Sequence[str]) -> list[bytes] | None:

@@ -9,6 +9,7 @@ from typing import Final
 from reverie import contract
 from reverie.counts import counted
 from reverie.pipeline.status import InboxStatus, JobStatus, StageStatus, WorkerStatus
+from storage.memories.extraction import EXTRACT_STAGE
 
 # A worker looks into its queues every second. If the broker goes away, the worker may not look for some 15 s.
 STALLED_SECONDS: Final = 20.0
@@ -16,6 +17,14 @@ STALLED_SECONDS: Final = 20.0
 STUCK_SECONDS: Final = 60.0
 _SWEEPS: Final = (contract.SWEEP_STAGES, contract.RECOVER_INBOX)
 _SHOWN: Final = 5
+# The queues of the stages whose tasks are not in the one of `index`.
+_QUEUES: Final = {
+    "embed": contract.QUEUE_EMBED,
+    "items": contract.QUEUE_EMBED,
+    EXTRACT_STAGE: contract.QUEUE_EXTRACTION,
+}
+# A run of extraction takes up sessions for two minutes, with calls of a model. Other tasks are a batch of some 20 s.
+_LONGEST_TASK_SECONDS: Final = {contract.QUEUE_EXTRACTION: 180.0}
 # The state of a worker's embedder, beside "up" and "down", while it is up but may not embed the waiting chunks.
 BLOCKED: Final = "blocked"
 _NOT_EMBEDDING: Final = (": down (", f": {BLOCKED} (")
@@ -89,7 +98,7 @@ def find_faults(
 
 def _stage_faults(name: str, state: StageStatus, workers: Sequence[WorkerStatus], now: datetime) -> Iterator[str]:
     """Yield the reasons why old rows of a stage make no progress. A long queue that moves is no fault."""
-    queue = name if name == contract.QUEUE_EMBED else contract.QUEUE_INDEX
+    queue = _QUEUES.get(name, contract.QUEUE_INDEX)
     if state.retrying:
         yield (
             f"{counted(state.retrying, 'row')} failed at the stage {name} and will be tried again; the oldest that"
@@ -98,7 +107,7 @@ def _stage_faults(name: str, state: StageStatus, workers: Sequence[WorkerStatus]
         return
     # Its tasks end at once, so that it seems to get on.
     idle = [worker.embedder for worker in workers if any(words in worker.embedder for words in _NOT_EMBEDDING)]
-    if idle and name == contract.QUEUE_EMBED:
+    if idle and queue == contract.QUEUE_EMBED:
         yield (
             f"{counted(state.waiting, 'row')} wait at the stage {name}, the oldest for"
             f" {state.oldest_age_seconds:.0f} s: {idle[0]}"
@@ -106,8 +115,7 @@ def _stage_faults(name: str, state: StageStatus, workers: Sequence[WorkerStatus]
         return
     serving = [worker.progress_at or worker.started_at for worker in workers if queue in worker.queues]
     still_seconds = (now - max(serving)).total_seconds() if serving else 0.0
-    # A task is one batch of some 20 s.
-    if still_seconds > STUCK_SECONDS:
+    if still_seconds > _LONGEST_TASK_SECONDS.get(queue, STUCK_SECONDS):
         yield (
             f"{counted(state.waiting, 'row')} wait at the stage {name}, the oldest for"
             f" {state.oldest_age_seconds:.0f} s, and no worker for `{queue}` has finished a task for"

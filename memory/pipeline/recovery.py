@@ -223,8 +223,6 @@ class StageSweep:
     ) -> bool:
         with stores.workspace(workspace, create=False).reading() as tx:
             due: list[str] = [stage for stage in self._stages if tx.work.is_waiting(stage, now=now)]
-            if "embed" in self._stages and tx.waiting_items.any():
-                due.append("items")
             if "embed" in self._stages and tx.goal_vectors.any_waiting():
                 due.append("goals")
             idle = not due and tx.work.is_idle(self._stages)

@@ -103,12 +103,13 @@ _FROM_AGENTS: Final = """
     JOIN sessions AS s ON s.agent_id = a.agent_id AND s.updated_at >= :since
     LEFT JOIN job_progress AS p ON p.job = :job AND p.item = s.ref_code
 """
+_JOIN_RETRIES: Final = "LEFT JOIN job_progress AS r ON r.job = :job AND r.item = 'retry ' || s.ref_code"
 _SESSION_COLUMNS: Final = select_list(WaitingSession, "s", id="s.id", position="coalesce(p.position, 0)")
 _WAITING: Final = f"""
     {_AGENTS}
     SELECT {_SESSION_COLUMNS}
     {_FROM_AGENTS}
-    LEFT JOIN job_progress AS r ON r.job = :job AND r.item = 'retry ' || s.ref_code
+    {_JOIN_RETRIES}
     WHERE s.last_sequence > coalesce(p.position, 0)
     AND (coalesce(r.position, 0) <= :now OR r.at > :now + {CLOCK_TOLERANCE_MICROS})
     AND coalesce(:agent, s.agent_id) = s.agent_id
@@ -117,6 +118,19 @@ _WAITING: Final = f"""
 _OLDEST_WAITING: Final = f"""
     {_AGENTS} SELECT min(s.updated_at) {_FROM_AGENTS} WHERE s.last_sequence > coalesce(p.position, 0)
 """
+# How many sessions wait and since when, how many are being read or killed their reader, how many a failed model delays.
+EXTRACTION_BACKLOG: Final = f"""
+    {_AGENTS}
+    SELECT count(*), min(s.updated_at), (SELECT count(*) FROM job_progress WHERE job = :job
+        AND item >= '{_READING}' AND item < '{_READING}\uffff'), count(r.position)
+    {_FROM_AGENTS}
+    {_JOIN_RETRIES}
+    WHERE s.last_sequence > coalesce(p.position, 0)
+"""
+# The latest time up to which every session that was written has been read, 0 if it lies in the future.
+EXTRACTED_UP_TO: Final = (
+    f"SELECT max(position) FROM job_progress WHERE job = :job AND item = '{_WATERMARK}' AND position <= :now"
+)
 _SESSION_WAITING: Final = f"""
     SELECT {_SESSION_COLUMNS}
     FROM sessions AS s LEFT JOIN job_progress AS p ON p.job = :job AND p.item = s.ref_code

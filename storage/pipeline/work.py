@@ -23,7 +23,7 @@ from storage.catalogue import GOALS_TO_EMBED, ITEMS_TO_EMBED
 from storage.pipeline.held_claims import HeldClaims
 from storage.repository import Repository
 
-Stage = Literal["chunk", "chunk-files", "chunk-memories", "embed", "index"]
+Stage = Literal["chunk", "chunk-files", "chunk-memories", "embed", "index", "items"]
 
 # Table, key and condition of the rows that wait at each stage. The conditions equal those of the partial indexes.
 _WAITING: Final[dict[Stage, tuple[str, str, str]]] = {
@@ -32,6 +32,7 @@ _WAITING: Final[dict[Stage, tuple[str, str, str]]] = {
     "chunk-memories": ("memories", "row_id", "chunked_at IS NULL AND superseded_by IS NULL"),
     "embed": ("chunks", "id", "embedded_at IS NULL"),
     "index": ("chunks", "id", "embedded_at IS NOT NULL AND indexed_at IS NULL"),
+    "items": ("items", "row_id", ITEMS_TO_EMBED),
 }
 STAGES: Final[tuple[Stage, ...]] = tuple(_WAITING)
 # Messages that were handed over within an hour of being said are live; others are imported history.
@@ -223,6 +224,8 @@ class WorkQueue(Repository):
     def owner(self, stage: Stage, item: int) -> tuple[str, str | None]:
         """Return the agent and the session of a row."""
         table, key, _ = _WAITING[stage]
+        if stage == "items":  # they belong to no session
+            return str(self._value("SELECT agent_id FROM items WHERE row_id = :item", item=item)), None
         row = self._execute(
             f"SELECT r.agent_id, s.id FROM {table} AS r LEFT JOIN sessions AS s ON s.row_id = r.session_row"
             f" WHERE r.{key} = :item",
@@ -289,13 +292,12 @@ def _suspects_at_once(crashes: int, limit: int) -> int:
 def backlog_sql(stage: Stage) -> tuple[str, str]:
     """Return two statements: how many rows wait and since when; how many are claimed and how many wait for a retry.
 
-    At the stage `embed` JSON items and the goals of schedules wait, too, as after a change of model.
+    At the stage `embed` the goals of schedules wait, too, as after a change of model.
     """
     table, key, condition = _WAITING[stage]
     others = ""
     if stage == "embed":
-        others = f" UNION ALL SELECT stored_at FROM items WHERE {ITEMS_TO_EMBED}"
-        others += f" UNION ALL SELECT updated_at FROM schedules WHERE {GOALS_TO_EMBED}"
+        others = f" UNION ALL SELECT updated_at FROM schedules WHERE {GOALS_TO_EMBED}"
     waiting = (
         f"SELECT count(*), min(stored_at) FROM (SELECT waiting.stored_at FROM {table} AS waiting WHERE {condition}"
         f" AND (SELECT 1 FROM claims WHERE stage = :stage AND item_id = waiting.{key}"
@@ -315,8 +317,7 @@ def unfinished_sql(stage: Stage) -> str:
     table, key, condition = _WAITING[stage]
     others = ""
     if stage == "embed":
-        others = f"SELECT 1 FROM items WHERE {ITEMS_TO_EMBED} UNION ALL "
-        others += f"SELECT 1 FROM schedules WHERE {GOALS_TO_EMBED} UNION ALL "
+        others = f"SELECT 1 FROM schedules WHERE {GOALS_TO_EMBED} UNION ALL "
     return (
         f"{others}SELECT 1 FROM {table} AS waiting WHERE {condition} AND (SELECT 1 FROM claims WHERE stage = :stage"
         f" AND item_id = waiting.{key} AND token IS NULL AND next_attempt_at IS NULL) IS NULL LIMIT 1"

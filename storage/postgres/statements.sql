@@ -280,6 +280,9 @@ RETURNING row_id AS row_id, namespace AS namespace, key AS key, value AS value, 
 -- storage.items: put
 DELETE FROM item_vectors
 WHERE item_row = :row AND item_vectors.store_id = :store_id;
+-- storage.items: put
+DELETE FROM claims
+WHERE (stage = 'items' AND item_id = :row) AND claims.store_id = :store_id;
 -- storage.items: delete
 DELETE FROM items
 WHERE (agent_id = :agent AND COALESCE(user_id, '') = :user AND namespace = :namespace AND key = :key) AND items.store_id
@@ -329,20 +332,17 @@ DELETE FROM items
 WHERE row_id IN (SELECT row_id FROM items WHERE (agent_id = :agent AND COALESCE(user_id, '') = :user AND NOT expires_at
     IS NULL AND expires_at <= :now) AND items.store_id = :store_id LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AND
     items.store_id = :store_id;
--- storage.items: any
-SELECT 1
-FROM items
-WHERE (embedding_model IS NULL AND NOT index_fields IS NULL) AND items.store_id = :store_id LIMIT 1;
 -- storage.items: any_of_other_models
 SELECT 1
 FROM items
 WHERE (NOT index_fields IS NULL AND NOT embedding_model IS NULL AND embedding_model <> :model) AND items.store_id =
     :store_id LIMIT 1;
--- storage.items: first
+-- storage.items: rows
 SELECT row_id, value, index_fields, stored_at
 FROM items
-WHERE (embedding_model IS NULL AND NOT index_fields IS NULL AND row_id > :after) AND items.store_id = :store_id
-ORDER BY row_id LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+WHERE (embedding_model IS NULL AND NOT index_fields IS NULL AND row_id = ANY(CAST(:rows AS BIGINT[]))) AND
+    items.store_id = :store_id
+ORDER BY row_id;
 -- storage.items: put_vectors
 UPDATE items
 SET embedding_model = :model
@@ -2122,8 +2122,10 @@ WHERE id IN (SELECT l.id FROM dead_letters AS l WHERE ((l.stage = 'chunk' AND NO
     = CAST(l.item_id AS BIGINT) AND chunked_at IS NULL AND superseded_by IS NULL) AND memories.store_id = :store_id)) OR
     (l.stage = 'embed' AND NOT EXISTS(SELECT 1 FROM chunks WHERE (id = CAST(l.item_id AS BIGINT) AND embedded_at IS
     NULL) AND chunks.store_id = :store_id)) OR (l.stage = 'index' AND NOT EXISTS(SELECT 1 FROM chunks WHERE (id =
-    CAST(l.item_id AS BIGINT) AND NOT embedded_at IS NULL AND indexed_at IS NULL) AND chunks.store_id = :store_id))) AND
-    l.store_id = :store_id LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AND dead_letters.store_id = :store_id;
+    CAST(l.item_id AS BIGINT) AND NOT embedded_at IS NULL AND indexed_at IS NULL) AND chunks.store_id = :store_id)) OR
+    (l.stage = 'items' AND NOT EXISTS(SELECT 1 FROM items WHERE (row_id = CAST(l.item_id AS BIGINT) AND embedding_model
+    IS NULL AND NOT index_fields IS NULL) AND items.store_id = :store_id))) AND l.store_id = :store_id LIMIT
+    NULLIF(CAST(:limit AS BIGINT), -1)) AND dead_letters.store_id = :store_id;
 DELETE FROM dead_letters
 WHERE id IN (SELECT id FROM dead_letters WHERE created_at < :before AND dead_letters.store_id = :store_id ORDER BY id
     LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AND dead_letters.store_id = :store_id;
@@ -2551,11 +2553,15 @@ SELECT 1
 FROM chunks
 WHERE (row_id = :item AND chunked_at IS NULL) AND chunks.store_id = :store_id;
 SELECT 1
+FROM items
+WHERE (row_id = :item AND chunked_at IS NULL) AND items.store_id = :store_id;
+SELECT 1
 FROM messages
 WHERE (id = :item AND chunked_at IS NULL) AND messages.store_id = :store_id;
-SELECT 1
-FROM files
-WHERE (id = :item AND chunked_at IS NULL) AND files.store_id = :store_id;
+-- storage.pipeline.work: owner
+SELECT agent_id
+FROM items
+WHERE row_id = :item AND items.store_id = :store_id;
 -- storage.pipeline.work: owner
 SELECT r.agent_id, s.id
 FROM messages AS r
@@ -2574,11 +2580,11 @@ FROM chunks AS r
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = r.session_row
 WHERE r.row_id = :item AND r.store_id = :store_id;
 SELECT r.agent_id, s.id
-FROM messages AS r
+FROM items AS r
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = r.session_row
-WHERE r.id = :item AND r.store_id = :store_id;
+WHERE r.row_id = :item AND r.store_id = :store_id;
 SELECT r.agent_id, s.id
-FROM files AS r
+FROM messages AS r
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = r.session_row
 WHERE r.id = :item AND r.store_id = :store_id;
 -- storage.pipeline.work: is_idle
@@ -2596,9 +2602,6 @@ WHERE (chunked_at IS NULL AND superseded_by IS NULL AND (SELECT 1 FROM claims WH
     waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
     waiting.store_id = :store_id LIMIT 1;
 SELECT 1
-FROM items
-WHERE (embedding_model IS NULL AND NOT index_fields IS NULL) AND items.store_id = :store_id
-UNION ALL SELECT 1
 FROM schedules
 WHERE (status IN ('active', 'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model
     FROM indexes WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id
@@ -2611,6 +2614,11 @@ SELECT 1
 FROM chunks AS waiting
 WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id =
     waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
+    waiting.store_id = :store_id LIMIT 1;
+SELECT 1
+FROM items AS waiting
+WHERE (embedding_model IS NULL AND NOT index_fields IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id
+    = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
     waiting.store_id = :store_id LIMIT 1;
 -- storage.pipeline.work: backlog
 SELECT COUNT(*), MIN(stored_at)
@@ -2628,15 +2636,17 @@ FROM (SELECT waiting.stored_at FROM memories AS waiting WHERE (chunked_at IS NUL
 SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
     = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS
-    NULL) AND waiting.store_id = :store_id UNION ALL SELECT stored_at FROM items WHERE (embedding_model IS NULL AND NOT
-    index_fields IS NULL) AND items.store_id = :store_id UNION ALL SELECT updated_at FROM schedules WHERE (status IN
-    ('active', 'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model FROM indexes
-    WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id = :store_id)
-    AS every;
+    NULL) AND waiting.store_id = :store_id UNION ALL SELECT updated_at FROM schedules WHERE (status IN ('active',
+    'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model FROM indexes WHERE (kind =
+    'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id = :store_id) AS every;
 SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT
     1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND
     claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
+SELECT COUNT(*), MIN(stored_at)
+FROM (SELECT waiting.stored_at FROM items AS waiting WHERE (embedding_model IS NULL AND NOT index_fields IS NULL AND
+    (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS
+    NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
 -- storage.pipeline.work: backlog
 SELECT COUNT(token), COUNT(next_attempt_at)
 FROM claims
@@ -2662,6 +2672,11 @@ FROM chunks AS waiting
 WHERE (chunked_at IS NULL AND TRUE AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id) AND
     claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id
 ORDER BY row_id NULLS FIRST LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
+SELECT row_id
+FROM items AS waiting
+WHERE (chunked_at IS NULL AND TRUE AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id) AND
+    claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id
+ORDER BY row_id LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
 -- storage.pipeline.work: _retryable
 SELECT item_id, attempts, crashes + (CAST(CAST((NOT token IS NULL) AS INT) AS BIGINT))
 FROM claims
@@ -4213,6 +4228,21 @@ SELECT (SELECT COUNT(*) FROM memories WHERE memories.store_id = :store_id) - (SE
 SELECT model, dim, CAST(CAST((embedder <> '') AS INT) AS BIGINT)
 FROM indexes
 WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id;
+-- storage.status: _extraction_backlog
+SELECT MAX(position)
+FROM job_progress
+WHERE (job = :job AND item = 'mark' AND position <= :now) AND job_progress.store_id = :store_id;
+-- storage.status: _extraction_backlog
+WITH RECURSIVE agents(agent_id) AS (SELECT MIN(agent_id) FROM sessions WHERE agent_id > '' AND sessions.store_id =
+    :store_id UNION ALL SELECT (SELECT MIN(s.agent_id) FROM sessions AS s WHERE s.agent_id > a.agent_id AND s.store_id =
+    :store_id) FROM agents AS a WHERE NOT a.agent_id IS NULL) SELECT COUNT(*), MIN(s.updated_at), (SELECT COUNT(*) FROM
+    job_progress WHERE (job = :job AND item >= 'reading ' AND item < 'reading ￿') AND job_progress.store_id =
+    :store_id), COUNT(r.position)
+FROM agents AS a
+JOIN sessions AS s ON s.agent_id = a.agent_id AND s.updated_at >= :since
+LEFT JOIN job_progress AS p ON p.store_id = :store_id AND (p.job = :job AND p.item = s.ref_code)
+LEFT JOIN job_progress AS r ON r.store_id = :store_id AND (r.job = :job AND r.item = 'retry ' || s.ref_code)
+WHERE s.last_sequence > COALESCE(p.position, 0) AND s.store_id = :store_id;
 -- storage.status: _backlog
 SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM messages AS waiting WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
@@ -4229,15 +4259,17 @@ FROM (SELECT waiting.stored_at FROM memories AS waiting WHERE (chunked_at IS NUL
 SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
     = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS
-    NULL) AND waiting.store_id = :store_id UNION ALL SELECT stored_at FROM items WHERE (embedding_model IS NULL AND NOT
-    index_fields IS NULL) AND items.store_id = :store_id UNION ALL SELECT updated_at FROM schedules WHERE (status IN
-    ('active', 'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model FROM indexes
-    WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id = :store_id)
-    AS every;
+    NULL) AND waiting.store_id = :store_id UNION ALL SELECT updated_at FROM schedules WHERE (status IN ('active',
+    'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model FROM indexes WHERE (kind =
+    'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id = :store_id) AS every;
 SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT
     1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND
     claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
+SELECT COUNT(*), MIN(stored_at)
+FROM (SELECT waiting.stored_at FROM items AS waiting WHERE (embedding_model IS NULL AND NOT index_fields IS NULL AND
+    (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS
+    NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
 -- storage.status: _backlog
 SELECT COUNT(token), COUNT(next_attempt_at)
 FROM claims
@@ -4261,9 +4293,6 @@ WHERE (chunked_at IS NULL AND superseded_by IS NULL AND (SELECT 1 FROM claims WH
     waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
     waiting.store_id = :store_id LIMIT 1;
 SELECT 1
-FROM items
-WHERE (embedding_model IS NULL AND NOT index_fields IS NULL) AND items.store_id = :store_id
-UNION ALL SELECT 1
 FROM schedules
 WHERE (status IN ('active', 'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model
     FROM indexes WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id
@@ -4276,6 +4305,11 @@ SELECT 1
 FROM chunks AS waiting
 WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id =
     waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
+    waiting.store_id = :store_id LIMIT 1;
+SELECT 1
+FROM items AS waiting
+WHERE (embedding_model IS NULL AND NOT index_fields IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id
+    = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
     waiting.store_id = :store_id LIMIT 1;
 -- storage.trust.audit: record
 INSERT INTO audit_log (at, actor, action, target, token, workspace, agent_id, outcome, origin, trace_id, count)

@@ -8,18 +8,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pysqlite3
 import pytest
 from sqlalchemy import text
 
+from memory.memories.extraction_windows import progress_of
 from memory.status import StatusReader
 from reverie import contract
 from reverie.client import Reverie
 from reverie.contract import ACCOUNT_STORE
 from reverie.memories.types import Tier
-from reverie.pipeline.status import PipelineStatus
+from reverie.pipeline.status import PipelineStatus, StageStatus
 from server.metrics import Metrics
 from storage.memories.records import NewMemory
 from storage.scheduling.records import NewReminder, NewSchedule
@@ -143,6 +145,32 @@ def test_memories_are_counted_and_those_of_the_account_are_waited_for(runtime: R
     status = read(runtime)
     assert (status.memories, status.account.memories, status.workspaces[0].memories) == (3, 1, 2)
     assert (status.stages["chunk-memories"].waiting, status.account.stages["chunk-memories"].waiting) == (3, 1)
+
+
+def test_sessions_that_were_silent_wait_at_the_stage_of_extraction(runtime: Runtime) -> None:
+    """Given a session from which nothing was extracted, then it waits once it was silent, until it has been read."""
+    say(runtime, "I live in Porto.")
+    drain(runtime)
+    now, status_reader = runtime.now(), replace(reader(runtime), extraction_silence_seconds=30)
+
+    def stage(seconds: float) -> StageStatus:
+        settle(runtime, "default")
+        at = now + int(seconds * 1_000_000)
+        return status_reader.read(now=at, budget_seconds=BUDGET_SECONDS).stages["extract"]
+
+    assert stage(0) == StageStatus()
+    silent = stage(50)
+    assert (silent.waiting, silent.held, silent.retrying, 0 < silent.oldest_age_seconds <= 21) == (1, 0, 0, True)
+    assert read(runtime).stages["extract"] == StageStatus(), "extraction is switched off"
+    with runtime.store("default").writing() as tx:
+        session = progress_of(tx).waiting_session("ana", "s")
+        assert session is not None
+        progress_of(tx).begin([session], now=now)
+        progress_of(tx).postpone(session, now=now, first_seconds=60, longest_seconds=60)
+    assert (stage(50).held, stage(50).retrying) == (1, 1)
+    with runtime.store("default").writing() as tx:
+        progress_of(tx).advance(session, to=session.last_sequence, now=now)
+    assert stage(50) == StageStatus()
 
 
 def test_without_a_broker_the_rest_is_told(runtime: Runtime, make_runtime: Callable[..., Runtime]) -> None:

@@ -314,11 +314,19 @@ def test_each_thing_that_stands_still_is_a_fault_of_its_own() -> None:
         "talks": faults(status, inboxes=[inbox]),
         "stage embed": faults(status, stages={"embed": stage}),
         "`embed` has finished": faults(status, workers=[hung, beat], stages={"embed": waits}),
+        "`extraction` has finished": faults(
+            status,
+            workers=[
+                msgspec.structs.replace(hung, queues=["extraction"], progress_at=NOW - timedelta(minutes=4)),
+                beat,
+            ],
+            stages={"extract": waits},
+        ),
         "m: down (away)": faults(
             status, workers=[msgspec.structs.replace(worker, embedder="m: down (away)"), beat], stages={"embed": waits}
         ),
     }
-    assert [(len(texts), name in texts[0]) for name, texts in found.items()] == [(1, True)] * 8
+    assert [(len(texts), name in texts[0]) for name, texts in found.items()] == [(1, True)] * 9
     begins = msgspec.structs.replace(status, workers=[])
     rest = (begins.inboxes, begins.jobs, begins.stages, begins.at)
     assert find_faults([], {"index": 0}, *rest, starting=True) == [], "they have not had the time to report yet"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefused, HashEmbedder
 from memory.items.embedding import embed_waiting, pieces_to_embed, texts_at
 from memory.items.items import ItemsOf, read_item
+from memory.pipeline.dead_letters import replay
 from memory.pipeline.recovery import StageSweep
+from memory.stage import claim_batch
 from memory.upkeep.maintenance import DEFAULT_KEEP, expire
 from reverie.calls import validated
 from reverie.errors import NotFound, Rejected
@@ -277,19 +280,19 @@ def test_items_that_wait_are_embedded_in_turns(items: ItemsOf, pipe: Pipeline) -
     waiting = replace(items, embedder=Away())
     for number in range(3):
         put(waiting, ["n"], str(number), {"text": f"lantern {number}"})
-    calls = [embed_waiting(pipe.store, HashEmbedder(), budget_seconds=0.0) for _ in range(4)]
+    calls = [embed_waiting(pipe.store, HashEmbedder(), now=pipe.now, budget_seconds=0.0) for _ in range(4)]
     assert calls == [{"items": 1, "more": 1}] * 3 + [{"items": 0}]
 
 
 def test_items_that_wait_for_their_vectors_are_seen_in_the_status(items: ItemsOf, pipe: Pipeline) -> None:
-    """Given items whose model was changed, then they count among what waits to be embedded, until they are."""
+    """Given items whose model was changed, then they wait at a stage of their own, until they are embedded."""
     put(items, ["n"], "k", {"text": "lantern"})
     with pipe.store.writing() as tx:
         tx.waiting_items.wait_again("another")
-    backlog = pipe.stores.counts(WORKSPACE).backlogs["embed"]
+    backlog = pipe.stores.counts(WORKSPACE).backlogs["items"]
     assert (backlog.waiting, backlog.oldest) == (1, NOW)
-    embed_waiting(pipe.store, HashEmbedder(), budget_seconds=ENOUGH_SECONDS)
-    assert pipe.stores.counts(WORKSPACE).backlogs["embed"].waiting == 0
+    embed_waiting(pipe.store, HashEmbedder(), now=pipe.now, budget_seconds=ENOUGH_SECONDS)
+    assert pipe.stores.counts(WORKSPACE).backlogs["items"].waiting == 0
 
 
 def test_a_put_succeeds_without_the_embedder_and_is_embedded_later(items: ItemsOf, pipe: Pipeline) -> None:
@@ -301,10 +304,10 @@ def test_a_put_succeeds_without_the_embedder_and_is_embedded_later(items: ItemsO
     put(waiting, ["n"], "refused", {"text": "a refused text"})
     found = search(waiting, "n", query="lantern")
     assert ([item.score for item in found], found.degraded[:34]) == ([None, None], "not searched by meaning: the embed")
-    assert embed_waiting(pipe.store, away, budget_seconds=ENOUGH_SECONDS) == {"items": 0, "failed": 1}
+    assert embed_waiting(pipe.store, away, now=pipe.now, budget_seconds=ENOUGH_SECONDS) == {"items": 0, "failed": 1}
     away.is_away = False
-    assert embed_waiting(pipe.store, away, budget_seconds=ENOUGH_SECONDS) == {"items": 2}
-    assert embed_waiting(pipe.store, away, budget_seconds=ENOUGH_SECONDS) == {"items": 0}
+    assert embed_waiting(pipe.store, away, now=pipe.now, budget_seconds=ENOUGH_SECONDS) == {"items": 2}
+    assert embed_waiting(pipe.store, away, now=pipe.now, budget_seconds=ENOUGH_SECONDS) == {"items": 0}
     found = search(waiting, "n", query="lantern")
     assert (found[0].key, found[0].score is not None, found.degraded) == ("a", True, "")
 
@@ -330,13 +333,12 @@ def test_an_item_put_again_while_it_is_embedded_keeps_no_vector_of_the_old_value
                 put(replace(items, embedder=None, now=NOW + 1), ["n"], "k", {"text": "new"})
             return super().embed(texts)
 
-    assert embed_waiting(pipe.store, PutMeanwhile(), budget_seconds=ENOUGH_SECONDS) == {"items": 0}
-    assert embed_waiting(pipe.store, PutMeanwhile(), budget_seconds=ENOUGH_SECONDS) == {"items": 1}
+    assert embed_waiting(pipe.store, PutMeanwhile(), now=pipe.now, budget_seconds=ENOUGH_SECONDS) == {"items": 1}
     assert search(items, "n", query="new")[0].score == pytest.approx(1)
 
 
 def test_a_worker_killed_before_it_stores_vectors_leaves_the_items_waiting(items: ItemsOf, pipe: Pipeline) -> None:
-    """Given a kill between embedding and the commit, then the next task embeds the items."""
+    """Given a kill between embedding and the commit, then they are embedded once the lease of the dead has ended."""
     put(replace(items, embedder=None), ["n"], "k", {"text": "lantern"})
 
     class Killed(HashEmbedder):
@@ -344,22 +346,61 @@ def test_a_worker_killed_before_it_stores_vectors_leaves_the_items_waiting(items
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embed_waiting(pipe.store, Killed())
-    assert embed_waiting(pipe.store, HashEmbedder(), budget_seconds=ENOUGH_SECONDS) == {"items": 1}
+        embed_waiting(pipe.store, Killed(), now=pipe.now)
+    pipe.advance(30)
+    assert embed_waiting(pipe.store, HashEmbedder(), now=pipe.now, budget_seconds=ENOUGH_SECONDS) == {"items": 1}
+
+
+def test_an_item_that_kills_its_worker_is_set_aside_and_the_others_are_embedded(items: ItemsOf, pipe: Pipeline) -> None:
+    """Given an item at which each worker dies, then it is a dead letter that can be replayed."""
+    bare = replace(items, embedder=None)
+    for key in ("deadly", "a", "b"):
+        put(bare, ["n"], key, {"text": key})
+
+    class Deadly(HashEmbedder):
+        def embed(self, texts: Sequence[str]) -> NDArray[Any]:
+            if texts == ["deadly"]:
+                raise KeyboardInterrupt
+            return super().embed(texts)
+
+    for _ in range(6):
+        with contextlib.suppress(KeyboardInterrupt):
+            embed_waiting(pipe.store, Deadly(), now=pipe.now, budget_seconds=ENOUGH_SECONDS)
+        pipe.advance(30)
+    (letter,) = pipe.dead_letters()
+    assert (letter.stage, letter.error_type, letter.attempts) == ("items", "WorkerCrashed", 4)
+    assert pipe.stores.counts(WORKSPACE).backlogs["items"].waiting == 0
+    assert [item.key for item in search(items, "n", query="a") if item.score is not None] == ["a", "b"]
+
+    replay(pipe.store, pipe.inbox, letter.id)
+    assert embed_waiting(pipe.store, HashEmbedder(), now=pipe.now, budget_seconds=ENOUGH_SECONDS) == {"items": 1}
+    assert pipe.dead_letters() == []
+
+
+def test_an_item_that_was_set_aside_and_is_put_again_is_embedded(items: ItemsOf, pipe: Pipeline) -> None:
+    """Given an item whose value kills its worker, when another value is put in its place, then that is embedded."""
+    bare = replace(items, embedder=None)
+    put(bare, ["n"], "k", {"text": "deadly"})
+    for _ in range(4):
+        claim_batch(pipe.store, "items", now=pipe.now(), limit=1)
+        pipe.advance(30)
+    assert embed_waiting(pipe.store, HashEmbedder(), now=pipe.now)["buried"] == 1
+    put(replace(bare, now=NOW + 1), ["n"], "k", {"text": "harmless"})
+    assert embed_waiting(pipe.store, HashEmbedder(), now=pipe.now, budget_seconds=ENOUGH_SECONDS) == {"items": 1}
 
 
 def test_the_sweep_notifies_the_workers_of_items_that_wait(items: ItemsOf, pipe: Pipeline) -> None:
     """Given an item without vectors whose task was lost, then the sweep notifies, until it is embedded."""
     put(replace(items, embedder=None), ["n"], "k", {"text": "lantern"})
     notified: list[tuple[str, str]] = []
-    sweep = StageSweep(("embed",))
+    sweep = StageSweep(("items",))
 
     def run() -> None:
         sweep.run(pipe.stores, now=pipe.now(), notify=lambda stage, name: notified.append((stage, name)))
 
     run()
     assert notified == [("items", WORKSPACE)]
-    embed_waiting(pipe.store, pipe.embedder)
+    embed_waiting(pipe.store, pipe.embedder, now=pipe.now)
     run()
     assert notified == [("items", WORKSPACE)]
 
@@ -374,7 +415,7 @@ def test_items_of_another_model_are_embedded_again(items: ItemsOf, pipe: Pipelin
     other: Embedder = Other()
     found = search(replace(items, embedder=other), "n", query="lantern")
     assert ([item.score for item in found], bool(found.degraded)) == ([None], True)
-    assert embed_waiting(pipe.store, other, budget_seconds=ENOUGH_SECONDS) == {"items": 1}
+    assert embed_waiting(pipe.store, other, now=pipe.now, budget_seconds=ENOUGH_SECONDS) == {"items": 1}
     assert search(replace(items, embedder=other), "n", query="lantern")[0].score is not None
 
 

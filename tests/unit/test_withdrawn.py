@@ -476,6 +476,6 @@ def test_goals_and_items_of_an_erased_user_are_not_embedded(pipe: Pipeline, endp
     erase(pipe, "user", "kate")
     here.close()
     embed_goals(pipe.store, endpoint)
-    embed_waiting(pipe.store, endpoint)
+    embed_waiting(pipe.store, endpoint, now=pipe.now)
     assert endpoint.sent("kate") == []
     assert len(endpoint.sent("lif")) == 2
