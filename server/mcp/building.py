@@ -271,7 +271,7 @@ _ADVICE: Final[tuple[tuple[type[errors.ReverieError], str], ...]] = (
     (errors.TooManyFailures, ""),
     (errors.QuotaExceeded, "Tell the user: something must be forgotten, or the operator must raise the quota."),
     (errors.Limited, ""),
-    (errors.NotFound, "Use an id that a result showed."),
+    (errors.NotFound, "Use an id that a result showed: `recall` shows those of memories."),
     (errors.Conflict, ""),
     (errors.Rejected, "Correct the argument and call the tool again."),
     (errors.Transient, "Nothing is lost. Go on without memory, and try again later."),

@@ -138,6 +138,8 @@ def test_what_callers_give_becomes_one_of_three_cadences(arguments: dict[str, An
         ({"cron": "@daily", "tz": "utc"}, "tz", "did you mean UTC.$"),
         ({"cron": "@daily", "tz": "Z"}, "tz", "did you mean UTC.$"),
         ({"cron": "@daily", "tz": ""}, "tz", "give an IANA name"),
+        ({"cron": "@daily", "tz": "IST"}, "tz", "give an IANA name"),
+        ({"cron": "@daily", "tz": "PST"}, "tz", "give an IANA name"),
         ({"cron": "@daily", "tz": "Europe"}, "tz", "is not a time zone"),
         ({"cron": "@daily", "tz": "../etc"}, "tz", "is not a time zone"),
         ({"cron": "@daily", "tz": "/etc/localtime"}, "tz", "is not a time zone"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openai.types.chat import ChatCompletionMessage
 
 import reverie.client
 from reverie import AsyncReverie, Reverie
@@ -198,6 +199,16 @@ def test_the_parts_of_a_content_are_one_text() -> None:
     answer = {"role": "assistant", "content": "Noted", "refusal": None, "annotations": [], "tool_calls": None}
     assert message_of(**answer).content == "Noted"
     assert message_of(role="developer", content="Be brief").role == "system"
+
+
+def test_the_answer_of_a_model_is_ingested_as_it_came() -> None:
+    """Given the message object of OpenAI's library, alone and in a list, then it is a message."""
+    answer = ChatCompletionMessage(role="assistant", content="Noted", annotations=[])
+    for messages in (answer, [{"role": "user", "content": "hi"}, answer]):
+        sent = prepare_messages(messages, agent="ana", session_input=build_session({"session": "s"}), trace="t")
+        assert (sent.payloads[-1].content, sent.rejected) == ("Noted", ())
+    with pytest.raises(Rejected, match=r'messages must be a list, as in \[\{"role": "user"'):
+        Reverie("ana").ingest("s", "hello")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

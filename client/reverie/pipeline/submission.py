@@ -120,7 +120,7 @@ def build_messages(
     if raw is None:
         raise Rejected("give the messages: a list of them, or a single one", field="messages")
     if isinstance(raw, (str, bytes, Mapping)) or not isinstance(raw, Iterable):
-        raise Rejected("messages must be a list", field="messages")
+        raise Rejected('messages must be a list, as in [{"role": "user", "content": "hello"}]', field="messages")
     items = list(raw)
     if len(items) > contract.MAX_MESSAGES_PER_CALL:
         raise Rejected(
@@ -202,9 +202,11 @@ def _micros(moment: datetime | None) -> int:
 
 
 def _message_input(raw: object, session: str) -> MessageInput:
-    """Convert a message, which may be one that was read or exported, of the same session."""
+    """Convert a message, which may be one that was read or exported, of the same session, or a Pydantic model."""
     if isinstance(raw, Message):
         raw = asdict(raw)
+    elif hasattr(raw, "model_dump"):
+        raw = raw.model_dump()
     if not isinstance(raw, Mapping):
         raise Rejected(f"a message must be an object with role and content, not {type_name(raw)}", field="message")
     own_session = raw.get("session")
@@ -281,7 +283,7 @@ class Submission:
 
 def prepare_messages(messages: object, *, agent: str, session_input: SessionInput, trace: str) -> Submission:
     """Check a call's messages, a list or a single one. Raises `Rejected` if all of them are invalid."""
-    items = [messages] if isinstance(messages, Mapping) else messages
+    items = [messages] if isinstance(messages, Mapping) or hasattr(messages, "model_dump") else messages
     payloads, rejected = build_messages(items, agent=agent, session_input=session_input, trace=trace)
     if rejected and not payloads:
         raise _all_rejected(rejected)

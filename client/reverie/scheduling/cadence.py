@@ -35,6 +35,7 @@ from reverie.scheduling.types import Cadence, Cron, Interval, Once
 _MAX_ZONE_CHARACTERS: Final = 64
 # These names stand for a machine's local time or an unset time zone: they mean different things on other machines.
 _NOT_ZONES: Final = frozenset({"localtime", "posixrules", "Factory"})
+_LONGEST_ABBREVIATION: Final = 5
 _SECOND: Final = timedelta(seconds=1)
 _SHOWN_WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
@@ -73,8 +74,9 @@ def _nearest(name: str) -> str | None:
     whole = {zone.lower(): zone for zone in sorted(_zone_names())}
     # People write Eastern for US/Eastern and Lisbon for Europe/Lisbon.
     known = {zone.rsplit("/", 1)[-1]: whole[zone] for zone in whole} | whole | {"z": "UTC"}
-    near = difflib.get_close_matches(query, known, n=1)
-    return known[near[0]] if near else None
+    near = next(iter(difflib.get_close_matches(query, known, n=1)), "")
+    # Abbreviations differ by a letter and many hours: IST is no EST.
+    return known[near] if near == query or len(near) > _LONGEST_ABBREVIATION else None
 
 
 def as_utc(moment: object, field: str) -> datetime:

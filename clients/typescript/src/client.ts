@@ -98,8 +98,10 @@ export class Reverie {
   /** Send a call by the name of its operation. Rejects with `ReverieError`. */
   async call<N extends keyof Calls>(name: N, args: Args<N>): Promise<Calls[N]["result"]> {
     const [method, template] = routes[name];
+    if (typeof args !== "object") throw new ReverieError(`${name} takes its arguments as one object`, 0);
     const rest: Record<string, unknown> = { ...args };
     const path = template.replace(/\{(\w+)\}/g, (_, field: string) => {
+      if (rest[field] == null) throw new ReverieError(`${name}: ${field} is required`, 0, "", field);
       const value = encodeURIComponent(String(rest[field]));
       delete rest[field];
       return /^\.+$/.test(value) ? value.replaceAll(".", "%2E") : value;

@@ -34,6 +34,8 @@ test("an error says what is wrong, and in which argument", async () => {
     return true;
   });
   await assert.rejects(new Reverie({ ...options, token: "wrong" }).status(), { status: 401 });
+  await assert.rejects(memory.sessions.get({ id: "x" } as never), { message: "get_session: session is required" });
+  await assert.rejects(memory.recall("x" as never), { message: "recall takes its arguments as one object" });
   await assert.rejects(new Reverie({ url: "http://127.0.0.1:9" }).status(), /is it running/);
 });
 
