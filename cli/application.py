@@ -25,9 +25,11 @@ from reverie.checks import check_agent, check_workspace
 from reverie.counts import counted
 from reverie.errors import NotFound
 from reverie.fields import MAX_PAGE
+from reverie.pipeline.calls import GetStatus
 from reverie.sessions.calls import ListAgents
 
 if TYPE_CHECKING:
+    from reverie.pipeline.status import PipelineStatus
     from reverie.sessions.types import AgentSummary
     from worker.runtime import Runtime
     from worker.settings import Settings
@@ -171,6 +173,15 @@ class Invocation:
         Raises what the server raises, `NotFound` where there is no data folder, and `Unavailable`.
         """
         return self._sender.send(call)
+
+    def pipeline_status(self) -> PipelineStatus:
+        """Return the status of the pipeline: from the running server, else read in this process; raises as `send`."""
+        if self.target.url is not None or self.target.is_starting:
+            return self.send(GetStatus())
+        self.target.existing_data()
+        from worker.status import read_status_once
+
+        return read_status_once(self.settings)
 
     def answer(self, call: Call[_A], *, workspace: str | None = None) -> _A:
         """Answer a call in this process, on the data folder, also where a server runs; raises as `send`.

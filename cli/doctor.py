@@ -16,7 +16,6 @@ from cli.output import AsJson, note, print_json, say, say_beside
 from reverie.config import state_folder
 from reverie.counts import counted
 from reverie.errors import ReverieError
-from reverie.pipeline.calls import GetStatus
 from reverie.pipeline.status import Finding, by_harm
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def _running_findings(command: Invocation, url: str) -> Iterator[Finding]:
         yield Finding("Server", "problem", found, "restart it with the `reverie up` of this version")
 
     def check_running() -> Iterator[Finding]:
-        status = command.send(GetStatus())
+        status = command.pipeline_status()
         yield Finding("Server", "ok", f"answers at {url}")
         yield from status.findings
 

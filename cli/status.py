@@ -18,7 +18,6 @@ from cli.target import Target
 from reverie import contract
 from reverie.counts import counted, counts_text
 from reverie.errors import Rejected, Unavailable
-from reverie.pipeline.calls import GetStatus
 from reverie.pipeline.status import (
     EmbedderStatus,
     Finding,
@@ -44,7 +43,7 @@ def status(
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 when something is wrong.")] = False,
 ) -> None:
     """Show the state of the pipeline: backlog, workers, jobs and latency."""
-    state = command.send(GetStatus())
+    state = command.pipeline_status()
     if as_json:
         print_json(state)
     else:

@@ -23,7 +23,6 @@ from reverie.checks import check_workspace
 from reverie.config import resolve_config
 from reverie.connection import HttpTransport
 from reverie.errors import Conflict, NotFound, Unavailable
-from reverie.pipeline.calls import GetStatus
 from reverie.types import Deleted
 from worker.data_folder import find_data_folder, nearest_data_folder, running_stacks, user_data_folder
 from worker.own_paths import check_own
@@ -236,8 +235,8 @@ class Sender:
         # Only a folder that the user has named is created, and only by a command that writes.
         data = self._target.named_data if writes and self._target.named_data else self._target.existing_data()
         response = self.answer(call)
-        # No note for a status, which says it itself, and for a deletion, after which nothing has to be indexed.
-        if not self._noted and not isinstance(call, GetStatus) and not isinstance(response, Deleted):
+        # No note for a deletion, after which nothing has to be indexed.
+        if not self._noted and not isinstance(response, Deleted):
             files, are = ("files", "are") if self._runtime().settings.database is None else ("database", "is")
             read, changed = f"this is read from its {files}", f"its {files} {are} changed, and indexed once one runs"
             note(f"reverie: no Reverie runs on {data}: {changed if writes else read} (`reverie up`)")

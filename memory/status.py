@@ -2,30 +2,28 @@
 
 Reading it never fails: without a broker the fields from the stores are still filled in, and a workspace that cannot be
 used is reported with its error. Its cost is bounded: a workspace that was not written since is not read again, and
-after two seconds the remaining ones are counted as unread.
+after two seconds the remaining ones are counted as unread. Ages are computed when it is read, so they grow even for
+stores that nobody writes to any more.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 
 from adapters.broker.inbox import WorkerInbox
 from adapters.broker.monitor import Monitor
 from adapters.embedders.base import DEFAULT_MODEL, ENGLISH_MODELS, MULTILINGUAL_REQUIREMENT
-from adapters.embedders.guarded import GuardedEmbedder
-from adapters.language_models import GuardedLanguageModel
-from adapters.rerankers import GuardedReranker
 from memory.conversion import convert
 from memory.pipeline.broker_status import lost_lines, read_broker
 from memory.pipeline.faults import find_faults
-from memory.scheduling.schedules import time_status
 from reverie.calls import Resource
 from reverie.clock import SECOND_MICROS, from_micros
 from reverie.contract import ACCOUNT_STORE
@@ -34,20 +32,29 @@ from reverie.pipeline.status import (
     EmbedderStatus,
     HostStatus,
     JobStatus,
+    LagStatus,
     LanguageModelStatus,
     LanguageModelUse,
     PipelineStatus,
     RerankerStatus,
     StageStatus,
+    TimeStatus,
     WorkspaceStatus,
 )
+from reverie.scheduling.types import ScheduleStatus
 from storage.memories.extraction import EXTRACT_STAGE
 from storage.opened import hosts_of
 from storage.pipeline.work import STAGES, StageBacklog
+from storage.scheduling.records import OPEN_STATUSES
 from storage.scheduling.schedules import SchedulingCounts
 from storage.status import StoreCounts
 from storage.stores import FileStamp, Stores
 from storage.upkeep.jobs import JobRun, Usage
+
+if TYPE_CHECKING:
+    from adapters.embedders.guarded import GuardedEmbedder
+    from adapters.language_models import GuardedLanguageModel
+    from adapters.rerankers import GuardedReranker
 
 MAX_WORKSPACES_LISTED: Final = 200
 READ_BUDGET_SECONDS: Final = 2.0
@@ -390,3 +397,52 @@ def _embedder_status(embedder: GuardedEmbedder | None) -> EmbedderStatus:
     if embedder is None:
         return EmbedderStatus(state="none")
     return convert(embedder, EmbedderStatus, error=embedder.last_error)
+
+
+LAG_WINDOW_SECONDS: Final = 3_600
+FAILURE_WINDOW_SECONDS: Final = 86_400
+
+
+def time_status(stores: Iterable[SchedulingCounts], *, now: int) -> TimeStatus:
+    """Return the totals of all workspaces as of `now`, in microseconds."""
+    counts = list(stores)
+    lag_since, failed_since = now - LAG_WINDOW_SECONDS * SECOND_MICROS, now - FAILURE_WINDOW_SECONDS * SECOND_MICROS
+    reminders_due = sum(bisect_right(one.remind_at, now) for one in counts)
+    return TimeStatus(
+        schedules=_sums((one.schedules for one in counts), get_args(ScheduleStatus)),
+        schedules_overdue=sum(bisect_right(one.due, now) for one in counts),
+        schedules_oldest_overdue_seconds=_age((one.due[0] for one in counts if one.due), now),
+        runs_open=_sums((one.runs_open for one in counts), OPEN_STATUSES),
+        runs_oldest_pending_seconds=_age((one.pending_since for one in counts if one.pending_since is not None), now),
+        start_lag=_lag([start.lag for one in counts for start in one.starts if lag_since < start.at <= now]),
+        runs_failed_last_day=sum(len(one.failures) - bisect_left(one.failures, failed_since) for one in counts),
+        reminders_waiting=sum(one.reminders for one in counts) - reminders_due,
+        reminders_due=reminders_due,
+        reminders_oldest_due_seconds=_age((one.remind_at[0] for one in counts if one.remind_at), now),
+        reminders_oldest_push_seconds=_age((one.push_at[0] for one in counts if one.push_at), now),
+        notifications_waiting=sum(one.notifications for one in counts),
+        notifications_unacknowledged=sum(one.unacknowledged for one in counts),
+        pushes_put_back=sum(one.failed_deliveries for one in counts),
+    )
+
+
+def _sums(counts: Iterable[Mapping[str, int]], names: Iterable[str]) -> dict[str, int]:
+    """Return the sums by name, 0 for a missing name: a monitored value must not come and go."""
+    summed: Counter[str] = Counter()
+    for part in counts:
+        summed.update(part)
+    return {name: summed[name] for name in names}
+
+
+def _age(times: Iterable[int], now: int) -> float:
+    """Return how many seconds ago the first of these times was; 0 if it is in the future or there is none."""
+    first = min(times, default=now)
+    return round(max(0, now - first) / SECOND_MICROS, 3)
+
+
+def _lag(micros: Sequence[int]) -> LagStatus:
+    if not micros:
+        return LagStatus()
+    ordered = sorted(micros)
+    p50, p99 = (ordered[math.ceil(share * len(ordered)) - 1] / SECOND_MICROS for share in (0.5, 0.99))
+    return LagStatus(samples=len(ordered), p50_seconds=p50, p99_seconds=p99)

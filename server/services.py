@@ -41,9 +41,8 @@ from storage.store import viewer_of
 from storage.stores import Store
 from storage.trust.audit import AuditEntry
 from storage.viewer import Viewer
-from worker.conditions import find_conditions
-from worker.doctor import check_logs, run_check
 from worker.runtime import Runtime
+from worker.status import read_status
 
 _T = TypeVar("_T")
 _PAUSE_SHARE: Final = 10
@@ -126,11 +125,8 @@ class Services:
         )
 
     def _read_status(self) -> PipelineStatus:
-        settings, starting = self.runtime.settings, time.monotonic() - self._started < STARTING_SECONDS
-        status = self._status_reader.read(now=self.runtime.now(), starting=starting)
-        logs = [found.found for found in run_check("Logs", partial(check_logs, settings.data))]
-        status = msgspec.structs.replace(status, faults=[*status.faults, *logs])
-        return msgspec.structs.replace(status, findings=find_conditions(status, settings))
+        starting = time.monotonic() - self._started < STARTING_SECONDS
+        return read_status(self._status_reader, self.runtime.settings, now=self.runtime.now(), starting=starting)
 
     @cached_property
     def token_checker(self) -> TokenChecker:

@@ -15,14 +15,12 @@ from typing import Final, TypeAlias
 import psutil
 import pysqlite3
 
-from adapters.backups.repository import open_repository, read_header
 from reverie import __version__
 from reverie.counts import counted
 from reverie.errors import ReverieError
 from reverie.pipeline.status import Finding
 from storage.engine import check_sqlite_version
 from storage.opened import open_stores
-from worker.backups import backup_secret
 from worker.settings import Settings
 from worker.supervision.embedded_broker import valkey_server_path
 
@@ -176,6 +174,9 @@ def check_backups(settings: Settings, now: datetime) -> Iterator[Finding]:
         advice = "name a folder on another disk as `backup_folder`, or run `reverie backup` yourself: docs/backup.md"
         yield Finding("Backups", "warning", "none are made", advice)
         return
+    from adapters.backups.repository import open_repository, read_header
+    from worker.backups import backup_secret
+
     if read_header(folder) is None:
         yield Finding("Backups", "warning", f"none yet in {folder}", "`reverie run back-up` makes one now")
         return

@@ -312,8 +312,7 @@ class Runtime:
     def monitor(self) -> Monitor:
         """The heartbeats of the processes, and the pipeline's lag."""
         settings = self.settings
-        flushed = settings.broker_flushed or settings.broker_url == embedded_broker_url(settings.data)
-        return Monitor(self.broker, prefix=settings.broker_prefix, flushed=flushed)
+        return Monitor(self.broker, prefix=settings.broker_prefix, flushed=settings.broker_is_flushed)
 
     @cached_property
     def shared_metrics(self) -> SharedMetrics:

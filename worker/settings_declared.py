@@ -145,6 +145,11 @@ class GeneralSettings(BaseSettings):
         return self.broker or embedded_broker_url(self.data)
 
     @property
+    def broker_is_flushed(self) -> bool:
+        """Whether another process than the broker flushes the broker's file, as `reverie up` does for its own."""
+        return self.broker_flushed or self.broker_url == embedded_broker_url(self.data)
+
+    @property
     def inbox_limits(self) -> InboxLimits:
         """The limits for items that wait to be stored."""
         size = int(self.inbox_mb * 1e6)

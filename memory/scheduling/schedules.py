@@ -1,16 +1,9 @@
-"""The schedules of an agent and their runs: created, found, changed, paused, resumed, deleted, run by hand, reported.
-
-Also the state of schedules and reminders for operators: overdue work, start delays, undelivered notifications. Ages are
-computed when a report is read, so they grow even for stores that nobody writes to any more.
-"""
+"""The schedules of an agent and their runs: created, found, changed, paused, resumed, deleted, run, reported."""
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, get_args
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -18,10 +11,9 @@ from msgspec.structs import replace
 
 from memory.conversion import convert
 from memory.scheduling.rules import RunResult, ScheduleRules, end_run, read_cadence
-from reverie.clock import SECOND_MICROS, from_micros, new_id, now_micros, to_micros
+from reverie.clock import from_micros, new_id, now_micros, to_micros
 from reverie.decoding import describe
 from reverie.errors import Conflict, NotFound, Rejected
-from reverie.pipeline.status import LagStatus, TimeStatus
 from reverie.scheduling.cadence import (
     Cadence,
     Interval,
@@ -42,12 +34,10 @@ from reverie.scheduling.types import (
     ScheduleDraft,
     SchedulePage,
     ScheduleRun,
-    ScheduleStatus,
     TaskExecutor,
     WebhookExecutor,
 )
 from storage.scheduling.records import OPEN_STATUSES, NewRun, NewSchedule, RunRecord, ScheduleFilter, ScheduleRecord
-from storage.scheduling.schedules import SchedulingCounts
 from storage.stores import Store, Stores
 from storage.transaction import AgentRepositories
 
@@ -87,55 +77,6 @@ def new_owner(rows: AgentRepositories, stored: ScheduleRecord, session: str | No
             field="session",
         )
     return None if session is None else rows.sessions.owner(session)
-
-
-LAG_WINDOW_SECONDS: Final = 3_600
-FAILURE_WINDOW_SECONDS: Final = 86_400
-
-
-def time_status(stores: Iterable[SchedulingCounts], *, now: int) -> TimeStatus:
-    """Return the totals of all workspaces as of `now`, in microseconds."""
-    counts = list(stores)
-    lag_since, failed_since = now - LAG_WINDOW_SECONDS * SECOND_MICROS, now - FAILURE_WINDOW_SECONDS * SECOND_MICROS
-    reminders_due = sum(bisect_right(one.remind_at, now) for one in counts)
-    return TimeStatus(
-        schedules=_sums((one.schedules for one in counts), get_args(ScheduleStatus)),
-        schedules_overdue=sum(bisect_right(one.due, now) for one in counts),
-        schedules_oldest_overdue_seconds=_age((one.due[0] for one in counts if one.due), now),
-        runs_open=_sums((one.runs_open for one in counts), OPEN_STATUSES),
-        runs_oldest_pending_seconds=_age((one.pending_since for one in counts if one.pending_since is not None), now),
-        start_lag=_lag([start.lag for one in counts for start in one.starts if lag_since < start.at <= now]),
-        runs_failed_last_day=sum(len(one.failures) - bisect_left(one.failures, failed_since) for one in counts),
-        reminders_waiting=sum(one.reminders for one in counts) - reminders_due,
-        reminders_due=reminders_due,
-        reminders_oldest_due_seconds=_age((one.remind_at[0] for one in counts if one.remind_at), now),
-        reminders_oldest_push_seconds=_age((one.push_at[0] for one in counts if one.push_at), now),
-        notifications_waiting=sum(one.notifications for one in counts),
-        notifications_unacknowledged=sum(one.unacknowledged for one in counts),
-        pushes_put_back=sum(one.failed_deliveries for one in counts),
-    )
-
-
-def _sums(counts: Iterable[Mapping[str, int]], names: Iterable[str]) -> dict[str, int]:
-    """Return the sums by name, 0 for a missing name: a monitored value must not come and go."""
-    summed: Counter[str] = Counter()
-    for part in counts:
-        summed.update(part)
-    return {name: summed[name] for name in names}
-
-
-def _age(times: Iterable[int], now: int) -> float:
-    """Return how many seconds ago the first of these times was; 0 if it is in the future or there is none."""
-    first = min(times, default=now)
-    return round(max(0, now - first) / SECOND_MICROS, 3)
-
-
-def _lag(micros: Sequence[int]) -> LagStatus:
-    if not micros:
-        return LagStatus()
-    ordered = sorted(micros)
-    p50, p99 = (ordered[math.ceil(share * len(ordered)) - 1] / SECOND_MICROS for share in (0.5, 0.99))
-    return LagStatus(samples=len(ordered), p50_seconds=p50, p99_seconds=p99)
 
 
 MAX_NEXT_RUNS: Final = 100

@@ -48,9 +48,10 @@ def reverie(runtime: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 @pytest.fixture
 def moment(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The time by all runtimes, that of the command line included; it stands still, however slow the machine is."""
+    """The time by all runtimes and by the command line; it stands still, however slow the machine is."""
     now = runtime.now()
     monkeypatch.setattr(Runtime, "now", lambda _: now)
+    monkeypatch.setattr("worker.status.now_micros", lambda: now)
     return now
 
 

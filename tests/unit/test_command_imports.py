@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 
 def test_commands_that_send_calls_do_not_import_the_client() -> None:
@@ -37,6 +38,28 @@ print([name for name in sys.modules if name.startswith(parts)])
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "name what to change" in loaded.stderr
     assert loaded.stdout == "[]\n"
+
+
+def test_a_status_without_a_server_is_read_without_importing_one(tmp_path: Path) -> None:
+    """Given a data folder on which nothing runs, then `reverie status` loads no server, runtime, Celery or model.
+
+    Importing a server takes longer than everything else that the command does.
+    """
+    script = """
+import sys
+import cli
+sys.argv = ["reverie", "--data", sys.argv[1], "status"]
+try:
+    cli.main()
+except SystemExit as ended:
+    assert ended.code == 0
+parts = ("server.", "worker.runtime", "worker.backups", "retrieval", "starlette", "celery", "kombu", "torch", "httpx")
+print([name for name in sys.modules if name.startswith(parts)])
+"""
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "No worker is alive" in loaded.stdout
+    assert loaded.stdout.endswith("\n[]\n"), loaded.stdout.splitlines()[-1]
 
 
 def test_the_server_imports_mcp_with_the_first_request_only() -> None:

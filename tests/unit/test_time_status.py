@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from memory.scheduling.executing import Delegated, RetryAfter
-from memory.scheduling.schedules import time_status
+from memory.status import time_status
 from reverie.errors import StoreUnavailable, StoreUnusable
 from reverie.pipeline.status import LagStatus, TimeStatus
 from storage.scheduling import schedules as scheduling_status
