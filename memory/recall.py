@@ -8,19 +8,22 @@ present texts of its items, to answer "why did it say that?".
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from adapters.broker.recall_log import RecallLog
+from adapters.broker.recall_log import InHand, RecallLog, RecallNote, place_of
 from memory.conversion import convert
 from memory.paging import newest_page
+from memory.stage import MAX_CRASHES, WorkerCrashed, stage_writing
+from memory.tombstones import hash_key, target_hash
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import NotFound, Rejected
+from reverie.errors import NotFound, Rejected, StoreUnusable, Transient
 from reverie.recall.types import RecallEvent, ServedContext, ServedItem
+from storage.pipeline.records import RECALLS_STAGE, NewDeadLetter
 from storage.recall.captured import CapturedQuery
 from storage.recall.events import NewContext, NewRecall
 from storage.stores import Store, Stores
@@ -58,46 +61,113 @@ def record_recalls(
         log.forget_workspace(workspace)
         return report
     deadline = time.monotonic() + budget_seconds
-    while _record_batch(log, store, report):
+    while _record_batch(log, stores, store, report):
         if time.monotonic() > deadline:
             report.more = True
             break
     return report
 
 
-def _record_batch(log: RecallLog, store: Store, report: RecordReport) -> int:
-    """Record one batch; return how many recalls are left in the log."""
-    logged = log.read(store.name, limit=BATCH_RECALLS)
-    notes = [entry.note for entry in logged if entry.note is not None]
-    if notes:
-        recalls = [
-            NewRecall(note.agent, note.recall, note.query, note.at, tuple(note.hits), note.user) for note in notes
-        ]
-        contexts = [
-            convert(note.context, NewContext, id=note.recall, agent=note.agent, user=note.user, at=note.at)
-            for note in notes
-            if note.context is not None
-        ]
-        captured = [
-            convert(
-                note.captured,
-                CapturedQuery,
-                id=note.recall,
-                agent=note.agent,
-                user=note.user,
-                at=note.at,
-                parameters=bytes(note.captured.parameters).decode(),
-            )
-            for note in notes
-            if note.captured is not None
-        ]
-        with store.writing() as tx:
-            report.events += tx.recalls.record(recalls)
-            report.contexts += tx.contexts.record(contexts)
-            report.captured += tx.captured.record(captured)
-    report.recalls += len(notes)
-    report.unreadable += len(logged) - len(notes)
+def _record_batch(log: RecallLog, stores: Stores, store: Store, report: RecordReport) -> int:
+    """Record one batch, unless another worker records; return how many recalls are left in the log.
+
+    The entries of a batch whose worker died are recorded one by one. One that fails for the third time is set aside.
+    """
+    left = log.take(store.name)
+    if left is None:
+        return 0
+    logged = log.read(store.name, limit=1 if left.first else BATCH_RECALLS)
+    if not logged:
+        log.give_back(store.name)
+        return 0
+    first, last = logged[0].id, max(left.last or b"0-0", logged[-1].id, key=place_of)
+    times = left.times + 1 if left.first == first else 1
+    log.note_in_hand(store.name, InHand(first, last, times))
+    try:
+        if times > MAX_CRASHES:
+            _set_aside(store, logged[0].note)
+        else:
+            _record(stores, store, [entry.note for entry in logged if entry.note is not None], report)
+    except (Transient, StoreUnusable):  # no entry did this
+        log.give_back(store.name)
+        raise
+    report.recalls += sum(entry.note is not None for entry in logged)
+    report.unreadable += sum(entry.note is None for entry in logged)
+    # Given back first: nobody is sent again for what arrives between these two steps.
+    log.give_back(store.name, with_note=last != logged[-1].id)
     return log.remove(store.name, [entry.id for entry in logged])
+
+
+def _record(stores: Stores, store: Store, notes: Sequence[RecallNote], report: RecordReport) -> None:
+    with stage_writing(store) as tx:
+        # Looked up under the lock: an erasure notes its time before it takes the lock to remove rows.
+        notes = _without_erased(stores, store.name, notes)
+        report.events += tx.recalls.record(
+            [NewRecall(note.agent, note.recall, note.query, note.at, tuple(note.hits), note.user) for note in notes]
+        )
+        report.contexts += tx.contexts.record(
+            [
+                convert(note.context, NewContext, id=note.recall, agent=note.agent, user=note.user, at=note.at)
+                for note in notes
+                if note.context is not None
+            ]
+        )
+        report.captured += tx.captured.record(
+            [
+                convert(
+                    note.captured,
+                    CapturedQuery,
+                    id=note.recall,
+                    agent=note.agent,
+                    user=note.user,
+                    at=note.at,
+                    parameters=bytes(note.captured.parameters).decode(),
+                )
+                for note in notes
+                if note.captured is not None
+            ]
+        )
+
+
+def _without_erased(stores: Stores, store_name: str, notes: Sequence[RecallNote]) -> Sequence[RecallNote]:
+    """Return the notes without those of an erased user, agent or workspace from before the erasure.
+
+    A server keeps notes for half a second, and for as long as the broker is away.
+    """
+    erased = stores.erasures().hashes_since(min((note.at for note in notes), default=0)) if notes else {}
+    if not erased:
+        return notes
+    key, workspaces = hash_key(stores.data_dir), {None, None if store_name == ACCOUNT_STORE else store_name}
+
+    def is_erased(note: RecallNote) -> bool:
+        limits = [(workspace, agent) for workspace in workspaces for agent in (None, note.agent)]
+        targets = [("agent", ""), ("workspace", ""), *([("user", note.user)] if note.user else [])]
+        hashes = (
+            target_hash(key, kind, workspace=workspace, agent=agent, target=target)
+            for kind, target in targets
+            for workspace, agent in limits
+        )
+        return any(note.at <= erased.get(one, -1) for one in hashes)
+
+    return [note for note in notes if not is_erased(note)]
+
+
+def _set_aside(store: Store, note: RecallNote | None) -> None:
+    """Make a dead letter of a recall that kills its worker. It is without the query, and cannot be replayed."""
+    if note is None:
+        return
+    letter = NewDeadLetter(
+        agent=note.agent,
+        session=None,
+        stage=RECALLS_STAGE,
+        item_id=note.recall,
+        payload=None,
+        error_type=WorkerCrashed.__name__,
+        error=f"the worker failed {MAX_CRASHES} times while it recorded what a recall found",
+        attempts=MAX_CRASHES,
+    )
+    with stage_writing(store) as tx:
+        tx.dead_letters.add([letter], now=note.at)
 
 
 def sweep_recalls(log: RecallLog, *, notify: Callable[[str], None]) -> dict[str, Any]:

@@ -109,7 +109,9 @@ def get_context(services: Services, caller: Caller, call: calls.GetContext) -> C
         served = convert(built, ContextNote, session=call.session, token_budget=room, items=built.served, query=asked)
         asking = replace(call, user=request.user)
         captured = services.captured("context", asking, context, viewer=viewer)
-        id = services.record_recall(caller, built.query, built.hits, viewer=viewer, context=served, captured=captured)
+        id = services.record_recall(
+            caller, built.query, built.hits, at=now, viewer=viewer, context=served, captured=captured
+        )
         context = replace(context, id=id)
     return context
 

@@ -164,14 +164,14 @@ class Services:
         A recall of an earlier time is not recorded, because its results may not hold any more. A recall by a person who
         browses is not recorded either: only the agent's own recalls make memories last.
         """
-        started = time.perf_counter()
+        started, asked_at = time.perf_counter(), self.runtime.now()
         outcome = self.runtime.recaller.recall(caller.workspace, request)
         self.metrics.observe_recall(time.perf_counter() - started, degraded=bool(outcome.response.degraded))
         if request.as_of is not None:
             return outcome.response
         captured = self.captured("recall", request, outcome.response, viewer=outcome.viewer)
         hits = (*outcome.hits, *outcome.folded)
-        self.record_recall(caller, request.query, hits, viewer=outcome.viewer, captured=captured)
+        self.record_recall(caller, request.query, hits, at=asked_at, viewer=outcome.viewer, captured=captured)
         return outcome.response
 
     def captured(
@@ -206,12 +206,14 @@ class Services:
         query: str,
         hits: Sequence[Hit],
         *,
+        at: int,
         viewer: Viewer,
         context: ContextNote | None = None,
         captured: CapturedNote | None = None,
     ) -> str:
         """Record the hits of a recall that fit its query, each in its own store, and the context that it was for.
 
+        `at` is when it was asked: an erasure later on also covers a recall that was answered meanwhile (microseconds).
         Results that do not fit the query are not recorded, so that they do not last longer and are not promoted. Takes
         microseconds: a worker writes them later. Returns the id of the recall, empty if the caller's are not recorded.
         """
@@ -224,7 +226,7 @@ class Services:
         if viewer.group is not None:
             # The event has no owner, and the query may have words of a group, which only the group's users may read.
             query = f"asked in a group: {blake3(normalised_query(query).encode()).hexdigest(length=8)}"
-        recall, at = new_id(), self.runtime.now()
+        recall = new_id()
         for store, of_store, asked in ((caller.workspace, context, captured), (ACCOUNT_STORE, None, None)):
             found = [(hit.chunk_id, hit.score) for hit in fitting if hit.store == store]
             if found or of_store is not None or asked is not None:

@@ -4,6 +4,7 @@ Layout, per workspace `W` (every key begins with the configured prefix):
 
     recalls:W   stream   one entry per recall, with the JSON of a `RecallNote` in its field `e`
     recalls     set      workspaces whose stream is not empty, for the sweep
+    recalls:W:in_hand  hash  the entries that a worker records, until when, and how often its first entry was taken
 
 It is a stream because its entries have ids: a worker removes entries by id, so it never removes one that it has not
 written, even if a second worker or the length limit has removed others. An entry is removed only after the database has
@@ -58,6 +59,19 @@ end
 return left
 """
 
+# A worker records a batch within a second; another takes the entries of one that died after as long as at the stages.
+_LEASE_SECONDS: Final = 25
+_TAKE: Final = """
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+local until_time = redis.call('HGET', KEYS[1], 'until')
+if until_time and tonumber(until_time) > now then return false end
+redis.call('HSET', KEYS[1], 'until', now + ARGV[1])
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+return {redis.call('HGET', KEYS[1], 'first') or '', redis.call('HGET', KEYS[1], 'last') or '',
+    redis.call('HGET', KEYS[1], 'times') or '0'}
+"""
+
 _ChunkId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 # Up to the year 5138; more digits are not a time in microseconds.
 _Micros = Annotated[int, msgspec.Meta(ge=0, lt=10**17)]
@@ -107,6 +121,14 @@ class LogEntry(NamedTuple):
     note: RecallNote | None
 
 
+class InHand(NamedTuple):
+    """The first and the last entry of a batch that was not recorded, and how often the first was taken; empty, 0."""
+
+    first: bytes
+    last: bytes
+    times: int
+
+
 class RecallLog:
     """The recall logs of one broker. Every method raises `Unavailable` when the broker does not answer."""
 
@@ -118,6 +140,27 @@ class RecallLog:
     def append(self, workspace: str, notes: Sequence[bytes]) -> int:
         """Append encoded notes; return how many of the oldest were dropped by the length limit."""
         return int(self._run(_APPEND, workspace, self._keep_recalls, notes))
+
+    def take(self, workspace: str) -> InHand | None:
+        """Take the log of a workspace for 25 s; return what a worker left that did not record it, None if one is at it.
+
+        Call `note_in_hand` before the entries are recorded, and `give_back` after.
+        """
+        key = self._in_hand(workspace)
+        found = call_broker(
+            lambda: cast("Any", self._broker.eval(_TAKE, 1, key, str(_LEASE_SECONDS), str(_KEEP_EMPTY_SECONDS)))
+        )
+        return None if found is None else InHand(bytes(found[0]), bytes(found[1]), int(found[2]))
+
+    def note_in_hand(self, workspace: str, in_hand: InHand) -> None:
+        """Note which entries are being recorded. If the worker dies, the note stays."""
+        values = {"first": in_hand.first, "last": in_hand.last, "times": in_hand.times}
+        call_broker(lambda: self._broker.hset(self._in_hand(workspace), mapping=cast("Any", values)))
+
+    def give_back(self, workspace: str, *, with_note: bool = False) -> None:
+        """Let others take the log, with the note of the entries in hand if those up to the last are still suspected."""
+        key = self._in_hand(workspace)
+        call_broker(lambda: self._broker.hdel(key, "until") if with_note else self._broker.delete(key))
 
     def read(self, workspace: str, *, limit: int) -> list[LogEntry]:
         """Return the oldest entries without removing them: call `remove` after the database has committed them."""
@@ -136,7 +179,7 @@ class RecallLog:
     def forget_workspace(self, workspace: str) -> None:
         """Delete the log of a workspace that has been deleted."""
         with self._broker.pipeline(transaction=True) as pipeline:
-            pipeline.delete(self._key(workspace))
+            pipeline.delete(self._key(workspace), self._in_hand(workspace))
             pipeline.srem(self._prefix + "recalls", workspace)
             call_broker(pipeline.execute)
 
@@ -146,6 +189,14 @@ class RecallLog:
 
     def _key(self, workspace: str) -> str:
         return f"{self._prefix}recalls:{workspace}"
+
+    def _in_hand(self, workspace: str) -> str:
+        return f"{self._key(workspace)}:in_hand"
+
+
+def place_of(entry_id: bytes) -> tuple[int, ...]:
+    """Return the place of an entry in the log, by which entries can be compared."""
+    return tuple(int(part) for part in entry_id.split(b"-"))
 
 
 def _note(raw: bytes) -> RecallNote | None:

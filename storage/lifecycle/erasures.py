@@ -112,6 +112,15 @@ class Erasures(AccountRepository):
         sql = f"{_SELECT} ORDER BY requested_at DESC, id DESC LIMIT :limit OFFSET :offset"
         return self._records(ErasureRecord, sql, limit=limit, offset=offset)
 
+    def hashes_since(self, at: int) -> dict[str, int]:
+        """Return by hash of the target up to when each erasure reaches that covers a time (microseconds).
+
+        Finished ones are included: what a server or a worker still has in hand must not be stored after them.
+        """
+        with self._account.reading() as connection:
+            sql = "SELECT target_hash, coalesce(cutoff, :all) FROM erasures WHERE coalesce(cutoff, :all) >= :at"
+            return {str(row[0]): int(row[1]) for row in execute(connection, sql, at=at, all=ALL_TIMES)}
+
     def unfinished(self) -> list[ErasureRecord]:
         """Return the erasures that have not finished, the oldest first."""
         sql = f"{_SELECT} WHERE finished_at IS NULL ORDER BY requested_at, id"

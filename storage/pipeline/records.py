@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from storage.rows import if_damaged
 
@@ -149,6 +149,10 @@ class Origin:
     trace: str
     created_at: int
     accepted_at: int
+
+
+# The stage of the dead letters of recalls that kill the worker that records them.
+RECALLS_STAGE: Final = "recalls"
 
 
 @dataclass(frozen=True, slots=True)

@@ -671,6 +671,10 @@ SELECT id AS id, kind AS kind, target AS target, target_hash AS target_hash, age
     attempts, next_try_at AS next_try_at
 FROM erasures
 ORDER BY requested_at DESC, id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
+-- storage.lifecycle.erasures: hashes_since
+SELECT target_hash, COALESCE(cutoff, :all)
+FROM erasures
+WHERE COALESCE(cutoff, :all) >= :at;
 -- storage.lifecycle.erasures: unfinished
 SELECT id AS id, kind AS kind, target AS target, target_hash AS target_hash, agent_id AS agent, workspace AS workspace,
     requested_by AS requested_by, requested_at AS requested_at, cutoff AS cutoff, step AS step, position AS position,

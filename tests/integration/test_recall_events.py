@@ -192,6 +192,7 @@ def test_a_worker_that_dies_between_writing_and_removing_counts_nothing_twice(
             record(here, 1)
     assert [event.access_count for event in ana.memories.recall_events()] == [1]
     assert here.recall_log.workspaces() == [WORKSPACE]
+    here.recall_log.give_back(WORKSPACE, with_note=True)  # as when its time has ended
     assert record(here, 1)["events"] == 0
     assert [event.access_count for event in ana.memories.recall_events()] == [1]
     assert here.recall_log.workspaces() == []

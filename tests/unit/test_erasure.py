@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from adapters.broker.recall_log import RecallNote
 from memory.fragments import FragmentSet, HashKey, Matcher, fragments_of
 from memory.lifecycle import erasing
 from memory.lifecycle.erasing import STEPS, ErasureJob, continue_erasures
@@ -21,7 +22,7 @@ from memory.lifecycle.receipts import parts_in_rows
 from memory.recall import record_recalls
 from memory.trust.webhook_secrets import AgentSecrets
 from reverie import Rejected, Reverie
-from reverie.clock import now_micros
+from reverie.clock import new_id, now_micros
 from reverie.errors import Conflict, Forbidden, NotFound, StoreUnusable, Unauthorised
 from reverie.trust.calls import Erasure
 from storage.lifecycle.erasures import ErasureRecord, message_name
@@ -104,6 +105,33 @@ def test_a_user_is_erased_and_others_keep_what_they_said(runtime: Runtime, ana: 
         assert [result.text for result in found] == texts, user
         assert [memory.content for memory in ana.memories.list(user=user)] == memories, user
         assert [session.id for session in ana.sessions.list(user=user)] == sessions, user
+
+
+@pytest.mark.parametrize("limits", [(None, None), ("ana", None), (None, "default")], ids=str)
+def test_what_an_erased_user_asked_is_not_recorded_after_the_receipt(
+    runtime: Runtime, ana: Reverie, limits: tuple[str | None, str | None]
+) -> None:
+    """Given a server that hands over recalls late, then those from before an erasure of their user are dropped."""
+    fill(runtime, ana)
+    (chunk, *_), before = chunks_of(runtime), runtime.now()
+    assert erase(runtime, Scope("user", KATE, *limits)).state == "done"
+    notes = [
+        RecallNote(agent="ana", recall=new_id(), query=f"asked by {user}", at=at, hits=[(chunk, 1.0)], user=user)
+        for user, at in ((KATE, before), ("lif", before), (KATE, runtime.now()))
+    ]
+    runtime.recall_log.append("default", [msgspec.json.encode(note) for note in notes])
+    record_recalls(runtime.recall_log, runtime.stores, workspace="default")
+    with runtime.store("default").reading() as tx:
+        found = tx.connection.exec_driver_sql(
+            "SELECT recall FROM recall_events WHERE query LIKE 'asked by %'"
+        ).scalars()
+        assert sorted(found) == sorted(note.recall for note in notes[1:])
+
+
+def chunks_of(runtime: Runtime) -> list[int]:
+    """Return the chunks of what lif has said."""
+    with runtime.store("default").reading() as tx:
+        return list(tx.connection.exec_driver_sql("SELECT id FROM chunks WHERE text = 'Lif likes plums'").scalars())
 
 
 def test_a_dry_run_counts_what_is_removed(runtime: Runtime, ana: Reverie) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from sqlalchemy import text
 from adapters.broker.recall_log import KEEP_RECALLS, QUERY_CHARACTERS, RecallLog, RecallNote
 from memory import recall as recalls
 from memory.lifecycle.forgetting import RemovalServices, forget_workspace
+from memory.pipeline.dead_letters import replay
 from memory.recall import RecordReport, recent_recalls, record_recalls, sweep_recalls
 from memory.upkeep import maintenance
 from memory.upkeep.maintenance import optimize_stores, prune_recalls
 from retrieval.query import RecallRequest
 from reverie.clock import from_micros, new_id
+from reverie.errors import Conflict, StoreUnavailable
 from storage.recall.events import NewRecall, RecallEvents
 from storage.verify import verify
 from storage.viewer import Viewer
@@ -195,11 +198,55 @@ def test_a_worker_killed_at_any_step_loses_nothing_and_counts_nothing_twice(
         patch.setattr(owner, name, dies)
         with pytest.raises(Killed):
             record(pipe)
+    pipe.recalls.give_back(WORKSPACE, with_note=True)  # as when its time has ended
     record(pipe)
     assert pipe.count("recall_events") == 12
     assert {times for text_, (times, _) in counted(pipe).items() if "kate" not in text_} == {3}
     assert pipe.recalls.workspaces() == []
     assert verify(pipe.store).wrong == []
+
+
+def test_a_recall_that_kills_its_worker_is_set_aside_and_the_others_are_recorded(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given one recall among others at which each worker dies, then it is a dead letter, and the others are events."""
+    for query in ("one", "two", "deadly", "four", "five"):
+        recall(pipe, query="zanzibar", limit=1) if query != "deadly" else log(pipe, query=query)
+    write = RecallEvents.record
+
+    def dies(self: RecallEvents, found: Sequence[NewRecall]) -> int:
+        if any(one.query == "deadly" for one in found):
+            raise Killed
+        return write(self, found)
+
+    monkeypatch.setattr(RecallEvents, "record", dies)
+    for _ in range(4):
+        with contextlib.suppress(Killed):
+            record(pipe)
+        assert record(pipe) == RecordReport(), "its time has not ended"
+        pipe.recalls.give_back(WORKSPACE, with_note=True)
+    record(pipe)
+    assert (pipe.count("recall_events"), pipe.recalls.workspaces()) == (4, [])
+    (letter,) = pipe.dead_letters()
+    assert (letter.stage, letter.error_type, letter.payload) == ("recalls", "WorkerCrashed", None)
+    with pytest.raises(Conflict, match="whose query is not kept: drop it"):
+        replay(pipe.store, pipe.inbox, letter.id)
+
+
+def test_a_recall_whose_store_was_locked_is_not_suspected(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a store that is locked time and again, then its recalls are recorded when it is free."""
+    recall(pipe)
+    with monkeypatch.context() as patch:
+
+        def locked(*_: object) -> int:
+            raise StoreUnavailable("the database is locked")
+
+        patch.setattr(RecallEvents, "record", locked)
+        for _ in range(5):
+            with pytest.raises(StoreUnavailable):
+                record(pipe)
+    assert record(pipe).events == 4
+    assert pipe.dead_letters() == []
 
 
 def test_two_workers_at_one_log_record_everything_once(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
