@@ -37,6 +37,21 @@ def test_what_is_typed_is_searched(visitor: Visitor, operator: Reverie, runtime:
     expect(page.locator("li.result")).to_have_count(1)
 
 
+def test_a_found_message_is_in_sight_in_its_conversation(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a long conversation, when a message in it is found and opened, then it is in sight, and no memory's."""
+    told = [{"role": "user", "content": f"Line {number} is about boxes"} for number in range(30)]
+    operator.ingest("chat-1", [*told, {"role": "user", "content": "The cat is called Zanzibar"}, *told])
+    drain(runtime)
+    page = visitor.open("/")
+    page.get_by_role("searchbox").fill("Zanzibar")
+    page.get_by_role("searchbox").press("Enter")
+    expect(page).to_have_url(re.compile(r"[?&]q=Zanzibar$"))
+    page.get_by_role("link", name="The cat is called").click()
+    found = page.locator(".turn.source")
+    expect(found).to_be_in_viewport(ratio=1)
+    expect(found).to_contain_text(re.compile(r"\d\d:\d\d this message"))
+
+
 def test_looking_around_does_not_count_as_recalled(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
     """Given a search of a person, then no recall is noted: memories last by what the agent needs."""
     operator.remember("Kate takes oat milk")

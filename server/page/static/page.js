@@ -79,6 +79,12 @@
     if (event.target.matches?.("[data-submits]")) event.target.form.requestSubmit();
   });
 
+  // A search need not name the filters that are empty.
+  document.addEventListener("formdata", (event) => {
+    if (event.target.method !== "get") return;
+    for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
+  });
+
   // The server says times in UTC; the reader's own clock is added to what hovering shows, when somebody hovers: to do it
   // for a whole list would delay its first paint.
   document.addEventListener("pointerover", (event) => {
