@@ -66,7 +66,9 @@ def in_words(moment: datetime, *, now: datetime, zone: tzinfo = UTC) -> str:
         return "just now" if seconds >= 0 else "in a moment"
     if distance >= _LONGEST_SPAN:
         return date_text(moment, zone)
-    text = _span(distance)
+    # Whole days are those of the calendar, as in the headings of lists.
+    days = abs((now.astimezone(zone).date() - moment.astimezone(zone).date()).days)
+    text = _span(max(1, days) * 86_400 if distance >= 86_400 else distance)
     return f"{text} ago" if seconds > 0 else f"in {text}"
 
 

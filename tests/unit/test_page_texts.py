@@ -45,6 +45,7 @@ SECRET = b"k" * 32
         (timedelta(minutes=1), "1 minute ago"),
         (timedelta(hours=5, minutes=59), "5 hours ago"),
         (timedelta(days=3), "3 days ago"),
+        (timedelta(hours=40), "2 days ago"),
         (-timedelta(days=3), "in 3 days"),
         (timedelta(days=13), "1 week ago"),
         (timedelta(days=40), "2 Apr 2026"),
