@@ -50,9 +50,11 @@ _PLAIN: Final = {
 _TEXT_WITH_DASH: Final = re.compile(r"(No such option: (?:-[^-]?|--[^ ]{0,99} .{0,99}))", re.DOTALL)
 
 
-def _plain(message: str) -> str:
+def _plain(message: str, command: Any) -> str:
     for words, plain in _PLAIN.items():
         message = message.replace(words, plain)
+    if not any(parameter.param_type_name == "argument" for parameter in getattr(command, "params", ())):
+        return message
     if option := _TEXT_WITH_DASH.fullmatch(message):
         return f"{option[1].rstrip()}; write -- before a text that begins with a dash"
     is_extra = message.startswith("Got unexpected extra argument")
@@ -67,7 +69,8 @@ class LazyGroup(CommandGroup):
         try:
             return super().invoke(ctx)
         except TyperException as error:
-            error.message = _plain(getattr(error, "message", ""))
+            context = getattr(error, "ctx", None)
+            error.message = _plain(getattr(error, "message", ""), context and context.command)
             raise
 
     def list_commands(self, ctx: Any) -> list[str]:

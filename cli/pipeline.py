@@ -13,9 +13,12 @@ from cli.application import Invocation
 from cli.groups import Group, Row, root
 from cli.output import (
     AsJson,
+    Yes,
     bytes_of,
+    confirm,
     input_of,
     note,
+    print_deleted,
     print_json,
     print_result,
     progress_bar,
@@ -200,13 +203,13 @@ def _file_row(file: calls.File) -> Row:
     return file.id, file.session or "-", when(file.created_at), file.source_uri
 
 
-files.deletes(
-    "delete",
-    calls.DeleteFile,
-    "file",
-    "Delete a file for good, with its chunks, vectors and index entries.",
-    arguments=("id",),
-)
+@files.command("delete", calls.DeleteFile, arguments=("id",), helps={"id": "The id, address or path of a file."})
+def delete_file(command: Invocation, call: calls.DeleteFile, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Delete a file for good, with its chunks, vectors and index entries."""
+    confirm(f"Delete file {call.id!r} of agent {command.agent} for good?", yes)
+    names = (call.id, Path(call.id).resolve().as_uri())
+    deleted = any(command.send(calls.DeleteFile(name, user=call.user)).deleted for name in names)
+    print_deleted(deleted, as_json, missing=command.missing("file", call.id))
 
 
 def _text_of(path: Path) -> str:

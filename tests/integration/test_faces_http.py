@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -110,6 +111,7 @@ def test_files_are_listed_without_their_text(ana: Reverie, url: str, runtime: Ru
 
 
 def test_a_file_without_a_session_is_deleted_through_every_face(
+    tmp_path: Path,
     ana: Reverie,
     url: str,
     runtime: Runtime,
@@ -131,6 +133,12 @@ def test_a_file_without_a_session_is_deleted_through_every_face(
     deleted, again = (reverie("files", "delete", third, "--yes") for _ in range(2))
     assert (deleted.code, deleted.out) == (0, "Deleted.\n")
     assert (again.code, again.err) == (1, f"reverie: agent ana has no file '{third}'\n")
+    (tmp_path / "note.md").write_text("zanzibar")
+    monkeypatch.chdir(tmp_path)
+    ana.files.add((tmp_path / "note.md").as_uri(), "zanzibar d")
+    drain(runtime)
+    (tmp_path / "note.md").unlink()
+    assert reverie("files", "delete", "note.md", "--yes").code == 0
     assert (ana.files.list(), ana.recall("zanzibar").results) == ([], [])
 
 

@@ -180,6 +180,8 @@ def test_a_text_that_begins_with_a_dash_is_answered_by_how_to_write_it(command: 
     assert (ended.code, "write -- before a text that begins with a dash" in ended.err) == (2, True)
     assert command("memory", "add", "--", text).code == 0
     assert "write --" not in command("memory", "add", "--contents", "x").err
+    assert "write --" not in command("doctor", "-x").err
+    assert "needs quotes" not in command("jobs", "run").err
 
 
 # --- messages as OpenAI has them ---
