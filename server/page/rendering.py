@@ -185,10 +185,11 @@ def address(path: str, parameters: Mapping[str, Any]) -> str:
     """Return a path with its query string, without parameters that are empty or 0; a list gives several.
 
     Ids are parameters because a path cannot hold all of them: browsers take ".." for the folder above, also encoded.
+    A conversation around a message opens at this message.
     """
     given = {name: _text(value) for name, value in parameters.items() if value not in (None, "", False, (), [])}
     query = urlencode(given, doseq=True, errors="replace")
-    return f"{path}?{query}" if query else path
+    return (f"{path}?{query}" if query else path) + ("#source" if parameters.get("around") else "")
 
 
 def excerpt(text: str, characters: int = 280) -> str:

@@ -324,12 +324,9 @@ class Visit:
         return int(text) if text.isdecimal() and len(text) < 16 else 0
 
     def link(self, path: str, **parameters: Any) -> str:
-        """Return the address of a page about the same agent, unless the parameters name another.
-
-        A conversation around a message opens at that message.
-        """
+        """Return the address of a page about the same agent, unless the parameters name another."""
         place = {} if self.place is None else self.place.parameters()
-        return address(path, {**place, **parameters}) + ("#source" if parameters.get("around") else "")
+        return address(path, {**place, **parameters})
 
     def beside(self, path: str, *, is_last: bool, **parameters: Any) -> dict[str, Any]:
         """Return the addresses of the pages of a list that are newer and older than this one, empty for none."""
