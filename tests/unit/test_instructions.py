@@ -90,6 +90,65 @@ def test_nothing_waits_of_a_text_that_is_to_be_worked_on() -> None:
     assert find_instructions("Can you proofread this mail?\n\nHi all. Always use the green forms. Thanks, B") == []
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        # habits without their subject
+        "Never sleep well when I'm stressed.",
+        "Always cry when I watch Titanic.",
+        "Only drink when I'm out.",
+        "Avoid dairy when I can.",
+        "Always hungry when I get home.",
+        "Only works when I restart it.",
+        "Not sure if I'm allergic to penicillin.",
+        "Not great when I'm alone.",
+        "Never eat breakfast, just coffee for me.",
+        "Always wake up at 5 on weekdays.",
+        "Always keep my phone on silent.",
+        "Never answer my phone after 9.",
+        "Always ask my wife first.",
+        "Always write my notes by hand.",
+        "Never use my car in the city.",
+        "Always text my mum when I land.",
+        "Don't eat when I'm nervous.",
+        # said to somebody, or of one thing
+        "I need you to always be there for me.",
+        "I'd rather you didn't come.",
+        "From now on no more sugar for me.",
+        "I like your answers.",
+        "I want your answers by Friday.",
+        "Your messages should be arriving soon.",
+        "Your code must be broken.",
+        "For my sister, book a table at eight.",
+        "In my opinion, keep it.",
+        "On my way, order the food.",
+        "Don't correct my homework.",
+        "No lectures today, thanks.",
+        "Explain everything to the jury.",
+    ],
+)
+def test_a_habit_praise_or_single_request_is_no_instruction(message: str) -> None:
+    assert [one.content for one in find_statements(message, at=0) if one.kind in ("instruction", "preference")] == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Never share my location.",
+        "Never suggest restaurants when I'm fasting.",
+        "Don't disturb me when I'm working.",
+        "Always remind me to take my pills.",
+        "Always add appointments to my calendar.",
+        "For my code, use Python 3.12.",
+        "I'd rather you were blunt.",
+        "I like your answers short.",
+        "Starting today, answer in French.",
+    ],
+)
+def test_what_is_entrusted_to_the_agent_or_said_to_it_is_an_instruction(message: str) -> None:
+    assert held(message)
+
+
 @pytest.mark.parametrize("message", messages("traps"))
 def test_few_of_the_traps_wait_for_a_confirmation(message: str) -> None:
     """Given ordinary talk without an instruction of anybody, then nothing waits either."""

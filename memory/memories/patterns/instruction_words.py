@@ -108,6 +108,18 @@ TIMED: Final = (
     r"(?:call|phone|ring|dial|text|message|email|mail|ping|contact|disturb|notify|remind|wake|schedule|book|plan"
     r"|arrange|set up|put|write|deploy|push|release|merge|send)"
 )
+# Those with which a user tells an agent when not to be reached, or what to keep free.
+CONTACT: Final = (
+    r"(?:call|phone|ring|dial|text|message|email|mail|ping|contact|disturb|notify|schedule|deploy|release|merge)"
+)
+# What users hand over to an agent: `never share my address`, but not `never use my car`.
+ENTRUSTED: Final = (
+    r"(?:address|calendar|code|contacts|credit card|data|details|documents|drafts|essays|articles|posts|e-?mails?"
+    r"|files?"
+    r"|flights|ideas|inbox|information|location|messages|name|numbers?|passwords?|permission|approval|consent|photos"
+    r"|pull requests?|prs?"
+    r"|questions?|repo(?:sitory)?|reports|secrets?|slides|tests|texts?|time ?zone|tickets)"
+)
 # Verbs of what an agent sees a user do, which are conditions of instructions.
 SEEN: Final = (
     r"(?:ask|say|send|paste|mention|request|write|type|share|post|upload|give|tell|show|forget|submit|want|need|order"
@@ -131,6 +143,8 @@ TALK_OF: Final = (
     r"(?:talk|speak|hear|be asked|be reminded) (?:about|of) (?:my [a-z]{2,20}(?: [a-z]{2,20}){0,3}"
     r"|(?-i:[A-Z])[a-z]{1,20}|(?:politics|religion|work|food|calories|death|diets|weight)(?: \w{1,20}){0,4})"
 )
+# What is said of answers that exist, not of how they shall be: `your code must be broken`.
+OF_NOW: Final = r"be (?:here|there|on|at|ready|done|available|broken|wrong|fine|great|[a-z]{2,20}ing)\b"
 # If the message says nothing else, only an assistant is told these. They follow `please` or `can you`.
 WAYS_TO_ANSWER: Final = (
     rf"(?:keep|limit) (?:all )?(?:your )?{_PRODUCED} (?:under|below|to|within|short|brief|simple|at)\b.{{0,100}}",
@@ -156,7 +170,7 @@ WAYS_TO_ANSWER: Final = (
     r"(?:give|show|write|quote|list|state) (?:me )?(?:all )?(?:prices|temperatures|distances|weights|measurements|dates"
     rf"|times|amounts|sizes|quantities|costs) in {_UNITS_OF}\b.{{0,40}}",
     r"(?:only )?(?:one|two|three|a single) (?:suggestion|option|question|answer|step|idea|recommendation)s? at a time",
-    r"(?:explain|describe) (?:things|everything) .{1,60}",
+    r"(?:explain|describe) (?:things|everything) (?!to (?!me\b)).{1,60}",
     r"use my (?:first|full|last) name",
     r"use (?:short|simple|plain|easy|clear|big|large|everyday|british|american)[a-z ]{0,20} (?:paragraphs|sentences"
     r"|words|language|english|print|letters|spelling|terms)\b.{0,60}",

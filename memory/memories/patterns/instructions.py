@@ -48,11 +48,15 @@ def _forms(*patterns: str) -> tuple[Anchored, ...]:
     return tuple(Anchored(one if "(?P<rest>" in one else f"(?P<rest>{one})") for one in patterns)
 
 
+_WISHED: Final = (
+    rf"(?:\b{words.ANY_VERB}\b|\b(?:me|to the point)\b|\b(?:{words.MANNER}|{words.STYLE}|{words.OUTPUT})(?!\w))"
+)
 WISHES: Final = _forms(
-    r"i(?:'d| would)? (?:\w{1,40} )?prefer (?:it )?(?:if|that|when|for) you\b.{0,400}",
-    r"i(?:'d| would) (?:rather|sooner) you\b.{0,400}",
+    rf"i(?:'d| would)? (?:\w{{1,40}} )?prefer (?:it )?(?:if|that|when|for) you\b(?={REST}{_WISHED}).{{0,400}}",
+    rf"i(?:'d| would) (?:rather|sooner) you\b(?={REST}{_WISHED}).{{0,400}}",
     rf"i(?:'d| would)? (?:always |really |much |strongly |generally ){{0,5}}(?:prefer (?:{_ADJECTIVE}(?:, "
-    rf"| and | )){{0,5}}|(?:like|want|love) (?:{_ADJECTIVE}(?:, | and | )){{1,5}})(?:answers|replies|responses"
+    r"| and | )){0,5}|(?:like|want|love) (?!(?:my |your ){1,2}(?:answ|repl|resp|expl|summ|code))"
+    rf"(?:{_ADJECTIVE}(?:, | and | )){{1,5}})(?:answers|replies|responses"
     rf"|explanations|summaries|code examples)\b"
     r"(?! (?:to|from|of|on|about)\b).{0,400}",
     rf"i (?:always |really )?(?:want|like|prefer|need|expect) (?:all )?(?:of )?(?:your|my) (?!code"
@@ -72,7 +76,7 @@ WISHES: Final = _forms(
     r"|use|be more|be less)\b(?!.{0,400}\b(?:this|now)\b).{0,400}",
     rf"i (?:never|don't ever|do not ever) (?:want|need) (?:to see )?(?:the |an? |any |your )?"
     rf"(?:explanations?|{words.MANNER})\b{REST}",
-    r"i prefer (?:code|examples|code examples) in \w.{0,400}",
+    r"i prefer (?:code|examples|code examples) in (?!the\b|my\b|this\b|a\b)\w.{0,400}",
 )
 
 
@@ -92,7 +96,7 @@ _ASKED: Final = (
     r"|(?:make sure|be sure) (?:that )?(?:you |to )|let's )?"
 )
 _EVER: Final = r"(?:always|never|don't ever|do not ever|only ever)"
-_NOT: Final = r"(?:don't|do not|never|not|avoid|no longer)"
+_NOT: Final = r"(?:don't|do not|never)"
 _IMPERATIVE: Final = (
     rf"{_PLEASE}{_ASKED}{_PLEASE}(?:(?:always|never|only|don't(?: ever)?|do not|not){BLANKS}){{0,5}}{words.ANY_VERB}\b"
 )
@@ -113,11 +117,25 @@ _NOT_EVERYBODY: Final = (
     r" (?!me\b|us\b|a\b|an\b|the\b|all\b|any|price|temp)[a-z]{1,40} (?:to|that)\b)"
 )
 
+_WHEN_I: Final = r"\b(?:when|whenever|every time|each time|any ?time|if) i(?:'m|'ve| am| have)? "
+# Without a subject the user may tell a habit, and have left out `I`: `Never sleep well when I'm stressed.`
+_WITHOUT_SUBJECT: Final = Anchored(rf"(?:(?:always|never|only)(?: ever)?|(?:don't|do not)(?={REST}{_WHEN_I})) [\w'-]+")
+_ADDRESSES_AGENT: Final = re.compile(
+    rf"\b(?:you|your|please)\b|(?<!for )\bme\b|\bmy (?:[a-z]{{2,20}} )?{words.ENTRUSTED}\b"
+    rf"|\b(?:{words.MANNER}|{words.STYLE}|{words.OUTPUT})(?!\w)|{_WHEN_I}{words.SEEN}\b",
+    re.IGNORECASE,
+)
+_SAYS: Final = Anchored(
+    rf"(?:always|never|only)(?: ever)? (?:{words.CONTACT}\b(?={REST}{words.AT_A_TIME})"
+    rf"|(?:suggest|recommend|mention)\b|[^,]{{1,200}} for me\b|(?!answer (?:my|the|any)\b){words.SPOKEN}\b"
+    rf"(?!{REST}(?:{_WHEN_I}|\b(?:yourself|who you are)\b)))"
+)
+
 
 # Instructions that follow or precede `from now on`.
 _FROM_NOW_ON: Final = _forms(
     rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>{_NOT_EVERYBODY}{_IMPERATIVE}{REST})",
-    rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>no (?:more )?\w{REST})",
+    rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>no (?:more )?\w(?!.{{0,400}}\bfor me\b){REST})",
     rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>{words.OUTPUT}\b{REST}\b(?:should"
     rf"|must|in|at most|needs?)\b{REST})",
     rf"(?P<rest>{_NOT_EVERYBODY}{_IMPERATIVE}{REST}?),?{BLANKS}{words.HORIZON_LAST}(?:{BLANKS}"
@@ -137,21 +155,20 @@ _VERB: Final = (
 )
 _ALWAYS: Final = _forms(
     rf"{_PLEASE}{_ASKED}{_PLEASE}{_EVER} {words.SPOKEN}\b(?! (?:it|that|this)$){REST}",
-    rf"{_PLEASE}{_ASKED}{_PLEASE}{_EVER} (?!leave me|remember (?:that|how)){_VERB}"
+    rf"{_PLEASE}{_ASKED}{_PLEASE}{_EVER} (?!leave me|be there|remember (?:that|how)){_VERB}"
     rf"(?={REST}{_TO_AGENT}){REST}",
     rf"{_PLEASE}{_ASKED}{_PLEASE}(?:{_EVER}|{_NOT}) {words.TIMED}\b(?={REST}\b{words.AT_A_TIME}){REST}",
-    rf"{_ASKED}{_PLEASE}{_EVER} (?!leave me|change|remember (?:that|how)){words.ANY_VERB}\b(?={REST}\b"
+    rf"{_ASKED}{_PLEASE}{_EVER} (?!leave me|change|be there|remember (?:that|how)){words.ANY_VERB}\b(?={REST}\b"
     rf"(?:me|my)\b){REST}",
     rf"please(?:\s{{0,3}},)?{BLANKS}{_EVER} (?!leave me|change|remember (?:that"
     rf"|how)){words.ANY_VERB}\b {REST}",
     rf"(?P<rest>{_EVER} (?!leave me|change){words.ANY_VERB}\b {REST}?),?{BLANKS}please$",
-    rf"i (?:want|need|expect|would like|'d like) you to {_EVER} {words.ANY_VERB}\b{REST}",
+    rf"i (?:want|need|expect|would like|'d like) you to {_EVER} (?!be (?:there|around|mine)\b){words.ANY_VERB}\b{REST}",
     rf"you (?:should|must|have to|need to|are to) {_EVER} {words.ANY_VERB}\b(?={REST}{_TO_AGENT}){REST}",
     rf"(?:each|every) (?:morning|day|evening|night|week|month|\w{{1,40}}day),? {_PLEASE}"
     rf"{words.SPOKEN}\b{REST}",
 )
 _MAIN: Final = rf"\s{{0,3}}{_PLEASE}(?:(?:always|never|don't|do not|only|try to){BLANKS}){{0,5}}"
-_WHEN_I: Final = r"\b(?:when|whenever|every time|each time|any ?time|if) i(?:'m|'ve| am| have)? "
 _WHENEVER: Final = _forms(
     rf"{_PLEASE}{_ASKED}(?:please )?(?:{_EVER}|{_NOT}|only) {_VERB}{REST}{_WHEN_I}"
     rf"(?:ever |also )?(?!was\b|were\b|got\b|had\b|did\b)[a-z]{{2,20}}\b{REST}",
@@ -205,14 +222,15 @@ _YOURS: Final = _forms(
     rf"{_PLEASE}{_ASKED}(?:keep|make|write|format) (?:all )?(?:of )?your (?:[\w-]{{1,40}}"
     rf" ){{0,2}}?{words.OUTPUTS}\b{REST}",
     rf"{_PLEASE}(?:format|keep|write|give me) all (?:of )?(?:your |my |the )?{words.OUTPUTS}\b{REST}",
-    rf"your (?:[\w-]{{1,40}} )?{words.OUTPUTS} (?:should|must|need to|have to|ought to)\b{REST}",
+    rf"your (?:[\w-]{{1,40}} )?{words.OUTPUTS} (?:should|must|need to|have to|ought to) (?!{words.OF_NOW}){REST}",
     rf"(?:all|any|every|each)(?: the)? (?:[\w-]{{1,40}} )?{words.OUTPUT} (?:that )?you (?:write|give|make"
     rf"|send|produce|create)\b{REST}"
     r"\b(?:should|must|needs? to|has to|have to)\b.{0,400}",
     rf"(?:all |every |each )?(?:[\w-]{{1,40}} )?(?:code(?: examples)?|{words.OUTPUT}) (?:should|must) "
     rf"(?:always|never)\b{REST}",
-    rf"(?:for|in|with|on) (?:all |any )?(?:(?:(?:of )?my [\w' -]{{2,30}}|python|sql|rust|typescript),"
-    rf"|{words.OUTPUTS},?){_MAIN}{words.ANY_VERB}\b{REST}",
+    rf"(?:for|in|with|on) (?:all |any )?(?:(?:of )?my [\w' -]{{2,30}}, {_PLEASE}(?:always|never) "
+    rf"|(?:(?:of )?my (?:[\w'-]{{1,20}} ){{0,2}}?{words.ENTRUSTED}|python|sql|rust|typescript),{_MAIN}"
+    rf"|{words.OUTPUTS},?{_MAIN}){words.ANY_VERB}\b{REST}",
     rf"{_PLEASE}(?:ask|check with|confirm with|consult|warn|tell) me (?:first )?before (?:you |any "
     rf"|every |making |doing |\w{{1,40}}ing )(?!leave|go\b){REST}",
     rf"when in doubt,?{_MAIN}(?:ask|say|tell|check)\b{REST}",
@@ -234,7 +252,7 @@ _MANNERS: Final = _forms(
     rf"(?P<rest>{_PLEASE}(?:keep it (?:{words.BEARING}|short|simple|professional|light|casual)"
     rf"|be (?:always )?(?:[a-z]{{3,20}} and )?[a-z]{{3,20}} with me|use {words.MANNER}|(?:don't"
     rf"|do not) (?:ever )?(?:repeat|rephrase|restate|paraphrase|echo|summari[sz]e|answer|correct|interrupt"
-    rf"|translate|censor) my (?:own )?[a-z]{{3,20}})){_LATER}",
+    rf"|translate|censor) my (?:own )?(?:[a-z]{{2,20}}s|question|grammar|spelling|english|code|writing))){_LATER}",
     *(f"{_PLEASE}{_ASKED}{_PLEASE}{pattern}" for pattern in words.WAYS_TO_ANSWER),
     rf"i (?:don't|do not|never|no longer) (?:want|like) to {words.TALK_OF}",
 )
@@ -269,7 +287,8 @@ _KINDS: Final[tuple[tuple[MemoryKind, tuple[Anchored, ...]], ...]] = (
 _OF_THIS_TASK = re.compile(
     r"\b(?:in|for|of|on|to) (?:this|the|that) (?:(?!future)\w{1,40} )?(?:one|case|caption|letter|essay|story|poem|task"
     r"|exercise|script|game|scene|song|article|mail|e-?mail|post|question|message|section|paragraph|chapter|document"
-    r"|problem|app|website|program)\b|\b(?:right|just|for) now\b|\bthis time\b|\bimmediately\b"
+    r"|problem|app|website|program)\b|\b(?:right|just|for) now\b|\bthis time\b|\bimmediately\b|\btonight\b"
+    r"|(?<!from )(?<!starting )(?<!as of )\btoday\b(?!')"
     r"|(?<!from )(?<!starting )(?<!as of )\bnow$",
     re.IGNORECASE,
 )
@@ -352,8 +371,14 @@ def _match(body: Sentence, quote: str, *, is_alone: bool, lasts: bool) -> Statem
         for pattern in patterns if is_alone else patterns[len(_MANNERS) :] if kind == "instruction" else patterns:
             found = pattern.match(body.text)
             if found is not None:
-                return _statement(kind, body.words(*found.span("rest")), quote)
+                return None if _may_be_habit(body.text) else _statement(kind, body.words(*found.span("rest")), quote)
     return None
+
+
+def _may_be_habit(text: str) -> bool:
+    """Return whether a sentence without a subject may tell what the user does, instead of what the agent shall do."""
+    begins = _WITHOUT_SUBJECT.match(text)
+    return begins is not None and not (_SAYS.match(text) or _ADDRESSES_AGENT.search(text, begins.end()))
 
 
 def _statement(kind: MemoryKind, rest: str, quote: str) -> Statement | None:
