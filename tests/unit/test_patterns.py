@@ -343,6 +343,55 @@ def test_nothing_is_guessed(message: str) -> None:
     assert found(message) == []
 
 
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        ("I can't eat gluten.", "User can't eat gluten."),
+        ("I can't have dairy.", "User can't have dairy."),
+        ("My son can't have nuts.", "User's son can't have nuts."),
+        ("Gluten makes me sick.", 'User said: "Gluten makes me sick."'),
+        ("The doctor says I'm prediabetic.", "User is prediabetic."),
+        ("I just found out I have celiac disease.", "User has celiac disease."),
+        ("I found my passport.", "User found their passport."),
+        ("My team is based in Berlin.", "User's team is based in Berlin."),
+        ("My kids are 4 and 7.", "User's kids are 4 and 7."),
+        ("My kids are Max, Ella and Tom.", "User's kids are Max, Ella and Tom."),
+        ("My girlfriend broke up with me.", 'User said: "My girlfriend broke up with me."'),
+        ("We bought a house in Austin.", 'User said: "We bought a house in Austin."'),
+        ("I didn't get the job.", 'User said: "I didn\'t get the job."'),
+        ("I speak a bit of Portuguese.", "User speaks a bit of Portuguese."),
+        ("I see my therapist on Tuesdays.", "User sees their therapist on Tuesdays."),
+        ("Engineer at Siemens.", "User is an engineer."),
+        ("Our stack is Django, Postgres and React.", 'User said: "Our stack is Django, Postgres and React."'),
+        ("I'm the CTO of a small fintech.", "User is the CTO of a small fintech."),
+        ("I'm 8 weeks pregnant.", "User is 8 weeks pregnant."),
+        ("I graduated in 2012.", "User graduated in 2012."),
+    ],
+)
+def test_what_concerns_health_family_and_work_is_found(message: str, content: str) -> None:
+    assert found(message) == [content]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "I can't have coffee right now.",
+        "I can't have fish tonight.",
+        "My son can't have screens.",
+        "My doctor says I'm fine.",
+        "I was told I'm funny.",
+        "I finished my lunch.",
+        "I didn't get the joke.",
+        "We moved into the meeting room.",
+        "My team is based on trust.",
+        "I have three tabs open.",
+        "Never cook on Sundays.",
+    ],
+)
+def test_what_resembles_it_is_not(message: str) -> None:
+    assert found(message) == []
+
+
 def test_several_statements_of_a_message_are_found_in_order() -> None:
     """Given a message of several sentences and clauses, then each statement is found once."""
     message = "Hi! I'm Ana, thanks. My name is Ana Torres, I live in Porto and I love fado. I love fado. What else?"

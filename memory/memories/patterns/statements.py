@@ -124,7 +124,8 @@ def _does_not_eat(match: PatternMatch) -> Statement | None:
     if not is_plain(match.covered_value, max_words=5) or _SPECIFIC.match(match.covered_value):
         return None
     is_own = match.clause.text[:1].lower() == "i"
-    content = f"User doesn't {match.key} {match.value}." if is_own else f'User said: "{match.quote()}."'
+    verb = "can't" if match.regex_match["cannot"] else "doesn't"
+    content = f"User {verb} {match.key} {match.value}." if is_own else f'User said: "{match.quote()}."'
     return Statement(
         content=content, kind="preference", quote=match.quote(),
         subject=f"{match.key}s {as_subject(match.value)}", confidence=0.9, importance=0.8, lifetime="long_term",
@@ -148,8 +149,9 @@ _PREFERENCES: Final[tuple[Rule, ...]] = (
     rule(rf"{I_AM}{ADVERB}not{BLANKS}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is not a fan of")),
     *rules(
         _does_not_eat,
-        rf"(?:i|we) {ADVERB}(?:{_NOT}|can't|cannot){BLANKS}(?:ever{BLANKS})?(?P<key>eat|drink){BLANKS}{VALUE}",
-        rf"(?:i|we) {ADVERB}never{BLANKS}(?P<key>eat|drink){BLANKS}{VALUE}",
+        rf"(?:i|we) {ADVERB}(?:{_NOT}|(?P<cannot>can't|cannot)){BLANKS}(?:ever{BLANKS})?(?P<key>eat"
+        rf"|drink){BLANKS}{VALUE}",
+        rf"(?:i|we) {ADVERB}never(?P<cannot>){BLANKS}(?P<key>eat|drink){BLANKS}{VALUE}",
     ),
 )
 
@@ -297,7 +299,13 @@ _LEAD_IN = Anchored(
     r"|ha(?:ha){1,10}|hiya|ngl|tbh|ofc|random but|quick one|(?:un)?fortunately|sadly|luckily|happily|alas"
     r"|it'?s me(?: again)?|furthermore|moreover|correction|(?:good|great|bad|sad|big) news(?: tho(?:ugh)?)?"
     r"|i(?:'m| am) (?:so |very )?(?:sorry|sad|happy|glad|pleased|delighted|proud) to (?:say|report|announce)(?: that)?"
-    r"|i regret to say(?: that)?)"
+    r"|i regret to say(?: that)?"
+    r"|(?:i (?:just |recently )?found out|i was (?:just |recently )?told|(?:the|my) (?:doctor|gp|consultant"
+    r"|specialist|nurse"
+    r"|allergist) (?:says|said|told me|confirmed))(?: that)?"
+    rf"(?=\s{{1,3}}i(?:'m| am| have|'ve got) (?:{words.ILLNESSES}|pregnant|allergic|an(?:a)?emic|(?:pre-?)?diabetic"
+    rf"|c(?:o)?eliac"
+    r"|(?:lactose|gluten)[ -]intolerant)\b))"
     r"(?: there)?(?:\s{0,3}[,!:\u2013\u2014-]{1,40})?\s{1,3}){1,5}",
 )
 # Sentences with these words are somebody else's, or about something unreal.
@@ -371,6 +379,12 @@ _NO_SUBJECT: Final = (
     r"|at|in|on|to|from|after|before|book|schedule|plan|set|get|find|make|see|have|had)\b)"
 )
 _HAS_A_VERB: Final = rf"(?:is|are|can|will|has|[a-z]{{2,20}}ed|{'|'.join(IRREGULAR_PAST)})"
+_PROFESSION_ALONE: Final = (
+    r"(?!(?:i|we|you|he|she|they|it|my|our|your|his|her|their|the|an?|any|no|not|always|never|only|as|for|from|like|is|was)"
+    r"\b|[a-z]{1,20} (?:an?|my|our|his|her|their|the)\b)"
+    rf"{words.PROFESSIONS} (?:at|on|in|for)"
+    rf" (?:the|an?|(?-i:[A-Z]))(?!.{{0,400}}\b{_HAS_A_VERB}\b)"
+)
 # What people leave out where a sentence begins: "dentist tomorrow at 9", "last shift is 8 May", "sold it on Friday".
 _LEFT_OUT: Final = tuple(
     (Anchored(f"(?={pattern})"), words_left_out)
@@ -395,11 +409,8 @@ _LEFT_OUT: Final = tuple(
         (rf"{_NO_SUBJECT}[a-z]{{2,15}} came off\b", "my "),
         (r"(?:gonna|going to|planning to|off to) [a-z]|not [a-z]{2,20}ing .{1,80} any ?more\b", "I'm "),
         (r"(?:quit|started|stopped|gave up) [a-z]{2,20}ing\b", "I "),
-        (
-            rf"(?!as|for|from|like|any|my|our|the){words.PROFESSIONS} (?:at|on|in|for) (?:the|an?|(?-i:[A-Z]))"
-            rf"(?!.{{0,400}}\b{_HAS_A_VERB}\b)",
-            "I'm a ",
-        ),
+        (rf"(?=[aeiou]){_PROFESSION_ALONE}", "I'm an "),
+        (_PROFESSION_ALONE, "I'm a "),
     )
 )
 # "About the flat I told you of: it is", "so about my sister's wedding, they moved it".

@@ -142,7 +142,10 @@ _WAS: Final = Anchored(
 _ORIGIN: Final = re.compile(r"\b(?:was (?:born|raised|brought up|adopted)|grew up|did my)\b", re.IGNORECASE)
 # Events that are worth keeping even without a day.
 _MILESTONE: Final = re.compile(
-    r"\Ai (?:(?:just|finally|recently|sadly|also|actually) ){0,2}(?:got (?:promoted|married|divorced|engaged|laid off"
+    r"\Ai (?:(?:just|finally|recently|sadly|also|actually) ){0,2}(?:found (?:my|their) (?:passport|wallet|phone|keys"
+    r"|ring|car|bike|bag|laptop)\b|(?:accepted|turned down) (?:the|an?) (?:job|offer)|finished (?:my|their)"
+    r" (?:thesis|dissertation|degree|phd|course|training|apprenticeship|book|novel|chemo\w{0,8}|studies)"
+    r"|got (?:promoted|married|divorced|engaged|laid off"
     r"|fired|accepted|the job|an? (?:new )?(?:[\w-]{2,20} )?job)|(?:broke|split) up\b(?! the)|separated\Z"
     r"|quit (?:(?:my|their) job|\w{2,20}ing)"
     r"|lost (?:my|their) job|sold (?:my|our|their|the(?= (?:car|house|flat|bike|boat|van)\b)) \w{2,20}"
@@ -165,7 +168,8 @@ _IS: Final = Anchored(
 )
 _HAS: Final = Anchored(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>have|own)\b(?=\s(?:an?|two|three|four|five|six|\d{{1,2}})\s)"
-    r"(?!\s\w+ (?:pic|photo|picture)s?\b|\s(?:(?!regular|weekly|monthly|daily)\w+ ){1,3}(?:meeting|appointment|call"
+    r"(?!\s\w+ (?:[a-z]+ )?(?:pic|photo|picture|tab|window|error|bug|option)s?\b|\s(?:(?!regular|weekly|monthly"
+    r"|daily)\w+ ){1,3}(?:meeting|appointment|call"
     rf"|exam|interview|flight|deadline|shift|lesson|class|date)s?\b){_REST}"
 )
 # What recurs or is usual, after `I'm`: "I'm off on Mondays", "I'm usually asleep by ten".

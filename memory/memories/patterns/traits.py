@@ -53,12 +53,14 @@ _CHARACTER: Final = (
     r"|bilingual|introverted|extroverted|gay|a lesbian|bisexual|transgender|non-?binary|asexual)"
 )
 _HEALTH: Final = (
-    r"(?:(?:pregnant(?: with (?:twins|triplets))?|deaf|hard of hearing|(?:legally|partially) blind|(?:short|near|long"
+    r"(?:(?:(?:\d{1,2} (?:weeks?|months?) )?pregnant(?: with (?:twins|triplets))?|deaf|hard of hearing|(?:legally"
+    r"|partially) blind|(?:short|near|long"
     r"|far)-?sighted|dyslexic|autistic|epileptic|asthmatic|an(?:a)?emic|neurodivergent|in a wheelchair"
     r"|a wheelchair user|prone to [a-z]{3,20}|an? (?:recovering )?(?:alcoholic|addict)|(?:nine|eight|seven|six|five"
     r"|four|three|two|one|a|\d{1,2}) (?:years?|months?) sober|on (?:antidepressants|insulin|statins|blood thinners"
     r"|beta blockers|metformin|the pill|dialysis|(?:blood pressure|thyroid|heart) (?:medication|tablets"
-    r"|pills)))(?: in (?:my|one) (?:left |right )?(?:ears?|eyes?|legs?))?)"
+    r"|pills))|(?:pre-?)?diabetic|(?:lactose|gluten)[ -]intolerant|c(?:o)?eliac|hypertensive"
+    r"|colou?r-?blind)(?: in (?:my|one) (?:left |right )?(?:ears?|eyes?|legs?))?)"
 )
 _MEDICINES: Final = (
     r"(?:ibuprofen|aspirin|paracetamol|antibiotics|codeine|morphine|nsaids|statins|cortisone|[a-z]{3,15}(?:cillin|mycin"
@@ -98,7 +100,8 @@ _COSTS: Final = (
 _COUNTED: Final = r"(?:an?|one|two|three|four|five|six|seven|\d{1,2})"
 _OF_A_FAMILY: Final = (
     rf"(?:twins|twin (?:boys|girls|sons|daughters)|{_COUNTED} (?:(?:young|small|little|old|older|grown-up|adult|teenage"
-    rf"|rescue|adopted|black|white|ginger|grey) )?(?:{words.PETS}|goldfish|chicken|hen|son|daughter|kid|child|boy|girl"
+    rf"|rescue|adopted|black|white|ginger|grey) )?(?:{words.PETS}|goldfish|chicken|hen|son|daughter|kid|child|boy"
+    rf"|girl|newborn|baby|toddler"
     rf"|brother|sister|grandchild|grandson"
     r"|granddaughter)(?:s|es|ren)?)(?: (?:and|,) "
     rf"{_COUNTED} (?:{words.PETS}|son|daughter|boy|girl|brother|sister)s?)?"
@@ -196,6 +199,11 @@ def _in_own_words(match: PatternMatch) -> Statement:
     return replace(_statement(match, quote, quote.lower(), key=None), content=f'User said: "{quote}."')
 
 
+def _told_event(match: PatternMatch) -> Statement:
+    """Return an event in the user's own words."""
+    return replace(_in_own_words(match), kind="event", lifetime="short_term")
+
+
 def _amount(match: PatternMatch) -> Statement:
     return _statement(match, match.quote(match.whole), match.key, key=match.key)
 
@@ -219,13 +227,18 @@ _PROJECT: Final = (
 )
 # A name, a number, a path or a tool: "the default branch is develop-2", not "the server is slow".
 _EXACT: Final = re.compile(rf"(?-i:\b[A-Z])|\d|\w[/_]\w|\w-\d|\w-based\b|\b{words.TOOLS}", re.IGNORECASE)
+_LIST: Final = re.compile(
+    r"[A-Z][\w.+#-]{1,20}(?: \d[\d.]{0,8})?(?:, [A-Z][\w.+#-]{1,20}(?: \d[\d.]{0,8})?){0,6},? and [A-Z][\w.+#-]{1,20}"
+)
 _RATHER: Final = re.compile(r"\s(?:over|instead_of|rather than)\s")
 
 
 def _decision(match: PatternMatch) -> Statement | None:
     """Return what was decided, in the user's own words, if it is named: "we decided to use uv instead of pip"."""
     start = match.regex_match.start("value")
-    value = cut(match.regex_match["value"].replace(" instead of ", " instead_of "))
+    text = match.regex_match["value"].replace(" instead of ", " instead_of ")
+    listed = _LIST.match(text)
+    value = listed[0] if listed is not None else cut(text)
     is_plainly = match.regex_match.groupdict().get("plainly") is not None
     if not is_plain(value, max_words=14) or not (is_plainly or _EXACT.search(value) or _RATHER.search(value)):
         return None
@@ -238,7 +251,7 @@ def _decision(match: PatternMatch) -> Statement | None:
 _HEAD: Final = re.compile(
     rf"\A(?:i|we)(?:(?P<am>'m| am|'re| are)|(?P<have>'ve got|'ve| have got| have(?=\s(?:never|been|gone)\b))|(?P<not>"
     rf" (?:don't|do not))|(?P<not_had> haven't)|(?P<same> (?:can't|cannot|can not|never(?= learn(?:ed|t)\b)"
-    rf"|was|would|used))|(?P<like>'d)"
+    rf"|was|graduated|would|used))|(?P<like>'d)"
     rf"|(?= (?:never )?{ADVERB}(?P<verb>[a-z]{{2,20}})))(?=\s)",
     re.IGNORECASE,
 )
@@ -307,6 +320,9 @@ RULES: Final[tuple[Rule, ...]] = (
         _whole_match(is_of_health=True),
         rf"i (?:can't|cannot|can not|(?:am|'m) not allowed to) (?:take|have){BLANKS}(?P<value>{_MEDICINES}"
         rf"(?: (?:or|and) {_MEDICINES})?){_END}",
+        rf"(?:i|{_RELATIVES}) (?:can't|cannot|can not|mustn't|(?:am|is|are) not allowed(?: to have)?)"
+        rf" (?:have|eat|do|touch|tolerate){BLANKS}(?:any )?(?P<value>{words.FOODS})"
+        rf"(?!.{{0,40}}\b(?:right now|at the moment|now|today|tonight|this|until|before|anymore)\b){_END}",
         rf"{I_AM}{ADVERB}(?P<value>{_HEALTH}){_END}",
         rf"i {ADVERB}(?:get|suffer from|struggle with|live with){BLANKS}(?P<value>(?:really |very |easily )?(?:(?:sea"
         rf"|car|air|travel|motion)[ -]?sick(?:ness)?|(?:tired|cold|anxious|dizzy|overwhelmed"
@@ -317,6 +333,28 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"(?:i|we) {ADVERB}(?:can't|cannot|don't|do not|never) (?:work|do|make|come in|train|open|teach)(?: on)?"
         rf" (?P<value>{_DAYS}(?: (?:and|or) {_DAYS})?){_END}",
         lambda match: _in_own_words(match) if match.clause.text[:2].lower() == "we" else _whole_match()(match),
+    ),
+    rule(
+        rf"(?P<value>{words.FOODS} (?:makes? me (?:really |very |so |quite )?(?:sick|ill|bloated|throw up|vomit|itch)"
+        rf"|gives? me (?:a rash|hives|cramps|migraines?|headaches?|heartburn|stomach aches?))){_END}",
+        lambda match: replace(_in_own_words(match), importance=0.8, tags=("health",)),
+    ),
+    *rules(
+        _told_event,
+        r"my (?:girlfriend|boyfriend|husband|wife|partner|fianc[e\u00e9]e?) (?P<value>(?:just "
+        r"|recently )?(?:broke up with me"
+        rf"|left me|dumped me|proposed(?: to me)?)){_END}",
+        r"we(?:'ve| have)? (?:just |finally |recently )?(?P<value>(?:bought|sold|closed on|moved into) (?:an?|the"
+        r"|our|my)"
+        rf" (?:[a-z]{{2,12}} )?(?:house|flat|apartment|home|condo|car|van|boat|farm"
+        rf"|plot)(?: in (?-i:[A-Z])\w{{1,20}})?){_END}",
+        rf"i (?P<value>(?:didn't|did not) get (?:the|my) (?:job|promotion|role|position|visa|loan|mortgage|flat"
+        rf"|house)){_END}",
+    ),
+    rule(
+        rf"(?:my|our) (?:kids|children|sons|daughters|brothers|sisters|siblings|twins|parents|cats|dogs) are"
+        rf"(?: called| named)? (?P<value>(?=.{{1,80}} (?:and|&) ){_NAMES}){_END}",
+        _whole_match(),
     ),
     rule(rf"i weigh{BLANKS}(?P<value>\d[\d.]{{1,5}} ?(?:kg|kilos?|lbs?|pounds|stone)){_END}", _whole_match("weight")),
     rule(
@@ -330,6 +368,8 @@ RULES: Final[tuple[Rule, ...]] = (
     *rules(
         _in_own_words,
         rf"we {ADVERB}use{BLANKS}(?P<value>(?-i:[A-Z](?!t\b))\S{{1,20}}(?: \d\S{{,8}})?(?: for [a-z ]{{2,30}})?){_END}",
+        rf"we {ADVERB}(?P<value>(?:ship|release|deploy|meet|train|rehearse|travel) (?:every|each|once an?|twice an?)"
+        rf" (?:two |three |four |other |second )?(?:[a-z]{{3,6}}day|days?|weeks?|months?|quarter|year)){_END}",
         rf"{LANGUAGE} is my (?P<value>(?:first|native|second|third) language){_END}",
         rf"we(?:'re| are) (?P<value>an? (?:family|household) of (?:two|three|four|five|six|seven|eight|\d{{1,2}})"
         rf"|(?:all |both )?{words.DIETS}(?: at home)?|a couple|renting|married|divorced|engaged){_END}",
@@ -346,6 +386,11 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"|(?:play|teach|own|drive|run) ){_OPEN}",
         rf"i was {ADVERB}diagnosed with{BLANKS}{_OPEN}",
         rf"{I_AM}{ADVERB}{_FEAR}{BLANKS}{_OPEN}",
+        rf"{I_AM}{ADVERB}(?:the|an?) (?:new )?(?:[cC][etfpoi]o|vp|head|director|(?:co-?)?(?:owner|founder)|manager"
+        rf"|chair|president"
+        rf"|captain|treasurer|secretary|lead) (?:of|at|for){BLANKS}{_OPEN}",
+        rf"{I_AM}{ADVERB}on (?:a|the) waiting list for{BLANKS}{_OPEN}",
+        rf"i {ADVERB}graduated (?:in|from){BLANKS}{_OPEN}",
         rf"{I_AM}{ADVERB}(?:(?:really |very |quite |pretty )?(?:good|bad|terrible|hopeless) (?:at|with)"
         rf"|not allowed(?: to)?|(?:really |very )?into|obsessed with|intolerant (?:to|of)|(?-i:married to(?= [A-Z]))"
         rf"|fluent in){BLANKS}{_OPEN}",
@@ -353,9 +398,16 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     *rules(
         _whole_match(),
-        rf"i {ADVERB}speak{BLANKS}(?P<value>(?:[a-z]{{1,12}} ){{0,2}}{LANGUAGE}"
+        rf"i {ADVERB}(?:speak|know|understand){BLANKS}(?P<value>(?:a (?:bit|little) of "
+        rf"|(?:[a-z]{{1,12}} ){{0,2}}){LANGUAGE}"
         rf"(?:(?:,| and|, and| but only) (?:[a-z]{{1,12}} ){{0,3}}{LANGUAGE}){{0,5}}"
         rf"(?: (?:fluently|natively|badly|well|at home|at work|with my [a-z]{{3,20}})){{0,2}}){_END}",
+        rf"{I_AM}{ADVERB}on (?P<value>(?:an? )?(?:mac(?:os)?|windows(?: 1[01])?|linux|ubuntu|android|iphone)){_END}",
+        rf"(?:my|our) (?:team|company|band|class|department) has (?P<value>(?:{_COUNTED}|\d{{1,4}}) (?:people"
+        rf"|members|employees|players"
+        rf"|engineers|developers)){_END}",
+        rf"i {ADVERB}have (?P<value>[a-z]{{3,15}}(?: [a-z]{{3,15}})? (?:every|each) (?:other |second |third )?"
+        rf"(?:day|week|month|(?:mon|tues|wednes|thurs|fri|satur|sun)day)){_END}",
         rf"i (?:can't|cannot|can not|never learn(?:ed|t) (?:how )?to){BLANKS}(?P<value>{_SKILLS}){_END}",
         rf"i {ADVERB}(?:don't|do not|never){BLANKS}(?P<value>{_HABITS}){_END}",
         rf"i(?:'ve| have) never{BLANKS}(?P<value>smoked|driven|flown|skied|voted|been married){_END}",
@@ -375,6 +427,8 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(rf"(?:my|our|the(?= (?:rent|mortgage)\b)) (?P<key>{_COSTS}){IS}(?P<value>{_MONEY}){_END}", _amount),
     *rules(
         _named_thing,
+        rf"(?:my|our) (?:team|company|employer|firm|department|office|school|university) is (?:based"
+        rf"|located) in{BLANKS}{_OPEN}",
         rf"(?:my|our) {_PLACES}(?: (?:has no|has an?|doesn't have|does not have|is (?:in(?= (?-i:[A-Z]))|near"
         rf"|by))){BLANKS}{_OPEN}",
         rf"{_RELATIVES}(?:'s| is| are){BLANKS}{_FEAR}{BLANKS}{_OPEN}",
@@ -383,7 +437,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *rules(
         _whole_match(),
         rf"{_RELATIVES}(?:'s| is| are){BLANKS}(?P<value>(?:an? )?(?:{words.DIETS}|{_HEALTH}|{_MARITAL}|{_NO_JOB}"
-        rf"|{_EMPLOYMENT}|{words.RELIGION}|{words.NATIONALITY}|{_AGE})){_END}",
+        rf"|{_EMPLOYMENT}|{words.RELIGION}|{words.NATIONALITY}|{_AGE}(?:(?:, {_AGE}){{0,6}},? and {_AGE})?)){_END}",
         rf"{_RELATIVES} (?:has|have|suffers from){BLANKS}(?P<value>{words.ILLNESSES}|dementia"
         rf"|alzheimer's(?: disease)?|cancer|an? [a-z]{{3,20}} allergy){_END}",
     ),

@@ -104,7 +104,8 @@ ALWAYS_NAMED: Final = frozenset({"hometown", "home town", "employer", "nationali
 NAMED_THINGS: Final = r"(?:company|business|shop|boat|band|team|school|university|village|town)"
 OWNED_THINGS: Final = (
     r"(?:car|bike|bicycle|motorbike|laptop|computer|phone|camera|guitar|piano|printer|e-?reader"
-    r"|van|truck|camper|scooter|motorcycle|boat|watch|tablet|tv|router|oven|boiler|fridge|mixer|sewing machine|violin)"
+    r"|gpu|cpu|monitor|keyboard|van|truck|camper|scooter|motorcycle|boat|watch|tablet|tv|router|oven|boiler|fridge"
+    r"|mixer|sewing machine|violin)"
 )
 _CAPITALISED: Final = r"[A-Z\u00c0-\u00de][\w'.-]{0,40}"
 _IN_ADDRESS: Final = r"[A-Z0-9\u00c0-\u00de][\w'.-]{0,40}"
@@ -113,6 +114,15 @@ STREET: Final = (
     rf"(?:,\s{{0,3}}{_IN_ADDRESS}(?:\s{_IN_ADDRESS}){{0,3}}){{0,3}}"
 )
 # "Allergies" that are jokes.
+# What people must not eat, or are made ill by.
+FOODS: Final = (
+    r"(?:(?:(?:cow'?s |dairy )?milk|gluten|dairy|lactose|wheat|(?:raw )?eggs?|(?:tree |pea)?nuts?|soya?|shellfish"
+    r"|seafood"
+    r"|prawns?|shrimps?|fish|sesame|mustard|celery|caffeine|coffee|alcohol|wine|sugar|salt|meat|red meat|pork|beef"
+    r"|chicken"
+    r"|onions?|garlic|tomatoes|strawberries|kiwis?|bananas?|avocados?|mushrooms?|chocolate|spicy food|cheese|yeast"
+    r"|citrus|grapefruit)(?:,? (?:or|and) (?=\w))?){1,3}"
+)
 NO_ALLERGENS: Final = (
     r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|mornings?|people|work(?:ing|outs?)?|meetings?|nonsense"
     r"|stupid\w{0,40}|bull\w{0,40}|small talk|love|drama|exercise|school|homework|fun|code|bugs in|boredom|lies"
