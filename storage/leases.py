@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import Final
+
+from sqlalchemy import Connection
 
 from storage.repository import Repository
 
@@ -102,6 +105,43 @@ class JobLeases(Repository):
             position=position,
             now=now,
         )
+
+
+# The names under which attempts are noted begin with it: names of positions do not.
+READING: Final = "reading "
+
+
+class Attempts(Repository):
+    """How often workers have begun with something without an end, by its name, within one transaction.
+
+    If a worker dies, its attempt stays. So what kills workers is found, if it is tried alone after the first death.
+    """
+
+    def __init__(self, connection: Connection, job: str) -> None:
+        super().__init__(connection)
+        self._job = job
+        self._progress = JobLeases(connection)
+
+    def begin(self, names: Sequence[str], *, now: int) -> None:
+        """Count an attempt at each of these. `now` is in microseconds."""
+        for name in names:
+            item = f"{READING}{name}"
+            self._progress.set(self._job, item, self._progress.progress(self._job, item) + 1, now=now)
+
+    def end(self, names: Sequence[str]) -> None:
+        """Remove the counts of `begin`: no worker has died."""
+        for name in names:
+            self._progress.drop(self._job, f"{READING}{name}")
+
+    def deaths(self) -> dict[str, int]:
+        """Return how often workers died, by name. Attempts that are going on are included."""
+        found = self._execute(
+            "SELECT item, position FROM job_progress WHERE job = :job AND item >= :first AND item < :last",
+            job=self._job,
+            first=READING,
+            last=f"{READING}\uffff",
+        )
+        return {str(item).removeprefix(READING): int(position) for item, position in found}
 
 
 _CONTENT: Final = """

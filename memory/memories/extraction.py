@@ -101,7 +101,7 @@ class Positions:
             for session, position in self._unsaved:
                 if not _advance(tx, session, to=position, now=self.now):
                     self.counts["read_elsewhere"] += 1
-            progress_of(tx).end(ended)
+            progress_of(tx).attempts.end([session.ref_code for session in ended])
         self._unsaved.clear()
 
 
@@ -436,7 +436,7 @@ def extract_due(run: JobRun, extractor: Extractor) -> None:
     """Read every session of a store that is due, until the time of the run is up."""
     with run.store.reading() as tx:
         due = _due_sessions(tx, extractor.rules, run.now, run.agent)
-        deaths = progress_of(tx).deaths()
+        deaths = progress_of(tx).attempts.deaths()
     positions = Positions(
         run.writing,
         run.counts,
@@ -476,14 +476,14 @@ def _read_group(
         return 1
     if not run.dry_run:
         with run.writing() as tx:
-            progress_of(tx).begin(group, now=run.now)
+            progress_of(tx).attempts.begin([session.ref_code for session in group], now=run.now)
             _move_watermark(progress_of(tx), run.now)
     try:
         reached = _read_together(run, extractor, group, positions)
     except (Transient, StoreUnusable):  # no text did this: the store is locked, for example
         if not run.dry_run:
             with suppress(ReverieError), run.writing() as tx:
-                progress_of(tx).end(group)
+                progress_of(tx).attempts.end([session.ref_code for session in group])
         raise
     if not run.dry_run:
         positions.save(ended=group)
@@ -552,7 +552,7 @@ def _set_aside(run: JobRun, session: WaitingSession, deaths: int) -> None:
         if progress.advance(session, to=session.last_sequence, now=run.now):
             tx.dead_letters.add([letter], now=run.now)
             run.counts["set_aside"] += 1
-        progress.end([session])
+        progress.attempts.end([session.ref_code])
 
 
 def extract_session(store: Store, extractor: Extractor, *, agent: str, session: str, now: int) -> Counter[str]:

@@ -13,7 +13,7 @@ from reverie.contract import EXTRACT_MEMORIES, INGEST_MESSAGES, PAYLOAD_VERSION,
 from reverie.errors import Conflict
 from storage.leases import JobLeases
 from storage.memories.extraction import EXTRACT_STAGE, ExtractionProgress
-from storage.pipeline.records import RECALLS_STAGE, DeadLetter
+from storage.pipeline.records import GOALS_STAGE, RECALLS_STAGE, DeadLetter
 from storage.pipeline.work import Stage
 from storage.stores import Store
 
@@ -33,11 +33,11 @@ def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | Non
 
     The letter stays until the item succeeds: ingest removes it with the item that it stores; a sweep removes letters of
     the stages. If it fails again, the letter gets the new error, and its attempts are added up. Raises `NotFound`, and
-    `Conflict` for a recall, and a payload that this version of Reverie cannot read or that belongs to another agent.
+    `Conflict` for a recall, a goal, and a payload that this version cannot read or that belongs to another agent.
     """
     letter = _read(store, letter_id, agent)
-    if letter.stage == RECALLS_STAGE:
-        raise Conflict(f"dead letter {letter.id} is of a recall, whose query is not kept: drop it", field="id")
+    if letter.stage in (RECALLS_STAGE, GOALS_STAGE):
+        raise Conflict(f"dead letter {letter.id}, of {letter.stage}, cannot be replayed: drop it", field="id")
     if letter.stage == "ingest":
         # Forgetting a session deletes its letters. If the letter is there after this number was taken, it was not
         # forgotten before; if it is forgotten later, the number keeps the item out.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -39,8 +40,10 @@ from adapters.webhooks.signing import Signer
 from memory.scheduling.notifier import Busy, Destinations
 from memory.scheduling.rules import RunResult, ScheduleRules, end_run, readable
 from memory.secrets import redacted
+from memory.stage import MAX_CRASHES, WorkerCrashed
 from memory.withdrawn import Withdrawn
-from reverie.clock import from_micros, rfc3339
+from reverie.clock import from_micros, now_micros, rfc3339
+from reverie.contract import EMBED_GOALS
 from reverie.decoding import check_keys, convert, describe
 from reverie.errors import AgentQueueFull, Permanent, Rejected, StoreUnavailable, Transient, Unavailable
 from reverie.fields import check_fields
@@ -48,6 +51,8 @@ from reverie.recall.types import RecallResult
 from reverie.scheduling.agent_worker import AgentTasks
 from reverie.scheduling.run_signing import SignedRun, sign_run
 from reverie.scheduling.types import Executor, LlmExecutor, RunReport, TaskExecutor, WebhookExecutor
+from storage.leases import Attempts
+from storage.pipeline.records import GOALS_STAGE, NewDeadLetter
 from storage.scheduling.records import RunRecord, ScheduleRecord
 from storage.scheduling.schedules import Goal
 from storage.stores import Store
@@ -329,27 +334,64 @@ def embed_goals(store: Store, embedder: Embedder) -> dict[str, int]:
     """Embed the goals without a vector of this model, outside of any transaction; returns counts.
 
     After a failure the rest is left to the next call; until then these runs recall by keywords. A goal that the
-    embedder refuses stops no other, and is not tried again by the same model.
+    embedder refuses stops no other, and is not tried again by the same model. A goal at which workers die is tried
+    alone, and after the third death it is a dead letter, and counts as refused.
     """
-    counts = {"goals": 0}
+    counts = Counter({"goals": 0})
     try:
         embedder.load()
         while True:
             with store.reading() as tx:
-                goals = tx.goal_vectors.waiting(embedder.model, limit=_BATCH)
-            vectors = _embed(store, goals, embedder)
-            if vectors:
-                with store.writing() as tx:
-                    for goal, vector in vectors:
-                        tx.goal_vectors.put(goal, vector, embedder.model)
+                waiting = tx.goal_vectors.waiting(embedder.model, limit=_BATCH)
+                deaths = Attempts(tx.connection, EMBED_GOALS).deaths()
+            goals = [goal for goal in waiting if goal.name not in deaths]
+            if not goals and waiting:
+                goals = [min(waiting, key=lambda goal: deaths[goal.name])]
+            vectors = _embed_once(store, goals, embedder, max((deaths.get(goal.name, 0) for goal in goals), default=0))
             embedded = sum(vector is not None for _, vector in vectors)
-            counts["goals"] += embedded
-            if embedded < len(vectors):
-                counts["refused"] = counts.get("refused", 0) + len(vectors) - embedded
-            if len(vectors) < _BATCH:
-                return counts
+            counts.update({"goals": embedded, "refused": len(vectors) - embedded})
+            if not vectors or (len(waiting) < _BATCH and len(vectors) == len(waiting)):
+                break
     except (Transient, Permanent):
-        return {**counts, "failed": 1}
+        counts["failed"] = 1
+    return {name: count for name, count in counts.items() if count or name == "goals"}
+
+
+def _embed_once(
+    store: Store, goals: Sequence[Goal], embedder: Embedder, deaths: int
+) -> list[tuple[Goal, bytes | None]]:
+    """Embed goals at which workers have died so often, and store their vectors, or that they have none."""
+    names, now, is_deadly = [goal.name for goal in goals], now_micros(), deaths >= MAX_CRASHES
+    vectors: list[tuple[Goal, bytes | None]] = [(goal, None) for goal in goals if is_deadly]
+    if goals and not is_deadly:
+        with store.writing(keeps_schedules=True) as tx:
+            Attempts(tx.connection, EMBED_GOALS).begin(names, now=now)
+        try:
+            vectors = _embed(store, goals, embedder)
+        except (Transient, Permanent):  # no goal did this
+            with store.writing(keeps_schedules=True) as tx:
+                Attempts(tx.connection, EMBED_GOALS).end(names)
+            raise
+    if goals:
+        with store.writing() as tx:
+            Attempts(tx.connection, EMBED_GOALS).end(names)
+            for goal, vector in vectors:
+                tx.goal_vectors.put(goal, vector, embedder.model)
+            tx.dead_letters.add([_letter_of(goal, deaths) for goal in goals if is_deadly], now=now)
+    return vectors
+
+
+def _letter_of(goal: Goal, deaths: int) -> NewDeadLetter:
+    return NewDeadLetter(
+        agent=goal.agent,
+        session=None,
+        stage=GOALS_STAGE,
+        item_id=goal.schedule,
+        payload=None,
+        error_type=WorkerCrashed.__name__,
+        error=f"the worker died {deaths} times while it embedded the goal of the schedule: runs recall by keywords",
+        attempts=deaths,
+    )
 
 
 def _embed(store: Store, goals: Sequence[Goal], embedder: Embedder) -> list[tuple[Goal, bytes | None]]:

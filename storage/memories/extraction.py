@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from storage.clock_steps import CLOCK_TOLERANCE_MICROS
-from storage.leases import JobLeases
+from storage.leases import READING, Attempts, JobLeases
 from storage.memories.records import CONFIRMED
 from storage.repository import AgentRepository, Repository
 from storage.rows import select_list, valid_json
@@ -22,7 +22,6 @@ from storage.rows import select_list, valid_json
 RECHECK_MICROS: Final = 3_600 * 1_000_000
 _METADATA: Final = valid_json("metadata")
 _WATERMARK: Final = "mark"
-_READING: Final = "reading "
 # The stage of the dead letters of sessions that kill their reader.
 EXTRACT_STAGE: Final = "extract"
 
@@ -122,7 +121,7 @@ _OLDEST_WAITING: Final = f"""
 EXTRACTION_BACKLOG: Final = f"""
     {_AGENTS}
     SELECT count(*), min(s.updated_at), (SELECT count(*) FROM job_progress WHERE job = :job
-        AND item >= '{_READING}' AND item < '{_READING}\uffff'), count(r.position)
+        AND item >= '{READING}' AND item < '{READING}\uffff'), count(r.position)
     {_FROM_AGENTS}
     {_JOIN_RETRIES}
     WHERE s.last_sequence > coalesce(p.position, 0)
@@ -154,6 +153,8 @@ class ExtractionProgress(Repository):
         self._job = job
         self._bound = {"job": job}
         self._progress = JobLeases(connection)
+        # By the ref codes of sessions.
+        self.attempts = Attempts(connection, job)
 
     def waiting(self, *, now: int, limit: int, agent: str | None = None) -> list[WaitingSession]:
         """Return sessions with new messages that are not postponed, longest inactive first.
@@ -209,27 +210,6 @@ class ExtractionProgress(Repository):
         last = self._value("SELECT position - at FROM job_progress WHERE job = :job AND item = :item", item=item)
         pause = min(2 * int(last), int(longest_seconds * 1e6)) if last else int(first_seconds * 1e6)
         self._progress.set(self._job, item, now + pause, now=now)
-
-    def begin(self, sessions: Sequence[WaitingSession], *, now: int) -> None:
-        """Count that a reader has begun each of these sessions. If the reader dies, the count stays."""
-        for session in sessions:
-            item = f"{_READING}{session.ref_code}"
-            self._progress.set(self._job, item, self._progress.progress(self._job, item) + 1, now=now)
-
-    def end(self, sessions: Sequence[WaitingSession]) -> None:
-        """Remove the counts of `begin`: the readers have ended."""
-        for session in sessions:
-            self._progress.drop(self._job, f"{_READING}{session.ref_code}")
-
-    def deaths(self) -> dict[str, int]:
-        """Return how often readers of each session died, by ref code. Sessions that are being read now are included."""
-        found = self._execute(
-            "SELECT item, position FROM job_progress WHERE job = :job AND item >= :first AND item < :last",
-            job=self._job,
-            first=_READING,
-            last=f"{_READING}\uffff",
-        )
-        return {str(item).removeprefix(_READING): int(position) for item, position in found}
 
     def read_again(self, ref_code: str, *, after: int, now: int) -> None:
         """Move the position of a session back to `after` if it is higher, so that later messages are read once more.

@@ -151,8 +151,9 @@ class Origin:
     accepted_at: int
 
 
-# The stage of the dead letters of recalls that kill the worker that records them.
+# The stages of the dead letters of recalls and of goals that kill their worker. They cannot be replayed.
 RECALLS_STAGE: Final = "recalls"
+GOALS_STAGE: Final = "goals"
 
 
 @dataclass(frozen=True, slots=True)

@@ -395,6 +395,10 @@ WHERE (job = :job AND item = :item) AND job_progress.store_id = :store_id;
 INSERT INTO job_progress (job, item, position, at)
 VALUES (:job, :item, :position, :now) ON CONFLICT(store_id, job, item) DO UPDATE
 SET position = excluded.position, at = excluded.at;
+-- storage.leases: deaths
+SELECT item, position
+FROM job_progress
+WHERE (job = :job AND item >= :first AND item < :last) AND job_progress.store_id = :store_id;
 -- storage.leases: read
 SELECT CONCAT_WS(' ', (SELECT MAX(row_id) FROM messages WHERE messages.store_id = :store_id), (SELECT MAX(id) FROM
     recall_events WHERE recall_events.store_id = :store_id), (SELECT MAX(id) FROM curation_log WHERE
@@ -1150,10 +1154,6 @@ WHERE (row_id = :row AND ref_code = :ref_code) AND sessions.store_id = :store_id
 SELECT position - at
 FROM job_progress
 WHERE (job = :job AND item = :item) AND job_progress.store_id = :store_id;
--- storage.memories.extraction: deaths
-SELECT item, position
-FROM job_progress
-WHERE (job = :job AND item >= :first AND item < :last) AND job_progress.store_id = :store_id;
 -- storage.memories.extraction: read_everything_again
 DELETE FROM job_progress
 WHERE job = :job AND job_progress.store_id = :store_id;

@@ -316,6 +316,11 @@ class Goal:
     schedule: str
     text: str
 
+    @property
+    def name(self) -> str:
+        """A name that no other schedule of the store has."""
+        return f"{self.agent} {self.schedule}"
+
 
 class GoalVectors(Repository):
     """The goals of all agents' schedules within one transaction, for the worker that has the model."""

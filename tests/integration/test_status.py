@@ -166,7 +166,7 @@ def test_sessions_that_were_silent_wait_at_the_stage_of_extraction(runtime: Runt
     with runtime.store("default").writing() as tx:
         session = progress_of(tx).waiting_session("ana", "s")
         assert session is not None
-        progress_of(tx).begin([session], now=now)
+        progress_of(tx).attempts.begin([session.ref_code], now=now)
         progress_of(tx).postpone(session, now=now, first_seconds=60, longest_seconds=60)
     assert (stage(50).held, stage(50).retrying) == (1, 1)
     with runtime.store("default").writing() as tx:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from sqlalchemy import text
 
 from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused, HashEmbedder
@@ -18,6 +20,7 @@ from memory.scheduling.executing import GoalContext, embed_goals
 from retrieval.recaller import Recaller
 from reverie import contract
 from reverie.scheduling.types import MAX_OUTPUT_BYTES, LlmExecutor
+from storage.leases import Attempts
 from storage.pipeline.work import STAGES
 from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
@@ -504,6 +507,30 @@ def test_a_goal_that_is_refused_holds_up_no_other(here: CarryingOut) -> None:
     for number in range(60):
         scheduled(here, f"bad again {number}", user=f"again{number}")
     assert embed_goals(here.time.store, Embedding(refused="bad"))["goals"] == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError], ids=["dies", "raises"])
+def test_a_goal_that_kills_its_worker_is_set_aside_and_others_get_their_vectors(
+    here: CarryingOut, error: type[BaseException]
+) -> None:
+    """Given a goal at which each worker dies, or fails by a defect, then it is a dead letter; others do not wait."""
+    schedules = [scheduled(here, goal) for goal in ("deadly", "one", "two")]
+
+    class Deadly(HashEmbedder):
+        def embed_query(self, query: str) -> NDArray[np.float32]:
+            if query == "deadly":
+                raise error
+            return super().embed_query(query)
+
+    for _ in range(3):
+        with contextlib.suppress(error):
+            embed_goals(here.time.store, Deadly())
+    assert embed_goals(here.time.store, Deadly()) == {"goals": 0, "refused": 1}
+    assert [vector_of(here, one)[0] for one in schedules] == [None, expected("one"), expected("two")]
+    with here.time.store.reading() as tx:
+        (letter,) = tx.dead_letters.list()
+        assert Attempts(tx.connection, contract.EMBED_GOALS).deaths() == {}
+    assert (letter.stage, letter.item_id, letter.error_type) == ("goals", schedules[0], "WorkerCrashed")
 
 
 def test_an_embedder_that_is_away_leaves_goals_to_the_next_call(here: CarryingOut) -> None:
