@@ -67,6 +67,11 @@ def _minutes(number: float) -> timedelta:
     return timedelta(minutes=number)
 
 
+def _deliver(settings: Settings) -> timedelta:
+    # Without a webhook nothing is pushed: agents fetch what is due, and only old rows are deleted.
+    return _DUE if settings.notifier_webhook_url else _minutes(1)
+
+
 # fmt: off
 # ruff: noqa: E501 - a table is read by its columns
 PERIODIC_JOBS: tuple[PeriodicJob, ...] = (
@@ -74,7 +79,7 @@ PERIODIC_JOBS: tuple[PeriodicJob, ...] = (
     PeriodicJob(contract.RECOVER_INBOX,             _sweep,        _minutes(0),  "store items that have been in an inbox for over 20 s"),
     PeriodicJob(contract.SWEEP_STAGES,              _sweep,        _minutes(0),  "notify the stages that have work, and the recording of recalls"),
     PeriodicJob(contract.RUN_DUE_SCHEDULES,         _DUE,          _minutes(0),  "create runs of due schedules, and recover the runs of dead workers"),
-    PeriodicJob(contract.DELIVER_REMINDERS,         _DUE,          _minutes(0),  "push due reminders and notifications, and delete old delivered ones"),
+    PeriodicJob(contract.DELIVER_REMINDERS,         _deliver,      _minutes(0),  "push due reminders and notifications, and delete old delivered ones"),
     PeriodicJob(contract.BACKFILL_EMBEDDINGS,       _minutes(30),  _minutes(1),  "embed chunks without a vector"),
     PeriodicJob(contract.EXTRACT_MEMORIES,          _sweep,        _minutes(.5), "extract memories from sessions without recent messages"),
     PeriodicJob(contract.DREAM_SWEEP,               _DAY,          2 * _HOUR,    "promote memories that are recalled often, and commit memory files"),

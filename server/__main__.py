@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import os
@@ -37,6 +38,8 @@ from worker.supervision.server_file import ServerFile, announced, local_url
 # The supervisor allows a process 10 s to stop; calls that wait for workers are cancelled before that.
 _GRACEFUL_SECONDS = 5
 _BACKLOG = 512
+# The header `Date` is renewed at each turn of the server's loop.
+_TURN_SECONDS = 1.0
 # Importing torch stops all other threads for up to a second. Messages sent as soon as the server answers go first.
 _WARM_AFTER_SECONDS = 1.0
 # A store is usually open after some milliseconds; callers of one that migrates much data are told to try again, and do
@@ -84,9 +87,18 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._stopping = stopping
         self._turned_at = math.inf
+        self._signalled = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        """Turn every second, and after a signal at once. Uvicorn itself turns ten times a second to notice signals."""
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._signalled.wait(), _TURN_SECONDS)
 
     async def on_tick(self, counter: int) -> bool:
-        """Note a turn of the event loop, ten times a second."""
+        """Note a turn of the event loop."""
         self._turned_at = time.monotonic()
         return await super().on_tick(counter)
 
@@ -98,6 +110,8 @@ class _Server(uvicorn.Server):
         """Begin to stop, after a signal."""
         self._stopping.set()
         super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._signalled.set)
 
 
 def _serve(settings: Settings, runtime: Runtime, access: Access, listening: socket.socket) -> None:

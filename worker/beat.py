@@ -81,7 +81,7 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
         self._acted_at = time.monotonic()  # if the broker hangs, each job of a tick waits
         queue = entry.options["queue"]
         try:
-            waiting = current_runtime().monitor.queue_depths()[queue]
+            waiting = current_runtime().monitor.queue_depth(queue)
         except Unavailable as error:
             log.warning("job_not_sent", job=entry.task, error=str(error))
             return

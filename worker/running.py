@@ -20,6 +20,8 @@ from worker.supervision.processes import end_with_supervisor, lower_priority, ra
 _MAINTENANCE_NICENESS: Final = 15
 # Runs of schedules mostly wait for webhooks and models, so they use threads.
 _SCHEDULES_AT_ONCE: Final = 16
+# Flower learns from these events that a worker lives, and how often they come. Celery sends them every 2 s.
+_EVENTS_EVERY_SECONDS: Final = 10
 # The modules that Celery imports when a worker or beat starts, and our classes that its settings name.
 _IMPORTED_AT_START: Final = (
     *("celery.app.amqp", "celery.app.control", "celery.app.log", "celery.backends.base", "kombu.transport.redis"),
@@ -104,6 +106,7 @@ def run_worker(
         autoscale=(max(autoscale, concurrency or 1), concurrency or 1) if autoscale and not threads else None,
         without_gossip=True,
         without_mingle=True,
+        heartbeat_interval=_EVENTS_EVERY_SECONDS,
         loglevel=settings.log_level,
     ).start()
 

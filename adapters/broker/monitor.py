@@ -93,7 +93,14 @@ class Monitor:
 
     def queue_depths(self) -> dict[str, int]:
         """Return the number of tasks in each queue."""
-        return {queue: int(call_broker(partial(self._broker.llen, self._prefix + queue))) for queue in contract.QUEUES}
+        with self._broker.pipeline(transaction=False) as pipeline:
+            for queue in contract.QUEUES:
+                pipeline.llen(self._prefix + queue)
+            return dict(zip(contract.QUEUES, map(int, call_broker(pipeline.execute)), strict=True))
+
+    def queue_depth(self, queue: str) -> int:
+        """Return the number of tasks in one queue."""
+        return int(call_broker(partial(self._broker.llen, self._prefix + queue)))
 
     def warnings(self) -> list[str]:
         """Return the broker's settings that could lose messages. The broker is asked for them at most once a minute."""

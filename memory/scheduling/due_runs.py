@@ -81,9 +81,10 @@ def fire_due(
     tasks wait in the queue of schedules: then a task that has not begun counts as lost only after a longer time.
     """
 
-    def next_job() -> LoopJob:
-        lost_after = LOST_IN_QUEUE_AFTER_SECONDS if tasks_wait() else LOST_AFTER_SECONDS
+    # Asked once a run, which lasts for seconds: a task that has waited for 15 s was in the queue when the run began.
+    lost_after = LOST_IN_QUEUE_AFTER_SECONDS if tasks_wait() else LOST_AFTER_SECONDS
 
+    def next_job() -> LoopJob:
         def fire_in(store: Store, run: LoopRun) -> None:
             run.counts["brought_back"] += bring_back(store, now=loop.now, clock=loop.clock)
             recovered = recover_runs(store, rules=rules, now=loop.now(), clock=loop.clock(), lost_after=lost_after)

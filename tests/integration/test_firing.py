@@ -99,6 +99,23 @@ def test_what_is_made_while_it_waits_is_fired(
     assert [run.status for run in runs_of(store, made[0])] == ["pending"]
 
 
+def test_a_sweep_that_waits_asks_the_broker_once(
+    make_runtime: Callable[..., Runtime], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a sweep that finds nothing for seconds, then it does not ask at each look how many tasks wait."""
+    runtime = make_runtime(clock=clock)
+    runtime.store("ws")
+    asked: list[str] = []
+
+    def queue_depth(queue: str) -> int:
+        asked.append(queue)
+        return 0
+
+    monkeypatch.setattr(runtime.monitor, "queue_depth", queue_depth)
+    assert fire_due(runtime, wait_seconds=5.0).get("runs", 0) == 0
+    assert asked == [contract.QUEUE_SCHEDULES]
+
+
 def test_a_run_of_a_dead_worker_is_taken_up_where_nothing_is_due(runtime: Runtime) -> None:
     """Given a lease that ended in a store in which nothing else is due, when one sweep looks, then the run is sent."""
     store = runtime.store("ws")

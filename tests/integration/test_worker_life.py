@@ -29,6 +29,7 @@ from support.ports import free_port
 # No place is ever freed from the moment at which a file is there, as when acknowledgements are lost.
 DEAF: Final = """
 from worker import consumer
+consumer.Transport.brpop_timeout = 1  # such a worker ends itself within seconds
 consumer._Acknowledging.can_consume = lambda self: not (folder / "deaf").exists()
 """
 # The loop stands still, as in a call without a time limit.

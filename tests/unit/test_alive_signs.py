@@ -9,7 +9,8 @@ import pytest
 
 from memory.pipeline.faults import STALLED_SECONDS
 from worker import consumption
-from worker.supervision.alive_signs import ALIVE_FILE, SIGN_SECONDS, AliveWatch, give_alive_signs
+from worker.supervision import alive_signs
+from worker.supervision.alive_signs import ALIVE_FILE, SIGN_SECONDS, AliveWatch, PoolSigns, give_alive_signs
 
 
 def touch(path: Path, at: float) -> None:
@@ -67,6 +68,28 @@ def test_a_new_process_does_not_inherit_the_signs_of_the_old_one(tmp_path: Path)
     watch.restart()
     assert not path.exists()
     assert looks(watch, 10, 60) == []
+
+
+def test_only_a_child_that_does_not_count_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given children of a pool, one of which ceases to count, then the system is asked about this one alone, and it is
+    killed once it has also used no processor for half a minute."""
+    looked_at, killed = [], []
+
+    def activity(pid: int, _: float) -> tuple[int, float]:
+        looked_at.append(pid)
+        return 0, 0.0
+
+    monkeypatch.setattr(alive_signs, "_activity", activity)
+    monkeypatch.setattr(os, "kill", lambda pid, _: killed.append(pid))
+    signs = PoolSigns()
+    for look in range(40):
+        alive_signs._SLOT.pack_into(signs._memory, 0, 101, look)
+        alive_signs._SLOT.pack_into(signs._memory, alive_signs._SLOT.size, 102, min(look, 10))
+        signs.kill_stopped(look * SIGN_SECONDS)
+        if killed:
+            break
+    assert (set(looked_at), killed) == ({102}, [102])
+    assert 10 * SIGN_SECONDS + 30 <= look * SIGN_SECONDS <= 10 * SIGN_SECONDS + 36
 
 
 def test_signs_are_given_where_the_supervisor_looks(tmp_path: Path) -> None:

@@ -72,6 +72,13 @@ def test_a_run_from_the_future_holds_a_job_up_for_one_interval_at_most() -> None
     assert due_in(last(timedelta(days=-9))) == HOUR
 
 
+@pytest.mark.parametrize(("webhook", "seconds"), [(None, 60), ("https://notes.example/due", 5)])
+def test_reminders_are_looked_at_often_only_if_they_are_pushed(webhook: str | None, seconds: int) -> None:
+    """Given no webhook, by which agents fetch what is due, then the job that pushes it runs once a minute only."""
+    (job,) = (job for job in PERIODIC_JOBS if job.task == contract.DELIVER_REMINDERS)
+    assert job.every(app_settings.model_copy(update={"notifier_webhook_url": webhook})) == timedelta(seconds=seconds)
+
+
 def test_of_two_beats_one_may_run_a_job(jobs: JobRuns) -> None:
     """Given one period of one job, when two ask, then one may; the next period and other jobs are their own."""
     assert jobs.claim("sweep", period=7, now=SECOND)
@@ -245,10 +252,11 @@ def test_beat_sends_nothing_that_nobody_takes(monkeypatch: pytest.MonkeyPatch, w
     tasks: list[str] = []
 
     class Depths:
-        def queue_depths(self) -> dict[str, int]:
+        def queue_depth(self, queue: str) -> int:
             if waiting is None:
                 raise Unavailable("the broker did not answer in time")
-            return dict.fromkeys(contract.QUEUES, waiting)
+            assert queue == contract.QUEUE_INDEX
+            return waiting
 
     monkeypatch.setattr("worker.beat.current_runtime", lambda: SimpleNamespace(monitor=Depths()))
     monkeypatch.setattr(Scheduler, "apply_async", lambda _, entry, **__: tasks.append(entry.task))

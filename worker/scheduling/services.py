@@ -126,7 +126,7 @@ class ScheduleServices:
     def has_waiting_tasks(self) -> bool:
         """Return whether tasks wait in the queue of schedules; False if the broker is unavailable."""
         try:
-            return self._runtime.monitor.queue_depths()[contract.QUEUE_SCHEDULES] > 0
+            return self._runtime.monitor.queue_depth(contract.QUEUE_SCHEDULES) > 0
         except Unavailable:
             return False
 

@@ -14,7 +14,7 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -101,7 +101,8 @@ class PoolSigns:
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
-        self._silences: dict[int, Silence] = {}
+        # By process: its count at the last look, and how long it has been silent.
+        self._seen: dict[int, tuple[int, Silence]] = {}
 
     def give(self, index: int) -> None:
         """Count for ever, in a thread of this child; `index` is its place in the pool."""
@@ -123,21 +124,26 @@ class PoolSigns:
         lock, is left to the time limit of its task.
         """
         seen = {}
-        for child, count in self._children():
-            # Whole seconds: threads that wait for the interpreter use a little processor time.
-            used_seconds = int(sum(child.cpu_times()[:2]))
-            waits_for_processor = child.status() == psutil.STATUS_RUNNING
-            sign = (count, used_seconds, now if waits_for_processor else 0)
-            seen[child.pid] = self._silences.get(child.pid, Silence())
-            silent_seconds = seen[child.pid].seconds(sign, now)
-            if silent_seconds > _CHILD_SILENT_SECONDS:
-                log.error("pool_child_stopped", child=child.pid, silent_seconds=round(silent_seconds))
-                child.send_signal(signal.SIGKILL)
-        self._silences = seen
-
-    def _children(self) -> Iterator[tuple[psutil.Process, int]]:
-        """Yield the children that have given a sign, with their count."""
         for pid, count in _SLOT.iter_unpack(self._memory[:]):
-            with contextlib.suppress(psutil.Error):  # the child has ended
-                if pid and psutil.Process(pid).ppid() == os.getpid():
-                    yield psutil.Process(pid), count
+            if not pid:
+                continue
+            before, silence = self._seen.get(pid, (None, Silence()))
+            with contextlib.suppress(psutil.Error):  # it has ended
+                # The system is asked only about a child that does not count: that takes ten reads of files.
+                sign = count if count != before else _activity(pid, now)
+                silent_seconds = silence.seconds(sign, now)
+                if silent_seconds > _CHILD_SILENT_SECONDS:
+                    log.error("pool_child_stopped", child=pid, silent_seconds=round(silent_seconds))
+                    os.kill(pid, signal.SIGKILL)
+                seen[pid] = count, silence
+        self._seen = seen
+
+
+def _activity(pid: int, now: float) -> tuple[int, float]:
+    """Return a value that changes while a child uses a processor, or waits for one. Raises `psutil.Error`."""
+    child = psutil.Process(pid)
+    if child.ppid() != os.getpid():
+        raise psutil.NoSuchProcess(pid)
+    # Whole seconds: threads that wait for the interpreter use a little processor time.
+    used_seconds = int(sum(child.cpu_times()[:2]))
+    return used_seconds, now if child.status() == psutil.STATUS_RUNNING else 0.0
