@@ -25,6 +25,8 @@ from starlette.staticfiles import StaticFiles
 from reverie import __version__
 from reverie.calls import Call, is_repeatable, response_type, route_of, scope_of
 from reverie.errors import CONTENT_TYPE, Problem
+from reverie.pipeline.calls import IngestMessages
+from reverie.pipeline.submission import MessageInput
 from server.caller import (
     AGENT_HEADER,
     IDEMPOTENCY_HEADER,
@@ -57,6 +59,16 @@ _HEADERS: Final[Mapping[Subject, tuple[str, ...]]] = {
     "agent": (AGENT_HEADER, WORKSPACE_HEADER, USER_HEADER, TRACE_HEADER),
     "workspace": (WORKSPACE_HEADER, TRACE_HEADER),
     "server": (TRACE_HEADER,),
+}
+
+# The content of a message as OpenAI's messages may have it.
+_PARTS: Final[Mapping[str, Any]] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["type", "text"],
+        "properties": {"type": {"type": "string"}, "text": {"type": "string"}},
+    },
 }
 
 
@@ -116,6 +128,10 @@ def description(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     schemas = _schemas([*(response_type(kind) for kind in calls), *calls, Problem])
     for kind in calls:
         _remove_path_fields(schemas, kind)
+    if IngestMessages in calls:  # which takes whatever is sent, to tell for each message what is wrong with it
+        schemas |= _schemas([MessageInput])
+        schemas[MessageInput.__name__]["properties"]["content"]["anyOf"].append(_PARTS)
+        schemas[IngestMessages.__name__]["properties"]["messages"]["items"] = _reference(MessageInput)
     return {
         "openapi": "3.1.0",
         "info": {"title": _TITLE, "description": _ABOUT, "version": __version__},

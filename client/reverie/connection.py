@@ -359,7 +359,7 @@ class Connection:
         except InboxFull:
             raise
         except Unavailable as error:
-            hint = "" if self._producer else "; set REVERIE_URL, or REVERIE_BROKER to enqueue without a server"
+            hint = "" if self._producer else "; messages can be enqueued without a server, with REVERIE_BROKER set"
             raise Unavailable(f"{broker_failure}{error}{hint}", unconfirmed=error.unconfirmed) from None
 
     def close(self) -> None:

@@ -449,7 +449,9 @@ def test_the_raw_interface_answers_as_documented(url: str, runtime: Runtime) -> 
     assert stored.status_code == 200
     assert stored.json()["state"] == "stored"
     document = httpx2.get(f"{url}/openapi.json").json()
-    assert "IngestMessages" in document["components"]["schemas"]
+    schemas = document["components"]["schemas"]
+    assert schemas["IngestMessages"]["properties"]["messages"]["items"] == {"$ref": "#/components/schemas/MessageInput"}
+    assert {"array", "string"} <= {one["type"] for one in schemas["MessageInput"]["properties"]["content"]["anyOf"]}
     assert set(document["paths"]) >= {"/v1/messages", "/v1/recall", "/v1/sessions/{session}/working"}
     assert httpx2.get(f"{url}/docs").status_code == 200
     assert httpx2.get(f"{url}/healthz").text == "ok\n"

@@ -7,7 +7,7 @@
 // Its methods have the names of the Python client, by subject: `memory.facts.set({ ... })`. Each takes the arguments
 // of its call as one object and resolves to the response as the server sends it.
 
-import { type Calls, type Problem, routes, subjects } from "./generated.js";
+import { type Calls, type MessageInput, type Problem, routes, subjects } from "./generated.js";
 
 export type * from "./generated.js";
 
@@ -39,26 +39,9 @@ export class ReverieError extends Error {
 }
 
 /** A message as a caller writes it; only the role is required. */
-export interface NewMessage {
-  role: "system" | "user" | "assistant" | "tool";
-  content?: string | { type: string; text: string }[] | null;
-  id?: string;
-  created_at?: string;
-  name?: string;
-  tool_call_id?: string;
-  tool_name?: string;
-  tool_calls?: object[];
-  token_count?: number;
-  importance?: number;
-  metadata?: Record<string, unknown>;
-  tags?: string[];
-  sequence?: number;
-  user?: string;
-}
+export type NewMessage = MessageInput;
 
-type Args<N extends keyof Calls> = N extends "ingest_messages"
-  ? Omit<Calls[N]["args"], "messages"> & { messages: NewMessage[] }
-  : Calls[N]["args"];
+type Args<N extends keyof Calls> = Calls[N]["args"];
 type Method<N extends keyof Calls> = {} extends Args<N>
   ? (args?: Args<N>) => Promise<Calls[N]["result"]>
   : (args: Args<N>) => Promise<Calls[N]["result"]>;

@@ -65,6 +65,8 @@ test("a server counts as running unless its process has ended", async (t) => {
 test("a role that does not exist is found by the compiler", () => {
   // @ts-expect-error: "nobody" is no role
   () => memory.ingest({ session: "s", messages: [{ role: "nobody", content: "x" }] });
+  const content = [{ type: "text", text: "x" }];
+  () => memory.ingest({ session: "s", messages: [{ role: "user", content, visibility: "shared" }] });
   // @ts-expect-error: a query is required
   () => memory.recall({});
 });
