@@ -182,6 +182,16 @@ def test_what_a_function_returns_or_raises_is_how_its_run_ends(
     assert "output has 2,000,000 bytes" in runs["too_much"].error
 
 
+def test_a_run_of_a_task_that_the_worker_lacks_fails_at_once(
+    runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent
+) -> None:
+    """Given a schedule with a misspelt task, then its run fails and names the tasks that there are."""
+    start_agent(url)
+    run = ended(client, fired(runtime, client, add(client, "my_agent.tel", timeout_seconds=300)))
+    assert (run.status, run.error.partition("; it has ")[0]) == ("failed", "the worker has no task 'my_agent.tel'")
+    assert "my_agent.tell" in run.error
+
+
 def test_a_plain_celery_task_reports_by_itself(
     runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent
 ) -> None:

@@ -174,6 +174,9 @@ _ERROR_CHARACTERS: Final = 2_000
 # The ids of runs that a process remembers; the server knows all others.
 _MAX_SEEN: Final = 1_000
 
+# The arguments of a task that executes a run.
+_ARGUMENTS: Final = ("schedule_id", "run_id", "goal")
+
 _T = TypeVar("_T")
 
 
@@ -247,6 +250,9 @@ class AgentWorker:
             task_reject_on_worker_lost=True,
             worker_prefetch_multiplier=1,
         )
+        from celery.signals import task_unknown
+
+        task_unknown.connect(self._fail_unknown)
 
     def task(self, name: str) -> Callable[[Callable[..., Any]], Any]:
         """Register a function under a task name. It is called with the goal and the `Run`.
@@ -272,6 +278,23 @@ class AgentWorker:
             return self.app.task(name=name, bind=True, shared=False)(execute)  # not with other apps of the process
 
         return register
+
+    def _fail_unknown(self, *, sender: Any, message: Any, name: str, **_: Any) -> None:
+        """Let the run of a task that is not registered fail at once: Celery drops the message, and nobody reports.
+
+        In a thread, since the worker goes on meanwhile.
+        """
+        if sender.app is not self.app:
+            return
+        known = ", ".join(sorted(one for one in self.app.tasks if not one.startswith("celery.")))
+        failed = RunReport(status="failed", error=f"the worker has no task {name!r}; it has {known or 'none'}")
+
+        def report() -> None:
+            with contextlib.suppress(Refused):
+                signed = _signed_run(message, name, *(message.payload[1].get(one) for one in _ARGUMENTS))
+                self._execute(lambda _goal, _run: failed, *signed)
+
+        threading.Thread(target=report, daemon=True).start()
 
     def _execute(self, function: Callable[..., Any], signed: SignedRun, signature: object) -> None:
         """Execute a run and report its result, if it is for this agent and open. Raises `Refused`."""
