@@ -339,7 +339,7 @@ def _entered(cadence: Cadence, visit: Visit) -> tuple[str, str, tzinfo | str]:
     if isinstance(cadence, Cron):
         return "cron", cadence.expression, cadence.tz
     if isinstance(cadence, Interval):
-        return "every", f"{cadence.seconds:g}", visit.zone
+        return "every", str(cadence.seconds), visit.zone
     return "at", f"{cadence.at.astimezone(visit.zone):%Y-%m-%dT%H:%M}", visit.zone
 
 
@@ -347,7 +347,8 @@ def _cadence(form: Form) -> dict[str, Any]:
     """Return the arguments of a call for what was entered. Raises `Rejected`."""
     kind, value = form.text("kind"), form.text("when").strip()
     if kind == "every":
-        return {"every": form.number("when")}
+        seconds = form.number("when")
+        return {"every": int(seconds) if seconds.is_integer() else seconds}
     zone = form.word("tz")
     if kind == "at":
         try:

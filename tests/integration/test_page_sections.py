@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from memory.recall import record_recalls
 from reverie import Reverie
 from reverie.errors import NotFound
+from reverie.scheduling.types import Interval
 from server.authentication import Access
 from storage.memories.records import NewMemory
 from support.browsing import TOKEN, MakeVisitor, Visitor
@@ -239,6 +240,34 @@ def test_a_schedule_is_added_and_changed(visitor: Visitor, operator: Reverie) ->
     page.get_by_label("At what times").fill("every day")
     page.get_by_role("button", name="Add").click()
     expect(page.get_by_text("cron 'every day' has 2 of 5 fields")).to_be_visible()
+    visitor.complaints.clear()  # the browser reports the status 422
+
+
+def test_a_schedule_of_an_interval_is_added_and_changed(visitor: Visitor, operator: Reverie) -> None:
+    """Given seconds in the form, then the schedule has this interval, and keeps it when its goal is changed."""
+    page = visitor.open("/schedule/new")
+    page.get_by_label("What to do").fill("Water the plants")
+    page.get_by_label("When").select_option("every")
+    page.get_by_label("At what times").fill("1000000")
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_text("Added.")).to_be_visible()
+    (added,) = operator.schedules.list()
+    assert isinstance(added.cadence, Interval)
+    assert added.cadence.seconds == 1_000_000
+    page.get_by_role("link", name="Change").click()
+    expect(page.get_by_label("At what times")).to_have_value("1000000")
+    page.get_by_label("What to do").fill("Water the flowers")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Changed.")).to_be_visible()
+    assert operator.schedules.get(added.id).cadence == added.cadence
+    visitor.open("/schedule/new")
+    page.get_by_label("What to do").fill("x")
+    page.get_by_label("When").select_option("every")
+    for wrong, expected in (("90.5", "every must be a whole number"), ("inf", "every must be a whole number")):
+        page.get_by_label("At what times").fill(wrong)
+        page.get_by_role("button", name="Add").click()
+        expect(page.get_by_text(expected)).to_be_visible()
+        page.go_back()
     visitor.complaints.clear()  # the browser reports the status 422
 
 
