@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import pysqlite3
 from msgspec.structs import replace
 from sqlalchemy import Connection, exc
 
@@ -55,7 +56,7 @@ def undo(connection: Connection, entry: CurationEntry, *, at: int, prefix: str =
     defer_references(connection)
     try:
         _restore(connection, MemoryChunks(connection, entry.agent), changes)
-    except exc.IntegrityError as error:
+    except (exc.IntegrityError, pysqlite3.IntegrityError) as error:
         raise _cannot(prefix, entry, "what it removed has been replaced since") from error
     _refuse_orphans(connection, entry, changes, prefix)
     log.mark_undone(entry.id, at=at, request=request)

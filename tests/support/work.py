@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
+from storage import rows
 from storage.stores import Store
 from storage.transaction import Transaction
 
@@ -44,7 +45,7 @@ def counted_sql(engine: Engine) -> Iterator[SqlWork]:
     """Counts the statements that are executed on an engine, one for many rows once, and the steps they take."""
     work = SqlWork()
 
-    def note_statement(*_: object) -> None:
+    def note_statement(_statement: str, _values: Any) -> None:
         work.statements += 1
 
     def note_steps() -> int:
@@ -57,30 +58,55 @@ def counted_sql(engine: Engine) -> Iterator[SqlWork]:
     def end(raw: Any, *_: object) -> None:
         raw.set_progress_handler(None, 0)
 
-    listeners = {"before_cursor_execute": note_statement, "checkout": begin, "checkin": end}
+    listeners = {"checkout": begin, "checkin": end}
     for name, listener in listeners.items():
         event.listen(engine, name, listener)
     try:
-        yield work
+        with noted_statements(note_statement):
+            yield work
     finally:
         for name, listener in listeners.items():
             event.remove(engine, name, listener)
+
+
+@contextmanager
+def noted_statements(note: Callable[[str, Any], None]) -> Iterator[None]:
+    """Calls `note` with each statement that this process runs on a store, and with its values."""
+
+    class Noting:
+        def __init__(self, raw: Any) -> None:
+            self._raw = raw
+
+        def __getattr__(self, name: str) -> Callable[[str, Any], Any]:
+            def run(statement: str, values: Any) -> Any:
+                note(statement, values)
+                return getattr(self._raw, name)(statement, values)
+
+            return run
+
+    def note_event(_connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
+        note(statement, values)
+
+    driver_of = rows.driver_of
+    rows.driver_of = lambda connection: Noting(driver_of(connection))
+    event.listen(Engine, "before_cursor_execute", note_event)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", note_event)
+        rows.driver_of = driver_of
 
 
 def plan_of(store: Store, ask: Callable[[Transaction], Any]) -> str:
     """The query plans of all that is asked in one transaction."""
     asked: list[tuple[str, Any]] = []
 
-    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+    def note(statement: str, values: Any) -> None:
         if statement.startswith("SELECT"):
-            asked.append((statement, parameters))
+            asked.append((statement, values))
 
-    event.listen(store.database.engine, "before_cursor_execute", note)
-    try:
-        with store.reading() as tx:
-            ask(tx)
-    finally:
-        event.remove(store.database.engine, "before_cursor_execute", note)
+    with store.reading() as tx, noted_statements(note):
+        ask(tx)
     with store.reading() as tx:
-        explained = [(f"EXPLAIN QUERY PLAN {statement}", parameters) for statement, parameters in asked]
+        explained = [(f"EXPLAIN QUERY PLAN {statement}", values) for statement, values in asked]
         return "\n".join(row[3] for one in explained for row in tx.connection.exec_driver_sql(*one))

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, event
 
 from reverie.contract import ACCOUNT_STORE
 from storage.stores import Stores
 from storage.written import FRESH_SECONDS, KeptReads
 from support.pipeline import Pipeline
+from support.work import noted_statements
 
 
 class Clock:
@@ -87,15 +87,9 @@ def test_a_recall_needs_few_statements(tmp_path: Path) -> None:
     pipe.settle()
     expected = pipe.found("Lisbon")
 
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        statements.append(statement)
-
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
+    with noted_statements(lambda statement, _: statements.append(statement)):
         assert pipe.found("Lisbon") == expected
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
-        pipe.close()
+    pipe.close()
     assert sum("FROM indexes" in one for one in statements) == 2  # one for each of the two transactions
     assert not any("forward_changes WHERE" in one for one in statements)
     assert len(statements) <= 8, statements
