@@ -178,7 +178,7 @@ class Stores:
 
     def being_erased(self, name: str) -> list[BeingErased]:
         """Return what unfinished erasures remove from a store."""
-        if not self.exists(ACCOUNT_STORE):
+        if self._account is None and not self.exists(ACCOUNT_STORE):
             return []
         return being_erased(self.account(), name, is_account=name == ACCOUNT_STORE)
 

@@ -123,7 +123,9 @@ class WrittenStores:
         try:
             with self._path.open("rb") as file:
                 state = os.fstat(file.fileno())
-                known = self._inode == state.st_ino and state.st_size >= self._read_to
+                # A file that was not there when the files were last looked at has all notes since.
+                is_same = self._inode in (None, state.st_ino) and self._looked_at is not None
+                known = is_same and state.st_size >= self._read_to
                 self._inode = state.st_ino
                 if known and state.st_size > self._read_to:
                     file.seek(self._read_to)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,18 @@ def test_the_first_call_leaves_out_nothing_and_later_ones_what_was_not_written(s
     moment.now += 200
     _, at = written.since(at)
     assert written.since(at)[0] == set()
+
+
+@pytest.mark.sqlite("notes in a file which stores were written")
+def test_the_first_messages_of_an_installation_make_no_job_look_for_schedules(tmp_path: Path) -> None:
+    """Given an empty data folder that was looked at, when workspaces begin, then only their writes are told."""
+    with closing(Stores(tmp_path)) as stores:
+        written = reader(stores, moment := Moment())
+        at = quiet(written, moment)
+        with stores.workspace("new").writing(keeps_schedules=True):
+            pass
+        assert written.since(at, of_schedules=True)[0] == set()
+        assert written.since(at)[0] == {"new"}
 
 
 @pytest.mark.sqlite("notes in a file which stores were written")
