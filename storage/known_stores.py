@@ -114,10 +114,13 @@ class KnownStores:
 
     def note_version(self, name: str, identity: int, version: int) -> None:
         """Note a version of a store that was committed. A concurrent older note may replace it, which does no harm."""
+        note, path = f"{identity} {version}\n".encode(), self._folder / _VERSIONS / name
+        with suppress(OSError):
+            if path.read_bytes() == note:
+                return
         with suppress(OSError):  # without space or rights the earlier note stays
-            folder = self._folder / _VERSIONS
-            folder.mkdir(mode=0o700, exist_ok=True)
-            write_private(folder / name, f"{identity} {version}\n".encode())
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            write_private(path, note)
 
     def remember(self, name: str, path: Path, identity: int) -> None:
         """Note an opened store, unless it is known with this identity or was deleted meanwhile."""

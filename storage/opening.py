@@ -17,6 +17,7 @@ from typing import Final
 
 import pysqlite3
 from filelock import FileLock
+from sqlalchemy import Connection
 
 from reverie.clock import now_micros
 from reverie.errors import ReverieError, StoreUnavailable
@@ -112,6 +113,7 @@ def _missing(database: Database, kind: Kind) -> list[tuple[Kind, str]]:
     with database.reading() as connection:
         versions = read_versions(connection.exec_driver_sql)
         oldest = read_oldest_programs(connection.exec_driver_sql)
+        database.identity = _identity_in(connection)
     for line in LINES[kind]:
         check_known(database.path, line, versions.get(line), oldest.get(line))
     return [(line, version) for line in LINES[kind] for version in scripts(line) if version > versions.get(line, "")]
@@ -151,17 +153,19 @@ def identity_of(database: Database) -> int:
 
     It is written into the file's header when it is first opened. Inodes of deleted files are used again.
     """
-    with database.reading() as connection:
-        found = int(connection.exec_driver_sql("PRAGMA application_id").scalar() or 0)
-    if found:
-        database.identity = found
-        return found
+    if database.identity:
+        return database.identity
+    found = 0
     with suppress(ReverieError), database.atomic() as connection:
-        found = int(connection.exec_driver_sql("PRAGMA application_id").scalar() or 0)
+        found = _identity_in(connection)
         if not found:
             found = _new_identity()
             connection.exec_driver_sql(f"PRAGMA application_id = {found}")
     return found
+
+
+def _identity_in(connection: Connection) -> int:
+    return int(connection.exec_driver_sql("PRAGMA application_id").scalar() or 0)
 
 
 def _create(path: Path, kind: Kind) -> None:
