@@ -26,7 +26,7 @@ from worker.reports import count_ingested, observe_latencies
 from worker.runtime import STAGE_TASKS, Runtime
 
 
-@task(contract.INGEST_MESSAGES)
+@task(contract.INGEST_MESSAGES, takes_next=True)
 def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
     """Store the items of a workspace's inbox, and notify the chunk stage after each batch."""
     runtime = current_runtime()
@@ -74,7 +74,7 @@ def _run_next(runtime: Runtime, stage: Literal["chunk", "index"], workspace: str
         runtime.notify_stage(stage, workspace)
 
 
-@task(contract.CHUNK_MESSAGES)
+@task(contract.CHUNK_MESSAGES, takes_next=True)
 def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
     """Chunk new texts, then notify the embed stage; without an embedder, messages are searchable now."""
     runtime = current_runtime()
@@ -113,7 +113,7 @@ _BACKFILL_AT_ONCE: Final = 50
 _STORES_AT_ONCE: Final = 16
 
 
-@task(contract.EMBED_CHUNKS)
+@task(contract.EMBED_CHUNKS, takes_next=True)
 def embed_chunks(*, workspace: str) -> Mapping[str, Any]:
     """Embed new chunks, with those of the workspaces whose turn is next, and notify the index stage."""
     runtime = current_runtime()
@@ -177,7 +177,7 @@ def _hooks(runtime: Runtime, store: Store, *, in_crowd: bool) -> embedding.Embed
     return embedding.EmbedHooks(on_embedded, on_unavailable)
 
 
-@task(contract.INDEX_CHUNKS)
+@task(contract.INDEX_CHUNKS, takes_next=True)
 def index_chunks(*, workspace: str) -> Mapping[str, Any]:
     """Index new vectors, and report which messages became searchable."""
     runtime = current_runtime()

@@ -10,12 +10,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import redis
 
 from adapters.broker.inbox import WorkerInbox
-from reverie.contract import TASK_QUEUES
+from reverie.checks import is_workspace_name
+from reverie.contract import ACCOUNT_STORE, SENT_AT_HEADER, TASK_QUEUES, TRACE_HEADER
 from reverie.pipeline.broker import call_broker
 
 # How many tasks of a queue are read in one call; each has some 700 bytes.
@@ -70,6 +71,36 @@ def next_in_queue(broker: redis.Redis, *, prefix: str, task: str, limit: int) ->
     messages = call_broker(lambda: cast("list[bytes]", broker.lrange(key, -limit, -1)))
     found = [named[1] for message in reversed(messages) if (named := task_in(message)) and named[0] == task]
     return list(dict.fromkeys(found))
+
+
+class TaskHeaders(NamedTuple):
+    """The id of a task, its trace id, and the time at which it was sent; the last two are empty if it has none."""
+
+    id: str
+    trace: str
+    sent_at: str
+
+
+def take_next(broker: redis.Redis, *, prefix: str, task: str) -> tuple[str, TaskHeaders] | None:
+    """Take the next message out of a queue if it is a task of this name; return its workspace and its headers.
+
+    Anything else is left to Celery. A worker that is killed meanwhile has lost the task; its flag is left, and the
+    sweeps find it. Raises `Unavailable`.
+    """
+    key = prefix + TASK_QUEUES[task]
+    message = call_broker(lambda: cast("bytes | None", broker.lindex(key, -1)))
+    named = None if message is None else task_in(message)
+    if message is None or named is None or named[0] != task or not _is_store(named[1]):
+        return None
+    headers = json.loads(message)["headers"]
+    found = TaskHeaders(*(str(headers.get(name) or "") for name in ("id", TRACE_HEADER, SENT_AT_HEADER)))
+    is_for_now = headers.get("eta") is None and headers.get("expires") is None
+    is_taken = is_for_now and call_broker(lambda: broker.lrem(key, -1, message.decode()))
+    return (named[1], found) if is_taken else None
+
+
+def _is_store(name: str) -> bool:
+    return name == ACCOUNT_STORE or is_workspace_name(name)
 
 
 def task_in(message: bytes) -> tuple[str, str] | None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from adapters.broker.queued_tasks import take_next
 from reverie import Reverie, contract
 from tasks.pipeline import embed_chunks, ingest_messages
 from worker.app import use_runtime
@@ -10,8 +15,9 @@ from worker.runtime import Runtime
 WORKSPACES = [f"new-{number}" for number in range(12)]
 
 
-def test_a_crowd_is_taken_through_two_tasks_each(runtime: Runtime) -> None:
+def test_a_crowd_is_taken_through_two_tasks_each(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given tasks of twelve workspaces, when those of two stages run, then all messages are searchable by then."""
+    monkeypatch.setattr("worker.app.STAGE_BUDGET_SECONDS", 0.0)  # each task does its own work only
     settings = runtime.settings
     for name in WORKSPACES:
         with Reverie("ana", broker=settings.broker, prefix=settings.broker_prefix, workspace=name) as memory:
@@ -39,3 +45,38 @@ def test_a_single_workspace_goes_through_all_its_tasks(runtime: Runtime) -> None
     with runtime.stores.workspace("one", create=False).reading() as tx:
         assert not tx.work.is_idle(("chunk",))
     assert runtime.queued_tasks().workspaces((contract.CHUNK_MESSAGES,)) == {"one"}
+
+
+def test_a_task_does_the_work_of_those_that_wait_behind_it(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given tasks of twelve workspaces, when one of them runs, then it takes the others in turn, down to four."""
+    monkeypatch.setattr("worker.app.STAGE_BUDGET_SECONDS", 60.0)
+    settings = runtime.settings
+    for name in WORKSPACES:
+        with Reverie("ana", broker=settings.broker, prefix=settings.broker_prefix, workspace=name) as memory:
+            memory.ingest("s", [{"role": "user", "content": f"The harbour of {name} is deep"}])
+    with use_runtime(runtime):
+        ingest_messages.apply(kwargs={"workspace": WORKSPACES[0]}, throw=True)
+
+    assert runtime.queued_tasks().workspaces((contract.INGEST_MESSAGES,)) == set(WORKSPACES[-4:])
+    assert runtime.stores.names() == sorted(WORKSPACES[:-4])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"task": contract.CHUNK_MESSAGES},
+        {"task": "other.program"},
+        {"eta": "2040-01-01T00:00:00"},
+        {"expires": "2040-01-01T00:00:00"},
+    ],
+)
+def test_a_task_takes_nothing_that_is_not_its_own_kind(runtime: Runtime, change: dict[str, str]) -> None:
+    """Given another message before the tasks of many workspaces, then Celery gets it."""
+    settings = runtime.settings
+    runtime.task_sender.send(contract.INGEST_MESSAGES, workspace="one")
+    queue = settings.broker_prefix + contract.TASK_QUEUES[contract.INGEST_MESSAGES]
+    message = json.loads(runtime.broker.rpop(queue))
+    message["headers"].update(change)
+    runtime.broker.rpush(queue, json.dumps(message))
+    assert take_next(runtime.broker, prefix=settings.broker_prefix, task=contract.INGEST_MESSAGES) is None
+    assert runtime.broker.llen(queue) == 1
