@@ -260,7 +260,7 @@ def translate_errors(path: Path) -> Iterator[None]:
     """Raise errors of SQLite and SQLAlchemy as Reverie's own, naming the file and what to do."""
     try:
         yield
-    except ReverieError:
+    except (ReverieError, pysqlite3.ProgrammingError):  # a value that a statement lacks, say, is a bug
         raise
     except (exc.DBAPIError, pysqlite3.Error) as error:
         raise _translate(path, error) from error

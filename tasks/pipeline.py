@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from adapters.broker.queued_tasks import next_in_queue
 from adapters.embedders.base import Embedder
@@ -53,7 +53,11 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
     if more:
         runtime.notify_stage("ingest", workspace)
     if in_crowd and report.stored:
-        _run_next(runtime, "chunk", workspace)
+        # While tasks of many workspaces wait, opening their stores again for each stage costs more than the stages do.
+        try:
+            _chunk(runtime, runtime.stores.workspace(workspace, create=False))
+        except ReverieError:  # a separate task tries again and reports the error
+            runtime.notify_stage("chunk", workspace)
     return {**report.counts(), "traces": report.traces}
 
 
@@ -61,17 +65,6 @@ def _in_crowd(runtime: Runtime, task: str) -> bool:
     with contextlib.suppress(Unavailable):  # the present work does not wait for the broker
         return runtime.inbox.has_many_tasks(task)
     return False
-
-
-def _run_next(runtime: Runtime, stage: Literal["chunk", "index"], workspace: str) -> None:
-    """Run a stage of a workspace in the task of the one before, whose store is open.
-
-    While tasks of many workspaces wait, opening their stores again for each stage costs more than the stages do.
-    """
-    try:
-        (_chunk if stage == "chunk" else _index)(runtime, runtime.stores.workspace(workspace, create=False))
-    except ReverieError:  # a separate task tries again and reports the error
-        runtime.notify_stage(stage, workspace)
 
 
 @task(contract.CHUNK_MESSAGES, takes_next=True)
@@ -115,7 +108,7 @@ _STORES_AT_ONCE: Final = 16
 
 @task(contract.EMBED_CHUNKS, takes_next=True)
 def embed_chunks(*, workspace: str) -> Mapping[str, Any]:
-    """Embed new chunks, with those of the workspaces whose turn is next, and notify the index stage."""
+    """Embed new chunks, with those of the workspaces whose turn is next; index a few at once, or notify that stage."""
     runtime = current_runtime()
     runtime.inbox.clear_notification(contract.EMBED_CHUNKS, workspace)
     return embed_workspace(runtime, workspace, batch_size=_EMBED_AT_ONCE, together=True)
@@ -135,7 +128,7 @@ def embed_workspace(runtime: Runtime, workspace: str, *, batch_size: int, togeth
         store,
         embedder,
         now=runtime.now,
-        hooks=_hooks(runtime, store, in_crowd=in_crowd),
+        hooks=_hooks(runtime, store),
         batch_size=embed_batch_size(batch_size, embedder),
         pace=runtime.pace_of(embedder),
         others=_next_stores(runtime, embedder, workspace) if in_crowd else (),
@@ -157,16 +150,10 @@ def _next_stores(runtime: Runtime, embedder: Embedder, workspace: str) -> Iterat
                 if name != workspace:
                     store = runtime.stores.workspace(name, create=False)
                     if runtime.embedder_for(store) is embedder:
-                        yield store, _hooks(runtime, store, in_crowd=True)
+                        yield store, _hooks(runtime, store)
 
 
-def _hooks(runtime: Runtime, store: Store, *, in_crowd: bool) -> embedding.EmbedHooks:
-    def on_embedded() -> None:
-        if in_crowd:
-            _run_next(runtime, "index", store.name)
-        else:
-            runtime.notify_stage("index", store.name)
-
+def _hooks(runtime: Runtime, store: Store) -> embedding.EmbedHooks:
     def on_unavailable(chunk_ids: Sequence[int], reason: str) -> None:
         if not chunk_ids or not has_waiting_producers(runtime, store):
             return
@@ -174,7 +161,11 @@ def _hooks(runtime: Runtime, store: Store, *, in_crowd: bool) -> embedding.Embed
             messages = tx.chunks.source_messages(chunk_ids)
         report_searchable(runtime, store, messages, at=runtime.now(), degraded=f"keyword only: {reason}")
 
-    return embedding.EmbedHooks(on_embedded, on_unavailable)
+    return embedding.EmbedHooks(
+        lambda: runtime.notify_stage("index", store.name),
+        on_unavailable,
+        lambda batch: report_searchable(runtime, store, batch.messages, at=batch.at),
+    )
 
 
 @task(contract.INDEX_CHUNKS, takes_next=True)

@@ -12,6 +12,7 @@ from typing import Final
 
 from adapters.embedders.base import REMOTE, Embedder, EmbedderUnavailable, refusal_of_all, relearn_dimension, to_blob
 from adapters.embedders.openai_compatible import BATCH_INPUTS
+from memory.pipeline.indexing import IndexedBatch, index_held
 from memory.pipeline.pace import BATCH_SECONDS, Pace
 from memory.questions import text_to_embed
 from memory.stage import (
@@ -31,7 +32,7 @@ from memory.stage import (
     within_transaction_time,
 )
 from reverie.errors import Permanent, ReverieError
-from storage.pipeline.records import Origin, PendingChunk
+from storage.pipeline.records import Origin, PendingChunk, ReadyMessage
 from storage.pipeline.work import Claim
 from storage.stores import Store
 from storage.transaction import Transaction
@@ -44,6 +45,9 @@ BATCH_CHUNKS: Final = 256
 _FILLED_CHUNKS: Final = 64
 # How many vectors are stored at once: a few milliseconds.
 _VECTORS_AT_ONCE: Final = 64
+# So few vectors are indexed as they are stored: a task for them would cost four times as much, while the vectors of an
+# import keep the model waiting for 0.2 ms each.
+_INDEXED_AT_ONCE: Final = 16
 # Only the newest chunks are looked through for waiting producers: these have sent their messages lately.
 _NEWEST_CHUNKS: Final = 1_000
 
@@ -62,11 +66,13 @@ Request = Callable[[Sequence[PendingChunk]], list[tuple[int, bytes]]]
 class EmbedHooks:
     """Callbacks after a batch: notify the index stage, or tell waiting producers that results are keyword-only.
 
-    `on_unavailable` gets chunk ids and the reason.
+    `on_unavailable` gets chunk ids and the reason. With `on_indexed`, a small batch is indexed as it is stored, and it
+    is called instead of `on_embedded`.
     """
 
     on_embedded: Callable[[], None]
     on_unavailable: Callable[[Sequence[int], str], None]
+    on_indexed: Callable[[IndexedBatch], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +228,7 @@ def _embed_batch(
         vectors = known_vectors
         if vectors is None:
             vectors, refused = vectors_of_chunks(embedder, chunks, partial(_still_wanted, batch, now), pace)
-        done = _commit(store, embedder, claim, vectors, now())
+        done, indexed = _commit(batch, embedder, vectors, now())
     except ModelChanged:
         with stage_writing(store) as tx:
             tx.work.release(claim)
@@ -239,7 +245,10 @@ def _embed_batch(
     if done:
         report.latencies += live_latencies(batch.origins, now())
     report.buried += _bury(store, claim, refused, now(), hooks)
-    hooks.on_embedded()
+    if hooks.on_indexed is not None and indexed is not None:
+        hooks.on_indexed(indexed)
+    else:
+        hooks.on_embedded()
     return not (claim.is_all and len(chunks) == len(claim.items))
 
 
@@ -292,19 +301,27 @@ def _vectors(embedder: Embedder, wanted: Wanted, pace: Pace, chunks: Sequence[Pe
     return vectors
 
 
-def _commit(store: Store, embedder: Embedder, claim: Claim, vectors: Sequence[tuple[int, bytes]], now: int) -> int:
+def _commit(
+    batch: _Batch, embedder: Embedder, vectors: Sequence[tuple[int, bytes]], now: int
+) -> tuple[int, IndexedBatch | None]:
+    """Store the vectors of a batch; return how many, and what was indexed with them, None if that is left to a task."""
     parts = deque(vectors[first : first + _VECTORS_AT_ONCE] for first in range(0, len(vectors), _VECTORS_AT_ONCE))
-    stored = 0
+    stored, messages = 0, list[ReadyMessage]()
+    indexes = batch.hooks.on_indexed is not None and len(vectors) <= _INDEXED_AT_ONCE
     while parts:
-        with stage_writing(store) as tx:
+        with stage_writing(batch.store) as tx:
             for part in within_transaction_time(popped_from(parts)):
-                stored += _store_vectors(tx, embedder, claim, part, now)
-    return stored
+                held = _store_vectors(tx, embedder, batch.claim, part, now)
+                stored += len(held)
+                if indexes:
+                    messages += index_held(tx, held, now)
+    return stored, IndexedBatch(messages, now) if indexes else None
 
 
 def _store_vectors(
     tx: Transaction, embedder: Embedder, claim: Claim, vectors: Sequence[tuple[int, bytes]], now: int
-) -> int:
+) -> list[int]:
+    """Store the vectors of the chunks that are still claimed, end their claims, and return these chunks."""
     held = tx.work.still_claimed(claim, [item for item, _ in vectors])
     current = [(item, blob) for item, blob in vectors if item in held]
     if current:
@@ -313,7 +330,7 @@ def _store_vectors(
         if claim.attempts:
             tx.chunks.set_embedding_error(sorted(held), None)
     tx.work.finish(claim, [item for item, _ in vectors])
-    return len(current)
+    return [item for item, _ in current]
 
 
 def _ensure_index(tx: Transaction, embedder: Embedder, now: int) -> None:

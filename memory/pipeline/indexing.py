@@ -71,9 +71,15 @@ def _index(tx: Transaction, claim: Claim, items: Sequence[int], now: int, report
     damaged = tx.chunks.remove_damaged_vectors(held)  # the vectors will be made again
     tx.work.finish(claim, damaged)
     held = [item for item in held if item not in set(damaged)]
-    tx.index.add_vectors(tx.chunks.vectors(held))
-    tx.chunks.mark_indexed(held, now=now)
+    messages = index_held(tx, held, now)
     tx.work.finish(claim, held)
     report.done += len(held)
     report.traces |= {origin.trace for origin in tx.chunks.origins(held)}
-    return tx.chunks.completed_by(held)
+    return messages
+
+
+def index_held(tx: Transaction, chunks: Sequence[int], now: int) -> list[ReadyMessage]:
+    """Index the vectors of claimed chunks; return the messages that become searchable by it."""
+    tx.index.add_vectors(tx.chunks.vectors(chunks))
+    tx.chunks.mark_indexed(chunks, now=now)
+    return tx.chunks.completed_by(chunks)

@@ -92,7 +92,7 @@ def test_a_forgotten_session_is_gone_from_every_answer(memory: Reverie) -> None:
 def test_the_trace_of_a_call_is_on_the_log_line_of_every_stage(memory: Reverie, stack: Stack) -> None:
     memory.ingest("chat-1", CONVERSATION, wait="searchable", timeout_seconds=60, trace="a-trace-to-follow")
 
-    wanted = {f"reverie.{task}" for task in ("ingest_messages", "chunk_messages", "embed_chunks", "index_chunks")}
+    wanted = {f"reverie.{task}" for task in ("ingest_messages", "chunk_messages", "embed_chunks")}
     _until(lambda: wanted <= _tasks_that_logged(stack, "a-trace-to-follow"))
     assert wanted <= _tasks_that_logged(stack, "a-trace-to-follow")
 

@@ -202,8 +202,11 @@ def test_no_sweep_sends_a_task_again_that_lies_in_its_queue(here: Runtime) -> No
 
 
 @pytest.mark.parametrize("queue", [contract.QUEUE_INDEX, contract.QUEUE_EMBED])
-def test_the_sweep_sends_a_task_again_whose_flag_is_set_and_that_lies_in_no_queue(here: Runtime, queue: str) -> None:
+def test_the_sweep_sends_a_task_again_whose_flag_is_set_and_that_lies_in_no_queue(
+    here: Runtime, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Given tasks that were lost before they began, when the sweep runs, then it sends each of them once."""
+    monkeypatch.setattr("memory.pipeline.embedding._INDEXED_AT_ONCE", 0)
     waiting = waiting_at_every_stage(here, 5)
     lost = here.monitor.queue_depths()[queue]
     here.broker.delete(here.settings.broker_prefix + queue)
@@ -270,7 +273,7 @@ from worker.logs import configure_logging
 worker.app.STORE_PATIENCE_SECONDS = None
 configure_logging(settings, process="test")
 app.loader.import_default_modules()
-storage.pipeline.messages._INSERT = "INSERT INTO messages (content) VALUES (:content, :missing)"
+storage.pipeline.messages._INSERT = "INSERT INTO messages (content, role) VALUES (:content, :missing)"
 app.tasks["reverie.ingest_messages"].apply(kwargs={"workspace": "ws"})
 """
 

@@ -290,6 +290,43 @@ def test_the_status_says_what_to_do_about_vectors_of_another_dimension(pipe: Pip
         assert ("`reverie --workspace ws db reembed`" in _model_advice(WORKSPACE, content, guarded)) is says
 
 
+@pytest.mark.parametrize(("number", "tasks"), [(16, 0), (17, 1)])
+def test_a_few_vectors_are_indexed_as_they_are_stored(pipe: Pipeline, number: int, tasks: int) -> None:
+    """Given new messages, when they are embedded, then a few are searchable at once, and many are left to a task."""
+    pipe.say(*[f"number {one} of the boats" for one in range(number - 10)])
+    pipe.drain(lambda: pipe.ingest().taken)
+    pipe.drain(lambda: pipe.chunk().done)
+    left, ready = list[int](), list[str]()
+    hooks = EmbedHooks(
+        lambda: left.append(1), lambda _ids, _why: None, lambda batch: ready.extend(one.id for one in batch.messages)
+    )
+    for _ in range(2):  # a task may run twice
+        embed_chunks(pipe.store, pipe.embedder, now=pipe.now, hooks=hooks, pace=Pace(256))
+    assert (len(left), len(ready)) == (tasks, 0 if tasks else number)
+    assert pipe.index().done == (number if tasks else 0)
+    assert verify(pipe.store).wrong == []
+
+
+def test_a_worker_killed_while_it_indexes_leaves_neither_vectors_nor_an_index(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a crash within the transaction that stores and indexes vectors, then both are done by the next worker."""
+    ready = list[str]()
+    hooks = EmbedHooks(
+        lambda: None, lambda _ids, _why: None, lambda batch: ready.extend(one.id for one in batch.messages)
+    )
+    with monkeypatch.context() as crashing:
+        crashing.setattr(Chunks, "mark_indexed", lambda *_, **__: exec("raise KeyboardInterrupt"))
+        with pytest.raises(KeyboardInterrupt):
+            embed_chunks(pipe.store, pipe.embedder, now=pipe.now, hooks=hooks)
+    with pipe.store.reading() as tx:
+        assert (tx.index.active("vector"), ready) == (None, [])
+    pipe.advance(STAGE_LEASE_SECONDS + 1)
+    embed_chunks(pipe.store, pipe.embedder, now=pipe.now, hooks=hooks)
+    assert len(ready) == 10
+    assert verify(pipe.store).wrong == []
+
+
 def test_a_model_chosen_by_another_worker_meanwhile_is_not_mixed_either(pipe: Pipeline) -> None:
     """Given two first batches of two models at once, when the slower one commits, then it gives its chunks back."""
 
