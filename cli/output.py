@@ -89,10 +89,10 @@ def print_json(value: Any) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str | Callable[[], str]) -> None:
     """Print a table. Without rows, print `empty`: a text, or a function that returns one.
 
-    No cell is truncated, so that ids can be copied. When the table is wider than the terminal, a long last
-    column is printed below the rest of its row.
+    No cell is truncated, so that ids can be copied; None is a dash. When the table is wider than the terminal, a long
+    last column is printed below the rest of its row.
     """
-    shown = [[str(cell).translate(_IN_CELLS) for cell in row] for row in rows]
+    shown = [[("-" if cell is None else str(cell)).translate(_IN_CELLS) for cell in row] for row in rows]
     if not shown:
         say(empty if isinstance(empty, str) else empty())
         return

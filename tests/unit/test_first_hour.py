@@ -13,6 +13,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessage
 
 import reverie.client
+from cli.output import print_table
 from reverie import AsyncReverie, Reverie
 from reverie.calls import refused, validated
 from reverie.errors import Limited, Rejected
@@ -239,3 +240,9 @@ def test_a_curve_of_one_sample_is_a_point() -> None:
     assert " " not in line
     template = Path("server/page/templates/parts/pipeline_figures.html")
     assert 'class="point" points="{{ points }} {{ points }}"' in (Path(__file__).parents[2] / template).read_text()
+
+
+def test_what_a_row_of_a_table_lacks_is_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
+    """Given a context of no session, as lists have it, then the table of the command line says a dash, not `None`."""
+    print_table(("id", "session"), [("c1", None), ("c2", "s")], empty="")
+    assert capsys.readouterr().out.split() == ["id", "session", "c1", "-", "c2", "s"]
