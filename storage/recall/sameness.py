@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,7 +134,8 @@ _CJK: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _APOSTROPHE: Final = "['\u2019]"
 _WORD: Final = re.compile(rf"[{_CJK}]|\d+(?:[.,:/-]\d+)*|[^\W\d_{_CJK}]+(?:{_APOSTROPHE}[^\W\d_{_CJK}]+)*")
 _QUOTED: Final = re.compile('["\u201c\u201e\u00ab]([^"\u201c\u201d\u201e\u00ab\u00bb]{1,200})["\u201c\u201d\u00bb]')
-_NOT: Final = re.compile(rf"(?i:(?<=\bcan)(?:{_APOSTROPHE}t|not)|(?<!\bca)(?<=\w)n{_APOSTROPHE}t)\b")
+# The patterns begin with the characters that can match, not with what is before them: a search takes a quarter as long.
+_NOT: Final = re.compile(rf"['\u2019nN](?i:(?<=\bcan{_APOSTROPHE})t|(?<=\bcann)ot|(?<!\bcan)(?<=\wn){_APOSTROPHE}t)\b")
 _OWNER: Final = re.compile(rf"{_APOSTROPHE}s?$")
 # Stop words: a sentence means the same without them. Not `have`: Ann has a boss, or is one. Not `being`: a thing being
 # done is not done. Not `too`: too hot is not hot.
@@ -146,7 +147,7 @@ _IN_CAPITALS: Final = frozenset({"IT", "US", "WHO"})
 _MARK: Final = re.compile(
     r"!(?==)|[^\w\s.,!;:'\"\u2018-\u201f\u00ab\u00bb()\[\]{}`*_\u2026\u00b7\u2022\u2010-\u2015\u3001-\u3015-]"
 )
-_MINUS: Final = re.compile(r"(?<!\w)[-\u2212](?=\d)")
+_MINUS: Final = re.compile(r"[-\u2212](?<!\w.)(?=\d)")
 # The two ways to spell English.
 _SPELLINGS: Final = ((re.compile(r"(?<=\w{3})our"), "or"), (re.compile(r"(?<=\w{3})is(?=e[sd]?$|ing$|ation)"), "iz"))
 # A comparative is not its adjective: opposites do not distinguish `good` from `better`. `tls` is no plural.
@@ -169,23 +170,57 @@ class Statement:
     tokens: tuple[str, ...]
 
 
+class _Word(NamedTuple):
+    """What a word contributes to a statement; a part that it does not have is empty."""
+
+    folded: str
+    number: str
+    is_negation: bool
+    side: str
+    name: str
+    token: str
+
+
+_NO_WORDS: Final = ((),) * len(_Word._fields)
+
+
+@lru_cache(maxsize=16_384)
+def _word(original: str) -> _Word:
+    word = _OWNER.sub("", original.casefold())
+    return _Word(
+        word,
+        NUMBERS.get(word, word) if word in NUMBERS or word[0].isdigit() else "",
+        word in NEGATIONS,
+        SIDES.get(word, ""),
+        word if original[0].isupper() else "",
+        "" if word in _SMALL else _token(word),
+    )
+
+
+@lru_cache(maxsize=4_096)  # as for claims, the same texts are recalled again and again
 def statement(text: str) -> Statement:
     """Return the features of a text that can be compared without understanding it."""
     expanded = _NOT.sub(" not", unicodedata.normalize("NFKC", with_few_marks(text)))
-    original = [found[0] for found in _WORD.finditer(expanded)]
-    words = [_OWNER.sub("", word.casefold()) for word in original]
-    numbers = tuple(sorted(NUMBERS.get(word, word) for word in words if word in NUMBERS or word[0].isdigit()))
-    negations = sum(word in NEGATIONS for word in words)
-    sides = frozenset(SIDES[word] for word in words if word in SIDES)
-    quoted = frozenset(found[1].strip().casefold() for found in _QUOTED.finditer(expanded))
+    original = _WORD.findall(expanded)
+    columns = zip(*map(_word, original), strict=True) if original else _NO_WORDS
+    folded, numbers, negations, sides, names, tokens = columns
+    quoted = frozenset(found.strip().casefold() for found in _QUOTED.findall(expanded))
     marks = (len(_MINUS.findall(expanded)), "".join(sorted(_MARK.findall(expanded))))
-    names = ((place, word) for place, word in enumerate(words) if original[place][0].isupper())
     in_capitals = frozenset() if expanded.isupper() else _IN_CAPITALS.intersection(original)
+    if names and names[0] in _SMALL:
+        names = names[1:]
     return Statement(
-        exact=(numbers, negations, sides, quoted, marks, in_capitals),
-        names=frozenset(name for place, name in names if place or name not in _SMALL),
-        words=frozenset(words),
-        tokens=tuple(_token(word) for word in words if word not in _SMALL),
+        exact=(
+            tuple(sorted(filter(None, numbers))),
+            sum(negations),
+            frozenset(filter(None, sides)),
+            quoted,
+            marks,
+            in_capitals,
+        ),
+        names=frozenset(filter(None, names)),
+        words=frozenset(folded),
+        tokens=tuple(filter(None, tokens)),
     )
 
 
