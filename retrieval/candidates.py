@@ -13,6 +13,7 @@ from functools import reduce
 from typing import Final
 
 import numpy as np
+from msgspec import structs
 
 from adapters.embedders.base import Embedder
 from adapters.embedders.openai_compatible import BATCH_INPUTS
@@ -93,7 +94,10 @@ def read_past(
             if position == 0 and prepared.vector is not None:
                 embedder = embedder_for(tx)
     wanted = [held[place] for place in _not_withdrawn(held)]
-    held = [(store, replace(memory, chunk_id=number)) for number, (store, memory) in enumerate(wanted, _FIRST_NUMBER)]
+    held = [
+        (store, structs.replace(memory, chunk_id=number))
+        for number, (store, memory) in enumerate(wanted, _FIRST_NUMBER)
+    ]
     if not held:
         return None
     indexed = [_row(memory) for _, memory in held]

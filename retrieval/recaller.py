@@ -108,7 +108,7 @@ def _with_score(found: FoundResult, score: float) -> FoundResult:
     if explanation is None:
         return found
     explanation = msgspec.structs.replace(explanation, reranker=score)
-    return replace(found, result=msgspec.structs.replace(found.result, explanation=explanation))
+    return found._replace(result=msgspec.structs.replace(found.result, explanation=explanation))
 
 
 @dataclass(frozen=True, slots=True)

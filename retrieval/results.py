@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -94,8 +94,7 @@ _DEPTH_WITH_FLOOR: Final = 100
 _Key = tuple[str, str | None, str]
 
 
-@dataclass(frozen=True, slots=True)
-class FoundResult:
+class FoundResult(NamedTuple):
     """A result, the hit behind it, and the hits that it replaces: those of its memories (`folded`), and `duplicates`.
 
     Each replaced hit has the key of the result that it would have been.
@@ -103,14 +102,13 @@ class FoundResult:
 
     result: RecallResult
     hit: Hit
-    owner: str | None = None
-    confirmed_at: int | None = None
-    folded: dict[_Key, Hit] = field(default_factory=dict)
-    duplicates: dict[_Key, Hit] = field(default_factory=dict)
+    owner: str | None
+    confirmed_at: int | None
+    folded: dict[_Key, Hit]
+    duplicates: dict[_Key, Hit]
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     """A ranked chunk with its text, the key of its result, and its hit. If `folded`, its result is its source."""
 
     item: Fused
@@ -149,7 +147,7 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
                 continue
             elif found.key not in results and len(results) < most:
                 results[found.key] = FoundResult(
-                    _result(candidates, found), found.hit, found.text.owner, found.text.confirmed_at
+                    _result(candidates, found), found.hit, found.text.owner, found.text.confirmed_at, {}, {}
                 )
         if len(ranked) < count or request.min_score is not None:
             break
@@ -220,7 +218,7 @@ def _subject(found: FoundResult, claim: Claim) -> tuple[object, ...]:
 
 def _replaced(found: FoundResult, by: RecallResult) -> FoundResult:
     changed = msgspec.structs.replace(found.result, replaced_by=by.id, replaced_at=by.created_at)
-    return replace(found, result=changed)
+    return found._replace(result=changed)
 
 
 # The limit of owners whose changes are looked up, for a viewer who reads as several users.
@@ -274,11 +272,11 @@ def _with_later_change(found: FoundResult, known: Sequence[tuple[Replacement, Ch
     if person is None or result.replaced_by is not None or len(result.text) > _CLAIM_CHARACTERS:
         return found
     if (day := passed_day(result.text, to_micros(result.created_at), now=now)) is not None:
-        return replace(found, result=msgspec.structs.replace(result, changed_since=LaterChange(id="", text="", at=day)))
+        return found._replace(result=msgspec.structs.replace(result, changed_since=LaterChange(id="", text="", at=day)))
     said_at = max(to_micros(result.created_at), found.confirmed_at or 0)
     changes = [(one, _from_view_of(person, change)) for one, change in known if one.id != result.id]
     newest = newest_change(result.text, said_at, changes)
-    return replace(found, result=msgspec.structs.replace(result, changed_since=newest)) if newest is not None else found
+    return found._replace(result=msgspec.structs.replace(result, changed_since=newest)) if newest is not None else found
 
 
 class _Duplicates:
@@ -304,7 +302,7 @@ class _Duplicates:
 def _with_duplicates(found: FoundResult) -> FoundResult:
     if not found.duplicates:
         return found
-    return replace(found, result=msgspec.structs.replace(found.result, duplicates=len(found.duplicates)))
+    return found._replace(result=msgspec.structs.replace(found.result, duplicates=len(found.duplicates)))
 
 
 def _find_batch(candidates: Candidates, batch: Sequence[Fused], now: int) -> list[_Found]:

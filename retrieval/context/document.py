@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, get_args
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from retrieval.context.select import Candidate, Selection
 from retrieval.context.turns import MIN_IMPORTANCE
@@ -87,7 +88,11 @@ def lines_of(text: str) -> list[str]:
 
 def quoted(text: str, *, indent: str = "") -> str:
     """Return a text as a Markdown quotation."""
-    return "".join(f"{indent}> {line}".rstrip() + "\n" for line in lines_of(text))
+    return _quotation(lines_of(text), indent=indent)
+
+
+def _quotation(lines: Iterable[str], *, indent: str) -> str:
+    return "".join(f"{indent}> {line}".rstrip() + "\n" for line in lines)
 
 
 def label(text: str, *, max_characters: int = 80) -> str:
@@ -114,8 +119,7 @@ def shown_text(result: RecallResult) -> str:
 # --- entries ---
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One entry of the document: a turn of the conversation, or a memory from elsewhere.
 
     It stands below `headings`, the outer one first. `place` names the session in which a memory was said, `remarks`
@@ -147,14 +151,14 @@ class Item:
 
     def nameless(self) -> Item:
         """Return the item with its role as the only speaker."""
-        return replace(self, speaker=self.speaker.partition(" ")[0])
+        return self._replace(speaker=self.speaker.partition(" ")[0])
 
     def shortened(self, text: str) -> Item:
         """Return the item with a shorter text, in its message too."""
         message = self.message
         if message is not None and len(message.content) > len(text):
             message = replace(message, content=text)
-        return replace(self, text=text, message=message)
+        return self._replace(text=text, message=message)
 
     def lines(self, *, number: int | None = None) -> str:
         """Return the item as a list entry: a text of one line on the same line, a longer one as a quotation below."""
@@ -163,11 +167,16 @@ class Item:
         said_at = f"{_time(self.created_at)}, " if self.candidate is None else ""
         remarks = f" ({self.remarks})" if self.remarks else ""
         head = f"- {tag}{said_at}{self.speaker}{flag}"
-        text = with_days_meant(self.text, self.created_at)
-        lines = lines_of(text)
+        lines = _lines_said(self.text, self.created_at)
         if len(lines) <= 1:
             return f"{head}: {lines[0].strip() if lines else '(nothing)'}{remarks}\n"
-        return f"{head}{remarks}:\n" + quoted(text, indent="  ")
+        return f"{head}{remarks}:\n" + _quotation(lines, indent="  ")
+
+
+# Cached because an entry is counted before it is written, and often counted as a whole and shortened.
+@lru_cache(maxsize=4_096)
+def _lines_said(text: str, said_at: int) -> tuple[str, ...]:
+    return tuple(lines_of(with_days_meant(text, said_at)))
 
 
 def items_of(selection: Selection, *, with_places: bool) -> list[Item]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from adapters.tokens import ELLIPSIS, TokenCounter, last_lines, truncate
 from retrieval.context.document import (
@@ -32,8 +32,9 @@ from storage.memories.instructions import MAX_COUNTED, StandingInstruction
 from storage.recall.words import is_function_word, words_of
 from storage.sessions.summaries import without_quoted
 
-# Lines are counted in groups of about this many characters, so that not many more are counted than fit.
-_COUNT_GROUP_CHARACTERS: Final = 65_536
+# Lines are counted in groups of about this many characters: some 1,000 tokens, so that not many more are counted than
+# fit.
+_COUNT_GROUP_CHARACTERS: Final = 4_096
 # At most this fraction (1/n) of the room is for the summary, for instructions, and for all but the items: turns come
 # first.
 _SUMMARY_SHARE: Final = 4
@@ -153,8 +154,7 @@ def _included(
 # --- what an item costs ---
 
 
-@dataclass(frozen=True, slots=True)
-class _Cost:
+class _Cost(NamedTuple):
     """The tokens of an item, and the tokens of the line of its day, which all items of that day share."""
 
     tokens: int
@@ -173,12 +173,13 @@ def _costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[_Cost]:
 
 
 def _line_costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[int]:
-    group: list[str] = []
+    group, characters = list[str](), 0
     for item in items:
         group.append(item.lines())
-        if sum(map(len, group)) >= _COUNT_GROUP_CHARACTERS:
+        characters += len(group[-1])
+        if characters >= _COUNT_GROUP_CHARACTERS:
             yield from counter.count(group)
-            group = []
+            group, characters = [], 0
     yield from counter.count(group)
 
 

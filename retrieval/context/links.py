@@ -139,7 +139,7 @@ def _capped_relevance(result: RecallResult, hit: Hit, best: float) -> tuple[Reca
     any_speaker = min(hit.relevance_of_any_speaker, best)
     return (
         structs.replace(result, relevance=shown_relevance(best)),
-        replace(hit, relevance=best, relevance_of_any_speaker=any_speaker),
+        hit._replace(relevance=best, relevance_of_any_speaker=any_speaker),
     )
 
 

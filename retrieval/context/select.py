@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -105,8 +105,7 @@ class ContextRequest:
     trust: TrustPolicy = EVERYTHING_TOLD
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A recalled message, file or memory with the values that decide its rank in a context.
 
     `fit` is the relevance of the text without regard to its speaker. `store` is the store of its chunk, `last_at` the
@@ -560,7 +559,7 @@ def relevance_of(candidate: Candidate, *, now: int, rates: Mapping[Tier, float])
 
 def ranked(candidates: Iterable[Candidate], *, now: int, rates: Mapping[Tier, float]) -> list[Candidate]:
     """Return candidates with their relevance, best first; ties go to the better match, the newer, the higher id."""
-    rated = [replace(candidate, relevance=relevance_of(candidate, now=now, rates=rates)) for candidate in candidates]
+    rated = [candidate._replace(relevance=relevance_of(candidate, now=now, rates=rates)) for candidate in candidates]
     return sorted(rated, key=lambda c: (-c.relevance, -c.score, -c.last_at, -c.number))
 
 
@@ -616,7 +615,7 @@ def _newer(better: Candidate, other: Candidate) -> Candidate:
     """Return the newer of two candidates that say the same, with the better one's relevance."""
     if other.result.created_at <= better.result.created_at or other.tier != better.tier:
         return better
-    return replace(other, score=better.score, relevance=better.relevance, fit=better.fit)
+    return other._replace(score=better.score, relevance=better.relevance, fit=better.fit)
 
 
 # --- the past of memories ---
@@ -632,8 +631,7 @@ def _with_past(chosen: Sequence[Candidate], own: _MemoryDetails, across: _Memory
     for one in chosen:
         if one.result.kind == "memory":
             details = across if one.store == ACCOUNT_STORE else own
-            one = replace(
-                one,
+            one = one._replace(
                 provenance=details.provenances.get(one.result.id),
                 history=details.histories.get(one.result.id, ()),
                 contradicted_at=contradicted.get(one.number),

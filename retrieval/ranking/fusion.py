@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,7 @@ DEFAULT_VECTOR_WEIGHT: Final = 0.7
 DEFAULT_FTS_WEIGHT: Final = 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(NamedTuple):
     """A chunk with its fused score and the score of each retriever that found it."""
 
     chunk_id: int

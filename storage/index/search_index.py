@@ -16,7 +16,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 from sqlalchemy import Connection, CursorResult, exc
 
@@ -50,8 +50,7 @@ _REPLACED: Final = "chunks_index_replaced_"
 _ROWS_OF_A_STEP: Final = {"vector_chunks00": 64, "data": 1_500}
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """One chunk found by a retriever. A higher score is a better match.
 
     In a recall over two stores, `store` names the one that the chunk is in. `relevance` is the estimated probability

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from reverie.memories.types import Tier
 from reverie.recall.types import Turn
@@ -17,8 +19,7 @@ from storage.rows import select_list, valid_json
 from storage.viewer import of_memory, of_message
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkSource:
+class ChunkSource(msgspec.Struct, frozen=True):
     """The message, file or memory that a chunk came from, as recall shows it.
 
     For a memory `tier` is its tier, `source_message` the id of the message it was made from, and `source_session` the
@@ -64,8 +65,7 @@ class Replacement:
     owner: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkAttributes:
+class ChunkAttributes(NamedTuple):
     """The attributes of a chunk that ranking uses. `accessed_at` is None if it was never found.
 
     `tier` and `kind` (fact, preference and so on) are those of a memory; messages and files have neither. `keyed` marks
@@ -91,8 +91,7 @@ SHOWN_CHARACTERS: Final = 640
 _LIMIT: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastMemory(ChunkSource):
+class PastMemory(ChunkSource, frozen=True, kw_only=True):
     """A memory that was replaced, with the fields that recall shows and ranks by. Times are microseconds.
 
     It has no chunk, so its readers number such memories in place of chunk ids.
