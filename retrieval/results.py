@@ -87,6 +87,9 @@ def normalised(text: str) -> str:
     return _BETWEEN_WORDS.sub(" ", folded).strip() or " ".join(folded.split())
 
 
+# At most so many chunks are read beyond the limit. Of 100 results none is replaced by one that ranks below them all in
+# LoCoMo.
+_FURTHER: Final = 25
 # With a `min_score`, at least so many chunks are looked at.
 _DEPTH_WITH_FLOOR: Final = 100
 
@@ -129,8 +132,8 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
     folded: list[_Found] = []
     duplicates = None if request.separate_duplicates else _Duplicates()
     read: set[int] = set()
-    count = 2 * request.limit  # several chunks may belong to one result
-    # The replacement of a result may rank below all of them.
+    # Several chunks may belong to one result, and the replacement of a result may rank below all of them.
+    count = request.limit + min(request.limit, _FURTHER)
     most = request.limit if request.neighbours else count
     if request.min_score is not None:
         count = max(_DEPTH_WITH_FLOOR, 2 * count)
