@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -216,7 +216,8 @@ def _keys(segment: Segment) -> NDArray[np.uint64]:
 class Neighbourhood:
     """Some rows in thread order, grouped into runs without a gap, each within one thread.
 
-    `rows` are row numbers of the snapshot; every method takes and returns one value per row, in this order.
+    `rows` are row numbers of the snapshot; every method takes and returns one value per row, in this order. `words`
+    counts the words of each row's window.
     """
 
     def __init__(self, snapshot: IndexSnapshot, places: Rows | None = None) -> None:
@@ -231,9 +232,11 @@ class Neighbourhood:
         if places is not None:
             breaks |= np.diff(places) != 1
         starts = np.flatnonzero(np.concatenate([[True], breaks])) if count else np.empty(0, np.int64)
-        self._run = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, count)))
-        low, high = window_bounds(self._run, snapshot.lengths[self.rows])
-        self._low, self._high = low, high
+        self._run = np.repeat(np.arange(len(starts), dtype=np.int32), np.diff(np.append(starts, count)))
+        lengths = snapshot.lengths[self.rows]
+        # In 32 bits, because a snapshot keeps the neighbourhood of all its rows.
+        self._low, self._high = (bounds.astype(np.int32) for bounds in window_bounds(self._run, lengths))
+        self.words = self.window_sums(lengths)
 
     @classmethod
     def around(cls, snapshot: IndexSnapshot, seeds: Rows) -> Neighbourhood:
@@ -361,6 +364,13 @@ class IndexSnapshot:
     newest: int
     postings: Postings
     codes: VectorCodes | None
+    _whole: list[Neighbourhood] = field(default_factory=list, init=False)
+
+    def neighbourhood(self) -> Neighbourhood:
+        """Return all rows as one neighbourhood, which is computed by the first call."""
+        if not self._whole:
+            self._whole.append(Neighbourhood(self))
+        return self._whole[0]
 
     def rows_with(self, word: int) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Return the live rows that contain a word (a hash), and how often each does."""

@@ -81,7 +81,7 @@ def surrounding_scores(
     """
     statistics = statistics or snapshot
     chunks = statistics.documents
-    lengths = near.window_sums(snapshot.lengths[near.rows])
+    lengths = near.words
     # The length of a full window of chunks of mean length, so that a score does not depend on how many rows are scored.
     window = 1 + 2 * min(REACH, REACH_WORDS / statistics.mean_length)
     mean_length = statistics.mean_length * window
@@ -265,7 +265,7 @@ def _scored_rows(
     Memories get the same number of seeds of their own, so that they displace no messages.
     """
     if exhaustive or snapshot.documents <= SCORED_WHOLE:
-        return Neighbourhood(snapshot)
+        return snapshot.neighbourhood()
     memories = (
         np.flatnonzero(searched & snapshot.rows_of_role("memory")) if snapshot.has_memories else np.empty(0, np.int64)
     )
