@@ -263,7 +263,7 @@ class Candidates:
 
         The hit of a replaced memory has no store.
         """
-        part = next(part for part in self._parts if part.has(ranked.chunk_id))
+        part = next(part for part in self._parts if part.has(ranked.chunk_id)) if self._parts[1:] else self._parts[0]
         share = min(1.0, max(0.0, ranked.score / self._possible)) if self._possible > 0 else 0.0
         store = part.query.store if part.past is None else ""
         return Hit(abs(ranked.chunk_id), share, store, relevance.value, relevance.of_any_speaker)

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -224,6 +225,7 @@ def _replaced(found: FoundResult, by: RecallResult) -> FoundResult:
     return found._replace(result=changed)
 
 
+_Changes = Sequence[tuple[Replacement, Change]]
 # The limit of owners whose changes are looked up, for a viewer who reads as several users.
 _MAX_OWNERS: Final = 8
 
@@ -248,7 +250,12 @@ def with_later_changes(
                 changed.append(Replacement(result.text, by.id, by.text, to_micros(by.created_at)))
             changes = [(one, _with_named_owner(person, change)) for one, change in changes_of(changed)]
             known.setdefault(found.owner, []).extend(changes)
-    return [_with_later_change(found, known.get(found.owner, ()), now) for found in results]
+
+    @cache
+    def seen_by(owner: str | None, person: str) -> _Changes:
+        return [(one, _from_view_of(person, change)) for one, change in known.get(owner, ())]
+
+    return [_with_later_change(found, seen_by, now) for found in results]
 
 
 def _person(result: RecallResult) -> str | None:
@@ -270,14 +277,15 @@ def _from_view_of(person: str, change: Change) -> Change:
     return change._replace(owner="my" if change.owner == f"{person}'s" else "")
 
 
-def _with_later_change(found: FoundResult, known: Sequence[tuple[Replacement, Change]], now: int) -> FoundResult:
+def _with_later_change(found: FoundResult, seen_by: Callable[[str | None, str], _Changes], now: int) -> FoundResult:
+    """`seen_by` returns the changes among the memories of an owner, from the view of a person."""
     result, person = found.result, _person(found.result)
     if person is None or result.replaced_by is not None or len(result.text) > _CLAIM_CHARACTERS:
         return found
     if (day := passed_day(result.text, to_micros(result.created_at), now=now)) is not None:
         return found._replace(result=msgspec.structs.replace(result, changed_since=LaterChange(id="", text="", at=day)))
     said_at = max(to_micros(result.created_at), found.confirmed_at or 0)
-    changes = [(one, _from_view_of(person, change)) for one, change in known if one.id != result.id]
+    changes = ((one, change) for one, change in seen_by(found.owner, person) if one.id != result.id)
     newest = newest_change(result.text, said_at, changes)
     return found._replace(result=msgspec.structs.replace(result, changed_since=newest)) if newest is not None else found
 
@@ -330,7 +338,9 @@ def _find_batch(candidates: Candidates, batch: Sequence[Fused], now: int) -> lis
     found = []
     for item in batch:
         text, source = texts[item.chunk_id], shown[item.chunk_id]
-        relevance = relevances[item.chunk_id].at_least(of_memories.get(_key(text), relevances[item.chunk_id]))
+        relevance = relevances[item.chunk_id]
+        if of_memories:
+            relevance = relevance.at_least(of_memories.get(_key(text), relevance))
         found.append(_Found(item, text, _key(source), source is not text, candidates.hit(item, relevance)))
     return found
 

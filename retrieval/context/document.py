@@ -95,6 +95,7 @@ def _quotation(lines: Iterable[str], *, indent: str) -> str:
     return "".join(f"{indent}> {line}".rstrip() + "\n" for line in lines)
 
 
+@lru_cache(maxsize=1_024)
 def label(text: str, *, max_characters: int = 80) -> str:
     """Return a name on one line, without characters that have a meaning in the document, and without lookalikes."""
     shown = visible(LINE_END.sub(" ", text))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from adapters.tokens import ELLIPSIS, TokenCounter, last_lines, truncate
@@ -247,14 +248,24 @@ def _excerpt(item: Item, asked: frozenset[str]) -> Item:
     Other items are returned unchanged, and so are messages with a remark about the whole text.
     """
     is_message = item.candidate is not None and item.candidate.result.kind == "message"
-    sentences = [part.strip() for part in _SENTENCE.split(item.text) if part.strip()]
-    if not is_message or item.remarks or len(sentences) < 2:
+    if not is_message or item.remarks or not (statements := _statements(item.text)):
         return item
-    statements = [sentence for sentence in sentences if not sentence.endswith(_QUESTION_MARKS)] or sentences
-    words = {sentence: _words(sentence) for sentence in statements}
-    best = max(statements, key=lambda sentence: (len(words[sentence] & asked), len(words[sentence])))
-    shown = f"{ELLIPSIS} {best}" if best == sentences[-1] else f"{best} {ELLIPSIS}"
+    best, _, is_last = max(statements, key=lambda one: (len(one[1] & asked), len(one[1])))
+    shown = f"{ELLIPSIS} {best}" if is_last else f"{best} {ELLIPSIS}"
     return item if len(best) > _EXCERPT_SHARE * len(item.text) else item.shortened(shown)
+
+
+@lru_cache(maxsize=4_096)
+def _statements(text: str) -> tuple[tuple[str, frozenset[str], bool], ...]:
+    """Return the sentences that are no questions, or all if there are no others; none if there is only one sentence.
+
+    Each comes with its words, and whether it is the last of the text.
+    """
+    sentences = [part.strip() for part in _SENTENCE.split(text) if part.strip()]
+    if len(sentences) < 2:
+        return ()
+    statements = [sentence for sentence in sentences if not sentence.endswith(_QUESTION_MARKS)] or sentences
+    return tuple((sentence, _words(sentence), sentence == sentences[-1]) for sentence in statements)
 
 
 def _words(text: str) -> frozenset[str]:

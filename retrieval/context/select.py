@@ -22,7 +22,14 @@ from numpy.typing import NDArray
 
 from retrieval.candidates import is_past
 from retrieval.context.links import asks_for_history, follow_names, is_of_person
-from retrieval.context.turns import MAX_IMPORTANT, MAX_RELEVANT, MIN_IMPORTANCE, Conversation, choose_turns
+from retrieval.context.turns import (
+    MAX_IMPORTANT,
+    MAX_RELEVANT,
+    MIN_IMPORTANCE,
+    Conversation,
+    choose_turns,
+    near_enough,
+)
 from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
 from retrieval.results import Twin, Twins, normalised
@@ -47,8 +54,6 @@ from storage.transaction import AgentRepositories, Transaction
 # A recall in the workspace of the context.
 Recall = Callable[[RecallRequest], RecallOutcome]
 
-# Cosine to the query. all-MiniLM-L6-v2 gives paraphrases about 0.7 and turns on one subject about 0.4.
-_MIN_COSINE: Final = 0.65
 # A turn used as the query may be a whole document, whose beginning says what it is about.
 _QUERY_CHARACTERS: Final = 2_000
 # Results below this share of the best result's relevance would only pad a context. Results that have hardly anything in
@@ -211,6 +216,11 @@ class _Session:
     query: str
     recent: list[MessageRecord]
 
+    @property
+    def has_only_recent(self) -> bool:
+        """Return whether the newest turns are all that it has."""
+        return self.record.messages <= len(self.recent)
+
 
 @dataclass(frozen=True, slots=True)
 class _MemoryDetails:
@@ -240,9 +250,10 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         degraded = visible.response.degraded
         if request.ranking == "recall":
             visible = follow_names(session.query, visible, lambda words: recall(_by_words(words, request)))
-        if session.record.messages > len(session.recent):  # otherwise the context has all its messages anyway
+        if not session.has_only_recent:
             within = recall(_within_session(session.query, request))
-            nearest, degraded = _near_enough(within, request), degraded or within.response.degraded
+            floor = max(request.min_score, request.min_best)
+            nearest, degraded = near_enough(within.response, floor), degraded or within.response.degraded
     across = _read_account(account, visible, request) if account and visible else _MemoryDetails()
     with store.reading() as tx:
         conversation = Conversation()
@@ -290,9 +301,9 @@ def _read_session(store: Store, request: ContextRequest) -> _Session:
     with store.reading_as(request.agent) as rows:
         session = rows.sessions.get(request.session)
         window, until = min(request.recency_window, request.max_messages), request.until
-        recent = rows.messages.in_session(session.row_id, limit=window, newest=True, until=until)
+        newest_ones = rows.messages.in_session(session.row_id, limit=window, newest=True, until=until)
         # A message that only has an original, such as encrypted reasoning, has no text.
-        recent = [message for message in recent if message.content or message.tool_calls]
+        recent = [message for message in newest_ones if message.content or message.tool_calls]
         query = _checked_query(request)
         if not query:
             newest = next((message for message in reversed(recent) if message.role == "user"), None)
@@ -300,7 +311,8 @@ def _read_session(store: Store, request: ContextRequest) -> _Session:
             if newest and store.withdrawn("messages", [newest.row_id]):  # an embedder may be an endpoint
                 newest = None
             query = newest.content[:_QUERY_CHARACTERS].strip() if newest else ""
-        first = rows.messages.in_session(session.row_id, limit=1)
+        are_all = session.messages <= len(newest_ones)
+        first = newest_ones if are_all else rows.messages.in_session(session.row_id, limit=1)
         if first:  # imported messages may be older than the session's record
             session = replace(session, started_at=min(session.started_at, first[0].created_at))
         summary = rows.sessions.summary(session.row_id) or ""
@@ -372,23 +384,11 @@ def _within_session(query: str, request: ContextRequest) -> RecallRequest:
 # --- turns of the conversation ---
 
 
-def _near_enough(within: RecallOutcome, request: ContextRequest) -> list[str]:
-    """Return the messages near enough to the query, best first; without vectors those whose words are relevant."""
-    results = within.response.results
-    if within.response.degraded:
-        floor = max(request.min_score, request.min_best)
-        return [result.id for result in results if result.relevance >= floor]
-    return [result.id for result in results if _cosine_of(result) > _MIN_COSINE]
-
-
-def _cosine_of(result: RecallResult) -> float:
-    vector = result.explanation.vector if result.explanation else None
-    return vector.score if vector else 0.0
-
-
 def _choose_conversation(
     rows: AgentRepositories, session: _Session, nearest: Sequence[str], request: ContextRequest
 ) -> Conversation:
+    if session.has_only_recent:
+        return choose_turns(session.recent, [], [], max_messages=request.max_messages)
     important = rows.messages.important(
         session.record.row_id,
         min_importance=MIN_IMPORTANCE,
@@ -541,6 +541,8 @@ def _choose_memories(
         known=conversation.messages,
     )
     memories = [one for one in chosen if one.result.kind == "memory"]
+    if not memories:
+        return chosen, folded
     own = {one.chunk_id: one.result.id for one in memories if one.store != ACCOUNT_STORE}
     return _with_past(chosen, _read_details(tx, request.agent, own), across), folded
 
