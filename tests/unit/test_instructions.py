@@ -189,6 +189,8 @@ def test_a_second_sentence_counts_as_well() -> None:
     ("older", "newer"),
     [
         ("Always use tabs", "Never use tabs"),
+        ("Always answer in German", "You can answer in English again"),
+        ("Always answer in German", "Please switch back to English"),
         ("answer in English", "answer in German"),
         ("Never call before nine", "Don't call before 10am"),
         ("When I ask for a plan, give three options", "When I ask for a plan, give five options"),

@@ -46,7 +46,7 @@ _CONDITION = re.compile(
 _ANSWERS: Final = r"\b(?:answers|replies|responses|explanations)\b"
 _LENGTH: Final = r"\b(?:short|brief|concise|long|detailed|lengthy|thorough|verbose)(?:er)?\b"
 _SPOKEN_IN: Final = (
-    r"\b(?:answer|respond|reply|speak|talk|chat|communicate|write to me|switch|continue|answers|replies)\b"
+    r"\b(?:answer|respond|reply|speak|talk|chat|communicate|write to me|switch|back to|continue|answers|replies)\b"
 )
 _CHOICES: Final = (
     (

@@ -242,8 +242,10 @@ _MANNERS: Final = _forms(
     rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:answer|respond|reply|speak|talk|chat|communicate|write)(?: (?:(?:to"
     rf"|with) )?me)?(?: only)?(?: in)? {words.LANGUAGE}(?: only| to me| with me)?(?:,? (?:even (?:if|when|though)"
     rf"|no matter) .{{2,60}})?){_LATER}",
-    rf"(?P<rest>{_PLEASE}(?:let's |let us )?(?:switch to|continue in|speak|talk in|chat in) {words.LANGUAGE}(?:"
-    rf" with me)?){_LATER}",
+    rf"(?:you (?:can|may) )?(?P<rest>{_PLEASE}(?:let's |let us )?(?:(?:switch|go|change) back to|switch to|back to"
+    rf"|continue in|speak|talk in|chat in) {words.LANGUAGE}(?: with me)?)(?: again)?{_LATER}",
+    rf"(?:you (?:can|may) )?(?P<rest>{_PLEASE}(?:answer|respond|reply|speak|talk|write)(?: (?:to|with) me)?(?: in)?"
+    rf" {words.LANGUAGE}) again{_LATER}",
     rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:(?:don't|do not|avoid|skip) (?:ever )?(?:us(?:e|ing) |add(?:ing)? "
     rf"|includ(?:e|ing) )?(?:any |the |so many |too many )?{words.STYLE}|use (?:{words.UNITS}|{words.PLAINNESS})"
     r"|cite (?:your |all (?:your )?)?sources|(?:write|give)(?: me)? (?:shorter|longer|simpler) (?:answers|replies)"
