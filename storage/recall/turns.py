@@ -81,17 +81,59 @@ _ENDS = re.compile(
     rf"\A{_WHO}(?P<plainly>{_ENDED_PLAINLY})?(?(plainly)|{_ENDED})\s(?:from\s)?{_OBJECT}(?P<rest>.{{0,60}})",
     re.IGNORECASE,
 )
-_PARTED = re.compile(
-    r"\A(?:i|i'm|we|we're|user|(?:\w{1,20} ){1,2}and i)(?:'ve|\shave|\shas)?\s(?:(?:broke|broken|split) up\Z"
-    r"|(?:(?:got|are|am|is|just|finally|now|filed for|finali[sz]ed)\s){0,2}(?:divorced?|separated)\b)",
-    re.IGNORECASE,
-)
-_PARTNERS: Final = frozenset({hash_of("partner")})
-_PARTNER = re.compile(
-    r"\b(?:my|our|user's|(?:have|has|got) an?)\s(?:\w{1,12}\s)?(?:girlfriend|boyfriend|gf|bf|partner"
-    r"|fianc\u00e9e?|husband|wife|spouse)\b(?!'s)"
-    r"|\b(?:i'm|i am|we're|we are|user is)\s(?:\w{1,12}\s)?(?:married|engaged|dating)\b",
-    re.IGNORECASE,
+_I_AM: Final = r"\A(?:i'm|i am|we're|we are|user is)\s(?:still\s|currently\s)?"
+_I: Final = r"\A(?:i|we|user)(?:'ve|'m|\s(?:have|has|am|is))?\s(?:(?:just|finally|recently|also|now|been)\s){0,2}"
+# States of life that some events end without naming them: of each what says it, and what ends it.
+_STATES: Final = tuple(
+    (frozenset({hash_of(name)}), re.compile(said, re.IGNORECASE), re.compile(ended, re.IGNORECASE))
+    for name, said, ended in (
+        (
+            "partner",
+            r"\b(?:my|our|user's|(?:have|has|got) an?)\s(?:\w{1,12}\s)?(?:girlfriend|boyfriend|gf|bf|partner"
+            r"|fianc\u00e9e?|husband|wife|spouse)\b(?!'s (?!name\b))"
+            r"|\b(?:i'm|i am|we're|we are|user is)\s(?:\w{1,12}\s)?(?:married|engaged|dating)\b",
+            r"\A(?:i|i'm|we|we're|user|(?:\w{1,20} ){1,2}and i)(?:'ve|\shave|\shas)?\s(?:(?:broke|broken|split) up\Z"
+            r"|(?:(?:got|are|am|is|just|finally|now|filed for|finali[sz]ed)\s){0,2}(?:divorced?|separated)\b)"
+            r"|\Amy (?:girlfriend|boyfriend|partner|fianc\u00e9e?|husband|wife) (?:broke up with me|left me\Z)",
+        ),
+        (
+            "single",
+            rf"{_I_AM}single\b",
+            rf"{_I}(?:got|have|has|found) an? (?:new )?(?:girlfriend|boyfriend|partner)\b"
+            rf"|{_I}(?:got (?:engaged|married)\b|(?:engaged|married|dating)(?: now)?\W{{0,3}}\Z)",
+        ),
+        (
+            "pregnant",
+            rf"{_I_AM}(?:\w{{1,12}} (?:weeks?|months?) )?(?:pregnant|expecting)\b",
+            rf"\A(?:the|our|my) (?:baby|twins|son|daughter|little one) .{{0,20}}\b(?:born|arrived|is here)\b"
+            rf"|{_I}(?:gave birth|had (?:the|our|a|my) (?:baby|miscarriage)|miscarried|lost the baby)\b",
+        ),
+        (
+            "job",
+            r"\A(?:i|user) works? (?:at|for|as|in)\b|\A(?:my|user's) (?:job|employer) is\b",
+            rf"{_I}(?:(?:got|was|were) )?(?:laid off|fired(?! up)|made redundant|let go(?! of)|retired)\b"
+            rf"|{_I}(?:quit|lost) (?:my|their) job\b",
+        ),
+        (
+            "household",
+            r"\A(?:i|user) lives? with\b",
+            rf"{_I}moved out\b(?! of)|{_I}(?:got|have|found) (?:my|their) own (?:place|flat|apartment)\b",
+        ),
+        (
+            "diet",
+            rf"{_I_AM}(?:an? )?(?:vegetarian|vegan|pescatarian)\b|\A(?:i|user) (?:don't|doesn't"
+            rf"|never) eats? (?:any )?(?:meat|fish)\b",
+            rf"{_I}(?:started )?(?:eat(?:ing)?|having) (?:meat|fish|chicken|bacon|dairy|eggs)\b.{{0,20}}\b(?:again"
+            rf"|now)\b",
+        ),
+        (
+            "sober",
+            rf"\A(?:i|user) (?:don't|doesn't|never) drinks?(?: alcohol)?(?: any ?more)?\W{{0,3}}\Z|{_I_AM}(?:sober"
+            rf"|teetotal)\b",
+            rf"{_I}(?:started )?drink(?:ing)?(?: alcohol| wine| beer)? again\b",
+        ),
+        ("age", rf"{_I_AM}\d{{1,3}}(?: years old)?\W{{0,3}}\Z", rf"{_I}turned \d{{1,3}}\b"),
+    )
 )
 _AGAINST = re.compile(
     r"\bno longer\b|\bafter all\Z|(?:n't|\b(?:not|never|cannot))\b.{1,60}"
@@ -150,12 +192,13 @@ _OWNERS: Final = frozenset({"my", "our", "s"})
 class Turn(NamedTuple):
     """A change of a thing: the hashes of the words that name it, and how many of them an older text must have.
 
-    `now` touches texts with only some of the words, `began` texts that refused it, `new` the speaker's own thing.
+    `now` touches texts with only some of the words, `began` texts that refused it, `new` the speaker's own thing, and
+    `state` texts that say a state of life.
     """
 
     named: frozenset[int]
     least: int
-    kind: Literal["ended", "now", "began", "new", "parted"] = "ended"
+    kind: Literal["ended", "now", "began", "new", "state"] = "ended"
 
 
 @lru_cache(maxsize=4_096)
@@ -191,15 +234,16 @@ def _words_by_kind(sentence: str) -> dict[str, frozenset[int]]:
         "named": named,
         "began": named if _REFUSED.search(sentence) else frozenset(),
         "new": frozenset(map(hash_of, own)),
-        "parted": _PARTNERS if _PARTNER.search(sentence) else frozenset(),
+        "state": frozenset[int]().union(*(name for name, said, _ in _STATES if said.search(sentence))),
     }
 
 
 def _turn(clause: str) -> Turn | None:
     if _NO_STATEMENT.search(clause):
         return None
-    if _PARTED.search(clause):
-        return Turn(_PARTNERS, 1, "parted")
+    for name, _, ended in _STATES:
+        if ended.search(clause):
+            return Turn(name, 1, "state")
     if found := _CORRECTS.match(clause):
         return _named(found["thing"])
     if found := _NOT_THEN.match(clause):

@@ -357,9 +357,9 @@ def changed_text(change: LaterChange, *, clean: Callable[[str], str] = str) -> s
     """Return a remark for a text that a later change makes doubtful."""
     if not change.text:  # only the day that a plan was for
         return f"its day has passed: {day_text(change.at)}"
-    text = clean(change.text).rstrip(".")
+    text = " ".join(clean(change.text).split()).rstrip(" .")
     shown = text if len(text) <= _CHANGE_CHARACTERS else f"{text[: _CHANGE_CHARACTERS - 1]}\u2026"
-    return f'may have changed: said before "{shown}", {day_text(change.at)}'
+    return f'may have changed on {day_text(change.at)}: "{shown}"'
 
 
 def place_text(provenance: Provenance, *, clean: Callable[[str], str], here: str) -> str:

@@ -413,7 +413,9 @@ def _plan(text: str, at: int) -> Statement | None:
 
 def _is_ahead(found: re.Match[str], days: Days, text: str, at: int) -> bool:
     """Return whether a sentence in the present tense is about coming days and about nothing that recurs."""
-    if days.last <= from_micros(at).date() or _REPEATED.search(text) or _YEARLY.search(text):
+    # "I'm in Denver now, moved in March" is about a past March.
+    is_past = re.search(rf",.{{0,40}}\b{_PAST}\b", text[: days.start], re.IGNORECASE) is not None
+    if is_past or days.last <= from_micros(at).date() or _REPEATED.search(text) or _YEARLY.search(text):
         return False
     if found.re == _WILL_DO.compiled:
         is_vague = _VAGUE_OBJECT.match(found["rest"]) is not None and not found["rest"].startswith(" to ")
