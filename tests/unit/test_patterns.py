@@ -365,6 +365,9 @@ def test_nothing_is_guessed(message: str) -> None:
         ("Our stack is Django, Postgres and React.", 'User said: "Our stack is Django, Postgres and React."'),
         ("I'm the CTO of a small fintech.", "User is the CTO of a small fintech."),
         ("I'm 8 weeks pregnant.", "User is 8 weeks pregnant."),
+        ("I run in the evenings now.", "User runs in the evenings."),
+        ("Green is my favourite colour these days.", "User's favourite colour is Green."),
+        ("My sister is my favourite human.", 'User said: "My sister is my favourite human."'),
         ("I graduated in 2012.", "User graduated in 2012."),
     ],
 )

@@ -120,6 +120,16 @@ def _favourite(match: PatternMatch) -> Statement | None:
     )  # fmt: skip
 
 
+def _favourite_first(match: PatternMatch) -> Statement | None:
+    """Return the statement of a sentence that begins with the favourite: "green is my favourite colour"."""
+    statement = _favourite(match)
+    quote = match.clause.words(*match.regex_match.span())
+    is_quoted = statement is not None and statement.content.startswith("User said")
+    return statement and replace(
+        statement, quote=quote, content=f'User said: "{quote}."' if is_quoted else statement.content
+    )
+
+
 def _does_not_eat(match: PatternMatch) -> Statement | None:
     if not is_plain(match.covered_value, max_words=5) or _SPECIFIC.match(match.covered_value):
         return None
@@ -141,6 +151,13 @@ _BIG: Final = r"an?\s{1,3}(?:(?:big|huge|massive|great|total|long-?time)\s{1,3})
 _NOT: Final = r"(?:don't|do not)"
 _PREFERENCES: Final[tuple[Rule, ...]] = (
     rule(f"{_FAVOURITE}{VALUE}", _favourite),
+    rule(
+        r"(?P<value>(?!(?:what|which|who|it|that|this|he|she|they)\b)[a-z][\w'-]{0,20}(?: [\w'-]{1,20}){0,3})"
+        r"(?P<verb> is| are)(?: now| still)? my (?:(?:new|all[- ]time|absolute) )?(?P<favourite>favou?rite)s?"
+        r" (?P<thing>[a-z]{2,20}(?: [a-z]{2,20})??)"
+        r"(?=\s{0,3}(?:$|[,;.!(]|(?:now|these days|at the moment|and|but|because)\b))",
+        _favourite_first,
+    ),
     rule(rf"i {ADVERB}prefer{BLANKS}{VALUE}", _prefers),
     rule(rf"i {ADVERB}(?P<key>like|love|hate|dislike|adore|enjoy){BLANKS}{VALUE}", _liked("{key}s")),
     rule(rf"i {ADVERB}(?:can't|cannot|can not) stand{BLANKS}{VALUE}", _liked("can't stand")),

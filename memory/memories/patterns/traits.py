@@ -199,6 +199,11 @@ def _in_own_words(match: PatternMatch) -> Statement:
     return replace(_statement(match, quote, quote.lower(), key=None), content=f'User said: "{quote}."')
 
 
+def _usual_time(match: PatternMatch) -> Statement:
+    """Return when the user usually does something; of each thing one time holds."""
+    return _statement(match, match.quote(match.whole), f"{match.key} when", key=None)
+
+
 def _told_event(match: PatternMatch) -> Statement:
     """Return an event in the user's own words."""
     return replace(_in_own_words(match), kind="event", lifetime="short_term")
@@ -355,6 +360,13 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"(?:my|our) (?:kids|children|sons|daughters|brothers|sisters|siblings|twins|parents|cats|dogs) are"
         rf"(?: called| named)? (?P<value>(?=.{{1,80}} (?:and|&) ){_NAMES}){_END}",
         _whole_match(),
+    ),
+    rule(
+        rf"i {ADVERB}(?P<key>run|jog|cycle|swim|train|work out|exercise|meditate|pray|study|practi[sc]e|shower"
+        rf"|walk the dog)"
+        rf" (?P<value>(?:in the (?:morning|evening|afternoon)s?|at night|at lunch(?:time)?|(?:before|after)"
+        rf" (?:work|school|breakfast|lunch|dinner)))(?:{_END}|(?= now\b| these days\b))",
+        _usual_time,
     ),
     rule(rf"i weigh{BLANKS}(?P<value>\d[\d.]{{1,5}} ?(?:kg|kilos?|lbs?|pounds|stone)){_END}", _whole_match("weight")),
     rule(
