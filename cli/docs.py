@@ -19,7 +19,7 @@ _HEAD: Final = """\
 # The command line
 
 `reverie` is installed into `.venv/bin`. Every command with output prints JSON with `--json`; long operations show a
-progress bar on a terminal. The exit code is 0 for success, 1 for a failure, 2 for a wrong command or invalid input,
+progress bar. The exit code is 0 for success, 1 for a failure, 2 for a wrong command or invalid input,
 and 130 after Ctrl-C. An error is one line on standard error that says what to do; for a wrong option or missing
 argument, the usage of the command is shown as well. Below, what a command takes follows its help.
 `reverie --install-completion` lets the shell complete commands and options.

@@ -141,7 +141,7 @@ def near_names(name: str, known: Iterable[str]) -> str:
     """Return the end of the error for an unknown name: the known one that means it, else the nearest, else all."""
     import difflib
 
-    names = list(known)
+    names = list(dict.fromkeys(known))
     alike = [own for own, others in _ALIKE.items() if own in names and name in others.split()]
     nearest = alike or difflib.get_close_matches(name, names, n=1)
     return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(names)}"
