@@ -42,7 +42,7 @@ from storage.stores import Store
 from storage.trust.audit import AuditEntry
 from storage.viewer import Viewer
 from worker.runtime import Runtime
-from worker.status import read_status
+from worker.status import read_status, silence_before_extraction
 
 _T = TypeVar("_T")
 _PAUSE_SHARE: Final = 10
@@ -121,7 +121,7 @@ class Services:
             runtime.language_model,
             runtime.reranker,
             self.quotas.amounts_allowed,
-            runtime.settings.extraction_debounce_seconds if runtime.settings.extraction_enabled else None,
+            silence_before_extraction(runtime.settings),
         )
 
     def _read_status(self) -> PipelineStatus:

@@ -51,7 +51,13 @@ def read_status_once(settings: Settings) -> PipelineStatus:
         monitor = Monitor(broker, prefix=settings.broker_prefix, flushed=settings.broker_is_flushed)
         limits = Quotas(stores, lambda: inbox, defaults=settings.quotas).amounts_allowed
         models = _embedder(settings), _language_model(settings), _reranker(settings)
-        return read_status(StatusReader(stores, inbox, monitor, *models, limits), settings, now=now_micros())
+        reader = StatusReader(stores, inbox, monitor, *models, limits, silence_before_extraction(settings))
+        return read_status(reader, settings, now=now_micros())
+
+
+def silence_before_extraction(settings: Settings) -> float | None:
+    """Return for how many seconds a session is silent before memories are extracted from it; None if none ever are."""
+    return settings.extraction_debounce_seconds if settings.extraction_enabled else None
 
 
 def _embedder(settings: Settings) -> GuardedEmbedder | None:
