@@ -60,7 +60,7 @@ def migrate(command: Invocation, as_json: AsJson = False) -> None:
     from storage.migrations import newest_version
 
     stores = command.existing_runtime.stores
-    done: dict[str, str] = {"account": newest_version("account")}
+    done: dict[str, str] = {ACCOUNT_STORE: newest_version("account")}
     failed: dict[str, str] = {}
     stores.account()
     for name in stores.names():
@@ -367,7 +367,8 @@ def _require_silence(hosts: Hosts) -> None:
     running = [host.name for host in hosts.all() if host.silent_seconds < _SILENT_SECONDS]
     if running:
         raise Conflict(
-            f"Reverie runs on {', '.join(running)}, or did a minute ago: stop it on all hosts, and try again",
+            f"Reverie runs on {', '.join(running)}, or did a minute ago: stop it on all hosts, and try again in a"
+            " minute",
             field="data",
         )
 

@@ -200,7 +200,7 @@ class StatusReader:
         """Return the status of the account; empty if its file does not exist yet or cannot be read."""
         empty = WorkspaceStatus(name=ACCOUNT_STORE)
         stamp = self.stores.stamp(ACCOUNT_STORE)
-        if "account" in errors:
+        if ACCOUNT_STORE in errors:
             return empty
         try:
             if stamp is None:
@@ -208,7 +208,7 @@ class StatusReader:
                 return empty
             content = self._peek(ACCOUNT_STORE, stamp, now, math.inf)
         except ReverieError as error:
-            errors["account"] = str(error)
+            errors[ACCOUNT_STORE] = str(error)
             return empty
         return self._line(ACCOUNT_STORE, stamp, content, now) if content else empty
 
@@ -267,7 +267,7 @@ class StatusReader:
         try:
             runs = self.stores.jobs().last_runs(now=now)
         except ReverieError as error:
-            errors["account"] = str(error)
+            errors[ACCOUNT_STORE] = str(error)
             return {}
         return {name: job_status(run) for name, run in runs.items()}
 
@@ -283,7 +283,7 @@ class StatusReader:
         try:
             today, month = (self.stores.usage().last_days(days, now=now) for days in (1, 30))
         except ReverieError as error:
-            errors["account"] = str(error)
+            errors[ACCOUNT_STORE] = str(error)
             return known
         purposes = {use.purpose for use in month}
         return msgspec.structs.replace(

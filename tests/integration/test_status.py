@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -10,9 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pysqlite3
 import pytest
+from msgspec import to_builtins
 from sqlalchemy import text
 
 from memory.memories.extraction_windows import progress_of
@@ -23,6 +26,7 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.memories.types import Tier
 from reverie.pipeline.status import PipelineStatus, StageStatus
 from server.metrics import Metrics
+from server.services import Services
 from storage.memories.records import NewMemory
 from storage.scheduling.records import NewReminder, NewSchedule
 from storage.status import StoreCounts
@@ -32,6 +36,7 @@ from tasks.pipeline import embed_workspace
 from worker.job_runs import run_job
 from worker.reports import _embedder_state
 from worker.runtime import Runtime
+from worker.status import read_status_once
 
 # Enough for a few workspaces on a machine that is busy; by default what takes longer than 2 s is counted as unread.
 BUDGET_SECONDS = 60.0
@@ -239,11 +244,47 @@ def test_what_cannot_be_used_is_listed_with_its_error(runtime: Runtime) -> None:
     damaged.write_bytes(b"no database" * 1_000)
     (runtime.settings.data / "account.db").write_bytes(b"no database" * 1_000)
     status = read(runtime)
-    assert set(status.errors) == {"newer", "damaged", "account"}
+    assert set(status.errors) == {"newer", "damaged", ACCOUNT_STORE}
     assert "9999" in status.errors["newer"]
     assert "damaged" in status.errors["damaged"]
     assert [bool(line.error) for line in status.workspaces] == [True, True, False]
     assert status.stages["chunk"].waiting == 1
+
+
+def test_the_status_is_the_same_without_a_server(
+    make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given models, quotas and a session that waits for extraction, then commands read what a server returns."""
+    settings = dict[str, Any](
+        language_model_base_url="http://127.0.0.1:9/v1", language_model="small", language_model_daily_tokens=1_000,
+        reranker_base_url="http://127.0.0.1:9/v1", quota_messages=1, embedding_provider="sentence-transformers",
+        extraction_debounce_seconds=0.0,
+    )  # fmt: skip
+    runtime = make_runtime(**settings)
+    say(runtime, "I live in Porto.")
+    drain(runtime)
+    runtime.monitor.heartbeat(heartbeat("one", at=time.time()))
+    settle(runtime, "default")
+    now = runtime.now()
+    monkeypatch.setattr("worker.status.now_micros", lambda: now)
+    monkeypatch.setattr(Runtime, "now", lambda _: now)
+    monkeypatch.setattr("server.services.STARTING_SECONDS", 0.0)
+    returned = to_builtins(Services(make_runtime(**settings)).status())
+    assert returned["stages"]["extract"]["waiting"] == 1
+    assert to_builtins(read_status_once(runtime.settings)) == returned
+
+
+@pytest.mark.sqlite("damages a file")
+def test_a_workspace_may_have_the_name_account(runtime: Runtime, reverie: CommandLine) -> None:
+    """Given a damaged workspace `account`, then it hides nothing of the account, in the status and after migrations."""
+    runtime.stores.account()
+    path = runtime.stores.database_path("account")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"this is no database, and much longer than its header would be: " * 20)
+    status = read(runtime)
+    assert (list(status.errors), "messages" in status.account.stored) == (["account"], True)
+    migrated = json.loads(reverie("db", "migrate", "--json").out)
+    assert (list(migrated["migrated"]), list(migrated["failed"])) == ([ACCOUNT_STORE], ["account"])
 
 
 def test_a_workspace_that_was_not_written_is_not_read_again(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ def test_a_data_folder_that_is_removed_while_a_process_runs_is_not_begun_anew(da
     with pytest.raises(StoreUnusable, match="was removed or replaced"):
         pipe.stores.workspace("new")
     status = StatusReader(pipe.stores, pipe.inbox, Monitor(pipe.broker, prefix=PREFIX), None).read(now=pipe.now())
-    assert "was removed or replaced" in status.errors["account"]
+    assert "was removed or replaced" in status.errors[ACCOUNT_STORE]
     assert data.exists() == comes_back
     pipe.close()
 

@@ -252,7 +252,7 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     `stages`, `dead_letters`, `memories`, `wal_bytes` and `time` are sums over the workspaces, the first three including
     the account. If there are very many workspaces, those written longest ago are not read; `workspaces_unread` counts
     them. `workspaces` lists at most 200: first those with an error, a full quota, work or advice. `errors` has errors
-    by the name of a workspace, or `account`. `stored` is the sum over the workspaces. `quota_use` has, for each
+    by the name of a workspace, or `@account`. `stored` is the sum over the workspaces. `quota_use` has, for each
     limited resource, the largest part that any workspace has used: 1.0 if it is full. `broker_warnings` name settings
     of the broker that could lose messages, and what it has lost. `faults` say what keeps accepted messages from being
     processed. `hosts` are those that share a database; there are none with stores in files. `findings` say what is
