@@ -96,6 +96,7 @@ def recalls(command: Invocation, call: ListRecallEvents, as_json: AsJson = False
     )
     columns = ("at", "query", "found", "session", "times", *(("score",) if call.explain else ()))
     empty = f"Agent {command.agent} has recalled nothing in workspace {command.workspace} yet."
+    empty += "" if call.user else " What it recalled for a user is listed with --user NAME."
     print_result(events, as_json, lambda: print_table(columns, rows, empty=empty))
 
 

@@ -194,7 +194,7 @@ def to_dead_letter(record: records.DeadLetter, *, with_payload: bool) -> DeadLet
 def _store(services: Services, caller: Caller, letter_id: int) -> Store:
     store = services.existing_store(caller.workspace)
     if store is None:
-        raise NotFound(f"there is no dead letter {letter_id}", field="id")
+        raise NotFound(f"agent {caller.agent} has no dead letter {letter_id}", field="id")
     return store
 
 

@@ -48,10 +48,10 @@ class DeadLetters(Repository):
         return self._record(DeadLetter, f"{_SELECT} AND id = :id", id=letter_id)
 
     def get(self, letter_id: int) -> DeadLetter:
-        """Return one dead letter. Raises `NotFound`."""
+        """Return one dead letter of the agent. Raises `NotFound`."""
         letter = self.find(letter_id)
         if letter is None:
-            raise NotFound(f"there is no dead letter {letter_id}", field="id")
+            raise NotFound(f"agent {self._bound['agent']} has no dead letter {letter_id}", field="id")
         return letter
 
     def remove_of_items(self, stage: str, items: Sequence[tuple[str, str, str]]) -> None:

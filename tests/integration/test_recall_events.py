@@ -348,6 +348,8 @@ def test_the_command_line_shows_them(
     assert "harbour boats" in table
     assert "score" in table
     assert "has recalled nothing" in reverie("kate")
+    assert "for a user is listed with --user NAME" in reverie("kate")
+    assert "--user NAME" not in reverie("kate", "--user", "joe")
 
 
 def _settings(here: Runtime) -> dict[str, str]:

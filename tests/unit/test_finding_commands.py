@@ -131,6 +131,8 @@ def test_an_empty_list_without_a_filter_does_not_speak_of_one(reverie: CommandLi
     ):
         assert reverie(*command, "--agent", "zed").out.startswith(f"Agent zed has no {names} in workspace default.")
     assert reverie("dead-letters", "list", "--all-agents").out == "No agent has dead letters in workspace default.\n"
+    for action in ("show", "replay", "drop"):
+        assert "has no dead letter 7" in reverie("dead-letters", action, "7").err, action
     for command in (("sessions", "list", "--archived"), ("reminders", "list", "--status", "due")):
         assert " has no such " in reverie(*command, "--agent", "zed").out
 
