@@ -88,8 +88,6 @@ def run_worker(
     end_with_supervisor(os.environ)
     # Unique on a host, so that `reverie status` can distinguish workers of the same queues.
     os.environ.setdefault(PREFIX + "PROCESS", f"{'-'.join(queues)}-{os.getpid()}")
-    if set(queues) <= {contract.QUEUE_MAINTENANCE, contract.QUEUE_EXTRACTION}:
-        lower_priority(_MAINTENANCE_NICENESS)
     from celery.utils.nodenames import host_format
 
     from worker.app import app, prepare_threads
@@ -98,7 +96,7 @@ def run_worker(
     if threads:
         prepare_threads()
     # Not `app.worker_main`: Celery's command line imports 335 modules in each worker, a prompt and Flower among them.
-    app.Worker(
+    worker = app.Worker(
         hostname=host_format(f"{os.environ[PREFIX + 'PROCESS']}@%h"),
         queues=",".join(queues),
         pool_cls="threads" if threads else "prefork",
@@ -108,7 +106,11 @@ def run_worker(
         without_mingle=True,
         heartbeat_interval=_EVENTS_EVERY_SECONDS,
         loglevel=settings.log_level,
-    ).start()
+    )
+    if set(queues) <= {contract.QUEUE_MAINTENANCE, contract.QUEUE_EXTRACTION}:
+        # Not earlier: importing all this at a low priority takes minutes on a busy machine, with jobs that wait.
+        lower_priority(_MAINTENANCE_NICENESS)
+    worker.start()
 
 
 def run_beat(settings: Settings) -> None:

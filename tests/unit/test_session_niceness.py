@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from worker import running
+from worker.settings import load_settings
 from worker.supervision import processes
 
 
@@ -62,3 +64,24 @@ def test_a_process_that_cannot_take_its_priority_back_does_not_give_way(
     processes.lower_priority(7)
     processes.lower_priority_now(7)
     assert (lowered, written) == ([], [])
+
+
+@pytest.mark.parametrize("queue", ["maintenance", "extraction"])
+def test_a_worker_of_jobs_gives_way_only_once_it_is_loaded(queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a machine without an idle processor, then the worker is imported before it gives way."""
+    order: list[str] = []
+
+    class Worker:
+        def __init__(self, **_: object) -> None:
+            order.append("made")
+
+        def start(self) -> None:
+            order.append("started")
+
+    monkeypatch.setattr("worker.app.app.Worker", Worker)
+    monkeypatch.setattr(running, "lower_priority", lambda _: order.append("gives way"))
+    for effect in ("write_private_by_default", "raise_file_limit", "pass_on", "end_with_supervisor"):
+        monkeypatch.setattr(running, effect, lambda *_: None)
+    monkeypatch.setenv("REVERIE_PROCESS", "w")
+    running.run_worker(load_settings(), [queue], 1)
+    assert order == ["made", "gives way", "started"]
