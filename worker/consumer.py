@@ -223,7 +223,7 @@ class Transport(kombu_redis.Transport):
     Channel = Channel
     # The broker answers a read of empty queues after so many seconds, kombu's default being 1. A task is answered at
     # once. Six idle workers that read once a second took a fifth of what an idle Reverie uses of a core.
-    brpop_timeout = 4
+    brpop_timeout = 2
     consumption: Consumption
 
     def _deliver(self, message: Any, queue: str) -> None:

@@ -11,7 +11,7 @@ from reverie.counts import counted
 from reverie.pipeline.status import InboxStatus, JobStatus, StageStatus, WorkerStatus
 from storage.memories.extraction import EXTRACT_STAGE
 
-# A worker looks into its queues every four seconds. If the broker goes away, the worker may not look for some 15 s.
+# A worker looks into its queues every two seconds. If the broker goes away, the worker may not look for some 15 s.
 STALLED_SECONDS: Final = 20.0
 # Inboxes are emptied about every second, and the sweeps for leftovers run every 15 s.
 STUCK_SECONDS: Final = 60.0
