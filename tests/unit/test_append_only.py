@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.supervision.append_only import close_gaps
+from worker.supervision.append_only import close_gaps, main
 
 NAME = "appendonly.aof.1.incr.aof"
 
@@ -74,3 +74,16 @@ def test_a_file_that_cannot_be_replaced_is_left_as_it_is(tmp_path: Path) -> None
 
     assert close_gaps(tmp_path) == 0
     assert path.read_bytes() == ONE + GAP + TWO
+
+
+def test_an_operator_is_told_what_was_removed_and_when_the_folder_is_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given the folder of the files, then the bytes removed are printed; without such files, it says what to name."""
+    with pytest.raises(SystemExit, match="has no append-only files"):
+        main(str(tmp_path))
+    (tmp_path / NAME).write_bytes(ONE + GAP + TWO)
+    main(str(tmp_path))
+    assert capsys.readouterr().out.endswith("349 bytes were removed\n")
+    with pytest.raises(SystemExit, match="name the folder"):
+        main()

@@ -46,6 +46,7 @@ NO_SETTINGS = {
     *("AGENT", "CONFIG", "LOG_FILE", "PARENT_PID", "PROCESS", "TOKEN", "URL", "USER", "WORKER_KEY", "WORKSPACE"),
     *("BROKER_PASSWORD", "DATABASE_PASSWORD", "IMAGE", "PUBLISH"),
 }
+MODULE = re.compile(r"python -m ([a-z][a-z_.]*[a-z])")
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -191,6 +192,15 @@ def test_every_make_target_shown_exists(path: Path) -> None:
     shown = {target for line in code_of(path) for target in re.findall(r"^(?:\$ )?make ([a-z]+)", line)}
 
     assert shown <= targets
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_module_shown_can_be_run(path: Path) -> None:
+    """Given `python -m` with a module of ours on a page, then it does something when it is run."""
+    for name in MODULE.findall(path.read_text(encoding="utf-8")):
+        found = ROOT / name.replace(".", "/")
+        source = found.with_suffix(".py") if found.with_suffix(".py").exists() else found / "__main__.py"
+        assert 'if __name__ == "__main__":' in source.read_text(encoding="utf-8"), name
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

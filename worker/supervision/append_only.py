@@ -165,5 +165,15 @@ def _write_parts(path: Path, content: mmap.mmap, parts: list[tuple[int, int]]) -
         raise
 
 
+def main(*arguments: str) -> None:
+    """Close the gaps in the files of the one folder that is named, and print how many bytes were removed."""
+    if len(arguments) != 1:
+        sys.exit("name the folder of the broker's append-only files, which is called appendonlydir")
+    folder = Path(arguments[0])
+    if not any(folder.glob("*.incr.aof")):
+        sys.exit(f"{folder} has no append-only files (*.incr.aof): name the broker's folder appendonlydir")
+    print(f"{close_gaps(folder):,} bytes were removed")  # noqa: T201 - for the person at the terminal
+
+
 if __name__ == "__main__":
-    close_gaps(Path(sys.argv[1]))
+    main(*sys.argv[1:])
