@@ -54,7 +54,9 @@ def status(
 
 def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     target = command.target
-    say(f"Reverie   {_reverie(target)}")
+    # Of a server elsewhere, only the hosts tell: one that runs has joined those of its database.
+    in_database = bool(pipeline.hosts) or (target.url is None and command.settings.database is not None)
+    say(f"Reverie   {_reverie(target, 'its database' if in_database else 'its files')}")
     if target.data is not None and not target.is_remote:
         say(f"Data      {target.data.resolve()}")
     say(f"Broker    {pipeline.broker}")
@@ -78,7 +80,7 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
             say(f"Full      {store.name}: its quota of {', '.join(store.full)} is used up (`reverie quotas list`)")
     workspaces = counted(pipeline.workspaces_total, "workspace")
     log = f"Log       {size(pipeline.wal_bytes)} of write-ahead log in {workspaces}"
-    say(f"Database  PostgreSQL, with {workspaces}" if pipeline.hosts else log)  # only a database has hosts
+    say(f"Database  PostgreSQL, with {workspaces}" if in_database else log)
     for line in _time(pipeline.time):
         say(line)
     _print_tables(pipeline)
@@ -126,10 +128,10 @@ def _print_inbox(pipeline: PipelineStatus) -> None:
         say("Lag       no message became searchable in the last 5 minutes")
 
 
-def _reverie(target: Target) -> str:
+def _reverie(target: Target, source: str) -> str:
     """Return where the Reverie that the command uses is running, or that none is running."""
     if target.url is None:
-        return "not running: these are the files of the data folder (`reverie up` starts it)"
+        return f"not running: this is read from {source} (`reverie up` starts it)"
     pid = None if target.data is None or target.is_remote else supervisor_pid(target.data)
     return f"up at {target.url}" + (f" (pid {pid})" if pid else "")
 

@@ -189,6 +189,16 @@ def command_line(
     return make
 
 
+def test_a_database_that_no_host_uses_yet_is_named_in_the_status(
+    server: TestServer, database: str, tmp_path: Path, command_line: Callable[[Path, str | None], CommandLine]
+) -> None:
+    """Given a database into which everything was copied, then the status does not speak of files before the start."""
+    ended = command_line(tmp_path / "a", server.url(database))("status")
+    assert "not running: this is read from its database (`reverie up` starts it)" in ended.out
+    assert "Database  PostgreSQL, with 0 workspaces" in ended.out
+    assert "write-ahead log" not in ended.out
+
+
 def _texts(runtime: Runtime) -> list[str]:
     with runtime.store("default").reading() as tx:
         return [text for (text,) in tx.connection.exec_driver_sql("SELECT content FROM messages ORDER BY created_at")]

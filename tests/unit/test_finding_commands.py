@@ -111,7 +111,7 @@ def test_the_status_without_a_server_says_so_once(
     (tmp_path / ".reverie").mkdir()
     monkeypatch.chdir(tmp_path)
     ended = CommandLine(monkeypatch, capsys, "--broker", "redis://127.0.0.1:1/0")("status")
-    assert "not running: these are the files of the data folder" in ended.out
+    assert "not running: this is read from its files" in ended.out
     assert str(tmp_path / ".reverie") in ended.out
     assert ended.err == ""
 
