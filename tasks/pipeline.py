@@ -49,6 +49,7 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
         now=runtime.now,
         tokens=runtime.tokens,
         on_batch=on_batch,
+        in_crowd=in_crowd,
     )
     if more:
         runtime.notify_stage("ingest", workspace)

@@ -8,8 +8,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
+from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import structlog
@@ -20,10 +22,11 @@ from celery.apps import worker as celery_worker
 from celery.loaders.app import AppLoader
 from celery.utils.nodenames import node_format
 
-from adapters.broker.queued_tasks import TaskHeaders, take_next
+from adapters.broker.queued_tasks import TaskHeaders, take_tasks
 from adapters.embedders.guarded import GuardedEmbedder
 from memory.stage import STAGE_BUDGET_SECONDS
 from reverie import contract
+from reverie.checks import is_workspace_name
 from reverie.errors import ReverieError, Unavailable
 from reverie.pipeline.broker import celery_settings, celery_url
 from storage.opened import open_stores
@@ -56,6 +59,10 @@ _BROKER_CHECK_SECONDS: Final = 10
 # Embedding takes longest, so the short steps of other workers, and recalls, have priority.
 _EMBED_NICENESS: Final = 10
 _REQUEST: Final = "worker.consumer:PoolRequest"
+# Before the next tasks, one takes so many of workspaces that its process knows, if they are among so many that wait: a
+# message of theirs does not wait for hundreds of workspaces that have begun before it. To look takes some 10 ms.
+_KNOWN_AT_ONCE: Final = 8
+_LOOKED_AT: Final = 1_000
 # The arguments of tasks that appear in log lines. Any program may send a task with arguments of other names.
 _LOGGED_ARGUMENTS: Final = ("workspace", "run", "manual", "dry_run")
 # Maximum number of trace ids in a log line; the line also has their total count.
@@ -169,12 +176,14 @@ _reporter = TaskReporter(current_runtime)
 def task(name: str, *, takes_next: bool = False) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
     """Register a task under its name in the contract. It takes keyword arguments and returns counts, which are logged.
 
-    With `takes_next`, it takes the place of the next tasks in its queue as well, for a quarter of a second, if those of
-    many workspaces wait: Celery takes some 8 ms of all processes for each task, half of what a new workspace costs.
+    With `takes_next`, it takes the place of others in its queue as well, for a quarter of a second, if those of many
+    workspaces wait: Celery takes some 8 ms of all processes for each task, half of what a new workspace costs.
 
     Errors end here: each is logged once, with ids, never with content. Celery retries nothing: the rows say what to
     retry and when.
     """
+
+    known = set[str]()
 
     def register(function: Callable[..., Mapping[str, Any]]) -> Any:
         def run_one(headers: TaskHeaders, **arguments: Any) -> None:
@@ -194,6 +203,7 @@ def task(name: str, *, takes_next: bool = False) -> Callable[[Callable[..., Mapp
                 log.exception("task_crashed", **logged)
             else:
                 outcome = "done"
+                known.update(arguments.values() if takes_next else ())
                 _log_end(counts, started, logged)
             finally:
                 seconds, runtime = time.monotonic() - started, current_runtime()
@@ -202,10 +212,9 @@ def task(name: str, *, takes_next: bool = False) -> Callable[[Callable[..., Mapp
                 structlog.contextvars.unbind_contextvars("trace_id", "task", "task_id")
 
         def run(self: Any, **arguments: Any) -> None:
-            ends = time.monotonic() + STAGE_BUDGET_SECONDS
             run_one(_headers_of(self.request), **arguments)
-            while takes_next and time.monotonic() < ends and (taken := _next_of_many(name)) is not None:
-                run_one(taken[1], workspace=taken[0])
+            for workspace, headers in _next_of_many(name, known) if takes_next else ():
+                run_one(headers, workspace=workspace)
 
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__
@@ -219,13 +228,18 @@ def task(name: str, *, takes_next: bool = False) -> Callable[[Callable[..., Mapp
     return register
 
 
-def _next_of_many(name: str) -> tuple[str, TaskHeaders] | None:
-    """Take the next task of a queue if many wait there; None without one, or without a broker."""
-    runtime = current_runtime()
+def _next_of_many(name: str, known: Set[str]) -> Iterator[tuple[str, TaskHeaders]]:
+    """Yield tasks that are taken out of a queue, one by one while many wait there, of some known workspaces first."""
+    runtime, ends = current_runtime(), time.monotonic() + STAGE_BUDGET_SECONDS
+    take = partial(take_tasks, runtime.broker, prefix=runtime.settings.broker_prefix, task=name)
     with contextlib.suppress(Unavailable):
-        if runtime.inbox.has_many_tasks(name):
-            return take_next(runtime.broker, prefix=runtime.settings.broker_prefix, task=name)
-    return None
+        if time.monotonic() < ends and runtime.inbox.has_many_tasks(name):
+            yield from islice(take(looked_at=_LOOKED_AT, wanted=known.__contains__), _KNOWN_AT_ONCE)
+        while time.monotonic() < ends and runtime.inbox.has_many_tasks(name):
+            found = next(take(looked_at=1, wanted=is_workspace_name), None)
+            if found is None:
+                return
+            yield found
 
 
 def _headers_of(request: Any) -> TaskHeaders:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final, NamedTuple, cast
 
 import redis
@@ -81,26 +82,27 @@ class TaskHeaders(NamedTuple):
     sent_at: str
 
 
-def take_next(broker: redis.Redis, *, prefix: str, task: str) -> tuple[str, TaskHeaders] | None:
-    """Take the next message out of a queue if it is a task of this name; return its workspace and its headers.
+_HEADERS: Final = ("id", TRACE_HEADER, SENT_AT_HEADER)
 
-    Anything else is left to Celery. A worker that is killed meanwhile has lost the task; its flag is left, and the
-    sweeps find it. Raises `Unavailable`.
+
+def take_tasks(
+    broker: redis.Redis, *, prefix: str, task: str, looked_at: int, wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, TaskHeaders]]:
+    """Take tasks of this name out of the next messages of a queue, each when it is asked for.
+
+    Yields the `wanted` workspaces among them with the headers of their tasks, and leaves the rest to Celery. A worker
+    that is killed meanwhile has lost one task; its flag is left, and the sweeps find it. Raises `Unavailable`.
     """
     key = prefix + TASK_QUEUES[task]
-    message = call_broker(lambda: cast("bytes | None", broker.lindex(key, -1)))
-    named = None if message is None else task_in(message)
-    if message is None or named is None or named[0] != task or not _is_store(named[1]):
-        return None
-    headers = json.loads(message)["headers"]
-    found = TaskHeaders(*(str(headers.get(name) or "") for name in ("id", TRACE_HEADER, SENT_AT_HEADER)))
-    is_for_now = headers.get("eta") is None and headers.get("expires") is None
-    is_taken = is_for_now and call_broker(lambda: broker.lrem(key, -1, message.decode()))
-    return (named[1], found) if is_taken else None
-
-
-def _is_store(name: str) -> bool:
-    return name == ACCOUNT_STORE or is_workspace_name(name)
+    messages = call_broker(lambda: cast("list[bytes]", broker.lrange(key, -looked_at, -1)))
+    for message in reversed(messages):
+        name, workspace = task_in(message) or ("", "")
+        if name != task or not (workspace == ACCOUNT_STORE or is_workspace_name(workspace)) or not wanted(workspace):
+            continue
+        headers = json.loads(message)["headers"]
+        is_for_now = headers.get("eta") is None and headers.get("expires") is None
+        if is_for_now and call_broker(partial(broker.lrem, key, -1, message.decode())):
+            yield workspace, TaskHeaders(*(str(headers.get(name) or "") for name in _HEADERS))
 
 
 def task_in(message: bytes) -> tuple[str, str] | None:

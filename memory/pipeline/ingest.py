@@ -50,17 +50,20 @@ def drain_inbox(
     now: Callable[[], int],
     on_batch: Callable[[IngestReport], None] = lambda _: None,
     tokens: TokenCounter | None = None,
+    in_crowd: bool = False,
 ) -> tuple[IngestReport, bool]:
     """Store the items of an inbox until it is empty or the time is up; return the report and whether more may wait.
 
     While messages stream in, it waits briefly for the next ones and leaves the notification flag set: a stream costs
-    one task per quarter of a second rather than one per call. It does not wait while tasks of other workspaces do: a
-    thousand workspaces that begin at once would wait for 30 s in two processes. The flag is cleared before the last
-    look, so items that arrive after this look get a task of their own. `on_batch` is called after each batch.
+    one task per quarter of a second rather than one per call. It does not wait `in_crowd`, while tasks of many other
+    workspaces do: a thousand that begin at once would wait for 30 s in two processes. The flag is cleared before the
+    last look, so items that arrive after this look get a task of their own. `on_batch` is called after each batch.
     """
     total = IngestReport()
     deadline = time.monotonic() + STAGE_BUDGET_SECONDS
-    looks, flag_cleared, time_is_up = 0, False, False
+    looks, flag_cleared, time_is_up = 0, in_crowd, False
+    if in_crowd:
+        inbox.clear_notification(INGEST_MESSAGES, workspace)
     while not time_is_up:  # one batch in any case: a busy machine may have stood still since the task began
         # Look first: a task that arrives after its workspace was deleted must not create it again.
         has_items = inbox.stats(workspace).size > 0
@@ -77,7 +80,7 @@ def drain_inbox(
             looks = 0
             total.add(batch)
             on_batch(batch)
-            if batch.taken < _SMALL_BATCH and not inbox.has_many_tasks(INGEST_MESSAGES):
+            if not in_crowd and batch.taken < _SMALL_BATCH and not inbox.has_many_tasks(INGEST_MESSAGES):
                 time.sleep(_GATHER_SECONDS)
         elif flag_cleared:
             return total, False

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
-from adapters.broker.queued_tasks import take_next
+from adapters.broker.queued_tasks import take_tasks
 from reverie import Reverie, contract
+from reverie.checks import is_workspace_name
 from tasks.pipeline import embed_chunks, ingest_messages
 from worker.app import use_runtime
 from worker.runtime import Runtime
@@ -47,18 +49,23 @@ def test_a_single_workspace_goes_through_all_its_tasks(runtime: Runtime) -> None
     assert runtime.queued_tasks().workspaces((contract.CHUNK_MESSAGES,)) == {"one"}
 
 
-def test_a_task_does_the_work_of_those_that_wait_behind_it(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given tasks of twelve workspaces, when one of them runs, then it takes the others in turn, down to four."""
+def test_a_task_does_the_work_of_others_that_wait(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given tasks of twelve workspaces, when one of them runs, then it takes others until four are left: first the one
+    whose task ran before, then the oldest."""
     monkeypatch.setattr("worker.app.STAGE_BUDGET_SECONDS", 60.0)
-    settings = runtime.settings
-    for name in WORKSPACES:
-        with Reverie("ana", broker=settings.broker, prefix=settings.broker_prefix, workspace=name) as memory:
-            memory.ingest("s", [{"role": "user", "content": f"The harbour of {name} is deep"}])
-    with use_runtime(runtime):
-        ingest_messages.apply(kwargs={"workspace": WORKSPACES[0]}, throw=True)
+    settings, names = runtime.settings, [f"begun-{number}" for number in range(12)]
+    queue = settings.broker_prefix + contract.TASK_QUEUES[contract.INGEST_MESSAGES]
+    for round_of in ([names[9]], names):
+        runtime.broker.delete(queue)
+        for name in round_of:
+            with Reverie("ana", broker=settings.broker, prefix=settings.broker_prefix, workspace=name) as memory:
+                memory.ingest("s", [{"role": "user", "content": f"The harbour of {name} is deep"}])
+        with use_runtime(runtime):
+            ingest_messages.apply(kwargs={"workspace": round_of[0]}, throw=True)
 
-    assert runtime.queued_tasks().workspaces((contract.INGEST_MESSAGES,)) == set(WORKSPACES[-4:])
-    assert runtime.stores.names() == sorted(WORKSPACES[:-4])
+    left = runtime.queued_tasks().workspaces((contract.INGEST_MESSAGES,))
+    assert left == {names[number] for number in (7, 8, 10, 11)}
+    assert set(runtime.stores.names()) == set(names) - left
 
 
 @pytest.mark.parametrize(
@@ -78,5 +85,6 @@ def test_a_task_takes_nothing_that_is_not_its_own_kind(runtime: Runtime, change:
     message = json.loads(runtime.broker.rpop(queue))
     message["headers"].update(change)
     runtime.broker.rpush(queue, json.dumps(message))
-    assert take_next(runtime.broker, prefix=settings.broker_prefix, task=contract.INGEST_MESSAGES) is None
+    take = partial(take_tasks, runtime.broker, prefix=settings.broker_prefix, task=contract.INGEST_MESSAGES)
+    assert list(take(looked_at=10, wanted=is_workspace_name)) == []
     assert runtime.broker.llen(queue) == 1
