@@ -286,7 +286,7 @@ class Candidates:
         weights: dict[RetrieverName, float] = {"vector": vector_weight, "keyword": keyword_weight}
         fused = fuse(hits, fusion=request.fusion, weights=weights)
         self._possible = best_possible(hits, fusion=request.fusion, weights=weights)
-        created_at = self._created_at([item.chunk_id for item in fused])
+        created_at = self._created_at([item.chunk_id for item in fused]) if fused else {}
         return sorted(fused, key=lambda item: (-item.score, -created_at.get(item.chunk_id, 0), -item.chunk_id))[:count]
 
     def _hits(self, retrieve: _Retrieve, depth: int) -> list[Hit]:
@@ -347,4 +347,5 @@ def _vector_hits(query: StoreQuery, depth: int, _statistics: IndexSnapshot | Non
         return query.tx.index.search_vectors(vector.tobytes(), query.filter, depth)
     allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
     exact = query.vectors or retrievers.exact_vectors(query.repositories.forward, generation.model, generation.dim)
-    return retrievers.search_by_meaning(snapshot, vector, allowed, depth, exact)
+    hits = retrievers.search_by_meaning(snapshot, vector, allowed, depth, exact)
+    return [hit for hit in hits if hit.score > query.prepared.request.min_cosine]

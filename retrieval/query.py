@@ -43,13 +43,15 @@ class RecallRequest(Recall, kw_only=True, frozen=True):
 
     A memory and its source message are one result, the message, unless `separate_memories` is set. Texts that say the
     same are one result, the best one, unless `separate_duplicates` is set. The memories of `visible_channel` are
-    visible from the session instead of those of the session's own channel.
+    visible from the session instead of those of the session's own channel. The vectors of an index in memory find only
+    chunks with a cosine above `min_cosine`.
     """
 
     agent: str
     separate_memories: bool = False
     separate_duplicates: bool = False
     visible_channel: str | None = None
+    min_cosine: float = -1.0
 
     def check(self) -> None:
         """Raise `Rejected`, naming the field, if the request is invalid. Its query may be any text."""

@@ -321,6 +321,8 @@ def _find_batch(candidates: Candidates, batch: Sequence[Fused], now: int) -> lis
 
     A message gets the relevance of the memory made from it, if that is higher.
     """
+    if not batch:
+        return []
     texts = {
         number: text
         for number, text in candidates.texts([item.chunk_id for item in batch]).items()

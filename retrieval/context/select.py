@@ -22,14 +22,7 @@ from numpy.typing import NDArray
 
 from retrieval.candidates import is_past
 from retrieval.context.links import asks_for_history, follow_names, is_of_person
-from retrieval.context.turns import (
-    MAX_IMPORTANT,
-    MAX_RELEVANT,
-    MIN_IMPORTANCE,
-    Conversation,
-    choose_turns,
-    near_enough,
-)
+from retrieval.context.turns import MAX_IMPORTANT, MAX_RELEVANT, MIN_IMPORTANCE, Conversation, choose_turns
 from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
 from retrieval.results import Twin, Twins, normalised
@@ -54,6 +47,8 @@ from storage.transaction import AgentRepositories, Transaction
 # A recall in the workspace of the context.
 Recall = Callable[[RecallRequest], RecallOutcome]
 
+# Cosine to the query. all-MiniLM-L6-v2 gives paraphrases about 0.7 and turns on one subject about 0.4.
+_MIN_COSINE: Final = 0.65
 # A turn used as the query may be a whole document, whose beginning says what it is about.
 _QUERY_CHARACTERS: Final = 2_000
 # Results below this share of the best result's relevance would only pad a context. Results that have hardly anything in
@@ -252,8 +247,10 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
             visible = follow_names(session.query, visible, lambda words: recall(_by_words(words, request)))
         if not session.has_only_recent:
             within = recall(_within_session(session.query, request))
-            floor = max(request.min_score, request.min_best)
-            nearest, degraded = near_enough(within.response, floor), degraded or within.response.degraded
+            # Without vectors, those are near whose words are relevant.
+            floor = max(request.min_score, request.min_best) if within.response.degraded else 0.0
+            nearest = [result.id for result in within.response if result.relevance >= floor]
+            degraded = degraded or within.response.degraded
     across = _read_account(account, visible, request) if account and visible else _MemoryDetails()
     with store.reading() as tx:
         conversation = Conversation()
@@ -363,7 +360,7 @@ def _by_words(words: str, request: ContextRequest) -> RecallRequest:
 
 
 def _within_session(query: str, request: ContextRequest) -> RecallRequest:
-    """Return the recall of the nearest messages of the session.
+    """Return the recall of the messages of the session that are near the query.
 
     It finds enough messages that some are left after the recent and important ones are skipped.
     """
@@ -376,7 +373,7 @@ def _within_session(query: str, request: ContextRequest) -> RecallRequest:
         mode="vector",
         limit=min(MAX_RESULTS, request.recency_window + MAX_IMPORTANT + MAX_RELEVANT),
         separate_duplicates=True,
-        explain=True,
+        min_cosine=_MIN_COSINE,
         as_of=None if request.until is None else rfc3339(request.until),
     )
 

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reverie.recall.types import RecallResponse, RecallResult
 from storage.pipeline.records import MessageRecord
 
 MIN_IMPORTANCE: Final = 0.8
 MAX_IMPORTANT: Final = 5
 MAX_RELEVANT: Final = 5
-# Cosine to the query. all-MiniLM-L6-v2 gives paraphrases about 0.7 and turns on one subject about 0.4.
-_MIN_COSINE: Final = 0.65
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +30,6 @@ class Conversation:
     def ids(self) -> set[str]:
         """The ids of all of them."""
         return {message.id for message in self.messages}
-
-
-def near_enough(found: RecallResponse, least_relevance: float) -> list[str]:
-    """Return the messages near enough to the query, best first; without vectors those whose words are relevant."""
-    if found.degraded:
-        return [result.id for result in found.results if result.relevance >= least_relevance]
-    return [result.id for result in found.results if _cosine_of(result) > _MIN_COSINE]
-
-
-def _cosine_of(result: RecallResult) -> float:
-    vector = result.explanation.vector if result.explanation else None
-    return vector.score if vector else 0.0
 
 
 def choose_turns(
