@@ -6,7 +6,6 @@ may give either as a struct instead.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -513,8 +512,10 @@ def fields_of(call: AddSchedule | UpdateSchedule) -> Iterator[None]:
         yield
     except Rejected as error:
         if error.field in names:
-            error.args = (re.sub(rf"^{error.field}\b", names[error.field], str(error)),)
-            error.field = names[error.field]
+            text, name = str(error), names[error.field]
+            if text.split(" ")[0].rstrip(":") == error.field:
+                text = name + text.removeprefix(error.field)
+            error.args, error.field = (text,), name
         raise
 
 
