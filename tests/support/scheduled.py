@@ -30,6 +30,7 @@ from storage.scheduling.records import NotificationFilter, NotificationRecord, R
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from support.copied_data import copy_data
+from support.work import noted_statements
 
 SECOND: Final = 1_000_000
 # A Monday; the machine's clock is half a day ahead of it.
@@ -241,7 +242,7 @@ class Scheduled:
 
         with (
             self._listening("begin", step),
-            self._listening("before_cursor_execute", step),
+            noted_statements(step),
             self._listening("commit", step),
         ):
             yield lambda: count
