@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from retrieval.context.select import Candidate, Selection
+from retrieval.context.select import Candidate, Selection, message_of
 from retrieval.context.turns import MIN_IMPORTANCE
 from retrieval.ranking.parsing import with_days_meant
 from retrieval.results import normalised
@@ -190,7 +190,9 @@ def items_of(selection: Selection, *, with_places: bool) -> list[Item]:
         *(
             _memory(candidate, selection, with_place=with_places)
             for candidate in selection.memories
-            if not selection.instructions.repeated_by(candidate)
+            if not selection.instructions.repeated_by(
+                candidate.result, message_of(candidate.result, candidate.provenance)
+            )
         ),
     ]
 

@@ -26,8 +26,10 @@ from retrieval.context.document import (
     label,
     lines_of,
 )
-from retrieval.context.select import Instructions, Selection
+from retrieval.context.select import Selection
+from retrieval.context.standing import Instructions
 from reverie.errors import Rejected
+from reverie.memories.types import changed_text
 from reverie.recall.calls import MIN_CONTEXT_TOKENS
 from storage.memories.instructions import MAX_COUNTED, StandingInstruction
 from storage.recall.words import is_function_word, words_of
@@ -332,6 +334,8 @@ def _instruction_line(one: StandingInstruction, instructions: Instructions, coun
     provenance = instructions.provenances.get(one.id)
     if provenance is not None and provenance.trust not in _OWN_WORD:
         marks.append(label(provenance.trust))
+    if one.id in instructions.changes:
+        marks.append(changed_text(instructions.changes[one.id], clean=label))
     mark = f" ({', '.join(marks)})" if marks else ""
     return f"- {date_of(one.created_at)}: {shown}{mark}\n"
 

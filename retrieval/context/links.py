@@ -37,6 +37,15 @@ _WHOLE: Final = re.compile(
     r"|\bfirst\b.{1,80}\b(?:second|next|then)\b",
     re.IGNORECASE | re.DOTALL,
 )
+# Questions for all that is known of the user: they have hardly a word in common with what is known.
+_OF_USER: Final = re.compile(
+    r"\b(?:know|remember|recall|learn(?:ed|t)|stored|memories|facts|information)\b.{0,20}\b(?:about|of) (?:me|us"
+    r"|the user)\b"
+    r"|\b(?:tell|remind) me (?:\w{1,12} ){0,2}about (?:me|myself)\b|\Awho am i\b|\A(?:the )?user(?:'s)? (?:profile"
+    r"|background)"
+    r"|\A(?:what (?:is|'s) )?my profile\b|\Aabout (?:me|the user)\W{0,3}\Z",
+    re.IGNORECASE,
+)
 # Questions for the assistant's words: "What did you recommend".
 _OF_ASSISTANT: Final = re.compile(
     r"\b(?:your|you(?:'ve| have| had)?)"
@@ -218,6 +227,11 @@ def asks_for_history(query: str) -> bool:
     if len(query) > _MAX_QUESTION_CHARACTERS or _OF_ASSISTANT.search(query):
         return False
     return _WHOLE.search(query) is not None
+
+
+def asks_about_user(query: str) -> bool:
+    """Return whether a question is about all that is known of the user: "What do you know about me?"."""
+    return len(query) <= _MAX_QUESTION_CHARACTERS and _OF_USER.search(query) is not None
 
 
 def is_of_person(result: RecallResult) -> bool:

@@ -21,11 +21,12 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from retrieval.candidates import is_past
-from retrieval.context.links import asks_for_history, follow_names, is_of_person
+from retrieval.context.links import asks_about_user, asks_for_history, follow_names, is_of_person
+from retrieval.context.standing import Instructions, read_instructions
 from retrieval.context.turns import MAX_IMPORTANT, MAX_RELEVANT, MIN_IMPORTANCE, Conversation, choose_turns
 from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
-from retrieval.results import Twin, Twins, normalised
+from retrieval.results import Twin, Twins
 from reverie.clock import from_micros, rfc3339, to_micros
 from reverie.contract import ACCOUNT_STORE, DEFAULT_CHANNEL
 from reverie.errors import Rejected
@@ -33,7 +34,7 @@ from reverie.memories.types import Provenance, Tier
 from reverie.recall.calls import MAX_QUERY_CHARACTERS, MAX_RESULTS, ContextRanking
 from reverie.recall.types import RecallResult
 from storage.index.search_index import Hit
-from storage.memories.instructions import Applies, StandingInstruction
+from storage.memories.instructions import Applies
 from storage.memories.records import decay, hours_between
 from storage.memories.trust import EVERYTHING_TOLD, TrustPolicy
 from storage.pipeline.records import MessageRecord
@@ -65,10 +66,6 @@ _LEAST_RESULTS: Final = 25
 _NO_SESSION: Final = SessionRecord(0, "", "", "", None, None, None, None, "active", 0, None, 0, 0)
 # Two memories whose vectors have a higher cosine may contradict each other.
 _MAX_COSINE: Final = 0.9
-# Hardly any instruction has fewer tokens, which limits how many can fit.
-_SHORT_INSTRUCTION_TOKENS: Final = 8
-# A message that is at most this much longer than an instruction repeats it.
-_REPEATS_CHARACTERS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,40 +140,6 @@ class Candidate(NamedTuple):
         """The identity that copies of a result share: session and id of its message or source, else its own id."""
         message = message_of(self.result, self.provenance)
         return (self.result.kind, self.result.id) if message is None else message
-
-
-@dataclass(frozen=True, slots=True)
-class Instructions:
-    """The newest instructions that apply, newest first, and how many apply in all.
-
-    `provenances` say where they come from, by their ids; `user` is the one that they apply to.
-    """
-
-    newest: tuple[StandingInstruction, ...] = ()
-    total: int = 0
-    provenances: Mapping[str, Provenance] = field(default_factory=dict)
-    user: str | None = None
-
-    def repeated_by(self, candidate: Candidate) -> bool:
-        """Return whether a candidate repeats one of the instructions, or is the source message of one."""
-        result = candidate.result
-        memory = result.id if result.kind == "memory" else None
-        message = message_of(result, candidate.provenance)
-        return any(
-            one.id == memory
-            or (
-                message is not None
-                and message == (self._session_of(one), one.source_message)
-                and len(result.text) <= len(one.content) + _REPEATS_CHARACTERS
-            )
-            or normalised(one.content) == normalised(result.text)
-            for one in self.newest
-        )
-
-    def _session_of(self, one: StandingInstruction) -> str | None:
-        """Return the session of an instruction's source message. The account has no session rows, only provenances."""
-        provenance = self.provenances.get(one.id)
-        return provenance.session if provenance is not None else one.session
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +224,15 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
             rows = tx.for_agent(request.agent)
             over_history = _is_over_history(session.query, request)
             share = 0.0 if over_history else _SHARE_OF_BEST
-            candidates = _candidates(rows, visible, across, conversation.ids, request, channel, share)
+            about_user = asks_about_user(session.query)
+            least = replace(request, min_best=0.0) if about_user else request
+            candidates = _candidates(rows, visible, across, conversation.ids, least, channel, share)
             trusted = _allowed_by_trust(rows, candidates, request.trust)
-            if over_history:
+            if about_user:
+                trusted.sort(
+                    key=lambda one: (one.result.kind != "memory", not is_of_person(one.result), -one.importance)
+                )
+            elif over_history:
                 trusted.sort(key=lambda one: not is_of_person(one.result))
             held_back = frozenset(map(_key, candidates)) - frozenset(map(_key, trusted))
             memories, duplicates = _choose_memories(tx, trusted, across, conversation, request)
@@ -279,7 +248,13 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         duplicates=duplicates,
         nothing_fits=visible is not None and request.max_memories > 0 and not memories,
         searched_channel=request.channel if request.channel not in (None, own_channel or DEFAULT_CHANNEL) else None,
-        instructions=_read_instructions(dict.fromkeys((store, account)), request, applies),
+        instructions=read_instructions(
+            dict.fromkeys((store, account)),
+            request.agent,
+            applies,
+            tokens=request.instruction_tokens,
+            trust=request.trust,
+        ),
         recalled=visible,
         held_back=held_back,
     )
@@ -351,7 +326,7 @@ def _all_visible(query: str, request: ContextRequest) -> RecallRequest:
 
 
 def _is_over_history(query: str, request: ContextRequest) -> bool:
-    return request.ranking == "recall" and asks_for_history(query)
+    return request.ranking == "recall" and (asks_for_history(query) or asks_about_user(query))
 
 
 def _by_words(words: str, request: ContextRequest) -> RecallRequest:
@@ -663,35 +638,3 @@ def _are_at_odds(one: Candidate, other: Candidate) -> bool:
     """
     are_values = one.keyed and other.keyed
     return not are_values and contradicts(statement(one.result.text), statement(other.result.text))
-
-
-# --- standing instructions ---
-
-
-def _read_instructions(stores: Iterable[Store | None], request: ContextRequest, applies: Applies) -> Instructions:
-    """Return the newest instructions of the workspace and the account that may fit, newest first."""
-    limit = request.instruction_tokens // _SHORT_INSTRUCTION_TOKENS + 1
-    found: list[StandingInstruction] = []
-    provenances: dict[str, Provenance] = {}
-    total = 0
-    for store in stores if request.instruction_tokens > 0 else ():
-        if store is None:
-            continue
-        with store.reading_as(request.agent) as rows:
-            newest = rows.instructions.newest(applies, limit=limit)
-            found += newest
-            total += len(newest) if len(newest) < limit else rows.instructions.count(applies)
-            if newest:
-                provenances |= rows.provenances.of([one.id for one in newest])
-    found.sort(key=lambda one: (-one.created_at, -one.row_id))
-    # Only the newest of each owner and subject: one in the workspace may replace one in the account.
-    distinct_ones: dict[tuple[str | None, str], StandingInstruction] = {}
-    for one in found:
-        distinct_ones.setdefault((one.owner, one.subject or one.id), one)
-    allowed = [
-        one
-        for one in distinct_ones.values()
-        if request.trust.tells_memory(provenances.get(one.id), confirmed=one.confirmed_at is not None)
-    ]
-    total -= len(found) - len(allowed)
-    return Instructions(tuple(allowed), total, provenances, applies.user)

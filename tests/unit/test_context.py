@@ -18,6 +18,7 @@ from adapters.tokens import EstimatedTokens
 from retrieval.context.write import BuiltContext, build_context
 from reverie.errors import NotFound, Rejected
 from support.contexts import context_request
+from support.curating import remember
 from support.pipeline import Pipeline
 from support.recalling import find
 
@@ -233,6 +234,18 @@ def test_a_context_is_filled_if_the_best_result_fits_and_empty_if_not_even_that_
     nothing = context(pipe, min_best=best + 0.001)
     assert nothing.memories == []
     assert "Nothing else that is stored fits the query." in nothing.text
+
+
+@pytest.mark.parametrize("question", ["What do you know about me?", "Tell me about myself.", "Who am I?"])
+def test_a_question_for_all_that_is_known_of_the_user_has_no_floor(pipe: Pipeline, question: str) -> None:
+    """Given a question that has no word in common with what is known, then it is told, with memories first."""
+    turns(pipe, "turn")
+    turns(pipe, "I row @0.1 x", session="other")
+    remember(pipe, "m", "User is vegetarian.")
+    pipe.settle()
+    found = [one.id for one in context(pipe, question, min_best=0.9).memories]
+    assert (found[0], len(found)) == ("m", 2)
+    assert not context(pipe, "walrus", min_best=0.9).memories
 
 
 def test_who_said_it_decides_what_ranks_first_but_not_what_is_left_out(pipe: Pipeline) -> None:

@@ -14,6 +14,7 @@ from retrieval.context.write import BuiltContext, build_context
 from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
 from reverie.clock import from_micros
+from storage.recall.chunk_sources import CHANGED
 from support.contexts import context_request
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords, find
@@ -82,6 +83,17 @@ def test_what_is_in_force_stands_first_and_is_to_be_followed(pipe: Pipeline) -> 
     assert [one.text for one in built.instructions][-1] == "Always give code with types."
     assert "jazz" not in section(built)
     assert built.left_out.instructions == 0
+
+
+def test_a_preference_that_may_have_changed_says_so(pipe: Pipeline) -> None:
+    """Given a standing preference, and a later statement that ends it, then its line has the statement and its day."""
+    kates = {"owner_user_id": "kate"}
+    keep(pipe, "1", "User doesn't drink alcohol.", kind="preference", importance=0.8, created_at=MORNING - DAY, **kates)
+    said = 'User said: "I drink again (just on weekends)."'
+    keep(pipe, "2", said, kind="event", subject=f"{CHANGED}drinks again", **kates)
+    assert section(context(pipe)).splitlines()[-1] == (
+        '- 30 Apr 2026: User doesn\'t drink alcohol. (may have changed on 1 May 2026: "I drink again just on weekends")'
+    )
 
 
 def test_without_any_nothing_is_to_be_followed(pipe: Pipeline) -> None:

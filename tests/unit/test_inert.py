@@ -16,7 +16,7 @@ from memory.upkeep.notebook import on_one_line
 from memory.upkeep.notebook import quoted as note_text
 from retrieval.context.document import label, lines_of, quoted
 from retrieval.context.fit import instruction_section
-from retrieval.context.select import Instructions
+from retrieval.context.standing import Instructions
 from reverie.inert import inert, inert_line, visible
 from reverie.memories.tool import memory_tool
 from reverie.memories.types import FoundMemories
