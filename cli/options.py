@@ -148,6 +148,8 @@ def _name_options(error: Rejected, options: Mapping[str, str]) -> None:
 
     Any other name may be an ordinary word of its text, such as `at`.
     """
+    if not options:  # of a call that has only arguments
+        return
     names = "|".join(sorted(options, key=len, reverse=True))
     several = rf"\b(?:{names})(?:(?:,| and| or) (?:{names}))+\b"
     text = re.sub(several, lambda found: re.sub(names, lambda name: options[name[0]], found[0]), str(error))

@@ -130,7 +130,7 @@ def test_the_command_line_shows_and_compacts(
     assert f"for {condensed} messages; {50 - condensed} newer ones" in shown.out
     failed = reverie("sessions", "compact", "s", "--budget", "7")
     assert failed.code == 2
-    assert failed.err == "reverie: token_budget is 7; it must be at least 256\n"
+    assert failed.err == "reverie: --budget is 7; it must be at least 256\n"
 
 
 def test_a_language_model_condenses_where_one_is_set(make_runtime: Callable[..., Runtime]) -> None:
