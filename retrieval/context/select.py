@@ -222,18 +222,10 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         memories, duplicates, held_back = list[Candidate](), 0, frozenset[tuple[str, str]]()
         if visible:
             rows = tx.for_agent(request.agent)
-            over_history = _is_over_history(session.query, request)
-            share = 0.0 if over_history else _SHARE_OF_BEST
-            about_user = asks_about_user(session.query)
-            least = replace(request, min_best=0.0) if about_user else request
+            share = 0.0 if _is_over_history(session.query, request) else _SHARE_OF_BEST
+            least = replace(request, min_best=0.0) if asks_about_user(session.query) else request
             candidates = _candidates(rows, visible, across, conversation.ids, least, channel, share)
-            trusted = _allowed_by_trust(rows, candidates, request.trust)
-            if about_user:
-                trusted.sort(
-                    key=lambda one: (one.result.kind != "memory", not is_of_person(one.result), -one.importance)
-                )
-            elif over_history:
-                trusted.sort(key=lambda one: not is_of_person(one.result))
+            trusted = _in_order_of_question(_allowed_by_trust(rows, candidates, request.trust), session.query, request)
             held_back = frozenset(map(_key, candidates)) - frozenset(map(_key, trusted))
             memories, duplicates = _choose_memories(tx, trusted, across, conversation, request)
     user = request.user or (None if session.record.is_group else session.record.user)
@@ -327,6 +319,18 @@ def _all_visible(query: str, request: ContextRequest) -> RecallRequest:
 
 def _is_over_history(query: str, request: ContextRequest) -> bool:
     return request.ranking == "recall" and (asks_for_history(query) or asks_about_user(query))
+
+
+def _in_order_of_question(candidates: list[Candidate], query: str, request: ContextRequest) -> list[Candidate]:
+    """Return candidates in the order of the recall; for some questions, memories or words of people come first."""
+    if asks_about_user(query):
+        return sorted(
+            candidates,
+            key=lambda one: (one.result.kind != "memory", not is_of_person(one.result), -one.importance),
+        )
+    if _is_over_history(query, request):
+        return sorted(candidates, key=lambda one: not is_of_person(one.result))
+    return candidates
 
 
 def _by_words(words: str, request: ContextRequest) -> RecallRequest:
