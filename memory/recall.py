@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from adapters.broker.recall_log import InHand, RecallLog, RecallNote, place_of
 from memory.conversion import convert
 from memory.paging import newest_page
-from memory.stage import MAX_CRASHES, WorkerCrashed, stage_writing
+from memory.stage import MAX_CRASHES, letter_of_crash, stage_writing
 from memory.tombstones import hash_key, target_hash
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, StoreUnusable, Transient
 from reverie.recall.types import RecallEvent, ServedContext, ServedItem
-from storage.pipeline.records import RECALLS_STAGE, NewDeadLetter
+from storage.pipeline.records import RECALLS_STAGE
 from storage.recall.captured import CapturedQuery
 from storage.recall.events import NewContext, NewRecall
 from storage.stores import Store, Stores
@@ -156,16 +156,7 @@ def _set_aside(store: Store, note: RecallNote | None) -> None:
     """Make a dead letter of a recall that kills its worker. It is without the query, and cannot be replayed."""
     if note is None:
         return
-    letter = NewDeadLetter(
-        agent=note.agent,
-        session=None,
-        stage=RECALLS_STAGE,
-        item_id=note.recall,
-        payload=None,
-        error_type=WorkerCrashed.__name__,
-        error=f"the worker failed {MAX_CRASHES} times while it recorded what a recall found",
-        attempts=MAX_CRASHES,
-    )
+    letter = letter_of_crash(note.agent, RECALLS_STAGE, note.recall, MAX_CRASHES, "recorded what a recall found")
     with stage_writing(store) as tx:
         tx.dead_letters.add([letter], now=note.at)
 

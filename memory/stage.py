@@ -229,6 +229,22 @@ def bury_damaged(store: Store, claim: Claim, rows: Sequence[int], now: int) -> i
         return len(bury(tx, claim, errors, now=now))
 
 
+def letter_of_crash(
+    agent: str, stage: str, item_id: str, deaths: int, doing: str, *, session: str | None = None
+) -> NewDeadLetter:
+    """Return the dead letter, without content, of work whose workers died `deaths` times "while it ..." (`doing`)."""
+    return NewDeadLetter(
+        agent=agent,
+        session=session,
+        stage=stage,
+        item_id=item_id,
+        payload=None,
+        error_type=WorkerCrashed.__name__,
+        error=f"the worker died {counted(deaths, 'time')} while it {doing}",
+        attempts=deaths,
+    )
+
+
 def crash_error(claim: Claim) -> WorkerCrashed | None:
     """Return the error of a claim whose workers died too often, or None."""
     if claim.crashes < MAX_CRASHES:

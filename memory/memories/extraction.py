@@ -34,11 +34,10 @@ from memory.memories.extraction_windows import (
     prompt_for,
 )
 from memory.memories.findings import Finding, FindingSaver, Origin, found_by_patterns, normalised
-from memory.stage import MAX_CRASHES, WorkerCrashed
+from memory.stage import MAX_CRASHES, letter_of_crash
 from memory.withdrawn import Withdrawn, require_wanted
 from reverie import contract
 from reverie.clock import SECOND_MICROS
-from reverie.counts import counted
 from reverie.errors import ReverieError, StoreUnusable, Transient
 from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.memories.extraction import (
@@ -49,7 +48,6 @@ from storage.memories.extraction import (
     SourceMessage,
     WaitingSession,
 )
-from storage.pipeline.records import NewDeadLetter
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 
@@ -536,17 +534,10 @@ def _advance(tx: Transaction, session: WaitingSession, *, to: int, now: int) -> 
 
 def _set_aside(run: JobRun, session: WaitingSession, deaths: int) -> None:
     """Skip the messages of a session that kills its reader; a replay of the dead letter reads them again."""
-    letter = NewDeadLetter(
-        agent=session.agent,
-        session=session.id,
-        stage=EXTRACT_STAGE,
-        item_id=f"{session.ref_code} {session.position}",
-        payload=None,
-        error_type=WorkerCrashed.__name__,
-        error=f"the worker died {counted(deaths, 'time')} while it looked for memories in session {session.id!r}, in"
-        f" messages {session.position + 1} to {session.last_sequence}",
-        attempts=deaths,
-    )
+    messages = f"messages {session.position + 1} to {session.last_sequence}"
+    doing = f"looked for memories in session {session.id!r}, in {messages}"
+    item_id = f"{session.ref_code} {session.position}"
+    letter = letter_of_crash(session.agent, EXTRACT_STAGE, item_id, deaths, doing, session=session.id)
     with run.writing() as tx:
         progress = progress_of(tx)
         if progress.advance(session, to=session.last_sequence, now=run.now):

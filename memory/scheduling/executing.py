@@ -40,7 +40,7 @@ from adapters.webhooks.signing import Signer
 from memory.scheduling.notifier import Busy, Destinations
 from memory.scheduling.rules import RunResult, ScheduleRules, end_run, readable
 from memory.secrets import redacted
-from memory.stage import MAX_CRASHES, WorkerCrashed
+from memory.stage import MAX_CRASHES, letter_of_crash
 from memory.withdrawn import Withdrawn
 from reverie.clock import from_micros, now_micros, rfc3339
 from reverie.contract import EMBED_GOALS
@@ -382,16 +382,8 @@ def _embed_once(
 
 
 def _letter_of(goal: Goal, deaths: int) -> NewDeadLetter:
-    return NewDeadLetter(
-        agent=goal.agent,
-        session=None,
-        stage=GOALS_STAGE,
-        item_id=goal.schedule,
-        payload=None,
-        error_type=WorkerCrashed.__name__,
-        error=f"the worker died {deaths} times while it embedded the goal of the schedule: runs recall by keywords",
-        attempts=deaths,
-    )
+    doing = "embedded the goal of the schedule: runs recall by keywords"
+    return letter_of_crash(goal.agent, GOALS_STAGE, goal.schedule, deaths, doing)
 
 
 def _embed(store: Store, goals: Sequence[Goal], embedder: Embedder) -> list[tuple[Goal, bytes | None]]:
