@@ -95,16 +95,10 @@ format: $(INSTALLED) ## fix what ruff can fix
 	@$(PY) -m ruff format .
 
 check-docs: $(INSTALLED) ## check that the generated pages and statements are those of the code
-	@$(PY) -m worker.settings_docs --check docs/configuration.md
-	@$(PY) -m cli.docs --check docs/cli.md
-	@$(PY) -m storage.postgres.statements --check
+	@$(PY) -m generators --check
 
 docs: $(INSTALLED) ## regenerate the pages of settings and commands, PostgreSQL's schema and statements, TypeScript's types
-	@$(PY) -m worker.settings_docs docs/configuration.md
-	@$(PY) -m cli.docs docs/cli.md
-	@$(PY) -m storage.postgres.derive > schema.sql.new
-	@mv schema.sql.new storage/postgres/schema.sql
-	@$(PY) -m storage.postgres.statements
+	@$(PY) -m generators
 	@$(PY) clients/typescript/generate.py
 
 clean: ## remove .venv and all caches, but not the data in .reverie

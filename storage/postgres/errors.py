@@ -99,7 +99,7 @@ _RULES: Final = {
     "42883": _OTHER_SCHEMA,
     "42703": _OTHER_SCHEMA,
     "3F000": _OTHER_SCHEMA,
-    # Errors that Reverie's own functions raise: see `foundation.sql`.
+    # Errors that Reverie's own functions raise: see the head of `schema.sql`.
     "RV001": _Rule(
         StoreUnusable,
         "{name} was upgraded while this process ran ({text}): install the same version of Reverie on all hosts, and"

@@ -1,4 +1,4 @@
--- Derived from the SQLite schemas 0101 (workspaces) and 0100 (account) by `python -m storage.postgres.derive`.
+-- Derived from the SQLite schemas 0101 (workspaces) and 0100 (account) by `make docs`.
 -- What the tables of stores need: functions of SQLite that statements use, and the stores themselves.
 CREATE FUNCTION json_type(document text) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS
     $$ SELECT jsonb_typeof(document::jsonb) $$;

@@ -6,14 +6,15 @@ import gc
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import psycopg
 import pytest
 
+from generators import postgres_schema
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, StoreUnavailable, StoreUnusable
 from storage.opened import open_stores
-from storage.postgres import derive
 from storage.postgres.engine import SCHEMA, PostgresServer
 from storage.postgres.migrations import newest_version
 from storage.postgres.schema import prepare
@@ -24,6 +25,8 @@ from storage.verify import verify
 from support.postgres import USER, TestServer, running_postgres
 from support.store_work import run_stages, write
 
+ROOT: Final = Path(__file__).parents[2]
+
 
 @pytest.fixture
 def stores(server: TestServer, database: str, tmp_path: Path) -> Iterator[PostgresStores]:
@@ -33,8 +36,8 @@ def stores(server: TestServer, database: str, tmp_path: Path) -> Iterator[Postgr
 
 
 def test_the_schema_is_that_of_sqlite() -> None:
-    written = Path(derive.__file__).with_name("schema.sql").read_text(encoding="utf-8")
-    assert derive.schema() == written, "run: python -m storage.postgres.derive > storage/postgres/schema.sql"
+    written = (ROOT / "storage/postgres/schema.sql").read_text(encoding="utf-8")
+    assert postgres_schema.schema() == written, "run `make docs`"
 
 
 def test_workspaces_are_created_listed_and_deleted(stores: PostgresStores) -> None:

@@ -10,7 +10,8 @@ import yaml
 
 from adapters.broker.inbox import GRACE_SECONDS
 from adapters.broker.monitor import ALIVE_SECONDS
-from cli.docs import commands, main, page
+from generators.__main__ import main
+from generators.commands import commands, page
 from memory.cutting import CHUNK_CHARACTERS, OVERLAP_CHARACTERS
 from memory.pipeline.chunking import BATCH_SOURCES
 from memory.pipeline.embedding import BATCH_CHUNKS
@@ -76,13 +77,31 @@ def test_every_command_is_described_with_its_options() -> None:
             assert of_all or parameter.opts[0] in section or parameter.name.upper() in section
 
 
-def test_an_outdated_page_of_commands_is_refused(tmp_path: Path) -> None:
-    """Given a page that differs, then the check says 1; written anew it says 0."""
-    outdated = tmp_path / "cli.md"
+@pytest.mark.parametrize("name", ["docs/cli.md", "docs/configuration.md"])
+def test_an_outdated_file_is_refused_with_what_to_do(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a generated file that differs, when it is checked, then the answer is 1 and names `make docs`; written, it
+    is 0."""
+    outdated = tmp_path / name
+    outdated.parent.mkdir()
+    outdated.write_text("# Something else\n")
 
-    assert main(["--check", str(outdated)]) == 1
-    assert main([str(outdated)]) == 0
-    assert main(["--check", str(outdated)]) == 0
+    assert main(["--check", name], tmp_path) == 1
+    assert "make docs" in capsys.readouterr().err
+    assert main([name], tmp_path) == 0
+    assert main(["--check", name], tmp_path) == 0
+
+
+@pytest.mark.parametrize(("argument", "status"), [("--help", 0), ("--chekc", 2), ("docs/other.md", 2)])
+def test_a_wrong_argument_of_the_generators_writes_nothing(argument: str, status: int, tmp_path: Path) -> None:
+    """Given `--help`, or an option or a file that does not exist, then nothing is written and the exit code says which
+    it was."""
+    with pytest.raises(SystemExit) as ended:
+        main([argument], tmp_path)
+
+    assert ended.value.code == status
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_each_term_of_the_glossary_is_defined_once_and_in_order() -> None:

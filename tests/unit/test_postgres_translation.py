@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.postgres import statements
+from generators import postgres_statements
 from storage.postgres.translation import KeptTranslations, for_values, translate
 
 STORE = "store_id = :store_id"
@@ -122,7 +122,7 @@ def test_a_translation_is_made_once_on_a_host_for_one_version(tmp_path: Path, mo
 
 def test_the_file_of_statements_shows_what_each_function_runs() -> None:
     """Given the source of repositories, then each statement is shown for PostgreSQL, also one of several parts."""
-    text = statements.content()
+    text = postgres_statements.content()
     assert "-- storage.sessions.channels: delete\nDELETE FROM channels\nWHERE (agent_id = :agent AND id = :id" in text
     assert "-- storage.pipeline.work: release\n" not in text  # it calls what runs the statement
     fresh = text.partition("-- storage.pipeline.work: _fresh\n")[2].partition("\n-- storage")[0]

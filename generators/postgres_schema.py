@@ -1,12 +1,8 @@
-"""Derives PostgreSQL's schema from that of SQLite, which the migrations make, so that both have the same tables.
-
-python -m storage.postgres.derive > storage/postgres/schema.sql
-"""
+"""Derives PostgreSQL's schema from that of SQLite, which the migrations make, so that both have the same tables."""
 
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -54,11 +50,6 @@ class _Entry:
     sql: str
 
 
-def main() -> None:
-    """Print the schema."""
-    sys.stdout.write(schema())
-
-
 def schema() -> str:
     """Return the schema of the newest migrations."""
     try:
@@ -77,7 +68,7 @@ def _derived() -> str:
     read_from("\n".join([*tables, *(f"CREATE VIEW {view.name} " for view in views)]))
     parts = [
         f"-- Derived from the SQLite schemas {newest_version('workspace')} (workspaces) and"
-        f" {newest_version('account')} (account) by `python -m storage.postgres.derive`.",
+        f" {newest_version('account')} (account) by `make docs`.",
         _file("foundation.sql"),
         *tables,
         *_indexes(workspace, scoped=True),
@@ -281,7 +272,3 @@ def _row_security(tables: Iterable[str]) -> Iterator[str]:
         yield (
             f"CREATE POLICY one_store ON {table} USING ({STORE} = (SELECT current_setting('reverie.store')::bigint));"
         )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,9 @@
-"""Write `docs/configuration.md` from the settings themselves: `python -m worker.settings_docs [--check] FILE`."""
+"""Makes `docs/configuration.md` from the settings themselves."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 import types
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import annotated_types
@@ -121,32 +118,3 @@ def _default(field: FieldInfo) -> str:
     if field.default in (None, ""):
         return ""
     return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
-
-
-def write_or_check(text: str, arguments: list[str]) -> int:
-    """Write a page to the named file, or to standard output; with `--check`, compare it with the file instead.
-
-    Returns the exit code: 1 if the file is out of date. Raises SystemExit: for `--help` and unknown options.
-    """
-    parser = argparse.ArgumentParser(description="Write a generated page of the documentation.")
-    parser.add_argument("file", nargs="?", type=Path, help="the page; by default it is written to standard output")
-    parser.add_argument("--check", action="store_true", help="exit with 1 if the file is out of date")
-    options = parser.parse_args(arguments)
-    file: Path | None = options.file
-    if file is None:
-        sys.stdout.write(text)
-    elif not options.check:
-        file.write_text(text, encoding="utf-8")
-    elif not file.exists() or file.read_text(encoding="utf-8") != text:
-        sys.stderr.write(f"{file} is out of date: run `make docs`\n")
-        return 1
-    return 0
-
-
-def main(arguments: list[str]) -> int:
-    """Write or check the page; return the exit code."""
-    return write_or_check(page(), arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

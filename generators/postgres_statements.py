@@ -1,4 +1,4 @@
-"""Writes the SQL of repositories for PostgreSQL to `statements.sql`: `python -m storage.postgres.statements [--check]`.
+"""Makes `storage/postgres/statements.sql`: the SQL of repositories, translated for PostgreSQL.
 
 Statements are found in the source of `storage/` where they are run, and are translated as in production. A statement
 that is composed at run time is shown in the forms that its parts allow: names stand for values that are assigned to
@@ -12,7 +12,6 @@ import builtins
 import importlib
 import inspect
 import re
-import sys
 import textwrap
 import types
 import typing
@@ -30,8 +29,7 @@ from storage.postgres.search_index import PostgresSearchIndex
 from storage.postgres.translation import translate
 from storage.viewer import Viewer
 
-_FILE: Final = Path(__file__).with_name("statements.sql")
-_ROOT: Final = Path(__file__).parents[2]
+_ROOT: Final = Path(__file__).parents[1]
 _HEAD: Final = """\
 -- Written by `make docs`: what the repositories of storage/ run on PostgreSQL, by module and function. Statements that
 -- are composed while the program runs are shown in some of their forms, with samples of names ('x') and numbers (1).
@@ -193,17 +191,3 @@ def content() -> str:
                 shown = map(_laid_out, forms) if forms else ["-- composed of the rows and columns that it is given"]
                 parts += [f"-- {module.name}: {function}", *shown]
     return "\n".join(parts) + "\n"
-
-
-def main(arguments: list[str]) -> int:
-    """Write the file; with `--check`, compare it, and return 1 if it is out of date."""
-    if "--check" not in arguments:
-        _FILE.write_text(content(), encoding="utf-8")
-    elif content() != _FILE.read_text(encoding="utf-8"):
-        sys.stderr.write(f"{_FILE.name} is out of date: run `make docs`\n")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,9 +1,8 @@
-"""Write `docs/cli.md` from the commands themselves: `python -m cli.docs [--check] FILE`."""
+"""Makes `docs/cli.md` from the commands themselves."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -12,7 +11,6 @@ import typer.main
 
 from cli.application import application
 from cli.commands import COMMANDS, import_command
-from worker.settings_docs import write_or_check
 
 _HEAD: Final = """\
 <!-- Written by `make docs` from cli/: change the help of the commands there. -->
@@ -154,12 +152,3 @@ def _default(parameter: Any) -> str:
     if parameter.param_type_name == "argument" or parameter.is_flag or parameter.default in (None, ""):
         return ""
     return f"`{parameter.default}`"
-
-
-def main(arguments: list[str]) -> int:
-    """Write or check the page; return the exit code."""
-    return write_or_check(page(), arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
