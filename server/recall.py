@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import asdict, replace
 
-from adapters.broker.recall_log import QUERY_CHARACTERS, ContextNote
+from adapters.broker.recall_log import QUERY_CHARACTERS, ContextNote, RecallNote
 from adapters.language_models import LanguageModel
 from memory.conversion import convert
 from memory.recall import list_contexts, recent_recalls, show_context
@@ -17,6 +17,7 @@ from retrieval.context.fit import room_of
 from retrieval.context.select import ContextRequest
 from retrieval.context.write import build_context
 from retrieval.query import RecallRequest
+from reverie.clock import new_id
 from reverie.errors import NotFound, Rejected
 from reverie.fields import micros_until
 from reverie.recall import calls
@@ -109,9 +110,10 @@ def get_context(services: Services, caller: Caller, call: calls.GetContext) -> C
         served = convert(built, ContextNote, session=call.session, token_budget=room, items=built.served, query=asked)
         asking = replace(call, user=request.user)
         captured = services.captured("context", asking, context, viewer=viewer)
-        id = services.record_recall(
-            caller, built.query, built.hits, at=now, viewer=viewer, context=served, captured=captured
+        note = RecallNote(
+            agent=caller.agent, recall=new_id(), query=built.query, at=now, hits=[], context=served, captured=captured
         )
+        id = services.record_recall(caller, note, built.hits, viewer=viewer)
         context = replace(context, id=id)
     return context
 

@@ -12,8 +12,9 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 from blake3 import blake3
+from msgspec import structs
 
-from adapters.broker.recall_log import QUERY_CHARACTERS, CapturedNote, ContextNote, RecallNote
+from adapters.broker.recall_log import QUERY_CHARACTERS, CapturedNote, RecallNote
 from memory.evaluation import items_of
 from memory.memories.agent_memories import AgentMemories
 from memory.status import StatusReader
@@ -171,7 +172,10 @@ class Services:
             return outcome.response
         captured = self.captured("recall", request, outcome.response, viewer=outcome.viewer)
         hits = (*outcome.hits, *outcome.folded)
-        self.record_recall(caller, request.query, hits, at=asked_at, viewer=outcome.viewer, captured=captured)
+        note = RecallNote(
+            agent=caller.agent, recall=new_id(), query=request.query, at=asked_at, hits=[], captured=captured
+        )
+        self.record_recall(caller, note, hits, viewer=outcome.viewer)
         return outcome.response
 
     def captured(
@@ -195,53 +199,34 @@ class Services:
         return CapturedNote(
             kind=kind,
             query=query,
-            parameters=msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(call, query=""))),
+            parameters=msgspec.Raw(msgspec.json.encode(structs.replace(call, query=""))),
             found=list(items_of(response, session=call.session)),
             session=call.session,
         )
 
-    def record_recall(
-        self,
-        caller: Caller,
-        query: str,
-        hits: Sequence[Hit],
-        *,
-        at: int,
-        viewer: Viewer,
-        context: ContextNote | None = None,
-        captured: CapturedNote | None = None,
-    ) -> str:
-        """Record the hits of a recall that fit its query, each in its own store, and the context that it was for.
+    def record_recall(self, caller: Caller, note: RecallNote, hits: Sequence[Hit], *, viewer: Viewer) -> str:
+        """Record the hits of a recall that fit its query, each in its own store, with its `note`, which has none yet.
 
-        `at` is when it was asked: an erasure later on also covers a recall that was answered meanwhile (microseconds).
+        The `at` of the note is when it was asked: an erasure later on also covers a recall that was answered meanwhile.
         Results that do not fit the query are not recorded, so that they do not last longer and are not promoted. Takes
         microseconds: a worker writes them later. Returns the id of the recall, empty if the caller's are not recorded.
         """
         if not caller.notes_recalls:
             return ""
-        settings = self.runtime.settings
+        settings, query = self.runtime.settings, note.query
         fitting = [hit for hit in hits if settings.recall_events_days and hit.relevance >= RECALL_EVENT_MIN_SCORE]
-        if not settings.contexts_days:
-            context = None
         if viewer.group is not None:
             # The event has no owner, and the query may have words of a group, which only the group's users may read.
             query = f"asked in a group: {blake3(normalised_query(query).encode()).hexdigest(length=8)}"
-        recall = new_id()
-        for store, of_store, asked in ((caller.workspace, context, captured), (ACCOUNT_STORE, None, None)):
+        note = structs.replace(note, query=query[:QUERY_CHARACTERS], user=viewer.user)
+        if not settings.contexts_days:
+            note = structs.replace(note, context=None)
+        of_account = structs.replace(note, context=None, captured=None)
+        for store, own in ((caller.workspace, note), (ACCOUNT_STORE, of_account)):
             found = [(hit.chunk_id, hit.score) for hit in fitting if hit.store == store]
-            if found or of_store is not None or asked is not None:
-                note = RecallNote(
-                    agent=caller.agent,
-                    recall=recall,
-                    query=query[:QUERY_CHARACTERS],
-                    at=at,
-                    hits=found,
-                    user=viewer.user,
-                    context=of_store,
-                    captured=asked,
-                )
-                self.runtime.recall_buffer.note(store, note)
-        return recall
+            if found or own.context is not None or own.captured is not None:
+                self.runtime.recall_buffer.note(store, structs.replace(own, hits=found))
+        return note.recall
 
     def has_workspace(self, workspace: str) -> bool:
         """Return whether something has been stored in a workspace, or was accepted for it by this server."""

@@ -13,7 +13,7 @@ from adapters.embedders.base import Embedder
 from memory.jobs import JobScope
 from memory.pipeline import chunking, embedding, indexing, recovery
 from memory.pipeline.faults import STUCK_SECONDS
-from memory.pipeline.ingest import drain_inbox
+from memory.pipeline.ingest import IngestServices, drain_inbox
 from memory.pipeline.storing import IngestReport
 from memory.recall import sweep_recalls
 from reverie import contract
@@ -42,12 +42,10 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
             runtime.quotas.refresh(workspace)
 
     report, more = drain_inbox(
-        runtime.inbox,
+        IngestServices(runtime.inbox, runtime.working_memory, runtime.tokens),
         lambda: runtime.store(workspace),
-        runtime.working_memory,
         workspace=workspace,
         now=runtime.now,
-        tokens=runtime.tokens,
         on_batch=on_batch,
         in_crowd=in_crowd,
     )
@@ -196,11 +194,9 @@ def recover_inbox(runtime: Runtime) -> dict[str, Any]:
         runtime.notify_stage("chunk", workspace)
 
     report = recovery.recover_inbox(
-        runtime.inbox,
+        IngestServices(runtime.inbox, runtime.working_memory, runtime.tokens),
         runtime.stores,
-        runtime.working_memory,
         now=runtime.now,
-        tokens=runtime.tokens,
         on_batch=on_batch,
         on_late=lambda name: notify("ingest", name),
     )

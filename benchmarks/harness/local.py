@@ -12,7 +12,7 @@ import msgspec
 from adapters.broker.inbox import Settled, Taken, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from memory.pipeline.chunking import chunk_messages
-from memory.pipeline.ingest import ingest_batch
+from memory.pipeline.ingest import IngestServices, ingest_batch
 from reverie.clock import now_micros
 from reverie.contract import MessagePayload, Outcome, Payload, WaitFor
 from reverie.pipeline.inbox import inbox_field
@@ -96,7 +96,7 @@ def store_messages(
 ) -> None:
     """Store messages as the first stage of the pipeline does."""
     inbox.accept(store.name, payloads)
-    ingest_batch(inbox, store, working, now=now_micros())
+    ingest_batch(IngestServices(inbox, working), store, now=now_micros())
 
 
 def stored_chunks(payloads: Sequence[MessagePayload], folder: Path) -> list[str]:

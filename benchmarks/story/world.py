@@ -22,7 +22,7 @@ from memory.memories.memories import remember
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
-from memory.pipeline.ingest import ingest_batch
+from memory.pipeline.ingest import IngestServices, ingest_batch
 from memory.stage import StageReport
 from retrieval.context.select import ContextRequest
 from retrieval.context.write import BuiltContext, build_context
@@ -114,7 +114,7 @@ class World:
         if rejected:
             raise RuntimeError(f"session {session} of {agent}: {rejected[0].error}")
         inbox.accept(WORKSPACE, payloads)
-        while ingest_batch(inbox, self.store, working, now=self.now).taken:
+        while ingest_batch(IngestServices(inbox, working), self.store, now=self.now).taken:
             pass
         self.settle()
 

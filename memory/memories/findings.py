@@ -141,8 +141,8 @@ def _corrections(earlier: SourceMessage, message: SourceMessage, names: Mapping[
             )
         ]  # fmt: skip
     for one in new:
-        told = replace(one, corrects=corrects)
-        yield convert(told, Finding, message=message, evidence=(earlier.id, message.id), method="patterns")
+        correction = replace(one, corrects=corrects)
+        yield convert(correction, Finding, message=message, evidence=(earlier.id, message.id), method="patterns")
 
 
 def _names_in(content: str) -> dict[str, str]:

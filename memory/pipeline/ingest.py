@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -41,15 +41,25 @@ _SMALL_BATCH: Final = 50
 _GATHER_SECONDS: Final = 0.04
 
 
+@dataclass(frozen=True, slots=True)
+class IngestServices:
+    """What ingest works with: the inbox, the newest messages in the broker, and a counter of tokens.
+
+    Without a counter, messages that come without a count are stored without one.
+    """
+
+    inbox: WorkerInbox
+    working: WorkingMemory
+    tokens: TokenCounter | None = None
+
+
 def drain_inbox(
-    inbox: WorkerInbox,
+    services: IngestServices,
     open_store: Callable[[], Store],
-    working: WorkingMemory,
     *,
     workspace: str,
     now: Callable[[], int],
     on_batch: Callable[[IngestReport], None] = lambda _: None,
-    tokens: TokenCounter | None = None,
     in_crowd: bool = False,
 ) -> tuple[IngestReport, bool]:
     """Store the items of an inbox until it is empty or the time is up; return the report and whether more may wait.
@@ -59,7 +69,7 @@ def drain_inbox(
     workspaces do: a thousand that begin at once would wait for 30 s in two processes. The flag is cleared before the
     last look, so items that arrive after this look get a task of their own. `on_batch` is called after each batch.
     """
-    total = IngestReport()
+    total, inbox = IngestReport(), services.inbox
     deadline = time.monotonic() + STAGE_BUDGET_SECONDS
     looks, flag_cleared, time_is_up = 0, in_crowd, False
     if in_crowd:
@@ -70,7 +80,7 @@ def drain_inbox(
         batch = IngestReport()
         if has_items:
             try:
-                batch = ingest_batch(inbox, open_store(), working, now=now(), tokens=tokens)
+                batch = ingest_batch(services, open_store(), now=now())
             except (StoreUnavailable, StoreUnusable):
                 # The flag that this task leaves set would keep later messages from sending a task. When another writer
                 # held the store for half a second, a stream of messages stood still for 20 s, until the sweep.
@@ -95,22 +105,13 @@ def drain_inbox(
     return total, True
 
 
-def ingest_batch(
-    inbox: WorkerInbox,
-    store: Store,
-    working: WorkingMemory,
-    *,
-    now: int,
-    limit: int = BATCH_ITEMS,
-    tokens: TokenCounter | None = None,
-) -> IngestReport:
-    """Move up to `limit` items from the inbox into the database; the report is empty when none was due.
-
-    `tokens` counts the tokens of messages that come without a count; without it they are stored without one.
+def ingest_batch(services: IngestServices, store: Store, *, now: int) -> IngestReport:
+    """Move up to `BATCH_ITEMS` items from the inbox into the database; the report is empty when none was due.
 
     Raises `StoreUnavailable` or `StoreUnusable` after releasing the items: they stay accepted.
     """
-    taken = inbox.take(store.name, limit=limit)
+    inbox = services.inbox
+    taken = inbox.take(store.name, limit=BATCH_ITEMS)
     report = IngestReport(taken=len(taken))
     done, begun = 0, list[Taken]()
     try:
@@ -118,7 +119,7 @@ def ingest_batch(
             # Only the group in progress counts as tried: the other items of the batch cannot have killed the worker.
             if not inbox.begin(store.name, begun):
                 break  # the lease ended: another worker has this group and all later ones
-            _store_group(inbox, store, working, _counted(begun, tokens), report, now)
+            _store_group(services, store, _counted(begun, services.tokens), report, now)
             done += len(begun)
     except (Transient, StoreUnusable):
         inbox.release(store.name, taken[done:], begun=begun, delay_seconds=RELEASE_SECONDS)
@@ -162,9 +163,8 @@ def _text_for_model(payload: MessagePayload) -> str:
     return "\n".join(filter(None, (payload.content, to_json(payload.tool_calls) if payload.tool_calls else "")))
 
 
-def _store_group(
-    inbox: WorkerInbox, store: Store, working: WorkingMemory, items: Sequence[Item], report: IngestReport, now: int
-) -> None:
+def _store_group(services: IngestServices, store: Store, items: Sequence[Item], report: IngestReport, now: int) -> None:
+    inbox = services.inbox
     while items:
         try:
             written = store_items(store, items, now)
@@ -173,10 +173,10 @@ def _store_group(
         except Permanent as error:
             if len(items) > 1:
                 for item in items:  # one item is at fault: store them one by one
-                    _store_group(inbox, store, working, [item], report, now)
+                    _store_group(services, store, [item], report, now)
                 return
             written = store_items(store, [Item(items[0].taken, items[0].payload, error)], now)
-        _publish(store, working, written)
+        _publish(store, services.working, written)
         done = [item for item in items if item.taken.field in written.outcomes]
         items = [item for item in items if item.taken.field not in written.outcomes]
         settled = inbox.settle(store.name, [item.taken for item in done], written.outcomes)

@@ -15,13 +15,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from adapters.broker.inbox import GRACE_SECONDS, InboxStats, WorkerInbox
-from adapters.broker.working_memory import WorkingMemory
-from adapters.tokens import TokenCounter
+from adapters.broker.inbox import GRACE_SECONDS, InboxStats
 from memory.idle_stores import IdleStores, for_each_changed
 from memory.jobs import ALL_DATA, JobScope
 from memory.pipeline import dead_letters
-from memory.pipeline.ingest import ingest_batch
+from memory.pipeline.ingest import IngestServices, ingest_batch
 from memory.pipeline.storing import IngestReport
 from reverie import contract
 from reverie.checks import check_workspace
@@ -59,21 +57,19 @@ class SweepReport:
 
 
 def recover_inbox(
-    inbox: WorkerInbox,
+    services: IngestServices,
     stores: Stores,
-    working: WorkingMemory,
     *,
     now: Callable[[], int],
     on_batch: Callable[[str, IngestReport], None] = lambda _workspace, _batch: None,
     on_late: Callable[[str], None] = lambda _: None,
-    tokens: TokenCounter | None = None,
 ) -> SweepReport:
     """Store items that have been in an inbox for more than 20 s, in bounded batches and within a time budget.
 
     It stores the items itself, and calls `on_batch` after each batch of a workspace. `on_late` is called with each
     workspace that has such items: its task may be lost, and without one no later item is stored before the next sweep.
     """
-    report = SweepReport()
+    report, inbox = SweepReport(), services.inbox
     deadline = time.monotonic() + _SWEEP_BUDGET_SECONDS
     for workspace in inbox.workspaces():
         report.looked_at += 1
@@ -87,7 +83,7 @@ def recover_inbox(
             if _is_late(inbox.stats(workspace)):
                 on_late(workspace)
             while _is_late(inbox.stats(workspace)) and time.monotonic() < deadline:
-                batch = ingest_batch(inbox, stores.workspace(workspace), working, now=now(), tokens=tokens)
+                batch = ingest_batch(services, stores.workspace(workspace), now=now())
                 if not batch.taken:
                     break
                 report.recovered += batch.taken

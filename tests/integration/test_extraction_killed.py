@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from memory.pipeline.ingest import drain_inbox
+from memory.pipeline.ingest import IngestServices, drain_inbox
 from reverie import contract
 from reverie.pipeline.producer import Producer
 from storage.memories.records import MemoryFilter
@@ -47,9 +47,8 @@ def test_a_session_that_kills_its_reader_is_set_aside_and_others_are_read(
     for session in ("before", "deadly", "last"):
         producer.enqueue(turns(f"I'm allergic to {session} walnuts.", session=session))
     drain_inbox(
-        runtime.inbox,
+        IngestServices(runtime.inbox, runtime.working_memory),
         lambda: runtime.store(WORKSPACE),
-        runtime.working_memory,
         workspace=WORKSPACE,
         now=runtime.now,
     )

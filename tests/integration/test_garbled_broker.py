@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from memory.pipeline.broker_status import read_broker, watch_broker
-from memory.pipeline.ingest import drain_inbox
+from memory.pipeline.ingest import IngestServices, drain_inbox
 from memory.pipeline.recovery import recover_inbox
 from memory.recall import record_recalls
 from memory.sessions.sessions import newest_messages
@@ -172,9 +172,8 @@ def store(runtime: Runtime, content: str) -> None:
     """Accept a message and store it, as producer and worker do."""
     pipeline_of(runtime).enqueue(turns(content))
     drain_inbox(
-        runtime.inbox,
+        IngestServices(runtime.inbox, runtime.working_memory),
         lambda: runtime.store("ws"),
-        runtime.working_memory,
         workspace="ws",
         now=runtime.now,
     )
@@ -226,7 +225,7 @@ def test_an_inbox_with_a_member_that_has_no_item_is_recovered(runtime: Runtime, 
         runtime.broker.zadd(inbox + part, {b"nobody\xff": score})
     runtime.broker.sadd(f"{runtime.settings.broker_prefix}inboxes", b"\xff", "no name")
     for _ in range(2):
-        recover_inbox(runtime.inbox, runtime.stores, runtime.working_memory, now=runtime.now)
+        recover_inbox(IngestServices(runtime.inbox, runtime.working_memory), runtime.stores, now=runtime.now)
     assert newest(runtime) == ["one"]
     assert runtime.inbox.workspaces() == []
 

@@ -22,7 +22,7 @@ from memory.lifecycle.forgetting import forget_file, forget_session
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
-from memory.pipeline.ingest import ingest_batch
+from memory.pipeline.ingest import IngestServices, ingest_batch
 from memory.pipeline.storing import IngestReport
 from memory.stage import StageReport
 from retrieval.index.cache import AgentIndexes
@@ -131,8 +131,12 @@ class Pipeline:
 
     # --- the stages ---
 
+    @property
+    def ingest_services(self) -> IngestServices:
+        return IngestServices(self.inbox, self.working)
+
     def ingest(self) -> IngestReport:
-        return ingest_batch(self.inbox, self.store, self.working, now=self.now())
+        return ingest_batch(self.ingest_services, self.store, now=self.now())
 
     def chunk(self) -> StageReport:
         return chunk_messages(self.store, now=self.now, on_batch=lambda rows: None)

@@ -11,7 +11,7 @@ from typing import Final
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
-from memory.pipeline.ingest import ingest_batch
+from memory.pipeline.ingest import IngestServices, ingest_batch
 from reverie.errors import StoreUnavailable
 from reverie.pipeline.status import WorkerStatus
 from storage.stores import Store
@@ -27,7 +27,9 @@ def store_inbox(runtime: Runtime, workspace: str = "default") -> int:
     """Run only the ingest stage: store what is in the inbox and return the number of items taken."""
     total = 0
     while taken := ingest_batch(
-        runtime.inbox, runtime.store(workspace), runtime.working_memory, now=runtime.now(), tokens=runtime.tokens
+        IngestServices(runtime.inbox, runtime.working_memory, runtime.tokens),
+        runtime.store(workspace),
+        now=runtime.now(),
     ).taken:
         total += taken
     return total

@@ -521,7 +521,7 @@ def stores_with_work(pipe: Pipeline, *contents: str) -> list[Store]:
     for number, content in enumerate(contents):
         store = pipe.stores.workspace(f"next{number}")
         pipe.inbox.accept(store.name, turns(content))
-        ingest_batch(pipe.inbox, store, pipe.working, now=pipe.now())
+        ingest_batch(pipe.ingest_services, store, now=pipe.now())
         chunk_messages(store, now=pipe.now, on_batch=lambda _rows: None)
         stores.append(store)
     return stores
@@ -561,7 +561,7 @@ def test_a_message_of_a_quiet_workspace_is_not_embedded_with_a_whole_batch_of_a_
     """Given another workspace with 300 messages, when the task of a quiet one runs, then its batch stays small."""
     busy = pipe.stores.workspace("busy")
     pipe.inbox.accept(busy.name, turns(*[f"boat {number}" for number in range(300)]))
-    ingest_batch(pipe.inbox, busy, pipe.working, now=pipe.now())
+    ingest_batch(pipe.ingest_services, busy, now=pipe.now())
     chunk_messages(busy, now=pipe.now, on_batch=lambda _rows: None)
     embed_with_others(pipe, embedder, [busy])
     assert embedder.batches == [64]

@@ -156,7 +156,7 @@ def test_a_deletion_that_was_killed_takes_no_later_workspace(pipe: Pipeline, mon
         with pytest.raises(Killed):
             forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
     pipe.say("hello again")
-    ingest_batch(pipe.inbox, pipe.stores.workspace(WORKSPACE), pipe.working, now=pipe.now())
+    ingest_batch(pipe.ingest_services, pipe.stores.workspace(WORKSPACE), now=pipe.now())
     assert finish(pipe) == {"forgets_finished": 1}
     with pipe.stores.workspace(WORKSPACE, create=False).reading() as tx:
         assert tx.for_agent("ana").sessions.find("s") is not None
@@ -180,10 +180,10 @@ def test_a_message_accepted_during_a_deletion_is_in_the_new_workspace(
     assert forget_workspace(RemovalServices(pipe.stores, pipe.inbox, pipe.working, pipe.recalls), WORKSPACE)
     monkeypatch.undo()
     with pytest.raises(StoreUnavailable, match="was deleted a moment ago"):
-        ingest_batch(pipe.inbox, old, pipe.working, now=pipe.now())
+        ingest_batch(pipe.ingest_services, old, now=pipe.now())
     theirs.close()
     pipe.broker.delete(*pipe.broker.keys("*:pause"))
-    assert ingest_batch(pipe.inbox, pipe.stores.workspace(WORKSPACE), pipe.working, now=pipe.now()).stored == 1
+    assert ingest_batch(pipe.ingest_services, pipe.stores.workspace(WORKSPACE), now=pipe.now()).stored == 1
     with pipe.stores.workspace(WORKSPACE).reading() as tx:
         rows = tx.for_agent("ana")
         found = rows.messages.in_session(rows.sessions.get("s").row_id, limit=10)

@@ -78,7 +78,7 @@ def test_a_message_that_is_being_stored_is_not_kept(pipe: Pipeline, monkeypatch:
         return taken
 
     monkeypatch.setattr(pipe.inbox, "take", forget_meanwhile)
-    assert ingest_batch(pipe.inbox, pipe.store, pipe.working, now=1).forgotten == 1
+    assert ingest_batch(pipe.ingest_services, pipe.store, now=1).forgotten == 1
     assert_nothing_left(pipe)
 
 

@@ -269,7 +269,7 @@ def test_items_from_before_the_clock_was_set_back_are_recovered_at_once(pipe: Pi
     pipe.say("one")
     as_if_before(pipe)
     assert pipe.inbox.stats(WORKSPACE).clock_set_back
-    report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now)
+    report = recover_inbox(pipe.ingest_services, pipe.stores, now=pipe.now)
     assert report.recovered == 1
 
 
@@ -410,17 +410,11 @@ def test_draining_stores_what_waits_when_a_list_cannot_grow(pipe: Pipeline, monk
     monkeypatch.setattr(pipe.working, "append", refused)
     stored, more = 0, True
     while more:  # a slow machine may use up the time of one call
-        report, more = drain_inbox(
-            pipe.inbox,
-            lambda: pipe.store,
-            pipe.working,
-            workspace=WORKSPACE,
-            now=pipe.now,
-        )
+        report, more = drain_inbox(pipe.ingest_services, lambda: pipe.store, workspace=WORKSPACE, now=pipe.now)
         stored += report.stored
     assert stored == 1
     assert pipe.waiting_in_inbox() == 0
-    assert ingest_batch(pipe.inbox, pipe.store, pipe.working, now=pipe.now()).taken == 0
+    assert ingest_batch(pipe.ingest_services, pipe.store, now=pipe.now()).taken == 0
 
 
 @pytest.mark.parametrize(("others", "waits"), [(1, True), (100, False)])
@@ -433,7 +427,7 @@ def test_draining_gathers_messages_unless_tasks_of_other_workspaces_wait(
     monkeypatch.setattr("memory.pipeline.ingest.STAGE_BUDGET_SECONDS", 60.0)  # for a busy machine
     pipe.say("one")
     pipe.broker.rpush(f"{pipe.prefix}ingest", *["task"] * others)
-    report, more = drain_inbox(pipe.inbox, lambda: pipe.store, pipe.working, workspace=WORKSPACE, now=pipe.now)
+    report, more = drain_inbox(pipe.ingest_services, lambda: pipe.store, workspace=WORKSPACE, now=pipe.now)
     assert (report.stored, more, bool(pauses)) == (1, False, waits)
 
 
@@ -441,7 +435,7 @@ def test_a_task_stores_a_batch_however_late_it_is(pipe: Pipeline, monkeypatch: p
     """Given a machine on which the time of a task is up before it begins, then it stores a batch and asks for more."""
     monkeypatch.setattr("memory.pipeline.ingest.STAGE_BUDGET_SECONDS", 0.0)
     pipe.say("one")
-    report, more = drain_inbox(pipe.inbox, lambda: pipe.store, pipe.working, workspace=WORKSPACE, now=pipe.now)
+    report, more = drain_inbox(pipe.ingest_services, lambda: pipe.store, workspace=WORKSPACE, now=pipe.now)
     assert (report.stored, more) == (1, True)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from adapters.tokens import EstimatedTokens
 from memory.conversion import convert
-from memory.pipeline.ingest import BATCH_ITEMS, ingest_batch
+from memory.pipeline.ingest import BATCH_ITEMS, IngestServices, ingest_batch
 from reverie.clock import to_micros
 from reverie.errors import NotFound
 from reverie.sessions.types import Message
@@ -183,7 +183,11 @@ def test_two_workers_that_hold_the_same_items_store_them_once(pipe: Pipeline) ->
         pipe.lose_worker()
 
     with ThreadPoolExecutor(3) as pool:
-        reports = list(pool.map(lambda inbox: ingest_batch(inbox, pipe.store, pipe.working, now=pipe.now()), workers))
+        reports = list(
+            pool.map(
+                lambda inbox: ingest_batch(IngestServices(inbox, pipe.working), pipe.store, now=pipe.now()), workers
+            )
+        )
     pipe.settle()
     assert [report.taken for report in reports] == [200, 200, 200]
     assert sum(report.stored for report in reports) == 200
@@ -334,6 +338,6 @@ def test_a_chat_never_enters_a_session_that_has_its_name(pipe: Pipeline, togethe
 def test_tool_calls_alone_have_tokens(pipe: Pipeline) -> None:
     """Given a message that only calls a tool, then its tokens are counted, as a model reads the call."""
     pipe.say({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "weather"}}]}, {"content": "hi"})
-    ingest_batch(pipe.inbox, pipe.store, pipe.working, now=pipe.now(), tokens=EstimatedTokens())
+    ingest_batch(IngestServices(pipe.inbox, pipe.working, EstimatedTokens()), pipe.store, now=pipe.now())
     calls, text = pipe.messages()
     assert (calls.token_count or 0) > (text.token_count or 0) > 0

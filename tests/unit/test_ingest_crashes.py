@@ -198,7 +198,7 @@ def test_a_stream_of_messages_goes_on_soon_after_its_store_could_not_be_written(
     pipe.inbox.confirm_notification(INGEST_MESSAGES, WORKSPACE)  # whoever said it has sent a task
     store = pipe.store
     with store.writing(), pytest.raises(StoreUnavailable):
-        drain_inbox(pipe.inbox, lambda: store, pipe.working, workspace=WORKSPACE, now=pipe.now)
+        drain_inbox(pipe.ingest_services, lambda: store, workspace=WORKSPACE, now=pipe.now)
     flag = f"{pipe.prefix}wake:{INGEST_MESSAGES}:{WORKSPACE}"
     assert 0 < pipe.broker.pttl(flag) <= RELEASE_SECONDS * 1_000
 
@@ -226,7 +226,7 @@ def test_a_store_that_cannot_be_used_leaves_its_items_accepted_and_the_others_go
     broken.write_bytes(b"no database" * 1_000)
     pipe.inbox.accept("broken", turns("kept"))
     with pytest.raises(StoreUnusable, match=r"broken/memory\.db"):
-        ingest_batch(pipe.inbox, pipe.stores.workspace("broken"), pipe.working, now=1)
+        ingest_batch(pipe.ingest_services, pipe.stores.workspace("broken"), now=1)
     old = WorkerInbox.stats
 
     def long_ago(self: WorkerInbox, workspace: str) -> Any:
@@ -234,13 +234,13 @@ def test_a_store_that_cannot_be_used_leaves_its_items_accepted_and_the_others_go
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WorkerInbox, "stats", long_ago)
-        report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now)
+        report = recover_inbox(pipe.ingest_services, pipe.stores, now=pipe.now)
     assert list(report.errors) == ["broken"]
     assert report.recovered == 3
     assert sound.name == WORKSPACE
     assert pipe.inbox.stats("broken").size == 1
     broken.unlink()
-    ingest_batch(pipe.inbox, pipe.stores.workspace("broken"), pipe.working, now=1)
+    ingest_batch(pipe.ingest_services, pipe.stores.workspace("broken"), now=1)
     with pipe.stores.workspace("broken").reading() as tx:
         assert tx.for_agent("ana").sessions.get("s").messages == 1
 

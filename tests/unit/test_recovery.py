@@ -66,7 +66,7 @@ class Sweep:
 def recover(pipe: Pipeline) -> tuple[int, list[str]]:
     stored: list[str] = []
     report = recover_inbox(
-        pipe.inbox, pipe.stores, pipe.working, now=pipe.now, on_batch=lambda name, _: stored.append(name)
+        pipe.ingest_services, pipe.stores, now=pipe.now, on_batch=lambda name, _: stored.append(name)
     )
     assert report.errors == {}
     return report.recovered, stored
@@ -99,7 +99,7 @@ def test_an_inbox_under_a_name_that_is_no_workspace_is_cleared(pipe: Pipeline, a
     """Given a name that leaves the folder, when the sweep comes, then no file is made and the error names it."""
     pipe.broker.sadd(f"{PREFIX}inboxes", "../../etc")
     pipe.broker.hset(f"{PREFIX}inbox:../../etc", "ana\x1fx", "1 {}")
-    report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now)
+    report = recover_inbox(pipe.ingest_services, pipe.stores, now=pipe.now)
     assert list(report.errors) == ["../../etc"]
     assert pipe.inbox.workspaces() == []
     assert not (tmp_path / "data").exists()
@@ -295,7 +295,7 @@ def test_a_sweep_over_very_many_looks_first_where_no_task_waits(pipe: Pipeline) 
     names = [f"crowd-{number}" for number in range(60)]
     for name in names:
         pipe.inbox.accept(name, turns("hello"))
-        ingest_batch(pipe.inbox, pipe.stores.workspace(name), pipe.working, now=pipe.now())
+        ingest_batch(pipe.ingest_services, pipe.stores.workspace(name), now=pipe.now())
     notified = set[str]()
     StageSweep(STAGES).run(
         pipe.stores,
@@ -312,7 +312,7 @@ def test_a_sweep_over_very_many_looks_first_at_those_that_lie_still(pipe: Pipeli
     names = [f"crowd-{number}" for number in range(60)]
     for name in names:
         pipe.inbox.accept(name, turns("hello"))
-        ingest_batch(pipe.inbox, pipe.stores.workspace(name), pipe.working, now=pipe.now())
+        ingest_batch(pipe.ingest_services, pipe.stores.workspace(name), now=pipe.now())
     now, notified = pipe.now(), set[str]()
     for position, name in enumerate(names):
         path, at = pipe.stores.database_path(name), now / 1_000_000 - (SETTLED_SECONDS if position < 10 else 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapters.tokens import EstimatedTokens
-from memory.pipeline.ingest import MAX_COUNTED_CHARACTERS, ingest_batch
+from memory.pipeline.ingest import MAX_COUNTED_CHARACTERS, IngestServices, ingest_batch
 from support.pipeline import Pipeline
 
 
@@ -35,7 +35,7 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 def _ingest(pipe: Pipeline, tokens: _Words | EstimatedTokens) -> dict[str, int | None]:
-    ingest_batch(pipe.inbox, pipe.store, pipe.working, now=pipe.now(), tokens=tokens)
+    ingest_batch(IngestServices(pipe.inbox, pipe.working, tokens), pipe.store, now=pipe.now())
     return {message.content: message.token_count for message in pipe.messages()}
 
 

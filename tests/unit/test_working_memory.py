@@ -186,7 +186,7 @@ def test_a_slow_worker_does_not_put_back_what_was_forgotten(pipe: Pipeline, monk
 
     pipe.say("secret")
     monkeypatch.setattr(pipe.working, "append", forget_first)
-    ingest_batch(pipe.inbox, pipe.store, pipe.working, now=pipe.now())
+    ingest_batch(pipe.ingest_services, pipe.store, now=pipe.now())
     assert recent(pipe) == ["a new beginning"]
 
 
