@@ -97,7 +97,9 @@ class CircuitBreaker:
             return result
         finally:
             # Other errors do not tell whether the service is available: the next call may probe.
-            self._leave(probing)
+            with self._lock:
+                if probing:
+                    self._probing = False
 
     def _enter(self) -> bool:
         """Return whether the call is the probe of an open breaker. Raises `unavailable` if it must not go through."""
@@ -112,11 +114,6 @@ class CircuitBreaker:
                 )
             self._probing = True
             return True
-
-    def _leave(self, probing: bool) -> None:
-        with self._lock:
-            if probing:
-                self._probing = False
 
     def _open(self, error: ServiceUnavailable, probing: bool) -> None:
         with self._lock:

@@ -226,18 +226,14 @@ def _strict(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -
         return _strict(definitions[name], definitions, (*inside, name))
     strict = {key: value for key, value in schema.items() if key not in _NOT_STRICT and key != "$defs"}
     if "enum" in strict:
-        strict["type"] = _types(strict["enum"])
+        # The strict mode requires the types of an enumeration's values.
+        types = sorted({_TYPES[type(value)] for value in strict["enum"]})
+        strict["type"] = types[0] if len(types) == 1 else types
         return strict
     if "properties" not in strict:
         return {key: _strict(value, definitions, inside) for key, value in strict.items()}
     properties = {key: _strict(value, definitions, inside) for key, value in strict["properties"].items()}
     return {**strict, "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _types(values: list[Any]) -> str | list[str]:
-    """Return the JSON types of an enumeration's values, which the strict mode requires."""
-    types = sorted({_TYPES[type(value)] for value in values})
-    return types[0] if len(types) == 1 else types
 
 
 _TOKENS_PER_PRICE: Final = 1_000_000

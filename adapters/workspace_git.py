@@ -254,7 +254,13 @@ class GitRepository:
             if not accepted:
                 return Checkpoint(refused=refused)
         self._before_commit()
-        self._make_parent()
+        # Create the folder of repositories, but never that of the workspace: it may have been deleted.
+        try:
+            self._folder.parent.mkdir(mode=0o700, exist_ok=True)
+        except FileNotFoundError:
+            raise NotFound(f"there is no workspace {self._within.name!r}", field="workspace") from None
+        except OSError as error:
+            raise StoreUnavailable(f"{self._folder.parent} cannot be created ({error}): check the disk") from error
         with self._locked(), self._opened(make=True) as repo:
             accepted, refused = screen_files(files, self._looks_secret)
             commit = self._create_commit(repo, accepted, message, at)
@@ -379,15 +385,6 @@ class GitRepository:
         if not repo.refs.set_if_equals(_BRANCH, head.id if head is not None else None, commit.id):
             raise StoreUnavailable(f"{self._folder} was changed by another process at the same time: try again")
         return _to_commit(repo, commit)
-
-    def _make_parent(self) -> None:
-        """Create the folder of repositories, but never that of the workspace: it may have been deleted."""
-        try:
-            self._folder.parent.mkdir(mode=0o700, exist_ok=True)
-        except FileNotFoundError:
-            raise NotFound(f"there is no workspace {self._within.name!r}", field="workspace") from None
-        except OSError as error:
-            raise StoreUnavailable(f"{self._folder.parent} cannot be created ({error}): check the disk") from error
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

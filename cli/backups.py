@@ -339,7 +339,6 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Restore a backup to the data folder, which must not be in use. Nothing is changed unless all of it verifies."""
-    from adapters.backups.repository import locked, open_repository, read_header
     from memory.lifecycle import restore as restoring
     from storage.stores import Stores
 
@@ -347,13 +346,13 @@ def restore(
     target = (command.target.data or default_data_folder()).resolve()
     if backup_id is not None and at is not None:
         raise Rejected("give --id or --at", field="at")
-    if read_header(dest) is None:
-        raise NotFound(f"{dest} contains no backups of Reverie", field="dest")
     if dest.resolve().is_relative_to(target):
         raise Rejected(f"{dest} lies in the data folder to be replaced: move the backups first", field="dest")
-    secret = _read_secret(dest, key_file)
-    with locked(dest, shared=True), ExitStack() as holding, shown_progress("restore") as show:
-        repository = open_repository(dest, secret)
+    with (
+        _opened(dest, key_file, shared=True) as repository,
+        ExitStack() as holding,
+        shown_progress("restore") as show,
+    ):
         manifest = _select(repository, backup_id, at)
         if not incomplete:
             _require_complete(manifest)

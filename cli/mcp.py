@@ -118,18 +118,16 @@ class RunningServer:
             raise
 
     def _connected(self) -> HttpTransport:
+        """Return a transport to the server that runs. Raises `Unavailable` if none does."""
         with self._lock:
             if self._transport is None:
-                self._transport = self._transport_to(Target(self._flags))
+                target = Target(self._flags)
+                if target.url is None:
+                    if target.has_supervisor:
+                        raise Unavailable(f"the Reverie on {target.data} is starting, or busy: try again in a moment")
+                    where = "here" if target.data is None else f"on {target.data}"
+                    raise Unavailable(f"no Reverie runs {where}: start it with `reverie up`, or set REVERIE_URL")
+                self._transport = target.transport(
+                    agent=self._agent, agent_named=self._agent_named, user=self.user, timeout_seconds=_TIMEOUT_SECONDS
+                )
             return self._transport
-
-    def _transport_to(self, target: Target) -> HttpTransport:
-        """Return a transport to the server of a target. Raises `Unavailable` if none runs."""
-        if target.url is None:
-            if target.has_supervisor:
-                raise Unavailable(f"the Reverie on {target.data} is starting, or busy: try again in a moment")
-            where = "here" if target.data is None else f"on {target.data}"
-            raise Unavailable(f"no Reverie runs {where}: start it with `reverie up`, or set REVERIE_URL")
-        return target.transport(
-            agent=self._agent, agent_named=self._agent_named, user=self.user, timeout_seconds=_TIMEOUT_SECONDS
-        )

@@ -75,7 +75,10 @@ def run_job(
         print_json({**counts, "planned": report.planned} if call.dry_run else counts)
     else:
         _print_counts(counts, dry_run=call.dry_run)
-        _print_planned(report)
+        if report.planned:
+            say()
+            rows = [(p.store, p.agent, p.action, p.about, shortened(p.text)) for p in report.planned]
+            print_table(("store", "agent", "would", "about", "what"), rows, empty="")
     if counts.get("held_elsewhere"):
         note(f"reverie: note: another instance of {call.job} is running there: run it again later")
 
@@ -104,13 +107,6 @@ def _print_counts(counts: dict[str, Any], *, dry_run: bool) -> None:
         if rows:
             say()
         print_table(("store", "result"), [(name, _counts_text(line)) for name, line in stores.items()], empty="")
-
-
-def _print_planned(report: upkeep.JobReport) -> None:
-    if report.planned:
-        say()
-        rows = [(p.store, p.agent, p.action, p.about, shortened(p.text)) for p in report.planned]
-        print_table(("store", "agent", "would", "about", "what"), rows, empty="")
 
 
 def _counts_text(line: dict[str, Any]) -> str:
@@ -213,19 +209,15 @@ def undo_curation(
         confirm(_question(command, call), yes)
         result = command.send(call)
     else:
-        result = _undo_each(command, call.entries)
+        undone: list[str] = []
+        failed: dict[str, str] = {}
+        for entry in dict.fromkeys(call.entries):
+            try:
+                undone.append(command.send(upkeep.Undo(entry)).id)
+            except (Conflict, NotFound) as error:
+                failed[entry] = str(error)
+        result = upkeep.Undone(undone=undone, failed=failed)
     _print_undone(result, as_json=as_json)
-
-
-def _undo_each(command: Invocation, entries: Sequence[str]) -> upkeep.Undone:
-    undone: list[str] = []
-    failed: dict[str, str] = {}
-    for entry in dict.fromkeys(entries):
-        try:
-            undone.append(command.send(upkeep.Undo(entry)).id)
-        except (Conflict, NotFound) as error:
-            failed[entry] = str(error)
-    return upkeep.Undone(undone=undone, failed=failed)
 
 
 def _print_undone(result: upkeep.Undone, *, as_json: bool) -> None:

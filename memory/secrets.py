@@ -469,7 +469,7 @@ def _is_password(value: str, *, quoted: bool, word_is_enough: bool) -> bool:
 def _phrases(text: Searched) -> Iterator[Secret]:
     for found in text.find(PASSPHRASE):
         words = list(re.finditer(r"\S+", found["words"]))
-        alone = [_stripped(word.group()) for word in words]
+        alone = [word.group().lower().strip(",\"'`\u201c\u201d") for word in words]
         ends = next((position for position, word in enumerate(alone) if word in _NOT_IN_A_PHRASE), len(words))
         # If text follows ("... for the wallet"), it may be a sentence about a phrase: only a longer one is a secret.
         if found["weak"]:
@@ -479,10 +479,6 @@ def _phrases(text: Searched) -> Iterator[Secret]:
         if ends >= min_words and all(word.replace("-", "").isalpha() for word in alone[:ends]):
             start = found.start("words")
             yield Secret(start, start + words[ends - 1].end(), "passphrase")
-
-
-def _stripped(word: str) -> str:
-    return word.lower().strip(",\"'`\u201c\u201d")
 
 
 def _is_code(found: re.Match[str]) -> bool:

@@ -169,7 +169,9 @@ class Endpoints:
         def handler(services: Services, caller: Caller, call: Any) -> Any:
             first = source(services, caller, call)
             if first is None:
-                return _empty(kind)
+                return response_type(kind)(
+                    **{name: (get_origin(hint) or hint)() for name, hint in _required(kind).items()}
+                )
             arguments = {name: read(services, caller, call) for name, read in given.items()}
             found = function(first, **arguments)
             return _response(kind, found if then is None else then(services, found))
@@ -210,11 +212,6 @@ def _response(kind: type[Call[Any]], found: Any) -> Any:
     if isinstance(found, response):
         return found
     return response(**{required[0]: found}) if len(required) == 1 else convert(found, response)
-
-
-def _empty(kind: type[Call[Any]]) -> Any:
-    """Return an empty response of a call: no rows, nothing deleted."""
-    return response_type(kind)(**{name: (get_origin(hint) or hint)() for name, hint in _required(kind).items()})
 
 
 def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitable[Response]]:

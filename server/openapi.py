@@ -186,7 +186,13 @@ _INLINE_SCRIPT: Final = re.compile(rb"<script>([^<]*(?:<(?!/?script>)[^<]*)*)</s
 def docs_routes(endpoints: Sequence[Endpoint]) -> Iterator[BaseRoute]:
     """Yield the routes of the description of these calls, and of the page that shows it."""
     page = _PAGE.read_bytes()
-    policy = _policy(page)
+    # The inline script is allowed by its hash. Swagger UI sets styles by itself.
+    hashes = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _INLINE_SCRIPT.findall(page)]
+    scripts = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    policy = (
+        f"default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
 
     @functools.cache
     def encoded() -> bytes:
@@ -204,13 +210,3 @@ def docs_routes(endpoints: Sequence[Endpoint]) -> Iterator[BaseRoute]:
     yield NamedRoute(_DESCRIPTION_PATH, get_description, "GET", "HEAD")
     yield NamedRoute("/docs", get_docs, "GET")
     yield Mount(_ASSETS, StaticFiles(directory=Path(package.origin).with_name("static")))
-
-
-def _policy(page: bytes) -> str:
-    """Return the policy of the page: its inline script is allowed by its hash. Swagger UI sets styles by itself."""
-    hashes = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _INLINE_SCRIPT.findall(page)]
-    scripts = " ".join(f"'sha256-{digest}'" for digest in hashes)
-    return (
-        f"default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
-        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )

@@ -156,7 +156,10 @@ def _erase(services: Services, caller: Caller, call: calls.Erase) -> calls.Erasu
 
 @endpoints.serves(calls.GetErasure, tag="erasures")
 def _get_erasure(services: Services, caller: Caller, call: calls.GetErasure) -> calls.Erasure:
-    return _visible_erasure(services, caller, erasures.read_erasure(services.runtime.stores, call.id))
+    erasure = erasures.read_erasure(services.runtime.stores, call.id)
+    if not _may_see(services, caller, erasure):
+        raise NotFound(f"there is no erasure {erasure.id!r}", field="id")
+    return erasure
 
 
 @endpoints.serves(calls.ListErasures, tag="erasures")
@@ -222,23 +225,13 @@ def _may_see(services: Services, caller: Caller, erasure: calls.Erasure) -> bool
     if erasure.requested_by == principal.name:
         return True  # also after the names of its workspace and agent were removed
     if principal.user is not None:
-        return _is_of(services, erasure, principal.user)
+        # An erasure keeps a hash of the user's name, not the name.
+        key = hash_key(services.runtime.settings.data)
+        hashed = target_hash(key, "user", workspace=erasure.workspace, agent=erasure.agent, target=principal.user)
+        return erasure.target_hash == hashed
     return (principal.workspace is None or principal.workspace == erasure.workspace) and (
         principal.agents is None or erasure.agent in principal.agents
     )
-
-
-def _is_of(services: Services, erasure: calls.Erasure, user: str) -> bool:
-    """Return whether an erasure is about a user. It keeps a hash of the user's name, not the name."""
-    key = hash_key(services.runtime.settings.data)
-    hashed = target_hash(key, "user", workspace=erasure.workspace, agent=erasure.agent, target=user)
-    return erasure.target_hash == hashed
-
-
-def _visible_erasure(services: Services, caller: Caller, erasure: calls.Erasure) -> calls.Erasure:
-    if not _may_see(services, caller, erasure):
-        raise NotFound(f"there is no erasure {erasure.id!r}", field="id")
-    return erasure
 
 
 @endpoints.serves(exports.ReadExport, tag="exports", subject="server", limits_itself=True)

@@ -97,7 +97,7 @@ class Items(AgentRepository):
         return self._record(
             ItemRow,
             f"SELECT {_COLUMNS} FROM items WHERE {_OWN} AND namespace = :namespace AND key = :key AND {_ALIVE}",
-            namespace=as_text(namespace),
+            namespace=to_json(namespace),
             key=key,
             alive_at=_or_never(alive_at),
         )
@@ -108,7 +108,7 @@ class Items(AgentRepository):
         row = self._record(
             ItemRow,
             _PUT,
-            namespace=as_text(item.namespace),
+            namespace=to_json(item.namespace),
             key=item.key,
             value=msgspec.json.encode(item.value).decode(),
             now=now,
@@ -127,7 +127,7 @@ class Items(AgentRepository):
     def delete(self, namespace: Sequence[str], key: str) -> bool:
         """Delete an item; False if there was none."""
         sql = f"DELETE FROM items WHERE {_OWN} AND namespace = :namespace AND key = :key"
-        return self._execute(sql, namespace=as_text(namespace), key=key).rowcount > 0
+        return self._execute(sql, namespace=to_json(namespace), key=key).rowcount > 0
 
     def newest(self, prefix: Sequence[str], *, alive_at: int | None, limit: int, offset: int) -> list[ItemRow]:
         """Return the items below a prefix, those put last first."""
@@ -233,13 +233,8 @@ def add_vectors(rows: Repository, item_row: int, vectors: Sequence[bytes]) -> No
     )
 
 
-def as_text(namespace: Sequence[str]) -> str:
-    """Return a namespace as it is stored."""
-    return to_json(namespace)
-
-
 def _below(prefix: Sequence[str], alive_at: int | None) -> dict[str, Any]:
-    exactly = as_text(prefix)
+    exactly = to_json(prefix)
     begin = exactly[:-1]
     # A longer array has a comma there; "-" is the next character. Every namespace is below an empty prefix.
     bounds = (f"{begin},", f"{begin}-") if prefix else ("[", "\\")

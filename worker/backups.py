@@ -14,7 +14,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 from adapters.backups.manifest import Manifest
 from adapters.backups.repository import (
-    Header,
     Repository,
     create_repository,
     locked,
@@ -233,10 +232,6 @@ def _opened(runtime: Runtime, folder: Path) -> Repository:
     if header is None:
         create_repository(folder, secret)
         header = read_header(folder)
-    _note_used(used, header)
-    return open_repository(folder, secret)
-
-
-def _note_used(used: Path, header: Header | None) -> None:
     if header is not None and not (used.exists() and used.read_text().strip() == header.id):
         write_private(used, f"{header.id}\n".encode())
+    return open_repository(folder, secret)

@@ -92,7 +92,8 @@ def registered(data: Path) -> Iterator[None]:
     """Register a stack while it runs. It runs even if the state folder cannot be written."""
     from storage.private_files import write_private
 
-    entry = _entry(data)
+    name = hashlib.sha256(str(data.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    entry = _registry() / f"{name}.json"
     with contextlib.suppress(OSError):
         entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_private(entry, msgspec.json.encode(RunningStack(str(data.resolve()))))
@@ -105,11 +106,6 @@ def registered(data: Path) -> Iterator[None]:
 
 def _registry() -> Path:
     return state_folder() / "running"
-
-
-def _entry(data: Path) -> Path:
-    name = hashlib.sha256(str(data.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return _registry() / f"{name}.json"
 
 
 def _read(file: Path) -> RunningStack | None:

@@ -167,17 +167,15 @@ def read_mem0(file: Path, reading: Reading) -> Iterator[ExportedMemory]:
         for line, value in decoded_lines(file, reading, _ANYTHING):
             yield from _of_item(value, line.where, file, reading)
         return
-    names = _names(file, reading)
+    # OpenMemory's backup names users by ids of its own.
+    users = [element.value for element in values_at(file, reading, "user", member=_MEMBERS)]
+    names = {
+        str(user.get("id")): str(user["user_id"]) for user in users if isinstance(user, dict) and "user_id" in user
+    }
     for element in elements_of(file, reading, member=_MEMBERS, lists=_LISTS):
         yield from _of_item(element.value, element.where, file, reading, names)
     for element in values_at(file, reading, "relations.item", member=_MEMBERS):
         yield from _of_relation(element.value, element.where, file, reading)
-
-
-def _names(file: Path, reading: Reading) -> dict[str, str]:
-    """Return the names of users by the ids that OpenMemory's backup has for them."""
-    users = [element.value for element in values_at(file, reading, "user", member=_MEMBERS)]
-    return {str(user.get("id")): str(user["user_id"]) for user in users if isinstance(user, dict) and "user_id" in user}
 
 
 def _of_relation(value: Any, where: str, file: Path, reading: Reading) -> Iterator[ExportedMemory]:

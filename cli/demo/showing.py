@@ -73,19 +73,15 @@ def running_stack(data: Path, workspace: str) -> Iterator[Stack]:
         yield _running(data)
         return
     port = _free_port()
-    process = _start(data, workspace, port)
+    # Start `reverie up` in a session of its own, so that Ctrl-C only reaches this program, which then stops it.
+    command = [sys.executable, "-P", "-m", "cli", "--data", os.fspath(data), "--workspace", workspace]
+    # If this program is killed, the kernel sends the supervisor SIGTERM, so nothing is left running.
+    process = spawn([*command, "up", "--port", str(port)], {}, _log_path(data), signal.SIGTERM)
     try:
         _await_answer(process, port, _log_path(data))
         yield Stack(f"http://127.0.0.1:{port}", embedded_broker_url(data))
     finally:
         _stop(process)
-
-
-def _start(data: Path, workspace: str, port: int) -> subprocess.Popen[bytes]:
-    """Start `reverie up` in a session of its own, so that Ctrl-C only reaches this program, which then stops it."""
-    command = [sys.executable, "-P", "-m", "cli", "--data", os.fspath(data), "--workspace", workspace]
-    # If this program is killed, the kernel sends the supervisor SIGTERM, so nothing is left running.
-    return spawn([*command, "up", "--port", str(port)], {}, _log_path(data), signal.SIGTERM)
 
 
 def _await_answer(process: subprocess.Popen[bytes], port: int, log_path: Path) -> None:
@@ -197,7 +193,9 @@ def main(data: Path) -> int:
     """Run the demonstration on a data folder. Return 0, 1 after printing what failed, or 130 on Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupt)
-    _forget_environment()
+    for variable in [name for name in os.environ if name.startswith(PREFIX)]:
+        del os.environ[variable]
+    os.environ[PREFIX + "CONFIG"] = os.devnull
     try:
         _run(Steps(), data)
     except KeyboardInterrupt:
@@ -306,13 +304,6 @@ def _conversation() -> dict[str, list[Any]]:
         message = msgspec.json.decode(line)
         sessions.setdefault(message.pop("session"), []).append(message)
     return sessions
-
-
-def _forget_environment() -> None:
-    """Remove all settings of the shell: the demonstration shows the defaults."""
-    for variable in [name for name in os.environ if name.startswith(PREFIX)]:
-        del os.environ[variable]
-    os.environ[PREFIX + "CONFIG"] = os.devnull
 
 
 def _raise_if_interrupted() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -61,11 +62,11 @@ _SHOWN_COLUMNS: Final = {
 
 def list_entries(
     store: Store,
+    limit: int = 50,
+    offset: int = 0,
     *,
     agent: str,
     matching: CurationFilter = EVERY_ENTRY,
-    limit: int = 50,
-    offset: int = 0,
     with_texts: bool = False,
 ) -> list[CurationEntry]:
     """Return an agent's entries, newest first, without the changed rows; with their texts if asked for."""
@@ -239,22 +240,12 @@ class CurationLogs:
 
     def list(self, matching: CurationFilter, *, limit: int, offset: int) -> Sequence[CurationEntry]:
         """Return the entries of both logs, newest first, without the changed rows."""
-        matching = _with_job_name(matching)
-        return self._page(matching, limit=limit, offset=offset)
+        return self._page(_with_job_name(matching), limit=limit, offset=offset)
 
     def _page(
         self, matching: CurationFilter, *, limit: int, offset: int, with_texts: bool = False
     ) -> Sequence[CurationEntry]:
-        def read(store: Store, limit: int, offset: int) -> Sequence[CurationEntry]:
-            return list_entries(
-                store,
-                agent=self._memories.agent,
-                matching=matching,
-                limit=limit,
-                offset=offset,
-                with_texts=with_texts,
-            )
-
+        read = partial(list_entries, agent=self._memories.agent, matching=matching, with_texts=with_texts)
         stores = self._memories.existing_stores()
         return newest_page(stores, read, lambda entry: entry.at, limit=limit, offset=offset)
 

@@ -107,14 +107,7 @@ def request_erasure(stores: Stores, data: Path, scope: Scope, *, requested_by: s
         target_hash=hashed,
         requested_by=requested_by,
         requested_at=now,
-        cutoff=None,
         step=STEPS[0],
-        position="",
-        rounds=0,
-        counts={},
-        error="",
-        receipt=None,
-        finished_at=None,
     )
     erasures.add(erasure)
     # Written even before the job begins: a backup that is restored in between does not have this request.

@@ -93,7 +93,8 @@ def next_page(stores: Stores, scope: ExportScope, *, cursor: str | None) -> Expo
                 records.append(record)
                 size += len(msgspec.json.encode(record))
                 if len(records) >= _PAGE_RECORDS or size >= _PAGE_BYTES:
-                    return ExportPage(records=records, cursor=_encoded(_Cursor(place, key)))  # type: ignore[arg-type]
+                    end = urlsafe_b64encode(msgspec.json.encode(_Cursor(place, key))).decode()
+                    return ExportPage(records=records, cursor=end)  # type: ignore[arg-type]
     return ExportPage(records=records)  # type: ignore[arg-type]
 
 
@@ -172,10 +173,6 @@ def _home_workspace(stores: Stores, scope: ExportScope, tenant: str) -> str:
 
 def _limits(scope: ExportScope, place: _Place) -> ExportLimits:
     return ExportLimits(scope.selection.user, scope.selection.session, place.tenant or None)
-
-
-def _encoded(cursor: _Cursor) -> str:
-    return urlsafe_b64encode(msgspec.json.encode(cursor)).decode()
 
 
 def _decoded(cursor: str) -> _Cursor:

@@ -94,7 +94,13 @@ def restore(repository: Repository, manifest: Manifest, target: Path, options: R
         raise Conflict(f"{target} is not empty: name another folder with --data, or use --replace", field="data")
     report = RestoreReport(manifest.id, str(target))
     with writing_errors(target), _draft_of(target) as draft:
-        _write_files(repository, manifest, draft, options, report)
+        done = 0
+        for file in manifest.files:
+            _write_file(repository, file, draft)
+            done += file.bytes
+            options.on_file(done, manifest.total_bytes)
+        report.files, report.bytes = len(manifest.files), manifest.total_bytes
+        report.stores = {name: file.store.counts for name, file in manifest.stores.items() if file.store is not None}
         _add_newer_tombstones(repository, manifest, draft, target, options)
         _adapt(draft, manifest, options, report)
         _move(draft, target, options, report)
@@ -146,18 +152,6 @@ def _lock_file(path: Path, target: Path) -> int:
         if os.fstat(lock).st_nlink:
             return lock
         os.close(lock)  # a restore that ended meanwhile has removed it: nobody else would see this lock
-
-
-def _write_files(
-    repository: Repository, manifest: Manifest, draft: Path, options: RestoreOptions, report: RestoreReport
-) -> None:
-    done = 0
-    for file in manifest.files:
-        _write_file(repository, file, draft)
-        done += file.bytes
-        options.on_file(done, manifest.total_bytes)
-    report.files, report.bytes = len(manifest.files), manifest.total_bytes
-    report.stores = {name: file.store.counts for name, file in manifest.stores.items() if file.store is not None}
 
 
 def _write_file(repository: Repository, file: BackupFile, draft: Path) -> None:
@@ -215,7 +209,10 @@ def _adapt(draft: Path, manifest: Manifest, options: RestoreOptions, report: Res
             # Stored with the time of the backup: a message that was erased later must not look newer.
             report.stored_from_queue += _store_queued(stores, path, int(manifest.created_at.timestamp() * 1_000_000))
         shutil.rmtree(draft / INBOX, ignore_errors=True)
-        report.tombstones = _apply_tombstones(stores, draft, options.now())
+        number = len({tombstone.hash for tombstone in read_tombstones(draft)})
+        if number:
+            apply_tombstones(stores, now=options.now())
+        report.tombstones = number
         for name in stores.all_names():
             if not options.keep_endpoints:
                 with stores.workspace(name).writing() as tx:
@@ -241,14 +238,6 @@ def _store_queued(stores: Stores, path: Path, now: int) -> int:
 def _queued_item(line: bytes) -> Item:
     item_field, value = map(b64decode, line.split(b" ", 1))
     return decode(parse_taken(item_field, value, 1))
-
-
-def _apply_tombstones(stores: Stores, data: Path, now: int) -> int:
-    """Erase what the tombstones name; return the number of tombstones."""
-    number = len({tombstone.hash for tombstone in read_tombstones(data)})
-    if number:
-        apply_tombstones(stores, now=now)
-    return number
 
 
 def _move(draft: Path, target: Path, options: RestoreOptions, report: RestoreReport) -> None:

@@ -102,7 +102,9 @@ def _candidates(text: str) -> Iterator[tuple[str, bool, bool]]:
         if found.lastgroup == "cjk":
             yield from ((word, False, False) for word in _cjk_words(written))
             continue
-        tag = _folded(written)
+        # Lower case and NFKC are applied twice: for a few characters one undoes the other.
+        lower = unicodedata.normalize("NFKC", written.lower())
+        tag = lower if lower == lower.lower() else unicodedata.normalize("NFKC", lower.lower())
         if found.lastgroup == "compound":
             if _is_compound(tag):
                 yield tag, True, False
@@ -110,12 +112,6 @@ def _candidates(text: str) -> Iterator[tuple[str, bool, bool]]:
                 yield from ((part, False, False) for part in re.split(r"[._/-]", tag) if _is_word(part))
         elif _is_word(tag := _without_end(tag)):
             yield tag, False, _is_name(written, text[max(0, found.start() - 8) : found.start()])
-
-
-def _folded(token: str) -> str:
-    """Return a token in lower case and NFKC. Both are applied twice: for a few characters one undoes the other."""
-    lower = unicodedata.normalize("NFKC", token.lower())
-    return lower if lower == lower.lower() else unicodedata.normalize("NFKC", lower.lower())
 
 
 def _without_end(word: str) -> str:

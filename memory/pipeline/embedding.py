@@ -325,23 +325,18 @@ def _store_vectors(
     held = tx.work.still_claimed(claim, [item for item, _ in vectors])
     current = [(item, blob) for item, blob in vectors if item in held]
     if current:
-        _ensure_index(tx, embedder, now)
+        generation = tx.index.active("vector")
+        if generation is None:  # these are the first vectors of the workspace
+            tx.index.create("vector", now=now, model=embedder.model, dim=embedder.dimension, active=True)
+        elif (generation.model, generation.dim) != (embedder.model, embedder.dimension):
+            raise ModelChanged(
+                f"the store's model was changed to {generation.model} while a batch was embedded with {embedder.model}"
+            )
         tx.chunks.store_vectors(embedder.model, embedder.dimension, current, now=now)
         if claim.attempts:
             tx.chunks.set_embedding_error(sorted(held), None)
     tx.work.finish(claim, [item for item, _ in vectors])
     return [item for item, _ in current]
-
-
-def _ensure_index(tx: Transaction, embedder: Embedder, now: int) -> None:
-    """Create the index for a workspace's first vectors. Raises `ModelChanged` if there is one of another model."""
-    generation = tx.index.active("vector")
-    if generation is None:
-        tx.index.create("vector", now=now, model=embedder.model, dim=embedder.dimension, active=True)
-    elif (generation.model, generation.dim) != (embedder.model, embedder.dimension):
-        raise ModelChanged(
-            f"the store's model was changed to {generation.model} while a batch was embedded with {embedder.model}"
-        )
 
 
 def _schedule_retry(store: Store, claim: Claim, now: int, error: str) -> None:

@@ -323,7 +323,10 @@ class DueLoop:
         rounds = 0
         while run.has_time() and not (job := next_job()).should_stop(run):
             round_started = self.monotonic()
-            due, unreadable = self._due(job)
+            # One time for all stores: overdue work counts as due at `now`, which must not change during the check.
+            now, clock = self.now(), self.clock()
+            due_at = partial(job.due_at, now=now, clock=clock)
+            due, unreadable = self.idle_stores.due(job.name, self.stores, due_at, now=now, of_schedules=True)
             errors |= unreadable
             due = [name for name in due if name not in errors]
             self._work_on(random.sample(due, len(due)), job, run, errors)
@@ -339,12 +342,6 @@ class DueLoop:
             max_pause = max(MAX_PAUSE_SECONDS, _PAUSE_SHARE * (present - round_started))
             self.sleep(min(max(next_due, _MIN_PAUSE_SECONDS), max_pause, remaining))
         return {**+run.counts, **({"unreadable": errors} if errors else {})}
-
-    def _due(self, job: LoopJob) -> tuple[list[str], dict[str, str]]:
-        # One time for all stores: overdue work counts as due at `now`, which must not change during the check.
-        now, clock = self.now(), self.clock()
-        due_at = partial(job.due_at, now=now, clock=clock)
-        return self.idle_stores.due(job.name, self.stores, due_at, now=now, of_schedules=True)
 
     def _work_on(self, names: list[str], job: LoopJob, run: LoopRun, errors: dict[str, str]) -> None:
         """Work on stores in the given random order, so that no store is always the last when the time runs out."""

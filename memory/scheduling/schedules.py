@@ -234,7 +234,8 @@ def resume_schedule(store: Store, schedule_id: str, *, agent: str, rules: Schedu
             raise Conflict(f"schedule {schedule_id} is completed: give it a new time instead", field="status")
         if stored.status != "active":
             values: dict[str, Any] = {"status": "active", "consecutive_failures": 0, "retries": 0}
-            values["next_run_at"] = _resumed_at(stored, now)
+            upcoming = next_run_for_cadence(read_cadence(stored), from_micros(now))
+            values["next_run_at"] = now if upcoming is None else to_micros(upcoming)
             if tx.for_agent(agent).runs.find_open(schedule_id) is not None and values["next_run_at"] == now:
                 values["next_run_at"] = None  # for a one-shot, the end of its open run decides
             _check_limit(rows.count_unfinished(stored.user), stored, values, rules)
@@ -326,11 +327,6 @@ def _check_limit(unfinished: int, stored: ScheduleRecord, values: dict[str, Any]
     """Raise `Rejected` if a completed or failed schedule that becomes active would exceed the limit of its user."""
     if stored.status in ("completed", "failed") and values.get("status") == "active":
         check_room(stored.agent, stored.user, unfinished=unfinished, rules=rules)
-
-
-def _resumed_at(stored: ScheduleRecord, now: int) -> int:
-    upcoming = next_run_for_cadence(read_cadence(stored), from_micros(now))
-    return now if upcoming is None else to_micros(upcoming)
 
 
 def _check_same(stored: ScheduleRecord, draft: ScheduleDraft) -> ScheduleRecord:

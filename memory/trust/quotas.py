@@ -210,17 +210,13 @@ class Quotas:
         """Return why no more messages fit into a workspace, or None."""
         if not limits:
             return None
-        used = self._peek(workspace)
+        in_inbox = self._inbox().stats(workspace).size
+        found = _held_by(self._stores, workspace)
+        used = {**found, "messages": found["messages"] + in_inbox}
         for name, limit in limits.items():
             if used[name] >= limit:
                 return _exceeded(f"workspace {workspace}", name, used[name], limit)
         return None
-
-    def _peek(self, workspace: str) -> Mapping[Resource, int]:
-        """Return the amounts that a workspace holds, with its inbox, without opening its store."""
-        in_inbox = self._inbox().stats(workspace).size
-        found = _held_by(self._stores, workspace)
-        return {**found, "messages": found["messages"] + in_inbox}
 
     def _holder(self, workspace: str, *, in_account: bool) -> tuple[str, dict[Quota, Limit]]:
         """Return a name for errors, and the limits."""

@@ -80,7 +80,10 @@ def rotate_token(stores: Stores, name: str, *, grace_seconds: float, by: Princip
 
     The old one stays valid for `grace_seconds`. Raises `NotFound`, and `Forbidden` if it allows more than `by` may do.
     """
-    old = _valid_token(stores, name, by=by, now=now)
+    found = [token for token in _visible(stores.tokens().named(name), by) if token.is_valid(now)]
+    if not found:
+        raise _no_token(name)
+    old = found[0]
     _require_no_more(TokenRequest(old.workspace, old.agents or (), old.user, old.scopes), by)
     text = new_token()
     lifetime = None if old.expires_at is None else old.expires_at - old.created_at
@@ -132,13 +135,6 @@ def _visible(tokens: Sequence[TokenRecord], by: Principal) -> list[TokenRecord]:
     return [
         token for token in tokens if not _excess(TokenRequest(token.workspace, token.agents or (), token.user, ()), by)
     ]
-
-
-def _valid_token(stores: Stores, name: str, *, by: Principal, now: int) -> TokenRecord:
-    found = [token for token in _visible(stores.tokens().named(name), by) if token.is_valid(now)]
-    if not found:
-        raise _no_token(name)
-    return found[0]
 
 
 def _no_token(name: str) -> NotFound:

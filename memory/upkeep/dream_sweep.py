@@ -267,16 +267,12 @@ def _promote(tx: Transaction, agent: str, candidate: Candidate, now: int) -> Pha
         return None
     found = _promotable(rows, candidate, now)
     if isinstance(found, MemoryRecord):
-        return _keep(tx, rows, candidate, found, now)
+        draft = EntryDraft(candidate.signals.explanation, memories=[found.id])
+        with tx.curation.entry(draft, job=DREAM_SWEEP, agent=rows.agent, action=ACTION, at=now):
+            rows.memories.change(found.row_id, now=now, lifetime="long_term", concept_tags=concept_tags(found.content))
+            _add_to_ledger(rows, found.id, candidate.signals, "kept", now)
+        return "kept"
     return _make(tx, rows, candidate, found, memory_id, now) if isinstance(found, MessageRecord) else None
-
-
-def _keep(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory: MemoryRecord, now: int) -> Phase:
-    draft = EntryDraft(candidate.signals.explanation, memories=[memory.id])
-    with tx.curation.entry(draft, job=DREAM_SWEEP, agent=rows.agent, action=ACTION, at=now):
-        rows.memories.change(memory.row_id, now=now, lifetime="long_term", concept_tags=concept_tags(memory.content))
-        _add_to_ledger(rows, memory.id, candidate.signals, "kept", now)
-    return "kept"
 
 
 def _make(

@@ -74,7 +74,8 @@ def optimize_stores(
         dropped = prune_log(store, now=now(), keep_days=keep.curation_log_days)
         expired = expire(store, keep, now=now())
         if store.name == ACCOUNT_STORE:
-            _prune_audit_log(stores, before=now() - int(audit_log_days * DAY_MICROS))
+            while stores.audit().remove_before(now() - int(audit_log_days * DAY_MICROS)):
+                pass
             expired |= expire_account(stores, keep, now=now())
         counts = {
             "recall_events_dropped": pruned,
@@ -90,12 +91,6 @@ def optimize_stores(
         return counts
 
     return _for_each_store(stores, contract.OPTIMIZE_STORE, optimize_one, now(), scope, idle_stores)
-
-
-def _prune_audit_log(stores: Stores, *, before: int) -> None:
-    """Remove entries of the audit log that are older than a time (microseconds), in short transactions."""
-    while stores.audit().remove_before(before):
-        pass
 
 
 def prune_recalls(store: Store, *, now: int, keep_days: float, budget_seconds: float = _PRUNE_BUDGET_SECONDS) -> int:

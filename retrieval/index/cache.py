@@ -90,7 +90,10 @@ class AgentIndexes:
                     self._keep_budget()
             if snapshot is not None:
                 return snapshot
-            self._drop(key, index)
+            # Drop an index that must be rebuilt, so that there are never two in memory.
+            with self._lock:
+                if self._indexes.get(key) is index:
+                    del self._indexes[key]
         if forward.count() > self._max_foreground_chunks:
             build = self._build_in_background(key, store)
             if build is not None:
@@ -147,12 +150,6 @@ class AgentIndexes:
                 return None
             self._indexes.move_to_end(key)
             return index
-
-    def _drop(self, key: _Key, index: AgentIndex) -> None:
-        """Drop an index that must be rebuilt, so that there are never two in memory."""
-        with self._lock:
-            if self._indexes.get(key) is index:
-                del self._indexes[key]
 
     def _store(self, key: _Key, index: AgentIndex, began: float) -> None:
         """Keep an index that was read in a transaction, unless it was dropped after the transaction `began`."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reverie.trust.calls import ErasureKind
@@ -78,14 +78,13 @@ class ErasureRecord:
     workspace: str | None
     requested_by: str
     requested_at: int
-    cutoff: int | None
     step: str
-    position: str
-    rounds: int
-    counts: dict[str, Any]
-    error: str
-    receipt: dict[str, Any] | None
-    finished_at: int | None
+    cutoff: int | None = None
+    rounds: int = 0
+    counts: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+    receipt: dict[str, Any] | None = None
+    finished_at: int | None = None
     attempts: int = 0
     next_try_at: int | None = None
 
@@ -126,14 +125,13 @@ class Erasures(AccountRepository):
         sql = f"{_SELECT} WHERE finished_at IS NULL ORDER BY requested_at, id"
         return self._records(ErasureRecord, sql)
 
-    def advance(self, erasure_id: str, *, step: str, position: str = "", rounds: int | None = None) -> None:
-        """Note the step in which an erasure is, and its position in it."""
+    def advance(self, erasure_id: str, *, step: str, rounds: int | None = None) -> None:
+        """Note the step in which an erasure is."""
         self._execute(
-            "UPDATE erasures SET step = :step, position = :position, rounds = coalesce(:rounds, rounds),"
+            "UPDATE erasures SET step = :step, rounds = coalesce(:rounds, rounds),"
             " error = '', attempts = 0, next_try_at = NULL WHERE id = :id",
             id=erasure_id,
             step=step,
-            position=position,
             rounds=rounds,
         )
 
@@ -192,7 +190,7 @@ class Erasures(AccountRepository):
             execute(
                 connection,
                 "UPDATE erasures SET receipt = :receipt, finished_at = :now, target = NULL, step = 'done',"
-                " position = '', error = '', counts = :counts, agent_id = iif(kind = 'agent', :name, agent_id),"
+                " error = '', counts = :counts, agent_id = iif(kind = 'agent', :name, agent_id),"
                 " workspace = iif(kind = 'workspace', :name, workspace) WHERE id = :id",
                 id=erasure_id,
                 receipt=receipt,

@@ -211,7 +211,7 @@ class ImportedRows(AgentRepository):
     def _add_memory(
         self, record: types.ExportedMemory, now: int, tenant: str | None, user: str | None
     ) -> ImportOutcome:
-        row = self._session_of(record, now, user)
+        row = None if record.session is None else self._ensure_session(record.session, record.created_at, now, user)
         later = ("superseded_by", "superseded_at", "category", "key")
         replaced = record.superseded_by is not None
         promotion = ("promoted_at", "promotion_score", "promotion_phase")
@@ -282,9 +282,6 @@ class ImportedRows(AgentRepository):
     def _session_row(self, session: str) -> int | None:
         row: int | None = self._integer("SELECT row_id FROM sessions WHERE agent_id = :agent AND id = :id", id=session)
         return row
-
-    def _session_of(self, record: types.ExportedFile | types.ExportedMemory, now: int, user: str | None) -> int | None:
-        return None if record.session is None else self._ensure_session(record.session, record.created_at, now, user)
 
     def _ensure_session(self, session: str, started_at: datetime, now: int, user: str | None) -> int:
         """Return the row of a session; it is created for `user` if the import has no record of it."""

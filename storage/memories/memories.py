@@ -361,7 +361,12 @@ class Memories(AgentRepository):
                 continue
             while by in successors:
                 by = successors[by]
-            self._set_successor(row_id, by)
+            current_again = ", superseded_at = NULL, chunked_at = NULL" if by is None else ""
+            self._execute(
+                f"UPDATE memories SET superseded_by = :by{current_again} WHERE row_id = :row AND agent_id = :agent",
+                by=by,
+                row=row_id,
+            )
 
     def delete(self, row_ids: Sequence[int]) -> int:
         """Delete memories and the ones they replaced, with their chunks, vectors and words.
@@ -380,14 +385,6 @@ class Memories(AgentRepository):
         return self._values(
             "SELECT id FROM memories WHERE row_id IN (SELECT value FROM json_each(:rows)) AND agent_id = :agent",
             rows=self._with_superseded(row_ids),
-        )
-
-    def _set_successor(self, row_id: int, by: int | None) -> None:
-        current_again = ", superseded_at = NULL, chunked_at = NULL" if by is None else ""
-        self._execute(
-            f"UPDATE memories SET superseded_by = :by{current_again} WHERE row_id = :row AND agent_id = :agent",
-            by=by,
-            row=row_id,
         )
 
     def _session_row(self, session: str) -> int:

@@ -33,7 +33,6 @@ from storage.postgres.copied_rows import (
 from storage.postgres.copy_targets import PostgresCopies, PostgresWriter, SqliteCopies, SqliteWriter
 from storage.postgres.stores import PostgresStores
 from storage.stores import Store, Stores
-from storage.transaction import Transaction
 
 # Stores that were written since are copied again at most this many times: a running Reverie writes without end.
 _ROUNDS: Final = 4
@@ -160,7 +159,15 @@ def copy_store(store: Store, target: CopyTarget, progress: Callable[[int, int], 
         digests = {table.name: _copy_table(tx.connection, writer, table, step) for table in copied_tables(store.name)}
         writer.set_numbers(used_numbers(tx.connection, store.name))
         writer.restore_schema()
-        _fill_indexes(tx, writer)
+        index = SearchIndex(writer.connection)
+        for generation in tx.index.generations():
+            index.create_tables(generation)
+            if generation.kind == "text":
+                index.fill_texts(generation, after=0, last=generation.built_to)
+            else:
+                held = tx.index.vector_ids(generation)
+                vectors = (entry for entry in read_vectors(tx.connection, generation) if entry[0] in held)
+                writer.fill_vectors(generation, vectors)
         for table in copied_tables(store.name):
             _compare(store.name, table, digests[table.name], writer.connection, step)
     return sum(digest.rows for digest in digests.values())
@@ -183,18 +190,6 @@ def _compare(store: str, table: CopiedTable, expected: Digest, copy: Connection,
             f"{store}: {table.name} differs in the copy ({expected.rows:,} rows were read, {running.digest.rows:,} were"
             " written, or some of them differ): nothing of this store was kept, try again, and report it if it recurs"
         )
-
-
-def _fill_indexes(tx: Transaction, writer: _Writer) -> None:
-    index = SearchIndex(writer.connection)
-    for generation in tx.index.generations():
-        index.create_tables(generation)
-        if generation.kind == "text":
-            index.fill_texts(generation, after=0, last=generation.built_to)
-        else:
-            held = tx.index.vector_ids(generation)
-            vectors = (entry for entry in read_vectors(tx.connection, generation) if entry[0] in held)
-            writer.fill_vectors(generation, vectors)
 
 
 def _installation_of(source: Stores) -> str:

@@ -147,7 +147,8 @@ def translate_errors(name: str) -> Iterator[None]:
 def translated(name: str, error: BaseException) -> ReverieError:
     """Return Reverie's error for one of psycopg; `name` is the address of the database."""
     rule = _rule_of(error)
-    text = _shown(error)
+    # The first line says what is wrong; later lines have hints and other attempts.
+    text = str(error).strip().split("\n")[0] or type(error).__name__
     if isinstance(error, psycopg.IntegrityError):  # the text of the error names tables and columns
         return Permanent("a database refused a row that contradicts others, so nothing was stored: this is a defect")
     if rule is None:
@@ -182,8 +183,3 @@ def _rule_of(error: BaseException) -> _Rule | None:
 
 def _cause(error: BaseException | None) -> BaseException:
     return getattr(error, "orig", None) or error or Exception()
-
-
-def _shown(error: BaseException) -> str:
-    """Return the first line of an error, which says what is wrong; later lines have hints and other attempts."""
-    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -657,22 +657,22 @@ SELECT *
 FROM chunk_tags
 WHERE chunk_tags.store_id = :store_id;
 -- storage.lifecycle.erasures: add
-INSERT INTO erasures (id, kind, target, target_hash, agent_id, workspace, requested_by, requested_at, cutoff, step,
-    position, rounds, counts, error, receipt, finished_at, attempts, next_try_at)
-VALUES (:id, :kind, :target, :target_hash, :agent, :workspace, :requested_by, :requested_at, :cutoff, :step, :position,
-    :rounds, :counts, :error, :receipt, :finished_at, :attempts, :next_try_at);
+INSERT INTO erasures (id, kind, target, target_hash, agent_id, workspace, requested_by, requested_at, step, cutoff,
+    rounds, counts, error, receipt, finished_at, attempts, next_try_at)
+VALUES (:id, :kind, :target, :target_hash, :agent, :workspace, :requested_by, :requested_at, :step, :cutoff, :rounds,
+    :counts, :error, :receipt, :finished_at, :attempts, :next_try_at);
 -- storage.lifecycle.erasures: find
 SELECT id AS id, kind AS kind, target AS target, target_hash AS target_hash, agent_id AS agent, workspace AS workspace,
-    requested_by AS requested_by, requested_at AS requested_at, cutoff AS cutoff, step AS step, position AS position,
-    rounds AS rounds, counts AS counts, error AS error, receipt AS receipt, finished_at AS finished_at, attempts AS
-    attempts, next_try_at AS next_try_at
+    requested_by AS requested_by, requested_at AS requested_at, step AS step, cutoff AS cutoff, rounds AS rounds, counts
+    AS counts, error AS error, receipt AS receipt, finished_at AS finished_at, attempts AS attempts, next_try_at AS
+    next_try_at
 FROM erasures
 WHERE id = :id;
 -- storage.lifecycle.erasures: page
 SELECT id AS id, kind AS kind, target AS target, target_hash AS target_hash, agent_id AS agent, workspace AS workspace,
-    requested_by AS requested_by, requested_at AS requested_at, cutoff AS cutoff, step AS step, position AS position,
-    rounds AS rounds, counts AS counts, error AS error, receipt AS receipt, finished_at AS finished_at, attempts AS
-    attempts, next_try_at AS next_try_at
+    requested_by AS requested_by, requested_at AS requested_at, step AS step, cutoff AS cutoff, rounds AS rounds, counts
+    AS counts, error AS error, receipt AS receipt, finished_at AS finished_at, attempts AS attempts, next_try_at AS
+    next_try_at
 FROM erasures
 ORDER BY requested_at DESC, id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1) OFFSET :offset;
 -- storage.lifecycle.erasures: hashes_since
@@ -681,15 +681,15 @@ FROM erasures
 WHERE COALESCE(cutoff, :all) >= :at;
 -- storage.lifecycle.erasures: unfinished
 SELECT id AS id, kind AS kind, target AS target, target_hash AS target_hash, agent_id AS agent, workspace AS workspace,
-    requested_by AS requested_by, requested_at AS requested_at, cutoff AS cutoff, step AS step, position AS position,
-    rounds AS rounds, counts AS counts, error AS error, receipt AS receipt, finished_at AS finished_at, attempts AS
-    attempts, next_try_at AS next_try_at
+    requested_by AS requested_by, requested_at AS requested_at, step AS step, cutoff AS cutoff, rounds AS rounds, counts
+    AS counts, error AS error, receipt AS receipt, finished_at AS finished_at, attempts AS attempts, next_try_at AS
+    next_try_at
 FROM erasures
 WHERE finished_at IS NULL
 ORDER BY requested_at, id;
 -- storage.lifecycle.erasures: advance
 UPDATE erasures
-SET step = :step, position = :position, rounds = COALESCE(:rounds, rounds), error = '', attempts = 0, next_try_at = NULL
+SET step = :step, rounds = COALESCE(:rounds, rounds), error = '', attempts = 0, next_try_at = NULL
 WHERE id = :id;
 -- storage.lifecycle.erasures: set_cutoff
 UPDATE erasures
@@ -727,9 +727,9 @@ DELETE FROM erasure_fragments
 WHERE erasure_id = :id;
 -- storage.lifecycle.erasures: finish
 UPDATE erasures
-SET receipt = :receipt, finished_at = :now, target = NULL, step = 'done', position = '', error = '', counts = :counts,
-    agent_id = CASE WHEN kind = 'agent' THEN :name ELSE agent_id END, workspace = CASE WHEN kind = 'workspace' THEN
-    :name ELSE workspace END
+SET receipt = :receipt, finished_at = :now, target = NULL, step = 'done', error = '', counts = :counts, agent_id = CASE
+    WHEN kind = 'agent' THEN :name ELSE agent_id END, workspace = CASE WHEN kind = 'workspace' THEN :name ELSE workspace
+    END
 WHERE id = :id;
 -- storage.lifecycle.erasures: remove_before
 DELETE FROM erasures
@@ -1458,6 +1458,8 @@ WHERE row_id = ANY(CAST(:rows AS BIGINT[])) AND memories.store_id = :store_id;
 UPDATE memories
 SET superseded_by = row_id
 WHERE row_id = ANY(CAST(:rows AS BIGINT[])) AND memories.store_id = :store_id;
+-- storage.memories.memories: detach_superseded
+-- composed of the rows and columns that it is given
 -- storage.memories.memories: delete
 DELETE FROM memories
 WHERE (agent_id = :agent AND row_id = ANY(CAST(:rows AS BIGINT[]))) AND memories.store_id = :store_id;
@@ -1465,13 +1467,6 @@ WHERE (agent_id = :agent AND row_id = ANY(CAST(:rows AS BIGINT[]))) AND memories
 SELECT id
 FROM memories
 WHERE (row_id = ANY(CAST(:rows AS BIGINT[])) AND agent_id = :agent) AND memories.store_id = :store_id;
--- storage.memories.memories: _set_successor
-UPDATE memories
-SET superseded_by = :by
-WHERE (row_id = :row AND agent_id = :agent) AND memories.store_id = :store_id;
-UPDATE memories
-SET superseded_by = :by, superseded_at = NULL, chunked_at = NULL
-WHERE (row_id = :row AND agent_id = :agent) AND memories.store_id = :store_id;
 -- storage.memories.memories: _session_row
 SELECT row_id
 FROM sessions
@@ -2999,6 +2994,16 @@ SELECT c.id, c.created_at
 FROM chunks AS c
 WHERE (c.agent_id = :agent AND c.id = ANY(CAST(:ids AS BIGINT[]))) AND c.store_id = :store_id;
 -- storage.recall.events: record
+INSERT INTO recall_events (agent_id, recall, chunk_id, query, score, at, user_id) SELECT :agent, :recall, c.id, :query,
+    CAST(JSON_EXTRACT_PATH_TEXT(CAST((hit.value) AS JSON), '1') AS DOUBLE PRECISION), :at, :user
+FROM JSONB_ARRAY_ELEMENTS(CAST(:hits AS JSONB)) WITH ORDINALITY AS hit(value, key)
+CROSS JOIN LATERAL (SELECT CAST(JSON_EXTRACT_PATH_TEXT(CAST((hit.value) AS JSON), '0') AS BIGINT) AS id OFFSET 0) AS
+    c_keys
+JOIN chunks AS c ON c.id = c_keys.id
+WHERE (c.agent_id = :agent AND c.stored_at <= :at) AND c.store_id = :store_id ON CONFLICT(store_id, recall, chunk_id) DO
+    NOTHING
+RETURNING chunk_id;
+-- storage.recall.events: record
 UPDATE chunks
 SET access_count = access_count + :times, accessed_at = GREATEST(COALESCE(accessed_at, 0), :at)
 WHERE id = :chunk AND chunks.store_id = :store_id;
@@ -3015,16 +3020,6 @@ WHERE agent_id > :after AND recall_events.store_id = :store_id;
 DELETE FROM recall_events
 WHERE id IN (SELECT id FROM recall_events WHERE (agent_id = :agent AND at < :oldest) AND recall_events.store_id =
     :store_id ORDER BY at LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AND recall_events.store_id = :store_id;
--- storage.recall.events: _add
-INSERT INTO recall_events (agent_id, recall, chunk_id, query, score, at, user_id) SELECT :agent, :recall, c.id, :query,
-    CAST(JSON_EXTRACT_PATH_TEXT(CAST((hit.value) AS JSON), '1') AS DOUBLE PRECISION), :at, :user
-FROM JSONB_ARRAY_ELEMENTS(CAST(:hits AS JSONB)) WITH ORDINALITY AS hit(value, key)
-CROSS JOIN LATERAL (SELECT CAST(JSON_EXTRACT_PATH_TEXT(CAST((hit.value) AS JSON), '0') AS BIGINT) AS id OFFSET 0) AS
-    c_keys
-JOIN chunks AS c ON c.id = c_keys.id
-WHERE (c.agent_id = :agent AND c.stored_at <= :at) AND c.store_id = :store_id ON CONFLICT(store_id, recall, chunk_id) DO
-    NOTHING
-RETURNING chunk_id;
 -- storage.recall.events: recent
 SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, CASE WHEN NOT c.memory_row IS NULL THEN
     'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind, COALESCE(m.id, f.id, k.id) AS id,

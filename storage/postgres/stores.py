@@ -403,7 +403,9 @@ class PostgresStores(Stores):
         path, deleted = self.database_path(name), None
         with PostgresDatabase(self._server, number, path).atomic() as connection:
             when_closed()
-            _delete_rows(connection, number)
+            for table in sorted(shared_tables() & tables().keys()):
+                connection.exec_driver_sql(_DELETED.format(table=table), {"store": number})
+            connection.exec_driver_sql("DELETE FROM stores WHERE id = %(store)s", {"store": number})
             if path.parent.exists():
                 deleted = self._set_aside(path.parent)
         if deleted is not None:
@@ -515,9 +517,3 @@ class _Driver:
     def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> CursorResult[*tuple[Any, ...]]:
         """Run a query in SQLite's SQL."""
         return execute(self._connection, sql, **(values or {}))
-
-
-def _delete_rows(connection: Connection, number: int) -> None:
-    for table in sorted(shared_tables() & tables().keys()):
-        connection.exec_driver_sql(_DELETED.format(table=table), {"store": number})
-    connection.exec_driver_sql("DELETE FROM stores WHERE id = %(store)s", {"store": number})

@@ -87,7 +87,7 @@ class RecallEvents(Repository):
         """
         found: dict[int, tuple[int, int]] = {}
         for recall in recalls:
-            for chunk_id in self._add(recall):
+            for chunk_id in self._values(_RECORD, **to_parameters(recall)):
                 times, at = found.get(chunk_id, (0, 0))
                 found[chunk_id] = (times + 1, max(at, recall.at))
         if found:
@@ -109,9 +109,6 @@ class RecallEvents(Repository):
     def prune(self, agent: str, *, before: int, limit: int) -> int:
         """Delete up to `limit` of an agent's events older than a time in microseconds; returns how many."""
         return self._execute(_PRUNE, agent=agent, oldest=before, limit=limit).rowcount
-
-    def _add(self, recall: NewRecall) -> list[int]:
-        return self._values(_RECORD, **to_parameters(recall))
 
 
 class RecallHistory(AgentRepository):

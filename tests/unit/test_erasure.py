@@ -567,8 +567,7 @@ def test_a_store_that_cannot_be_opened_keeps_no_other_from_being_erased(runtime:
 def _unchecked(erasure_id: str) -> ErasureRecord:
     return ErasureRecord(
         id=erasure_id, kind="user", target=KATE, target_hash="", agent=None, workspace=None, requested_by="tester",
-        requested_at=1, cutoff=None, step=STEPS[0], position="", rounds=0, counts={}, error="", receipt=None,
-        finished_at=None,
+        requested_at=1, step=STEPS[0],
     )  # fmt: skip
 
 

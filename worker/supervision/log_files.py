@@ -83,15 +83,12 @@ class LogFiles:
             return False
         if size > self._limits.max_bytes:
             return True
-        since = self._first_time(path)
+        with path.open("rb") as file:
+            found = _TIME.search(file.read(_HEAD_BYTES))
+        since = None if found is None else datetime.fromisoformat(found[0].decode()).timestamp()
         if since is None:
             since = self._seen.setdefault(path, self._now())
         return self._now() - since > _DAY_SECONDS
-
-    def _first_time(self, path: Path) -> float | None:
-        with path.open("rb") as file:
-            found = _TIME.search(file.read(_HEAD_BYTES))
-        return None if found is None else datetime.fromisoformat(found[0].decode()).timestamp()
 
     def _shift(self, path: Path) -> None:
         """Rename a file and its rotated predecessors, and put an empty file in its place."""

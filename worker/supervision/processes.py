@@ -205,16 +205,12 @@ def open_output(log_path: Path | None) -> contextlib.AbstractContextManager[IO[b
     if log_path is None:
         return contextlib.nullcontext()
     try:
-        return _open_log(log_path)
+        private_folder(log_path.parent)
+        # In append mode, so that rotation from outside by copy and truncate works too.
+        return os.fdopen(os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb", buffering=0)
     except OSError as error:
         log.warning("log_file_not_opened", path=str(log_path), error=str(error))
         return contextlib.nullcontext()
-
-
-def _open_log(path: Path) -> IO[bytes]:
-    private_folder(path.parent)
-    # In append mode, so that rotation from outside by copy and truncate works too.
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb", buffering=0)
 
 
 def _tie_to_parent(parent_pid: int, signal: int) -> Callable[[], None]:

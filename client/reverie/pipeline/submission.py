@@ -147,10 +147,11 @@ def build_message(raw: object, *, agent: str, session_input: SessionInput, trace
     """Turn one message of a caller into a checked payload, with a new id and time if it has none. Raises `Rejected`."""
     assert session_input.session is not None, "build_session fills in the session"
     given = raw if isinstance(raw, MessageInput) else _message_input(raw, session_input.session)
+    micros = now_micros() if given.created_at is None else to_micros(check_time("created_at", given.created_at))
     own = {
         "id": given.id if given.id is not None else new_id(),
         "content": given.content or "",
-        "created_at": _micros(given.created_at),
+        "created_at": micros,
         "tags": normalise_tags(given.tags) if given.tags else [],
         "user": _agreed_value("user", check_label("user", given.user), session_input.user),
         "visibility": _agreed_value("visibility", given.visibility, session_input.visibility),
@@ -195,10 +196,6 @@ def build_file(given: IngestFile, *, agent: str, trace: str) -> FilePayload:
     )
     check_payload(payload)
     return payload
-
-
-def _micros(moment: datetime | None) -> int:
-    return now_micros() if moment is None else to_micros(check_time("created_at", moment))
 
 
 def _message_input(raw: object, session: str) -> MessageInput:
