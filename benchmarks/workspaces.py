@@ -29,7 +29,7 @@ from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, rounded
 from benchmarks.harness.texts import Texts, load_texts
-from memory.idle_stores import IdleStores
+from memory.idle_stores import KEEP_SECONDS, IdleFiles, IdleStores
 from memory.sessions.sessions import list_workspaces
 from memory.status import StatusReader
 from retrieval.query import RecallRequest
@@ -37,7 +37,6 @@ from reverie import contract
 from reverie.clock import now_micros
 from reverie.contract import MessagePayload
 from server.metrics import Metrics
-from storage.idle_files import KEEP_SECONDS, IdleFiles
 from storage.stores import Stores
 from storage.written import LOOK_SECONDS, WrittenStores
 from worker import app as worker_app

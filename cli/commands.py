@@ -89,23 +89,24 @@ PANELS: Final = {
         "quotas": Entry("trust", "Show and set how much workspaces and tenants may hold."),
         "audit": Entry("trust", "List the audit log, newest first: token changes, deletions, exports, refusals."),
         "forget": Entry(
-            "forget",
+            "lifecycle.forget",
             "Erase a user, session, message, memory, agent or workspace with every trace, and print the receipt.",
         ),
         "export": Entry(
-            "exports", "Write everything about a user, an agent or a workspace to one file, with ids and times."
+            "lifecycle.exports",
+            "Write everything about a user, an agent or a workspace to one file, with ids and times.",
         ),
         "import": Entry(
-            "exports",
+            "lifecycle.exports",
             "Store what is in an export, or in the history of another program, and not there yet, with ids and times.",
         ),
         "evaluate": Entry(
-            "evaluate", "Ask captured questions again in a copy, with a model, ranking or setting changed."
+            "lifecycle.evaluate", "Ask captured questions again in a copy, with a model, ranking or setting changed."
         ),
         "dead-letters": Entry("pipeline", "List, replay and drop work that failed for good."),
-        "db": Entry("reembed", "Check, rebuild and delete the databases."),
-        "backup": Entry("backups", "Back up everything while it runs, and list, verify and prune backups."),
-        "restore": Entry("backups", "Restore a backup to the data folder, which must not be in use."),
+        "db": Entry("lifecycle.reembed", "Check, rebuild and delete the databases."),
+        "backup": Entry("lifecycle.backups", "Back up everything while it runs, and list, verify and prune backups."),
+        "restore": Entry("lifecycle.backups", "Restore a backup to the data folder, which must not be in use."),
     },
     "Single processes": {
         "worker": Entry(

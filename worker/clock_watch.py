@@ -16,10 +16,9 @@ from typing import Final
 import msgspec
 import structlog
 
+from reverie.clock import CLOCK_TOLERANCE_MICROS
 from storage.private_files import write_private
 
-# Clocks are corrected in smaller steps than this.
-TOLERANCE_MICROS: Final = 60_000_000
 # How often the last seen time is noted: after a restart of the machine, it shows whether the clock is behind.
 _NOTED_EVERY_MICROS: Final = 600_000_000
 # A smaller drift is not worth noting.
@@ -57,15 +56,15 @@ def next_state(state: ClockState | None, *, now: int, steady: int, boot: str, se
     if state is None:
         return ClockState(boot=boot, offset=offset, trusted=offset, jumped_at=None, seen_at=now)
     if state.boot != boot:  # after a restart, only a clock that runs backwards can be noticed
-        behind = now < state.seen_at - TOLERANCE_MICROS
+        behind = now < state.seen_at - CLOCK_TOLERANCE_MICROS
         trusted = offset + (state.seen_at - now if behind else 0)
         return ClockState(boot=boot, offset=offset, trusted=trusted, jumped_at=steady if behind else None, seen_at=now)
-    if abs(offset - state.trusted) <= TOLERANCE_MICROS:
+    if abs(offset - state.trusted) <= CLOCK_TOLERANCE_MICROS:
         is_known = state.jumped_at is None and abs(offset - state.offset) < _DRIFT_MICROS
         if is_known and 0 <= now - state.seen_at < _NOTED_EVERY_MICROS:
             return state
         return ClockState(boot=boot, offset=offset, trusted=offset, jumped_at=None, seen_at=now)
-    if state.jumped_at is None or abs(offset - state.offset) > TOLERANCE_MICROS:
+    if state.jumped_at is None or abs(offset - state.offset) > CLOCK_TOLERANCE_MICROS:
         return ClockState(boot=boot, offset=offset, trusted=state.trusted, jumped_at=steady, seen_at=now)
     if steady - state.jumped_at >= settle:
         return ClockState(boot=boot, offset=offset, trusted=offset, jumped_at=None, seen_at=now)

@@ -49,7 +49,7 @@ from adapters.tokens import EstimatedTokens, KeptTokenCounts, TokenCounter, buil
 from adapters.tracing import Tracing, make_tracing
 from adapters.workspace_git import GitFolders
 from beat_schedule import SCHEDULE_SECONDS
-from memory.idle_stores import IdleStores
+from memory.idle_stores import IdleFiles, IdleStores
 from memory.lifecycle.erased_indexes import ALL_AGENTS, changed_at, name_of, read_erased
 from memory.lifecycle.erasing import ErasureServices
 from memory.lifecycle.host_folder import HostFolder
@@ -69,7 +69,6 @@ from reverie.config import parse_keys
 from reverie.errors import ReverieError, Unavailable
 from reverie.pipeline.broker import connect
 from reverie.pipeline.producer import TaskSender
-from storage.idle_files import IdleFiles
 from storage.migrations import newest_version
 from storage.pipeline.work import STAGES
 from storage.stores import Store, Stores

@@ -17,6 +17,8 @@ from reverie.errors import StoreUnusable
 SECOND_MICROS: Final = 1_000_000
 HOUR_MICROS: Final = 3_600 * SECOND_MICROS
 DAY_MICROS: Final = 24 * HOUR_MICROS
+# Clocks are corrected in smaller steps: a time further in the future was written while the clock was wrong.
+CLOCK_TOLERANCE_MICROS: Final = 60_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # More than time synchronisation sets a clock back in one step, and than a burst of calls can run ahead of it.
 _LARGEST_SLEW_MICROS = 2_000_000

@@ -31,10 +31,9 @@ from memory.lifecycle.receipts import Found, parts_in_rows, receipt_of, search_f
 from memory.pipeline.incoming import decode
 from memory.tombstones import Tombstone, add_tombstones, hash_key, target_hash
 from memory.upkeep.notebook import Notebooks
-from reverie.clock import now_micros
+from reverie.clock import CLOCK_TOLERANCE_MICROS, now_micros
 from reverie.contract import ACCOUNT_STORE, CONTINUE_ERASURES, Outcome
 from reverie.errors import NotFound, Rejected, ReverieError, Transient, Unavailable
-from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.lifecycle.erasures import KEPT_IN_ACCOUNT, ErasureRecord, Erasures, Subject, named_message
 from storage.stores import Store, Stores
 from storage.trust.audit import AuditEntry

@@ -37,9 +37,8 @@ from memory.memories.findings import Finding, FindingSaver, Origin, found_by_pat
 from memory.stage import MAX_CRASHES, letter_of_crash
 from memory.withdrawn import Withdrawn, require_wanted
 from reverie import contract
-from reverie.clock import SECOND_MICROS
+from reverie.clock import CLOCK_TOLERANCE_MICROS, SECOND_MICROS
 from reverie.errors import ReverieError, StoreUnusable, Transient
-from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.memories.extraction import (
     EXTRACT_STAGE,
     RECHECK_MICROS,

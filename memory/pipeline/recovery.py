@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from adapters.broker.inbox import GRACE_SECONDS, InboxStats
-from memory.idle_stores import IdleStores, for_each_changed
+from memory.idle_stores import IdleMark, IdleStores, for_each_changed
 from memory.jobs import ALL_DATA, JobScope
 from memory.pipeline import dead_letters
 from memory.pipeline.ingest import IngestServices, ingest_batch
@@ -25,7 +25,6 @@ from reverie import contract
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected, ReverieError, Unavailable
-from storage.idle_files import IdleMark
 from storage.pipeline.work import Stage
 from storage.stores import FileStamp, Stores
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from reverie.clock import CLOCK_TOLERANCE_MICROS
 from reverie.trust.calls import ErasureKind
 from storage.catalogue import SubjectKind
-from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.repository import AccountRepository
 from storage.rows import execute, insert_sql, select_list, to_parameters
 

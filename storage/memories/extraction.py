@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from storage.clock_steps import CLOCK_TOLERANCE_MICROS
+from reverie.clock import CLOCK_TOLERANCE_MICROS
 from storage.leases import READING, Attempts, JobLeases
 from storage.memories.records import CONFIRMED
 from storage.repository import AgentRepository, Repository

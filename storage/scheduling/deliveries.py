@@ -11,8 +11,7 @@ import secrets
 from collections.abc import Sequence
 from typing import ClassVar, Final, Generic, TypeVar
 
-from reverie.clock import new_id
-from storage.clock_steps import PUSH_PAUSE_OVER, is_over
+from reverie.clock import CLOCK_TOLERANCE_MICROS, new_id
 from storage.repository import AgentRepository, Repository
 from storage.rows import insert_sql, select_list, to_parameters
 from storage.scheduling.records import (
@@ -34,10 +33,23 @@ _INSERT_REMINDER: Final = insert_sql("reminders", NewReminder, agent_id=":agent"
 _INSERT_NOTIFICATION: Final = insert_sql(
     "notifications", NewNotification, id=":id", agent_id=":agent", created_at=":now"
 )
-# A claim lasts for the timeout of one push, or for as long as an agent asked, an hour at most.
-_CLAIM_OVER: Final = is_over("claim_until", longest_seconds=3_700)
+
+
+def _is_over(column: str) -> str:
+    """Return the condition that a claim or a pause has ended, or that its end is further ahead than it can last.
+
+    NULL has ended, too. The column and the parameter `:clock` are microseconds.
+    """
+    return f"(coalesce({column}, 0) <= :clock OR {column} > :clock + {_LONGEST_SECONDS * 1_000_000})"
+
+
+# A claim lasts for the timeout of one push, or for as long as an agent asked, and a pause after a failed push: an hour
+# at most. A pause that began in the future was written before the clock was set back, and could last as long as that.
+_LONGEST_SECONDS: Final = 3_700
+_CLAIM_OVER: Final = _is_over("claim_until")
+_PAUSE_OVER: Final = f"({_is_over('not_before')} OR paused_at > :clock + {CLOCK_TOLERANCE_MICROS})"
 _UNCLAIMED: Final = f"delivered_at IS NULL AND {_CLAIM_OVER}"
-_PUSHABLE: Final = f"{_CLAIM_OVER} AND {PUSH_PAUSE_OVER}"
+_PUSHABLE: Final = f"{_CLAIM_OVER} AND {_PAUSE_OVER}"
 _STATUSES: Final = {
     "waiting": f"{_UNCLAIMED} AND due_at > :now",
     "due": f"{_UNCLAIMED} AND due_at <= :now",
@@ -244,7 +256,7 @@ class AllReminders(_AllDeliveries[ReminderRecord]):
         return self._integer(
             f"SELECT min(at) FROM (SELECT min(due_at) AS at FROM reminders WHERE {self.to_push} AND due_at > :now"
             f" UNION ALL SELECT :now + min(max(0, iif({_CLAIM_OVER}, 0, claim_until - :clock),"
-            f" iif({PUSH_PAUSE_OVER}, 0, not_before - :clock))) FROM reminders WHERE {self.to_push} AND {self.due})",
+            f" iif({_PAUSE_OVER}, 0, not_before - :clock))) FROM reminders WHERE {self.to_push} AND {self.due})",
             now=now,
             clock=clock,
         )

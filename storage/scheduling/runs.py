@@ -10,8 +10,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, Final
 
+from reverie.clock import CLOCK_TOLERANCE_MICROS
 from reverie.errors import NotFound
-from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.repository import AgentRepository, Repository
 from storage.rows import select_list, to_parameters
 from storage.scheduling.records import NewRun, RunEnd, RunRecord, ScheduleRecord

@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from sqlalchemy import Connection
 
+from reverie.clock import CLOCK_TOLERANCE_MICROS
 from reverie.errors import NotFound, Rejected
 from storage.catalogue import GOALS_TO_EMBED
-from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.repository import AgentRepository, Repository
 from storage.rows import column_name, execute, insert_sql, select_list, to_parameters, valid_json
 from storage.scheduling.records import NewRun, NewSchedule, ReminderRecord, ScheduleFilter, ScheduleRecord

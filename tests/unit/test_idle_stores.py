@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from memory.idle_stores import DueJob, IdleStores, run_where_changed, run_where_due
+from memory.idle_stores import DueJob, IdleFiles, IdleStores, run_where_changed, run_where_due
 from memory.jobs import ORDINARY_RUN, JobRun
 from memory.sessions.lifecycle import SessionEndHooks, close_idle_sessions
 from memory.sessions.summary_jobs import has_new
 from reverie import contract
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
-from storage.idle_files import IdleFiles
 from storage.stores import Store, Stores
 from storage.written import WrittenStores
 from support.pipeline import WORKSPACE, Pipeline

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from adapters.broker.inbox import WorkerInbox
-from memory.idle_stores import IdleStores
+from memory.idle_stores import IdleFiles, IdleStores
 from memory.pipeline.ingest import ingest_batch
 from memory.pipeline.recovery import StageSweep, backfill, recover_inbox
 from memory.upkeep import maintenance as upkeep
 from reverie import contract
 from reverie.errors import StoreUnavailable
 from storage import status
-from storage.idle_files import IdleFiles
 from storage.pipeline.work import STAGES
 from storage.stores import Stores
 from support.pipeline import PREFIX, WORKSPACE, Pipeline, turns

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import cli
 from adapters.embedders.base import EmbedderSpec, EmbedderUnavailable, HashEmbedder
-from cli import reembed as command
+from cli.lifecycle import reembed as command
 from memory.pipeline.chunking import chunk_messages
 from reverie.contract import ACCOUNT_STORE
 from storage.verify import verify

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import typer
 
 from cli.application import Invocation
-from cli.database import Everything, OfAccount, chosen, database
+from cli.lifecycle.database import Everything, OfAccount, chosen, database
 from cli.output import AsJson, StoreProgress, note, print_result, print_table, say, shown_progress
 from reverie.counts import counted
 from reverie.errors import Rejected

@@ -270,7 +270,7 @@ def _check_endpoints(settings: Settings, data: Path) -> None:
 
 def _reembed(runtime: Runtime, configured: EmbedderRecord | None) -> None:
     """Embed the copy with the model of the settings, unless its vectors are of that model."""
-    from cli.reembed import load_embedder
+    from cli.lifecycle.reembed import load_embedder
     from memory.pipeline.reembedding import ReembedControl, ReembedTarget, reembed
     from worker.model_specs import embedder_spec
 
