@@ -185,12 +185,13 @@ _TIME: Final = (
 _MOVED: Final = r"(?:moved|changed|postponed|rescheduled|pushed|shifted|delayed|extended|brought)"
 # A memory adds the date in brackets: "on Friday (6 November 2026)".
 _AT_A_TIME: Final = (
-    rf"(?:(?:on|at|by)\s)?(?:the\s)?(?P<time>{_TIME}[\w:., ]{{0,30}}?)(?P<now>\snow)?"
-    r"(?:\s\([^()]{4,40}\))?[.!]?\s{0,3}\Z"
+    rf"(?:(?:on|at|by|for)\s)?(?:the\s)?(?P<time>{_TIME}[\w:., ]{{0,30}}?)(?P<now>\snow)?"
+    r"(?:\s\([^()]{4,40}\))?(?:,\s[^?]{1,100})?[.!]?\s{0,3}\Z"
 )
 _APPOINTMENT = re.compile(
-    r"\A\s{0,3}(?:our|the|my|user's)\s(?P<subject>[a-z][\w' -]{2,60}?)\s(?:is(?:\s(?P<is_now>now))?|starts|begins"
-    rf"|leaves|(?P<moved>(?:(?:has been|was|is|has|got|had to be)\s)?{_MOVED}(?:\s(?:back|forward|out|up))?\sto))"
+    r"\A\s{0,3}(?P<the>(?:our|the|my|user's)\s)?(?P<subject>[a-z][\w' -]{2,60}?)\s(?:(?(the)(?:is(?:\s(?P<is_now>now))?"
+    r"(?:\s(?:scheduled|booked|set|planned)(?=\s(?:for|on)\s))?|starts|begins|leaves)|(?!))"
+    rf"|(?P<moved>(?:(?:has been|was|is|has|got|had to be)\s)?{_MOVED}(?:\s(?:back|forward|out|up))?\sto))"
     rf"\s{_AT_A_TIME}",
     re.IGNORECASE,
 )
@@ -203,7 +204,7 @@ _OWN_APPOINTMENT = re.compile(
 MOVED_BY = re.compile(
     r"\A\s{0,3}(?:(?:i|we|they|he|she|my|the|our)\s?\w{0,20}|(?-i:[A-Z])\w{1,20})(?:'ve|\shave|\shas|'s)?"
     rf"\s(?:just\s)?(?P<moved>{_MOVED})\s(?:back\s)?(?:my|our|the)\s(?P<thing>[a-z][\w' -]{{2,40}}?)"
-    rf"\s(?:(?:back|forward|out|up)\s)?to\s(?=(?:the\s)?{_TIME}(?:\W|\Z))",
+    rf"(?:\sfrom\s[^,;]{{2,30}}?)?\s(?:(?:back|forward|out|up)\s)?to\s(?=(?:the\s)?{_TIME}(?:\W|\Z))",
     re.IGNORECASE,
 )
 # "My start date" and "my first day" are when I start.
@@ -505,7 +506,8 @@ def _of_state(subject: list[str], verb: str, rest: list[str]) -> Claim | None:
             return None
         return _made([*subject, _STATES[verb], *rest[:frame]], rest[frame:], subject)
     if verb in _MOVES:
-        return _made([*subject, "live", "in"], rest[1:], subject) if rest[0] == "to" else None
+        is_time = subject[0] not in _OWN and re.match(_TIME, " ".join(rest[1:]))  # "the surgery moved to May"
+        return _made([*subject, "live", "in"], rest[1:], subject) if rest[0] == "to" and not is_time else None
     frame = _classifier(rest, 1) or 1
     return _made([*subject, _STATES[verb], *rest[:frame]], rest[frame:], subject)
 

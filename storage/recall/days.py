@@ -33,11 +33,13 @@ _TIME = re.compile(
     rf"|(?:(?:on|this|next) )?(?:{_ANY_WEEKDAY},? (?:the )?)?"
     rf"(?:{_FROM}(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{MONTHS})"
     rf"|(?P<month_first>{MONTHS}) (?:the )?(?P<day_behind>\d{{1,2}})(?:st|nd|rd|th)?)(?:,? (?P<year>\d{{4}}))?"
-    rf"|(?P<which_month>in|next|last|this|(?<=(?:moved|poned) )to) (?P<whole_month>{MONTHS})(?! (?:the )?\d\d?\D)"
+    rf"|(?P<which_month>in|next|last|this|(?<=(?:moved|poned|ushed|layed) )to) (?P<whole_month>{MONTHS})"
+    r"(?! (?:the )?\d\d?(?:\D|\Z))"
     r"(?: (?:of )?(?P<year_of_month>\d{4}))?"
     rf"|in{_BLANKS}(?P<within>{_NUMBER}){_BLANKS}(?P<ahead_unit>minute|hour|day|week|month|year)s?(?='? time\b|\W|\Z)"
     rf"|(?P<ago>{_NUMBER}){_BLANKS}(?P<ago_unit>day|week|month|year)s?{_BLANKS}ago"
-    rf"|(?:on|by|until|till|(?<=moved )to|{_ANY_WEEKDAY},?) the (?P<day_alone>\d{{1,2}})(?:st|nd|rd|th)"
+    rf"|(?:on|by|until|till|(?<=(?:moved|poned|ushed|layed) )to|{_ANY_WEEKDAY},?) the"
+    r" (?P<day_alone>\d{1,2})(?:st|nd|rd|th)"
     r"(?=\s{0,3}(?:\Z|[,.;:!?)]|(?:at|and|to|in|for|with|from|we|i|so|but|then)\b))"
     rf"|(?P<which>on|this|by|until|next|last|this past|this coming){_BLANKS}(?P<weekday>{_ANY_WEEKDAY})"
     rf"|(?:at|by|until|till) the end of (?P<end_of>the|this|next){_BLANKS}(?P<ending>week|month|year)"
@@ -45,6 +47,12 @@ _TIME = re.compile(
     r"|(?P<today>today|tonight|this (?:morning|afternoon|evening))|(?P<tomorrow>tomorrow)"
     r"|(?P<yesterday>yesterday|last night))\b",
     re.IGNORECASE,
+)
+
+# "From 3 February to 10 February"; a meeting that was moved from one day to another takes place on the second only.
+_TO_A_DAY = re.compile(r"\s?(?:to|until|till|through|[-\u2013])\s(?:the )?", re.IGNORECASE)
+_MOVED_FROM = re.compile(
+    r"\b(?:moved|changed|postponed|rescheduled|pushed|delayed|shifted|brought|extended)\b.{0,40}\Z", re.IGNORECASE
 )
 
 
@@ -82,7 +90,13 @@ def days_in(text: str, at: int, *, is_past: bool = False) -> Days | None:
         days = _days(found, from_micros(at), is_past=is_past)
     except (ValueError, OverflowError):
         return None
-    return Days(*days, *found.span())
+    to = _TO_A_DAY.match(text, found.end())
+    if to is None or _MOVED_FROM.search(text[: found.start()]) or not (found["month"] or found["month_first"]):
+        return Days(*days, *found.span())
+    further = days_in(text[to.end() :], to_micros(datetime(days[0].year, days[0].month, days[0].day, tzinfo=UTC)))
+    if further is None or further.start or further.first < days[1]:
+        return Days(*days, *found.span())
+    return Days(days[0], further.last, found.start(), to.end() + further.end)
 
 
 def end_of(text: str, at: int) -> int | None:

@@ -79,6 +79,8 @@ def test_a_value_replaces_an_earlier_one_of_the_same_attribute(older: str, newer
         ("User starts on 16 November (16 November 2026).", "User's start date moved to the 23rd (23 November 2026)."),
         ("User starts their new job on 1 June (1 June 2026).", 'User said: "my first day was pushed back to 8 June."'),
         ("I have an interview on Thursday.", "My interview is now on Friday."),
+        ("My surgery is scheduled for 6 March (6 March 2026).", "surgery moved to march 13, surgeon is ill"),
+        ('User said: "the deadline is 31 March."', "deadline got pushed to april 15"),
         ("My interview is on 12 November.", "The agency moved my interview to the 14th."),
     ],
 )

@@ -85,6 +85,11 @@ def test_an_instruction_among_other_words_waits(message: str) -> None:
     assert all(one.unconfirmed for one in found)
 
 
+def test_nothing_waits_of_a_letter() -> None:
+    """Given the letter of a school, then its rules are not those of the user."""
+    assert find_instructions("From: office\nDear parents, please always send your child with a bottle.\nMrs Lang") == []
+
+
 def test_nothing_waits_of_a_text_that_is_to_be_worked_on() -> None:
     """Given a mail that is to be proofread, then an instruction in it is nobody's who speaks to the agent."""
     assert find_instructions("Can you proofread this mail?\n\nHi all. Always use the green forms. Thanks, B") == []
@@ -362,6 +367,19 @@ def test_nothing_else_takes_one_back(pipeline: Pipeline, message: str) -> None:
         ("Always use emojis in your replies.", "You can use emojis again.", ["Always use emojis in your replies."]),
         ("Never use emojis.", "Forget the rule about emojis.", []),
         ("Never use emojis.", "You no longer need to avoid emojis.", []),
+        ("Never use emojis.", "you can use emojis again, titles only", []),
+        ("Never use emojis.", "you can use emojis again, Bob", ["Never use emojis."]),
+        ("Answer in Dutch.", "back to english please, too hard to search for errors", ["Back to english."]),
+        (
+            "Please keep answers short.",
+            "you can give me long answers again, i have time in the evenings now",
+            ["Give me long answers."],
+        ),
+        (
+            "please use short words from now on, and no emojis unless i ask",
+            "you can use emojis again",
+            ["Use short words from now on."],
+        ),
     ],
 )
 def test_what_is_forbidden_is_taken_back_by_allowing_it(

@@ -56,6 +56,9 @@ AT = to_micros(datetime(2026, 5, 6, 15, 30, tzinfo=UTC))
         ("I have two nieces.", "User has two nieces.", "fact"),
         ("I adopted a greyhound two weeks ago.", "User adopted a greyhound two weeks ago (22 April 2026).", "event"),
         ("Last Friday I rowed to Kings Island.", "User rowed to Kings Island last Friday (1 May 2026).", "event"),
+        ("yesterday, I overslept by an hour", "User overslept by an hour yesterday (5 May 2026).", "event"),
+        ("Last week, we sailed to Ven.", 'User said: "we sailed to Ven last week (27 April to 3 May 2026)."', "event"),
+        ("I take insulin twice a day, asthma since 2019.", "User takes insulin twice a day.", "fact"),
         ("We won! I also ran a relay last month.", "User ran a relay last month (April 2026).", "event"),
         ("I just sold the piano last Fri.", "User sold the piano last Fri (1 May 2026).", "event"),
         ("I've been waking up at 6:45 every morning.", "User has been waking up at 6:45 every morning.", "fact"),
@@ -160,6 +163,37 @@ def test_a_sentence_of_the_form_is_told_whole(message: str, content: str, kind: 
             "We're going to Trieste from 24 to 27 October.",
             'User said: "We\'re going to Trieste from 24 to 27 October (24 to 27 October 2026)."',
             "2026-10-28T12:00",
+        ),
+        (
+            "My mum is staying with us from May 8 to May 19.",
+            "User's mum is staying with them from May 8 to May 19 (8 to 19 May 2026).",
+            "2026-05-20T12:00",
+        ),
+        (
+            "i moved my eye test from May 23 to May 28",
+            "User's eye test was moved to May 28 (28 May 2026).",
+            "2026-05-29T12:00",
+        ),
+        (
+            "we gave notice on the flat, last day is July 31",
+            "User's last day is July 31 (31 July 2026).",
+            "2026-08-01T12:00",
+        ),
+        (
+            "surgery moved to may 13, surgeon is ill",
+            "User's surgery moved to may 13 (13 May 2026).",
+            "2026-05-14T12:00",
+        ),
+        ("deadline got pushed to june 5", "User's deadline got pushed to june 5 (5 June 2026).", "2026-06-06T12:00"),
+        (
+            "The movers come on May 28 at 8am, the company is called Verhagen",
+            'User said: "The movers come on May 28 (28 May 2026) at 8am."',
+            "2026-05-29T12:00",
+        ),
+        (
+            "we're getting a kitten on Saturday, the kids want to call her Nougat",
+            'User said: "we\'re getting a kitten on Saturday (9 May 2026)."',
+            "2026-05-10T12:00",
         ),
         (
             "We moved the wedding to 5 June.",

@@ -195,6 +195,8 @@ _WORK = re.compile(
     r"\b(?:re-?writ|re-?phras|paraphras|translat|proof-?read|summari[sz]|transcrib|e-?mail|letter|newsletter)\w{0,20}",
     re.IGNORECASE,
 )
+# Another person's letter: its first lines.
+_LETTER = re.compile(r"^[ \t]{0,9}(?:(?:from|to|subject|sent|date|cc|re|fwd):|dear\s\S)", re.IGNORECASE | re.MULTILINE)
 _COMMA = re.compile(r",(?!\d)\s{0,3}")
 _MAX_STARTS: Final = 3
 _START = re.compile(r"[,:;\u2013\u2014>|*#-]\s{0,3}|^(?:and|so|but|btw|also|oh|okay?|actually) ", re.IGNORECASE)
@@ -236,7 +238,7 @@ def is_whole(sentence: Sentence) -> bool:
 
 def parts_of(message: str) -> Iterator[Sentence]:
     """Yield the other places where an instruction may begin: each sentence, and the part after a lead-in."""
-    if len(message) > MAX_MESSAGE_CHARACTERS or JOKE.search(message):
+    if len(message) > MAX_MESSAGE_CHARACTERS or JOKE.search(message) or _LETTER.search(message):
         return
     covered = covered_text(message)
     # Behind a request to work on a text, another paragraph is that text.
@@ -292,6 +294,10 @@ _TAKEN_BACK: Final = tuple(
     )
 )
 _OWN_WORDS: Final = Anchored(rf"{_FORGET}(?:what i said about\b|(?:the|that|my) [\w -]{{1,40}} {_RULE},)")
+_GIVES_REASON: Final = Anchored(
+    r"(?:(?:i|i'm|i've|i'll|we|we're|it|it's|its|they|they're|that's|this|too|because|since|as|so)\b"
+    r"|[a-z][a-z ]{2,40} only\Z)"
+)
 # Marks words that name an instruction without saying whether it asks for something or forbids it.
 _ABOUT: Final = "about: "
 _FORBIDS: Final = re.compile(r"\b(?:never|don't|do not|not|no|stop|quit|avoid|without|skip|omit)\b", re.IGNORECASE)
@@ -300,26 +306,34 @@ _PLAINLY: Final = re.compile(r"(?:no longer|can stop|stop|quit|no need)\b", re.I
 
 def taken_back(sentence: Sentence) -> Statement | None:
     """Return a statement that takes an instruction back; the caller looks up whether there is such an instruction."""
-    # More may follow if a user names their own words: "Never mind what I said about emojis, they are fine."
-    is_own = _OWN_WORDS.match(sentence.text) is not None and not REPORTED.search(sentence.text.partition(", ")[2])
-    if not (is_own or is_whole(sentence)):
+    said, first = sentence.original, without_reason(sentence)
+    is_own = first is not None and _OWN_WORDS.match(sentence.text) is not None
+    if not (is_own or is_whole(sentence) or (first is not None and is_whole(first))):
         return None
-    if is_own or _revoked(sentence.text) is None:
-        sentence = Sentence(*(part.split(", ")[0] for part in (sentence.text, sentence.original)))
+    if first is not None and (is_own or not is_whole(sentence) or _revoked(sentence.text) is None):
+        sentence = first
     if (rest := _revoked(sentence.text)) is None:
         return None
     text = " ".join(sentence.words(*rest.span("rest")).strip(" \t,.;:!*_").split())
     if COVER in rest["rest"] or not 0 < len(text.split()) <= _MAX_REVOKED_WORDS or not words_of_instruction(text):
         return None
     return Statement(
-        content=f'User took back an instruction: "{sentence.original.rstrip(" .!")}."',
+        content=f'User took back an instruction: "{said.rstrip(" .!")}."',
         kind="event",
-        quote=sentence.original,
+        quote=said,
         subject=None,
         confidence=0.95,
         importance=0.5,
         takes_back=_prefix_of(rest) + text,
     )
+
+
+def without_reason(sentence: Sentence) -> Sentence | None:
+    """Return a sentence that ends something, up to its reason: "back to English please, it is easier"; None if none."""
+    part, comma, reason = sentence.text.partition(", ")
+    if not comma or REPORTED.search(reason) or _GIVES_REASON.match(reason) is None:
+        return None
+    return Sentence(part, sentence.original[: len(part)])
 
 
 def takes_back(revoked: str, instruction: str) -> float:

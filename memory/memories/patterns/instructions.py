@@ -23,6 +23,7 @@ from memory.memories.patterns.instruction_sentences import (
     sentences_alone,
     subject_of,
     taken_back,
+    without_reason,
 )
 from memory.memories.patterns.matching import (
     BLANKS,
@@ -143,6 +144,12 @@ _FROM_NOW_ON: Final = _forms(
     rf"(?P<rest>(?:all |your |my ){{0,5}}{words.OUTPUTS} (?:should|must|need to|have to)"
     rf" {REST}?),?{BLANKS}{words.HORIZON_LAST}[.!]{{0,40}}$",
 )
+_TWO_WISHES = Anchored(
+    rf".{{2,200}}?\b(?P<horizon>{words.HORIZON_LAST}),? and "
+    rf"(?P<second>(?:no|not|never|don't|do not|always|only)\b.{{2,200}})"
+)
+# A return to an earlier manner, which may have a reason behind it.
+_RETURNS = Anchored(r".{0,80}\b(?:again|back to)\b")
 # Any verb, if the sentence says when the user does something.
 _VERB: Final = (
     r"(?!(?:i|you|he|she|it|we|they|my|your|his|her|our|their|the|an?|this|that|there|and|but|so|what|how|why|who|not"
@@ -244,8 +251,8 @@ _MANNERS: Final = _forms(
     rf"|no matter) .{{2,60}})?){_LATER}",
     rf"(?:you (?:can|may) )?(?P<rest>{_PLEASE}(?:let's |let us )?(?:(?:switch|go|change) back to|switch to|back to"
     rf"|continue in|speak|talk in|chat in) {words.LANGUAGE}(?: with me)?)(?: again)?{_LATER}",
-    rf"(?:you (?:can|may) )?(?P<rest>{_PLEASE}(?:answer|respond|reply|speak|talk|write)(?: (?:to|with) me)?(?: in)?"
-    rf" {words.LANGUAGE}) again{_LATER}",
+    rf"(?:you (?:can|may) )?(?P<rest>{_PLEASE}(?:(?:answer|respond|reply|speak|talk|write)(?: (?:to|with) me)?(?: in)?"
+    rf" {words.LANGUAGE}|(?:give|write)(?: me)? {_ADJECTIVE} (?:answers|replies|explanations))) again{_LATER}",
     rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:(?:don't|do not|avoid|skip) (?:ever )?(?:us(?:e|ing) |add(?:ing)? "
     rf"|includ(?:e|ing) )?(?:any |the |so many |too many )?{words.STYLE}|use (?:{words.UNITS}|{words.PLAINNESS})"
     r"|cite (?:your |all (?:your )?)?sources|(?:write|give)(?: me)? (?:shorter|longer|simpler) (?:answers|replies)"
@@ -332,7 +339,21 @@ def _own_sentences(message: str) -> list[tuple[Sentence, Statement | None]]:
     text = message.strip(" \t\r\n" + SMILEYS)
     if _INDENTED.match(message) or not is_plain(text) or is_override(text):
         return []
-    return [(one, _in_sentence(one, is_alone=True)) for one in sentences_alone(text)]
+    sentences = [part for one in sentences_alone(text) for part in _asked_apart(one)]
+    return [(one, _in_sentence(one, is_alone=True)) for one in sentences]
+
+
+def _asked_apart(sentence: Sentence) -> list[Sentence]:
+    """Return the two parts of "use tabs from now on, and no comments", each of which can be taken back by itself."""
+    found = _TWO_WISHES.match(sentence.text)
+    if found is None:
+        return [sentence]
+    (start, end), second = found.span("horizon"), found.start("second")
+    horizon, rest = sentence.original[start:end], sentence.original[second:]
+    return [
+        Sentence(sentence.text[:end], sentence.original[:end]),
+        Sentence(f"{horizon} {sentence.text[second:]}", f"{horizon} {rest}"),
+    ]
 
 
 def _is_nothing_else(sentences: list[tuple[Sentence, Statement | None]]) -> bool:
@@ -354,6 +375,9 @@ def _in_sentence(sentence: Sentence, *, is_alone: bool) -> Statement | None:
     body = _part(sentence, wrapped.start("rest")) if wrapped is not None else sentence
     lasts = wrapped is not None and _LASTING.match(sentence.text) is not None
     statement = _match(body, sentence.original, is_alone=is_alone, lasts=lasts)
+    if statement is None and is_alone and _RETURNS.match(body.text) and (first := without_reason(body)) is not None:
+        body = sentence = first
+        statement = _match(body, sentence.original, is_alone=is_alone, lasts=lasts)
     if statement is None or _OF_THIS_TASK.search(sentence.text) or (is_alone and not is_whole(sentence)):
         return None
     return statement

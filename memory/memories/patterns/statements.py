@@ -350,7 +350,7 @@ _SECOND_VERB: Final = (
 _CLAUSES = re.compile(
     r"(?:\s{0,3}[,;:\u2013\u2014]\s{0,3}(?:(?:and|but|so|plus|because|since|as)(?: now)?\s{1,3})?|\s{1,3}-{1,10}\s{1,3}"
     r"|\s{1,3}(?:and now|but now|and|but|so|because|since|why|how much|reasons?(?: why)?)\s{1,3})"
-    r"(?=(?:i|i'm|i've|my|call me|s?he|s?he's|(?:her|his) name)\b)"
+    r"(?=(?:i|i'm|i've|my|call me|s?he|s?he's|(?:her|his) name|(?:last|first) day is)\b)"
     rf"|,?\s{{1,3}}and\s{{1,3}}(?={_SECOND_VERB})",
     re.IGNORECASE,
 )
@@ -362,6 +362,7 @@ _WITH_SUBJECT = Anchored(rf"(?P<subject>i|we|{_RELATIVE_OF_MINE}(?: (?-i:[A-Z][a
 _STATES: Final = rf"(?=(?:is|[a-z]{{2,20}}s|[a-z]{{2,20}}ed|{'|'.join(IRREGULAR_PAST)})\b)"
 # Shortened beginnings of clauses about relatives: "Mum's 70", "my sister's got asthma", "my eldest, Maya, plays".
 _SHORTENED: Final[tuple[tuple[Anchored | re.Pattern[str], str], ...]] = (
+    (Anchored(r"(?=(?:last|first) day is\b)"), "my "),
     (MOVED_BY, r"my \g<thing> was \g<moved> to "),
     (
         Anchored(r"(?:someone|somebody|they|thieves) stole my (?P<thing>[a-z][\w-]{1,20}(?: bike)?)\b"),
@@ -389,7 +390,8 @@ _SHORTENED: Final[tuple[tuple[Anchored | re.Pattern[str], str], ...]] = (
 )
 _APPOINTMENT: Final = (
     r"(?:physio|haircut|interview|exam|test|appointment|meeting|flight|surgery|operation|scan|check-?up|therapy|viewing"
-    r"|dinner|lunch|rehearsal|class|lesson|concert|gig|party|wedding|funeral|deadline|shift)"
+    r"|mri|x-?ray|ultrasound|blood test|vaccination|dinner|lunch|rehearsal|class|lesson|concert|gig|party|wedding"
+    r"|funeral|deadline|shift)"
 )
 _NO_SUBJECT: Final = (
     r"(?!(?:i|my|we|our|you|your|he|she|his|her|they|their|the|an?|this|that|any|some|no|not|when|what|how|is|was|for"
@@ -413,7 +415,8 @@ _LEFT_OUT: Final = tuple(
             "I have my ",
         ),
         (
-            rf"(?:(?:last|first) day is|{_NO_SUBJECT}(?:[a-z-]{{2,15}} )?(?:{_APPOINTMENT}|thesis) is"
+            rf"(?:(?:last|first) day is|{_NO_SUBJECT}(?:[a-z-]{{2,15}} )?(?:{_APPOINTMENT}|thesis) (?:is|(?:got |was )?"
+            rf"(?:moved|postponed|pushed|rescheduled))"
             r"|(?:rent|salary|deposit|mortgage|budget) is(?= .?\d)"
             rf"|{words.RELATIONS} is (?:called|named)(?= (?-i:[A-Z])\w{{1,20}}(?:\s?[.,;!(]|\Z)))\s",
             "my ",

@@ -27,7 +27,10 @@ _ADVERB: Final = (
     r"|[a-z]{2,20}l(?:y{1,2}|ey))"
 )
 _ADVERBS: Final = rf"(?:{_ADVERB}\s{{1,3}}){{0,3}}(?!{_ADVERB}\b)"
-_PAST: Final = rf"(?:(?!need|unneed|seed|feed|speed|exceed|succeed\b)[a-z]{{2,20}}ed|{'|'.join(IRREGULAR_PAST)})"
+_PAST: Final = (
+    r"(?:(?!need|unneed|seed|feed|speed|exceed|succeed\b)[a-z]{2,20}ed"
+    rf"|(?:over|mis|under|re)?(?:{'|'.join(IRREGULAR_PAST)}))"
+)
 _PARTICIPLE: Final = (
     r"(?:been|become|begun|broken|chosen|come|done|drawn|drunk|driven|eaten|fallen|flown|forgotten|given|gone|grown"
     rf"|known|ridden|run|seen|shown|sung|spoken|stolen|swum|taken|thrown|torn|woken|worn|written|gotten|{_PAST})"
@@ -118,7 +121,7 @@ _EMPTY: Final = (
     r"|moving|looking|facing|faced|challenges?|hurdles|kinds|true|self|living|dreams?|ambitions|chasing|learning|ton"
     r"|tons|crossing|fingers|confession|growing|little|skeptical|sceptical|weighing|options|using|app|browsing|online"
     r"|local|staying|stayed?|focused|focusing|motivated|memory|memories|moments?|this|definitely|tomorrow|tonight"
-    r"|weekend|morning|night|evening|afternoon|passion|passionate|proud|grateful|thankful|lucky|different|various"
+    r"|weekend|morning|night|evening|afternoon|passion|passionate|proud|grateful|thankful|lucky|different|various|news|issue"
     r"|techniques?|catch-up|frenzy|roll|crazy|diverse|least|limited|ready|funny)"
 )
 
@@ -209,10 +212,11 @@ _WILL_BE: Final = Anchored(
     rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)(?=\s(?:on|in|at|off|away|back|out|free|busy)\b){_REST}"
 )
 _OF_THING: Final = Anchored(
-    r"(?P<subject>(?:(?:my|our) [a-z]|the (?:wedding|funeral|baby|party|move|operation|surgery|exam|interview"
-    r"|christening|graduation|concert|holiday|trip|flight|train|deadline)\b)[\w' -]{0,60}?)\s(?P<verb>is|are"
+    r"(?P<subject>(?:(?:my|our) [a-z]|the (?:[\w-]{2,20} ){0,2}?(?:wedding|funeral|baby|party|move|operation|surgery"
+    r"|exam|interview|christening|graduation|concert|holiday|trip|flight|train|deadline|meeting|appointment|movers)\b)"
+    r"[\w' -]{0,60}?)\s(?P<verb>is|are|comes?(?= on\b)"
     r"|takes place|starts|begins|ends|opens|leaves|arrives|expires|runs out"
-    rf"|(?:was |is |has been )?(?:moved|postponed|rescheduled) to)\b{_REST}"
+    rf"|(?:was |is |has been |got )?(?:moved|postponed|rescheduled|pushed|delayed)(?: back| forward)? to)\b{_REST}"
 )
 _YEARLY: Final = re.compile(r"\b(?:birthday|anniversary)(?=\s(?:is|falls))", re.IGNORECASE)
 _GOT: Final = re.compile(
@@ -252,8 +256,10 @@ _NEXT: Final = re.compile(
     r"|we|we're|we've|you|there|what|my|now|then|the|was|is|are|were|had|am|have|can|could|not|just|so|really"
     r"|[a-z]{2,20}ed|her|his|their|our|how|am|feel|felt|think|want|need|hope|plan|look|would|will|makes?|made|gives?"
     r"|gave|loved?|got|always|never)\b|,\s(?:i|it|it's|that|that's|this|they|he|she|we|you|there|what|which|where|who"
-    r"|too|but|so|though|right|especially|like|because|thanks|since|hoping|trying|making|let|not|don't)\b"
+    r"|same|too|but|so|though|right|especially|like|because|thanks|since|hoping|trying|making|let|not|don't)\b"
     r"|,\s(?-i:[A-Z])[a-z]{1,20}\s(?:is|has|will|starts|comes|lives|works)\b"
+    r"|,\s(?:(?:the|my|our)\s)?(?:[a-z]{2,15}\s){1,2}(?:is|are|was|were|has|have|had|will|wants?)\b"
+    rf"|,\s{words.ILLNESSES}\b"
     rf"|\s(?:which|cos|because|since(?! (?:\d|{words.MONTHS}(?:\W|\Z)))|even though|although|whereas|so that|hoping|btw"
     r"|too|as well|if|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|unless|now$|these days|at the moment"
     r"|right now|either|though|anyway|so|but)\b)",
@@ -307,17 +313,16 @@ _INCOMPLETE: Final = re.compile(
 def find_told(sentence: Sentence, at: int) -> Statement | None:
     """Return what a sentence of a message sent `at` tells about the speaker's life; None if it has another form."""
     we = _WE.match(sentence.text)
-    text = whole(sentence.text, we.end() if we is not None else 0)
+    lead = _LEADING_TIME.match(sentence.text)
+    text = whole(sentence.text, lead.end() if lead is not None else we.end() if we is not None else 0)
     number, length = len(text.split()), len(text)
     ended = None if COVER in text else _no_longer_true(text)
     if ended is not None:
         return replace(ended, quote=sentence.words(0, length))
     if COVER in text or not _MIN_WORDS <= number <= _MAX_WORDS or _INCOMPLETE.search(text):
         return None
-    lead = _LEADING_TIME.match(text)
     if lead is not None:
         text = f"{text[lead.end() :]} {lead['time'][0].lower()}{lead['time'][1:]}"
-    if lead is not None:
         we = _WE.match(text)
     # In "my brother sold his house", the words say whose house it is.
     own_words = _POSSESSIVE.sub(" ", text) if _RELATIVE_BEGINS.match(text) else text
