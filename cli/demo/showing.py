@@ -291,7 +291,7 @@ def _print_next_steps(stack: Stack) -> None:
     console.print("Next steps:")
     if stack.own:
         console.print(f"  {reverie} up                  the same stack, until Ctrl-C; then, in another shell:")
-    console.print(f"  {reverie} --workspace demo --agent demo recall 'what must I not eat?'")
+    console.print(f"  {reverie} --workspace demo --agent demo recall 'what am I allergic to?'")
     console.print(f"  {reverie} status")
     page = f"http://127.0.0.1:{DEFAULT_PORT}" if stack.own else stack.url
     console.print(f"  {reverie} tokens show-local   the token with which to log in to the memory page, {page}/")

@@ -90,14 +90,16 @@ def date_text(moment: datetime, zone: tzinfo = UTC) -> str:
 
 
 def day_heading(moment: datetime, *, now: datetime, zone: tzinfo = UTC) -> str:
-    """Return the heading of a day in a list: "Today", "Yesterday", "Tuesday, 12 May 2025"."""
+    """Return the heading of a time in a list: "Today", "Yesterday", "Tuesday, 12 May 2025", or its month after a week."""
     moment = moment.astimezone(zone)
     day, today = moment.date(), now.astimezone(zone).date()
     if day == today:
         return "Today"
     if day == today - timedelta(days=1):
         return "Yesterday"
-    return f"{_DAYS[day.weekday()]}, {date_text(moment, zone)}"
+    if day > today - timedelta(days=7):
+        return f"{_DAYS[day.weekday()]}, {date_text(moment, zone)}"
+    return f"{moment:%B %Y}"
 
 
 def duration(seconds: float) -> str:
@@ -204,8 +206,10 @@ def excerpt(text: str, characters: int = 280) -> str:
 def marked(text: str, query: str) -> Markup:
     """Return a text with the words marked that a search by words finds."""
     words = words_of(query)
-    # A word of grammar is in every result. It is marked only if nothing else was searched.
-    wanted = {hash_of(word) for word in [one for one in words if not is_function_word(one)] or words}
+    # A word of grammar is in every result, and so is the "s" of "Kate's". They are marked only if nothing else was
+    # searched.
+    telling = [word for word in words if not is_function_word(word) and (len(word) > 1 or not word.isascii())]
+    wanted = set(map(hash_of, telling or words))
     return Markup("").join(
         Markup("<mark>{}</mark>").format(part)
         if place % 2 and not wanted.isdisjoint(map(hash_of, words_of(part)))

@@ -63,7 +63,8 @@ def test_a_time_is_also_said_exactly() -> None:
     assert date_text(lisbon) == "11 May 2026"
     assert day_heading(lisbon, now=NOW) == "Yesterday"
     assert day_heading(NOW, now=NOW) == "Today"
-    assert day_heading(NOW - timedelta(days=7), now=NOW) == "Tuesday, 5 May 2026"
+    assert day_heading(NOW - timedelta(days=6), now=NOW) == "Wednesday, 6 May 2026"
+    assert day_heading(NOW - timedelta(days=7), now=NOW) == "May 2026"
     assert [duration(0.44), duration(75), duration(7_200)] == ["0.4 seconds", "1 minute", "2 hours"]
 
 
@@ -83,6 +84,7 @@ def test_words_that_a_search_finds_are_marked() -> None:
         "<mark>Tents</mark> &amp; &lt;b&gt;<mark>camping</mark>&lt;/b&gt;"
     )
     assert marked("x", "") == "x"
+    assert marked("Kate's tea, Ben's", "Kate's") == "<mark>Kate</mark>&#39;s tea, Ben&#39;s"
 
 
 def test_words_of_grammar_are_marked_only_where_they_are_all_that_was_searched() -> None:

@@ -57,6 +57,10 @@
       if (event.key === "Escape") {
         event.preventDefault(); // else the browser empties a field of a search: its results would go
         event.target.blur();
+      } else if (event.key === "Enter" && event.target.matches("[data-search]") && window.htmx) {
+        event.preventDefault(); // else the whole page is loaded, and the focus is lost
+        htmx.trigger(event.target, "search");
+        if (matchMedia("(hover: none)").matches) event.target.blur(); // the keyboard covers what was found
       }
       return;
     }
