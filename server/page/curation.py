@@ -136,8 +136,9 @@ async def _undo(visit: Visit) -> Response:
 
 @pages.post("/log/accept")
 async def _accept(visit: Visit) -> Response:
-    id, run = visit.query("id"), visit.query("run")
-    await visit.send(upkeep.AcceptChanges([id]) if id else upkeep.AcceptChanges(run=run))
+    """Accept a line, a run, or the lines that the page showed, and no others: more may be there by now."""
+    run, ids = visit.query("run"), visit.form.text("entries").split() or [visit.query("id")]
+    await visit.send(upkeep.AcceptChanges(ids) if ids[0] else upkeep.AcceptChanges(run=run))
     return _back(visit, run, "accepted")
 
 
@@ -148,7 +149,9 @@ def _back(visit: Visit, run: str, done: str) -> Response:
 
 
 def _readable(changes: list[upkeep.CurationChange]) -> list[RowChange]:
-    return [_row(change) for change in changes if change.table not in _HIDDEN_TABLES]
+    """Return the changes that a person can read; those of times and counts alone only if there is no other."""
+    rows = [_row(change) for change in changes if change.table not in _HIDDEN_TABLES]
+    return [row for row in rows if row.fields or row.kind != "changed"] or rows
 
 
 def _hidden_rows(changes: list[upkeep.CurationChange]) -> int:

@@ -212,6 +212,37 @@ def test_a_sensitive_change_is_corrected_by_one_key(visitor: Visitor, operator: 
     expect(page.get_by_label("What it says")).to_have_value("Kate is allergic to peanuts.")
 
 
+def test_all_sensitive_changes_that_are_shown_are_accepted_at_once(
+    visitor: Visitor, operator: Reverie, runtime: Runtime
+) -> None:
+    """Given allergies of two runs, and a third one after the page, when all are accepted, then only the third waits."""
+    page = visitor.page
+    for number, food in enumerate(("peanuts", "walnuts", "shrimps")):
+        operator.ingest(f"chat-{number}", {"role": "user", "name": "Kate", "content": f"I'm allergic to {food}."})
+        drain(runtime)
+        if number == 2:
+            visitor.open("/review")
+        operator.sessions.close(f"chat-{number}")
+    page.get_by_role("button", name="Accept all 2").click()
+    expect(page.get_by_role("status")).to_contain_text("Accepted")
+    expect(page.get_by_role("region", name="Sensitive changes").get_by_role("listitem")).to_have_count(1)
+    expect(page.get_by_text("Kate is allergic to shrimps.")).to_be_visible()
+    assert page.get_by_role("button", name="Accept all").count() == 0
+
+
+def test_waiting_reminders_are_listed_with_the_schedules(
+    visitor: Visitor, operator: Reverie, runtime: Runtime
+) -> None:
+    """Given a reminder and no schedule, then its text, recipient and conversation are shown instead of an empty page."""
+    operator.ingest("chat-1", {"role": "user", "content": "Water the fern"})
+    drain(runtime)
+    operator.reminders.add("chat-1", "kate", "Water the fern tomorrow", in_=86_400)
+    page = visitor.open("/schedules")
+    expect(page.get_by_role("link", name="Water the fern tomorrow")).to_contain_text("for kate · due in")
+    assert page.get_by_text("Nothing is planned").count() == 0
+    assert visitor.violations() == []
+
+
 def test_a_schedule_is_added_and_changed(visitor: Visitor, operator: Reverie) -> None:
     """Given the form, when a schedule is added and its goal changed, then it fires as entered, and says so in words."""
     page = visitor.open("/schedules")
