@@ -236,6 +236,16 @@ def _signature_of(described_by: Callable[..., Any]) -> Any:
 class _Client(Methods[_C]):
     """The base of both clients: one connection, configured by arguments or the environment."""
 
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *_: Any, **arguments: Any) -> Self:
+            """Raise `TypeError`, which names the client's own class, for an argument that it does not take."""
+            known = ["agent", *_Client.__init__.__kwdefaults__]
+            for name in arguments:
+                if name not in known and cls.__init__ is _Client.__init__:
+                    raise TypeError(f"{cls.__name__}() has no argument {name!r}; {near_names(name, known)}")
+            return super().__new__(cls)
+
     def __init__(
         self,
         agent: str | None = None,
@@ -629,9 +639,12 @@ class _Calls(Methods[_C]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Name the method that has replaced an old one."""
+            """Name the method that has replaced an old one, or that other programs call so."""
             text = f"{type(self).__name__!r} has no attribute {name!r}"
-            raise AttributeError(f"{text}: it is {OLD_NAMES[name]!r} now" if name in OLD_NAMES else text)
+            if name in OLD_NAMES:
+                raise AttributeError(f"{text}: it is {OLD_NAMES[name]!r} now")
+            near = near_names(name, [one for one in dir(type(self)) if one[0] != "_"])
+            raise AttributeError(f"{text}; {near}" if near.startswith("did you mean") else text)
 
 
 class Reverie(_Calls[SyncClient], SyncClient):

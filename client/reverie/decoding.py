@@ -40,7 +40,7 @@ _TYPE_NAMES: Final = {
     "NoneType": "null",
 }
 
-# By the name of an argument or a field, what other programs for memories and agents call it.
+# By the name of an argument, a field or a method, what other programs for memories and agents call it.
 _ALIKE: Final = {
     "limit": "top_k k n n_results max_results num_results",
     "session": "session_id thread_id conversation_id run_id",
@@ -53,6 +53,11 @@ _ALIKE: Final = {
     "every": "interval seconds",
     "id": "memory_id file_id schedule_id",
     "source_uri": "path url file",
+    "agent": "agent_id",
+    "url": "base_url host",
+    "token": "api_key",
+    "recall": "search query find retrieve",
+    "remember": "add save store",
 }
 
 _T = TypeVar("_T")
@@ -143,7 +148,7 @@ def near_names(name: str, known: Iterable[str]) -> str:
 
     names = list(dict.fromkeys(known))
     alike = [own for own, others in _ALIKE.items() if own in names and name in others.split()]
-    nearest = alike or difflib.get_close_matches(name, names, n=1)
+    nearest = alike or difflib.get_close_matches(name, names, n=1, cutoff=0.65)
     return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(names)}"
 
 
@@ -168,7 +173,7 @@ def rejected(
         return Rejected(f"{shown}; it must be from {bounds}", field=field)
     if text.startswith("Invalid RFC3339"):
         shown = f"{field} {value[:80]!r}" if isinstance(value, str) else field
-        return Rejected(f"{shown} is not RFC 3339: write it as in 2027-05-01T09:30:00Z", field=field)
+        return Rejected(f"{shown} is not a time with its zone: write it as in 2027-05-01T09:30:00Z", field=field)
     choices = ", ".join(_choices(hint))
     if (found := _ENUM.match(text)) and choices:
         return Rejected(f"{field} is {found.group(1)[:80]}; it must be one of {choices}", field=field)

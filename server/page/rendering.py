@@ -90,7 +90,7 @@ def date_text(moment: datetime, zone: tzinfo = UTC) -> str:
 
 
 def day_heading(moment: datetime, *, now: datetime, zone: tzinfo = UTC) -> str:
-    """Return the heading of a time in a list: "Today", "Yesterday", "Tuesday, 12 May 2025", or its month after a week."""
+    """Return the heading of a time in a list: "Today", "Yesterday", "Tuesday, 12 May 2025"; after a week "May 2025"."""
     moment = moment.astimezone(zone)
     day, today = moment.date(), now.astimezone(zone).date()
     if day == today:

@@ -230,10 +230,8 @@ def test_all_sensitive_changes_that_are_shown_are_accepted_at_once(
     assert page.get_by_role("button", name="Accept all").count() == 0
 
 
-def test_waiting_reminders_are_listed_with_the_schedules(
-    visitor: Visitor, operator: Reverie, runtime: Runtime
-) -> None:
-    """Given a reminder and no schedule, then its text, recipient and conversation are shown instead of an empty page."""
+def test_waiting_reminders_are_listed_with_the_schedules(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given a reminder and no schedule, then its text, recipient and time are shown instead of an empty page."""
     operator.ingest("chat-1", {"role": "user", "content": "Water the fern"})
     drain(runtime)
     operator.reminders.add("chat-1", "kate", "Water the fern tomorrow", in_=86_400)

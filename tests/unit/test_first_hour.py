@@ -74,6 +74,16 @@ def test_a_type_error_inside_a_call_is_not_taken_for_a_wrong_argument(monkeypatc
         client.recall("x")
 
 
+def test_a_wrong_argument_of_the_client_and_a_method_of_other_programs_are_answered_by_ours() -> None:
+    """Given `agent_id`, `add` and `search`, then the errors name the class and what it has instead."""
+    for kind in (Reverie, AsyncReverie):
+        with pytest.raises(TypeError, match=rf"^{kind.__name__}\(\) has no argument 'agent_id'; did you mean agent\?"):
+            kind(agent_id="ana")  # type: ignore[call-arg]
+        for name, ours in (("add", "remember"), ("search", "recall")):
+            with pytest.raises(AttributeError, match=f"has no attribute '{name}'; did you mean {ours}"):
+                getattr(kind("ana"), name)
+
+
 def test_a_method_that_a_subject_lacks_is_answered_by_those_that_there_are() -> None:
     """Given `memories.add`, then the error names the methods, and where memories are added."""
     with pytest.raises(AttributeError, match=r"no attribute 'add'; its methods are approve, .*`remember` and `forget`"):
@@ -133,7 +143,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         (("schedules", "add", "x", "--every", "30s"), "--every is 30 seconds; it must be at least 60"),
         (("schedules", "add", "x", "--every", "1h", "--recall-limit", "99"), "--recall-limit is 99; it must be"),
         (("schedules", "add", "x", "--every", "1h", "--webhook", "no"), "--webhook is not the URL of a webhook"),
-        (("schedules", "add", "x", "--at", "at noon"), "--at 'at noon' is not RFC 3339"),
+        (("schedules", "add", "x", "--at", "at noon"), "--at 'at noon' is not a time with its zone"),
         (("reminders", "add", "s", "kate", "tea"), "give either --at or --in: when the reminder is due"),
         (("memory", "update", "x", "--importance", "3"), "--importance is 3.0; it must be from 0 to 1"),
         (("memory", "add", "x", "--tag", "t" * 99), "a tag has 99 characters"),

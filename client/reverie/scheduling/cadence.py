@@ -492,7 +492,9 @@ def _read_time(at: datetime | str) -> datetime:
     try:
         return as_utc(msgspec.convert(at, datetime), "at")
     except msgspec.ValidationError:
-        raise Rejected(f"at {at[:80]!r} is not RFC 3339: write it as in 2027-05-01T09:30:00Z", field="at") from None
+        raise Rejected(
+            f"at {at[:80]!r} is not a time with its zone: write it as in 2027-05-01T09:30:00Z", field="at"
+        ) from None
 
 
 def next_run_for_cadence(cadence: Cadence, after: datetime) -> datetime | None:
