@@ -56,7 +56,7 @@ def _idle(settings: Settings) -> timedelta:
     return timedelta(minutes=min(15.0, max(1.0, settings.session_idle_hours * 15)))
 
 
-# A run also waits for what becomes due before the next one, so nothing fires later for a longer interval.
+# A run also waits for schedules that become due before the next run, so a longer interval makes nothing fire late.
 SCHEDULE_SECONDS: Final = 5.0
 _DUE: Final = timedelta(seconds=SCHEDULE_SECONDS)
 _HOUR: Final = timedelta(hours=1)

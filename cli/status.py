@@ -54,7 +54,7 @@ def status(
 
 def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     target = command.target
-    # Of a server elsewhere, only the hosts tell: one that runs has joined those of its database.
+    # A server elsewhere shows that it uses a database only by its hosts: a running one has joined them.
     in_database = bool(pipeline.hosts) or (target.url is None and command.settings.database is not None)
     say(f"Reverie   {_reverie(target, 'its database' if in_database else 'its files')}")
     if target.data is not None and not target.is_remote:

@@ -60,7 +60,7 @@ class Target:
     def data(self) -> Path | None:
         """The data folder: the named one, the nearest upwards, that of the running stack, or the user's own.
 
-        None if there is none of these yet. Of several running stacks, it is the one that `REVERIE_URL` names.
+        None if there is none of these yet. If several stacks run, it is the folder of the one that `REVERIE_URL` names.
 
         Raises `Conflict` when none is near, several stacks run and `REVERIE_URL` is not set, `Rejected` for one that
         another user may have left.

@@ -93,7 +93,8 @@ def _record_batch(log: RecallLog, stores: Stores, store: Store, report: RecordRe
         raise
     report.recalls += sum(entry.note is not None for entry in logged)
     report.unreadable += sum(entry.note is None for entry in logged)
-    # Given back first: nobody is sent again for what arrives between these two steps.
+    # The log is given back before its entries are removed: an entry that arrives in between sends no task of its own,
+    # and the number of entries left, which is returned, includes it.
     log.give_back(store.name, with_note=last != logged[-1].id)
     return log.remove(store.name, [entry.id for entry in logged])
 

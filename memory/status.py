@@ -226,7 +226,7 @@ class StatusReader:
 
     def _line(self, name: str, stamp: FileStamp, content: StoreCounts, now: int) -> WorkspaceStatus:
         stages: dict[str, StageStatus] = {stage: _stage(backlog, now) for stage, backlog in content.backlogs.items()}
-        if self.embedder is None:  # nothing waits for what is switched off
+        if self.embedder is None:  # embedding is switched off, so nothing waits for it
             stages |= {"embed": StageStatus(), "items": StageStatus()}
         silence = self.extraction_silence_seconds
         stages[EXTRACT_STAGE] = (

@@ -46,7 +46,7 @@ _WARM_AFTER_SECONDS = 1.0
 # not hold the threads that others need.
 _STORE_PATIENCE_SECONDS = 5.0
 
-# The names in the audit log of this user, and of whoever has the token in REVERIE_TOKEN.
+# The names in the audit log: of the user who runs the server, and of whoever has the token in REVERIE_TOKEN.
 LOCAL_USER: Final = "local"
 OPERATOR: Final = "operator"
 

@@ -45,7 +45,7 @@ endpoints = Endpoints(
     draft=lambda _services, _caller, call: call,
     changes=lambda _services, _caller, call: call,
     trace=lambda _services, caller, _call: caller.trace,
-    # What one user changes of what all users see waits for an operator.
+    # If one user changes a memory that all users see, the change waits for an operator.
     needs_approval=lambda _services, caller, _call: caller.user is not None,
 )
 

@@ -81,7 +81,7 @@ class AgentRepository(Repository):
         self._bound = {"agent": agent}
 
     def restrict_to(self, viewer: Viewer) -> None:
-        """Limit statements that include the viewer's conditions to what this viewer may see."""
+        """Limit the statements that include the viewer's conditions to rows that this viewer may see."""
         self._viewer = viewer
         self._bound = {**self._bound, **viewer.parameters()}
 

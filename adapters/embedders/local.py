@@ -57,7 +57,7 @@ def choose_device(requested: str) -> str:
     """Return the requested device; for "auto" CUDA, else Apple's MPS, else the CPU. Imports torch."""
     import torch
 
-    if requested in ("auto", "onnx"):  # a model that has no ONNX runs as by "auto"
+    if requested in ("auto", "onnx"):  # asked for ONNX, which this model does not have
         if torch.cuda.is_available():
             return "cuda"
         return "mps" if torch.backends.mps.is_available() else "cpu"

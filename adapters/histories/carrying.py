@@ -122,7 +122,7 @@ def carry(
     with_erased: bool = False,
     progress: Progress = lambda _done, _total: None,
 ) -> HistoryReport:
-    """Import a history by copies of `call`, which has no records yet, and report what was imported or left out.
+    """Import a history, and report what was imported or left out. Each request is a copy of `call` with some records.
 
     It leaves out records that were erased here after their file was last changed (unless `with_erased`), and messages
     that the program's hooks have handed over. Raises `Rejected` if there is no such path or no file of this format

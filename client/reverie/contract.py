@@ -59,7 +59,7 @@ SWEEP_STAGES: Final = _job("sweep_stages", QUEUE_INDEX)
 RUN_DUE_SCHEDULES: Final = _job("run_due_schedules", QUEUE_SCHEDULES)
 DELIVER_REMINDERS: Final = _job("deliver_reminders", QUEUE_SCHEDULES)
 BACKFILL_EMBEDDINGS: Final = _job("backfill_embeddings", QUEUE_EMBED)
-# Has a queue of its own: users wait for what it learns, and a text may crash the process that reads it.
+# It has a queue of its own, because users wait for the memories, and a text may crash the process that reads it.
 EXTRACT_MEMORIES: Final = _job("extract_memories", QUEUE_EXTRACTION)
 DREAM_SWEEP: Final = _job("dream_sweep", QUEUE_MAINTENANCE)
 CONSOLIDATE_MEMORIES: Final = _job("consolidate_memories", QUEUE_MAINTENANCE)

@@ -1,8 +1,8 @@
 """Makes text inert for a language model: nothing in it is invisible, and no control token of a chat template is whole.
 
 Chat templates separate turns by tokens such as `<|im_start|>` or `[INST]`. If a text contains one, a model server may
-take it for a real one, and the text after it for somebody else's words. A backslash after its first character
-breaks it and leaves it readable. Everything else that can be seen stays as it is.
+take it for a real one, and the text after it for somebody else's words. So a backslash is put after the token's first
+character, which people can still read. All other visible characters stay as they are.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ def _similarities(matrix: NDArray[np.float32], query: QueryVector) -> list[float
 
 
 # Items removed in one transaction: some milliseconds under the write lock.
-_SWEPT_AT_ONCE: Final = 500
+_SWEEP_BATCH: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,9 +308,9 @@ class ItemsOf:
         removed = 0
         while True:
             with self.store.writing() as tx:
-                found = tx.for_agent(self.agent).items.of(self.user).remove_expired(now=self.now, limit=_SWEPT_AT_ONCE)
+                found = tx.for_agent(self.agent).items.of(self.user).remove_expired(now=self.now, limit=_SWEEP_BATCH)
             removed += found
-            if found < _SWEPT_AT_ONCE:
+            if found < _SWEEP_BATCH:
                 return removed
 
     def batch(self, operations: Sequence[ItemOperation]) -> tuple[list[ItemOutcome], bool]:

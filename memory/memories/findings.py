@@ -254,9 +254,9 @@ class FindingSaver:
     def _needs_approval(self, finding: Finding) -> bool:
         """Return whether a finding needs approval before the agent is told it.
 
-        An unconfirmed instruction does, since it may be another person's words. A procedure learned from a user does,
-        before all users get it. If the agent has users, so does what all of them would be told from a session without a
-        user: an instruction or its revocation, a procedure, and anything sensitive.
+        Approval is needed for an unconfirmed instruction, which may be another person's words, and for a procedure
+        learned from a user, before all users get it. If the agent has users, approval is also needed for what a session
+        without a user would tell all of them: an instruction or its revocation, a procedure, and anything sensitive.
         """
         if finding.unconfirmed:
             return True

@@ -88,8 +88,8 @@ def add_in_history(
 ) -> MemoryRecord:
     """Store a memory that was said after the memories `older_rows` and before `newer_rows`, all of which are current.
 
-    It supersedes the older memories. Of the memories that the newer ones have replaced, it also supersedes those that
-    were said before it. The first memory that was said after it supersedes it. Without `newer_rows` it is current.
+    It supersedes the older memories, and every memory that the newer ones have replaced and that was said before it. It
+    is superseded by the first memory that was said after it. Without `newer_rows` it is current.
     """
     if not newer_rows:
         return add_superseding(stored, memory, older_rows, now=now)

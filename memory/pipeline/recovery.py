@@ -31,8 +31,8 @@ from storage.stores import FileStamp, Stores
 _SWEEP_BUDGET_SECONDS: Final = 10.0
 # There is only one embed worker: new messages wait at most this long for the backfill.
 _BACKFILL_BUDGET_SECONDS: Final = 10.0
-# Of the workspaces in hand, a sweep looks at no more than this: a look costs half as much as the work.
-_LOOKED_AT_ANYWAY: Final = 20
+# A sweep looks at this many of the workspaces that somebody works on. Looking at one costs half as much as its work.
+_MOST_IN_HAND: Final = 20
 _SWEEP: Final = contract.SWEEP_STAGES
 
 
@@ -169,12 +169,12 @@ class StageSweep:
         account = [name for name in stores.all_names() if name == ACCOUNT_STORE]
         changed = self._idle.changed(_SWEEP, stores, now=now)
         in_hand: Collection[str] = frozenset()
-        if len(changed) > _LOOKED_AT_ANYWAY:
+        if len(changed) > _MOST_IN_HAND:
             in_hand = self._in_hand(stores, changed, now, queued)
             random.shuffle(changed)
             changed.sort(key=lambda name: name in in_hand)
         for position, workspace in enumerate([*account, *changed]):
-            if position >= _LOOKED_AT_ANYWAY and workspace in in_hand:
+            if position >= _MOST_IN_HAND and workspace in in_hand:
                 break
             try:
                 stamp = stores.stamp(workspace)

@@ -160,7 +160,7 @@ class _Change:
                 reached = chunks[-1].id
             elif self._switch(last_round=rounds >= _MAX_ROUNDS):
                 return True
-            else:  # chunks before the position got vectors of the old model meanwhile
+            else:  # meanwhile, earlier chunks got vectors of the old model
                 reached, rounds = 0, rounds + 1
         return False
 

@@ -28,9 +28,9 @@ _SUMMARY_SHARE: Final = 4
 def restore_session(store: Store, counter: TokenCounter, *, agent: str, session: str, token_budget: int) -> Restored:
     """Return the newest messages of a session, oldest first, and its summary, as many as fit together.
 
-    A message counts its content, its tool calls as JSON, and 4 tokens of overhead. If not even the newest fits, it is
-    cut at the end of a word, together with its exchange. Summary lines that quote a returned message are left out, and
-    the oldest lines if it is too long. Raises `NotFound`, and `Rejected` for a budget below 1.
+    A message counts its content, its tool calls as JSON, and 4 tokens of overhead. If the newest message alone is too
+    long, it and the rest of its exchange are cut at the end of a word. Summary lines that quote a returned message are
+    left out, and the oldest lines if the summary is too long. Raises `NotFound`, and `Rejected` for a budget below 1.
     """
     if token_budget < 1:
         raise Rejected(f"token_budget is {token_budget}; it must be a whole number above 0", field="token_budget")

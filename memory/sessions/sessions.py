@@ -160,7 +160,7 @@ def pop_message(
         working.drop(store.name, [(agent, session)])
         popped = _remove(stores, store, newest, forgotten_at)
     _remove_from_account(stores, store, popped)
-    # Again, for what was cached between the two steps.
+    # Again, for messages that were cached between the two steps.
     working.drop(store.name, [(agent, session)])
     return convert(popped, Message)
 

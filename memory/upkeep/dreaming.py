@@ -101,7 +101,7 @@ class Signals:
         return ""
 
     def missed_shared_gate(self, rules: DreamRules) -> tuple[SharedGate, str] | None:
-        """Return which minimum for what several users see was not reached, and what was counted for it, or None."""
+        """Return a minimum for shared memories that was not reached, and what was counted for it; else None."""
         if self.users < rules.shared_min_users:
             users = counted(self.users, "named user")
             needed = f"recalled by {users} besides its author, needs {rules.shared_min_users}"

@@ -32,7 +32,7 @@ async def serve(server: MemoryServer) -> None:
 
 
 class _Lines:
-    """The lines of standard input, without requests that cannot be read: `answers` gets the reason."""
+    """The lines of standard input. A request that cannot be read is left out, and answered with the reason."""
 
     answers: Any = None
 

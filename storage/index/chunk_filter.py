@@ -55,7 +55,7 @@ class MemoryScope:
 class ChunkFilter:
     """Restricts a search to an agent's chunks that meet all conditions.
 
-    `sessions` restricts messages and files, and memories too unless `memories` restricts those. `kinds` are message,
+    `sessions` restricts messages and files, and also memories if there is no condition `memories`. `kinds` are message,
     file, memory and note; a note is a memory. `until` leaves out texts that were said later, in microseconds.
     `audiences` leaves out texts that the viewer may not see.
     """

@@ -225,7 +225,7 @@ class SearchIndex(Repository):
             self._driver_sql(sql)
 
     def remove_step(self) -> bool:
-        """Remove some of what replaced indexes contained; return whether there may be more."""
+        """Remove some rows of indexes that were replaced; return whether there may be more."""
         sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, length(:start)) = :start"
         table: str | None = self._value(f"{sql} LIMIT 1", start=_REPLACED)
         if table is None:
@@ -312,7 +312,7 @@ class SearchIndex(Repository):
         # A virtual table cannot be dropped without the tables in which it keeps its content.
         for suffix in _CONTENT[generation.kind]:
             self._driver_sql(f"CREATE TABLE IF NOT EXISTS {table}_{suffix} (k PRIMARY KEY, v)")
-        if generation.kind == "text":  # FTS5 opens no table without the version of its format
+        if generation.kind == "text":  # without a version of its format, FTS5 cannot open the table
             self._driver_sql(f"INSERT OR IGNORE INTO {table}_config VALUES ('version', 4)")
         self._driver_sql(f"DROP TABLE IF EXISTS {table}")
         for suffix in _CONTENT[generation.kind]:
@@ -346,8 +346,8 @@ class SearchIndex(Repository):
         """Return the chunks that match, best BM25 first.
 
         The filter applies to the rows that match: as a condition on the rowids of the index, it would make FTS5
-        evaluate the expression again for each chunk that passes. Of a million chunks, the 44 of one session took 1.3 s
-        that way instead of 0.3 s, and all took more than 8 minutes instead of 0.8 s.
+        evaluate the expression again for each chunk that passes. Among a million chunks, a search of the 44 of one
+        session took 1.3 s that way instead of 0.3 s, and one of all chunks more than 8 minutes instead of 0.8 s.
         """
         table = generation.table
         return self._records(

@@ -41,7 +41,7 @@ class PostgresSearchIndex(SearchIndex):
         """Do nothing: `remove_step` removes the rows of indexes that are not listed any more."""
 
     def remove_step(self) -> bool:
-        """Remove some of what replaced indexes contained; return whether there may be more."""
+        """Remove some rows of indexes that were replaced; return whether there may be more."""
         replaced = "generation NOT IN (SELECT id FROM indexes)"
         removed = 0
         for table in ("text_index", "vector_index"):

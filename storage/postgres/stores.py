@@ -447,7 +447,7 @@ class PostgresStores(Stores):
         with self._server.writing() as connection:
             if connection.exec_driver_sql(f"SELECT to_regclass('{SCHEMA}.installation')").scalar() is not None:
                 present = connection.exec_driver_sql("SELECT id FROM installation").scalar()
-                if present is not None:  # first a read, which a standby can do, too
+                if present is not None:  # a standby, which can only read, gets this far
                     return str(present)
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_IDENTITY_LOCK})")
             connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.installation (id text NOT NULL)")

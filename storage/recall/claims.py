@@ -95,7 +95,7 @@ _CLASSES: Final = words_in(
 _ONE_OF: Final = frozenset({"citizen", "resident", "native", "student", "employee"})
 _OWN: Final = frozenset({"i", "my"})
 _WITH_OBJECT: Final = frozenset({"drive", "drives"})
-# People of whom one has a single one, so that another name for the role replaces the earlier one.
+# Roles of which a person has one at a time: another name for the role replaces the earlier one.
 _ROLES: Final = words_in(
     "boss manager supervisor wife husband girlfriend boyfriend fianc\u00e9 fianc\u00e9e partner landlord landlady "
     "dentist mother father hometown"

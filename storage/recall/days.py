@@ -80,8 +80,8 @@ class Days(NamedTuple):
 def days_in(text: str, at: int, *, is_past: bool = False) -> Days | None:
     """Return the first days that a text names, None if it has none or they recur; `at` is the time of the message.
 
-    A day without a year, and a weekday, is the next one to come; in a text about the past, the last one. A day for
-    which something was booked is ahead even then, unless it was in the last weeks.
+    A weekday, or a day without a year, means the next such day; in a text about the past, the last one. In such a text,
+    a day for which something was booked is still ahead, unless it was in the last weeks.
     """
     found = _TIME.search(text)
     if found is None or _EVERY.search(text):

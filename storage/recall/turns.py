@@ -174,7 +174,7 @@ _BEGAN: Final = (
     r"|accepted|subscribed|enrolled|applied|rented|leased|found|took|made|set|decided|agreed|promised|stored|lived|worked"
     r"|chose|settled|opted)"
 )
-_DID = re.compile(
+_SINGLE_ACTION = re.compile(
     r"\A\W{0,3}(?:i|we|user|(?-i:[A-Z])\w{1,20}(?: and i)?)\s(?:(?:\w{2,20}ly|just)\s)?"
     rf"(?!{_BEGAN}\b)(?:\w{{2,20}}ed|{'|'.join(IRREGULAR_PAST)})\b",
     re.IGNORECASE,
@@ -221,7 +221,7 @@ def _sentences(text: str) -> tuple[dict[str, frozenset[int]], ...]:
     statements = [
         one
         for one in SENTENCE.split(PASTED.sub(" ", as_said(text)))
-        if not (_NO_STATEMENT.search(one) or _DID.match(one))
+        if not (_NO_STATEMENT.search(one) or _SINGLE_ACTION.match(one))
     ]
     return tuple(_words_by_kind(one) for one in statements)
 

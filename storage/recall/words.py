@@ -179,7 +179,7 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 _ENGLISH_GRAMMAR: Final = frozenset(_GRAMMAR.split())
 _ENGLISH_SHARE: Final = 0.25
 _JUDGED_WORDS: Final = 8
-# Of a few texts, a list and some slang are already a quarter: only those in another script count then.
+# Among a few texts, one list and some slang are a quarter already: with fewer texts, only other scripts count.
 _LEAST_JUDGED: Final = 20
 _MORE_LATIN: Final = range(0x1E00, 0x1F00)
 

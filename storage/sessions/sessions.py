@@ -443,11 +443,11 @@ class AllSessionLifecycles(Repository):
     """
 
     def inactive(self, *, before: int, limit: int, agent: str | None = None) -> list[SessionName]:
-        """Return active sessions without a message since a time, the longest inactive first."""
+        """Return active sessions without a message since `before`, the longest inactive first."""
         return [SessionName(row[0], row[1]) for row in self._query(_INACTIVE, before, limit, agent)]
 
     def with_leftover_memories(self, *, before: int, limit: int, agent: str | None = None) -> list[SessionName]:
-        """Return ended sessions that still have conversation memories, unchanged since a time."""
+        """Return ended sessions that still have conversation memories and have not changed since `before`."""
         return [SessionName(row[0], row[1]) for row in self._query(_LEFTOVERS, before, limit, agent)]
 
     def oldest_change(self) -> int | None:

@@ -29,7 +29,7 @@ TEXT_CHANGED_AT: Final = "text_changed_at"
 
 
 class InvalidCall(Rejected, ValueError):
-    """An argument is invalid or has no counterpart in Reverie. mem0 raises a `ValueError` here, which this is, too."""
+    """An argument is invalid or has no counterpart in Reverie. It is a `ValueError`, as mem0 raises one here."""
 
 
 class MemoryNotFound(NotFound, ValueError):

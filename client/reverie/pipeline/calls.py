@@ -191,7 +191,7 @@ class GetDeadLetter(Call[DeadLetter], frozen=True):
 
 
 class ReplayDeadLetter(Call[DeadLetter], frozen=True):
-    """Queue a dead letter again, and wait for a moment for what becomes of it: see `replay` in the result.
+    """Queue a dead letter again, and wait a moment for the outcome: see `replay` in the result.
 
     It stays until the work is done. If it fails again, it has its new error, and its attempts are added up. Raises
     `NotFound`, and `Conflict` for a letter that cannot be replayed.

@@ -134,7 +134,7 @@ class ListNewestMessages(InSession[types.MessageList], frozen=True):
 class ForgetNewestMessage(InSession[types.PoppedMessage], frozen=True):
     """Delete the message of a session that was stored last, with everything derived from it, and return it.
 
-    Of several calls at once, each gets another message.
+    Calls at the same time each get a different message.
     """
 
     route: ClassVar = "DELETE /v1/sessions/{session}/newest"

@@ -194,8 +194,8 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dry run, those that would be removed. `step` of `steps` is in progress. An erasure that is `waiting` has failed
     `attempts` times since its last step, for the reason in `error`, and is tried again at `next_try_at`, or within
     seconds without it; it does not delay other erasures. An erasure that has `failed` cannot be carried out as
-    requested, and has no receipt. `target`, the id of what is erased, is kept until it is removed; afterwards only its
-    keyed hash is known.
+    requested, and has no receipt. `target`, the id of what is erased, is kept until the erasure has ended; then only
+    its keyed hash is left.
     """
 
     id: str

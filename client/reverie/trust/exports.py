@@ -437,8 +437,9 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The result of an import, or of its dry run, in numbers of records by part.
 
     `added` records are new and `present` ones were stored already. `left_out` counts records that the caller may not
-    import, or that refer to missing rows. Of the added ones, `erased` had been erased here after the export was made,
-    and `shared` now wait for an operator's approval. `waiting` records could not be stored yet: send them again.
+    import, or that refer to missing rows. `erased` counts the added records that had been erased here after the export
+    was made, and `shared` those that now wait for an operator's approval. `waiting` records could not be stored yet:
+    send them again.
     """
 
     added: dict[str, int] = {}
