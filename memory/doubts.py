@@ -15,8 +15,8 @@ from reverie.memories.types import LaterChange, Provenance, changed_text
 from storage.memories.records import UNCONFIRMED_DAYS, MemoryRecord
 from storage.memories.trust import TrustPolicy, orders_without_right
 from storage.recall.chunk_sources import Replacement
+from storage.recall.days import passed_day
 from storage.recall.dependence import Change, changes_of, newest_change
-from storage.recall.plans import passed_day
 from storage.transaction import AgentRepositories
 
 # Enough for one review. If there are more memories, only those stored last are read.

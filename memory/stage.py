@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeVar
 
 from reverie.counts import counted
-from reverie.errors import Permanent, ReverieError, StoreUnusable, Transient
+from reverie.errors import NotFound, Permanent, ReverieError, StoreUnusable, Transient
 from storage.lifecycle.withdrawn import Table
 from storage.pipeline.records import NewDeadLetter
 from storage.pipeline.work import LIVE_MICROS, Claim, Stage
@@ -252,3 +252,14 @@ def crash_error(claim: Claim) -> WorkerCrashed | None:
     return WorkerCrashed(
         f"the worker died {counted(claim.crashes, 'time')} while processing this item at stage {claim.stage}"
     )
+
+
+class Withdrawn(NotFound):
+    """The content to send was forgotten, or is being erased."""
+
+
+def require_wanted(store: Store, table: Table, keys: Collection[Any]) -> None:
+    """Raise `Withdrawn` if one of these rows was forgotten or is being erased."""
+    withdrawn = store.withdrawn(table, keys) if keys else ()
+    if withdrawn:
+        raise Withdrawn(f"{len(withdrawn)} of {len(keys)} {table} in {store.name} were forgotten, or are being erased")

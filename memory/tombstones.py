@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -184,3 +184,54 @@ def _decoded(lines: Iterable[bytes]) -> Iterator[Tombstone]:
 
 def _limit(name: str | None) -> str:
     return json.dumps(name)
+
+
+# --- indexes in memory that have erased rows ---
+# A small file tells every process of the host which they are. It names stores and agents by keyed hashes, each with the
+# time of its last erasure. A process that keeps indexes looks at the file's time once a second (`worker/runtime.py`),
+# and drops those that are named since.
+
+# Stands for all agents of a store: no agent has an empty name.
+ALL_AGENTS: Final = ""
+_INDEXES: Final = "tombstones/indexes.json"
+# Older entries are dropped: every process has read them long before.
+_KEPT_MICROSECONDS: Final = 86_400 * 1_000_000
+
+
+def note_erased(data: Path, indexes: Collection[tuple[str, str]]) -> None:
+    """Note that rows of these agents, each as (store, agent) or (store, ALL_AGENTS), were erased.
+
+    Raises `StoreUnavailable`.
+    """
+    if not indexes:
+        return
+    key, now = hash_key(data), now_micros()
+    noted = {name: at for name, at in read_erased(data).items() if now - at < _KEPT_MICROSECONDS}
+    noted |= {index_name(key, store, agent): now for store, agent in indexes}
+    try:
+        write_private(data / _INDEXES, msgspec.json.encode(noted))
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{data / _INDEXES} cannot be written ({error}): check the disk and permissions"
+        ) from error
+
+
+def read_erased(data: Path) -> Mapping[str, int]:
+    """Return when something was erased last, in microseconds, by the names that `index_name` returns."""
+    try:
+        return msgspec.json.decode((data / _INDEXES).read_bytes(), type=dict[str, int])
+    except (OSError, ValueError, RecursionError):  # there is none yet, or it is damaged
+        return {}
+
+
+def indexes_changed_at(data: Path) -> int:
+    """Return when the file was written last, in nanoseconds; 0 without one."""
+    try:
+        return (data / _INDEXES).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def index_name(key: HashKey, store: str, agent: str) -> str:
+    """Return the name of an agent's index in the file."""
+    return key.tombstone("index", store, agent)

@@ -30,8 +30,8 @@ from reverie.recall.types import Explanation, RecallResult, Turn
 from storage.index.search_index import Hit
 from storage.recall.chunk_sources import ChunkSource, Replacement
 from storage.recall.claims import Claim, claims_of, replaces
+from storage.recall.days import passed_day
 from storage.recall.dependence import Change, changes_of, newest_change
-from storage.recall.plans import passed_day
 from storage.recall.sameness import Statement, says_the_same, statement
 from storage.recall.words import with_few_marks
 

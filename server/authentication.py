@@ -20,9 +20,8 @@ from typing import Final
 import structlog
 from anyio import CapacityLimiter, to_thread
 
-from memory.trust.principals import Principal
 from memory.trust.token_texts import is_well_formed
-from memory.trust.tokens import TokenChecker
+from memory.trust.tokens import Principal, TokenChecker
 from reverie.calls import Resource
 from reverie.errors import Limited, ReverieError, TooManyFailures, Unauthorised
 from storage.stores import Stores

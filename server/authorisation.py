@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 
 from memory.trust.audited import audited_name, audited_trace
-from memory.trust.principals import Principal
+from memory.trust.tokens import Principal
 from reverie.calls import Call, OfOneOrAll, OfUser, Resource, route_of, scope_of
 from reverie.contract import ACCOUNT_STORE, Payload, Scope
 from reverie.errors import Forbidden, NotFound, Rejected, ReverieError

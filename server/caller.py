@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 
-from memory.trust.principals import OPERATOR, Principal
+from memory.trust.tokens import OPERATOR, Principal
 from reverie.checks import check_agent, check_label, check_trace, check_workspace
 from reverie.clock import new_id
 from reverie.errors import Forbidden, Rejected

@@ -19,9 +19,8 @@ from memory.evaluation import items_of
 from memory.memories.agent_memories import AgentMemories
 from memory.status import StatusReader
 from memory.trust.audited import audited_name, audited_trace
-from memory.trust.principals import Principal
 from memory.trust.quotas import Quotas
-from memory.trust.tokens import TokenChecker
+from memory.trust.tokens import Principal, TokenChecker
 from memory.upkeep.dreaming import normalised_query
 from retrieval.query import RecallRequest
 from reverie.calls import InSession

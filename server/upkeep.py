@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from memory.lifecycle.curation import CurationLogs, entries_of_run
-from memory.trust.principals import Principal
+from memory.trust.tokens import Principal
 from memory.upkeep import notebook
 from memory.upkeep.notebook import Notebooks
 from reverie import upkeep as calls

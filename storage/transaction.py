@@ -38,7 +38,7 @@ from storage.sessions.channels import Channels
 from storage.sessions.scratchpads import Scratchpads
 from storage.sessions.sessions import AllSessionLifecycles, ForgottenSessions, SessionLifecycle, Sessions
 from storage.sessions.summaries import AllSummaries, Summaries
-from storage.trust.rotations import WebhookRotations
+from storage.trust.tokens import WebhookRotations
 from storage.upkeep.dreams import AllDreams, Dreams
 from storage.upkeep.retention import Expiry, Retention
 from storage.viewer import Viewer

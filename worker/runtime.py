@@ -50,7 +50,6 @@ from adapters.tracing import Tracing, make_tracing
 from adapters.workspace_git import GitFolders
 from beat_schedule import SCHEDULE_SECONDS
 from memory.idle_stores import IdleFiles, IdleStores
-from memory.lifecycle.erased_indexes import ALL_AGENTS, changed_at, name_of, read_erased
 from memory.lifecycle.erasing import ErasureServices
 from memory.lifecycle.host_folder import HostFolder
 from memory.pipeline.pace import Pace
@@ -58,7 +57,7 @@ from memory.pipeline.recovery import StageSweep
 from memory.scheduling.due_runs import DueLoop
 from memory.scheduling.executing import AttemptLimits
 from memory.secrets import looks_secret
-from memory.tombstones import hash_key
+from memory.tombstones import ALL_AGENTS, hash_key, index_name, indexes_changed_at, read_erased
 from memory.trust.quotas import Quotas
 from memory.upkeep.notebook import Notebooks
 from retrieval.index.cache import AgentIndexes
@@ -93,7 +92,7 @@ class ErasedIndexes:
     def __init__(self, data: Path, indexes: AgentIndexes) -> None:
         self._data = data
         self._indexes = indexes
-        self._seen_file = changed_at(data)
+        self._seen_file = indexes_changed_at(data)
         self._seen = dict(read_erased(data))
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="erased-indexes", daemon=True)
@@ -101,14 +100,16 @@ class ErasedIndexes:
 
     def look(self) -> int:
         """Drop the indexes of agents that were erased since the last look; return how many."""
-        changed = changed_at(self._data)
+        changed = indexes_changed_at(self._data)
         if changed == self._seen_file:
             return 0
         erased, key = read_erased(self._data), hash_key(self._data)
         since = {name for name, at in erased.items() if self._seen.get(name) != at}
         self._seen_file, self._seen = changed, dict(erased)
         return self._indexes.drop(
-            lambda store, agent: not since.isdisjoint((name_of(key, store, agent), name_of(key, store, ALL_AGENTS)))
+            lambda store, agent: (
+                not since.isdisjoint((index_name(key, store, agent), index_name(key, store, ALL_AGENTS)))
+            )
         )
 
     def close(self) -> None:

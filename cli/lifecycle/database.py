@@ -388,7 +388,7 @@ def copy(
     """
     from adapters.kept_secrets import installation_key
     from memory.tombstones import hash_key
-    from storage.postgres.copied_files import copy_files
+    from storage.postgres.copying import copy_files
 
     try:
         from storage.postgres.copying import copy_all, open_target

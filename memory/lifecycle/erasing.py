@@ -23,13 +23,12 @@ from adapters.broker.recall_log import KEEP_RECALLS
 from memory.fragments import FragmentSet, HashKey, Matcher, fragments_of
 from memory.jobs import LeaseLost
 from memory.lifecycle.erased_files import redact_logs, rewrite_notebooks
-from memory.lifecycle.erased_indexes import note_erased
 from memory.lifecycle.erasure_rows import RowErasure, Scope, agents_in, clear_deleted, end_tokens, erased_name
 from memory.lifecycle.forgetting import LATE_MICROS, RemovalServices, delete_unused
 from memory.lifecycle.host_folder import HostFolder
 from memory.lifecycle.receipts import Found, parts_in_rows, receipt_of, search_files
 from memory.pipeline.incoming import decode
-from memory.tombstones import Tombstone, add_tombstones, hash_key, target_hash
+from memory.tombstones import Tombstone, add_tombstones, hash_key, note_erased, target_hash
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import CLOCK_TOLERANCE_MICROS, now_micros
 from reverie.contract import ACCOUNT_STORE, CONTINUE_ERASURES, Outcome

@@ -25,9 +25,8 @@ from filelock import FileLock, Timeout
 from adapters.kept_secrets import share_installation_key
 from memory.fragments import FragmentSet, HashKey, Matcher
 from memory.lifecycle.erased_files import blank_logs, drop_unfounded_lines, redact_logs, rewrite_notebooks
-from memory.lifecycle.erased_indexes import ALL_AGENTS, note_erased
 from memory.lifecycle.receipts import Found, parts_in_rows, search_files
-from memory.tombstones import SharedTombstones, adopt_key, hash_key
+from memory.tombstones import ALL_AGENTS, SharedTombstones, adopt_key, hash_key, note_erased
 from memory.upkeep.notebook import Notebooks, refresh
 from reverie.clock import new_id
 from reverie.errors import NotFound, StoreUnavailable, Unavailable

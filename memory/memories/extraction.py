@@ -34,8 +34,7 @@ from memory.memories.extraction_windows import (
     prompt_for,
 )
 from memory.memories.findings import Finding, FindingSaver, Origin, found_by_patterns, normalised
-from memory.stage import MAX_CRASHES, letter_of_crash
-from memory.withdrawn import Withdrawn, require_wanted
+from memory.stage import MAX_CRASHES, Withdrawn, letter_of_crash, require_wanted
 from reverie import contract
 from reverie.clock import CLOCK_TOLERANCE_MICROS, SECOND_MICROS
 from reverie.errors import ReverieError, StoreUnusable, Transient

@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple
 from blake3 import blake3
 
 from memory.conversion import convert
-from memory.memories.concept_tags import concept_tags
+from memory.memories.concept_tags import SEEN_BY_ALL, concept_tags, sensitive_kind
 from memory.memories.memories import add_in_history
 from memory.memories.patterns.corrections import corrected, is_taken_back
 from memory.memories.patterns.instruction_sentences import takes_back
@@ -27,7 +27,6 @@ from memory.memories.patterns.instructions import find_instructions, find_revoca
 from memory.memories.patterns.matching import Statement, is_game
 from memory.memories.patterns.names import names_told
 from memory.memories.patterns.statements import find_statements
-from memory.memories.sensitive import SEEN_BY_ALL, sensitive_kind
 from memory.secrets import looks_secret, repeats_secret_of
 from reverie.memories.types import EXTRACTION, MAX_KEY_CHARACTERS
 from storage.curation import EntryDraft

@@ -40,8 +40,7 @@ from adapters.webhooks.signing import Signer
 from memory.scheduling.notifier import Busy, Destinations
 from memory.scheduling.rules import RunResult, ScheduleRules, end_run, readable
 from memory.secrets import redacted
-from memory.stage import MAX_CRASHES, letter_of_crash
-from memory.withdrawn import Withdrawn
+from memory.stage import MAX_CRASHES, Withdrawn, letter_of_crash
 from reverie.clock import from_micros, now_micros, rfc3339
 from reverie.contract import EMBED_GOALS
 from reverie.decoding import check_keys, convert, describe

@@ -22,9 +22,9 @@ import numpy as np
 
 from memory.secrets import redact_secret_answers
 from memory.sessions.condensers import Condensed, Condenser, append_lines
-from memory.sessions.exchanges import MESSAGE_OVERHEAD_TOKENS, count_tokens, valid_starts
 from memory.sessions.passages import ChunkVector
-from memory.withdrawn import require_wanted
+from memory.sessions.restoring import MESSAGE_OVERHEAD_TOKENS, count_tokens, valid_starts
+from memory.stage import require_wanted
 from reverie.counts import counted
 from storage.curation import EntryDraft
 from storage.pipeline.records import MessageRecord

@@ -23,8 +23,7 @@ import blake3
 from adapters.workspace_git import GitFolders
 from memory.idle_stores import IdleStores, run_where_changed
 from memory.jobs import ORDINARY_RUN, JobRun, RunOptions
-from memory.memories.concept_tags import concept_tags
-from memory.memories.sensitive import SEEN_BY_ALL, sensitive_kind
+from memory.memories.concept_tags import SEEN_BY_ALL, concept_tags, sensitive_kind
 from memory.questions import is_only_questions
 from memory.secrets import announces_secret, asks_for_secret, looks_secret
 from memory.upkeep.consolidation import AgentUsers

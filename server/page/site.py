@@ -25,7 +25,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope as AsgiScope
 
 from memory.tombstones import hash_key
-from memory.trust.principals import Principal
+from memory.trust.tokens import Principal
 from reverie import errors
 from reverie.calls import Call, scope_of
 from reverie.checks import check_agent, check_label, check_workspace

@@ -4397,14 +4397,6 @@ SELECT workspace
 FROM tenants
 WHERE tenant = :tenant
 ORDER BY workspace;
--- storage.trust.rotations: of
-SELECT count, rotated_at
-FROM webhook_rotations
-WHERE agent_hash = :agent_hash AND webhook_rotations.store_id = :store_id;
--- storage.trust.rotations: add
-INSERT INTO webhook_rotations (agent_hash, count, rotated_at)
-VALUES (:agent_hash, 1, :now) ON CONFLICT(store_id, agent_hash) DO UPDATE
-SET count = webhook_rotations.count + 1, rotated_at = :now;
 -- storage.trust.tokens: add
 INSERT INTO tokens (id, name, hash, workspace, agents, user_id, scopes, created_at, created_by, expires_at,
     last_used_at, revoked_at, replaces)
@@ -4476,6 +4468,14 @@ WHERE id = :id;
 UPDATE tokens
 SET last_used_at = GREATEST(:at, COALESCE(last_used_at, 0))
 WHERE id = :id;
+-- storage.trust.tokens: of
+SELECT count, rotated_at
+FROM webhook_rotations
+WHERE agent_hash = :agent_hash AND webhook_rotations.store_id = :store_id;
+-- storage.trust.tokens: add
+INSERT INTO webhook_rotations (agent_hash, count, rotated_at)
+VALUES (:agent_hash, 1, :now) ON CONFLICT(store_id, agent_hash) DO UPDATE
+SET count = webhook_rotations.count + 1, rotated_at = :now;
 -- storage.upkeep.dreams: events
 SELECT id, chunk_id, recall, query, score, at, user_id AS user
 FROM recall_events

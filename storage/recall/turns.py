@@ -14,8 +14,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from storage.recall.claims import LEAD_IN, MOVED_BY, PASTED, as_said, words_in
-from storage.recall.days import MONTHS, WEEKDAYS
-from storage.recall.plans import IRREGULAR_PAST, SENTENCE
+from storage.recall.days import IRREGULAR_PAST, MONTHS, SENTENCE, WEEKDAYS
 from storage.recall.words import STOP_WORDS, hash_of, words_of
 
 _MAX_WORDS: Final = 30

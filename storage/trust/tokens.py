@@ -1,4 +1,4 @@
-"""Tokens, in the account's database: who may do what. Only a hash of the token is stored."""
+"""Tokens, of which only a hash is stored, and how often the webhook secrets of agents were rotated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reverie.contract import Scope
-from storage.repository import AccountRepository
+from storage.repository import AccountRepository, Repository
 from storage.rows import execute, insert_sql, select_list, to_json, to_parameters
 
 # The time at which a token was used is not worth a longer wait for the write lock.
@@ -140,3 +140,29 @@ _VALID: Final = "revoked_at IS NULL AND (expires_at IS NULL OR :valid_at < expir
 _SELECT: Final = f"SELECT {select_list(TokenRecord)} FROM tokens"
 _INSERT: Final = insert_sql("tokens", TokenRecord)
 _NOTE_USE: Final = "UPDATE tokens SET last_used_at = max(:at, coalesce(last_used_at, 0)) WHERE id = :id"
+
+
+@dataclass(frozen=True, slots=True)
+class RotationRecord:
+    """How often a secret was rotated, and when last (microseconds)."""
+
+    count: int
+    rotated_at: int
+
+
+class WebhookRotations(Repository):
+    """The agents of one workspace whose secret was ever rotated, by the hash of their name."""
+
+    def of(self, agent_hash: str) -> RotationRecord | None:
+        """Return the rotations of an agent, or None. Raises `DamagedRow`."""
+        sql = "SELECT count, rotated_at FROM webhook_rotations WHERE agent_hash = :agent_hash"
+        return self._record(RotationRecord, sql, agent_hash=agent_hash)
+
+    def add(self, agent_hash: str, *, now: int) -> None:
+        """Count one more rotation of an agent's secret."""
+        self._execute(
+            "INSERT INTO webhook_rotations (agent_hash, count, rotated_at) VALUES (:agent_hash, 1, :now)"
+            " ON CONFLICT (agent_hash) DO UPDATE SET count = webhook_rotations.count + 1, rotated_at = :now",
+            agent_hash=agent_hash,
+            now=now,
+        )

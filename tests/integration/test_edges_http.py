@@ -12,8 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from memory.trust.principals import OPERATOR
-from memory.trust.tokens import TokenRequest, create_token
+from memory.trust.tokens import OPERATOR, TokenRequest, create_token
 from reverie import Reverie
 from reverie.contract import SCOPES
 from server.authentication import Access

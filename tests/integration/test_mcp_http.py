@@ -16,8 +16,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from memory.recall import record_recalls
-from memory.trust.principals import OPERATOR
-from memory.trust.tokens import TokenRequest, create_token, revoke_token
+from memory.trust.tokens import OPERATOR, TokenRequest, create_token, revoke_token
 from reverie.client import Reverie
 from reverie.contract import SCOPES, Scope
 from reverie.trust.calls import AuditRecord

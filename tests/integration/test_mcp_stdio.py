@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from memory.trust.principals import OPERATOR
-from memory.trust.tokens import TokenRequest, create_token
+from memory.trust.tokens import OPERATOR, TokenRequest, create_token
 from server.authentication import Access
 from support.http import running_server
 from support.mcp import MODES, ROOT, VERSIONS, error_of, over_stdio, run, text_of

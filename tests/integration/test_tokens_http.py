@@ -10,9 +10,8 @@ import httpx2
 import pytest
 
 from memory.trust.audited import audited_name
-from memory.trust.principals import OPERATOR
 from memory.trust.token_texts import new_token
-from memory.trust.tokens import TokenRequest, create_token, revoke_token
+from memory.trust.tokens import OPERATOR, TokenRequest, create_token, revoke_token
 from reverie.client import Reverie
 from reverie.contract import SCOPES, Scope
 from server import authentication

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from memory.trust.principals import OPERATOR, Principal
 from memory.trust.token_texts import LENGTH, is_well_formed, new_token
 from memory.trust.tokens import (
     FRESH_SECONDS,
+    OPERATOR,
+    Principal,
     TokenChecker,
     TokenRequest,
     create_token,

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from memory.trust.principals import OPERATOR, Principal
-from memory.trust.tokens import TokenChecker
+from memory.trust.tokens import OPERATOR, Principal, TokenChecker
 from memory.upkeep.maintenance import optimize_stores
 from reverie.clock import to_micros
 from reverie.errors import ReverieError, StoreUnavailable

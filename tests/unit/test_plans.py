@@ -16,8 +16,7 @@ from memory.upkeep.notebook import Notebooks, _render
 from retrieval.context.document import items_of
 from reverie.clock import to_micros
 from reverie.memories.types import LaterChange, changed_text
-from storage.recall.days import end_of
-from storage.recall.plans import passed_day
+from storage.recall.days import end_of, passed_day
 from support.contexts import candidate, selected
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline

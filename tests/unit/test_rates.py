@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory.trust.principals import OPERATOR, Principal
+from memory.trust.tokens import OPERATOR, Principal
 from reverie.errors import Limited
 from server.authentication import Rates
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from adapters.tokens import EstimatedTokens
-from memory.sessions.exchanges import MESSAGE_OVERHEAD_TOKENS
-from memory.sessions.restoring import restore_session
+from memory.sessions.restoring import MESSAGE_OVERHEAD_TOKENS, restore_session
 from reverie.errors import NotFound, Rejected
 from reverie.recall.types import Restored
 from reverie.sessions.types import Message

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.sessions.exchanges import valid_starts
+from memory.sessions.restoring import valid_starts
 from memory.sessions.summaries import (
     CompactionRules,
     RollingRules,

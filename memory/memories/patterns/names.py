@@ -13,7 +13,7 @@ from typing import Final
 
 from memory.memories.patterns import vocabulary as words
 from memory.memories.patterns.matching import Sentence, covered_text
-from storage.recall.plans import IRREGULAR_PAST
+from storage.recall.days import IRREGULAR_PAST
 from storage.recall.words import STOP_WORDS
 
 NO_NAMES_TOLD: Final[Mapping[str, str]] = MappingProxyType({})

@@ -37,9 +37,8 @@ from memory.memories.patterns.told import find_told, in_third_person, whole, wit
 from reverie.memories.types import MemoryKind
 from storage.recall.chunk_sources import CHANGED
 from storage.recall.claims import MOVED_BY, with_apostrophes
-from storage.recall.days import days_in, end_of
+from storage.recall.days import IRREGULAR_PAST, days_in, end_of
 from storage.recall.dependence import changes_between
-from storage.recall.plans import IRREGULAR_PAST
 from storage.recall.turns import turns_of
 
 _FIRST_PERSON = re.compile(r"\b(?:my|mine|me|myself|our|us|we|i)\b", re.IGNORECASE)

@@ -16,8 +16,7 @@ from memory.memories.patterns import vocabulary as words
 from memory.memories.patterns.matching import COVER, Anchored, Sentence, Statement, as_subject
 from reverie.clock import from_micros
 from reverie.memories.types import MemoryKind
-from storage.recall.days import FOR_WHICH, Days, days_in, end_of_day
-from storage.recall.plans import IRREGULAR_PAST
+from storage.recall.days import FOR_WHICH, IRREGULAR_PAST, Days, days_in, end_of_day
 from storage.recall.turns import turns_of
 
 _MIN_WORDS: Final = 3

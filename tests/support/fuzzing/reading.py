@@ -19,7 +19,6 @@ from adapters.embedders.base import HashEmbedder
 from adapters.histories.carrying import FORMATS
 from adapters.histories.reading import Reading
 from memory.lifecycle.backup import BackupSource, back_up
-from memory.lifecycle.erased_indexes import read_erased
 from memory.lifecycle.importing import ImportRules, import_records
 from memory.lifecycle.restore import RestoreOptions, restore
 from memory.pipeline.broker_status import lost_lines
@@ -27,7 +26,7 @@ from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
 from memory.sessions.sessions import list_sessions, read_messages
-from memory.tombstones import read_tombstones
+from memory.tombstones import read_erased, read_tombstones
 from retrieval.index.cache import AgentIndexes
 from retrieval.query import RecallRequest
 from retrieval.recaller import Recaller
