@@ -48,7 +48,7 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 @root.command("connect")
 def connect(
     command: Invocation,
-    tool: Annotated[CodingAgent, typer.Argument(help="The coding agent.")],
+    tool: Annotated[CodingAgent, typer.Argument(help="claude-code, codex, gemini or cursor.")],
     remove: Annotated[bool, typer.Option("--remove", help="Remove what was written.")] = False,
     hooks: Annotated[
         bool, typer.Option("--hooks/--no-hooks", help="Also add hooks that store what is said there.")

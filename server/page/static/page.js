@@ -77,6 +77,10 @@
   document.addEventListener("click", (event) => {
     const opener = event.target.closest?.("[data-opens]");
     if (opener) open(opener.dataset.opens);
+    if (event.target.closest?.("[data-back]") && history.length > 1) {
+      event.preventDefault(); // what was typed is still there; the address alone would give an empty form
+      history.back();
+    }
   });
 
   document.addEventListener("change", (event) => {
@@ -105,6 +109,11 @@
 
   // On a narrow screen the sections are one line.
   document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
+  // What an action led to is read out, and the next key goes on from there.
+  const outcome = document.querySelector(".notice, .failure:not([role=alert])");
+  if (outcome) outcome.tabIndex = -1;
+  outcome?.focus({ preventScroll: true });
 
   if (location.hash === "#search") search();
 })();
