@@ -23,6 +23,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -220,27 +221,19 @@ _UNMADE: Final = ".new"
 _LOOSE_OBJECTS: Final = 2_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GitRepository:
-    """The repository of one agent: a folder created by the first commit, readable only by its owner."""
+    """The repository of one agent: a folder created by the first commit, readable only by its owner.
 
-    def __init__(
-        self,
-        folder: Path,
-        agent: str,
-        *,
-        within: Path,
-        looks_secret: LooksSecret,
-        before_commit: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`within` must exist: it is removed when a workspace is deleted, and must not be created again.
+    `within` must exist: it is removed when a workspace is deleted, and must not be created again. `before_commit` is
+    called before each commit that may write something.
+    """
 
-        `before_commit` is called before each commit that may write something.
-        """
-        self._before_commit = before_commit
-        self._folder = folder
-        self._agent = agent
-        self._within = within
-        self._looks_secret = looks_secret
+    folder: Path
+    agent: str
+    within: Path
+    looks_secret: LooksSecret
+    before_commit: Callable[[], None] = lambda: None
 
     def commit(self, files: Files, message: str, at: int) -> Checkpoint:
         """Commit exactly these files, unless the newest commit already has them.
@@ -250,21 +243,21 @@ class GitRepository:
         microseconds. Raises `StoreUnavailable`, and `NotFound` for a workspace that does not exist.
         """
         if not self._exists():
-            accepted, refused = screen_files(files, self._looks_secret)
+            accepted, refused = screen_files(files, self.looks_secret)
             if not accepted:
                 return Checkpoint(refused=refused)
-        self._before_commit()
+        self.before_commit()
         # Create the folder of repositories, but never that of the workspace: it may have been deleted.
         try:
-            self._folder.parent.mkdir(mode=0o700, exist_ok=True)
+            self.folder.parent.mkdir(mode=0o700, exist_ok=True)
         except FileNotFoundError:
-            raise NotFound(f"there is no workspace {self._within.name!r}", field="workspace") from None
+            raise NotFound(f"there is no workspace {self.within.name!r}", field="workspace") from None
         except OSError as error:
-            raise StoreUnavailable(f"{self._folder.parent} cannot be created ({error}): check the disk") from error
+            raise StoreUnavailable(f"{self.folder.parent} cannot be created ({error}): check the disk") from error
         with self._locked(), self._opened(make=True) as repo:
-            accepted, refused = screen_files(files, self._looks_secret)
+            accepted, refused = screen_files(files, self.looks_secret)
             commit = self._create_commit(repo, accepted, message, at)
-            _check_out(repo, self._folder, accepted)
+            _check_out(repo, self.folder, accepted)
             if commit is not None and repo.object_store.count_loose_objects() > _LOOSE_OBJECTS:
                 repo.object_store.pack_loose_objects()
         return Checkpoint(commit=commit, refused=refused)
@@ -312,10 +305,10 @@ class GitRepository:
 
         Nothing of the old history is left. Return whether there was anything to rewrite. Raises `StoreUnavailable`.
         """
-        if not self._folder.exists():
+        if not self.folder.exists():
             return False
         with self._locked():
-            mend(self._folder)
+            mend(self.folder)
             with self._opened() as repo:
                 versions = [(found, _contents(repo, found)) for found in _all_commits(repo)][::-1]
             kept = [(found, _filtered_files(files, keep)) for found, files in versions]
@@ -327,22 +320,22 @@ class GitRepository:
             making = self._make_empty()
             with Repo(str(making)) as repo:
                 newest = write_history(repo, _BRANCH, kept, message, _new_commit)
-            replace_history(self._folder, making)
+            replace_history(self.folder, making)
             with self._opened() as repo:
                 for path in {path for _, files in versions for path in files} - newest.keys():
-                    (self._folder / path).unlink(missing_ok=True)
-                _check_out(repo, self._folder, newest)
+                    (self.folder / path).unlink(missing_ok=True)
+                _check_out(repo, self.folder, newest)
         return True
 
     def remove(self) -> bool:
         """Delete the files with their history; return whether there were any. Raises `StoreUnavailable`."""
-        if not self._folder.exists():
+        if not self.folder.exists():
             return False
         with self._locked():
-            shutil.rmtree(self._folder, ignore_errors=True)
-            shutil.rmtree(self._folder.with_name(self._folder.name + _UNMADE), ignore_errors=True)
-        if self._folder.exists():
-            raise StoreUnavailable(f"{self._folder} cannot be removed: check its permissions")
+            shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(self.folder.with_name(self.folder.name + _UNMADE), ignore_errors=True)
+        if self.folder.exists():
+            raise StoreUnavailable(f"{self.folder} cannot be removed: check its permissions")
         return True
 
     def archive(self, target: BinaryIO) -> bool:
@@ -355,17 +348,17 @@ class GitRepository:
         with self._locked():
             try:
                 with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
-                    for path in sorted(self._folder.rglob("*")):
-                        tar.add(path, str(path.relative_to(self._folder)), recursive=False, filter=_without_owner)
+                    for path in sorted(self.folder.rglob("*")):
+                        tar.add(path, str(path.relative_to(self.folder)), recursive=False, filter=_without_owner)
             except OSError as error:
-                raise StoreUnavailable(f"{self._folder} cannot be copied ({error}): try again") from error
+                raise StoreUnavailable(f"{self.folder} cannot be copied ({error}): try again") from error
         return True
 
     def _exists(self) -> bool:
         try:
-            return (self._folder / ".git").is_dir()
+            return (self.folder / ".git").is_dir()
         except OSError as error:
-            raise StoreUnavailable(f"{self._folder} cannot be read ({error}): check its permissions") from error
+            raise StoreUnavailable(f"{self.folder} cannot be read ({error}): check its permissions") from error
 
     def _create_commit(self, repo: Repo, files: Mapping[str, bytes], message: str, at: int) -> Commit | None:
         fresh = MemoryObjectStore()
@@ -376,26 +369,26 @@ class GitRepository:
         head = _head(repo)
         if (head.tree if head is not None else None) == tree or (head is None and not files):
             return None
-        _drop_stale_locks(self._folder / ".git")
+        _drop_stale_locks(self.folder / ".git")
         for object_id in fresh:
             if object_id not in repo.object_store:
                 repo.object_store.add_object(fresh[object_id])
         commit = _new_commit(tree, head, message, at)
         repo.object_store.add_object(commit)
         if not repo.refs.set_if_equals(_BRANCH, head.id if head is not None else None, commit.id):
-            raise StoreUnavailable(f"{self._folder} was changed by another process at the same time: try again")
+            raise StoreUnavailable(f"{self.folder} was changed by another process at the same time: try again")
         return _to_commit(repo, commit)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock for one commit at a time across processes; the kernel releases the lock of a dead process."""
-        lock = FileLock(self._folder.parent / f"{self._folder.name}.lock", timeout=_LOCK_SECONDS, mode=0o600)
+        lock = FileLock(self.folder.parent / f"{self.folder.name}.lock", timeout=_LOCK_SECONDS, mode=0o600)
         try:
             lock.acquire()
         except Timeout as error:
-            raise StoreUnavailable(f"{self._folder} is locked by another process: try again") from error
+            raise StoreUnavailable(f"{self.folder} is locked by another process: try again") from error
         except OSError as error:
-            raise StoreUnavailable(f"{self._folder} cannot be locked ({error}): try again") from error
+            raise StoreUnavailable(f"{self.folder} cannot be locked ({error}): try again") from error
         try:
             yield
         finally:
@@ -405,21 +398,21 @@ class GitRepository:
     def _opened(self, *, make: bool = False) -> Iterator[Repo]:
         try:
             if make and not self._exists():
-                self._make_empty().rename(self._folder)  # a crash leaves no incomplete one
-            with Repo(str(self._folder)) as repo:
+                self._make_empty().rename(self.folder)  # a crash leaves no incomplete one
+            with Repo(str(self.folder)) as repo:
                 yield repo
         except (
             NotGitRepository, FileFormatException, ChecksumMismatch, FileLocked, zlib.error, OSError, KeyError
         ) as error:  # fmt: skip
             # dulwich raises KeyError for a missing object.
             raise StoreUnavailable(
-                f"the git repository {self._folder} cannot be used ({error}): check its disk and permissions; if it is"
+                f"the git repository {self.folder} cannot be used ({error}): check its disk and permissions; if it is"
                 " damaged, move it away, and the next commit starts a new history"
             ) from error
 
     def _make_empty(self) -> Path:
         """Create an empty repository under another name, and return its folder."""
-        making = self._folder.with_name(self._folder.name + _UNMADE)
+        making = self.folder.with_name(self.folder.name + _UNMADE)
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(mode=0o700)
         with Repo.init(str(making), default_branch=b"main") as repo:
@@ -428,35 +421,33 @@ class GitRepository:
             config.set((b"core",), b"fsyncObjectFiles", True)
             config.write_to_path()
         # The folder's name may be only a hash of the agent's name.
-        (making / ".git" / _AGENT_FILE).write_text(self._agent, encoding="utf-8")
+        (making / ".git" / _AGENT_FILE).write_text(self.agent, encoding="utf-8")
         return making
 
 
+@dataclass(frozen=True, slots=True)
 class GitFolders:
     """The repositories in a data folder: one per agent and workspace, in the folder of the workspace.
 
-    Repositories of account memories are next to the account's database.
+    Repositories of account memories are next to the account's database. `before_commit` is called before each commit
+    that may write something.
     """
 
-    def __init__(
-        self, data_dir: Path, looks_secret: LooksSecret, before_commit: Callable[[], None] = lambda: None
-    ) -> None:
-        """`before_commit` is called before each commit that may write something."""
-        self._data_dir = data_dir
-        self._looks_secret = looks_secret
-        self._before_commit = before_commit
+    data_dir: Path
+    looks_secret: LooksSecret
+    before_commit: Callable[[], None] = lambda: None
 
     def repository(self, workspace: str, agent: str) -> GitRepository:
         """Return the repository of one agent in one workspace, without opening or creating it. Raises `Rejected`."""
         within = self._within(workspace)
         folder = within / "git" / file_name(check_agent(agent))
         return GitRepository(
-            folder, agent, within=within, looks_secret=self._looks_secret, before_commit=self._before_commit
+            folder=folder, agent=agent, within=within, looks_secret=self.looks_secret, before_commit=self.before_commit
         )
 
     def folder(self, workspace: str, agent: str) -> str:
         """Return the path of a repository in the data folder."""
-        return str(Path(self._within(workspace) / "git" / file_name(check_agent(agent))).relative_to(self._data_dir))
+        return str(Path(self._within(workspace) / "git" / file_name(check_agent(agent))).relative_to(self.data_dir))
 
     def agents(self, workspace: str) -> list[str]:
         """Return the agents that have a repository in a workspace, including those without any other data."""
@@ -469,8 +460,8 @@ class GitFolders:
 
     def _within(self, workspace: str) -> Path:
         if workspace == ACCOUNT_STORE:
-            return self._data_dir
-        return self._data_dir / "workspaces" / check_workspace(workspace)
+            return self.data_dir
+        return self.data_dir / "workspaces" / check_workspace(workspace)
 
 
 def _filtered_files(files: Mapping[str, bytes], keep: Callable[[str], bool]) -> dict[str, bytes]:

@@ -133,27 +133,20 @@ class RecallOutcome:
         return _withdrawn(chunks, self.stores, self.past)
 
 
+@dataclass(frozen=True, slots=True)
 class Recaller:
     """Answers recalls in any workspace. One per process; thread-safe."""
 
-    def __init__(
-        self,
-        stores: Stores,
-        embedder_for: EmbedderFor,
-        indexes: AgentIndexes,
-        clock: Callable[[], int] = now_micros,
-        reranking: Reranking | None = None,
-    ) -> None:
-        self._stores = stores
-        self._embedder_for = embedder_for
-        self._indexes = indexes
-        self._clock = clock
-        self._reranking = reranking
+    stores: Stores
+    embedder_for: EmbedderFor
+    indexes: AgentIndexes
+    clock: Callable[[], int] = now_micros
+    reranking: Reranking | None = None
 
     def find_store(self, workspace: str) -> Store | None:
         """Return a workspace's store; None if nothing has been stored in it, as reading creates no store."""
         try:
-            return self._stores.workspace(workspace, create=False)
+            return self.stores.workspace(workspace, create=False)
         except NotFound:
             return None
 
@@ -165,7 +158,7 @@ class Recaller:
         Raises `Rejected` for an invalid request and `NotFound` for an unknown session or channel.
         """
         request.check()
-        now = self._clock()
+        now = self.clock()
         until = micros_until(request.as_of, now=now)
         store = self.find_store(workspace)
         if viewer is None:
@@ -181,19 +174,19 @@ class Recaller:
                 empty = RecallResponse(results=[], mode=request.mode, degraded=_empty(workspace))
                 return RecallOutcome(empty, viewer=viewer)
             store, account = account, None  # a new workspace finds the account's memories, too
-        reranking = self._reranking if self._reranking is not None and applies(request) else None
+        reranking = self.reranking if self.reranking is not None and applies(request) else None
         searched = reranking.deepened(request) if reranking is not None else request
-        prepared = prepare_query(store, searched, self._indexes, self._embedder_for, until=until)
+        prepared = prepare_query(store, searched, self.indexes, self.embedder_for, until=until)
         past = None
         if until is not None and not request.is_empty:
             across_too = [] if account is None else [(account, account_request(request))]
-            past = read_past([(store, request), *across_too], prepared, self._embedder_for)
+            past = read_past([(store, request), *across_too], prepared, self.embedder_for)
         with ExitStack() as transactions:
             across = None
             if account is not None and not request.is_empty:
-                across = open_account_query(transactions, account, prepared, self._indexes, self._embedder_for)
+                across = open_account_query(transactions, account, prepared, self.indexes, self.embedder_for)
             tx = transactions.enter_context(store.reading())
-            query = StoreQuery.bind(prepared, store, tx, self._indexes)
+            query = StoreQuery.bind(prepared, store, tx, self.indexes)
             found = find_results(Candidates(query, across, past), now=now if until is None else until)
         reasons = [query.degraded] if across is None else [query.degraded, across.degraded]
         degraded = "; ".join(dict.fromkeys(filter(None, reasons)))
@@ -218,7 +211,7 @@ class Recaller:
         account = self.find_store(ACCOUNT_STORE)
         if account is None:
             return None
-        return account.seen_by(Viewer(viewer.user, tenant=self._stores.tenant_of(workspace)))
+        return account.seen_by(Viewer(viewer.user, tenant=self.stores.tenant_of(workspace)))
 
     def search_sessions(self, workspace: str, request: RecallRequest) -> FoundSessions:
         """Return the sessions that fit a query, best first, each with the text that fits best.
@@ -230,19 +223,19 @@ class Recaller:
         if store is None:
             return FoundSessions(results=[], degraded=_empty(workspace))
         store = store.seen_by(Viewer(request.user))
-        prepared = prepare_query(store, request, self._indexes, self._embedder_for)
+        prepared = prepare_query(store, request, self.indexes, self.embedder_for)
         with store.reading() as tx:
-            return find_sessions(StoreQuery.bind(prepared, store, tx, self._indexes))
+            return find_sessions(StoreQuery.bind(prepared, store, tx, self.indexes))
 
     def embedding_once(self) -> Recaller:
         """Return a recaller for one call with several searches: it embeds the same query only once."""
         made: dict[int, QueryCachingEmbedder] = {}
 
         def embedder_for(tx: Transaction) -> Embedder | None:
-            embedder = self._embedder_for(tx)
+            embedder = self.embedder_for(tx)
             return None if embedder is None else made.setdefault(id(embedder), QueryCachingEmbedder(embedder))
 
-        return Recaller(self._stores, embedder_for, self._indexes, self._clock, self._reranking)
+        return Recaller(self.stores, embedder_for, self.indexes, self.clock, self.reranking)
 
 
 def _withdrawn(chunks: Collection[tuple[str, int]], stores: Sequence[Store], past: Past | None) -> set[tuple[str, int]]:

@@ -112,27 +112,19 @@ def planned(stores: Stores, scope: Scope) -> dict[str, dict[str, int]]:
     return plan
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowErasure:
-    """Removes the rows of one erasure, and keeps hashes of their texts before each removal."""
+    """Removes the rows of one erasure, and keeps hashes of their texts before each removal.
 
-    def __init__(
-        self,
-        *,
-        forgotten_at: Callable[[], Number],
-        drop_cached: Callable[[str, Sequence[tuple[str, str]]], None],
-        on_removed: Callable[[str, Counter[str]], None],
-        key: HashKey | None = None,
-        on_fragments: Callable[[FragmentSet], None] = lambda _: None,
-    ) -> None:
-        """`on_removed` gets the numbers by store; with a `key`, `on_fragments` gets hashes of the rows to be removed.
+    `forgotten_at` returns the broker's number; `drop_cached` drops the newest messages of sessions from the broker.
+    `on_removed` gets the numbers by store; with a `key`, `on_fragments` gets hashes of the rows to be removed.
+    """
 
-        `forgotten_at` returns the broker's number; `drop_cached` drops the newest messages of sessions from the broker.
-        """
-        self._forgotten_at = forgotten_at
-        self._drop_cached = drop_cached
-        self._on_removed = on_removed
-        self._key = key
-        self._on_fragments = on_fragments
+    forgotten_at: Callable[[], Number]
+    drop_cached: Callable[[str, Sequence[tuple[str, str]]], None]
+    on_removed: Callable[[str, Counter[str]], None]
+    key: HashKey | None = None
+    on_fragments: Callable[[FragmentSet], None] = lambda _: None
 
     def erase(self, store: Store, agent: str, subject: Subject) -> int:
         """Remove everything of a subject, in as many transactions as it takes; return the number of rows."""
@@ -151,15 +143,15 @@ class RowErasure:
 
     def _keep_fragments(self, store: Store, agent: str, selection: Selection) -> None:
         """Keep hashes of the texts, vectors and names of rows that are about to be removed."""
-        if self._key is None:
+        if self.key is None:
             return
         with store.reading() as tx:
             erased = tx.for_agent(agent).erased
             names = erased.names(selection)
             fragments = fragments_of(
-                self._key, [*erased.texts(selection), *names], raw=erased.vectors(selection), names=names
+                self.key, [*erased.texts(selection), *names], raw=erased.vectors(selection), names=names
             )
-        self._on_fragments(fragments)
+        self.on_fragments(fragments)
 
     def _erase_part(self, store: Store, agent: str, subject: Subject, part: Selection) -> int | None:
         """Remove a part and return the number of rows; None if one of its sessions has other users by now."""
@@ -167,8 +159,8 @@ class RowErasure:
         with store.reading_as(agent) as rows:  # takes long for a large session, so it must not hold a lock
             sessions = [(agent, name) for name in rows.erased.sessions_of(part)]
             counts = rows.erased.count(part)
-        self._drop_cached(store.name, sessions)
-        forgotten_at = self._forgotten_at()
+        self.drop_cached(store.name, sessions)
+        forgotten_at = self.forgotten_at()
         with store.writing() as tx:
             rows = tx.for_agent(agent)
             if not rows.erased.are_about(subject, part.of("sessions")):
@@ -176,8 +168,8 @@ class RowErasure:
             tx.broker_content.follow(forgotten_at.content)
             rows.removal.remove(part, forgotten_at=forgotten_at.value)
         # Again, for messages that were stored and cached between the two steps.
-        self._drop_cached(store.name, sessions)
-        self._on_removed(store.name, counts)
+        self.drop_cached(store.name, sessions)
+        self.on_removed(store.name, counts)
         if part.of("sessions") or part.of("files"):
             self._remove_set_aside(store)
         return sum(counts.values())
@@ -186,7 +178,7 @@ class RowErasure:
         """Remove the rows of large sessions and files that were set aside, in transactions of some 100 ms."""
         nothing = Counter[str]()
         while not remove_forgotten(store, budget_seconds=_RENEWED_SECONDS):
-            self._on_removed(store.name, nothing)
+            self.on_removed(store.name, nothing)
 
     def _erase_rest(self, store: Store, agent: str) -> int:
         """Remove the agent's rows that no selection includes, unless the agent has newer rows."""
@@ -195,7 +187,7 @@ class RowErasure:
             if not newer.is_empty():
                 return 0
             removed = rows.removal.remove_everything()
-        self._on_removed(store.name, Counter({"others": removed}))
+        self.on_removed(store.name, Counter({"others": removed}))
         return removed
 
 

@@ -288,8 +288,8 @@ def patiently(send: Send, call: ImportRecords) -> ImportReport:
 
 # No record is longer: the text of a file, escaped. A file with a longer line is no export.
 _LINE_BYTES: Final = 64 * 1024 * 1024
-# Documents of the first version were made in memory, and are read into memory.
-_OLD_BYTES: Final = 256 * 1024 * 1024
+# Documents of `memories.export` and `sessions.export` were made in memory, and are read into memory.
+_DOCUMENT_BYTES: Final = 256 * 1024 * 1024
 _HINT: Final = "copy it again from where it was made, or make the export again"
 
 _decode_header: Final = msgspec.json.Decoder(ExportHeader).decode
@@ -355,12 +355,12 @@ class ExportFile:
         return end.records
 
 
-class OlderExport:
+class DocumentExport:
     """A document that `memories.export` or `sessions.export` made, as records of an agent in a workspace."""
 
     def __init__(self, document: bytes, *, workspace: str, agent: str) -> None:
         """Read the document. Raises `Rejected` if neither of the two made it."""
-        self._records = list(_older_records(document, {"workspace": workspace, "agent": agent}))
+        self._records = list(_records_of_document(document, {"workspace": workspace, "agent": agent}))
         for record in self._records:
             _check(record)
         made = max((record.updated_at for record in self._records if hasattr(record, "updated_at")), default=None)
@@ -378,8 +378,9 @@ class OlderExport:
 def open_export(file: IO[bytes], *, workspace: str, agent: str) -> ExportSource:
     """Return the checked export in a seekable file.
 
-    A document of an older version becomes content of this `agent` and `workspace`. Raises `Rejected`, saying what to
-    do, for a file that is truncated, altered, newer than this version, in another encoding, or no export.
+    A document of `memories.export` or `sessions.export` becomes content of this `agent` and `workspace`. Raises
+    `Rejected`, saying what to do, for a file that is truncated, altered, newer than this version, in another encoding,
+    or no export.
     """
     file.seek(0)
     begin = file.read(4_096)
@@ -390,13 +391,13 @@ def open_export(file: IO[bytes], *, workspace: str, agent: str) -> ExportSource:
         )
     if not begin.startswith(b'{"part":"header"'):
         file.seek(0)
-        document = file.read(_OLD_BYTES + 1)
-        if not document.lstrip().startswith(b"{") or len(document) > _OLD_BYTES:
+        document = file.read(_DOCUMENT_BYTES + 1)
+        if not document.lstrip().startswith(b"{") or len(document) > _DOCUMENT_BYTES:
             raise Rejected(
                 "this is no export of Reverie: its first line must be the header that `reverie export` writes",
                 field="file",
             )
-        return OlderExport(document, workspace=workspace, agent=agent)
+        return DocumentExport(document, workspace=workspace, agent=agent)
     return ExportFile(file)
 
 
@@ -439,7 +440,7 @@ def _check(record: ExportedRecord) -> None:
         raise Rejected(f"{described(record)}: {error}", field=error.field) from error
 
 
-def _older_records(document: bytes, place: dict[str, str]) -> Iterator[ExportedRecord]:
+def _records_of_document(document: bytes, place: dict[str, str]) -> Iterator[ExportedRecord]:
     try:
         raw = msgspec.json.decode(document, type=dict[str, Any])
         check_keys(document, name="export")
