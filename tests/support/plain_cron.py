@@ -56,8 +56,9 @@ class WalkedClock:
         times = _among(of_day // 60, hour, 0, 23) & _among(of_day % 60, minute, 0, 59)
         begin = self._first_wall % 1440
         due = np.logical_and.outer(days, times).ravel()[begin : begin + self._walls]
-        minutes: NDArray[Any] = np.unique(self._reached[np.flatnonzero(due)])
-        return minutes
+        # They are in order, and several times of a gap are reached at once.
+        minutes: NDArray[Any] = self._reached[np.flatnonzero(due)]
+        return minutes[np.diff(minutes, prepend=-1) != 0]
 
 
 @cache

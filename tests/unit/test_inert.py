@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import cache
 from typing import Any
 
 import pytest
@@ -95,6 +96,7 @@ def _tool(text: str) -> str:
     return f"{result['content']} {' '.join(result['tags'])}"
 
 
+@cache
 def _required(kind: Any) -> Any:
     import msgspec
 
@@ -128,23 +130,29 @@ PLACES = {
 @pytest.mark.parametrize("disguise", DISGUISES)
 def test_no_control_token_of_any_template_is_whole_anywhere(place: str, disguise: str) -> None:
     """Given a control token in any disguise, wherever a model reads it, then no reader can take it for one."""
+    # A heading of the document itself ends with a blank line; a record never begins a turn behind one.
+    without = as_read(read(place, "before it after"))
     for token in EVERY_TOKEN:
         text = f"before {DISGUISES[disguise](token)} after"
         shown = as_read(read(place, text))
         wanted = as_read(token)
-        # A heading of the document itself ends with a blank line; a record never begins a turn behind one.
-        found = shown.count(wanted) - as_read(read(place, "before it after")).count(wanted)
+        found = shown.count(wanted) - without.count(wanted)
         assert found == 0, (token, shown)
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_invisible_is_shown(place: str) -> None:
     """Given every invisible character between letters, then none is left, and the letters are."""
-    hidden = [chr(code) for code in range(0x110000) if _is_invisible(code)]
+    hidden = every_invisible()
     assert len(hidden) > 4_000
     shown = read(place, "a" + "".join(hidden[: len(hidden) // 2]) + "b" + "".join(hidden[len(hidden) // 2 :]) + "c")
     assert "abc" in shown
     assert not any(own in shown for own in hidden)
+
+
+@cache
+def every_invisible() -> list[str]:
+    return [chr(code) for code in range(0x110000) if _is_invisible(code)]
 
 
 def _is_invisible(code: int) -> bool:
