@@ -20,6 +20,8 @@ PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)
 # What WCAG 2.2 AA asks for, as far as a program can tell.
 _RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+# The rules that look at colours. In the dark nothing else changes, which `tests/unit/test_page_texts.py` checks.
+_OF_COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
 
 
 @contextmanager
@@ -77,9 +79,9 @@ class Visitor:
     def violations(self) -> list[str]:
         """What axe finds wrong with the page that is open, in both colour schemes."""
         found: list[str] = []
-        for scheme in ("light", "dark"):
+        for scheme, rules in (("light", _RULES), ("dark", _OF_COLOURS)):
             self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            response = Axe().run(self.page, options=_RULES).response
+            response = Axe().run(self.page, options={**rules, "resultTypes": ["violations"]}).response
             for violation in response["violations"]:
                 nodes = [node["html"][:160] for node in violation["nodes"]]
                 found.append(f"{scheme}: {violation['id']}: {violation['help']}: {nodes}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +37,27 @@ from storage.memories.records import RATES
 
 NOW = datetime(2026, 5, 12, 9, 30, tzinfo=UTC)
 SECRET = b"k" * 32
+PAGE = Path(__file__).resolve().parents[2] / "server" / "page"
+
+
+def test_in_the_dark_nothing_but_colours_changes() -> None:
+    """Given all files of the page, then one block is for dark schemes, and it sets colours that light ones have too.
+
+    So the tests of the page in a browser look for what only colours can make wrong in both schemes, and for all else
+    in one.
+    """
+    files = {file.name: file.read_text("utf-8") for file in PAGE.rglob("*") if file.suffix in {".css", ".js", ".html"}}
+    assert "skeleton.html" in files
+    assert [name for name, text in files.items() if "prefers-color-scheme" in text] == ["page.css"]
+    assert files["page.css"].count("prefers-color-scheme") == 1
+    light, dark = re.findall(r":root \{([^{}]*)\}", files["page.css"])
+    assert f"(prefers-color-scheme: dark) {{\n  :root {{{dark}}}\n}}" in files["page.css"]
+    of_light, of_dark = (dict(re.findall(r"(--[a-z-]+): ([^;]+);", block)) for block in (light, dark))
+    assert re.sub(r"(--[a-z-]+): ([^;]+);", "", dark).strip() == ""
+    shape = re.compile(r"#[0-9a-f]{6}|rgb\([^()]*\)")
+    assert {name: shape.sub("", value) for name, value in of_dark.items()} == {
+        name: shape.sub("", of_light[name]) for name in of_dark
+    }
 
 
 @pytest.mark.parametrize(
