@@ -36,7 +36,7 @@ _NONE: Final = (0, 0, 0)
 _COUNTS: Final = """
     SELECT relation, pg_stat_get_xact_numscans(relation), pg_stat_get_xact_tuples_returned(relation),
         pg_stat_get_xact_tuples_fetched(relation)
-    FROM unnest(%s::oid[]) AS relation WHERE pg_stat_get_xact_numscans(relation) > 0
+    FROM unnest(%s::text::oid[]) AS relation WHERE pg_stat_get_xact_numscans(relation) > 0
 """
 
 
@@ -118,6 +118,7 @@ class StatementReads:
         self._reads: dict[tuple[str, str], Reads] = {}
         self._planned: dict[str, Planned] = {}
         self._tables: dict[int, tuple[str, bool]] = {}
+        self._relations = ""  # all of them, as the server reads an array: as a list they were converted for each count
         # By connection: what was counted last in its transaction, and the statement that may still be read from.
         self._counted: dict[int, _Counts] = {}
         self._streamed: dict[int, str] = {}
@@ -199,5 +200,6 @@ class StatementReads:
         if not self._tables:
             found = raw.execute(_RELATIONS, [SCHEMA]).fetchall()
             self._tables = {oid: (table, kind == "i") for oid, table, kind in found}
-        rows = raw.execute(_COUNTS, [list(self._tables)]).fetchall()
+            self._relations = f"{{{','.join(map(str, self._tables))}}}"
+        rows = raw.execute(_COUNTS, [self._relations]).fetchall()
         return {relation: (scans, returned, fetched) for relation, scans, returned, fetched in rows}
