@@ -127,17 +127,15 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("disguise", DISGUISES)
-def test_no_control_token_of_any_template_is_whole_anywhere(place: str, disguise: str) -> None:
+def test_no_control_token_of_any_template_is_whole_anywhere(place: str) -> None:
     """Given a control token in any disguise, wherever a model reads it, then no reader can take it for one."""
     # A heading of the document itself ends with a blank line; a record never begins a turn behind one.
     without = as_read(read(place, "before it after"))
     for token in EVERY_TOKEN:
-        text = f"before {DISGUISES[disguise](token)} after"
-        shown = as_read(read(place, text))
         wanted = as_read(token)
-        found = shown.count(wanted) - without.count(wanted)
-        assert found == 0, (token, shown)
+        for disguise, disguised in DISGUISES.items():
+            shown = as_read(read(place, f"before {disguised(token)} after"))
+            assert shown.count(wanted) == without.count(wanted), (disguise, token, shown)
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -19,7 +19,7 @@ from memory.memories.patterns.statements import find_statements
 from storage.memories.instructions import Applies
 from storage.memories.records import NewMemory, is_standing
 from support.extracting import Extracting, answer, memory, tell
-from support.instruction_tables import messages
+from support.instruction_tables import Table, messages
 from support.pipeline import WORKSPACE, Pipeline
 from support.scripted import ScriptedLanguageModel
 
@@ -32,11 +32,11 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
     made.close()
 
 
-def in_force(pipeline: Pipeline, user: str | None = None, *, limit: int = 100) -> list[str]:
+def in_force(pipeline: Pipeline, user: str | None = None, *, agent: str = "ana", limit: int = 100) -> list[str]:
     """Return what is in force for a user, newest first."""
     with pipeline.store.reading() as tx:
         applies = Applies(user, None, None, pipeline.now())
-        return [one.content for one in tx.for_agent("ana").instructions.newest(applies, limit=limit)]
+        return [one.content for one in tx.for_agent(agent).instructions.newest(applies, limit=limit)]
 
 
 def approve(pipeline: Pipeline) -> None:
@@ -54,35 +54,40 @@ def held(message: str) -> list[Statement]:
 # --- which messages ---
 
 
-@pytest.mark.parametrize("message", [*messages("kept"), *messages("own_words")])
-def test_an_instruction_is_found(message: str) -> None:
-    """Given a message that says how the agent should act from now on, then it is found, in the user's own words."""
-    found = held(message)
-    assert found
-    assert all(one.kind in ("instruction", "preference") and one.subject and one.importance >= 0.8 for one in found)
-    assert all(one.lifetime == "long_term" for one in found)
+def test_an_instruction_is_found() -> None:
+    """Given messages that say how the agent should act from now on, then it is found, in the user's own words."""
+    for message in [*messages("kept"), *messages("own_words")]:
+        found = held(message)
+        assert found, message
+        for one in found:
+            assert one.kind in ("instruction", "preference"), message
+            assert one.subject, message
+            assert one.importance >= 0.8, message
+            assert one.lifetime == "long_term", message
 
 
-@pytest.mark.parametrize("message", [*messages("traps"), *messages("others_words")])
-def test_what_only_looks_like_an_instruction_does_not_hold(message: str) -> None:
+def test_what_only_looks_like_an_instruction_does_not_hold() -> None:
     """Given talk, advice, tasks, attempts to override, and all that is pasted or quoted, then nothing of it holds."""
-    assert held(message) == []
-    of_all = find_statements(message, at=0)
-    assert not [one for one in of_all if is_standing(one.kind, one.importance) and not one.unconfirmed]
+    for message in [*messages("traps"), *messages("others_words")]:
+        assert held(message) == [], message
+        of_all = find_statements(message, at=0)
+        standing = [one for one in of_all if is_standing(one.kind, one.importance) and not one.unconfirmed]
+        assert standing == [], message
 
 
-@pytest.mark.parametrize("message", messages("others_words"))
-def test_nothing_is_taken_back_in_the_words_of_others(message: str) -> None:
-    """Given a pasted text that takes back a rule, then it is none of the user's."""
-    assert find_revocations(re.sub("(?i)always answer in", "you can stop answering in", message)) == []
+def test_nothing_is_taken_back_in_the_words_of_others() -> None:
+    """Given pasted texts that take back a rule, then it is none of the user's."""
+    for message in messages("others_words"):
+        revoking = re.sub("(?i)always answer in", "you can stop answering in", message)
+        assert find_revocations(revoking) == [], revoking
 
 
-@pytest.mark.parametrize("message", messages("waits"))
-def test_an_instruction_among_other_words_waits(message: str) -> None:
-    """Given an instruction behind a greeting, a label or another sentence, then it waits for a confirmation."""
-    found = find_instructions(message)
-    assert found
-    assert all(one.unconfirmed for one in found)
+def test_an_instruction_among_other_words_waits() -> None:
+    """Given instructions behind a greeting, a label or another sentence, then they wait for a confirmation."""
+    for message in messages("waits"):
+        found = find_instructions(message)
+        assert found, message
+        assert all(one.unconfirmed for one in found), message
 
 
 def test_nothing_waits_of_a_letter() -> None:
@@ -154,10 +159,10 @@ def test_what_is_entrusted_to_the_agent_or_said_to_it_is_an_instruction(message:
     assert held(message)
 
 
-@pytest.mark.parametrize("message", messages("traps"))
-def test_few_of_the_traps_wait_for_a_confirmation(message: str) -> None:
+def test_few_of_the_traps_wait_for_a_confirmation() -> None:
     """Given ordinary talk without an instruction of anybody, then nothing waits either."""
-    assert find_instructions(message) == [] or re.search(r"[:\n]|You are a helpful", message)
+    for message in messages("traps"):
+        assert find_instructions(message) == [] or re.search(r"[:\n]|You are a helpful", message), message
 
 
 def test_most_of_what_the_patterns_were_not_made_for_is_found() -> None:
@@ -480,14 +485,15 @@ def test_a_model_gives_instructions_that_the_user_said(pipeline: Pipeline) -> No
     assert in_force(pipeline) == ["Give code with types."]
 
 
-@pytest.mark.parametrize("message", messages("waits") + messages("others_words"))
-def test_a_model_finds_no_more_in_other_words_than_the_patterns(pipeline: Pipeline, message: str) -> None:
-    """Given a model that takes a pasted text for an instruction, then it is not in force."""
-    said = memory(message, kind="instruction", evidence="m0")
-    extracting = Extracting(pipeline, ScriptedLanguageModel([answer(said)]))
-    tell(pipeline, message)
-    extracting.sweep()
-    assert in_force(pipeline) == []
+@pytest.mark.parametrize("table", ["waits", "others_words"])
+def test_a_model_finds_no_more_in_other_words_than_the_patterns(pipeline: Pipeline, table: Table) -> None:
+    """Given a model that takes pasted texts for instructions, one said to each agent, then none is in force."""
+    for number, message in enumerate(messages(table)):
+        agent = f"agent-{number}"
+        model = ScriptedLanguageModel([answer(memory(message, kind="instruction"))])
+        tell(pipeline, message, agent=agent)
+        assert Extracting(pipeline, model).sweep()["dropped_no_evidence"] == 0, message
+        assert in_force(pipeline, agent=agent) == [], message
 
 
 @pytest.mark.parametrize(

@@ -71,15 +71,16 @@ IBAN = "DE89" + " 3704" + " 0044" + " 0532" + " 0130" + " 00"
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS.keys())
-@pytest.mark.parametrize(
-    "around", ["{}", "my key is {}.", "export KEY={}", '{{"key": "{}"}}', "see ({}), please", "a={}&b=2", "\n{}\n"]
-)
-def test_keys_of_well_known_forms_are_found_wherever_they_stand(key: str, around: str) -> None:
+def test_keys_of_well_known_forms_are_found_wherever_they_stand(key: str) -> None:
     """Given a key of a service, in prose or in a file, then it is found, and redaction leaves nothing of it."""
-    text = around.format(key)
-    assert looks_secret(text) is not None
-    assert key[8:] not in redacted(text)
     assert looks_secret(key) == "API key"
+    for around in (
+        *("{}", "my key is {}.", "export KEY={}", '{{"key": "{}"}}'),
+        *("see ({}), please", "a={}&b=2", "\n{}\n"),
+    ):
+        text = around.format(key)
+        assert looks_secret(text) is not None, text
+        assert key[8:] not in redacted(text), text
 
 
 @pytest.mark.parametrize(
