@@ -31,6 +31,7 @@ from server.responses import NamedRoute
 from server.services import Services
 from storage.pipeline import records
 from storage.stores import Store
+from worker.runtime import STAGE_TASKS
 
 endpoints = Endpoints("ingest")
 
@@ -171,7 +172,8 @@ def _get_dead_letter(services: Services, caller: Caller, call: calls.GetDeadLett
 def _replay(services: Services, caller: Caller, call: calls.ReplayDeadLetter) -> DeadLetter:
     runtime, store = services.runtime, _store(services, caller, call.letter_id)
     record = replay(store, runtime.inbox, call.letter_id, agent=caller.agent)
-    runtime.notify_stage(record.stage, caller.workspace, trace=caller.trace)
+    if record.stage in STAGE_TASKS:  # sessions are read again by the next sweep
+        runtime.notify_stage(record.stage, caller.workspace, trace=caller.trace)
     state, letter = await_replay(store, record, timeout_seconds=call.timeout_seconds)
     return msgspec.structs.replace(to_dead_letter(letter, with_payload=False), replay=state)
 

@@ -33,17 +33,24 @@ def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | Non
 
     The letter stays until the item succeeds: ingest removes it with the item that it stores; a sweep removes letters of
     the stages. If it fails again, the letter gets the new error, and its attempts are added up. Raises `NotFound`, and
-    `Conflict` for a recall, a goal, and a payload that this version cannot read or that belongs to another agent.
+    `Conflict` for a recall, and for a payload that this version cannot read or that belongs to another agent.
     """
     letter = _read(store, letter_id, agent)
-    if letter.stage in (RECALLS_STAGE, GOALS_STAGE):
-        raise Conflict(f"dead letter {letter.id}, of {letter.stage}, cannot be replayed: drop it", field="id")
+    if letter.stage == RECALLS_STAGE:
+        raise Conflict(
+            f"dead letter {letter.id} cannot be replayed, as the words of the recall are not kept: drop it. The caller"
+            " had its results; only their record is missing",
+            field="id",
+        )
     if letter.stage == "ingest":
         # Forgetting a session deletes its letters. If the letter is there after this number was taken, it was not
         # forgotten before; if it is forgotten later, the number keeps the item out.
         number = inbox.next_number().value
         letter = _read(store, letter_id, agent)
         _accept_again(store, inbox, letter, number)
+    elif letter.stage == GOALS_STAGE:
+        with store.writing() as tx:
+            tx.goal_vectors.embed_again(letter.agent, letter.item_id)
     elif letter.stage == EXTRACT_STAGE:
         ref_code, position = _read_session(letter)
         with store.writing() as tx:
@@ -92,6 +99,8 @@ def _outcome(store: Store, letter: DeadLetter) -> ReplayOutcome:
             return ReplayOutcome("failed", now)
         if letter.stage == "ingest":
             done = now is None
+        elif letter.stage == GOALS_STAGE:
+            done = not tx.goal_vectors.is_waiting(letter.agent, letter.item_id)
         elif letter.stage == EXTRACT_STAGE:
             ref_code, position = _read_session(letter)
             done = JobLeases(tx.connection).progress(EXTRACT_MEMORIES, ref_code) > position

@@ -376,6 +376,8 @@ def _embed_once(
             Attempts(tx.connection, EMBED_GOALS).end(names)
             for goal, vector in vectors:
                 tx.goal_vectors.put(goal, vector, embedder.model)
+            embedded = [(goal.agent, goal.schedule, "") for goal, vector in vectors if vector is not None]
+            tx.dead_letters.remove_of_items(GOALS_STAGE, embedded)
             tx.dead_letters.add([_letter_of(goal, deaths) for goal in goals if is_deadly], now=now)
     return vectors
 

@@ -151,7 +151,7 @@ class Origin:
     accepted_at: int
 
 
-# The stages of the dead letters of recalls and of goals that kill their worker. They cannot be replayed.
+# The stages of the dead letters of recalls, which cannot be replayed, and of goals that kill their worker.
 RECALLS_STAGE: Final = "recalls"
 GOALS_STAGE: Final = "goals"
 

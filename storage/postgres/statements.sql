@@ -3794,6 +3794,16 @@ FROM schedules
 WHERE (status IN ('active', 'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model
     FROM indexes WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id
     = :store_id LIMIT 1;
+-- storage.scheduling.schedules: is_waiting
+SELECT 1
+FROM schedules
+WHERE (agent_id = :agent AND id = :id AND status IN ('active', 'paused', 'disabled') AND recall_limit > 0 AND
+    COALESCE(goal_model, '') <> (SELECT model FROM indexes WHERE (kind = 'vector' AND state = 'active') AND
+    indexes.store_id = :store_id)) AND schedules.store_id = :store_id;
+-- storage.scheduling.schedules: embed_again
+UPDATE schedules
+SET goal_vector = NULL, goal_model = NULL
+WHERE (agent_id = :agent AND id = :id) AND schedules.store_id = :store_id;
 -- storage.scheduling.schedules: put
 UPDATE schedules
 SET goal_vector = :vector, goal_model = :model
@@ -4242,6 +4252,10 @@ JOIN sessions AS s ON s.agent_id = a.agent_id AND s.updated_at >= :since
 LEFT JOIN job_progress AS p ON p.store_id = :store_id AND (p.job = :job AND p.item = s.ref_code)
 LEFT JOIN job_progress AS r ON r.store_id = :store_id AND (r.job = :job AND r.item = 'retry ' || s.ref_code)
 WHERE s.last_sequence > COALESCE(p.position, 0) AND s.store_id = :store_id;
+-- storage.status: _extraction_backlog
+SELECT MAX(at)
+FROM job_progress
+WHERE job = :job AND job_progress.store_id = :store_id;
 -- storage.status: _backlog
 SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM messages AS waiting WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage

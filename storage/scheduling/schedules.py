@@ -340,6 +340,19 @@ class GoalVectors(Repository):
         """Return whether a goal has no vector of the model that the store searches by."""
         return self._value(f"SELECT 1 FROM schedules WHERE {GOALS_TO_EMBED} LIMIT 1") is not None
 
+    def is_waiting(self, agent: str, schedule: str) -> bool:
+        """Return whether the goal of a schedule has no vector of the model that the store searches by."""
+        sql = f"SELECT 1 FROM schedules WHERE agent_id = :agent AND id = :id AND {GOALS_TO_EMBED}"
+        return self._value(sql, agent=agent, id=schedule) is not None
+
+    def embed_again(self, agent: str, schedule: str) -> None:
+        """Make the goal of a schedule wait for its vector again."""
+        self._execute(
+            "UPDATE schedules SET goal_vector = NULL, goal_model = NULL WHERE agent_id = :agent AND id = :id",
+            agent=agent,
+            id=schedule,
+        )
+
     def put(self, goal: Goal, vector: bytes | None, model: str) -> None:
         """Store the vector of a goal (float32, little-endian), or that it has none, unless the goal has changed."""
         self._execute(

@@ -11,10 +11,16 @@ from typing import Never
 import httpx2
 import pytest
 
+from adapters.embedders.base import HashEmbedder
+from memory.scheduling.executing import embed_goals
+from memory.stage import letter_of_crash
+from reverie import contract
 from reverie.client import AsyncReverie, Reverie
 from reverie.contract import MessagePayload
 from reverie.errors import Conflict, InboxFull, NotFound, Rejected, StoreUnavailable, Unavailable, WaitTimeout
 from reverie.pipeline.calls import InboxLimits
+from reverie.scheduling.types import LlmExecutor
+from storage.pipeline.work import STAGES
 from storage.stores import Stores
 from support.agents import until
 from support.http import running_server
@@ -295,6 +301,29 @@ def test_a_dead_letter_is_told_shown_replayed_and_dropped(
     assert [letter.id for letter in memory.admin.dead_letters.list()] == [letter.id for letter in letters]
     assert memory.admin.dead_letters.drop(letters[0].id) is True
     assert [letter.item_id for letter in memory.admin.dead_letters.list()] == ["late"]
+
+
+def test_a_dead_letter_of_any_kind_is_replayed_or_says_why_not(memory: Reverie, runtime: Runtime) -> None:
+    """Given work of each kind that killed its workers, then a replay does it again, or its error says what to do."""
+    memory.ingest("s", LISBON)
+    drain(runtime)
+    schedule = memory.schedules.add("water the ferns", cron="0 9 * * *", executor=LlmExecutor())
+    embed_goals(runtime.store(contract.DEFAULT_WORKSPACE), HashEmbedder())
+    with runtime.store(contract.DEFAULT_WORKSPACE).reading() as tx:
+        ref_code = tx.for_agent("ana").sessions.get("s").ref_code
+    kinds = {**dict.fromkeys(STAGES, "1"), "extract": f"{ref_code} 0", "goals": schedule.id, "recalls": "r"}
+    letters = [letter_of_crash("ana", stage, item, 3, "worked") for stage, item in kinds.items()]
+    with runtime.store(contract.DEFAULT_WORKSPACE).writing() as tx:
+        tx.dead_letters.add(letters, now=1)
+    for letter in memory.admin.dead_letters.list():
+        if letter.stage == "recalls":
+            with pytest.raises(Conflict, match="the words of the recall are not kept: drop it"):
+                memory.admin.dead_letters.replay(letter.id)
+        else:
+            done = "queued" if letter.stage in ("extract", "goals") else "succeeded"
+            assert memory.admin.dead_letters.replay(letter.id, timeout_seconds=0).replay == done
+    assert embed_goals(runtime.store(contract.DEFAULT_WORKSPACE), HashEmbedder()) == {"goals": 1}
+    assert {letter.stage for letter in memory.admin.dead_letters.list()} == {"extract", "recalls"}
 
 
 @pytest.mark.parametrize("broker", [False, True], ids=["http", "broker"])

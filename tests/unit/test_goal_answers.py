@@ -15,6 +15,7 @@ from sqlalchemy import text
 
 from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused, HashEmbedder
 from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable
+from memory.pipeline.dead_letters import replay
 from memory.pipeline.recovery import StageSweep
 from memory.scheduling.executing import GoalContext, embed_goals
 from retrieval.recaller import Recaller
@@ -531,6 +532,11 @@ def test_a_goal_that_kills_its_worker_is_set_aside_and_others_get_their_vectors(
         (letter,) = tx.dead_letters.list()
         assert Attempts(tx.connection, contract.EMBED_GOALS).deaths() == {}
     assert (letter.stage, letter.item_id, letter.error_type) == ("goals", schedules[0], "WorkerCrashed")
+    replay(here.time.store, here.pipeline.inbox, letter.id)
+    assert embed_goals(here.time.store, HashEmbedder()) == {"goals": 1}
+    assert vector_of(here, schedules[0])[0] == expected("deadly")
+    with here.time.store.reading() as tx:
+        assert tx.dead_letters.count() == 0, "it is done"
 
 
 def test_an_embedder_that_is_away_leaves_goals_to_the_next_call(here: CarryingOut) -> None:

@@ -229,7 +229,7 @@ def test_a_recall_that_kills_its_worker_is_set_aside_and_the_others_are_recorded
     assert (pipe.count("recall_events"), pipe.recalls.workspaces()) == (4, [])
     (letter,) = pipe.dead_letters()
     assert (letter.stage, letter.error_type, letter.payload) == ("recalls", "WorkerCrashed", None)
-    with pytest.raises(Conflict, match="of recalls, cannot be replayed: drop it"):
+    with pytest.raises(Conflict, match="cannot be replayed, as the words of the recall are not kept: drop it"):
         replay(pipe.store, pipe.inbox, letter.id)
 
 
