@@ -100,7 +100,7 @@ class StatusReader:
     """Reads the status repeatedly in one process; unchanged workspaces are cached.
 
     `limits` returns the quotas of a workspace. `extraction_silence_seconds` is how long a session has to be silent
-    before memories are extracted from it; None if none are.
+    before memories are extracted from it; None if none are. `call_seconds` is how long a call of a model may take.
     """
 
     stores: Stores
@@ -111,6 +111,7 @@ class StatusReader:
     reranker: GuardedReranker | None = None
     limits: Callable[[str], Mapping[Resource, int]] = lambda _: {}
     extraction_silence_seconds: float | None = None
+    call_seconds: float = 0.0
     _seen: dict[str, tuple[FileStamp, StoreCounts]] = field(default_factory=dict, init=False)
 
     def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS, starting: bool = False) -> PipelineStatus:
@@ -141,7 +142,16 @@ class StatusReader:
             hosts=self._hosts(errors),
             faults=[]
             if broker.error
-            else find_faults(broker.workers, broker.queues, broker.inboxes, jobs, stages, at, starting=starting),
+            else find_faults(
+                broker.workers,
+                broker.queues,
+                broker.inboxes,
+                jobs,
+                stages,
+                at,
+                call_seconds=self.call_seconds,
+                starting=starting,
+            ),
             broker_warnings=[*broker.warnings, *lost_lines(self.stores.data_dir, now=now)],
             stages=stages,
             dead_letters=sum(line.dead_letters for line in stores),
@@ -360,7 +370,11 @@ def _has_work(line: WorkspaceStatus) -> bool:
 def _stage(backlog: StageBacklog, now: int) -> StageStatus:
     age = max(0.0, (now - backlog.oldest) / 1_000_000) if backlog.waiting else 0.0
     return StageStatus(
-        waiting=backlog.waiting, oldest_age_seconds=round(age, 3), held=backlog.claimed, retrying=backlog.retrying
+        waiting=backlog.waiting,
+        oldest_age_seconds=round(age, 3),
+        held=backlog.claimed,
+        retrying=backlog.retrying,
+        moved_at=from_micros(backlog.moved_at) if backlog.moved_at else None,
     )
 
 
@@ -377,6 +391,7 @@ def _sum(stages: Iterable[StageStatus | None]) -> StageStatus:
         oldest_age_seconds=max((stage.oldest_age_seconds for stage in known), default=0.0),
         held=sum(stage.held for stage in known),
         retrying=sum(stage.retrying for stage in known),
+        moved_at=max((stage.moved_at for stage in known if stage.moved_at), default=None),
     )
 
 

@@ -42,7 +42,7 @@ from storage.stores import Store
 from storage.trust.audit import AuditEntry
 from storage.viewer import Viewer
 from worker.runtime import Runtime
-from worker.status import read_status, silence_before_extraction
+from worker.status import call_seconds, read_status, silence_before_extraction
 
 _T = TypeVar("_T")
 _PAUSE_SHARE: Final = 10
@@ -122,6 +122,7 @@ class Services:
             runtime.reranker,
             self.quotas.amounts_allowed,
             silence_before_extraction(runtime.settings),
+            call_seconds(runtime.settings),
         )
 
     def _read_status(self) -> PipelineStatus:

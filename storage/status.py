@@ -20,7 +20,7 @@ from reverie.clock import now_micros
 from reverie.contract import EXTRACT_MEMORIES
 from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import check_sqlite_version, translate_errors
-from storage.memories.extraction import EXTRACT_STAGE, EXTRACTED_UP_TO, EXTRACTION_BACKLOG
+from storage.memories.extraction import EXTRACT_STAGE, EXTRACTED_UP_TO, EXTRACTION_BACKLOG, EXTRACTION_MOVED
 from storage.migrations import LINES, Kind, check_known, newest_version, read_oldest_programs, read_versions
 from storage.opening import inode_of
 from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql
@@ -137,7 +137,8 @@ def _extraction_backlog(raw: Any) -> StageBacklog:
     job = {"job": EXTRACT_MEMORIES}
     since = raw.execute(EXTRACTED_UP_TO, {**job, "now": now_micros()}).fetchone()[0]
     waiting, oldest, reading, retrying = raw.execute(EXTRACTION_BACKLOG, {**job, "since": since or 0}).fetchone()
-    return StageBacklog(int(waiting), int(oldest or 0), int(reading), int(retrying))
+    moved = raw.execute(EXTRACTION_MOVED, job).fetchone()[0] if waiting else 0
+    return StageBacklog(int(waiting), int(oldest or 0), int(reading), int(retrying), int(moved or 0))
 
 
 def _backlog(raw: Any, stage: Stage) -> StageBacklog:

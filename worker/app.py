@@ -8,8 +8,10 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -29,6 +31,7 @@ from reverie import contract
 from reverie.checks import is_workspace_name
 from reverie.errors import ReverieError, Unavailable
 from reverie.pipeline.broker import celery_settings, celery_url
+from reverie.pipeline.status import TaskDeath
 from storage.opened import open_stores
 from worker.consumption import Consumption
 from worker.host_upkeep import start_host_upkeep
@@ -136,6 +139,8 @@ settings = load_settings()
 app = create_app(settings)
 _runtime: Runtime | None = None
 _pool_signs: PoolSigns | None = None
+# The last tasks of this worker whose processes died. More than two say no more about what kills them.
+_deaths: deque[TaskDeath] = deque(maxlen=2)
 
 
 def prepare_threads() -> None:
@@ -320,6 +325,7 @@ def _note_killed(sender: Any = None, exception: Any = None, **_: Any) -> None:
     limit = _TIME_LIMITS_SECONDS.get(sender.name, TASK_TIME_LIMIT_SECONDS)
     reason = f"it was killed after its time limit of {limit} s" if killed_at_limit else f"its process died: {exception}"
     log.error("task_killed", task=sender.name, error=reason)
+    _deaths.append(TaskDeath(task=sender.name, at=datetime.now(UTC)))
     count_task(current_runtime(), sender.name, "killed")
     # The stores are opened only here: the parent forks, and must hold no open database then.
     stores = open_stores(settings.data, settings.database)
@@ -373,6 +379,7 @@ def _send_heartbeats(consumption: Consumption, queues: list[str]) -> None:
             started_at=started_at,
             stalled_seconds=consumption.stalled_seconds,
             shares_name_with=shares_name_with,
+            deaths=tuple(_deaths),
         )
         if other is not None:
             consumption.broker_answered()

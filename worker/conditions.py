@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from beat_schedule import PERIODIC_JOBS
+from memory.pipeline.faults import death_text, recent_deaths
 from reverie import contract
 from reverie.contract import job_name
 from reverie.counts import counted
@@ -58,6 +59,9 @@ def _broker(status: PipelineStatus) -> Iterator[Finding]:
 def _workers(status: PipelineStatus) -> Iterator[Finding]:
     """Yield whether each queue has a worker, beat runs, and accepted messages are processed."""
     yield from (Finding("Faults", "problem", fault) for fault in status.faults)
+    died = [death_text(worker, status.at) for worker in status.workers if recent_deaths(worker, status.at)]
+    advice = "its log says why, or the kernel's if memory was short"
+    yield from (Finding("Workers", "warning", text, advice) for text in died if text not in status.faults)
     if not status.faults:
         served = {queue for worker in status.workers for queue in worker.queues} >= set(status.queues)
         found = "all queues served" if served else "the others are starting"

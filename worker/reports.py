@@ -21,7 +21,7 @@ from memory.pipeline.faults import BLOCKED
 from memory.pipeline.storing import IngestReport
 from reverie import contract
 from reverie.errors import Unavailable
-from reverie.pipeline.status import WorkerStatus
+from reverie.pipeline.status import TaskDeath, WorkerStatus
 from worker.runtime import Runtime
 
 HEARTBEAT_SECONDS: Final = 5.0
@@ -37,6 +37,7 @@ def send_heartbeat(
     started_at: float,
     stalled_seconds: float = 0.0,
     shares_name_with: str = "",
+    deaths: Sequence[TaskDeath] = (),
 ) -> str | None:
     """Report that the process `name` is alive. `started_at` is in seconds.
 
@@ -51,6 +52,7 @@ def send_heartbeat(
         seen_at=datetime.now(UTC),
         stalled_seconds=stalled_seconds,
         shares_name_with=shares_name_with,
+        deaths=list(deaths),
         progress_at=None,
         tasks_done=0,
         embedder="",

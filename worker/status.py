@@ -51,13 +51,19 @@ def read_status_once(settings: Settings) -> PipelineStatus:
         monitor = Monitor(broker, prefix=settings.broker_prefix, flushed=settings.broker_is_flushed)
         limits = Quotas(stores, lambda: inbox, defaults=settings.quotas).amounts_allowed
         models = _embedder(settings), _language_model(settings), _reranker(settings)
-        reader = StatusReader(stores, inbox, monitor, *models, limits, silence_before_extraction(settings))
+        times = silence_before_extraction(settings), call_seconds(settings)
+        reader = StatusReader(stores, inbox, monitor, *models, limits, *times)
         return read_status(reader, settings, now=now_micros())
 
 
 def silence_before_extraction(settings: Settings) -> float | None:
     """Return for how many seconds a session is silent before memories are extracted from it; None if none ever are."""
     return settings.extraction_debounce_seconds if settings.extraction_enabled else None
+
+
+def call_seconds(settings: Settings) -> float:
+    """Return for how many seconds a call of the language model may last; 0 without one."""
+    return settings.language_model_timeout_seconds if language_model_spec(settings) else 0.0
 
 
 def _embedder(settings: Settings) -> GuardedEmbedder | None:

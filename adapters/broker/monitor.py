@@ -133,8 +133,9 @@ def _heartbeat(value: bytes | str) -> WorkerStatus | None:
         worker = msgspec.json.decode(value, type=WorkerStatus)
     except (ValueError, RecursionError):
         return None
-    has_times = worker.started_at.tzinfo is not None and worker.seen_at.tzinfo is not None
-    return worker if has_times and 0 <= worker.stalled_seconds <= _LARGEST else None
+    times = [worker.started_at, worker.seen_at, *(death.at for death in worker.deaths)]
+    has_zones = all(time.tzinfo is not None for time in times)
+    return worker if has_zones and 0 <= worker.stalled_seconds <= _LARGEST else None
 
 
 def _lag_sample(sample: bytes) -> tuple[float, float]:

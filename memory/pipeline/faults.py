@@ -8,7 +8,7 @@ from typing import Final
 
 from reverie import contract
 from reverie.counts import counted
-from reverie.pipeline.status import InboxStatus, JobStatus, StageStatus, WorkerStatus
+from reverie.pipeline.status import InboxStatus, JobStatus, StageStatus, TaskDeath, WorkerStatus
 from storage.memories.extraction import EXTRACT_STAGE
 
 # A worker looks into its queues every two seconds. If the broker goes away, the worker may not look for some 15 s.
@@ -16,6 +16,8 @@ STALLED_SECONDS: Final = 20.0
 # Inboxes are emptied about every second, and the sweeps for leftovers run every 15 s.
 STUCK_SECONDS: Final = 60.0
 _SWEEPS: Final = (contract.SWEEP_STAGES, contract.RECOVER_INBOX)
+# What a process had in hand when it died is tried again after its lease, with some 40 s between two tries.
+_DEATH_SECONDS: Final = 120.0
 _SHOWN: Final = 5
 # The queues of the stages whose tasks are not in the one of `index`.
 _QUEUES: Final = {
@@ -23,8 +25,8 @@ _QUEUES: Final = {
     "items": contract.QUEUE_EMBED,
     EXTRACT_STAGE: contract.QUEUE_EXTRACTION,
 }
-# A run of extraction takes up sessions for two minutes, with calls of a model. Other tasks are a batch of some 20 s.
-_LONGEST_TASK_SECONDS: Final = {contract.QUEUE_EXTRACTION: 180.0}
+# A step of extraction may be a call of a model with one format and, if it ignores that, another.
+_CALLS_OF_STEP: Final = 2
 # The state of a worker's embedder, beside "up" and "down", while it is up but may not embed the waiting chunks.
 BLOCKED: Final = "blocked"
 _NOT_EMBEDDING: Final = (": down (", f": {BLOCKED} (")
@@ -54,6 +56,26 @@ def find_worker_faults(
         )
 
 
+def recent_deaths(worker: WorkerStatus, now: datetime) -> list[TaskDeath]:
+    """Return the deaths in a worker's pool after which what was in hand may not have been tried again yet."""
+    return [death for death in worker.deaths if abs((now - death.at).total_seconds()) < _DEATH_SECONDS]
+
+
+def _is_second(deaths: Sequence[TaskDeath], now: datetime) -> bool:
+    """Return whether a second process has just died. A single death may be an operator's, and delays little."""
+    return len(deaths) > 1 and (now - deaths[-1].at).total_seconds() < STUCK_SECONDS
+
+
+def death_text(worker: WorkerStatus, now: datetime) -> str:
+    """Return when a process of a worker died last, and what becomes of what it had in hand."""
+    death, deaths = worker.deaths[-1], counted(len(recent_deaths(worker, now)), "death")
+    return (
+        f"a process of the worker {worker.name} died {(now - death.at).total_seconds():.0f} s ago in"
+        f" {contract.job_name(death.task)} ({deaths} lately): what it had in hand is tried again in small groups, then"
+        " alone, and is set aside after three deaths"
+    )
+
+
 def find_faults(
     workers: Sequence[WorkerStatus],
     queues: Mapping[str, int],
@@ -62,15 +84,26 @@ def find_faults(
     stages: Mapping[str, StageStatus],
     now: datetime,
     *,
+    call_seconds: float = 0.0,
     starting: bool = False,
 ) -> list[str]:
-    """Return all that is wrong with the work on accepted messages, while the broker answers."""
+    """Return all that is wrong with the work on accepted messages, while the broker answers.
+
+    A call of the language model may take `call_seconds`. While all is `starting`, workers may not have reported yet.
+    """
     faults = list(find_worker_faults(workers, queues, starting=starting))
     faults += [
         f"two workers have the name {worker.name}: pid {worker.pid} on {worker.host}, and {worker.shares_name_with}."
         " Their tasks are counted together: start one of them under another name (`-n NAME@%h`)"
         for worker in workers
         if worker.shares_name_with
+    ]
+    late = [name for name, state in stages.items() if state.waiting and state.oldest_age_seconds > STUCK_SECONDS]
+    queues_late = {_QUEUES.get(name, contract.QUEUE_INDEX) for name in late}
+    faults += [
+        death_text(worker, now)
+        for worker in workers
+        if (deaths := recent_deaths(worker, now)) and (_is_second(deaths, now) or queues_late & {*worker.queues})
     ]
     beats = [worker for worker in workers if worker.name.startswith("beat@")]
     if not beats and not starting:
@@ -90,14 +123,19 @@ def find_faults(
         f" {inbox.oldest_age_seconds:.0f} s: see the log of the worker for `ingest`"
         for inbox in old[:_SHOWN]
     ]
-    for name, state in stages.items():
-        if state.waiting and state.oldest_age_seconds > STUCK_SECONDS:
-            faults += _stage_faults(name, state, workers, now)
+    for name in late:
+        may_take = max(STUCK_SECONDS, _CALLS_OF_STEP * call_seconds) if name == EXTRACT_STAGE else STUCK_SECONDS
+        faults += _stage_faults(name, stages[name], workers, now, may_take)
     return faults
 
 
-def _stage_faults(name: str, state: StageStatus, workers: Sequence[WorkerStatus], now: datetime) -> Iterator[str]:
-    """Yield the reasons why old rows of a stage make no progress. A long queue that moves is no fault."""
+def _stage_faults(
+    name: str, state: StageStatus, workers: Sequence[WorkerStatus], now: datetime, may_take_seconds: float
+) -> Iterator[str]:
+    """Yield the reasons why old rows of a stage make no progress. A long queue that moves is no fault.
+
+    A step of the stage may take `may_take_seconds`.
+    """
     queue = _QUEUES.get(name, contract.QUEUE_INDEX)
     if state.retrying:
         yield (
@@ -114,10 +152,10 @@ def _stage_faults(name: str, state: StageStatus, workers: Sequence[WorkerStatus]
         )
         return
     serving = [worker.progress_at or worker.started_at for worker in workers if queue in worker.queues]
-    still_seconds = (now - max(serving)).total_seconds() if serving else 0.0
-    if still_seconds > _LONGEST_TASK_SECONDS.get(queue, STUCK_SECONDS):
+    still_seconds = (now - max([*serving, state.moved_at or serving[0]])).total_seconds() if serving else 0.0
+    if still_seconds > may_take_seconds:
         yield (
             f"{counted(state.waiting, 'row')} wait at the stage {name}, the oldest for"
-            f" {state.oldest_age_seconds:.0f} s, and no worker for `{queue}` has finished a task for"
-            f" {still_seconds:.0f} s: see its log"
+            f" {state.oldest_age_seconds:.0f} s, and no worker for `{queue}` has got on for {still_seconds:.0f} s:"
+            " see its log"
         )

@@ -126,6 +126,8 @@ EXTRACTION_BACKLOG: Final = f"""
     {_JOIN_RETRIES}
     WHERE s.last_sequence > coalesce(p.position, 0)
 """
+# When a session was last begun or read on. It reads a row of each session of the workspace.
+EXTRACTION_MOVED: Final = "SELECT max(at) FROM job_progress WHERE job = :job"
 # The latest time up to which every session that was written has been read, 0 if it lies in the future.
 EXTRACTED_UP_TO: Final = (
     f"SELECT max(position) FROM job_progress WHERE job = :job AND item = '{_WATERMARK}' AND position <= :now"

@@ -102,12 +102,16 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class StageBacklog:
-    """How many rows wait at a stage, and since when in microseconds (0 if none waits)."""
+    """How many rows wait at a stage, and since when in microseconds (0 if none waits).
+
+    `moved_at` is when one was last worked on, 0 where only the workers' finished tasks tell it.
+    """
 
     waiting: int
     oldest: int
     claimed: int
     retrying: int
+    moved_at: int = 0
 
 
 class WorkQueue(Repository):

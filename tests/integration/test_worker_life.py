@@ -23,7 +23,7 @@ from benchmarks.harness.stack import Stack
 from memory.pipeline.faults import find_faults
 from reverie import contract
 from support.broker import RestartableValkey
-from support.gated_worker import PATIENCE_SECONDS, GatedWorker, wait_until
+from support.gated_worker import PATIENCE_SECONDS, TASK, GatedWorker, wait_until
 from support.ports import free_port
 
 # No place is ever freed from the moment at which a file is there, as when acknowledgements are lost.
@@ -234,3 +234,21 @@ def test_a_child_that_stands_still_without_a_task_is_replaced(tmp_path: Path) ->
         worker.wait_ended("second")
         assert worker.begun("second") != worker.begun("first")
         assert worker.process.poll() is None
+
+
+def test_a_child_that_dies_in_its_task_is_told_with_its_task(tmp_path: Path) -> None:
+    """Given a child that is killed twice in its task, then each death is told, and the second one is a fault."""
+    with (
+        RestartableValkey() as broker,
+        redis.Redis.from_url(broker.url) as client,
+        GatedWorker(tmp_path, broker.url) as worker,
+    ):
+        monitor = Monitor(client, prefix=contract.DEFAULT_PREFIX)
+        worker.send("deadly")
+        for deaths in (1, 2):
+            wait_until(lambda deaths=deaths: len(worker.begun("deadly")) == deaths, "the task begins")
+            assert faults(monitor) == []
+            os.kill(worker.begun("deadly")[-1], signal.SIGKILL)
+            wait_until(lambda deaths=deaths: len(monitor.workers()[0].deaths) == deaths, "the death is told")
+        assert {death.task for death in monitor.workers()[0].deaths} == {TASK}
+        assert ["in test-gated (2 deaths lately)" in fault for fault in faults(monitor)] == [True]

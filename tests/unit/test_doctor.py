@@ -24,6 +24,7 @@ from reverie.pipeline.status import (
     LanguageModelStatus,
     PipelineStatus,
     StageStatus,
+    TaskDeath,
     TimeStatus,
     WorkerStatus,
 )
@@ -273,9 +274,10 @@ def test_an_error_of_a_check_is_a_finding() -> None:
     assert found[1].found == "/data: Permission denied"
 
 
-def faults(status: PipelineStatus, **changes: Any) -> list[str]:
+def faults(status: PipelineStatus, *, call_seconds: float = 20, **changes: Any) -> list[str]:
     changed = msgspec.structs.replace(status, **changes)
-    return find_faults(changed.workers, changed.queues, changed.inboxes, changed.jobs, changed.stages, changed.at)
+    rest = (changed.jobs, changed.stages, changed.at)
+    return find_faults(changed.workers, changed.queues, changed.inboxes, *rest, call_seconds=call_seconds)
 
 
 def test_a_pipeline_at_work_has_no_fault() -> None:
@@ -313,15 +315,8 @@ def test_each_thing_that_stands_still_is_a_fault_of_its_own() -> None:
         "beat": faults(status, workers=[worker]),
         "talks": faults(status, inboxes=[inbox]),
         "stage embed": faults(status, stages={"embed": stage}),
-        "`embed` has finished": faults(status, workers=[hung, beat], stages={"embed": waits}),
-        "`extraction` has finished": faults(
-            status,
-            workers=[
-                msgspec.structs.replace(hung, queues=["extraction"], progress_at=NOW - timedelta(minutes=4)),
-                beat,
-            ],
-            stages={"extract": waits},
-        ),
+        "`embed` has got on": faults(status, workers=[hung, beat], stages={"embed": waits}),
+        "`extraction` has got on": faults(status, workers=[hung, beat], stages={"extract": waits}),
         "m: down (away)": faults(
             status, workers=[msgspec.structs.replace(worker, embedder="m: down (away)"), beat], stages={"embed": waits}
         ),
@@ -335,3 +330,46 @@ def test_each_thing_that_stands_still_is_a_fault_of_its_own() -> None:
     late = faults(status, workers=[worker, old_beat], at=later)
     assert ["sweep-stages" in late[0], "recover-inbox" in late[1], len(late)] == [True, True, 2]
     assert faults(status, workers=[worker, new_beat], at=later) == [], "it has not had the time yet"
+
+
+def test_a_process_that_died_at_work_is_told_and_is_a_fault_if_something_waits_or_another_died(
+    settings: Settings,
+) -> None:
+    """Given a death in the pool of a worker, then it is a warning for two minutes; a fault while rows of its queue wait
+    for over a minute, or for a minute after a second death."""
+    status = healthy()
+    worker, beat = status.workers
+    one, before = (TaskDeath(task=contract.EMBED_CHUNKS, at=NOW - timedelta(seconds=ago)) for ago in (50, 90))
+    late = {"embed": StageStatus(waiting=1, held=1, oldest_age_seconds=STUCK_SECONDS + 1)}
+
+    def found(deaths: list[TaskDeath], at: datetime = NOW, **changes: Any) -> list[tuple[str, str]]:
+        workers = [msgspec.structs.replace(worker, deaths=deaths, progress_at=at, seen_at=at), beat]
+        changed = msgspec.structs.replace(status, workers=workers, at=at, **changes)
+        changed = msgspec.structs.replace(changed, faults=[one for one in faults(changed) if "beat" not in one])
+        texts = [one for one in find_conditions(changed, settings) if "died" in one.found]
+        assert all("all@host died" in text.found and "in embed-chunks" in text.found for text in texts)
+        return [(text.subject, text.state) for text in texts]
+
+    assert found([]) == found([], stages=late) == []
+    assert found([one]) == [("Workers", "warning")]
+    assert found([one], stages=late) == found([before, one]) == [("Faults", "problem")]
+    assert found([one], stages={"extract": late["embed"]}) == [("Faults", "problem")], "it serves this queue as well"
+    assert found([before, one], NOW + timedelta(seconds=20)) == [("Workers", "warning")], "it has been tried again"
+    assert found([before, one], NOW + timedelta(seconds=80)) == []
+
+
+def test_extraction_that_gets_on_within_a_long_task_or_waits_for_a_slow_model_is_no_fault() -> None:
+    """Given a task of minutes, then it is a fault once no session has been read for a minute; with a model whose calls
+    may last for 90 s, after two of them."""
+    status = healthy()
+    worker, beat = status.workers
+    began = NOW - timedelta(minutes=4)
+    workers = [msgspec.structs.replace(worker, started_at=began, progress_at=began), beat]
+
+    def found(moved_seconds: float, call_seconds: float) -> int:
+        moved = NOW - timedelta(seconds=moved_seconds)
+        stages = {"extract": StageStatus(waiting=9, held=1, oldest_age_seconds=200, moved_at=moved)}
+        return len(faults(status, workers=workers, stages=stages, call_seconds=call_seconds))
+
+    assert [found(59, 0), found(59, 20), found(61, 90), found(179, 90)] == [0, 0, 0, 0]
+    assert [found(61, 0), found(61, 20), found(181, 90)] == [1, 1, 1]

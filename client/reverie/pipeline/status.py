@@ -12,12 +12,16 @@ from reverie.contract import ACCOUNT_STORE
 
 
 class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows waiting at one stage: `held` ones are being processed, `retrying` ones failed and will be tried again."""
+    """Rows waiting at one stage: `held` ones are being processed, `retrying` ones failed and will be tried again.
+
+    `moved_at` is when one was last worked on, for a stage with tasks that last for minutes.
+    """
 
     waiting: int = 0
     oldest_age_seconds: float = 0.0
     held: int = 0
     retrying: int = 0
+    moved_at: datetime | None = None
 
 
 class InboxStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,11 +71,18 @@ class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     error: str = ""
 
 
+class TaskDeath(msgspec.Struct, frozen=True, kw_only=True):
+    """When a process of a worker's pool died, or was killed at its time limit, and its task."""
+
+    task: str
+    at: datetime
+
+
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One worker that is alive. `progress_at` is when it last finished a task.
 
     `stalled_seconds` is for how long it has taken no task although it could; `shares_name_with` is another process that
-    reports under the same name, so that their figures are mixed.
+    reports under the same name, so that their figures are mixed. `deaths` are the last ones of its pool, oldest first.
     """
 
     name: str
@@ -82,6 +93,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: datetime
     stalled_seconds: float = 0.0
     shares_name_with: str = ""
+    deaths: list[TaskDeath] = []
     progress_at: datetime | None
     tasks_done: int
     embedder: str
