@@ -113,7 +113,7 @@ class KnownStores:
         return False
 
     def note_version(self, name: str, identity: int, version: int) -> None:
-        """Note a version of a store that was committed. A concurrent older note may replace it, which does no harm."""
+        """Note that a store has committed this version. A concurrent older note may replace it, which does no harm."""
         note, path = f"{identity} {version}\n".encode(), self._folder / _VERSIONS / name
         with suppress(OSError):
             if path.read_bytes() == note:

@@ -7,7 +7,7 @@ from typing import Any
 from memory.jobs import ALL_DATA, JobScope, RunOptions
 from memory.upkeep import dream_sweep as dreams
 from memory.upkeep import maintenance
-from memory.upkeep.consolidation import AgentUsers, consolidate
+from memory.upkeep.consolidation import consolidate
 from memory.upkeep.dreaming import DREAM_RULES
 from memory.upkeep.maintenance import KeepRules
 from memory.upkeep.pruning import prune_decayed, run_within_limit
@@ -26,7 +26,7 @@ def consolidate_memories(
     return run_within_limit(
         runtime.stores,
         contract.CONSOLIDATE_MEMORIES,
-        lambda run: consolidate(run, policy, AgentUsers(runtime.stores)),
+        lambda run: consolidate(run, policy, runtime.stores),
         policy,
         now=runtime.now(),
         idle_stores=None if manual else runtime.idle_stores,

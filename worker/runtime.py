@@ -132,7 +132,10 @@ def fingerprint(settings: Settings) -> str:
 
 
 def embedding_counter(metrics: SharedMetrics) -> EmbeddingObserver:
-    """Return an observer of embedders. Tokens are estimated: counting them exactly would take 40 us a text."""
+    """Return a function that counts the calls, texts and tokens of embedders in the metrics.
+
+    Tokens are estimated: counting them exactly would take 40 us a text.
+    """
     tokens = EstimatedTokens()
 
     def observe(purpose: EmbeddingPurpose, texts: Sequence[str], succeeded: bool) -> None:

@@ -135,7 +135,7 @@ def check_index(field: str, paths: Sequence[str]) -> list[str]:
 
 
 def check_vectors(field: str, vectors: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Return vectors of one length. Raises `Rejected`."""
+    """Return vectors as lists of floats. Raises `Rejected` unless all have the same length."""
     if len(vectors) > MAX_VECTORS:
         raise Rejected(f"{field} has {len(vectors)} vectors; the limit is {MAX_VECTORS}", field=field)
     found = [check_vector(f"{field}[{place}]", vector) for place, vector in enumerate(vectors)]

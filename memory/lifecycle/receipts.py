@@ -207,7 +207,8 @@ _PACKAGES: Final = ("adapters", "memory", "server", "storage", "worker")
 def parts_in_rows(stores: Stores, key: HashKey, wanted: FragmentSet, *, on_block: Callable[[], None]) -> FragmentSet:
     """Return the fragments that rows of any store contain; `on_block` is called after each megabyte and each store.
 
-    For tokens, all tables are read, and also parts of words count: full-text indexes may store only a word's end.
+    Tokens, which have fewer than 16 bytes, are searched in all tables, also within longer words: full-text indexes may
+    store only a word's end.
     """
     found, matcher, tokens = FragmentSet(), Matcher(key, wanted.without_tokens()), FragmentSet(tokens=wanted.tokens)
     if not len(wanted):

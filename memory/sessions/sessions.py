@@ -147,8 +147,8 @@ def pop_message(
 ) -> Message | None:
     """Delete the last message of a session with all that came from it, and return it; None if there is none.
 
-    It gets a tombstone. Deliveries of it that were accepted until now are not stored any more: a number of the broker
-    separates them from later ones. Without a broker this raises `Unavailable` before anything is deleted.
+    The message gets a tombstone. Deliveries of it that were accepted until now are not stored any more: a number of the
+    broker separates them from later ones. Without a broker this raises `Unavailable` before anything is deleted.
     """
     popped = None
     while popped is None:

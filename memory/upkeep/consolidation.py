@@ -359,26 +359,19 @@ def _merged(
         yield survivor, duplicate, f"{survivor.id} says the same"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentUsers:
-    """Says which agents have users."""
+def has_users(stores: Stores, store: Store, agent: str) -> bool:
+    """Return whether an agent has users in a store; for the account's store, whether it has any in a workspace.
 
-    stores: Stores
+    A workspace that cannot be read counts as one with users.
+    """
 
-    def named(self, store: Store, agent: str) -> bool:
-        """Return whether an agent has users in a store; for the account's store, whether it has any in a workspace.
-
-        A workspace that cannot be read counts as one with users.
-        """
-        if _names_users(store, agent):
-            return True
-        return store.name == ACCOUNT_STORE and any(self._in_workspace(name, agent) for name in self.stores.names())
-
-    def _in_workspace(self, name: str, agent: str) -> bool:
+    def in_workspace(name: str) -> bool:
         try:
-            return _names_users(self.stores.workspace(name, create=False), agent)
+            return _names_users(stores.workspace(name, create=False), agent)
         except ReverieError:
             return True
+
+    return _names_users(store, agent) or (store.name == ACCOUNT_STORE and any(map(in_workspace, stores.names())))
 
 
 def little_known(
@@ -402,14 +395,15 @@ def _names_users(store: Store, agent: str) -> bool:
 _LARGE_SCOPE: Final = 5_000
 
 
-def consolidate(run: JobRun, policy: CurationPolicy, users: AgentUsers) -> dict[str, Plan]:
+def consolidate(run: JobRun, policy: CurationPolicy, stores: Stores) -> dict[str, Plan]:
     """Consolidate the memories of every agent of a store, or only count the changes if the run is a dry run.
 
     Returns the plan for each agent.
     """
     plans: dict[str, Plan] = {}
     for agent in agents(run):
-        of_agent = policy if users.named(run.store, agent) else replace(policy, shared_min_users=0, shared_min_days=0)
+        has_none = not has_users(stores, run.store, agent)
+        of_agent = replace(policy, shared_min_users=0, shared_min_days=0) if has_none else policy
         plans[agent] = plan_consolidation(run, agent, of_agent)
         count_or_carry_out(run, agent, of_agent, plans[agent])
     return plans

@@ -26,7 +26,7 @@ from memory.jobs import ORDINARY_RUN, JobRun, RunOptions
 from memory.memories.concept_tags import SEEN_BY_ALL, concept_tags, sensitive_kind
 from memory.questions import is_only_questions
 from memory.secrets import announces_secret, asks_for_secret, looks_secret
-from memory.upkeep.consolidation import AgentUsers
+from memory.upkeep.consolidation import has_users
 from memory.upkeep.dreaming import DreamRules, Signals, Tally
 from memory.upkeep.notebook import Notebooks, refresh
 from reverie.contract import DREAM_SWEEP
@@ -97,7 +97,7 @@ def dream_sweep(
         with run.store.reading() as tx:
             agents = tx.recalls.agents()
         for agent in run.until_deadline(run.chosen(agents), remaining="agents_not_reached"):
-            sweep_agent(run, agent, rules, AgentUsers(stores))
+            sweep_agent(run, agent, rules, stores)
         if run.counts["made_of_messages"]:
             on_new_memories(run.store.name)
         if notebooks.repositories is not None and not run.dry_run:
@@ -108,11 +108,11 @@ def dream_sweep(
     )
 
 
-def sweep_agent(run: JobRun, agent: str, rules: DreamRules, users: AgentUsers) -> None:
+def sweep_agent(run: JobRun, agent: str, rules: DreamRules, stores: Stores) -> None:
     """Promote what passes the gates for one agent, at most `rules.most_promotions`."""
     candidates, missed = _recalled(run, agent, rules)
     run.counts.update(candidates=len(candidates), promoted=0)
-    known, refused = _passing_shared_gates(run, agent, candidates, rules, users)
+    known, refused = _passing_shared_gates(run, agent, candidates, rules, stores)
     chosen, left_out = _choose(run, agent, known, rules.most_promotions)
     if run.dry_run:
         run.counts["promoted"] += len(chosen)
@@ -162,10 +162,10 @@ def _recalled(run: JobRun, agent: str, rules: DreamRules) -> tuple[list[Candidat
 
 
 def _passing_shared_gates(
-    run: JobRun, agent: str, candidates: Sequence[Candidate], rules: DreamRules, users: AgentUsers
+    run: JobRun, agent: str, candidates: Sequence[Candidate], rules: DreamRules, stores: Stores
 ) -> tuple[Sequence[Candidate], list[LeftOut]]:
     """Separate the candidates that several users see and too few have recalled; return the others first."""
-    if not any(candidate.source.for_several for candidate in candidates) or not users.named(run.store, agent):
+    if not any(candidate.source.for_several for candidate in candidates) or not has_users(stores, run.store, agent):
         return candidates, []
     known: list[Candidate] = []
     refused: list[LeftOut] = []

@@ -89,7 +89,7 @@ class ErasureRecord:
     next_try_at: int | None = None
 
 
-# The name in `counts` for memories that stay in the account, until the receipt names them.
+# Under this name, `counts` has how many memories stay in the account, until the receipt lists them.
 KEPT_IN_ACCOUNT: Final = "kept in @account"
 _SELECT: Final = f"SELECT {select_list(ErasureRecord)} FROM erasures"
 _INSERT: Final = insert_sql("erasures", ErasureRecord)

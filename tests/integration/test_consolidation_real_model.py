@@ -11,7 +11,7 @@ import pytest
 from adapters.embedders.base import Embedder, EmbedderSpec
 from adapters.embedders.record import build_embedder
 from memory.jobs import run_on_store
-from memory.upkeep.consolidation import AgentUsers, consolidate
+from memory.upkeep.consolidation import consolidate
 from reverie import contract
 from storage.memories.records import NewMemory
 from support.kept import DEFAULT_POLICY
@@ -69,7 +69,7 @@ def consolidated(pipeline: Pipeline) -> dict[str, int]:
     report = run_on_store(
         pipeline.store,
         contract.CONSOLIDATE_MEMORIES,
-        lambda run: consolidate(run, DEFAULT_POLICY, AgentUsers(pipeline.stores)),
+        lambda run: consolidate(run, DEFAULT_POLICY, pipeline.stores),
         now=pipeline.now(),
     )
     return {name: count for name, count in report.counts.items() if count}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from adapters.embedders.base import to_blob
 from memory.jobs import JobReport, run_on_store
 from memory.pipeline.chunking import cut
-from memory.upkeep.consolidation import AgentUsers, consolidate
+from memory.upkeep.consolidation import consolidate
 from memory.upkeep.relevance import CurationPolicy
 from reverie import contract
 from storage.index.search_index import VectorEntry
@@ -129,7 +129,7 @@ class Kept:
         return run_on_store(
             self.store,
             contract.CONSOLIDATE_MEMORIES,
-            lambda run: consolidate(run, policy, AgentUsers(self.stores)),
+            lambda run: consolidate(run, policy, self.stores),
             now=now,
             dry_run=dry_run,
         )

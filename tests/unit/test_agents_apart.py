@@ -22,7 +22,7 @@ from memory.sessions.lifecycle import SessionEndHooks, close_idle_sessions
 from memory.sessions.scratchpads import write_items, write_key
 from memory.sessions.summaries import RollingRules, SummaryRules
 from memory.sessions.summary_jobs import consolidate_conversations, summarize_sessions
-from memory.upkeep.consolidation import AgentUsers, consolidate
+from memory.upkeep.consolidation import consolidate
 from memory.upkeep.pruning import prune_decayed
 from reverie import contract
 from support.dreams import Dreamer
@@ -113,7 +113,7 @@ class Life:
         works: dict[str, Callable[[JobRun], None]] = {
             "extract": lambda run: extract_due(run, extractor),
             "summarize": lambda run: summarize_sessions(run, condenser, NUMBERS),
-            "consolidate": lambda run: consolidate(run, POLICY, AgentUsers(world.stores)),
+            "consolidate": lambda run: consolidate(run, POLICY, world.stores),
             "conversations": lambda run: consolidate_conversations(run, condenser, NUMBERS, after_hours=24),
         }
         for job, work in works.items():

@@ -76,7 +76,10 @@ class ReverieMemoryService(BaseMemoryService):
         limit: int = 10,
         min_score: float = 0.05,
     ) -> None:
-        """Open nothing yet. A search returns at most `limit` memories, with at least `min_score` as their relevance."""
+        """Keep the settings; the first call connects.
+
+        A search returns at most `limit` memories, with at least `min_score` as their relevance.
+        """
         self._apps = AppClients(url=url, token=token, workspace=workspace)
         self._limit = limit
         self._min_score = min_score
@@ -205,7 +208,7 @@ class ReverieSessionService(BaseSessionService):
     """
 
     def __init__(self, *, url: str | None = None, token: str | None = None, workspace: str | None = None) -> None:
-        """Open nothing yet."""
+        """Keep the settings; the first call connects."""
         self._apps = AppClients(url=url, token=token, workspace=workspace)
 
     async def create_session(

@@ -73,7 +73,7 @@ class Memory:
     """
 
     def __init__(self, client: Reverie | None = None, *, agent: str | None = None, **connection: Any) -> None:
-        """Open nothing yet. Raises `TypeError` for a configuration of mem0: see `from_config`."""
+        """Connect with the first call. Raises `TypeError` for a configuration of mem0: see `from_config`."""
         if client is not None and not isinstance(client, Reverie):
             raise TypeError(f"client must be a reverie.Reverie, not {type(client).__name__}; see Memory.from_config")
         if client is not None and (agent is not None or connection):
@@ -331,7 +331,7 @@ class AsyncMemory:
     """
 
     def __init__(self, client: Reverie | None = None, *, agent: str | None = None, **connection: Any) -> None:
-        """Open nothing yet. Raises `TypeError` for a configuration of mem0: see `from_config`."""
+        """Connect with the first call. Raises `TypeError` for a configuration of mem0: see `from_config`."""
         self._memory = Memory(client, agent=agent, **connection)
 
     @classmethod

@@ -72,7 +72,7 @@ class ReverieSession:
         wait: Literal["stored", "searchable"] = "stored",
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
-        """Open nothing yet.
+        """Keep the settings; the first call connects.
 
         Raises `Rejected` for a session or a user that cannot be named so, and `TypeError` for a setting that the SDK
         does not know.

@@ -132,7 +132,7 @@ class _Bounded(_Base):
                 super().connect_check_health(check_health, retry_socket_connect)
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """Send a command. A broker that hangs still takes it."""
+        """Send a command. A broker that hangs takes commands, too: only an answer shows that it is alive."""
         with self._step(answers=False):
             super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
 

@@ -201,7 +201,7 @@ class RerankerStatus(msgspec.Struct, frozen=True, kw_only=True):
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A host that shares the database: how long nothing was heard of it, and how many erasures wait for it.
 
-    `error` is why it cannot carry them out.
+    `error` says why the host cannot carry these erasures out.
     """
 
     id: str
