@@ -42,7 +42,7 @@ _TYPE_NAMES: Final = {
 
 # By the name of an argument, a field or a method, what other programs for memories and agents call it.
 _ALIKE: Final = {
-    "limit": "top_k k n n_results max_results num_results",
+    "limit": "top_k topK k n n_results max_results num_results",
     "session": "session_id thread_id conversation_id run_id",
     "user": "user_id",
     "content": "text memory",
