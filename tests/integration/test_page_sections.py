@@ -422,6 +422,12 @@ def test_a_phone_needs_no_sideways_scrolling(make_visitor: MakeVisitor, operator
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_a_low_screen_shows_the_way_out(make_visitor: MakeVisitor) -> None:
+    """Given the height that a small laptop leaves to a page, then all of the side is in sight."""
+    page = make_visitor(viewport={"width": 1280, "height": 700}).open("/", user="mia")
+    expect(page.get_by_role("button", name="Log out")).to_be_in_viewport(ratio=1)
+
+
 def test_a_login_survives_a_restart_of_the_server(
     make_runtime: Callable[..., Runtime], make_visitor: MakeVisitor, page_url: str, tmp_path: Path
 ) -> None:
