@@ -90,11 +90,11 @@ def import_records(stores: Stores, records: Sequence[ExportedRecord], rules: Imp
     for record in records:
         with _name_in_errors(record):
             check_record(record)
-    tombstones = _Tombstones(stores, rules.exported_at)
+    erased_later = _LaterErasures(stores, rules.exported_at)
     allowed: list[ExportedRecord] = []
     for record in records:
         kept = _as_allowed(record, rules)
-        if kept is not None and (rules.lenient or not rules.operator) and tombstones.name(kept):
+        if kept is not None and (rules.lenient or not rules.operator) and erased_later.cover(kept):
             kept = None
         if kept is None:
             done.left_out[part_of(record)] += 1
@@ -109,7 +109,7 @@ def import_records(stores: Stores, records: Sequence[ExportedRecord], rules: Imp
             _Group(stores, group, rules, done).store()
     # Erased records are counted even if they are not stored now, so that a dry run reports them.
     for record in allowed:
-        if tombstones.name(record):
+        if erased_later.cover(record):
             done.erased[part_of(record)] += 1
     return done
 
@@ -342,7 +342,7 @@ class _Group:
             return None
 
 
-class _Tombstones:
+class _LaterErasures:
     """The erasures that were requested after an export was made, to recognise erased records."""
 
     def __init__(self, stores: Stores, exported_at: int | None) -> None:
@@ -355,7 +355,7 @@ class _Tombstones:
         if self._later:
             self._key = hash_key(stores.data_dir)
 
-    def name(self, record: ExportedRecord) -> bool:
+    def cover(self, record: ExportedRecord) -> bool:
         """Return whether any of these erasures covers a record, or something to which the record belongs."""
         if self._key is None:
             return False

@@ -288,12 +288,12 @@ def stored_rows(tx: Transaction, items: Sequence[Item], written: Written) -> dic
 
 def searchable_among(tx: Transaction, rows: Collection[tuple[str, int]]) -> list[ReadyMessage]:
     """Return the given messages and files (each a kind and a row) that can be recalled already."""
-    with_vectors = _with_vectors(tx)
+    with_vectors = _has_vectors(tx)
     messages = tx.chunks.ready_messages([row for kind, row in rows if kind == "message"], with_vectors=with_vectors)
     return messages + tx.chunks.ready_files([row for kind, row in rows if kind == "file"], with_vectors=with_vectors)
 
 
-def _with_vectors(tx: Transaction) -> bool:
+def _has_vectors(tx: Transaction) -> bool:
     """Return whether searchable chunks have vectors: search is keyword-only until the first vector is made."""
     return SearchIndex(tx.connection).active("vector") is not None
 
@@ -357,7 +357,7 @@ def _store_file(
     ):
         rows.files.set_accepted_at(stored.row_id, accepted_at=item.taken.accepted_at)
         written.report.unchanged += 1
-        if outdated or tx.chunks.ready_files([stored.row_id], with_vectors=_with_vectors(tx)):
+        if outdated or tx.chunks.ready_files([stored.row_id], with_vectors=_has_vectors(tx)):
             written.note(item, "searchable", stored_as=stored.id)
         else:
             rows.files.rename(stored.row_id, payload.id)
