@@ -30,6 +30,8 @@ BEAT_NAME: Final = "beat"
 # A living worker takes tasks within seconds, or within minutes while it runs a long job.
 _MOST_WAITING: Final = 1_000
 _CLOCK_STEP: Final = timedelta(seconds=2)
+# Celery begins to look at a job so long before it is due, and would then look again and again without a pause.
+_NEARLY_DUE_SECONDS: Final = 0.01
 _NONE: Final = timedelta()
 
 log = structlog.get_logger(__name__)
@@ -71,7 +73,8 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
             self._heartbeat_at = time.monotonic()
             send_heartbeat(current_runtime(), f"{BEAT_NAME}@{socket.gethostname()}", started_at=self._started_at)
         self._follow_clock()
-        return float(super().tick(*arguments, **keywords))
+        seconds = float(super().tick(*arguments, **keywords))
+        return seconds if seconds >= 0.0 else _NEARLY_DUE_SECONDS
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
         """Send the task of a job, unless the broker is away or nobody takes tasks from the job's queue.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -183,6 +184,24 @@ def test_a_first_start_is_not_taken_for_a_clock_that_was_set_back(
     assert late > datetime.now(UTC), "the first run is to be later than after one interval"
     beat._follow_clock()
     assert beat.schedule[contract.EXTRACT_MEMORIES].last_run_at == late
+
+
+def test_beat_sleeps_until_a_job_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a job that is due within Celery's 10 ms of grace, then a few ticks send it, not one after the other."""
+    monkeypatch.setattr("worker.beat.current_runtime", SimpleNamespace)
+    monkeypatch.setattr("worker.beat.send_heartbeat", lambda *_, **__: None)
+    sent: list[str] = []
+    monkeypatch.setattr(CatchUpScheduler, "apply_entry", lambda _, entry, **__: sent.append(entry.name))
+    beat = CatchUpScheduler(app=app, lazy=True)
+    beat._heartbeat_at = beat._started_at = 0.0
+    every = schedule(run_every=timedelta(seconds=5), app=app)
+    ran_at = datetime.now(UTC) - timedelta(seconds=4.98)
+    beat.schedule["job"] = ScheduleEntry(name="job", task="job", schedule=every, last_run_at=ran_at, app=app)
+    ticks = 0
+    while not sent:
+        time.sleep(max(0.0, beat.tick()))
+        ticks += 1
+    assert ticks < 10
 
 
 def test_the_record_of_a_run_names_few_workspaces_and_those_with_trouble_first() -> None:
