@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +35,7 @@ from storage.migrations import (
 )
 from storage.migrations.triggers import make_triggers
 from storage.private_files import make_data_folder
+from storage.rows import execute
 
 _LARGEST_IDENTITY: Final = 0x7FFF_FFFF
 # Where `PRAGMA application_id` is in the header: https://sqlite.org/fileformat2.html#the_database_header
@@ -111,8 +113,8 @@ def migrate(database: Database, kind: Kind) -> list[str]:
 
 def _missing(database: Database, kind: Kind) -> list[tuple[Kind, str]]:
     with database.reading() as connection:
-        versions = read_versions(connection.exec_driver_sql)
-        oldest = read_oldest_programs(connection.exec_driver_sql)
+        run = partial(execute, connection)
+        versions, oldest = read_versions(run), read_oldest_programs(run)
         database.identity = _identity_in(connection)
     for line in LINES[kind]:
         check_known(database.path, line, versions.get(line), oldest.get(line))
@@ -165,7 +167,7 @@ def identity_of(database: Database) -> int:
 
 
 def _identity_in(connection: Connection) -> int:
-    return int(connection.exec_driver_sql("PRAGMA application_id").scalar() or 0)
+    return int(execute(connection, "PRAGMA application_id").scalar() or 0)
 
 
 def _create(path: Path, kind: Kind) -> None:
