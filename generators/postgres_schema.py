@@ -16,7 +16,7 @@ from storage.migrations import Kind, newest_version
 from storage.migrations.triggers import recorders
 from storage.opening import open_database
 from storage.postgres.columns import read_from
-from storage.postgres.translation import STORE, translate_body, translate_expression
+from storage.postgres.translation import STEPS, STORE, Dialect, translated_tree
 
 _TYPES: Final = {
     "INTEGER": "bigint",
@@ -151,12 +151,12 @@ class _Table:
             elif isinstance(kind, exp.DefaultColumnConstraint):
                 words.append(f"DEFAULT {kind.this.sql('postgres')}")
             elif isinstance(kind, exp.CheckColumnConstraint):
-                words.append(f"CHECK ({translate_expression(kind.this, is_condition=True)})")
+                words.append(f"CHECK ({_translate_expression(kind.this, is_condition=True)})")
             elif isinstance(kind, exp.Reference):
                 self._add_reference([column.name], kind)
             elif isinstance(kind, (exp.GeneratedAsIdentityColumnConstraint, exp.ComputedColumnConstraint)):
                 source = kind.this if isinstance(kind, exp.ComputedColumnConstraint) else kind.args["expression"]
-                words.append(f"GENERATED ALWAYS AS ({translate_expression(source)}) STORED")
+                words.append(f"GENERATED ALWAYS AS ({_translate_expression(source)}) STORED")
             else:
                 raise TypeError(f"{self.name}.{column.name}: {constraint!r}")
         self._lines.insert(
@@ -205,9 +205,9 @@ def _indexes(entries: Sequence[_Entry], *, scoped: bool) -> Iterator[str]:
         keys = keys if condition else keys.removesuffix(")")
         columns = [STORE] if scoped else []
         for key in sqlglot.parse_one(f"SELECT {keys}", read="sqlite").expressions:
-            columns.append(key.name if isinstance(key, exp.Column) else f"({translate_expression(key)})")
+            columns.append(key.name if isinstance(key, exp.Column) else f"({_translate_expression(key)})")
         where = (
-            f" WHERE {translate_expression(sqlglot.parse_one(condition, read='sqlite'), is_condition=True)}"
+            f" WHERE {_translate_expression(sqlglot.parse_one(condition, read='sqlite'), is_condition=True)}"
             if condition
             else ""
         )
@@ -217,7 +217,7 @@ def _indexes(entries: Sequence[_Entry], *, scoped: bool) -> Iterator[str]:
 
 def _view(entry: _Entry) -> str:
     query = entry.sql.split(" AS", 1)[1]
-    body = translate_body(query, store="c.store_id").replace("SELECT ", f"SELECT c.{STORE} AS {STORE}, ", 1)
+    body = _translate_body(query, store="c.store_id").replace("SELECT ", f"SELECT c.{STORE} AS {STORE}, ", 1)
     return f"CREATE VIEW {entry.name} WITH (security_invoker = true) AS\n{body};"
 
 
@@ -233,7 +233,7 @@ def _triggers(entries: Sequence[_Entry], *, scoped: bool) -> Iterator[str]:
         store = f"{row}.{STORE}" if scoped else None
         lines = [_statement(one, store) for one in statements.removesuffix("END").split(";") if one.strip()]
         if condition.strip():
-            asked = translate_body(f"SELECT 1 WHERE {condition.strip().removeprefix('WHEN')}", store=store)
+            asked = _translate_body(f"SELECT 1 WHERE {condition.strip().removeprefix('WHEN')}", store=store)
             lines = [f"IF {asked.removeprefix('SELECT 1 WHERE ')} THEN", *(f"    {line}" for line in lines), "END IF;"]
         if scoped:
             lines = ["IF is_copying() THEN", "    RETURN NULL;", "END IF;", *lines]
@@ -252,7 +252,7 @@ def _statement(statement: str, store: str | None) -> str:
     raised = re.match(r"SELECT RAISE\(ABORT, ('.*')\)", statement.strip())
     if raised:
         return f"RAISE EXCEPTION {raised[1]};"
-    return translate_body(statement, store=store) + ";"
+    return _translate_body(statement, store=store) + ";"
 
 
 def _file(name: str) -> str:
@@ -272,3 +272,23 @@ def _row_security(tables: Iterable[str]) -> Iterator[str]:
         yield (
             f"CREATE POLICY one_store ON {table} USING ({STORE} = (SELECT current_setting('reverie.store')::bigint));"
         )
+
+
+def _translate_body(sql: str, *, store: str | None) -> str:
+    """Return a statement of a trigger or view, limited to the store that `store`, an SQL expression, names."""
+    tree = translated_tree(sql)
+    for placeholder in list(tree.find_all(exp.Placeholder)):
+        if placeholder.name == STORE:
+            assert store is not None
+            placeholder.replace(sqlglot.parse_one(store, read="postgres"))
+    return tree.sql(Dialect)
+
+
+def _translate_expression(tree: exp.Expr, *, is_condition: bool = False) -> str:
+    """Return an expression of a schema in PostgreSQL's SQL."""
+    value = exp.Select(expressions=[exp.paren(tree.copy())])
+    query: exp.Expr = exp.select("1").where(tree.copy()) if is_condition else value
+    for step in STEPS:
+        query = step(query)
+    found: exp.Expr = query.args["where"].this if is_condition else query.expressions[0].unnest()
+    return found.sql(Dialect)

@@ -349,7 +349,7 @@ def translate(sql: str) -> Translated:
     """Return a statement in PostgreSQL's SQL, limited to one store. Raises `sqlglot.ParseError`."""
 
     def make() -> Translation:
-        tree = _translated(sql)
+        tree = translated_tree(sql)
         casts = (node for node in tree.find_all(exp.Cast) if isinstance(node.this, exp.Placeholder))
         arrays = frozenset(node.this.name for node in casts if node.to.this == exp.DataType.Type.ARRAY)
         return tree.sql(Dialect), arrays, frozenset(_untyped(tree))
@@ -362,7 +362,7 @@ def for_values(sql: str, missing: frozenset[str]) -> str:
     """Return a statement with untyped parameters, those in `missing` without a value and the others with one."""
 
     def make() -> Translation:
-        tree = _translated(sql)
+        tree = translated_tree(sql)
         untyped = set(_untyped(tree))
         for node in list(tree.find_all(exp.Is)):
             if isinstance(node.this, exp.Placeholder) and node.this.name in untyped - missing:
@@ -375,29 +375,10 @@ def for_values(sql: str, missing: frozenset[str]) -> str:
     return KEPT.find("\x1f".join((sql, *sorted(missing))) + "\x1f", make)[0]
 
 
-def translate_body(sql: str, *, store: str | None) -> str:
-    """Return a statement of a trigger or view, limited to the store that `store`, an SQL expression, names."""
-    tree = _translated(sql)
-    for placeholder in list(tree.find_all(exp.Placeholder)):
-        if placeholder.name == STORE:
-            assert store is not None
-            placeholder.replace(sqlglot.parse_one(store, read="postgres"))
-    return tree.sql(Dialect)
-
-
-def translate_expression(tree: exp.Expr, *, is_condition: bool = False) -> str:
-    """Return an expression of a schema in PostgreSQL's SQL."""
-    value = exp.Select(expressions=[exp.paren(tree.copy())])
-    query: exp.Expr = exp.select("1").where(tree.copy()) if is_condition else value
-    for step in _STEPS:
-        query = step(query)
-    found: exp.Expr = query.args["where"].this if is_condition else query.expressions[0].unnest()
-    return found.sql(Dialect)
-
-
-def _translated(sql: str) -> exp.Expr:
+def translated_tree(sql: str) -> exp.Expr:
+    """Return the syntax tree of a statement in PostgreSQL's SQL. Raises `sqlglot.ParseError`."""
     tree = sqlglot.parse_one(sql, read="sqlite")
-    for step in _STEPS:
+    for step in STEPS:
         tree = step(tree)
     return tree
 
@@ -555,7 +536,8 @@ def _widened(node: exp.Cast) -> exp.Cast:
 
 
 _ORDERINGS: Final = (exp.LT, exp.LTE, exp.GT, exp.GTE)
-_STEPS: Final[tuple[Callable[[exp.Expr], exp.Expr], ...]] = (
+# The steps of a translation, in their order.
+STEPS: Final[tuple[Callable[[exp.Expr], exp.Expr], ...]] = (
     bind_collections,
     _know_numbers,
     _compare_nulls,
