@@ -173,12 +173,16 @@ def run_on_stores(
     lines: dict[str, Any] = {}
     total: Counter[str] = Counter()
     planned: list[dict[str, str]] = []
-    for position, name in enumerate(random.sample(names, len(names))):  # random: each run reaches other stores in time
+    order = random.sample(names, len(names))  # random: each run reaches other stores in time
+    for position, name in enumerate(order):
         if time.monotonic() >= deadline:
-            total["not_reached"] = len(names) - position
+            total["not_reached"] = len(order) - position
             break
         try:
             store = stores.workspace(name, create=False)
+            if end_lease_of_dead(store, job):  # its content may kill this process as well: the others come first
+                order.append(name)
+                continue
             report = run_on_store(store, job, work, now=now, deadline=deadline, dry_run=dry_run, agent=scope.agent)
             on_done(store, report.counts)
         except ReverieError as error:
@@ -225,10 +229,12 @@ def run_on_store(
     return JobReport(run.counts, run.planned)
 
 
-def end_lease_of_dead(store: Store, job: str) -> None:
-    """End a job's lease on a store if the process that holds it has died: what it did not finish is done now."""
+def end_lease_of_dead(store: Store, job: str) -> bool:
+    """End a job's lease on a store if the process that holds it has died, and return whether it has."""
     with store.reading() as tx:
         holder = tx.leases.holder(job)
-    if holder is not None and store.job_leases.has_died(holder):
+    has_died = holder is not None and store.job_leases.has_died(holder)
+    if holder is not None and has_died:
         with store.writing(lock_wait_seconds=_LEASE_LOCK_SECONDS, keeps_schedules=True) as tx:
             tx.leases.release(job, holder)
+    return has_died

@@ -124,6 +124,16 @@ def test_an_instance_whose_process_has_died_holds_up_nobody(stores: Stores) -> N
     assert not store.job_leases.own()
 
 
+def test_the_store_at_which_a_process_died_comes_last(stores: Stores) -> None:
+    """Given a job whose process died in one store, then others do not wait for it: the process may die there again."""
+    for dead in ("one", "two", ACCOUNT_STORE):
+        with stores.workspace(dead).writing() as tx:
+            tx.leases.acquire(JOB, now=now_micros(), seconds=LEASE_SECONDS)
+        seen: list[str] = []
+        run_on_stores(stores, JOB, lambda run, seen=seen: seen.append(run.store.name), now=NOW)  # type: ignore[misc]
+        assert (seen[-1], sorted(seen)) == (dead, sorted(("one", "two", ACCOUNT_STORE)))
+
+
 def test_a_store_that_cannot_be_used_is_an_error_of_its_own_line(stores: Stores) -> None:
     """Given work that fails on one store, when the job runs on all, then the others are done and the error is told."""
 
