@@ -128,10 +128,9 @@ class StatusReader:
             stage: _sum(line.stages.get(stage) for line in stores) for stage in (*STAGES, EXTRACT_STAGE)
         }
         broker = read_broker(self.inbox, self.monitor)
-        at = from_micros(now)
         listed = sorted(found.lines, key=_place)
-        return PipelineStatus(
-            at=at,
+        status = PipelineStatus(
+            at=from_micros(now),
             broker="down" if broker.error else "up",
             broker_error=broker.error,
             queues=broker.queues,
@@ -140,18 +139,6 @@ class StatusReader:
             workers=broker.workers,
             lag=broker.lag,
             hosts=self._hosts(errors),
-            faults=[]
-            if broker.error
-            else find_faults(
-                broker.workers,
-                broker.queues,
-                broker.inboxes,
-                jobs,
-                stages,
-                at,
-                call_seconds=self.call_seconds,
-                starting=starting,
-            ),
             broker_warnings=[*broker.warnings, *lost_lines(self.stores.data_dir, now=now)],
             stages=stages,
             dead_letters=sum(line.dead_letters for line in stores),
@@ -170,6 +157,8 @@ class StatusReader:
             quota_use=found.quota_use,
             errors=errors,
         )
+        faults = find_faults(status, call_seconds=self.call_seconds, starting=starting)
+        return msgspec.structs.replace(status, faults=faults)
 
     def _workspaces(self, now: int, deadline: float) -> _Workspaces:
         """Read each workspace, most recently written first."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from reverie import contract
 from reverie.counts import counted
-from reverie.pipeline.status import InboxStatus, JobStatus, StageStatus, TaskDeath, WorkerStatus
+from reverie.pipeline.status import PipelineStatus, StageStatus, TaskDeath, WorkerStatus
 from storage.memories.extraction import EXTRACT_STAGE
 
 # A worker looks into its queues every two seconds. If the broker goes away, the worker may not look for some 15 s.
@@ -76,22 +76,15 @@ def death_text(worker: WorkerStatus, now: datetime) -> str:
     )
 
 
-def find_faults(
-    workers: Sequence[WorkerStatus],
-    queues: Mapping[str, int],
-    inboxes: Sequence[InboxStatus],
-    jobs: Mapping[str, JobStatus],
-    stages: Mapping[str, StageStatus],
-    now: datetime,
-    *,
-    call_seconds: float = 0.0,
-    starting: bool = False,
-) -> list[str]:
-    """Return all that is wrong with the work on accepted messages, while the broker answers.
+def find_faults(status: PipelineStatus, *, call_seconds: float = 0.0, starting: bool = False) -> list[str]:
+    """Return all that is wrong with the work on accepted messages; nothing while the broker is away.
 
     A call of the language model may take `call_seconds`. While all is `starting`, workers may not have reported yet.
     """
-    faults = list(find_worker_faults(workers, queues, starting=starting))
+    if status.broker == "down":
+        return []
+    workers, jobs, stages, now = status.workers, status.jobs, status.stages, status.at
+    faults = list(find_worker_faults(workers, status.queues, starting=starting))
     faults += [
         f"two workers have the name {worker.name}: pid {worker.pid} on {worker.host}, and {worker.shares_name_with}."
         " Their tasks are counted together: start one of them under another name (`-n NAME@%h`)"
@@ -117,7 +110,7 @@ def find_faults(
             faults.append(
                 f"the job {short} has not run for {late_seconds:.0f} s: see the log of the worker for `index`"
             )
-    old = [inbox for inbox in inboxes if inbox.oldest_age_seconds > STUCK_SECONDS]
+    old = [inbox for inbox in status.inboxes if inbox.oldest_age_seconds > STUCK_SECONDS]
     faults += [
         f"{counted(inbox.size, 'item')} of the workspace {inbox.workspace} wait to be stored, the oldest for"
         f" {inbox.oldest_age_seconds:.0f} s: see the log of the worker for `ingest`"

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -22,6 +23,7 @@ from benchmarks.faults.accepted import Accepted
 from benchmarks.harness.stack import Stack
 from memory.pipeline.faults import find_faults
 from reverie import contract
+from reverie.pipeline.status import PipelineStatus
 from support.broker import RestartableValkey
 from support.gated_worker import PATIENCE_SECONDS, TASK, GatedWorker, wait_until
 from support.ports import free_port
@@ -89,7 +91,8 @@ runpy.run_module("cli", run_name="__main__", alter_sys=True)
 
 
 def faults(monitor: Monitor) -> list[str]:
-    found = find_faults(monitor.workers(), monitor.queue_depths(), [], {}, {}, datetime.now(UTC))
+    parts = {"workers": monitor.workers(), "queues": monitor.queue_depths(), "at": datetime.now(UTC)}
+    found = find_faults(Mock(spec=PipelineStatus, broker="up", inboxes=[], jobs={}, stages={}, **parts))
     return [fault for fault in found if not fault.startswith(("beat", "no worker takes tasks"))]
 
 
