@@ -213,6 +213,7 @@ def task(name: str, *, takes_next: bool = False) -> Callable[[Callable[..., Mapp
             finally:
                 seconds, runtime = time.monotonic() - started, current_runtime()
                 count_task(runtime, name, outcome, seconds)
+                _reporter.end_task(done=outcome == "done")
                 trace_task(runtime, name, counts=counts, trace=headers.trace, failed=outcome != "done", seconds=seconds)
                 structlog.contextvars.unbind_contextvars("trace_id", "task", "task_id")
 
@@ -336,11 +337,6 @@ def _note_killed(sender: Any = None, exception: Any = None, **_: Any) -> None:
         log.error("killed_run_not_recorded", task=sender.name, error=str(error))  # noqa: TRY400 - the text says all
     finally:
         stores.close()
-
-
-@signals.task_postrun.connect  # type: ignore[untyped-decorator]
-def _count_task(**_: Any) -> None:
-    _reporter.count_task()
 
 
 @signals.worker_init.connect  # type: ignore[untyped-decorator]

@@ -65,7 +65,10 @@ def send_heartbeat(
 
 
 class TaskReporter:
-    """Counts finished tasks and reports them at most every `every_seconds`; 0 reports each one."""
+    """Counts tasks that did not fail, and reports them at most every `every_seconds`; 0 reports each one.
+
+    While a database is away, tasks fail at once, one after the other: this is no progress.
+    """
 
     def __init__(self, current_runtime: Callable[[], Runtime]) -> None:
         self.every_seconds = 0.0
@@ -74,10 +77,10 @@ class TaskReporter:
         self._finished = 0
         self._lock = threading.Lock()
 
-    def count_task(self) -> None:
-        """Count a finished task, and report unless the last report is too recent."""
+    def end_task(self, *, done: bool) -> None:
+        """Count a task if it was done, and report unless the last report is too recent."""
         with self._lock:
-            self._finished += 1
+            self._finished += done
         if time.monotonic() - self._reported_at >= self.every_seconds:
             self.report()
 

@@ -255,3 +255,20 @@ def test_a_child_that_dies_in_its_task_is_told_with_its_task(tmp_path: Path) -> 
             wait_until(lambda deaths=deaths: len(monitor.workers()[0].deaths) == deaths, "the death is told")
         assert {death.task for death in monitor.workers()[0].deaths} == {TASK}
         assert ["in test-gated (2 deaths lately)" in fault for fault in faults(monitor)] == [True]
+
+
+def test_a_task_that_fails_is_no_progress(tmp_path: Path) -> None:
+    """Given tasks that fail at once, as those of a store whose database is away, then only others are counted."""
+    fails = "def note(what, name):\n    assert name != 'failing'\n    (folder / what).open('a').write(f'{name} 0\\n')"
+    with (
+        RestartableValkey() as broker,
+        redis.Redis.from_url(broker.url) as client,
+        GatedWorker(tmp_path, broker.url, before=fails) as worker,
+    ):
+        monitor = Monitor(client, prefix=contract.DEFAULT_PREFIX)
+        worker.open("failing", "other")
+        worker.send("failing", "failing", "other")
+        worker.wait_ended("other")
+        wait_until(lambda: monitor.workers() and monitor.workers()[0].tasks_done, "the task is counted")
+        assert monitor.workers()[0].tasks_done == 1
+        assert worker.log().count("task_crashed") == 2
