@@ -25,7 +25,7 @@ from memory.memories.patterns.corrections import corrected, is_taken_back
 from memory.memories.patterns.instruction_sentences import takes_back
 from memory.memories.patterns.instructions import find_instructions, find_revocations
 from memory.memories.patterns.matching import Statement, is_game
-from memory.memories.patterns.names import names_told
+from memory.memories.patterns.names import note_names
 from memory.memories.patterns.statements import find_statements
 from memory.secrets import looks_secret, repeats_secret_of
 from reverie.memories.types import EXTRACTION, MAX_KEY_CHARACTERS
@@ -33,7 +33,7 @@ from storage.curation import EntryDraft
 from storage.memories.extraction import KnownMemories, KnownMemory, SourceMessage, WaitingSession
 from storage.memories.records import EXTRACTION_SOURCE, USER_SOURCE, NewMemory, is_standing
 from storage.recall.chunk_sources import Replacement
-from storage.recall.claims import claims_of, replaces
+from storage.recall.claims import VALUABLES, claims_of, replaces
 from storage.recall.dependence import changes_of, newest_change
 from storage.transaction import Transaction
 
@@ -84,15 +84,17 @@ def found_by_patterns(
     the user, which tell names.
     """
     in_game = False
+    lost: dict[str, str] = {}
     names: dict[str, dict[str, str]] = defaultdict(dict)
     for content in known:
-        names[""].update(_names_in(content))
+        note_names(names[""], _as_told(content))
+        lost.update(_LOST.findall(content))
     last: dict[str, str] = {}
     read_before: dict[str, SourceMessage] = {}
     for message in before:
         in_game = is_game(message.content, before=in_game)
         if message.role == "user" and not in_game:
-            names[message.name or ""].update(names_told(message.content))
+            note_names(names[message.name or ""], message.content)
             last[message.name or ""], read_before[message.name or ""] = message.content, message
     for place, message in enumerate(messages):
         in_game = is_game(message.content, before=in_game)
@@ -106,10 +108,13 @@ def found_by_patterns(
         if next_one is not None and mended is not None:
             evidence, said = [message.id, next_one.id], replace(next_one, content=mended)
         named, said_before = names[message.name or ""], last.get(message.name or "", "")
-        named.update(names_told(said.content))
+        if (speaker := message.name or "User") in lost and _FOUND_IT.match(said.content):
+            said = replace(said, content=_FOUND_IT.sub(f"I found my {lost.pop(speaker)}", said.content, 1))
+        note_names(named, said.content)
         last[message.name or ""] = said.content
         for statement in _statements(said, instructions_only, named, said_before):
-            named.update(_names_in(statement.content))
+            note_names(named, _as_told(statement.content))
+            lost.update((speaker, thing) for _, thing in _LOST.findall(statement.content))
             # Messages with a speaker's name are people talking to each other: their requests are not for the agent.
             if message.name and (is_standing(statement.kind, statement.importance) or statement.takes_back is not None):
                 continue
@@ -144,9 +149,15 @@ def _corrections(earlier: SourceMessage, message: SourceMessage, names: Mapping[
         yield convert(correction, Finding, message=message, evidence=(earlier.id, message.id), method="patterns")
 
 
-def _names_in(content: str) -> dict[str, str]:
-    """Return the names that a memory tells, with the relation of each to the user."""
-    return names_told(content.replace("User's", "my", 1))
+_LOST: Final = re.compile(rf"\A(.{{1,40}}?) lost their ({VALUABLES})\b")
+_FOUND_IT: Final = re.compile(
+    r"\A(?:(?:ok(?:ay)?|omg|yay|update|phew|ha)[\s,!.:]{1,3})?(?:i )?(?:just |finally )?found (?:it|them)\b", re.I
+)
+
+
+def _as_told(content: str) -> str:
+    """Return a memory in the words of its user, by which it tells names."""
+    return content.replace("User's", "my", 1)
 
 
 def _statements(

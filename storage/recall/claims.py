@@ -42,7 +42,8 @@ PASTED = re.compile(
 # A memory's quotation of its speaker, who may leave out apostrophes.
 _SAID = re.compile(r"\AUser said: \"(?P<said>[^\"]{1,500})\"\.?\Z")
 _LEFT_OUT = re.compile(
-    r"(?i)\b(?:i(?=(?:m|ve)\b)|s?he(?=s\b)|(?:do|does|did|ca|wo|is|are|was|were|have|has|could|would|should)n(?=t\b))"
+    r"(?i)\b(?:i(?=(?:m|ve)\b)|s?he(?=s\b)|(?:do|does|did|ca|wo|is|are|was|were|have|has|could|would|should)n(?=t\b)"
+    r"|\b(?:my|his|her) name(?=s\s(?!are\b|and\b)\w))"
 )
 _NUMBERED = re.compile(r"\A\s*(?:\d+[.)]|[-*\u2022])\s+")
 _WORD = re.compile(r"[\w][\w'\u2019&./-]*")
@@ -126,6 +127,13 @@ _SWITCH = re.compile(
     r"\s(?:[\w']{1,20}\s){0,3}?from\s(?P<old>[\w' .+#-]{1,40}?)\sto\s"
     r"|(?:\w{1,20}\s)?(?:use|have|drive|take)\s.{1,40}?\sinstead of\s"
     r"(?P<older>[\w' .+#-]{1,40}?)(?:\snow)?[.!]?\s{0,3}\Z)",
+    re.IGNORECASE,
+)
+# Things that people lose and find again.
+VALUABLES: Final = r"(?:passport|wallet|purse|phone|keys|ring|car|bike|bag|laptop|glasses|licen[cs]e|id)"
+_LOST = re.compile(
+    r"\A\s{0,3}(?:(?P<own>i|we|user)|(?P<who>\w{1,20}))(?:['\u2019]ve|\s(?:have|has))?\s(?:\w{1,12}\s)?"
+    rf"(?P<state>lost|found)\s(?:my|our|their|his|her)\s(?P<thing>{VALUABLES})\b",
     re.IGNORECASE,
 )
 _NO_MORE = re.compile(r"\A\s{0,3}(?:i|we|user) (?:have|has) no (?P<thing>\w{1,30}) any ?more\b", re.IGNORECASE)
@@ -289,9 +297,20 @@ def claims_of(text: str) -> tuple[Claim, ...]:
                 _BECAME.sub("is", sentence) if " to " in sentence or " turned " in sentence else sentence
             ):
                 readers = (
-                    (_claim, _new_role, _habit, _lost_thing, _lives_with, _switch, _version, _appointment, _preferred)
+                    (
+                        _claim,
+                        _new_role,
+                        _habit,
+                        _lost_thing,
+                        _lost_or_found,
+                        _lives_with,
+                        _switch,
+                        _version,
+                        _appointment,
+                        _preferred,
+                    )
                     if _AS_SPEAKER.match(clause)
-                    else (_claim, _appointment, _version)
+                    else (_claim, _appointment, _version, _lost_or_found)
                 )
                 kind = _ONE_OF_ITS_KIND.match(clause)
                 plain = _NAMED.sub(r"\g<whose> is ", _ONE_OF_ITS_KIND.sub(r"\g<whose>\g<thing>", clause))
@@ -355,6 +374,15 @@ def _lost_thing(clause: str) -> Claim | None:
     """Return the claim that something which the speaker no longer has does not have its name any more."""
     found = _NO_MORE.match(clause)
     return found and Claim(f"my {found['thing'].casefold()} be name", "", is_own=True)
+
+
+def _lost_or_found(clause: str) -> Claim | None:
+    """Return the claim that somebody has lost a thing or found it again."""
+    found = _LOST.match(clause)
+    if found is None or _CONDITION.search(clause):
+        return None
+    who = "my" if found["own"] else found["who"].casefold()
+    return Claim(f"{who} {found['thing'].casefold()} is lost", found["state"].casefold(), is_own=bool(found["own"]))
 
 
 def _lives_with(clause: str) -> Claim | None:

@@ -39,7 +39,7 @@ _TIME = re.compile(
     r"(?: (?:of )?(?P<year_of_month>\d{4}))?"
     rf"|in{_BLANKS}(?P<within>{_NUMBER}){_BLANKS}(?P<ahead_unit>minute|hour|day|week|month|year)s?(?='? time\b|\W|\Z)"
     rf"|(?P<ago>{_NUMBER}){_BLANKS}(?P<ago_unit>day|week|month|year)s?{_BLANKS}ago"
-    rf"|(?:on|by|until|till|(?<=(?:moved|poned|ushed|layed) )to|{_ANY_WEEKDAY},?) the"
+    rf"|(?:on|by|until|till|(?<=day )is|(?<=(?:moved|poned|ushed|layed) )to|{_ANY_WEEKDAY},?) the"
     r" (?P<day_alone>\d{1,2})(?:st|nd|rd|th)"
     r"(?=\s{0,3}(?:\Z|[,.;:!?)]|(?:at|and|to|in|for|with|from|we|i|so|but|then)\b))"
     rf"|(?P<which>on|this|by|until|next|last|this past|this coming){_BLANKS}(?P<weekday>{_ANY_WEEKDAY})"

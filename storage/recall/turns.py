@@ -71,7 +71,8 @@ _ENDED: Final = (
 # After these verbs a single word names the thing; after others only "the choir", "my job" or a name does.
 _ENDED_PLAINLY: Final = (
     r"(?:quit|gave up|given up|g[oe]t(?:ten)? rid of|dropped out of|resigned from|retired from|outgr[eo]wn?|ditched"
-    r"|(?:broke|broken|split) up with|divorced|unsubscribed from|pulled out of|done with|stopped(?= \w{2,20}ing\b)"
+    r"|(?:broke|broken|split) up with|divorced|unsubscribed from|pulled out of|done with|stopped"
+    r"(?! (?:by|at|in|for|to|on|off|over|short|the|an?|me|him|her|them|us|it|working)\b)"
     r"|(?:switched|moved|migrated|changed)(?:\s\w{1,20}){0,3}? from|handed (?:over|in)"
     r"|no more(?=\s\w{2,20}(?:\s\w{2,20})?\s(?:though|for (?:me|us)|since)\b)"
     r"|(?:i'm|am|been|went|gone) off(?!\s(?:to|work|school|sick|today|tomorrow|on|for|the|this|next|my|now)\b))"

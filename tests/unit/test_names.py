@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -119,3 +120,32 @@ def test_a_name_is_known_to_the_messages_after_it_and_of_its_speaker_alone(pipe:
     contents = extracting.contents()
     assert "Ana's dog Duke is afraid of thunder." in contents
     assert not any("water" in content for content in contents)
+
+
+@pytest.mark.parametrize(
+    ("messages", "contents"),
+    [
+        (
+            ["Emil has a dentist appointment on Thursday at 3pm", "Emil goes to Lindenschool."],
+            ["Emil has a dentist appointment on Thursday (DAY) at 3pm.", "Emil goes to Lindenschool."],
+        ),
+        (
+            ["Our son Emil is 8.", "Emil goes to Lindenschool."],
+            ["User's son Emil is 8.", "User's son Emil goes to Lindenschool."],
+        ),
+        (["Rome has a museum.", "Rome goes to sleep early."], []),
+        (["ok so i lost my passport", "again.", "found it!! in the glovebox"], ["User found their passport."]),
+        (["I found it hard to sleep."], []),
+    ],
+)
+def test_people_by_name_and_things_found_again_are_told(
+    tmp_path: Path, messages: list[str], contents: list[str]
+) -> None:
+    """Given somebody of the user's life, or a thing that was lost, then later messages are told of them by name."""
+    pipeline = Pipeline(tmp_path)
+    extracting = Extracting(pipeline)
+    for message in messages:
+        tell(pipeline, message)
+        extracting.sweep()
+    found = [re.sub(r"\(\d[^)]*\)", "(DAY)", one) for one in extracting.contents()]
+    assert [one for one in found if "name is" not in one] == contents

@@ -39,6 +39,7 @@ _LIST = re.compile(
 # What follows `and` is something else that the user does, not a second job.
 _OTHER_DOING = re.compile(r"\sand\s(?!(?:an?\s)?(?:[\w-]{1,40}\s)?\w{1,40}(?:er|or|ist|ian|ant|chef|nurse)\b)")
 _AFTER_LONE_NAME = re.compile(r"\A\s{0,3}(?:$|[,;]|(?:btw|by the way)\b|and (?:i|i'm|my)\b)", re.IGNORECASE)
+_CALLED_SO = re.compile(r"\b(?:name(?:'s| is)(?: now)?|called|named)\s{1,3}\Z", re.IGNORECASE)
 _AFTER_PLACE = re.compile(r"\s(?:for|with|from|in|last|this|about|a|two|three|to|after|recently|\d)\b")
 
 
@@ -64,8 +65,20 @@ def _whole(match: PatternMatch, key: str, content: str, *, importance: float = 0
     return _fact(match, key, match.whole, content, importance=importance, quote=match.quote(match.whole))
 
 
-def _is_place(value: str) -> bool:
-    return is_name(_BEFORE_PLACE.sub("", value))
+# Where people live in a manner of speaking, and what they are moved to other than a town.
+_NO_TOWN = re.compile(
+    r"(?:fear|hope|peace|denial|sin|harmony|luxury|poverty|exile|limbo|chaos|misery|squalor|reality|darkness|silence"
+    r"|town|campus|student|suburbia|dorms|separate|different|constant|sales|marketing|management|finance|remote"
+    r"|tears|nights|days|part|full|bed|plan|another|my|an?|the|our|your|their|this|that|these|those|some|one|two"
+    r"|[a-z]{1,20}(?:ment|ing|ly|tion|ness))\b"
+)
+_LOWER_CASE_TOWN = re.compile(r"[a-z]{3,15}(?: [a-z]{3,15})?\Z")
+
+
+def _is_place(value: str, clause: str = "") -> bool:
+    """Return whether a value is the name of a place; in lower case only from a writer who uses no capitals."""
+    is_lower = clause == clause.lower() and _LOWER_CASE_TOWN.match(value) and not _NO_TOWN.match(value)
+    return is_name(_BEFORE_PLACE.sub("", value)) or (bool(clause) and bool(is_lower))
 
 
 def _is_lone_name(match: PatternMatch) -> bool:
@@ -153,9 +166,9 @@ def _pronouns(match: PatternMatch) -> Statement:
 
 
 def _relation_named(match: PatternMatch) -> Statement | None:
-    if not is_name(match.covered_value):
+    if not (is_name(match.covered_value) or (_CALLED_SO.search(match.quote("")) and _is_lone_name(match))):
         return None
-    return named(match.key, match.value, match.quote())
+    return named(match.key, match.value if is_name(match.value) else match.value.capitalize(), match.quote())
 
 
 def named(who: str, name: str, quote: str, *, several: bool = False) -> Statement:
@@ -194,14 +207,16 @@ def _relation_works(match: PatternMatch) -> Statement:
 def _lives(match: PatternMatch) -> Statement | None:
     # A companion (`with Sam`) is left out; `in winter` or `for now` is not.
     place = re.split(r"\swith\s", match.value)[0]
-    return _fact(match, HOME, place, f"User lives in {place}.") if _is_place(place) else None
+    return _fact(match, HOME, place, f"User lives in {place}.") if _is_place(place, match.clause.text) else None
 
 
 def _moved(match: PatternMatch) -> Statement | None:
     place = _AFTER_PLACE.split(match.value)[0]
     if re.match(words.NO_PLACES, match.value, re.IGNORECASE):
         return None
-    return _fact(match, HOME, place, f"User moved to {match.value}.") if _is_place(place) else None
+    # In lower case, only with the time of the move.
+    clause = match.clause.text if place != match.value else ""
+    return _fact(match, HOME, place, f"User moved to {match.value}.") if _is_place(place, clause) else None
 
 
 def _from(match: PatternMatch) -> Statement | None:
@@ -284,7 +299,8 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(
         rf"{I_AM}(?!{words.NATIONALITY}\b|{words.RELIGION}\b)"
         r"(?P<value>(?-i:[A-Z][a-z]{1,20}(?: [A-Z][a-z]{1,20})?))"
-        rf"(?=, (?:an? |the |your )?(?:[a-z]{{2,20}} ){{0,2}}{words.PROFESSIONS}\b|,? and (?:i'm|i am) (?:an? |\d))",
+        rf"(?=, (?:an? |the |your )?(?:[a-z]{{2,20}} ){{0,2}}{words.PROFESSIONS}\b|,? and (?:i'm|i am) (?:an? |\d)"
+        rf"|, (?:\d\d|from (?-i:[A-Z])\w{{1,20}})\b)",
         _introduced,
     ),
     rule(rf"my (?:(?P<kind>new|work|personal|private){BLANKS})?e-?mail(?: address)?{IS}{_ADDRESS}", _email),
@@ -311,7 +327,11 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}}(?: [A-Z][a-z]{{1,20}})?)){END}",
         rf"(?P<value>(?-i:[A-Z][a-z]{{1,20}})), my (?P<key>{words.RELATIONS}),",
     ),
-    rule(rf"my (?P<key>{words.RELATIONS})'s birthday{IS}(?:on )?(?P<value>{words.DATE}){END}", _relation_born),
+    rule(
+        rf"my (?P<key>{words.RELATIONS})'s (?:birthday|bday){IS}(?:on )?"
+        rf"(?P<value>{words.DATE}|the \d{{1,2}}(?:st|nd|rd|th)(?! \w+day)){END}",
+        _relation_born,
+    ),
     rule(
         rf"(?:(?:i|we) have|(?:i|we)'ve got) an? (?:\w{{1,40}} ){{0,2}}(?P<key>{words.PETS})(?:,? (?:called|named)"
         rf"|,? whose name is){BLANKS}{VALUE}",
@@ -335,6 +355,11 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(
         rf"(?:(?:i|we) {ADVERB}live|(?:{I_AM}|we(?:'re| are){BLANKS}){ADVERB}(?:living|based)) in{BLANKS}"
         rf"(?!an? (?:[a-z-]{{1,20}} ){{0,3}}{words.DWELLINGS}){VALUE}",
+        _lives,
+    ),
+    rule(
+        rf"(?:{I_AM}|we(?:'re| are){BLANKS}){ADVERB}in{BLANKS}"
+        rf"(?=[\w' -]{{2,30}}(?: now)?,? (?:i |we )?(?:just )?moved (?:here|in|last|this|from|a|two|\d)\b){VALUE}",
         _lives,
     ),
     rule(rf"(?:i|we)(?:'ve| have)?{BLANKS}(?:(?:just|recently|now){BLANKS})?moved to{BLANKS}{VALUE}", _moved),

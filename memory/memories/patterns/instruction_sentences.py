@@ -306,12 +306,14 @@ _PLAINLY: Final = re.compile(r"(?:no longer|can stop|stop|quit|no need)\b", re.I
 
 def taken_back(sentence: Sentence) -> Statement | None:
     """Return a statement that takes an instruction back; the caller looks up whether there is such an instruction."""
-    said, first = sentence.original, without_reason(sentence)
-    is_own = first is not None and _OWN_WORDS.match(sentence.text) is not None
-    if not (is_own or is_whole(sentence) or (first is not None and is_whole(first))):
-        return None
-    if first is not None and (is_own or not is_whole(sentence) or _revoked(sentence.text) is None):
+    said, is_own = sentence.original, _OWN_WORDS.match(sentence.text) is not None
+    if is_own or not is_whole(sentence):
+        first = without_reason(sentence)
+        if first is None or not (is_own or is_whole(first)):
+            return None
         sentence = first
+    elif _revoked(sentence.text) is None:
+        sentence = Sentence(*(part.split(", ")[0] for part in (sentence.text, sentence.original)))
     if (rest := _revoked(sentence.text)) is None:
         return None
     text = " ".join(sentence.words(*rest.span("rest")).strip(" \t,.;:!*_").split())

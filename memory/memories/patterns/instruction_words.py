@@ -164,7 +164,8 @@ WAYS_TO_ANSWER: Final = (
     r"no (?:more )?(?:spoilers|preambles?|lectures|morali[sz]ing|long answers|walls of text)",
     r"(?:address|talk to|speak to|treat) me (?:formally|informally|casually|like an? .{1,60}|as if .{1,60})",
     r"be (?:honest|blunt|direct|frank|strict|gentle|patient)(?: with me)?, even (?:if|when) .{1,60}",
-    r"(?:don't|do not) be (?:so |too )(?:formal|polite|wordy|verbose|nice|enthusiastic|cheerful|technical|vague)",
+    r"(?:don't|do not) (?:be|sound|write|answer|talk) (?:so |too )(?:formal|polite|wordy|verbose|nice|enthusiastic"
+    r"|cheerful|technical|vague)(?:al)?(?:ly)?",
     r"(?:ask|check)(?: with me| me)?(?: first)? before (?:you )?(?:book|buy|order|send|delete|chang|pay|post|mak|assum)"
     r"(?:e|ing)?\b.{0,60}",
     r"(?:give|show|write|quote|list|state) (?:me )?(?:all )?(?:prices|temperatures|distances|weights|measurements|dates"

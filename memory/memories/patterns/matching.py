@@ -148,7 +148,7 @@ _GAME_BEGINS = re.compile(
     r"\b(?:let's|let us|can we|could we|i want to|we)\b[^.!?\n]{0,30}\brole-?play|\brole-?play (?:as|with|a|that)\b"
     r"|\b(?:you are|you're|you play|be) [^.!?\n]{1,60}\b(?:and|,) (?:i am|i'm|i play|i'll be)\b"
     r"|\byou are now (?:an?|the|(?-i:[A-Z]))|\b(?:stay|remain) in character\b"
-    r"|\bpretend (?:that )?(?:i|to be)\b|\blet's play\b[^.!?\n]{0,40}\b(?:i am|i'm|i'll be)\b",
+    r"|\bpretend (?:that )?(?:i|you|you're|we|to be)\b|\blet's play\b[^.!?\n]{0,40}\b(?:i am|i'm|i'll be)\b",
     re.IGNORECASE,
 )
 _GAME_ENDS = re.compile(

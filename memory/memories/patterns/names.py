@@ -21,7 +21,9 @@ _NAME: Final = r"(?-i:(?!(?:Mrs?|Ms|Dr|Prof|Miss|Sir)\b)[A-Z\u00c0-\u00de][a-z\u
 _WHO: Final = rf"(?P<who>{words.RELATIONS}|{words.PETS}|(?P<child>eldest|oldest|youngest|boy|girl))"
 _CALLED: Final = r"(?:'s name is|'s called|'s named| is called| is named|,? called|,? named)"
 # "My colleague Tom wrote it", "our dog, Rex, is old".
-APPOSITION: Final = re.compile(rf"\b(?:my|our) {_WHO},? (?P<names>{_NAME})\b", re.IGNORECASE)
+APPOSITION: Final = re.compile(
+    rf"\b(?:my|our) {_WHO},? (?P<names>(?:(?:Dr|Prof|Mrs?|Ms)\.? )?{_NAME})\b", re.IGNORECASE
+)
 _TOLD: Final = (
     re.compile(rf"\b(?:my|our|the(?: new)?) {_WHO}(?:{_CALLED}| is) (?P<names>{_NAME})\b", re.IGNORECASE),
     APPOSITION,
@@ -53,6 +55,8 @@ def names_told(message: str) -> dict[str, str]:
     found = {}
     for pattern in _TOLD:
         for match in pattern.finditer(text):
+            if match["names"].startswith(("Dr", "Prof", "Mr", "Ms")) and " " in match["names"]:
+                continue  # nobody calls her Patel who calls her Dr Patel
             for name in re.findall(_NAME.replace("(?-i:", "(?:"), match["names"]):
                 if name not in words.NO_NAMES and name.lower() not in words.REFERRING_STARTS:
                     found[name] = "child" if match["child"] else match["who"].lower()
@@ -62,12 +66,41 @@ def names_told(message: str) -> dict[str, str]:
     return found
 
 
-_SHE: Final = (
-    "wife girlfriend mother mom mum mam sister daughter grandmother grandma granny gran nan aunt niece landlady"
+# People of the user's life whose relation is not told: "Emil has a dentist appointment", "Ada is 8".
+_OF_LIFE: Final = re.compile(
+    rf"\b(?P<names>{_NAME})(?: is \d{{1,2}}(?=\s{{0,3}}(?:\Z|[,.;!]|(?:and|now|years?)\b))"
+    r"|'s (?:(?:\d\dth|new|first) )?(?:birthday|teacher|school|homework|dentist|doctor|appointment|braces|boyfriend"
+    r"|girlfriend|wife|husband|mum|mom|dad|kids|kindergarten|daycare|graduation|nursery|therapist)\b"
+    r"|(?: has| had) (?:an? (?:[a-z]{2,12} )?(?:dentist|doctor'?s?|physio|check-?up|appointment|fever|cold|rash|cough)"
+    r"|braces|chickenpox|the flu)\b| (?:broke|sprained|hurt|twisted) (?:his|her)\b"
+    r"| and (?:i|me) (?:are|have|went|moved|got|broke|split|just|met)\b)"
+    rf"|\b(?:his|her) {words.RELATIONS}(?: is|,)? (?P<others>{_NAME})\b",
+    re.IGNORECASE,
 )
-_HE: Final = "husband boyfriend father dad brother son grandfather grandpa grandad grandson uncle nephew landlord"
+
+
+def note_names(known: dict[str, str], message: str) -> None:
+    """Add the names of the speaker's people in a message to those that are known, by relation; "" if it is not told."""
+    known.update(names_told(message))
+    for found in _OF_LIFE.finditer(covered_text(message)):
+        name = found["names"] or found["others"]
+        if not (name in words.NO_NAMES or _NOBODY.fullmatch(name) or name.lower() in words.REFERRING_STARTS):
+            known.setdefault(name, "")
+
+
+_SHE: Final = (
+    "wife girlfriend gf mother mom mum mam sister daughter grandmother grandma granny gran nan aunt niece landlady"
+)
+_HE: Final = (
+    "husband hubby boyfriend bf father dad brother son grandfather grandpa grandad grandson uncle nephew landlord"
+)
 _SEX: Final = dict.fromkeys([*_SHE.split(), "girl", "woman"], "she") | dict.fromkeys([*_HE.split(), "boy", "man"], "he")
 _DAY: Final = re.compile(rf"{words.MONTHS}|{words.WEEKDAYS}", re.IGNORECASE)
+_NOBODY: Final = re.compile(
+    rf"{words.RELATIONS}|{words.PETS}|{words.MONTHS}|{words.WEEKDAYS}|{words.NAMED_THINGS}|work|baby|everybody|today"
+    r"|tomorrow|yesterday|tonight|granny|the|and",
+    re.IGNORECASE,
+)
 _PERSON: Final = re.compile(
     r"\b(?P<whose>my|our|his|her|their|your|the|an?|\w{1,20}'s)\s(?:[a-z-]{2,12}\s){0,2}?"
     rf"(?P<who>{words.RELATIONS}|{words.PETS}|girl|boy|woman|man|lady|guy|nurse|chef|[a-z]{{3,20}}(?:er|or|ist|ian|nt))\b"
@@ -86,16 +119,27 @@ def with_relation(clause: Sentence, before: Callable[[], str], names: Mapping[st
     by_name, pronoun = _BEGINS.match(clause.text), _PRONOUN.match(clause.text)
     start, end = None, 0
     if by_name is not None and (name := by_name["name"].capitalize()) in names:
-        start, end = f"my {names[name]} {name}", by_name.end()
+        start, end = f"my {names[name] or 'friend'} {name}", by_name.end()
     elif pronoun is not None:
         start, end = _meant("he" if pronoun[0].lower() in ("he", "his") else "she", before(), names), pronoun.end()
         start = f"{start}'s" if start is not None and pronoun["possessive"] else start
     return clause if start is None else Sentence(start + clause.text[end:], start + clause.original[end:])
 
 
+def by_name_alone(content: str, names: Mapping[str, str]) -> str:
+    """Return a content without the relation `friend` of people of whom only the name is known."""
+    return _FRIEND.sub(lambda found: found[0] if names.get(found["name"]) else found["name"], content)
+
+
+_FRIEND: Final = re.compile(r"\b(?:User's|my|their) friend (?P<name>[A-Z][a-z]{1,20})\b")
+
+
 def is_of_somebody(text: str) -> bool:
     """Return whether a text speaks of a person or a pet, other than by a pronoun."""
     return any(not one["pronoun"] for one in _PERSON.finditer(text))
+
+
+_GOT: Final = re.compile(r"\b(?:i|we)(?: have|'ve)?(?: just| now)? (?:got|have|adopted|bought) \Z", re.IGNORECASE)
 
 
 def _meant(pronoun: str, before: str, names: Mapping[str, str]) -> str | None:
@@ -110,7 +154,12 @@ def _meant(pronoun: str, before: str, names: Mapping[str, str]) -> str | None:
         is_nobody = not who and (stranger in words.NO_NAMES or _DAY.fullmatch(stranger))
         if is_nobody or _SEX.get(re.split("[ -]", who.removesuffix("-in-law"))[-1], pronoun) != pronoun:
             continue
-        if not who or (one["who"] and (one["whose"].lower() not in ("my", "our") or one["of"])):
+        is_own = (
+            _GOT.search(before[: one.start()])
+            if one["whose"] in ("a", "an")
+            else (one["whose"] or "").lower() in ("my", "our")
+        )
+        if not who or (one["who"] and (not is_own or one["of"])):
             return None
         people.add(who)
         named.update(filter(None, (one["name"], stranger)))

@@ -32,7 +32,7 @@ from memory.memories.patterns.matching import (
     rules,
     sentences_of,
 )
-from memory.memories.patterns.names import APPOSITION, NO_NAMES_TOLD, is_of_somebody, with_relation
+from memory.memories.patterns.names import APPOSITION, NO_NAMES_TOLD, by_name_alone, is_of_somebody, with_relation
 from memory.memories.patterns.told import find_told, in_third_person, whole, with_date
 from reverie.memories.types import MemoryKind
 from storage.recall.chunk_sources import CHANGED
@@ -325,6 +325,12 @@ _LEAD_IN = Anchored(
     r"(?: there)?(?:\s{0,3}[,!:\u2013\u2014-]{1,40})?\s{1,3}){1,5}",
 )
 # Sentences with these words are somebody else's, or about something unreal.
+# What people add to what they tell.
+_TAIL = re.compile(
+    r",?\s(?:(?:please )?(?:keep|bear) (?:that|it) in mind\b.{0,60}|just so you know|fyi|just saying|can you believe it"
+    r"|in case (?:that|it) (?:matters|helps)|(?:please )?remember that)\s{0,3}\Z",
+    re.IGNORECASE,
+)
 _NOT_PLAIN = re.compile(
     r"\b(?:if|unless|whether|wish|would|wouldn't|could have|should have|might|maybe|perhaps|guess|suppose|once"
     r"|(?<!\bi )used to"
@@ -353,6 +359,7 @@ _CLAUSES = re.compile(
     rf"|,?\s{{1,3}}and\s{{1,3}}(?={_SECOND_VERB})",
     re.IGNORECASE,
 )
+_TWO_PEOPLE = Anchored(r"(?!(?:yes|no|ok|so|yeah|well|and|but|oh|also)\b)[a-z]{2,12} and i\s?\Z")
 _RELATIVE_OF_MINE: Final = (
     rf"(?P<who>(?:my|our) (?:{words.RELATIONS}|{words.PETS}|eldest|oldest|youngest|(?:grand)?(?:kid|child)))"
 )
@@ -409,21 +416,40 @@ _LEFT_OUT: Final = tuple(
     for pattern, words_left_out in (
         (
             rf"{_NO_SUBJECT}(?:[a-z-]{{2,15}} ){{0,2}}(?:{_APPOINTMENT}|dentist|doctor|gp|optician|vet)"
-            r"(?: (?:with|w|in|at|for|of) [\w' -]{1,30}?)? (?:on|tomorrow|tonight|today|next|this|in (?:an?|\d\d?))\b"
+            r"(?: (?:with|w|in|at|for|of) [\w' -]{1,30}?)? (?:on|from|tomorrow|tonight|today|next|this"
+            r"|in (?:an?|\d\d?))\b"
             r"(?!.{0,400}\b(?:is|are|was|were|be|has|have|will|got|moved|cancelled|please)\b)",
             "I have my ",
         ),
         (
-            rf"(?:(?:last|first) day is|{_NO_SUBJECT}(?:[a-z-]{{2,15}} )?(?:{_APPOINTMENT}|thesis) (?:is|(?:got |was )?"
-            rf"(?:moved|postponed|pushed|rescheduled))"
-            r"|(?:rent|salary|deposit|mortgage|budget) is(?= .?\d)"
+            r"(?:(?:last|first) day is|(?:rent|salary|deposit|mortgage|budget) is(?= .?\d)"
+            r"|(?:new )?(?:address|(?:phone )?number|e-?mail(?: address)?) is(?= [\w+ ]{1,60}[\d@])"
             rf"|{words.RELATIONS} is (?:called|named)(?= (?-i:[A-Z])\w{{1,20}}(?:\s?[.,;!(]|\Z)))\s",
             "my ",
+        ),
+        # Whose party it is, such words do not tell.
+        (
+            rf"{_NO_SUBJECT}(?:[a-z-]{{2,15}} )?(?:{_APPOINTMENT}|thesis) (?:is|(?:got |was )?"
+            r"(?:moved|postponed|pushed|rescheduled))\s",
+            "the ",
         ),
         (
             r"(?:(?:bought|sold|got|quit|started|finished|passed|failed|booked|joined|gave|lost|broke|signed|adopted"
             r"|handed|went|met|saw|had|did|ran) (?:my|our|the|an?|in|up|for|back|notice)|(?:moved|went) to)\b",
             "I ",
+        ),
+        # With the day of it any deed may begin so: "quit costco today", "went vegan in april".
+        (
+            r"(?:started (?:at|as|with|in)|quit|left|joined|went|signed up|found|lost|hired|got into|flew|drove|came)"
+            rf" (?=.{{0,60}}\b(?:today|yesterday|last (?:night|week|month|year|{words.WEEKDAYS})|ago|in {words.MONTHS})"
+            r"(?:\W|\Z))",
+            "I ",
+        ),
+        (
+            r"(?:moving|flying|leaving|starting|graduating|travell?ing|getting married)\b"
+            rf"(?=.{{0,60}}(?:\b{words.DATE}|\btomorrow\b|\b(?:on|next) \w{{1,9}}|\bin {words.MONTHS})(?:\W|\Z))"
+            rf"(?!.{{0,200}}\b{_HAS_A_VERB}\b)",
+            "I'm ",
         ),
         (rf"{_NO_SUBJECT}[a-z]{{2,15}} came off\b", "my "),
         (r"(?:gonna|going to|planning to|off to) [a-z]|not [a-z]{2,20}ing .{1,80} any ?more\b", "I'm "),
@@ -443,7 +469,7 @@ _CORRECTING = re.compile(rf"\bcorrection\s?[:,-]|{_ABOUT.pattern}", re.IGNORECAS
 _CORRECTED = Anchored(
     r"(?:my|our|the) [a-z][\w' -]{2,60}?(?:'s| is| are| [a-z]{2,20}s) [^,;]{2,60}, not [^,;]{1,40}[.!]?\Z"
 )
-_RELATIVE_DAY = re.compile(r"(?:last|next|yesterday|this|.{1,15}ago\Z)", re.IGNORECASE)
+_RELATIVE_DAY = re.compile(r"(?:last|next|yesterday|this|is the|.{1,15}ago\Z)", re.IGNORECASE)
 _REASON = re.compile(r"\b(?:because|since|why|how much|reasons?)\s{1,3}", re.IGNORECASE)
 _RULES: Final = (*facts.RULES, *_PREFERENCES, *traits.RULES)
 
@@ -548,6 +574,7 @@ def _in_clauses(body: Sentence, context: _Context) -> Iterator[Statement]:
         if statement is None:
             continue
         statement = _with_days(statement, context.at)
+        statement = replace(statement, content=by_name_alone(statement.content, context.names))
         if clause is not written:
             length = len(statement.quote) + len(written.text) - len(clause.text)
             statement = replace(statement, quote=written.original[:length])
@@ -558,7 +585,7 @@ def _in_clauses(body: Sentence, context: _Context) -> Iterator[Statement]:
 
 def _with_days(statement: Statement, at: int) -> Statement:
     """Return a statement with the days that "last week" and the like in it mean."""
-    days = days_in(statement.content, at, is_past=True)
+    days = days_in(statement.content, at, is_past="birthday" not in statement.content)
     if days is None or not _RELATIVE_DAY.match(statement.content[days.start : days.end]):
         return statement
     return replace(statement, content=with_date(statement.content, days, statement.content))
@@ -580,6 +607,8 @@ def _as_statement(request: Statement, body: Sentence) -> Statement | None:
 def _after_lead_in(sentence: Sentence) -> Sentence:
     found = _LEAD_IN.match(sentence.text)
     start = found.end() if found else 0
+    end = len(_TAIL.sub("", sentence.text))
+    sentence = Sentence(sentence.text[:end], sentence.original[:end])
     about = _ABOUT.match(sentence.text, start)
     if about is None:
         return Sentence(sentence.text[start:], sentence.original[start:])
@@ -609,4 +638,5 @@ def _in_full(clause: Sentence, shortened: Sequence[tuple[Anchored | re.Pattern[s
 
 
 def _clause_starts(text: str) -> list[int]:
-    return [0, *(found.end() for found in _CLAUSES.finditer(text))]
+    # "lena and i broke up" is one clause.
+    return [0, *(found.end() for found in _CLAUSES.finditer(text) if not _TWO_PEOPLE.match(text[: found.end() + 2]))]

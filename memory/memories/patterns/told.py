@@ -16,6 +16,7 @@ from memory.memories.patterns import vocabulary as words
 from memory.memories.patterns.matching import COVER, Anchored, Sentence, Statement, as_subject
 from reverie.clock import from_micros
 from reverie.memories.types import MemoryKind
+from storage.recall.claims import VALUABLES
 from storage.recall.days import FOR_WHICH, IRREGULAR_PAST, Days, days_in, end_of_day
 from storage.recall.turns import turns_of
 
@@ -142,14 +143,19 @@ _WAS: Final = Anchored(
 )
 # Words about birth and origins: such facts stay true.
 _ORIGIN: Final = re.compile(r"\b(?:was (?:born|raised|brought up|adopted)|grew up|did my)\b", re.IGNORECASE)
+_VEHICLE: Final = r"(?:car|van|truck|motorbike|motorcycle|camper|scooter|boat)"
 # Events that are worth keeping even without a day.
 _MILESTONE: Final = re.compile(
-    r"\Ai (?:(?:just|finally|recently|sadly|also|actually) ){0,2}(?:found (?:my|their) (?:passport|wallet|phone|keys"
-    r"|ring|car|bike|bag|laptop)\b|(?:accepted|turned down) (?:the|an?) (?:job|offer)|finished (?:my|their)"
+    r"\Ai (?:(?:just|finally|recently|sadly|also|actually) ){0,2}(?:(?:found|lost) (?:my|their)"
+    rf" {VALUABLES}\b|got an? (?:[\w-]{{2,20}} )?(?:{words.PETS}|{_VEHICLE})"
+    r"|got into (?:[\w-]{2,20} ){0,2}(?:school|college|uni\w{0,7})"
+    r"|went (?:vegan|vegetarian|sober|freelance|part[- ]time|back to (?:school|uni\w{0,7}|college))"
+    r"|signed up for (?:an?|the) [\w-]{2,20}|(?:accepted|turned down) (?:the|an?) (?:job|offer)|finished (?:my|their)"
     r" (?:thesis|dissertation|degree|phd|course|training|apprenticeship|book|novel|chemo\w{0,8}|studies)"
     r"|got (?:promoted|married|divorced|engaged|laid off"
-    r"|fired|accepted|the job|an? (?:new )?(?:[\w-]{2,20} )?job)|(?:broke|split) up\b(?! the)|separated\Z"
-    r"|quit (?:(?:my|their) job|\w{2,20}ing)"
+    r"|fired|accepted|the (?:job|promotion|role|position|visa|flat|apartment|house|scholarship)"
+    r"|an? (?:new )?(?:[\w-]{2,20} )?job)|(?:broke|split) up\b(?! the)|separated\Z"
+    r"|quit (?:(?:my|their) job|\w{2,20}ing|\w{3,20}(?=\W?\Z))"
     r"|lost (?:my|their) job|sold (?:my|our|their|the(?= (?:car|house|flat|bike|boat|van)\b)) \w{2,20}"
     r"|(?:passed|failed) (?:my|their) [\w ]{0,30}(?:test|exams?|theory)|gave up \w{2,20}ing)\b",
     re.IGNORECASE,
@@ -165,7 +171,8 @@ _BEGUN: Final = Anchored(r"user (?:has )?(?:(?:just|recently) )?(?:started|quit)
 _TELLER: Final = re.compile(r"\AUser said: \"(?:we|.{2,40} and (?:i|me|\w{2,20})) |\AUser ", re.IGNORECASE)
 _IN_A_YEAR: Final = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b")
 _IS: Final = Anchored(
-    rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?=an?\s(?!{_EMPTY}\b|bit\b|lil|big)"
+    rf"{_SUBJECT}(?P<verb>'m|\s{{1,3}}am)\s{{1,3}}(?!(?:officially|literally|basically|practically|virtually)\b)"
+    rf"{_ADVERBS}(?=an?\s(?!{_EMPTY}\b|bit\b|lil|big)"
     rf"|{_DOING_NOW}\b)(?P<rest>\S.{{0,400}})"
 )
 _HAS: Final = Anchored(
@@ -182,7 +189,8 @@ _REGULARLY: Final = Anchored(
 )
 _DAY_AND_MONTH: Final = re.compile(r"\bon \d{1,2}[/.]\d{1,2}\b")
 _HAS_SOMEBODY: Final = re.compile(
-    rf"User has (?:an?|two|three|four|five|six|\d) (?:{words.PETS}|employee|flatmate|son|daughter|brother|sister"
+    rf"User has (?:an?|two|three|four|five|six|\d) (?:{words.PETS}|{_VEHICLE}|piano|guitar|violin|cello"
+    r"|employee|flatmate|son|daughter|brother|sister"
     r"|kid|child|grandchild|grandson|granddaughter|niece|nephew)(?:s|ies|ren)?\."
     r"|User's (?:\S{1,30} ){1,3}lives? with them\."
 )
@@ -212,9 +220,11 @@ _WILL_BE: Final = Anchored(
 )
 _OF_THING: Final = Anchored(
     r"(?P<subject>(?:(?:my|our) [a-z]|the (?:[\w-]{2,20} ){0,2}?(?:wedding|funeral|baby|party|move|operation|surgery"
-    r"|exam|interview|christening|graduation|concert|holiday|trip|flight|train|deadline|meeting|appointment|movers)\b)"
+    r"|exam|interview|christening|graduation|concert|holiday|trip|flight|train|deadline|meeting|appointment|movers|shop"
+    r"|store|school|course|lease|physio|haircut|test|scan|check-?up|viewing|mri|x-?ray|vaccination|dinner|lunch|rehearsal"
+    r"|class|lesson|gig|shift|thesis)\b)"
     r"[\w' -]{0,60}?)\s(?P<verb>is|are|comes?(?= on\b)"
-    r"|takes place|starts|begins|ends|opens|leaves|arrives|expires|runs out"
+    r"|takes place|starts|begins|ends|opens|closes|leaves|arrives|expires|runs out"
     rf"|(?:was |is |has been |got )?(?:moved|postponed|rescheduled|pushed|delayed)(?: back| forward)? to)\b{_REST}"
 )
 _YEARLY: Final = re.compile(r"\b(?:birthday|anniversary)(?=\s(?:is|falls))", re.IGNORECASE)
@@ -224,10 +234,14 @@ _GOT: Final = re.compile(
     re.IGNORECASE,
 )
 # `We` and its verb, which `_AS_ONE` turns into the forms after `I`.
-_ME_TOO: Final = rf"(?:(?:my|our) (?:{words.RELATIONS}|bf|gf)(?: (?-i:[A-Z])[a-z]{{1,20}})?|(?-i:[A-Z])[a-z]{{1,20}})"
+_ME_TOO: Final = rf"(?:(?:my|our) (?:{words.RELATIONS})(?: (?-i:[A-Z])[a-z]{{1,20}})?|(?-i:[A-Z])[a-z]{{1,20}})"
 _WE: Final = Anchored(
-    rf"(?:we|{_ME_TOO} and (?:i|me)|me and (?:{_ME_TOO}|(?!the\b)[a-z]{{2,12}}(?=\s(?:are|have)\b)))"
+    rf"(?:we|(?:{_ME_TOO}|[a-z]{{2,12}}) and (?:i|me)|me (?:and|n|&) (?:{_ME_TOO}"
+    r"|(?!the\b)[a-z]{2,12}(?=\s(?:are|have|broke|split|got|moved|went|just)\b)))"
     r"(?P<verb>'re|'ve|'ll|\s(?:are|were))?(?=\s)"
+)
+_WE_ARE: Final = Anchored(
+    r"i(?:'m| am) (?:both |now )?(?:moving (?:in|to)|renovating|building|expecting|adopting|fostering|saving|raising)\b"
 )
 _AS_ONE: Final = {"'re": "'m", " are": " am", " were": " was"}
 _OF_RELATIVE: Final = Anchored(
@@ -261,7 +275,7 @@ _NEXT: Final = re.compile(
     rf"|,\s{words.ILLNESSES}\b"
     rf"|\s(?:which|cos|because|since(?! (?:\d|{words.MONTHS}(?:\W|\Z)))|even though|although|whereas|so that|hoping|btw"
     r"|too|as well|if|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|unless|now$|these days|at the moment"
-    r"|right now|either|though|anyway|so|but)\b)",
+    r"|right now|either|tho(?:ugh)?|anyway|so|but|lol|lmao)\b)",
     re.IGNORECASE,
 )
 _CONDITION: Final = Anchored(
@@ -270,7 +284,7 @@ _CONDITION: Final = Anchored(
 _REFERS: Final = re.compile(
     r"\b(?:it|its|it's|that|that's|this(?! (?:week|weekend|month|year|morning|afternoon|evening|past|coming|summer"
     r"|winter|spring|fall|autumn|mon|tues|wednes|thurs|fri|satur|sun))|these|those|they|they're|them|their|he|she|him"
-    r"|his|her|hers|you|your|you're|yours|u|ur|there|here|one|ones|some|something|anything|everything|stuff|things?"
+    r"|his|her|hers|you|your|you're|yours|u(?!-)|ur|there|here|one|ones|some|something|anything|everything|stuff|things?"
     r"|such|other|another|same"
     r"|both(?! (?:ears|eyes|hands|arms|legs|knees|hips|feet)\b)"
     r"|like|too|so|if|unless|whether|wish|would|could|should|might|maybe|(?:almost"
@@ -385,7 +399,9 @@ def _with_we(text: str, we: re.Match[str], at: int) -> Statement | None:
     verb = (we["verb"] or "").lower()
     as_one = f"I{_AS_ONE.get(verb, verb)}{text[we.end() :]}"
     as_one = _GOT.sub(r"\1 have ", as_one)
-    is_state = _HAS.match(as_one) or _REGULARLY.match(as_one) or (not verb and _REPEATED.search(text))
+    is_state = (
+        _WE_ARE.match(as_one) or _HAS.match(as_one) or _REGULARLY.match(as_one) or (not verb and _REPEATED.search(text))
+    )
     held = _state(as_one, at) if is_state else None
     if held is not None:
         return replace(held, content=f'User said: "{text}."', quote=text)
@@ -422,7 +438,7 @@ def _is_ahead(found: re.Match[str], days: Days, text: str, at: int) -> bool:
     if is_past or days.last <= from_micros(at).date() or _REPEATED.search(text) or _YEARLY.search(text):
         return False
     if found.re == _WILL_DO.compiled:
-        is_vague = _VAGUE_OBJECT.match(found["rest"]) is not None and not found["rest"].startswith(" to ")
+        is_vague = _VAGUE_OBJECT.match(found["rest"]) is not None and not re.match(" (?:back )?to ", found["rest"])
         return days.first > from_micros(at).date() and not is_vague
     return not found["verb"].endswith(" to") or text[found.end("verb") : days.start].strip() in ("", "the")
 

@@ -287,7 +287,8 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"|adopt(?:ing)?){BLANKS}{_OPEN}",
         rf"we (?:use|deploy (?:to|on|with)|build with|test with|host on|run on){BLANKS}{_OPEN}",
         rf"we(?:'re| are) on{BLANKS}(?P<value>(?:{words.TOOLS}|(?-i:[A-Z])[a-z+#]{{1,20}}) v?\d[\d.]{{0,8}}){_END}",
-        rf"we(?:'ve| have)?{BLANKS}{ADVERB}(?:switched|changed|migrated) from{BLANKS}{_OPEN}",
+        rf"we(?:'ve| have)?{BLANKS}{ADVERB}(?:switched|changed|migrated|moved(?= from {words.TOOLS})) from"
+        rf"{BLANKS}{_OPEN}",
         rf"we(?:'ve| have)?{BLANKS}{ADVERB}(?P<plainly>stopped|started){BLANKS}(?P<value>"
         rf"(?:making|selling|offering|accepting|using|supporting|taking|doing|charging){BLANKS}\S{REST})",
         rf"we {ADVERB}(?P<plainly>open|close|are open|are closed)(?: now)?{BLANKS}"
@@ -315,6 +316,12 @@ RULES: Final[tuple[Rule, ...]] = (
         _whole_match("goes to work by"),
     ),
     rule(rf"{I_AM}{ADVERB}on the (?P<value>(?:[a-z-]{{2,20}} ){{1,2}}team){_END}", _whole_match("team")),
+    rule(
+        rf"{I_AM}{ADVERB}(?:doing|on|following|eating){BLANKS}(?:an? |the )?(?P<value>(?:keto|paleo|low[- ]carb"
+        rf"|mediterranean|carnivore|fodmap|whole30|gluten[- ]free|dairy[- ]free|intermittent fasting)(?: diet)?)"
+        rf"(?:{_END}|(?= since\b))",
+        _whole_match("diet"),
+    ),
     rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_MARITAL}){_END}", _whole_match("marital status")),
     rule(rf"{I_AM}{ADVERB}(?P<value>{_NO_JOB}){_END}", _whole_match("job", key="job")),
     rule(rf"{I_AM}{ADVERB}(?P<value>{_EMPLOYMENT}){_END}", _whole_match("employment")),
@@ -383,6 +390,8 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"we {ADVERB}(?P<value>(?:ship|release|deploy|meet|train|rehearse|travel) (?:every|each|once an?|twice an?)"
         rf" (?:two |three |four |other |second )?(?:[a-z]{{3,6}}day|days?|weeks?|months?|quarter|year)){_END}",
         rf"{LANGUAGE} is my (?P<value>(?:first|native|second|third) language){_END}",
+        r"(?:we|me and [a-z]{2,12}|(?!you\b)[a-z]{2,12} and (?:i|me))(?:'re| are) (?P<value>getting"
+        rf" (?:married|divorced)|having a baby|expecting(?: a baby)?){_END}",
         rf"we(?:'re| are) (?P<value>an? (?:family|household) of (?:two|three|four|five|six|seven|eight|\d{{1,2}})"
         rf"|(?:all |both )?{words.DIETS}(?: at home)?|a couple|renting|married|divorced|engaged){_END}",
     ),

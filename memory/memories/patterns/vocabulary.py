@@ -8,7 +8,7 @@ from storage.recall import days
 
 RELATIONS: Final = (
     r"(?:(?:older|younger|elder|eldest|oldest|youngest|big|little|twin|baby|best|step|half)[ -])?"
-    r"(?:wife|husband|spouse|partner|girlfriend|boyfriend|fianc[e\u00e9]e?|mother|mom|mum|mam|father|dad|sister|brother"
+    r"(?:wife|husband|spouse|partner|girlfriend|boyfriend|gf|bf|hubby|fianc[e\u00e9]e?|mother|mom|mum|mam|father|dad|sister|brother"
     r"|son|daughter|grand(?:mother|ma|father|pa|dad|son|daughter|child)|granny|grandad|gran|nan|god(?:son|daughter|mother"
     r"|father)|step(?:mother|mum|mom|father|dad|sister|brother|son|daughter)|(?:mother|father|sister|brother|son"
     r"|daughter)-in-law|aunt|uncle|niece|nephew|cousin|friend|boss|manager|roommate|housemate|flatmate|therapist|doctor"
@@ -90,6 +90,8 @@ ATTRIBUTES: Final = (
 SYNONYMS: Final = {
     "timezone": "time zone", "home town": "hometown", "birth date": "birthday", "date of birth": "birthday",
     "mom's name": "mother's name", "mum's name": "mother's name", "dad's name": "father's name",
+    "gf's name": "girlfriend's name", "bf's name": "boyfriend's name", "hubby's name": "husband's name",
+    "gf's birthday": "girlfriend's birthday", "bf's birthday": "boyfriend's birthday", "bday": "birthday",
     "first language": "native language", "mother tongue": "native language", "favourite color": "favourite colour",
     "number": "phone number", "mobile number": "phone number", "cell number": "phone number",
     "telephone number": "phone number", "wedding anniversary": "anniversary",
