@@ -97,7 +97,7 @@ async def _run(visit: Visit) -> Response:
 @pages.get("/log/entry")
 async def _entry(visit: Visit) -> Response:
     entry = await visit.send(upkeep.GetCurationEntry(visit.query("id")))
-    changes, hidden = _readable(entry.changes), _hidden_rows(entry.changes)
+    changes, hidden = _readable(entry.changes), sum(change.table in _HIDDEN_TABLES for change in entry.changes)
     memories = [change.after or change.before or {} for change in entry.changes if change.table == "memories"]
     texts = {str(row["id"]): str(row["content"]) for row in memories}
     return visit.page("log_entry.html", entry=entry, changes=changes, hidden=hidden, names=_NAMES, texts=texts)
@@ -137,7 +137,7 @@ async def _undo(visit: Visit) -> Response:
 @pages.post("/log/accept")
 async def _accept(visit: Visit) -> Response:
     """Accept a line, a run, or the lines that the page showed, and no others: more may be there by now."""
-    run, ids = visit.query("run"), visit.form.text("entries").split() or [visit.query("id")]
+    run, ids = visit.query("run"), visit.form.words("entries") or [visit.query("id")]
     await visit.send(upkeep.AcceptChanges(ids) if ids[0] else upkeep.AcceptChanges(run=run))
     return _back(visit, run, "accepted")
 
@@ -152,11 +152,6 @@ def _readable(changes: list[upkeep.CurationChange]) -> list[RowChange]:
     """Return the changes that a person can read; those of times and counts alone only if there is no other."""
     rows = [_row(change) for change in changes if change.table not in _HIDDEN_TABLES]
     return [row for row in rows if row.fields or row.kind != "changed"] or rows
-
-
-def _hidden_rows(changes: list[upkeep.CurationChange]) -> int:
-    """Return how many rows of search indexes followed the change."""
-    return sum(change.table in _HIDDEN_TABLES for change in changes)
 
 
 def _row(change: upkeep.CurationChange) -> RowChange:
@@ -268,6 +263,8 @@ _KINDS: Final = {
     "workspace": "This whole workspace",
 }
 _WHOLE: Final = ("agent", "workspace")
+# So many texts of a plan have a box each to keep them; of more, the ids are entered, as a form has few fields.
+_BOXES: Final = 50
 
 
 @pages.get("/erasures")
@@ -289,7 +286,7 @@ async def _plan(visit: Visit) -> Response:
     call = _call(visit, dry_run=True)
     planned = await visit.send(call)
     kind, target = visit.form.text("kind"), visit.form.text("target").strip()
-    return visit.page("erasure_plan.html", plan=planned, kind=kind, target=target, kinds=_KINDS)
+    return visit.page("erasure_plan.html", plan=planned, kind=kind, target=target, kinds=_KINDS, boxes=_BOXES)
 
 
 @pages.post("/erasure/start")
@@ -320,7 +317,7 @@ def _call(visit: Visit, *, dry_run: bool) -> Erase:
     if kind == "workspace":
         del named["agent"]
     elif kind == "selection":
-        named |= {"about": target, "user": place.user, "keep": visit.form.text("keep").split()}
+        named |= {"about": target, "user": place.user, "keep": visit.form.words("keep")}
     elif kind not in _WHOLE:
         named[kind] = target
     return Erase(**named, dry_run=dry_run)

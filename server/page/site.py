@@ -74,6 +74,10 @@ class Form:
         """Return a field without blanks around it; None if nothing was entered."""
         return self.text(name).strip() or None
 
+    def words(self, name: str) -> list[str]:
+        """Return the words of a field, which may be sent several times."""
+        return " ".join(self._fields.get(name, [])).split()
+
     def is_checked(self, name: str) -> bool:
         """Return whether a box was checked."""
         return bool(self.text(name))

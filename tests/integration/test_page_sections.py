@@ -402,6 +402,26 @@ def test_an_erasure_is_planned_confirmed_and_proved(visitor: Visitor, operator: 
     expect(page.locator("[data-item]")).to_have_count(1)
 
 
+def test_what_an_erasure_about_somebody_lists_can_be_kept(
+    visitor: Visitor, operator: Reverie, runtime: Runtime
+) -> None:
+    """Given two messages that name a person, when one is kept in the list and the rest erased, then it stays."""
+    for number, text in enumerate(("Ilse is allergic to walnuts", "Ilse recommends the film")):
+        operator.ingest(f"chat-{number}", {"role": "user", "content": text})
+    drain(runtime)
+    page = visitor.open("/erasures")
+    page.get_by_label("What").select_option(label="What is about somebody or something")
+    page.get_by_label("Its name or id").fill("Ilse")
+    page.get_by_role("button", name="See what would be removed").click()
+    page.get_by_label("Keep: Ilse recommends the film").check()
+    assert visitor.violations() == []
+    page.get_by_label("I know that this cannot be undone").check()
+    page.get_by_role("button", name="Erase it").click()
+    operator.admin.jobs.run("continue-erasures")
+    expect(page.get_by_role("region", name="Receipt")).to_contain_text("Nothing of it was found afterwards")
+    assert [result.text for result in operator.recall("Ilse")] == ["Ilse recommends the film"]
+
+
 def test_every_empty_section_says_what_it_is_for(visitor: Visitor) -> None:
     for path in ("/conversations", "/schedules", "/dreams", "/log", "/dead-letters", "/erasures", "/agents"):
         visitor.open(path)
