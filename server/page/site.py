@@ -133,16 +133,12 @@ class Logins:
     def __init__(self, secret: Callable[[], bytes]) -> None:
         self._secret = secret
 
-    def cookie_for(self, token: str) -> str:
-        """Return the value of the cookie for a token. Raises `StoreUnavailable`."""
-        return self.sealed(token)
-
     def token_in(self, cookie: str) -> str | None:
         """Return the token of a cookie; None if the cookie is older than `LOGIN_SECONDS` or not one of ours."""
         return self.unsealed(cookie) if len(cookie) <= _MAX_COOKIE_CHARACTERS else None
 
     def sealed(self, text: str) -> str:
-        """Return a text encrypted for a form field, so that nobody can read or forge it. Raises `StoreUnavailable`."""
+        """Return a text encrypted, for a cookie or a form: nobody can read or forge it. Raises `StoreUnavailable`."""
         return self._box.encrypt(text.encode()).decode()
 
     def unsealed(self, sealed: str) -> str | None:
@@ -476,7 +472,7 @@ class Site:
         response = RedirectResponse(own_path(page), status_code=303)
         response.set_cookie(
             _cookie_name(request),
-            self.logins.cookie_for(token),
+            self.logins.sealed(token),
             max_age=LOGIN_SECONDS,
             httponly=True,
             samesite="strict",

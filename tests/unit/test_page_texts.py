@@ -220,7 +220,7 @@ def test_a_number_in_a_form_is_checked() -> None:
 def test_a_login_is_read_back_with_the_same_key_only() -> None:
     """Given a cookie, then it holds the token for this installation alone, and says nothing of it."""
     logins = Logins(lambda: SECRET)
-    cookie = logins.cookie_for("rv_token")
+    cookie = logins.sealed("rv_token")
     assert "rv_token" not in cookie
     assert Logins(lambda: SECRET).token_in(cookie) == "rv_token"
     assert Logins(lambda: b"o" * 32).token_in(cookie) is None
