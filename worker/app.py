@@ -59,6 +59,9 @@ STORE_PATIENCE_SECONDS: Final = 5.0
 # A connection is given up when the broker has not answered for this long. kombu's default of 25 s, counted twice, makes
 # a worker wait for nearly a minute for a host that is gone.
 _BROKER_CHECK_SECONDS: Final = 10
+# How often each worker asks for the messages of dead workers, which have waited ten minutes by then. Every 10 s, this
+# was a tenth of the calls to the broker of an idle Reverie.
+_RESTORE_SECONDS: Final = 60
 # Embedding takes longest, so the short steps of other workers, and recalls, have priority.
 _EMBED_NICENESS: Final = 10
 _REQUEST: Final = "worker.consumer:PoolRequest"
@@ -109,6 +112,7 @@ def create_app(settings: Settings) -> Celery:
     )
     app.conf.update(celery_settings(settings.broker_prefix))
     app.conf.broker_transport_options["health_check_interval"] = _BROKER_CHECK_SECONDS
+    app.conf.broker_transport_options["unacked_restore_interval"] = _RESTORE_SECONDS
     app.conf.update(
         # A task is acknowledged after its end; if its worker dies, it is delivered again. This is safe because every
         # task may run twice, and bounded because rows count crashes.

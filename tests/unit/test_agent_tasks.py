@@ -396,6 +396,7 @@ def test_what_a_task_may_take_is_the_queue_s_own(worker: AgentWorker) -> None:
     slow = AgentWorker(agent="ana", queue="slow", broker="redis://127.0.0.1:1/0", longest_seconds=7_200)
     options = [app.conf.broker_transport_options for app in (worker.app, slow.app)]
     assert [one["visibility_timeout"] for one in options] == [420, 7_320]
+    assert {one["unacked_restore_interval"] for one in options} == {10}, "it comes within seconds of that"
     assert [one["unacked_key"] for one in options] == ["unacked:agent.home.ana", "unacked:agent.default.slow"]
 
 
