@@ -50,7 +50,7 @@ Open = Annotated[bool, typer.Option("--open", help="Ask for no token: everyone o
 @root.command("up")
 def up(
     command: Invocation,
-    port: Annotated[int | None, typer.Option(help="The port of the HTTP server.", show_default="7437")] = None,
+    port: Annotated[int | None, typer.Option(help="The port of the HTTP server; by default 7437.")] = None,
     open_: Open = False,
     show_logs: Annotated[bool, typer.Option("--logs", help="Print the logs instead of writing them to files.")] = False,
 ) -> None:
@@ -143,8 +143,8 @@ def _with_broker(command: Invocation) -> Settings:
 @root.command("serve")
 def serve(
     command: Invocation,
-    host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option(help="The port to listen on.", show_default="7437")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on; by default 127.0.0.1.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port to listen on; by default 7437.")] = None,
     open_: Open = False,
 ) -> None:
     """Run the HTTP server."""

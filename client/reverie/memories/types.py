@@ -167,7 +167,7 @@ class MemoryDraft(_Content, kw_only=True, frozen=True):
     importance: Importance = 0.5
     tags: OwnTags = ()
     expires_at: ExpiresAt | None = None
-    owner_user_id: Annotated[str | None, label("The end user it belongs to.")] = None
+    owner_user_id: Annotated[str | None, label("The same as `user`, by its name in results.")] = None
     session: Annotated[str | None, label("The session it comes from.")] = None
     source_message: Annotated[str | None, label("The id of the message it comes from.")] = None
     channel: Channel | None = None
