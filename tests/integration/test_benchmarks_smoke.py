@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 from benchmarks.harness.result import Goal, Result
 from benchmarks.harness.texts import load_texts
 from benchmarks.report import BEGIN, END, placed, render
+from support.forks import start_module
 
 ROOT = Path(__file__).resolve().parents[2]
 # It makes network namespaces, and sets clocks wrong.
@@ -58,17 +57,13 @@ def run_benchmark(name: str, folder: Path) -> tuple[int, str, dict[str, Any]]:
     path = os.pathsep.join([str(ROOT / "client"), *filter(None, [os.environ.get("PYTHONPATH")])])
     settings = {"REVERIE_EMBEDDING_PROVIDER": "hash", "REVERIE_SWEEP_INTERVAL_SECONDS": "2", "PYTHONPATH": path}
     options = ["--quick", "--data", str(folder / "absent.json"), "--output", str(output)]
-    done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", *options],
-        cwd=ROOT,
-        env={**kept, **settings},
-        capture_output=True,
-        text=True,
-        timeout=480,
-        check=False,
+    environment = {**kept, **settings}
+    program = start_module(
+        f"benchmarks.{name}", *options, environment=environment, output=folder / f"{name}-output", folder=ROOT
     )
+    written = program.communicate(480)
     result = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {}
-    return done.returncode, done.stdout + done.stderr, result
+    return program.wait(), "".join(written), result
 
 
 @pytest.mark.parametrize(
