@@ -199,22 +199,25 @@ def test_a_summary_is_told_up_to_the_day_before() -> None:
     assert until_day(summary, "2023-05-05") == "- 2023-05-03 Ann: One.\n- 2023-05-04 Ann: Two."
 
 
-@pytest.mark.parametrize(("older", "newer"), DIFFERENT)
 @pytest.mark.parametrize("stored", ["messages", "memories"])
-def test_what_differs_is_told_twice_and_counted_nowhere(tmp_path: Path, stored: str, older: str, newer: str) -> None:
-    """Given two that contradict each other, however near their vectors are, then both are told, the newer one last."""
+def test_what_differs_is_told_twice_and_counted_nowhere(tmp_path: Path, stored: str) -> None:
+    """Given agents who know two that contradict each other, however near their vectors are, then both are told, the
+    newer one last."""
     pipe = Pipeline(tmp_path, embedder=OneDirection())
-    pipe.say({"content": "Hello", "created_at": MAY})
-    ana = Knowing(pipe.stores, workspace=WORKSPACE)
-    for moment, text in ((MAY, older), (JUNE, newer)):
-        if stored == "messages":
-            pipe.say({"content": text, "created_at": moment}, session="other")
-        else:
-            ana.remember(text, at=at(moment))
+    agents = {f"agent-{number}": pair for number, pair in enumerate(DIFFERENT)}
+    for agent, pair in agents.items():
+        pipe.say({"content": "Hello", "created_at": MAY}, agent=agent)
+        knowing = Knowing(pipe.stores, agent=agent, workspace=WORKSPACE)
+        for moment, text in zip((MAY, JUNE), pair, strict=True):
+            if stored == "messages":
+                pipe.say({"content": text, "created_at": moment}, session="other", agent=agent)
+            else:
+                knowing.remember(text, at=at(moment))
     pipe.settle()
-    built = context(pipe, newer)
-    told = [one.text for one in sorted(built.memories, key=lambda one: one.created_at)]
-    assert (told, built.left_out.duplicates) == ([older, newer], 0)
+    for agent, (older, newer) in agents.items():
+        built = context(pipe, newer, agent=agent)
+        told = [one.text for one in sorted(built.memories, key=lambda one: one.created_at)]
+        assert (told, built.left_out.duplicates) == ([older, newer], 0), (older, newer)
     pipe.close()
 
 

@@ -29,7 +29,7 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 def _recall(pipe: Pipeline, query: str, **fields: Any) -> RecallResponse:
-    return find(pipe.store, pipe.embedder, RecallRequest(query=query, agent="ana", **fields)).response
+    return find(pipe.store, pipe.embedder, RecallRequest(query=query, **{"agent": "ana", **fields})).response
 
 
 def _remember(pipe: Pipeline, memory_id: str, content: str) -> None:
@@ -101,13 +101,16 @@ def test_two_results_say_the_same_only_if_their_words_do(text: str, expected: bo
     assert (twins.find(_twin(text)) == 0) is expected
 
 
-@pytest.mark.parametrize(("one", "other"), DIFFERENT)
-def test_what_contradicts_each_other_is_two_results(tmp_path: Path, one: str, other: str) -> None:
-    """Given two messages that differ in what matters, however near, then both are returned, and none is a duplicate."""
+def test_what_contradicts_each_other_is_two_results(tmp_path: Path) -> None:
+    """Given agents who were told two things that differ in what matters, however near, then both are returned, and none
+    is a duplicate."""
     pipe = Pipeline(tmp_path, embedder=OneDirection())
-    pipe.say(one, session="a")
-    pipe.say(other, session="b")
+    agents = {f"agent-{number}": pair for number, pair in enumerate(DIFFERENT)}
+    for agent, (one, other) in agents.items():
+        pipe.say(one, session="a", agent=agent)
+        pipe.say(other, session="b", agent=agent)
     pipe.settle()
-    for text in (one, other):
-        assert [result.duplicates for result in _recall(pipe, text, mode="vector")] == [0, 0]
+    for agent, pair in agents.items():
+        for text in pair:
+            assert [found.duplicates for found in _recall(pipe, text, mode="vector", agent=agent)] == [0, 0], pair
     pipe.close()
