@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -93,19 +94,16 @@ SEEN: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("place", "seen"), SEEN, ids=[repr(case[0]) for case in SEEN])
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_what_is_seen_depends_on_the_tier_and_on_where_one_looks_from(
-    tiers: Pipeline, place: dict[str, Any], seen: list[str], on_disk: bool
-) -> None:
+def test_what_is_seen_depends_on_the_tier_and_on_where_one_looks_from(tiers: Pipeline, on_disk: bool) -> None:
     """Given a memory of each tier, then each scope shows what holds there, from memory as from disk, in every mode."""
     if on_disk:
         tiers.indexes = OnDiskOnly()
-    for way in WAYS:
+    for (place, seen), way in product(SEEN, WAYS):
         asked = {"limit": 50, "kinds": ("memory",), "separate_duplicates": True, **place, **way}
-        assert sorted(ids(over_both(tiers, "violin", user="kate", **asked))) == sorted(seen), way
+        assert sorted(ids(over_both(tiers, "violin", user="kate", **asked))) == sorted(seen), (place, way)
         without_user = [one for one in seen if one != "note"]  # the note is Kate's
-        assert sorted(ids(over_both(tiers, "violin", **asked))) == sorted(without_user), way
+        assert sorted(ids(over_both(tiers, "violin", **asked))) == sorted(without_user), (place, way)
 
 
 @pytest.mark.parametrize("way", WAYS)

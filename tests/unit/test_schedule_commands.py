@@ -301,59 +301,58 @@ def test_schedules_are_the_agents_and_the_workspaces_own(reverie: CommandLine, d
     stores.close()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "expected_error"),
-    [
-        (("add", "x"), 2, "give exactly one of --cron, --at and --every, not none of them"),
-        (("add", "x", "--cron", "@daily", "--every", "1h"), 2, "not --cron and --every"),
-        (("add", " ", "--every", "1h"), 2, "goal is blank"),
-        (("add", "x", "--cron", "0 0 30 2 *"), 2, "never fires"),
-        (("add", "x", "--cron", "*/30 * * * * *"), 2, "seconds and years are not supported"),
-        (("add", "x", "--cron", "@daily", "--tz", "Europe/Lissabon"), 2, "did you mean Europe/Lisbon?"),
-        (("add", "x", "--at", "2020-01-01T00:00:00Z"), 2, "which is in the past"),
-        (("add", "x", "--at", "2999-01-01T00:00:00"), 2, "needs a time zone"),
-        (("add", "x", "--at", "tomorrow"), 2, "is not a time with its zone"),
-        (("add", "x", "--every", "-5m"), 2, "more than 0"),
-        (("add", "x", "--every", "1.5h"), 2, "every '1.5h' is not a duration"),
-        (("add", "x", "--every", "30s"), 2, "at least 60"),
-        (("add", "x", "--every", "1h", "--webhook", "http://127.0.0.1/"), 2, "not a public address"),
-        (("add", "x", "--every", "1h", "--webhook", "https://x.org", "--task", "a"), 2, "not both"),
-        (("add", "x", "--every", "1h", "--task", "work"), 2, "needs the queue"),
-        (("add", "x", "--every", "1h", "--queue", "q"), 2, "needs the task"),
-        (("add", "x", "--every", "1h", "--task", "reverie.ingest", "--queue", "q"), 2, "not your workers' own"),
-        (("add", "x", "--every", "1h", "--task", "a", "--queue", "ingest"), 2, "queue 'ingest' is reserved"),
-        (("add", "x", "--every", "1h", "--notify", "often"), 2, "always, on_failure, conditional, never"),
-        (("add", "x", "--every", "1h", "--timeout", "0"), 2, "--timeout is 0"),
-        (("add", "x", "--every", "1h", "--id", "count"), 2, "choose another"),
-        (("list", "--status", "gone"), 2, "'gone'; it must be one of"),
-        (("next",), 2, "give either the id of a schedule, or exactly one of --cron"),
-        (("next", "x", "--every", "1h"), 2, "give either the id of a schedule, or exactly one of --cron"),
-        (("show", "nothing"), 1, "agent ana has no schedule 'nothing'"),
-        (("next", "nothing"), 1, "agent ana has no schedule 'nothing'"),
-        (("update", "nothing", "--goal", "x"), 1, "agent ana has no schedule 'nothing'"),
-        (("pause", "nothing"), 1, "agent ana has no schedule 'nothing'"),
-        (("resume", "nothing"), 1, "agent ana has no schedule 'nothing'"),
-        (("delete", "nothing", "--yes"), 1, "agent ana has no schedule 'nothing'"),
-        (("runs", "nothing"), 1, "agent ana has no schedule 'nothing'"),
-        (("run-now", "nothing"), 1, "agent ana has no schedule 'nothing'"),
-        (("run", "nothing"), 1, "agent ana has no run 'nothing'"),
-        (("cancel", "nothing"), 1, "agent ana has no run 'nothing'"),
-    ],
-)
+# Commands at fault, with their exit codes and what is said of them.
+WRONG: list[tuple[tuple[str, ...], int, str]] = [
+    (("add", "x"), 2, "give exactly one of --cron, --at and --every, not none of them"),
+    (("add", "x", "--cron", "@daily", "--every", "1h"), 2, "not --cron and --every"),
+    (("add", " ", "--every", "1h"), 2, "goal is blank"),
+    (("add", "x", "--cron", "0 0 30 2 *"), 2, "never fires"),
+    (("add", "x", "--cron", "*/30 * * * * *"), 2, "seconds and years are not supported"),
+    (("add", "x", "--cron", "@daily", "--tz", "Europe/Lissabon"), 2, "did you mean Europe/Lisbon?"),
+    (("add", "x", "--at", "2020-01-01T00:00:00Z"), 2, "which is in the past"),
+    (("add", "x", "--at", "2999-01-01T00:00:00"), 2, "needs a time zone"),
+    (("add", "x", "--at", "tomorrow"), 2, "is not a time with its zone"),
+    (("add", "x", "--every", "-5m"), 2, "more than 0"),
+    (("add", "x", "--every", "1.5h"), 2, "every '1.5h' is not a duration"),
+    (("add", "x", "--every", "30s"), 2, "at least 60"),
+    (("add", "x", "--every", "1h", "--webhook", "http://127.0.0.1/"), 2, "not a public address"),
+    (("add", "x", "--every", "1h", "--webhook", "https://x.org", "--task", "a"), 2, "not both"),
+    (("add", "x", "--every", "1h", "--task", "work"), 2, "needs the queue"),
+    (("add", "x", "--every", "1h", "--queue", "q"), 2, "needs the task"),
+    (("add", "x", "--every", "1h", "--task", "reverie.ingest", "--queue", "q"), 2, "not your workers' own"),
+    (("add", "x", "--every", "1h", "--task", "a", "--queue", "ingest"), 2, "queue 'ingest' is reserved"),
+    (("add", "x", "--every", "1h", "--notify", "often"), 2, "always, on_failure, conditional, never"),
+    (("add", "x", "--every", "1h", "--timeout", "0"), 2, "--timeout is 0"),
+    (("add", "x", "--every", "1h", "--id", "count"), 2, "choose another"),
+    (("list", "--status", "gone"), 2, "'gone'; it must be one of"),
+    (("next",), 2, "give either the id of a schedule, or exactly one of --cron"),
+    (("next", "x", "--every", "1h"), 2, "give either the id of a schedule, or exactly one of --cron"),
+    (("show", "nothing"), 1, "agent ana has no schedule 'nothing'"),
+    (("next", "nothing"), 1, "agent ana has no schedule 'nothing'"),
+    (("update", "nothing", "--goal", "x"), 1, "agent ana has no schedule 'nothing'"),
+    (("pause", "nothing"), 1, "agent ana has no schedule 'nothing'"),
+    (("resume", "nothing"), 1, "agent ana has no schedule 'nothing'"),
+    (("delete", "nothing", "--yes"), 1, "agent ana has no schedule 'nothing'"),
+    (("runs", "nothing"), 1, "agent ana has no schedule 'nothing'"),
+    (("run-now", "nothing"), 1, "agent ana has no schedule 'nothing'"),
+    (("run", "nothing"), 1, "agent ana has no run 'nothing'"),
+    (("cancel", "nothing"), 1, "agent ana has no run 'nothing'"),
+]
+
+
 @pytest.mark.parametrize("there", [False, True], ids=["no workspace", "a workspace"])
-def test_what_is_wrong_is_one_line(
-    reverie: CommandLine, arguments: tuple[str, ...], code: int, expected_error: str, there: bool, data: Path
-) -> None:
+def test_what_is_wrong_is_one_line(reverie: CommandLine, there: bool, data: Path) -> None:
     """Given a command at fault, then one line on standard error says what to do, and the exit code whose fault; no
     workspace is made by it."""
     if there:
         stores = Stores(data)
         stores.workspace("w")
         stores.close()
-    ended = reverie("schedules", *arguments)
-    assert (ended.code, ended.out, ended.err_without_note.count("\n")) == (code, "", 1)
-    assert expected_error in ended.err
-    assert (data / "workspaces" / "w").exists() == there
+    for arguments, code, expected_error in WRONG:
+        ended = reverie("schedules", *arguments)
+        assert (ended.code, ended.out, ended.err_without_note.count("\n")) == (code, "", 1), arguments
+        assert expected_error in ended.err, arguments
+        assert (data / "workspaces" / "w").exists() == there, arguments
 
 
 def test_a_change_of_nothing_and_of_a_zone_alone_are_refused(reverie: CommandLine) -> None:
