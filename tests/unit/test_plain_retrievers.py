@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,10 @@ pytestmark = pytest.mark.slow
 WORDS = ["harbour", "boat", "violin", "strings", "garden", "tomatoes", "winter", "coat", "train", "tickets"]
 
 
-@pytest.fixture
-def pipe(tmp_path: Path) -> Iterator[Pipeline]:
+@contextmanager
+def filled(folder: Path) -> Iterator[Pipeline]:
     """Three hundred messages of ana's, some of them the same, and as many of bob's."""
-    pipe = Pipeline(tmp_path / "data", embedder=BagOfWords())
+    pipe = Pipeline(folder / "data", embedder=BagOfWords())
     chance = np.random.default_rng(1)
     for agent in ("ana", "bob"):
         for session in "stu":
@@ -35,6 +36,13 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
     pipe.settle()
     yield pipe
     pipe.close()
+
+
+@pytest.fixture(scope="module")
+def pipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+    """One store for all tests that only recall."""
+    with filled(tmp_path_factory.mktemp("filled")) as made:
+        yield made
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -167,8 +175,16 @@ def test_a_store_without_vectors_answers_by_words(tmp_path: Path) -> None:
     pipe.close()
 
 
-def test_chunks_without_a_vector_yet_are_found_by_words_beside_the_others(pipe: Pipeline) -> None:
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Pipeline]:
+    """A store of the test's own."""
+    with filled(tmp_path) as made:
+        yield made
+
+
+def test_chunks_without_a_vector_yet_are_found_by_words_beside_the_others(own: Pipeline) -> None:
     """Given a message that is not embedded yet, then words find it in every way that asks for words."""
+    pipe = own
     pipe.say("violin quartet")
     pipe.ingest()
     pipe.chunk()
