@@ -364,6 +364,7 @@ def _stage(backlog: StageBacklog, now: int) -> StageStatus:
         held=backlog.claimed,
         retrying=backlog.retrying,
         moved_at=from_micros(backlog.moved_at) if backlog.moved_at else None,
+        suspects=max(backlog.suspects, int(0 < backlog.leased_until < now)),
     )
 
 
@@ -381,6 +382,7 @@ def _sum(stages: Iterable[StageStatus | None]) -> StageStatus:
         held=sum(stage.held for stage in known),
         retrying=sum(stage.retrying for stage in known),
         moved_at=max((stage.moved_at for stage in known if stage.moved_at), default=None),
+        suspects=sum(stage.suspects for stage in known),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -23,7 +24,7 @@ from storage.engine import check_sqlite_version, translate_errors
 from storage.memories.extraction import EXTRACT_STAGE, EXTRACTED_UP_TO, EXTRACTION_BACKLOG, EXTRACTION_MOVED
 from storage.migrations import LINES, Kind, check_known, newest_version, read_oldest_programs, read_versions
 from storage.opening import inode_of
-from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql
+from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql, stage_backlog
 from storage.recall.words import NO_LANGUAGES, Languages, languages_of
 from storage.rows import text_from_bytes
 from storage.scheduling.schedules import SchedulingCounts, read_scheduling
@@ -143,6 +144,5 @@ def _extraction_backlog(raw: Any) -> StageBacklog:
 
 def _backlog(raw: Any, stage: Stage) -> StageBacklog:
     waiting, claims = backlog_sql(stage)
-    count, oldest = raw.execute(waiting, {"stage": stage}).fetchone()
-    claimed, retrying = raw.execute(claims, {"stage": stage}).fetchone()
-    return StageBacklog(int(count), int(oldest or 0), int(claimed), int(retrying))
+    found = (raw.execute(sql, {"stage": stage}).fetchone() for sql in (waiting, claims))
+    return stage_backlog(*chain.from_iterable(found))

@@ -136,6 +136,13 @@ def _stage_faults(
             f" waits there was stored {state.oldest_age_seconds:.0f} s ago: see the log of the worker for `{queue}`"
         )
         return
+    if state.suspects:
+        yield (
+            f"{counted(state.suspects, 'row')} of the stage {name} were in hand when a worker died, and are tried in"
+            f" small groups, then alone; the oldest that waits there was stored {state.oldest_age_seconds:.0f} s ago:"
+            f" see the log of the worker for `{queue}`"
+        )
+        return
     # Its tasks end at once, so that it seems to get on.
     idle = [worker.embedder for worker in workers if any(words in worker.embedder for words in _NOT_EMBEDDING)]
     if idle and queue == contract.QUEUE_EMBED:

@@ -104,7 +104,8 @@ class Claim:
 class StageBacklog:
     """How many rows wait at a stage, and since when in microseconds (0 if none waits).
 
-    `moved_at` is when one was last worked on, 0 where only the workers' finished tasks tell it.
+    `moved_at` is when one was last worked on, 0 where only the workers' finished tasks tell it. `suspects` were in hand
+    when a worker died before; `leased_until` is when the first lease ends, 0 without one: by then its worker has died.
     """
 
     waiting: int
@@ -112,6 +113,8 @@ class StageBacklog:
     claimed: int
     retrying: int
     moved_at: int = 0
+    suspects: int = 0
+    leased_until: int = 0
 
 
 class WorkQueue(Repository):
@@ -253,8 +256,7 @@ class WorkQueue(Repository):
         """Count what waits at a stage; dead letters do not count."""
         waiting, claims = backlog_sql(stage)
         count, oldest = self._execute(waiting, stage=stage).one()
-        claimed, retrying = self._execute(claims, stage=stage).one()
-        return StageBacklog(int(count), int(oldest or 0), int(claimed), int(retrying))
+        return stage_backlog(count, oldest, *self._execute(claims, stage=stage).one())
 
     def fresh(self, stage: Stage, limit: int) -> tuple[int, ...]:
         """Return the first rows that wait at a stage and were never claimed, live ones before history.
@@ -293,8 +295,19 @@ def _suspects_at_once(crashes: int, limit: int) -> int:
     return max(1, limit // 16) if crashes == 1 else 1
 
 
+def stage_backlog(
+    waiting: int, oldest: int | None, claimed: int, retrying: int, suspects: int, leased_until: int | None
+) -> StageBacklog:
+    """Return a backlog from the rows of the two statements of `backlog_sql`."""
+    ends = int(leased_until or 0)
+    return StageBacklog(waiting, int(oldest or 0), claimed, retrying, suspects=suspects, leased_until=ends)
+
+
 def backlog_sql(stage: Stage) -> tuple[str, str]:
-    """Return two statements: how many rows wait and since when; how many are claimed and how many wait for a retry.
+    """Return two statements about waiting rows and claims.
+
+    How many rows wait and since when; how many are claimed, wait for a retry, and were in hand when a worker died, and
+    when the first lease ends.
 
     At the stage `embed` the goals of schedules wait, too, as after a change of model.
     """
@@ -307,7 +320,12 @@ def backlog_sql(stage: Stage) -> tuple[str, str]:
         f" AND (SELECT 1 FROM claims WHERE stage = :stage AND item_id = waiting.{key}"
         f" AND token IS NULL AND next_attempt_at IS NULL) IS NULL{others}) AS every"
     )
-    return waiting, "SELECT count(token), count(next_attempt_at) FROM claims WHERE stage = :stage"
+    claims = (
+        "SELECT count(token), count(next_attempt_at), count(CASE WHEN crashes > 0"
+        " AND coalesce(token, next_attempt_at) IS NOT NULL THEN 1 END), min(lease_until) FROM claims"
+        " WHERE stage = :stage"
+    )
+    return waiting, claims
 
 
 def waiting_row_sql(stage: Stage, item: str) -> str:

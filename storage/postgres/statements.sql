@@ -2647,7 +2647,8 @@ FROM (SELECT waiting.stored_at FROM items AS waiting WHERE (embedding_model IS N
     (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS
     NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
 -- storage.pipeline.work: backlog
-SELECT COUNT(token), COUNT(next_attempt_at)
+SELECT COUNT(token), COUNT(next_attempt_at), COUNT(CASE WHEN crashes > 0 AND NOT COALESCE(token, next_attempt_at) IS
+    NULL THEN 1 END), MIN(lease_until)
 FROM claims
 WHERE stage = :stage AND claims.store_id = :store_id;
 -- storage.pipeline.work: _fresh
@@ -4261,6 +4262,10 @@ SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM messages AS waiting WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
     = :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id =
     :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
+SELECT COUNT(token), COUNT(next_attempt_at), COUNT(CASE WHEN crashes > 0 AND NOT COALESCE(token, next_attempt_at) IS
+    NULL THEN 1 END), MIN(lease_until)
+FROM claims
+WHERE stage = :stage AND claims.store_id = :store_id;
 SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM files AS waiting WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage =
     :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id)
@@ -4279,14 +4284,6 @@ SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT
     1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND
     claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
-SELECT COUNT(*), MIN(stored_at)
-FROM (SELECT waiting.stored_at FROM items AS waiting WHERE (embedding_model IS NULL AND NOT index_fields IS NULL AND
-    (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS
-    NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
--- storage.status: _backlog
-SELECT COUNT(token), COUNT(next_attempt_at)
-FROM claims
-WHERE stage = :stage AND claims.store_id = :store_id;
 -- storage.store: viewer_of
 SELECT user_id, is_group
 FROM sessions

@@ -297,6 +297,7 @@ def test_each_thing_that_stands_still_is_a_fault_of_its_own() -> None:
     no_embed = msgspec.structs.replace(worker, queues=["ingest"])
     inbox = InboxStatus(workspace="talks", size=9, oldest_age_seconds=STUCK_SECONDS + 1)
     stage = StageStatus(waiting=9, retrying=9, oldest_age_seconds=STUCK_SECONDS + 1)
+    suspects = StageStatus(waiting=9, held=1, suspects=16, oldest_age_seconds=STUCK_SECONDS + 1)
     waits = StageStatus(waiting=9, held=1, oldest_age_seconds=STUCK_SECONDS + 1)
     minute_ago = NOW - timedelta(seconds=STUCK_SECONDS + 1)
     hung = msgspec.structs.replace(worker, started_at=minute_ago, progress_at=minute_ago)
@@ -313,13 +314,14 @@ def test_each_thing_that_stands_still_is_a_fault_of_its_own() -> None:
         "beat": faults(status, workers=[worker]),
         "talks": faults(status, inboxes=[inbox]),
         "stage embed": faults(status, stages={"embed": stage}),
+        "16 rows of the stage embed were in hand": faults(status, stages={"embed": suspects}),
         "`embed` has got on": faults(status, workers=[hung, beat], stages={"embed": waits}),
         "`extraction` has got on": faults(status, workers=[hung, beat], stages={"extract": waits}),
         "m: down (away)": faults(
             status, workers=[msgspec.structs.replace(worker, embedder="m: down (away)"), beat], stages={"embed": waits}
         ),
     }
-    assert [(len(texts), name in texts[0]) for name, texts in found.items()] == [(1, True)] * 9
+    assert [(len(texts), name in texts[0]) for name, texts in found.items()] == [(1, True)] * 10
     begins = msgspec.structs.replace(status, workers=[], queues={"index": 0})
     assert faults(begins, starting=True) == [], "they have not had the time to report yet"
     assert len(faults(begins, queues={"index": 1}, starting=True)) == 1

@@ -8,12 +8,14 @@ from typing import TypeVar
 
 import pytest
 
+from adapters.broker.monitor import Monitor
 from memory.pipeline import chunking
 from memory.stage import MAX_CRASHES, retry_at, run_batches
+from memory.status import StatusReader
 from storage.pipeline.work import STAGES, Claim
 from storage.stores import Stores
 from storage.transaction import Transaction
-from support.pipeline import WORKSPACE, Pipeline
+from support.pipeline import PREFIX, WORKSPACE, Pipeline
 
 SECOND = 1_000_000
 T = TypeVar("T")
@@ -144,6 +146,26 @@ def test_a_lease_that_ended_counts_a_crash_and_the_row_is_claimed_alone(pipe: Pi
     assert [suspect.items for suspect in again] == [(1,), (2,), (3,)]
     assert [suspect.crashes for suspect in again] == [1, 1, 1]
     assert claim(pipe, at=11, limit=3).items == (4, 5, 6)
+
+
+def test_the_rows_of_a_dead_worker_are_told_as_suspects_until_they_are_done(pipe: Pipeline) -> None:
+    """Given a worker that died with three rows, then the status tells so from the end of its lease until they are done
+    or set aside, whether somebody tries them or nobody comes."""
+
+    def suspects(at: int) -> int:
+        reader = StatusReader(pipe.stores, pipe.inbox, Monitor(pipe.broker, prefix=PREFIX), None)
+        return reader.read(now=at * SECOND).stages["chunk"].suspects
+
+    assert suspects(0) == 0
+    claim(pipe, limit=3)
+    assert [suspects(9), suspects(11)] == [0, 1], "how many is known when they are claimed again"
+    again = claim(pipe, at=11, limit=48)
+    assert [suspects(12), suspects(22)] == [3, 3]
+    change(pipe, lambda tx: tx.work.bury(again, again.items[:1], error="never"))
+    change(pipe, lambda tx: tx.work.retry(again, again.items[1:2], at=50 * SECOND, error="down"))
+    assert suspects(12) == 2
+    change(pipe, lambda tx: tx.work.finish(again, again.items[2:]))
+    assert suspects(12) == 1
 
 
 def test_a_row_that_kills_its_worker_three_times_is_a_dead_letter_and_the_others_go_on(pipe: Pipeline) -> None:

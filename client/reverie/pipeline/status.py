@@ -14,7 +14,8 @@ from reverie.contract import ACCOUNT_STORE
 class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Rows waiting at one stage: `held` ones are being processed, `retrying` ones failed and will be tried again.
 
-    `moved_at` is when one was last worked on, for a stage with tasks that last for minutes.
+    `moved_at` is when one was last worked on, for a stage with tasks that last for minutes. `suspects` were in hand
+    when a worker died.
     """
 
     waiting: int = 0
@@ -22,6 +23,7 @@ class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
     held: int = 0
     retrying: int = 0
     moved_at: datetime | None = None
+    suspects: int = 0
 
 
 class InboxStatus(msgspec.Struct, frozen=True, kw_only=True):
