@@ -225,9 +225,19 @@ _MAX_CHARACTERS: Final = 600
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 # Something that holds from a day on is not over with that day.
 _BEGINS_THEN = re.compile(r"\b(?:since|from|starting|beginning|of|after|per)\s{1,3}(?:on\s)?\Z", re.IGNORECASE)
+# A stay from one day to another is over with the second.
+_RANGE = re.compile(r"\s(?:to|until|till|through)\s|\d\s?[-\u2013]\s?\d")
+# What was moved to a day takes place then, and behind a comma "last day is" says when, whatever is past before it.
+_MOVED_TO = re.compile(
+    r"\b(?:(?:was|were|got|has been) )?(?:moved|postponed|pushed|rescheduled|delayed)"
+    r"(?: back| forward)?(?: to(?: the)?)? \Z",
+    re.IGNORECASE,
+)
+_SAYS_WHEN = re.compile(r"[^,]{2,40} (?:is|are|starts) ", re.IGNORECASE)
 _NO_PLAN = re.compile(
     r"\?|\b(?:if|unless|would|could|might|wish|never|don't|do not|please|prefers?|usually|normally"
-    r"|mostly|often|whenever|when|birthday|anniversary|born|annual|annually|yearly|monthly|nights|mornings|evenings"
+    r"|mostly|often|whenever|when|birthday(?! (?:party|dinner|trip))|(?<!\dth )anniversary|born"
+    r"|annual|annually|yearly|monthly|nights|mornings|evenings"
     rf"|afternoons|ever|{WEEKDAYS} and {WEEKDAYS})\b",
     re.IGNORECASE,
 )
@@ -268,11 +278,14 @@ def _planned_day(sentence: str, said_at: int) -> date | None:
     if days is None or _NO_PLAN.search(sentence):
         return None
     further = _planned_day(sentence[days.end :], said_at)
-    if days.last <= today or _BEGINS_THEN.search(sentence[: days.start]):
+    is_range = _RANGE.search(sentence[days.start : days.end]) is not None
+    if days.last <= today or (not is_range and _BEGINS_THEN.search(sentence[: days.start])):
         return further
     as_past = days_in(sentence, said_at, is_past=True)
     is_ahead = as_past is not None and as_past.first > today
     # "This week was busy" is said while the week lasts. For a later day, only the verb before it counts, and only after
     # a colon: "User asked to remember: my flight leaves on Friday".
-    with_verb = sentence[: days.start].rpartition(":")[2] if days.first > today else sentence
+    before = sentence[: days.start].rpartition(":")[2]
+    before = tail if _SAYS_WHEN.fullmatch(tail := before.rpartition(", ")[2]) else _MOVED_TO.sub("", before)
+    with_verb = before if days.first > today else sentence
     return further if not is_ahead and _PAST.search(with_verb) else max(days.last, further or days.last)

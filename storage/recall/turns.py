@@ -52,20 +52,22 @@ _OF_THING = re.compile(
     rf"(?:(?:'s|\s(?:is|was|are|were|has|have|had|got))(?:\s(?:been|being|now|just|finally|all)){{0,3}}\s(?:{_DONE}"
     r"|off\Z|over\Z|gone\Z|dead\Z|leaving\b|moving out\b|(?:now|currently)\s\w{2,20}(?:ed|n)\sby\b)"
     r"|\s(?:(?:has|have|just|finally)\s){0,2}(?:fell through|fallen through|died|passed away|moved out|cleared up"
-    r"|came off|come off|healed|(?:had to be|was|were|been) put (?:to sleep|down)|got (?:divorced|better)"
+    r"|came off|come off|healed|retired\Z|(?:had to be|was|were|been) put (?:to sleep|down)|got (?:divorced|better)"
     r"|went (?:up|down) to|expired|closed (?:down|for good)|(?:now\s)?belongs to|cancel{1,2}ed\Z|postponed\Z"
     rf"|(?:moved|extended|rescheduled|postponed|delayed|put back|pushed back|slips|slipped)\s{_TO_A_TIME}))",
     re.IGNORECASE,
 )
 _WHO: Final = (
-    r"(?:(?:i|we|user|she|he|they|(?:my|user's) \w{1,20}|(?-i:[A-Z])\w{1,20})"
-    r"(?:'ve|'m|'re|'s|\s(?:have|has|had|am|is|was))?\s)?(?:(?:just|finally|also|already|recently|now|sadly|got)\s){0,2}"
+    r"(?:(?:i|we|user|she|he|they|(?:my|user's) \w{1,20}|the doctor"
+    r"|(?:dr\.? )?(?-i:[A-Z])\w{1,20})(?:'ve|'m|'re|'s|\s(?:have|has|had|am|is|was))?\s)?"
+    r"(?:(?:just|finally|also|already|recently|now|sadly|got)\s){0,2}"
 )
 _ENDED: Final = (
     r"(?:sold|cancel{1,2}ed|called off|moved out of|gave away|given away|swapped|replaced|traded in|turned down"
     r"|rejected (?:from|by)|uninstalled|taking over|took over|taken over|(?:left|lost)(?= (?:my|our|(?-i:[A-Z])))"
     r"|lost(?= the baby\b)|left(?= the (?:band|choir|team|club|group|company|firm|board|church)\b)"
     r"|dropped(?= (?:the|my|our) [\w ]{0,30}(?:course|class|project|plan|idea)\b)"
+    r"|leaving(?= (?:my|our|(?-i:[A-Z])).{2,40} (?:in|at the end of|after|for good)\b)"
     r"|changed(?= (?:my|our)\s(?!mind|view|life|perspective|opinion|outlook)))"
 )
 # After these verbs a single word names the thing; after others only "the choir", "my job" or a name does.
@@ -74,6 +76,7 @@ _ENDED_PLAINLY: Final = (
     r"|(?:broke|broken|split) up with|divorced|unsubscribed from|pulled out of|done with|stopped"
     r"(?! (?:by|at|in|for|to|on|off|over|short|the|an?|me|him|her|them|us|it|working)\b)"
     r"|(?:switched|moved|migrated|changed)(?:\s\w{1,20}){0,3}? from|handed (?:over|in)"
+    r"|(?:upped|raised|increased|lowered|reduced|cut|halved|doubled)(?= [\w ]{2,30} (?:to|by) \d)"
     r"|no more(?=\s\w{2,20}(?:\s\w{2,20})?\s(?:though|for (?:me|us)|since)\b)"
     r"|(?:i'm|am|been|went|gone) off(?!\s(?:to|work|school|sick|today|tomorrow|on|for|the|this|next|my|now)\b))"
 )
