@@ -36,7 +36,7 @@ from memory.memories.extraction_windows import (
 from memory.memories.findings import Finding, FindingSaver, Origin, found_by_patterns, normalised
 from memory.stage import MAX_CRASHES, Withdrawn, letter_of_crash, require_wanted
 from reverie import contract
-from reverie.clock import CLOCK_TOLERANCE_MICROS, SECOND_MICROS
+from reverie.clock import CLOCK_TOLERANCE_MICROS, SECOND_MICROS, now_micros
 from reverie.errors import ReverieError, StoreUnusable, Transient
 from storage.memories.extraction import (
     EXTRACT_STAGE,
@@ -95,7 +95,7 @@ class Positions:
             return
         with self.writing() as tx:
             for session, position in self._unsaved:
-                if not _advance(tx, session, to=position, now=self.now):
+                if not _advance(tx, session, to=position):
                     self.counts["read_elsewhere"] += 1
             progress_of(tx).attempts.end([session.ref_code for session in ended])
         self._unsaved.clear()
@@ -301,7 +301,7 @@ class SessionReader:
         if not self._save_in_account([*(finding for finding in certain if finding.tier == "account"), *in_account]):
             return False
         with self.positions.writing() as tx:
-            if not _advance(tx, self.session, to=read_to, now=self.now):
+            if not _advance(tx, self.session, to=read_to):
                 self.counts["read_elsewhere"] += 1
                 return False
             added = self._save_in(tx, [finding for finding in certain if finding.tier != "account"], origin=None)
@@ -472,7 +472,7 @@ def _read_group(
         return 1
     if not run.dry_run:
         with run.writing() as tx:
-            progress_of(tx).attempts.begin([session.ref_code for session in group], now=run.now)
+            progress_of(tx).attempts.begin([session.ref_code for session in group], now=now_micros())
             _move_watermark(progress_of(tx), run.now)
     try:
         reached = _read_together(run, extractor, group, positions)
@@ -518,12 +518,13 @@ def _asked_together(readers: Sequence[SessionReader]) -> Iterator[list[SessionRe
         yield together
 
 
-def _advance(tx: Transaction, session: WaitingSession, *, to: int, now: int) -> bool:
+def _advance(tx: Transaction, session: WaitingSession, *, to: int) -> bool:
     """Move the position of a session that was read; False if another reader moved it or the session was forgotten.
 
-    If a dead letter of these messages was replayed, it is removed: they have been read.
+    The time of the move is the clock's, not that of the run's beginning: it shows that the run gets on. If a dead
+    letter of these messages was replayed, it is removed: they have been read.
     """
-    if not progress_of(tx).advance(session, to=to, now=now):
+    if not progress_of(tx).advance(session, to=to, now=now_micros()):
         return False
     letter = (session.agent, f"{session.ref_code} {session.position}", "")
     tx.dead_letters.remove_of_items(EXTRACT_STAGE, [letter])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -20,6 +21,7 @@ from memory.jobs import JobRun
 from memory.lifecycle.curation import undo_entry
 from memory.memories.agent_memories import forget_in_account
 from memory.memories.extraction import SessionReader
+from memory.memories.extraction_windows import Window
 from memory.memories.patterns.corrections import corrected
 from memory.pipeline.dead_letters import replay
 from reverie import contract
@@ -29,7 +31,7 @@ from storage.memories.records import NewMemory
 from storage.stores import Store
 from storage.transaction import Transaction
 from support.extracting import Extracting, answer, memory, tell
-from support.pipeline import Pipeline
+from support.pipeline import WORKSPACE, Pipeline
 from support.scripted import ScriptedLanguageModel
 
 NAME = "Hello there! My name is Ana Torres."
@@ -228,6 +230,25 @@ def test_a_long_session_saves_its_position_while_it_is_read(
     )
     extracting.sweep()
     assert saved == [100, 200, 250]
+
+
+def test_a_run_shows_by_the_clock_that_it_gets_on(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a run that began long ago and goes on, when it saves a position, then with the present time."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, *["It rained all day long at the harbour."] * 250)
+    monkeypatch.setattr("memory.memories.extraction._SAVE_SECONDS", -1.0)
+    moved: list[int] = []
+    read = SessionReader._window
+
+    def note(self: SessionReader, read_to: int) -> Window:
+        moved.append(pipeline.stores.counts(WORKSPACE).backlogs["extract"].moved_at)
+        return read(self, read_to)
+
+    monkeypatch.setattr(SessionReader, "_window", note)
+    clock = itertools.count(pipeline.now() + 60_000_000)
+    monkeypatch.setattr("memory.memories.extraction.now_micros", lambda: next(clock))
+    extracting.sweep()
+    assert moved[0] < moved[1] < moved[2]
 
 
 def test_messages_that_were_removed_before_they_were_read_are_not_waited_for(pipeline: Pipeline) -> None:
