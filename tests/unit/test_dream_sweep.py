@@ -526,7 +526,7 @@ def test_a_repository_that_cannot_be_used_is_an_error_and_the_next_sweep_makes_i
     commit = GitRepository.commit
 
     def full(self: GitRepository, *args: Any) -> Any:
-        if self._folder.name == "ana":
+        if self.folder.name == "ana":
             raise StoreUnavailable("the disk is full")
         return commit(self, *args)
 
