@@ -129,8 +129,13 @@ _SWITCH = re.compile(
     r"(?P<older>[\w' .+#-]{1,40}?)(?:\snow)?[.!]?\s{0,3}\Z)",
     re.IGNORECASE,
 )
+# What may stand behind a thing, so that it is no part of a name: "my car" in "I lost my car insurance" is none.
+BY_ITSELF: Final = (
+    r"(?=\W{0,3}\Z|[,.;:!?]|\s[(\u2013-]|\s(?:and|but|so|at|from|for|with|in|on|to|under|behind|inside|near|by|now"
+    r"|today|yesterday|tonight|last|this|again|back|called|named|who|after|before|while|when|because|two|three|a|lol)\b)"
+)
 # Things that people lose and find again.
-VALUABLES: Final = r"(?:passport|wallet|purse|phone|keys|ring|car|bike|bag|laptop|glasses|licen[cs]e|id)"
+VALUABLES: Final = rf"(?:passport|wallet|purse|phone|keys|ring|car|bike|bag|laptop|glasses|licen[cs]e|id){BY_ITSELF}"
 _LOST = re.compile(
     r"\A\s{0,3}(?:(?P<own>i|we|user)|(?P<who>\w{1,20}))(?:['\u2019]ve|\s(?:have|has))?\s(?:\w{1,12}\s)?"
     rf"(?P<state>lost|found)\s(?:my|our|their|his|her)\s(?P<thing>{VALUABLES})\b",

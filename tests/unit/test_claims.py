@@ -142,6 +142,8 @@ def test_what_was_first_replaces_nothing() -> None:
         ("I prefer window seats.", "I prefer to walk now."),
         ("I have an interview on Thursday.", "I have an interview on Friday."),
         ("I start on 16 November.", "I moved my desk to the attic."),
+        ("I lost my car insurance card.", "I found my car."),
+        ("I lost my phone number list.", "I found my phone under the sofa."),
     ],
 )
 def test_what_may_hold_together_replaces_nothing(one: str, other: str) -> None:

@@ -68,6 +68,7 @@ def _whole(match: PatternMatch, key: str, content: str, *, importance: float = 0
 # Where people live in a manner of speaking, and what they are moved to other than a town.
 _NO_TOWN = re.compile(
     r"(?:fear|hope|peace|denial|sin|harmony|luxury|poverty|exile|limbo|chaos|misery|squalor|reality|darkness|silence"
+    r"|love|pain|pajamas|pyjamas|jeans|shorts|leggings|hoodies|(?:\w{1,15} )?(?:times|\w{0,10}pants)|meetings|recovery"
     r"|town|campus|student|suburbia|dorms|separate|different|constant|sales|marketing|management|finance|remote"
     r"|tears|nights|days|part|full|bed|plan|another|my|an?|the|our|your|their|this|that|these|those|some|one|two"
     r"|[a-z]{1,20}(?:ment|ing|ly|tion|ness))\b"
@@ -214,9 +215,8 @@ def _moved(match: PatternMatch) -> Statement | None:
     place = _AFTER_PLACE.split(match.value)[0]
     if re.match(words.NO_PLACES, match.value, re.IGNORECASE):
         return None
-    # In lower case, only with the time of the move.
-    clause = match.clause.text if place != match.value else ""
-    return _fact(match, HOME, place, f"User moved to {match.value}.") if _is_place(place, clause) else None
+    # Not in lower case: people move to decaf, too.
+    return _fact(match, HOME, place, f"User moved to {match.value}.") if _is_place(place) else None
 
 
 def _from(match: PatternMatch) -> Statement | None:
@@ -359,7 +359,8 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         rf"(?:{I_AM}|we(?:'re| are){BLANKS}){ADVERB}in{BLANKS}"
-        rf"(?=[\w' -]{{2,30}}(?: now)?,? (?:i |we )?(?:just )?moved (?:here|in|last|this|from|a|two|\d)\b){VALUE}",
+        r"(?!(?:team|group|class|year|grade)\b)(?=[\w' -]{2,30}(?: now)?,? (?:i |we )?(?:just )?moved (?:here|in|last"
+        rf"|this (?:week|month|year|spring|summer|autumn|fall|winter)|from|(?:a|two|\d) [a-z]{{3,6}} ago)\b){VALUE}",
         _lives,
     ),
     rule(rf"(?:i|we)(?:'ve| have)?{BLANKS}(?:(?:just|recently|now){BLANKS})?moved to{BLANKS}{VALUE}", _moved),

@@ -438,15 +438,20 @@ _LEFT_OUT: Final = tuple(
             r"|handed|went|met|saw|had|did|ran) (?:my|our|the|an?|in|up|for|back|notice)|(?:moved|went) to)\b",
             "I ",
         ),
-        # With the day of it any deed may begin so: "quit costco today", "went vegan in april".
+        # With the day of it most deeds may begin so: "quit costco today", "went vegan in april". What went well was
+        # something else, and who drove me crazy somebody else.
         (
-            r"(?:started (?:at|as|with|in)|quit|left|joined|went|signed up|found|lost|hired|got into|flew|drove|came)"
+            r"(?:started (?:at(?! \d)|as|with(?! an?\b)|in)|quit|left(?! (?:me|us|on)\b)|joined|went(?! (?:well|great"
+            r"|fine|badly|wrong|smoothly|crazy|viral|live|offline|dark|down|up|off|out|on|by)\b)|signed up|found"
+            r"|lost(?! \d)|hired(?= (?:an?|my|our)\b)|got into|flew(?! (?:off|by)\b)|drove(?! (?:me|us)\b)"
+            r"|came(?! (?:up|true|off)\b))"
             rf" (?=.{{0,60}}\b(?:today|yesterday|last (?:night|week|month|year|{words.WEEKDAYS})|ago|in {words.MONTHS})"
             r"(?:\W|\Z))",
             "I ",
         ),
         (
-            r"(?:moving|flying|leaving|starting|graduating|travell?ing|getting married)\b"
+            r"(?:moving(?! on\b)|flying|leaving|starting(?! (?:on|from|in|next|this|tomorrow)\b)|graduating|travell?ing"
+            r"|getting married)\b"
             rf"(?=.{{0,60}}(?:\b{words.DATE}|\btomorrow\b|\b(?:on|next) \w{{1,9}}|\bin {words.MONTHS})(?:\W|\Z))"
             rf"(?!.{{0,200}}\b{_HAS_A_VERB}\b)",
             "I'm ",

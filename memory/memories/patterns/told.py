@@ -16,7 +16,7 @@ from memory.memories.patterns import vocabulary as words
 from memory.memories.patterns.matching import COVER, Anchored, Sentence, Statement, as_subject
 from reverie.clock import from_micros
 from reverie.memories.types import MemoryKind
-from storage.recall.claims import VALUABLES
+from storage.recall.claims import BY_ITSELF, VALUABLES
 from storage.recall.days import FOR_WHICH, IRREGULAR_PAST, Days, days_in, end_of_day
 from storage.recall.turns import turns_of
 
@@ -147,13 +147,13 @@ _VEHICLE: Final = r"(?:car|van|truck|motorbike|motorcycle|camper|scooter|boat)"
 # Events that are worth keeping even without a day.
 _MILESTONE: Final = re.compile(
     r"\Ai (?:(?:just|finally|recently|sadly|also|actually) ){0,2}(?:(?:found|lost) (?:my|their)"
-    rf" {VALUABLES}\b|got an? (?:[\w-]{{2,20}} )?(?:{words.PETS}|{_VEHICLE})"
-    r"|got into (?:[\w-]{2,20} ){0,2}(?:school|college|uni\w{0,7})"
-    r"|went (?:vegan|vegetarian|sober|freelance|part[- ]time|back to (?:school|uni\w{0,7}|college))"
+    rf" {VALUABLES}|got an? (?!hot )(?:[\w-]{{2,20}} )?(?:{words.PETS}|{_VEHICLE}){BY_ITSELF}"
+    rf"|got into (?!old )(?:[\w-]{{2,20}} ){{0,2}}(?:school|college|uni\w{{0,7}}){BY_ITSELF}"
+    r"|went (?:vegan|vegetarian|sober|freelance|part[- ]time|back to (?:school|uni\w{0,7}|college))(?! for\b)"
     r"|signed up for (?:an?|the) [\w-]{2,20}|(?:accepted|turned down) (?:the|an?) (?:job|offer)|finished (?:my|their)"
     r" (?:thesis|dissertation|degree|phd|course|training|apprenticeship|book|novel|chemo\w{0,8}|studies)"
     r"|got (?:promoted|married|divorced|engaged|laid off"
-    r"|fired|accepted|the (?:job|promotion|role|position|visa|flat|apartment|house|scholarship)"
+    rf"|fired|accepted|the (?:job|promotion|role|position|visa|flat|apartment|house|scholarship){BY_ITSELF}"
     r"|an? (?:new )?(?:[\w-]{2,20} )?job)|(?:broke|split) up\b(?! the)|separated\Z"
     r"|quit (?:(?:my|their) job|\w{2,20}ing|\w{3,20}(?=\W?\Z))"
     r"|lost (?:my|their) job|sold (?:my|our|their|the(?= (?:car|house|flat|bike|boat|van)\b)) \w{2,20}"
