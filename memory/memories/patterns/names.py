@@ -71,7 +71,9 @@ _OF_LIFE: Final = re.compile(
     rf"\b(?P<names>{_NAME})(?: is \d{{1,2}}(?=\s{{0,3}}(?:\Z|[,.;!]|(?:and|now|years?)\b))"
     r"|'s (?:(?:\d\dth|new|first) )?(?:birthday|teacher|school|homework|dentist|doctor|appointment|braces|boyfriend"
     r"|girlfriend|wife|husband|mum|mom|dad|kids|kindergarten|daycare|graduation|nursery|therapist)\b"
-    r"|(?: has| had) (?:an? (?:[a-z]{2,12} )?(?:dentist|doctor'?s?|physio|check-?up|appointment|fever|cold|rash|cough)"
+    r"(?! (?:system|program(?:me)?|app|network|command|shortage|district|board)s?\b)"
+    r"|(?: has| had) (?:an? (?:[a-z]{2,12} )?(?:dentist|doctor'?s?|physio|check-?up|appointment|fever|rash|cough"
+    r"|cold(?! (?:start|cache|climate|winter|summer|spring|autumn|fall|front|war|snap|spell)\b))"
     r"|braces|chickenpox|the flu)\b| (?:broke|sprained|hurt|twisted) (?:his|her)\b"
     r"| and (?:i|me) (?:are|have|went|moved|got|broke|split|just|met)\b)"
     rf"|\b(?:his|her) {words.RELATIONS}(?: is|,)? (?P<others>{_NAME})\b",
@@ -97,7 +99,8 @@ _HE: Final = (
 _SEX: Final = dict.fromkeys([*_SHE.split(), "girl", "woman"], "she") | dict.fromkeys([*_HE.split(), "boy", "man"], "he")
 _DAY: Final = re.compile(rf"{words.MONTHS}|{words.WEEKDAYS}", re.IGNORECASE)
 _NOBODY: Final = re.compile(
-    rf"{words.RELATIONS}|{words.PETS}|{words.MONTHS}|{words.WEEKDAYS}|{words.NAMED_THINGS}|work|baby|everybody|today"
+    rf"{words.RELATIONS}|{words.PETS}|{words.MONTHS}|{words.WEEKDAYS}|{words.NAMED_THINGS}|{words.TOOLS}|windows"
+    r"|chapter|section|page|room|gate|version|level|siri|alexa|claude|work|baby|everybody|today"
     r"|tomorrow|yesterday|tonight|granny|the|and",
     re.IGNORECASE,
 )
