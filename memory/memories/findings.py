@@ -37,6 +37,8 @@ from storage.recall.claims import VALUABLES, claims_of, replaces
 from storage.recall.dependence import changes_of, newest_change
 from storage.transaction import Transaction
 
+# The importance of a preference that every context would have if its speaker were the user.
+_OF_A_SPEAKER: Final = 0.7
 _NAME_CHARACTERS: Final = 64
 _ID_CHARACTERS: Final = 32
 _PUNCTUATION = re.compile(r"[\s.!,;:\"'\u2018\u2019\u201c\u201d]+")
@@ -116,8 +118,10 @@ def found_by_patterns(
             note_names(named, _as_told(statement.content))
             lost.update((speaker, thing) for _, thing in _LOST.findall(statement.content))
             # Messages with a speaker's name are people talking to each other: their requests are not for the agent.
-            if message.name and (is_standing(statement.kind, statement.importance) or statement.takes_back is not None):
+            if message.name and (statement.kind == "instruction" or statement.takes_back is not None):
                 continue
+            if message.name and is_standing(statement.kind, statement.importance):
+                statement = replace(statement, importance=_OF_A_SPEAKER)
             expired = statement.expires_at is not None and statement.expires_at <= now
             is_secret = looks_secret(f"{statement.content}\n{statement.quote}") is not None
             if not (expired or is_secret or repeats_secret_of(statement.content, said.content)):
@@ -319,7 +323,9 @@ class FindingSaver:
         rivals = self._rivals(finding)
         if same := next((rival for rival in rivals if _says_the_same(rival, finding)), None):
             return self._said_again(same.row_id, finding)
-        if finding.unconfirmed and any(_is_unconfirmed(one) and one.content == finding.content for one in rivals):
+        if self._needs_approval(finding) and any(
+            _is_unconfirmed(one) and one.content == finding.content for one in rivals
+        ):
             return "known"
         newer = [rival for rival in rivals if rival.created_at > finding.message.created_at]
         older = [rival for rival in rivals if rival not in newer]

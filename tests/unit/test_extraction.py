@@ -27,7 +27,7 @@ from memory.pipeline.dead_letters import replay
 from reverie import contract
 from reverie.errors import StoreUnavailable
 from storage.memories.extraction import ExtractionProgress
-from storage.memories.records import NewMemory
+from storage.memories.records import NewMemory, is_standing
 from storage.stores import Store
 from storage.transaction import Transaction
 from support.extracting import Extracting, answer, memory, tell
@@ -631,6 +631,29 @@ def test_speakers_of_one_session_are_told_apart_by_name(pipeline: Pipeline) -> N
     )
     extracting.sweep()
     assert extracting.contents() == ["Ana lives in Lisbon.", "Rui lives in Porto."]
+
+
+@pytest.mark.parametrize(
+    ("said", "content"),
+    [
+        ("I'm vegetarian.", "is vegetarian."),
+        ("I'm vegetarian but I eat fish.", "is vegetarian but they eat fish."),
+        ("I'm allergic to peanuts.", "is allergic to peanuts."),
+        ("I can't have dairy.", "can't have dairy."),
+        ("I keep kosher.", "keeps kosher."),
+        ("I'm coeliac.", "is coeliac."),
+    ],
+)
+def test_what_a_user_does_not_eat_is_in_every_context_and_what_a_named_speaker_does_not_eat_is_found(
+    pipeline: Pipeline, said: str, content: str
+) -> None:
+    """Given a diet, then it stands for the user who told it; of people talking to each other, it is only remembered."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, said, user="kate", session="hers")
+    tell(pipeline, {"content": said, "name": "Rui"}, session="talk")
+    extracting.sweep()
+    told = {one.content: is_standing(one.kind, one.importance) for one in extracting.memories()}
+    assert told == {f"User {content}": True, f"Rui {content}": False}
 
 
 def test_what_is_older_than_what_is_known_becomes_history(pipeline: Pipeline) -> None:

@@ -24,6 +24,7 @@ from memory.memories.patterns.matching import (
     rule,
     rules,
 )
+from memory.memories.patterns.told import in_third_person
 from storage.recall.chunk_sources import HOME
 
 # `the north of ...` is not part of the name of a place.
@@ -254,8 +255,11 @@ def _age(match: PatternMatch) -> Statement:
 
 
 def _condition(match: PatternMatch) -> Statement:
+    # Whatever is asked, an agent should not propose what somebody does not eat: every context has a diet.
+    is_diet = re.search(rf"\b{words.DIETS}\b", match.whole, re.IGNORECASE) is not None
     return Statement(
-        content=f"User is {match.whole}.", kind="fact", quote=match.quote(match.whole), subject=as_subject(match.whole),
+        content=f"User is {in_third_person(match.whole)}.", kind="preference" if is_diet else "fact",
+        quote=match.quote(match.whole), subject=as_subject(match.whole),
         confidence=0.9, importance=0.8, lifetime="long_term", tags=("health",),
     )  # fmt: skip
 
@@ -276,9 +280,9 @@ def _allergic(match: PatternMatch) -> Statement | None:
         return None
     is_not = "not " if match.regex_match.groupdict().get("no") else ""
     return Statement(
-        content=f"User is {is_not}allergic to {value}.", kind="fact", quote=quote,
-        subject=f"allergic to {as_subject(value)}", confidence=0.95, importance=0.9, lifetime="long_term",
-        tags=("health",),
+        content=f"User is {is_not}allergic to {value}.", kind="preference", quote=quote,
+        subject=f"allergic to {as_subject(value)}", confidence=0.95, importance=0.7 if is_not else 0.9,
+        lifetime="long_term", tags=("health",),
     )  # fmt: skip
 
 
@@ -372,10 +376,15 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"{I_AM}{ADVERB}(?P<value>an?{BLANKS}{words.PROFESSIONS}(?: and (?:an? )?{words.PROFESSIONS})?){END}",
         _profession,
     ),
-    rule(rf"{I_AM}{ADVERB}(?P<value>(?:an? )?{words.DIETS}){END}", _condition),
+    rule(
+        rf"{I_AM}{ADVERB}(?P<value>(?:an? )?{words.DIETS},? (?:but|though|although|except(?: that)?)"
+        rf" i (?:still |do |also |sometimes |will ){{0,2}}(?:eat|drink|have)\b{REST})",
+        _condition,
+    ),
+    rule(rf"{I_AM}{ADVERB}(?P<value>(?:an? )?{words.CONDITIONS}){END}", _condition),
     rule(rf"i(?:'ve got| {ADVERB}have){BLANKS}(?P<value>{words.ILLNESSES}){END}", _illness),
     rule(
-        rf"i(?:(?:'ve| have){BLANKS}{ADVERB}been|'m| am){BLANKS}(?P<value>(?:an? )?{words.DIETS})"
+        rf"i(?:(?:'ve| have){BLANKS}{ADVERB}been|'m| am){BLANKS}(?P<value>(?:an? )?{words.CONDITIONS})"
         r"(?P<since> (?:since|for)(?: (?!and\b|but\b|so\b)[\w']{1,15}){1,4})",
         _condition_since,
     ),

@@ -149,14 +149,26 @@ _ENDS_OF_GOALS: Final = re.compile(
     r"\s{0,3}(?:[;:()\u2013\u2014]|,|\s-\s|\s(?:because|but|so|and i|which|since|as)\b)", re.IGNORECASE
 )
 _MAX_WORDS_OF_GOAL: Final = 20
+_REGIMES: Final = (
+    rf"(?:kosher|halal|keto|paleo|low[- ](?:carb|sugar|sodium|salt)|plant[- ]based|mediterranean|carnivore|fodmap"
+    rf"|whole30|gluten[- ]free|dairy[- ]free|sugar[- ]free|intermittent fasting|{words.DIETS})"
+)
+# Whatever is asked, an agent should not propose what somebody does not eat: every context has it.
+_NOT_EATEN: Final = re.compile(
+    rf"User (?:(?:can't|cannot|can not|mustn't|is not allowed to) (?:have|eat|touch|tolerate|digest)\b"
+    rf"|is intolerant\b|(?:is|keeps|eats|follows)(?: (?:on|doing|following|eating))? (?:an? |the )?{_REGIMES})",
+    re.IGNORECASE,
+)
 
 
 def _statement(
     match: PatternMatch, quote: str, subject: str | None, *, key: str | None, is_of_health: bool = False
 ) -> Statement:
     content = about_user(_OF_NOW.sub("", quote))
+    is_limit = _NOT_EATEN.match(content) is not None
     return Statement(
-        content=f"{content}.", kind="fact", quote=quote, confidence=0.9, importance=0.8 if is_of_health else 0.6,
+        content=f"{content}.", kind="preference" if is_limit else "fact", quote=quote, confidence=0.9,
+        importance=0.8 if is_of_health or is_limit else 0.6,
         subject=(subject or as_subject(re.sub(r"^User(?:'s)? ", "", content)))[:120], lifetime="long_term", key=key,
         value=match.whole if key is not None else None, tags=("health",) if is_of_health else (),
     )  # fmt: skip
@@ -317,9 +329,8 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(rf"{I_AM}{ADVERB}on the (?P<value>(?:[a-z-]{{2,20}} ){{1,2}}team){_END}", _whole_match("team")),
     rule(
-        rf"{I_AM}{ADVERB}(?:doing|on|following|eating){BLANKS}(?:an? |the )?(?P<value>(?:keto|paleo|low[- ]carb"
-        rf"|mediterranean|carnivore|fodmap|whole30|gluten[- ]free|dairy[- ]free|intermittent fasting)(?: diet)?)"
-        rf"(?:{_END}|(?= since\b))",
+        rf"(?:{I_AM}{ADVERB}(?:doing|on|following|eating)|(?:i|we) {ADVERB}(?:keep|eat|follow)){BLANKS}"
+        rf"(?:an? |the )?(?P<value>{_REGIMES}(?: diet)?)(?:{_END}|(?= since\b))",
         _whole_match("diet"),
     ),
     rule(rf"{I_AM}{ADVERB}(?:not )?(?P<value>{_MARITAL}){_END}", _whole_match("marital status")),
@@ -393,7 +404,7 @@ RULES: Final[tuple[Rule, ...]] = (
         r"(?:we|me and [a-z]{2,12}|(?!you\b)[a-z]{2,12} and (?:i|me))(?:'re| are) (?P<value>getting"
         rf" (?:married|divorced)|having a baby|expecting(?: a baby)?){_END}",
         rf"we(?:'re| are) (?P<value>an? (?:family|household) of (?:two|three|four|five|six|seven|eight|\d{{1,2}})"
-        rf"|(?:all |both )?{words.DIETS}(?: at home)?|a couple|renting|married|divorced|engaged){_END}",
+        rf"|(?:all |both )?{words.CONDITIONS}(?: at home)?|a couple|renting|married|divorced|engaged){_END}",
     ),
     *rules(
         _named_thing,
@@ -457,7 +468,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     *rules(
         _whole_match(),
-        rf"{_RELATIVES}(?:'s| is| are){BLANKS}(?P<value>(?:an? )?(?:{words.DIETS}|{_HEALTH}|{_MARITAL}|{_NO_JOB}"
+        rf"{_RELATIVES}(?:'s| is| are){BLANKS}(?P<value>(?:an? )?(?:{words.CONDITIONS}|{_HEALTH}|{_MARITAL}|{_NO_JOB}"
         rf"|{_EMPLOYMENT}|{words.RELIGION}|{words.NATIONALITY}|{_AGE}(?:(?:, {_AGE}){{0,6}},? and {_AGE})?)){_END}",
         rf"{_RELATIVES} (?:has|have|suffers from){BLANKS}(?P<value>{words.ILLNESSES}|dementia"
         rf"|alzheimer's(?: disease)?|cancer|an? [a-z]{{3,20}} allergy){_END}",

@@ -37,10 +37,11 @@ PROFESSIONS: Final = (
     r"|lorry driver|train driver|flight attendant|forester|beekeeper|fisherman|data scientist|sales assistant"
     r"|shop assistant|teaching assistant))"
 )
+# What somebody may be offered to eat and drink.
 DIETS: Final = (
-    r"(?:vegan|vegetarian|pescatarian|(?:lactose|gluten)[ -](?:intolerant|free)|diabetic|c(?:o)?eliac|left-handed"
-    r"|colou?r[- ]?blind|teetotal(?:l?er)?)"
+    r"(?:vegan|vegetarian|pescatarian|(?:lactose|gluten)[ -](?:intolerant|free)|c(?:o)?eliac|teetotal(?:l?er)?)"
 )
+CONDITIONS: Final = rf"(?:{DIETS}|diabetic|left-handed|colou?r[- ]?blind)"
 # Lasting ones only: a cold is not worth knowing for years.
 ILLNESSES: Final = (
     r"(?:(?:type (?:1|2|one|two) )?diabetes|asthma|epilepsy|migraines|(?:rheumatoid )?arthritis|c(?:o)?eliac disease"
