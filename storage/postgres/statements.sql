@@ -4658,9 +4658,9 @@ WHERE (agent_id, memory_id) IN (SELECT p.agent_id, p.memory_id FROM memory_promo
     memory_promotions.store_id = :store_id;
 DELETE FROM job_progress
 WHERE (job, item) IN (SELECT p.job, p.item FROM job_progress AS p WHERE (p.job = 'reverie.extract_memories' AND p.item
-    <> 'mark' AND NOT EXISTS(SELECT 1 FROM sessions AS s WHERE s.ref_code = CASE WHEN p.item ILIKE 'retry %' THEN
-    SUBSTRING(p.item FROM 7) ELSE p.item END AND s.store_id = :store_id)) AND p.store_id = :store_id LIMIT
-    NULLIF(CAST(:limit AS BIGINT), -1)) AND job_progress.store_id = :store_id;
+    <> 'mark' AND NOT EXISTS(SELECT 1 FROM sessions AS s WHERE s.ref_code = SUBSTRING(p.item FROM POSITION(' ' IN
+    p.item) + 1) AND s.store_id = :store_id)) AND p.store_id = :store_id LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AND
+    job_progress.store_id = :store_id;
 -- storage.verify: sampled_chunks
 SELECT c.agent_id AS agent, c.text AS text, m.content AS source, c.lead AS lead, f.words AS words, CASE WHEN
     (s.is_group) <> 0 THEN NULL ELSE s.user_id END AS user, CASE WHEN (s.is_group) <> 0 THEN s.id END AS "group"

@@ -103,7 +103,7 @@ def test_a_reminder_that_nobody_fetches_waits_for_a_year(time: Scheduled) -> Non
 
 
 def test_the_progress_of_sessions_that_are_gone_is_removed(pipe: Pipeline) -> None:
-    """Given positions and pauses of sessions, when they are gone, then those go, and the watermark stays."""
+    """Given positions, pauses and attempts of sessions, when they are gone, then those go; the others stay."""
     pipe.say("hello")
     pipe.ingest()
     with pipe.store.writing() as tx:
@@ -111,7 +111,8 @@ def test_the_progress_of_sessions_that_are_gone_is_removed(pipe: Pipeline) -> No
         (waiting,) = progress.waiting(now=pipe.now(), limit=10)
         progress.advance(waiting, to=1, now=pipe.now())
         progress.set_watermark(up_to=5, now=pipe.now())
-        for item in ("GONE", "retry GONE"):
+        progress.attempts.begin([waiting.ref_code], now=pipe.now())
+        for item in ("GONE", "retry GONE", "reading GONE"):
             tx.connection.execute(
                 text(
                     "INSERT INTO job_progress (job, item, position, at)"
@@ -119,8 +120,10 @@ def test_the_progress_of_sessions_that_are_gone_is_removed(pipe: Pipeline) -> No
                 ),
                 {"item": item},
             )
-    assert expire(pipe.store, RULES, now=pipe.now()) == {"progress_dropped": 2}
-    assert pipe.count("job_progress") == 2
+    assert expire(pipe.store, RULES, now=pipe.now()) == {"progress_dropped": 3}
+    assert pipe.count("job_progress") == 3
+    with pipe.store.reading() as tx:
+        assert progress_of(tx).attempts.deaths() == {waiting.ref_code: 1}
 
 
 def test_promotions_of_what_is_gone_are_removed_after_a_while(pipe: Pipeline) -> None:
