@@ -258,14 +258,15 @@ async def _schedules(visit: Visit) -> Response:
     offset = visit.number("offset")
     page = await visit.send(calls.ListSchedules(limit=PAGE_SIZE, offset=offset, all_users=visit.sees_all_users))
     waiting = calls.ListReminders(limit=PAGE_SIZE, status="waiting", all_users=visit.sees_all_users)
-    reminders = (await visit.send(waiting)).reminders
+    reminders = await visit.send(waiting)
     return visit.page(
         "schedules.html",
         schedules=[(schedule, cadence_text(schedule.cadence, visit.zone)) for schedule in page.schedules],
         can_change=visit.allows(calls.AddSchedule),
         total=page.total,
-        reminders=reminders,
-        titles=await visit.titles(reminder.session for reminder in reminders),
+        reminders=() if offset else reminders.reminders,
+        more_reminders=reminders.total - len(reminders.reminders),
+        titles=await visit.titles(reminder.session for reminder in reminders.reminders),
         **visit.beside("/schedules", is_last=offset + len(page.schedules) >= page.total),
         notice=_SCHEDULE_NOTICES.get(visit.query("done"), ""),
     )

@@ -110,7 +110,7 @@ _DELETE_ENDED: Final[Mapping[Ended, str]] = {
     # Notes of dream sweeps about memories and messages that are gone.
     "promotions": "DELETE FROM memory_promotions WHERE (agent_id, memory_id) IN (SELECT p.agent_id, p.memory_id"
     f" FROM memory_promotions AS p WHERE p.promoted_at < :before AND {_OF_MEMORY} LIMIT :limit)",
-    # Extraction's positions in sessions that are gone. The items are ref codes, some after a word and a blank, and `mark`.
+    # Positions in sessions that are gone. The items are ref codes, some after a word and a blank, or `mark`.
     "progress": "DELETE FROM job_progress WHERE (job, item) IN (SELECT p.job, p.item FROM job_progress AS p"
     f" WHERE p.job = '{EXTRACT_MEMORIES}' AND p.item <> 'mark' AND NOT EXISTS (SELECT 1"
     " FROM sessions AS s WHERE s.ref_code = substr(p.item, instr(p.item, ' ') + 1)) LIMIT :limit)",

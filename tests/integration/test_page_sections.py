@@ -239,6 +239,10 @@ def test_waiting_reminders_are_listed_with_the_schedules(visitor: Visitor, opera
     expect(page.get_by_role("link", name="Water the fern tomorrow")).to_contain_text("for kate · due in")
     assert page.get_by_text("Nothing is planned").count() == 0
     assert visitor.violations() == []
+    for number in range(51):
+        operator.reminders.add("chat-1", "kate", f"Water plant {number}", in_=90_000 + number)
+    page = visitor.open("/schedules")
+    expect(page.get_by_text("2 later ones: reverie reminders list")).to_be_visible()
 
 
 def test_a_schedule_is_added_and_changed(visitor: Visitor, operator: Reverie) -> None:
