@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from cli.application import Invocation
 from cli.groups import Group, Row
+from cli.options import time_since
 from cli.output import (
     AsJson,
     ExportFile,
@@ -50,7 +52,15 @@ facts = Group("facts")
 notes = Group("notes")
 
 
-@memory.command("list", calls.ListMemories)
+@memory.command(
+    "list",
+    calls.ListMemories,
+    helps={
+        "since": "Only stored at or after this time: 2h, 3d, or a date and time.",
+        "until": "Only stored before this time: 2h, 3d, or a date and time.",
+    },
+    parsers={"since": time_since, "until": partial(time_since, name="until")},
+)
 def list_of_memories(command: Invocation, call: calls.ListMemories, as_json: AsJson = False) -> None:
     """List the agent's memories, facts and notes, newest first."""
     _print_memories(command.send(call).memories, as_json, empty=lambda: command.none_of("memories", call))

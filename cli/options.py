@@ -286,17 +286,17 @@ def span(seconds: int) -> str:
     return f"{seconds // _UNITS[unit]}{unit}"
 
 
-def time_since(text: str) -> str:
+def time_since(text: str, name: str = "since") -> str:
     """Return a time given as a duration before now, or as a date and time. Raises `Rejected`."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         try:
             weeks = _WEEKS.fullmatch(text)
-            seconds = int(weeks[1]) * _UNITS["w"] if weeks else seconds_of(text, "since")
+            seconds = int(weeks[1]) * _UNITS["w"] if weeks else seconds_of(text, name)
         except Rejected:
             raise Rejected(
-                f"since is {text[:80]!r}; give a time like 90m, 2h or 3d, or a date and time", field="since"
+                f"{name} is {text[:80]!r}; give a time like 90m, 2h or 3d, or a date and time", field=name
             ) from None
         moment = from_micros(max(0, now_micros() - seconds * 1_000_000))
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()

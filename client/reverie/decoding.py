@@ -173,7 +173,7 @@ def rejected(
         return Rejected(f"{shown}; it must be from {bounds}", field=field)
     if text.startswith("Invalid RFC3339"):
         shown = f"{field} {value[:80]!r}" if isinstance(value, str) else field
-        return Rejected(f"{shown} is not a time with its zone: write it as in 2027-05-01T09:30:00Z", field=field)
+        return Rejected(f"{shown} is not a valid time with its zone: write it as in 2027-05-01T09:30:00Z", field=field)
     choices = ", ".join(_choices(hint))
     if (found := _ENUM.match(text)) and choices:
         return Rejected(f"{field} is {found.group(1)[:80]}; it must be one of {choices}", field=field)

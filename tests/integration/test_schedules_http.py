@@ -401,7 +401,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"cron": "@daily", "tz": "../../etc/passwd"}, "tz", "is not a time zone"),
     ({"at": "2020-01-01T00:00:00Z"}, "at", "which is in the past"),
     ({"at": "2999-01-01T00:00:00"}, "at", "needs a time zone"),
-    ({"at": "tomorrow"}, "at", "not a time with its zone"),
+    ({"at": "tomorrow"}, "at", "not a valid time with its zone"),
     ({"at": "9999-12-31T23:00:00Z", "tz": "Asia/Tokyo"}, "at", "outside the years 1 to 9999"),
     ({"every": -60}, "every", "more than 0"),
     ({"every": 10**30}, "every", "every"),

@@ -143,7 +143,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         (("schedules", "add", "x", "--every", "30s"), "--every is 30 seconds; it must be at least 60"),
         (("schedules", "add", "x", "--every", "1h", "--recall-limit", "99"), "--recall-limit is 99; it must be"),
         (("schedules", "add", "x", "--every", "1h", "--webhook", "no"), "--webhook is not the URL of a webhook"),
-        (("schedules", "add", "x", "--at", "at noon"), "--at 'at noon' is not a time with its zone"),
+        (("schedules", "add", "x", "--at", "at noon"), "--at 'at noon' is not a valid time with its zone"),
         (("reminders", "add", "s", "kate", "tea"), "give either --at or --in: when the reminder is due"),
         (("memory", "update", "x", "--importance", "3"), "--importance is 3.0; it must be from 0 to 1"),
         (("memory", "add", "x", "--tag", "t" * 99), "a tag has 99 characters"),

@@ -57,6 +57,9 @@ def test_a_memory_from_adding_to_removing(reverie: Reverie) -> None:
     assert (listed["source"], listed["lifetime"]) == ("user", "long_term")
     assert "Kate takes oat milk" in reverie("memory", "list").out
     assert reverie("memory", "list", "--kind", "event", "--json").json == []
+    assert len(reverie("memory", "list", "--since", "2026-01-01", "--json").json) == 1
+    assert reverie("memory", "list", "--until", "1d", "--json").json == []
+    assert "--until is 'soon'; give a time like 90m" in reverie("memory", "list", "--until", "soon").err
     assert "long_term" in reverie("memory", "show", added["id"]).out
     changed = reverie("memory", "update", added["id"], "--importance", "0.9", "--unpin", "--json").json
     assert changed["importance"] == 0.9

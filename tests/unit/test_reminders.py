@@ -270,7 +270,7 @@ def test_seconds_are_counted_from_now() -> None:
         ({}, "due_at", "give either due_at or in_seconds"),
         ({"in_seconds": 1, "due_at": datetime(2027, 1, 1, tzinfo=UTC)}, "due_at", "either"),
         ({"due_at": datetime(2027, 1, 1)}, "due_at", "needs a time zone"),
-        ({"due_at": "2027-01-01"}, "due_at", "is not a time with its zone: write it as"),
+        ({"due_at": "2027-01-01"}, "due_at", "is not a valid time with its zone: write it as"),
         ({"due_at": datetime(1, 1, 1, tzinfo=FROM_THE_EAST)}, "due_at", "outside the years"),
         ({"due_at": datetime(9999, 12, 31, 23, tzinfo=FROM_THE_WEST)}, "due_at", "outside the years"),
         ({"in_seconds": -1}, "in_seconds", "must be a number that is not negative"),

@@ -311,7 +311,7 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     (("add", "x", "--cron", "@daily", "--tz", "Europe/Lissabon"), 2, "did you mean Europe/Lisbon?"),
     (("add", "x", "--at", "2020-01-01T00:00:00Z"), 2, "which is in the past"),
     (("add", "x", "--at", "2999-01-01T00:00:00"), 2, "needs a time zone"),
-    (("add", "x", "--at", "tomorrow"), 2, "is not a time with its zone"),
+    (("add", "x", "--at", "tomorrow"), 2, "is not a valid time with its zone"),
     (("add", "x", "--every", "-5m"), 2, "more than 0"),
     (("add", "x", "--every", "1.5h"), 2, "every '1.5h' is not a duration"),
     (("add", "x", "--every", "30s"), 2, "at least 60"),

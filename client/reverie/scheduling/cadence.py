@@ -493,7 +493,7 @@ def _read_time(at: datetime | str) -> datetime:
         return as_utc(msgspec.convert(at, datetime), "at")
     except msgspec.ValidationError:
         raise Rejected(
-            f"at {at[:80]!r} is not a time with its zone: write it as in 2027-05-01T09:30:00Z", field="at"
+            f"at {at[:80]!r} is not a valid time with its zone: write it as in 2027-05-01T09:30:00Z", field="at"
         ) from None
 
 
