@@ -135,6 +135,14 @@ def test_nothing_waits_of_a_text_that_is_to_be_worked_on() -> None:
         "Don't correct my homework.",
         "No lectures today, thanks.",
         "Explain everything to the jury.",
+        "Can you pick up the kids from now on?",
+        "Can you explain what will change going forward?",
+        "Can you tell me what to do from now on?",
+        "Could you tell my boss that I work from home going forward?",
+        "It would be great if you didn't smoke.",
+        "I'd love it if you stopped by with examples of your work.",
+        "My answers, please.",
+        "I'd like shorter meetings from now on.",
     ],
 )
 def test_a_habit_praise_or_single_request_is_no_instruction(message: str) -> None:
@@ -153,6 +161,14 @@ def test_a_habit_praise_or_single_request_is_no_instruction(message: str) -> Non
         "I'd rather you were blunt.",
         "I like your answers short.",
         "Starting today, answer in French.",
+        "Can you keep answers brief from now on?",
+        "Could you reply in French from now on?",
+        "I'd like shorter answers from now on.",
+        "I'd appreciate it if you didn't use emojis.",
+        "It would be great if you always gave sources.",
+        "Short answers from now on, please.",
+        "Short answers, please.",
+        "Please no more jokes.",
     ],
 )
 def test_what_is_entrusted_to_the_agent_or_said_to_it_is_an_instruction(message: str) -> None:

@@ -155,8 +155,10 @@ _OVERRIDE = re.compile(
 )
 _ASKS: Final = frozenset("?\uff1f\u061f")
 _REQUESTED = Anchored(
-    r"(?:please )?(?:(?:can|could|would|will) you (?:please |kindly )?(?:always|never|stop|call me|address me|refer"
-    r" to me|from now on|keep your|use)\b|would you mind\b)",
+    r"(?:please )?(?:(?:can|could|would|will) you (?:please |kindly )?(?:(?:always|never|stop|call me|address me|refer"
+    rf" to me|from now on|keep your|use)\b|(?!(?:explain|tell|show|help|think|see|imagine|be)\b)(?!.{{0,160}}\b(?:what"
+    rf"|how|why|who|where|that)\b)(?=.{{1,160}}\b(?:{words.MANNER}|{words.STYLE}|{words.OUTPUTS})(?!\w)).{{2,160}}"
+    rf"\b{words.HORIZON}\s{{0,3}}$)|would you mind\b)",
 )
 _COURTESY = Anchored(r"(?:please|thanks|thank you|thx|cheers)(?: (?:a lot|so much|very much|in advance))?\s{0,3}$")
 # The reason for an instruction, which lasts as long: "keep lists short, I read them on my phone".

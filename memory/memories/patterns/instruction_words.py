@@ -161,7 +161,7 @@ WAYS_TO_ANSWER: Final = (
     r"|enough|fine|ok|[a-z]{2,20}(?:ed|en|nt) (?:by|to|before|at|on|in|for|twice|once))\b)|have|contain|include|use"
     r"|avoid|fit)\b.{0,100}",
     rf"no [a-z][\w -]{{1,40}} in (?:my |your |any )?{_PRODUCED}",
-    r"no (?:more )?(?:spoilers|preambles?|lectures|morali[sz]ing|long answers|walls of text)",
+    r"no (?:more )?(?:jokes|puns|spoilers|preambles?|lectures|morali[sz]ing|long answers|walls of text)",
     r"(?:address|talk to|speak to|treat) me (?:formally|informally|casually|like an? .{1,60}|as if .{1,60})",
     r"be (?:honest|blunt|direct|frank|strict|gentle|patient)(?: with me)?, even (?:if|when) .{1,60}",
     r"(?:don't|do not) (?:be|sound|write|answer|talk) (?:so |too )(?:formal|polite|wordy|verbose|nice|enthusiastic"

@@ -59,7 +59,10 @@ WISHES: Final = _forms(
     r"| and | )){0,5}|(?:like|want|love) (?!(?:my |your ){1,2}(?:answ|repl|resp|expl|summ|code))"
     rf"(?:{_ADJECTIVE}(?:, | and | )){{1,5}})(?:answers|replies|responses"
     rf"|explanations|summaries|code examples)\b"
-    r"(?! (?:to|from|of|on|about)\b).{0,400}",
+    r"(?! (?:to|from(?! now on)|of|on|about)\b).{0,400}",
+    r"(?:i(?:'d| would) (?:really )?(?:appreciate|love|like|prefer) it|it(?:'d| would) be (?:really |so )?(?:great"
+    r"|nice|good|helpful|lovely|better)) if you (?:could |would )?(?:always|never|didn't|did not|don't|wouldn't"
+    rf"|stopped [a-z]{{2,20}}ing)\b(?={REST}\b(?:{words.MANNER}|{words.STYLE}|{words.OUTPUTS})(?!\w)).{{0,400}}",
     rf"i (?:always |really )?(?:want|like|prefer|need|expect) (?:all )?(?:of )?(?:your|my) (?!code"
     rf"|feedback){words.OUTPUTS} (?:to be |in |short|brief|concise|long|detailed|formal|informal|simple|plain"
     rf"|with|without|as )\w{{0,40}}{REST}",
@@ -133,6 +136,10 @@ _SAYS: Final = Anchored(
 )
 
 
+_SHAPE: Final = r"(?:short|brief|concise|long|detailed|simple|plain|honest|direct|structured)(?:er)?"
+_SHORT_ANSWERS: Final = (
+    rf"(?:(?:more|less|very) )?{_SHAPE}(?:(?:, | and | ){_SHAPE}){{0,2}} (?:answers|replies|responses|explanations)"
+)
 # Instructions that follow or precede `from now on`.
 _FROM_NOW_ON: Final = _forms(
     rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>{_NOT_EVERYBODY}{_IMPERATIVE}{REST})",
@@ -143,6 +150,7 @@ _FROM_NOW_ON: Final = _forms(
     rf"(?:please|thanks))?[.!]{{0,40}}$",
     rf"(?P<rest>(?:all |your |my ){{0,5}}{words.OUTPUTS} (?:should|must|need to|have to)"
     rf" {REST}?),?{BLANKS}{words.HORIZON_LAST}[.!]{{0,40}}$",
+    rf"(?P<rest>{_SHORT_ANSWERS}),?{BLANKS}{words.HORIZON_LAST}(?:,?{BLANKS}please)?[.!]{{0,40}}$",
 )
 _TWO_WISHES = Anchored(
     rf".{{2,200}}?\b(?P<horizon>{words.HORIZON_LAST}),? and "
@@ -257,6 +265,7 @@ _MANNERS: Final = _forms(
     rf"|includ(?:e|ing) )?(?:any |the |so many |too many )?{words.STYLE}|use (?:{words.UNITS}|{words.PLAINNESS})"
     r"|cite (?:your |all (?:your )?)?sources|(?:write|give)(?: me)? (?:shorter|longer|simpler) (?:answers|replies)"
     rf"|be (?:{words.BEARING}(?: and |, )){{0,2}}{words.BEARING}(?: with me)?)){_LATER}",
+    rf"(?P<rest>{_SHORT_ANSWERS}),?{BLANKS}please[.!]{{0,40}}$",
     # These are about the agent's answers only if they stand alone: to people one says them with a name or a reason.
     rf"(?P<rest>{_PLEASE}(?:keep it (?:{words.BEARING}|short|simple|professional|light|casual)"
     rf"|be (?:always )?(?:[a-z]{{3,20}} and )?[a-z]{{3,20}} with me|use {words.MANNER}|(?:don't"
