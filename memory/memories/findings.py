@@ -106,15 +106,15 @@ def found_by_patterns(
             continue
         if (earlier := read_before.pop(message.name or "", None)) is not None:
             yield from _corrections(earlier, message, names[message.name or ""])
-        evidence, said = [message.id], message
+        evidence, resolved = [message.id], message
         if next_one is not None and mended is not None:
-            evidence, said = [message.id, next_one.id], replace(next_one, content=mended)
+            evidence, resolved = [message.id, next_one.id], replace(next_one, content=mended)
         named, said_before = names[message.name or ""], last.get(message.name or "", "")
-        if (speaker := message.name or "User") in lost and _FOUND_IT.match(said.content):
-            said = replace(said, content=_FOUND_IT.sub(f"I found my {lost.pop(speaker)}", said.content, 1))
-        note_names(named, said.content)
-        last[message.name or ""] = said.content
-        for statement in _statements(said, instructions_only, named, said_before):
+        if (speaker := message.name or "User") in lost and _FOUND_IT.match(resolved.content):
+            resolved = replace(resolved, content=_FOUND_IT.sub(f"I found my {lost.pop(speaker)}", resolved.content, 1))
+        note_names(named, resolved.content)
+        last[message.name or ""] = resolved.content
+        for statement in _statements(resolved, instructions_only, named, said_before):
             note_names(named, _as_told(statement.content))
             lost.update((speaker, thing) for _, thing in _LOST.findall(statement.content))
             # Messages with a speaker's name are people talking to each other: their requests are not for the agent.
@@ -124,8 +124,8 @@ def found_by_patterns(
                 statement = replace(statement, importance=_OF_A_SPEAKER)
             expired = statement.expires_at is not None and statement.expires_at <= now
             is_secret = looks_secret(f"{statement.content}\n{statement.quote}") is not None
-            if not (expired or is_secret or repeats_secret_of(statement.content, said.content)):
-                yield convert(statement, Finding, message=said, evidence=tuple(evidence), method="patterns")
+            if not (expired or is_secret or repeats_secret_of(statement.content, resolved.content)):
+                yield convert(statement, Finding, message=resolved, evidence=tuple(evidence), method="patterns")
 
 
 def _corrections(earlier: SourceMessage, message: SourceMessage, names: Mapping[str, str]) -> Iterator[Finding]:

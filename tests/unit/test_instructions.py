@@ -168,6 +168,7 @@ def test_a_habit_praise_or_single_request_is_no_instruction(message: str) -> Non
         "It would be great if you always gave sources.",
         "Short answers from now on, please.",
         "Short answers, please.",
+        "Simpler answers, please.",
         "Please no more jokes.",
     ],
 )

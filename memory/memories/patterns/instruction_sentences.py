@@ -308,7 +308,7 @@ _PLAINLY: Final = re.compile(r"(?:no longer|can stop|stop|quit|no need)\b", re.I
 
 def taken_back(sentence: Sentence) -> Statement | None:
     """Return a statement that takes an instruction back; the caller looks up whether there is such an instruction."""
-    said, is_own = sentence.original, _OWN_WORDS.match(sentence.text) is not None
+    quote, is_own = sentence.original, _OWN_WORDS.match(sentence.text) is not None
     if is_own or not is_whole(sentence):
         first = without_reason(sentence)
         if first is None or not (is_own or is_whole(first)):
@@ -322,9 +322,9 @@ def taken_back(sentence: Sentence) -> Statement | None:
     if COVER in rest["rest"] or not 0 < len(text.split()) <= _MAX_REVOKED_WORDS or not words_of_instruction(text):
         return None
     return Statement(
-        content=f'User took back an instruction: "{said.rstrip(" .!")}."',
+        content=f'User took back an instruction: "{quote.rstrip(" .!")}."',
         kind="event",
-        quote=said,
+        quote=quote,
         subject=None,
         confidence=0.95,
         importance=0.5,

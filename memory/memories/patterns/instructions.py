@@ -136,7 +136,7 @@ _SAYS: Final = Anchored(
 )
 
 
-_SHAPE: Final = r"(?:short|brief|concise|long|detailed|simple|plain|honest|direct|structured)(?:er)?"
+_SHAPE: Final = r"(?:(?:short|brief|long|plain)(?:er)?|concise|detailed|simpler?|honest|direct|structured)"
 _SHORT_ANSWERS: Final = (
     rf"(?:(?:more|less|very) )?{_SHAPE}(?:(?:, | and | ){_SHAPE}){{0,2}} (?:answers|replies|responses|explanations)"
 )
