@@ -135,8 +135,8 @@ def _check_schema(raw: Any, path: Path, kind: Kind) -> None:
 
 def _extraction_backlog(raw: Any) -> StageBacklog:
     """Return the sessions with messages from which no memories were extracted, since each was last written."""
-    job = {"job": EXTRACT_MEMORIES}
-    since = raw.execute(EXTRACTED_UP_TO, {**job, "now": now_micros()}).fetchone()[0]
+    job = {"job": EXTRACT_MEMORIES, "now": now_micros()}
+    since = raw.execute(EXTRACTED_UP_TO, job).fetchone()[0]
     waiting, oldest, reading, retrying = raw.execute(EXTRACTION_BACKLOG, {**job, "since": since or 0}).fetchone()
     moved = raw.execute(EXTRACTION_MOVED, job).fetchone()[0] if waiting else 0
     return StageBacklog(int(waiting), int(oldest or 0), int(reading), int(retrying), int(moved or 0))

@@ -126,8 +126,9 @@ EXTRACTION_BACKLOG: Final = f"""
     {_JOIN_RETRIES}
     WHERE s.last_sequence > coalesce(p.position, 0)
 """
-# When a session was last begun or read on. It reads a row of each session of the workspace.
-EXTRACTION_MOVED: Final = "SELECT max(at) FROM job_progress WHERE job = :job"
+# When a session was last begun or read on, without times noted while the clock was ahead. It reads a row of each
+# session of the workspace.
+EXTRACTION_MOVED: Final = f"SELECT max(at) FROM job_progress WHERE job = :job AND at <= :now + {CLOCK_TOLERANCE_MICROS}"
 # The latest time up to which every session that was written has been read, 0 if it lies in the future.
 EXTRACTED_UP_TO: Final = (
     f"SELECT max(position) FROM job_progress WHERE job = :job AND item = '{_WATERMARK}' AND position <= :now"

@@ -25,6 +25,7 @@ from memory.memories.extraction_windows import Window
 from memory.memories.patterns.corrections import corrected
 from memory.pipeline.dead_letters import replay
 from reverie import contract
+from reverie.clock import now_micros
 from reverie.errors import StoreUnavailable
 from storage.memories.extraction import ExtractionProgress
 from storage.memories.records import NewMemory, is_standing
@@ -245,10 +246,23 @@ def test_a_run_shows_by_the_clock_that_it_gets_on(pipeline: Pipeline, monkeypatc
         return read(self, read_to)
 
     monkeypatch.setattr(SessionReader, "_window", note)
-    clock = itertools.count(pipeline.now() + 60_000_000)
+    clock = itertools.count(pipeline.now() + 1_000)
     monkeypatch.setattr("memory.memories.extraction.now_micros", lambda: next(clock))
     extracting.sweep()
     assert moved[0] < moved[1] < moved[2]
+
+
+def test_progress_noted_while_the_clock_was_ahead_does_not_hide_that_nothing_moves(pipeline: Pipeline) -> None:
+    """Given progress that was noted at a time that is still to come, then it does not count as the last one."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, NAME)
+    extracting.sweep()
+    tell(pipeline, LIVES)
+    noted = pipeline.stores.counts(WORKSPACE).backlogs["extract"].moved_at
+    with pipeline.store.writing() as tx:
+        insert = "INSERT INTO job_progress (job, item, position, at) VALUES (:job, 'ahead', 1, :at)"
+        tx.connection.execute(text(insert), {"job": contract.EXTRACT_MEMORIES, "at": now_micros() + 3_600_000_000})
+    assert pipeline.stores.counts(WORKSPACE).backlogs["extract"].moved_at == noted > 0
 
 
 def test_messages_that_were_removed_before_they_were_read_are_not_waited_for(pipeline: Pipeline) -> None:
