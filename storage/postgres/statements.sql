@@ -4256,7 +4256,7 @@ WHERE s.last_sequence > COALESCE(p.position, 0) AND s.store_id = :store_id;
 -- storage.status: _extraction_backlog
 SELECT MAX(at)
 FROM job_progress
-WHERE job = :job AND job_progress.store_id = :store_id;
+WHERE (job = :job AND at <= :now + 60000000) AND job_progress.store_id = :store_id;
 -- storage.status: _backlog
 SELECT COUNT(*), MIN(stored_at)
 FROM (SELECT waiting.stored_at FROM messages AS waiting WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
